@@ -1,0 +1,3 @@
+//! Repository chores: `cargo xtask tidy` and `cargo xtask ci`.
+
+fn main() {}
