@@ -1,0 +1,1 @@
+//! Honest load generation and measurement.

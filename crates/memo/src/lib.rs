@@ -1,0 +1,1 @@
+//! Memoized async functions that know exactly when they are stale.

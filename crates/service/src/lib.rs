@@ -1,0 +1,1 @@
+//! What a call, an answer and a service are.
