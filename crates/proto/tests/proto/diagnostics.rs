@@ -60,7 +60,7 @@ fn a_wrong_file_is_pointed_at() {
     );
     check(
         "message A {} service S { rpc M(A) returns (A) { @option (no.such) = 1; } }",
-        "option field 'no.such' is not defined",
+        "name 'no.such' is not defined",
     );
     check("message A { string a = 1 [@(b) = \"ü\"]; }", "option field 'b' is not defined");
 }
