@@ -182,22 +182,22 @@ fn client(service: &Service) -> TokenStream {
         let (docs, deprecated) = (&method.docs, deprecated(method.deprecated));
         let (function, request, answer) =
             (&method.client_function, request(method), answer(method));
-        let (kind, spec) = (kind(method.kind), &method.spec);
+        let (kind, spec, name) = (kind(method.kind), &method.spec, parameter(method));
         let context = quote!(::core::default::Default::default());
         quote! {
             #docs
             #deprecated
-            pub async fn #function(&self, request: #request) -> #answer {
-                self.channel.#kind(&#specs::#spec, #context, request).await
+            pub async fn #function(&self, #name: #request) -> #answer {
+                self.channel.#kind(&#specs::#spec, #context, #name).await
             }
         }
     });
     let as_handler = service.methods.iter().map(|method| {
         let (head, answer) = (head(method), answer(method));
-        let (kind, spec) = (kind(method.kind), &method.spec);
+        let (kind, spec, name) = (kind(method.kind), &method.spec, parameter(method));
         quote! {
             async #head -> #answer {
-                self.channel.#kind(&#specs::#spec, context, request).await
+                self.channel.#kind(&#specs::#spec, context, #name).await
             }
         }
     });
@@ -225,8 +225,16 @@ fn client(service: &Service) -> TokenStream {
 
 /// `fn greet(&self, context: Context, request: GreetRequest)`.
 fn head(method: &Method) -> TokenStream {
-    let (function, request) = (&method.function, request(method));
-    quote!(fn #function(&self, context: ::__tidewire_service::Context, request: #request))
+    let (function, name, request) = (&method.function, parameter(method), request(method));
+    quote!(fn #function(&self, context: ::__tidewire_service::Context, #name: #request))
+}
+
+/// How what comes in is called.
+fn parameter(method: &Method) -> proc_macro2::Ident {
+    match method.kind {
+        Kind::Unary | Kind::Server => format_ident!("request"),
+        Kind::Client | Kind::Bidi => format_ident!("requests"),
+    }
 }
 
 /// What comes in: a message, or a stream of them.
