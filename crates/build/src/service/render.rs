@@ -146,7 +146,7 @@ fn spec(service: &str, method: &Method) -> TokenStream {
     let scope = options.scope.as_ref().map(|scope| match scope {
         Scope::Public => quote!(Public),
         Scope::Caller => quote!(Caller),
-        Scope::Vary(headers) => quote!(Vary(&[#(#headers),*])),
+        Scope::Vary(headers) => quote!(vary(&[#(#headers),*])),
     });
     let scope = scope.map(|scope| quote!(.scope(::__tidewire_service::Scope::#scope)));
     let ttl = options.ttl.map(|ttl| {
