@@ -161,8 +161,8 @@ fn spec(service: &str, method: &Method) -> TokenStream {
             #name,
             #path,
             ::__tidewire_service::StreamKind::#kind,
+            [#input, #output],
         )
-        .messages(#input, #output)
         #idempotency #scope #ttl #immutable #http_status
     }
 }
