@@ -57,8 +57,7 @@ impl Runtime {
 
     fn rewrite(&self, tokens: TokenStream, place: Place) -> TokenStream {
         let mut out: Vec<TokenTree> = Vec::new();
-        let mut tokens = tokens.into_iter().peekable();
-        while let Some(token) = tokens.next() {
+        for token in tokens {
             match token {
                 TokenTree::Ident(ident) if is_anchored(&out) => match known(&ident.to_string()) {
                     Some(name) => {

@@ -1,3 +1,4 @@
 //! One binary for all tests of this room's public face.
 
+mod errors;
 mod generated;
