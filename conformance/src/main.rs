@@ -8,7 +8,7 @@ mod service;
 /// The suite's messages and services.
 #[allow(missing_docs, clippy::use_self, clippy::or_fun_call)]
 mod proto {
-    tidewire::include_protos!();
+    ::tidewire::include_protos!();
 }
 
 use std::io::{Read, Write};

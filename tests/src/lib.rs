@@ -1,3 +1,5 @@
-//! The test service.
-#[allow(missing_docs)]
-pub mod proto { tidewire::include_protos!(); }
+//! The service that every protocol and every client is tried with, and programs to try it with.
+
+pub mod behaviour;
+pub mod program;
+pub mod proto;

@@ -52,6 +52,7 @@ mod error;
 mod messages;
 mod modules;
 mod names;
+mod refuse;
 mod runtime;
 mod select;
 mod service;

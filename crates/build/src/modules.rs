@@ -31,6 +31,7 @@ pub(crate) const ALLOW: &[&str] = &[
     "missing_debug_implementations",
     "missing_docs",
     "non_camel_case_types",
+    "rustdoc::all",
     "unreachable_pub",
     "unused_imports",
     "unused_qualifications",

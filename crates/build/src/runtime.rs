@@ -57,8 +57,7 @@ impl Runtime {
 
     fn rewrite(&self, tokens: TokenStream, place: Place) -> TokenStream {
         let mut out: Vec<TokenTree> = Vec::new();
-        let mut tokens = tokens.into_iter().peekable();
-        while let Some(token) = tokens.next() {
+        for token in tokens {
             match token {
                 TokenTree::Ident(ident) if is_anchored(&out) => match known(&ident.to_string()) {
                     Some(name) => {
@@ -129,7 +128,10 @@ fn is_anchored(before: &[TokenTree]) -> bool {
         && is_colon(second)
         && match rest.last() {
             Some(TokenTree::Ident(ident)) => is_keyword(&ident.to_string()),
-            Some(TokenTree::Punct(punct)) => punct.as_char() != '>',
+            // `A<B>::c` goes on with a path, `impl<A> ::b` and `=> ::b` begin one.
+            Some(TokenTree::Punct(punct)) => {
+                punct.as_char() != '>' || punct.spacing() == Spacing::Alone
+            }
             _ => true,
         }
 }
@@ -214,6 +216,7 @@ mod tests {
         check("type A = ::core::buffa::B;", "type A = ::core::buffa::B;");
         check("use ::serde::ser as _;", "use crate::rt::serde::ser as _;");
         check("impl ::buffa::A for B {}", "impl crate::rt::buffa::A for B {}");
+        check("impl<A> ::buffa::A for B<A> {}", "impl<A> crate::rt::buffa::A for B<A> {}");
         check("type A = V<::buffa_types::B>;", "type A = V<crate::rt::buffa_types::B>;");
         check("type A = ::__tidewire_service::B;", "type A = crate::rt::service::B;");
         check("#[doc = \" ::buffa::A\"] struct A;", "/// ::buffa::A struct A;");

@@ -62,7 +62,7 @@ fn a_wrong_file_is_pointed_at() {
         "message A {} service S { rpc M(A) returns (A) { @option (no.such) = 1; } }",
         "name 'no.such' is not defined",
     );
-    check("message A { string a = 1 [@(b) = \"ü\"]; }", "option field 'b' is not defined");
+    check("message A { string a = 1 [@(b) = \"ü\"]; }", "name 'b' is not defined");
 }
 
 #[test]
