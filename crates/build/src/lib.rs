@@ -43,7 +43,6 @@
 //! | `buffa_types` | crate `buffa-types` 0.9.2 with feature `json` | with well-known types |
 //! | `buffa_descriptor` | crate `buffa-descriptor` 0.9.2 with feature `json` | with fields of types from `descriptor.proto` |
 //! | `serde` | crate `serde` with feature `derive` | always |
-//! | `serde_json` | crate `serde_json` | with oneofs and extensions |
 //! | `service` | crate `tidewire-service` | with services |
 
 mod comments;

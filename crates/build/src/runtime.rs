@@ -13,12 +13,11 @@ use crate::Error;
 pub(crate) const SERVICE: &str = "__tidewire_service";
 
 /// Crates as generators write them, and the name each has below the runtime path.
-const CRATES: [(&str, &str); 6] = [
+const CRATES: [(&str, &str); 5] = [
     ("buffa", "buffa"),
     ("buffa_types", "buffa_types"),
     ("buffa_descriptor", "buffa_descriptor"),
     ("serde", "serde"),
-    ("serde_json", "serde_json"),
     (SERVICE, "service"),
 ];
 
