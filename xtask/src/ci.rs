@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 
+use crate::tree::Tree;
 use crate::{foreign, tidy};
 
 /// One step: its name, what it shows, and how it is done.
@@ -35,7 +36,7 @@ const STEPS: &[Step] = &[
     Step { name: "docs", about: "documentation builds without a warning", work: docs },
     Step { name: "snippets", about: "commands in README and guide work", work: snippets },
     Step { name: "foreign", about: "foreign clients agree with a foreign server", work: foreign },
-    Step { name: "models", about: "loom models of memo", work: models },
+    Step { name: "models", about: "every interleaving of the models of memo", work: models },
     Step { name: "stress", about: "a minute of randomized stress on memo", work: stress },
 ];
 
@@ -131,14 +132,27 @@ fn foreign(root: &Path) -> Result<Outcome> {
     Ok(Outcome::of(foreign::run(root, None)? == ExitCode::SUCCESS))
 }
 
-/// Loom models are integration tests of memo named `models`, compiled with `--cfg loom` into a target
-/// folder of their own, since the flag changes every crate.
+/// Models are the tests of memo under a module `models`, run by the checker that its manifest names.
+/// The checker's flag changes every crate, hence a target folder of its own.
 fn models(root: &Path) -> Result<Outcome> {
-    if !root.join("crates/memo/tests/models.rs").exists() {
-        return Ok(Outcome::Nothing("no crates/memo/tests/models.rs yet"));
-    }
-    let variables = [("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", "target/loom")];
-    cargo(root, "test --package tidewire-memo --release --test models", &variables)
+    let manifest = std::fs::read_to_string(root.join("crates/memo/Cargo.toml"))?;
+    let checker = ["loom", "shuttle"].into_iter().find(|name| manifest.contains(name));
+    let (Some(checker), true) = (checker, has_models(root)?) else {
+        return Ok(Outcome::Nothing("memo has no module `models` and a checker yet"));
+    };
+    let flags = format!("--cfg {checker}");
+    let folder = format!("target/{checker}");
+    let variables = [("RUSTFLAGS", flags.as_str()), ("CARGO_TARGET_DIR", folder.as_str())];
+    cargo(root, "test --package tidewire-memo --release --lib --tests models", &variables)
+}
+
+fn has_models(root: &Path) -> Result<bool> {
+    let tree = Tree::read(root)?;
+    let is_model = |path: &str| {
+        path.starts_with("crates/memo/")
+            && (path.ends_with("/models.rs") || path.contains("/models/"))
+    };
+    Ok(tree.files.iter().any(|file| is_model(&file.path)))
 }
 
 fn stress(root: &Path) -> Result<Outcome> {

@@ -7,7 +7,7 @@
 //!  3   server      client
 //!  2   live
 //!  1   service
-//!  0   memo (with memo-macros)
+//!  0   memo (with memo-macros)   proto
 //!  beside  build, xtask, tests, conformance, examples, clients, docs
 //! ```
 //!
@@ -40,7 +40,8 @@ const fn room(name: &'static str, floor: u8, imports: &'static [&'static str]) -
 const ROOMS: &[Room] = &[
     room("memo-macros", 0, &[]),
     room("memo", 0, &["memo-macros"]),
-    room("service", 1, &["memo"]),
+    room("proto", 0, &[]),
+    room("service", 1, &["memo", "proto"]),
     room("live", 2, &["service"]),
     room("server", 3, &["service", "live", "memo"]),
     room("client", 3, &["service", "live", "memo"]),
@@ -54,7 +55,7 @@ const ROOMS: &[Room] = &[
     ),
     room("bench", 5, &["service", "live", "client"]),
     room("cli", 6, &["tidewire", "bench", "client"]),
-    Room { name: "build", floor: None, imports: &[] },
+    Room { name: "build", floor: None, imports: &["proto"] },
 ];
 
 /// What stands beside the rooms, by its first folder, and what it may import; `None` is anything.
@@ -264,6 +265,9 @@ mod tests {
         for (from, to, kind, is_allowed) in [
             ("crates/service", "crates/memo", Normal, true),
             ("crates/memo", "crates/service", Normal, false),
+            ("crates/service", "crates/proto", Normal, true),
+            ("crates/build", "crates/proto", Normal, true),
+            ("crates/proto", "crates/memo", Normal, false),
             ("crates/memo", "crates/memo-macros", Normal, true),
             ("crates/service", "crates/memo-macros", Normal, false),
             ("crates/server", "crates/client", Normal, false),
