@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 
 use crate::Error;
 
@@ -81,6 +81,26 @@ impl Body {
         Self::frames(Wrapped { body: Box::pin(body), on_error })
     }
 
+    /// The same body, ending in an error once more than `bytes_max` bytes came.
+    ///
+    /// # Errors
+    /// At once when the length is known and over the limit.
+    pub fn limit(self, bytes_max: usize) -> Result<Self, Error> {
+        let frames = match self {
+            Self::Full(bytes) if bytes.len() > bytes_max => return Err(too_large(bytes_max)),
+            Self::Stream(frames) => frames,
+            whole => return Ok(whole),
+        };
+        let mut left = bytes_max;
+        Ok(Self::frames(futures_util::StreamExt::map(frames, move |frame| {
+            let frame = frame?;
+            if let Frame::Data(data) = &frame {
+                left = left.checked_sub(data.len()).ok_or_else(|| too_large(bytes_max))?;
+            }
+            Ok(frame)
+        })))
+    }
+
     /// Reads the whole body into memory; trailers are dropped.
     ///
     /// # Errors
@@ -133,10 +153,12 @@ impl Body {
     }
 }
 
+/// The error for a body that is over a limit: `resource_exhausted`, 413 over HTTP.
 fn too_large(bytes_max: usize) -> Error {
     Error::resource_exhausted(format!(
-        "body is over the limit of {bytes_max} bytes; raise limits.body_bytes_max to accept it"
+        "body is over limits.body_bytes_max = {bytes_max} bytes; send less or raise the limit"
     ))
+    .with_http_status(StatusCode::PAYLOAD_TOO_LARGE)
 }
 
 impl From<Bytes> for Body {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 
 use crate::Code;
 
@@ -31,6 +31,7 @@ struct Inner {
     details: Vec<Detail>,
     headers: HeaderMap,
     trailers: HeaderMap,
+    http_status: Option<StatusCode>,
     cause: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -90,6 +91,7 @@ impl Error {
             details: Vec::new(),
             headers: HeaderMap::new(),
             trailers: HeaderMap::new(),
+            http_status: None,
             cause: None,
         }))
     }
@@ -106,6 +108,18 @@ impl Error {
     pub fn with_detail(mut self, detail: Detail) -> Self {
         self.0.details.push(detail);
         self
+    }
+
+    /// Sets the status that protocols with HTTP statuses answer with, in place of the code's own.
+    #[must_use]
+    pub fn with_http_status(mut self, status: StatusCode) -> Self {
+        self.0.http_status = Some(status);
+        self
+    }
+
+    /// The status that protocols with HTTP statuses answer with: [`Code::http_status`] unless set.
+    pub fn http_status(&self) -> StatusCode {
+        self.0.http_status.unwrap_or_else(|| self.0.code.http_status())
     }
 
     /// Why it failed.

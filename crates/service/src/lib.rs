@@ -20,6 +20,7 @@ mod error;
 mod freshness;
 mod interface;
 mod reply;
+mod schema;
 mod service;
 mod spec;
 mod stream;
@@ -34,8 +35,9 @@ pub use error::{Detail, Error};
 pub use freshness::{Freshness, Lifetime, Staleness, Validator};
 pub use interface::{Interface, RpcService};
 pub use reply::Reply;
+pub use schema::{Message, Schema, SchemaError, Served};
 pub use service::{Answer, Layer, ReadyFn, Service, ServiceFn, ready_fn, service_fn, stack};
-pub use spec::{Idempotency, Method, Scope, Spec, StreamKind};
+pub use spec::{Idempotency, Method, Names, Scope, Spec, StreamKind};
 pub use stream::Stream;
 
 /// The outcome of a call: a value, or an [`Error`] with a [`Code`].

@@ -69,14 +69,47 @@ pub enum Idempotency {
 }
 
 /// Who may share a memoized answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// Everyone.
     Public,
     /// The same caller only (principal, client certificate, `authorization`, `cookie`).
     Caller,
     /// Callers who sent the same values of these headers.
-    Vary(&'static [&'static str]),
+    Vary(Names),
+}
+
+/// Header names, in lower case: fixed ones of generated code, or those of a schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names(Listed);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Listed {
+    Fixed(&'static [&'static str]),
+    Shared(Arc<[String]>),
+}
+
+impl Scope {
+    /// Callers who sent the same values of these headers; names are lower case.
+    pub const fn vary(names: &'static [&'static str]) -> Self {
+        Self::Vary(Names(Listed::Fixed(names)))
+    }
+
+    /// [`vary`](Self::vary) with names that are known only at run time.
+    pub fn vary_dynamic(names: Vec<String>) -> Self {
+        Self::Vary(Names(Listed::Shared(names.into())))
+    }
+}
+
+impl Names {
+    /// Each name.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        let (fixed, shared): (&[&str], &[String]) = match &self.0 {
+            Listed::Fixed(names) => (names, &[]),
+            Listed::Shared(names) => (&[], names),
+        };
+        fixed.iter().copied().chain(shared.iter().map(String::as_str))
+    }
 }
 
 impl StreamKind {
@@ -140,7 +173,7 @@ impl Spec {
     /// Sets who may share an answer.
     #[must_use]
     pub const fn scope(mut self, scope: Scope) -> Self {
-        self.scope = scope;
+        std::mem::forget(std::mem::replace(&mut self.scope, scope));
         self
     }
 

@@ -1,0 +1,232 @@
+//! One connection: HTTP/1.1 or HTTP/2, whichever the client speaks, and where each request goes.
+//!
+//! | request | goes to |
+//! |---|---|
+//! | path of a method | Connect, gRPC or gRPC-Web, by its content type |
+//! | path of a route or below a mount | that plain HTTP service |
+//! | other path with an RPC content type | `unimplemented`, in the caller's protocol |
+//! | anything else | 404 |
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use bytes::Bytes;
+use connectrpc::{ConnectRpcBody, ConnectRpcService};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method, Request, Response};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tidewire_service::{Body, Call, HttpTarget, Peer, Target};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use crate::command::Commands;
+use crate::isolate::Isolated;
+use crate::limits::Limits;
+use crate::plain;
+use crate::routes::{Found, Routes};
+use crate::rpc::{Dispatch, Methods, unknown_method};
+
+/// What all connections of a server share.
+pub(crate) struct App {
+    pub(crate) methods: Arc<Methods>,
+    pub(crate) routes: Routes,
+    pub(crate) commands: Commands,
+    pub(crate) limits: Limits,
+    pub(crate) http: auto::Builder<TokioExecutor>,
+}
+
+/// The settings of HTTP/1.1 and HTTP/2.
+pub(crate) fn http_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .pipeline_flush(true)
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_read_timeout);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .adaptive_window(true)
+        .max_concurrent_streams(limits.streams_max);
+    builder
+}
+
+impl App {
+    /// Serves one connection until it ends, `drain` lets it end, or `cut_off` ends it.
+    pub(crate) async fn serve(
+        self: Arc<Self>,
+        io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        peer: Arc<Peer>,
+        drain: CancellationToken,
+        cut_off: CancellationToken,
+    ) {
+        let service = Connection::new(Arc::clone(&self), peer);
+        let connection = self.http.serve_connection_with_upgrades(TokioIo::new(io), service);
+        let mut connection = std::pin::pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = drain.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                tokio::select! {
+                    ended = connection.as_mut() => ended,
+                    () = cut_off.cancelled() => Ok(()),
+                }
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended with an error");
+        }
+    }
+}
+
+/// The hyper service of one connection.
+struct Connection {
+    app: Arc<App>,
+    peer: Arc<Peer>,
+    rpc: ConnectRpcService<Dispatch>,
+}
+
+impl Connection {
+    fn new(app: Arc<App>, peer: Arc<Peer>) -> Self {
+        let dispatch = Dispatch {
+            methods: Arc::clone(&app.methods),
+            commands: app.commands.clone(),
+            peer: Arc::clone(&peer),
+        };
+        let limits = connectrpc::Limits::default()
+            .with_max_request_body_size(app.limits.body_bytes_max)
+            .with_max_message_size(app.limits.message_bytes_max);
+        Self { rpc: ConnectRpcService::new(dispatch).with_limits(limits), app, peer }
+    }
+
+    fn plain(&self, request: Request<Incoming>) -> Responding {
+        let found = self.app.routes.find(request.method(), request.uri());
+        let (service, params, uri) = match found {
+            Ok(Found::Service(service, params, uri)) => (service, params, uri),
+            Ok(Found::WrongVerb(allowed)) => return Responding::ready(plain::wrong_verb(&allowed)),
+            Ok(Found::Nothing) => return self.unknown(&request),
+            Err(error) => return Responding::ready(plain::error_response(&error)),
+        };
+        let (parts, body) = match plain::split(request, self.app.limits.body_bytes_max) {
+            Ok(split) => split,
+            Err(error) => return Responding::ready(plain::error_response(&error)),
+        };
+        let context =
+            plain::context(parts.headers, parts.extensions).with_peer(Arc::clone(&self.peer));
+        let uri = uri.unwrap_or(parts.uri);
+        let target = Target::Http(HttpTarget { method: parts.method, uri, params });
+        let call = Call { target, context, codec: tidewire_service::Codec::Json, body };
+        Responding::Plain(Isolated::call(&**service, call))
+    }
+
+    fn unknown(&self, request: &Request<Incoming>) -> Responding {
+        let path = request.uri().path();
+        if is_rpc(request.method(), path, request.headers()) {
+            let response = unknown_method(&self.app.methods, path, request.headers());
+            return Responding::Ready(Some(response.map(ResponseBody::Rpc)));
+        }
+        Responding::ready(plain::not_found(path))
+    }
+}
+
+/// Whether a request for an unknown path expects an answer in an RPC protocol.
+fn is_rpc(verb: &Method, path: &str, headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    content_type.starts_with(b"application/grpc")
+        || content_type.starts_with(b"application/connect+")
+        || content_type.starts_with(b"application/proto")
+        || headers.contains_key("connect-protocol-version")
+        || (verb == Method::POST
+            && content_type.starts_with(b"application/json")
+            && path.trim_matches('/').split('/').count() == 2)
+}
+
+impl hyper::service::Service<Request<Incoming>> for Connection {
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = Responding;
+
+    fn call(&self, request: Request<Incoming>) -> Responding {
+        if self.app.methods.contains(request.uri().path()) {
+            let mut rpc = self.rpc.clone();
+            return Responding::Rpc(tower_service::Service::call(&mut rpc, request));
+        }
+        self.plain(request)
+    }
+}
+
+/// The future of a response.
+enum Responding {
+    Ready(Option<Response<ResponseBody>>),
+    Plain(Isolated),
+    Rpc(RpcFuture),
+}
+
+type RpcFuture = Pin<Box<dyn Future<Output = Result<Response<ConnectRpcBody>, Infallible>> + Send>>;
+
+impl Responding {
+    fn ready(response: Response<Body>) -> Self {
+        Self::Ready(Some(response.map(ResponseBody::Plain)))
+    }
+}
+
+impl Future for Responding {
+    type Output = Result<Response<ResponseBody>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::Ready(response) => {
+                Poll::Ready(Ok(response.take().expect("a response is polled until ready, once")))
+            }
+            Self::Plain(answer) => Pin::new(answer).poll(cx).map(|outcome| {
+                let response = match outcome {
+                    Ok(reply) => plain::response(reply),
+                    Err(error) => plain::error_response(&error),
+                };
+                Ok(response.map(ResponseBody::Plain))
+            }),
+            Self::Rpc(response) => {
+                response.as_mut().poll(cx).map_ok(|response| response.map(ResponseBody::Rpc))
+            }
+        }
+    }
+}
+
+/// The body of a response.
+enum ResponseBody {
+    Plain(Body),
+    Rpc(ConnectRpcBody),
+}
+
+impl http_body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = tidewire_service::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        match &mut *self {
+            Self::Plain(body) => Pin::new(body).poll_frame(cx),
+            Self::Rpc(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Plain(body) => body.is_end_stream(),
+            Self::Rpc(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        match self {
+            Self::Plain(body) => body.size_hint(),
+            Self::Rpc(body) => body.size_hint(),
+        }
+    }
+}
