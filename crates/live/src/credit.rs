@@ -33,7 +33,7 @@ impl SendWindow {
         Ok(())
     }
 
-    #[cfg(test)]
+    /// Bytes sent and not credited.
     pub(crate) fn outstanding(&self) -> u64 {
         self.outstanding
     }
@@ -62,6 +62,11 @@ impl ReceiveWindow {
     /// Bytes received and not consumed.
     pub(crate) fn held(&self) -> u64 {
         self.held
+    }
+
+    /// Bytes received and not credited.
+    pub(crate) fn uncredited(&self) -> u64 {
+        self.held + self.owed
     }
 
     /// Starts over with a new connection: the peer is told what is held.

@@ -71,7 +71,11 @@ pub enum Event {
         /// The watch.
         call: CallId,
     },
-    /// An answer that this side watches by value may be stale; an [`Event::Reply`] follows.
+    /// An answer that this side watches may be stale: a new value is computed, or the answer could
+    /// not be confirmed after a lost connection. An [`Event::Reply`] follows.
+    ///
+    /// From [`Event::Lost`] on every watched answer is unconfirmed; [`Event::Connected`] with
+    /// `resumed` confirms those that were not named here since.
     Suspect {
         /// The watch.
         call: CallId,

@@ -108,8 +108,8 @@ impl Session {
             let Some(call) = self.outgoing.get_mut(index) else { continue };
             call.counted = false;
             call.command = 0;
-            let was_sent = std::mem::replace(&mut call.state, State::Waiting) != State::Waiting;
-            if !was_sent {
+            let before = std::mem::replace(&mut call.state, State::Waiting);
+            if before == State::Waiting {
                 continue;
             }
             let is_stream = call.stream.is_some() || call.request.body == RequestBody::Stream;
@@ -123,6 +123,9 @@ impl Session {
                 });
             } else {
                 repeated.push((index, self.outgoing.generation(index)));
+                if before == State::Watching {
+                    self.events.push_back(Event::Suspect { call: self.own_call(index) });
+                }
             }
         }
         self.again.spread(self.now, &repeated);

@@ -160,6 +160,7 @@ impl Session {
             if let Some(call) = self.outgoing.get_mut(index) {
                 call.state = State::Waiting;
             }
+            self.events.push_back(Event::Suspect { call: self.own_call(index) });
         }
         self.again.spread(self.now, &unlisted);
         let out = &mut self.output.control;
@@ -300,6 +301,9 @@ impl Session {
         }
         if std::mem::replace(&mut call.state, State::Waiting) == State::Sent {
             self.again.soon(index, generation);
+        } else {
+            // The replica is not confirmed: its reader must know before any later answer comes.
+            self.events.push_back(Event::Suspect { call: self.own_call(index) });
         }
         Ok(true)
     }

@@ -344,6 +344,8 @@ impl Session {
             stream_bytes: streams.map(|stream| stream.send.bytes()).sum(),
             command_bytes: self.window.bytes(),
             received_bytes: self.receive_window.held(),
+            outstanding_bytes: self.send_window.outstanding(),
+            uncredited_bytes: self.receive_window.uncredited(),
         }
     }
 
@@ -490,6 +492,10 @@ pub struct Usage {
     pub command_bytes: usize,
     /// Stream items received and not consumed.
     pub received_bytes: u64,
+    /// Stream items sent and not credited, on the connection level.
+    pub outstanding_bytes: u64,
+    /// Stream items received and not credited, on the connection level.
+    pub uncredited_bytes: u64,
 }
 
 /// `old` with the headers of `new` in place of those of the same name; an empty value removes.

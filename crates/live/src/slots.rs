@@ -15,6 +15,9 @@ pub struct CallId {
 }
 
 impl CallId {
+    /// No call: every operation on it does nothing.
+    pub const NONE: Self = Self { stream: u32::MAX, generation: u32::MAX };
+
     /// The stream number on the wire.
     pub fn stream(self) -> u32 {
         self.stream
