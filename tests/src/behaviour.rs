@@ -41,17 +41,12 @@ impl BehaviourService for Behaviour {
         Ok(LookReply { value, ..Default::default() }.into())
     }
 
-    async fn count(
-        &self,
-        _: Context,
-        request: CountRequest,
-    ) -> Result<Reply<Stream<CountReply>>> {
+    async fn count(&self, _: Context, request: CountRequest) -> Result<Reply<Stream<CountReply>>> {
         let CountRequest { n, fail_after, .. } = request;
         let last = if fail_after > 0 { fail_after } else { n };
-        let numbers =
-            (1..=last).map(|number| Ok(CountReply { number, ..Default::default() }));
-        let failure = (fail_after > 0)
-            .then(|| Err(Error::aborted(format!("stopped after {fail_after}"))));
+        let numbers = (1..=last).map(|number| Ok(CountReply { number, ..Default::default() }));
+        let failure =
+            (fail_after > 0).then(|| Err(Error::aborted(format!("stopped after {fail_after}"))));
         let items: Vec<Result<CountReply>> = numbers.chain(failure).collect();
         Ok(Stream::from_results(items).into())
     }
@@ -70,8 +65,8 @@ impl BehaviourService for Behaviour {
         _: Context,
         requests: Stream<ChatRequest>,
     ) -> Result<Reply<Stream<ChatReply>>> {
-        let replies = requests
-            .map(|request| Ok(ChatReply { text: request?.text, ..Default::default() }));
+        let replies =
+            requests.map(|request| Ok(ChatReply { text: request?.text, ..Default::default() }));
         Ok(replies.into())
     }
 

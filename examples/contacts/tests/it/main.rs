@@ -1,0 +1,1 @@
+//! The reference application over the wire.
