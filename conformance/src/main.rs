@@ -1,12 +1,12 @@
 //! The server that the Connect conformance suite tests: our generated service on our server.
 //!
 //! The suite starts it, writes a length-prefixed `ServerCompatRequest` to standard input, reads a
-//! `ServerCompatResponse` from standard output and then makes calls until it closes the input.
+//! `ServerCompatResponse` from standard output, makes its calls and ends it by a signal.
 
 mod service;
 
 /// The suite's messages and services.
-#[allow(missing_docs, clippy::use_self, clippy::or_fun_call)]
+#[allow(unreachable_pub)]
 mod proto {
     ::tidewire::include_protos!();
 }
@@ -15,6 +15,7 @@ use std::io::{Read, Write};
 
 use anyhow::Context;
 use buffa::Message;
+use buffa::type_registry::{TypeRegistry, set_type_registry};
 use tidewire::{Address, Limits, Server, Tls};
 
 use self::proto::connectrpc::conformance::v1::{
@@ -23,6 +24,10 @@ use self::proto::connectrpc::conformance::v1::{
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
+    let mut types = TypeRegistry::new();
+    buffa_types::register_wkt_types(&mut types);
+    proto::connectrpc::conformance::v1::register_types(&mut types);
+    set_type_registry(types);
     let request = ServerCompatRequest::decode_from_slice(&read_message()?)?;
     let mut limits = Limits::default();
     if request.message_receive_limit > 0 {
@@ -54,9 +59,8 @@ async fn main() -> anyhow::Result<()> {
         ..Default::default()
     };
     write_message(&response.encode_to_vec())?;
-    // The suite closes the input when it is done.
-    tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
-    running.drain().await;
+    // The suite ends it by a signal.
+    running.until_stopped().await?;
     Ok(())
 }
 

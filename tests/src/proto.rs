@@ -1,5 +1,8 @@
 //! What `tidewire_build` makes of `tests/proto`.
 #![allow(missing_docs)]
 
-::tidewire::include_protos!();
-pub use self::tidewire::test::v1::*;
+mod generated {
+    ::tidewire::include_protos!();
+}
+
+pub use self::generated::tidewire::test::v1::*;

@@ -139,7 +139,11 @@ impl Config {
         for package in &mut packages {
             package.code = runtime.put_into(&package.code, package.name.is_empty())?;
         }
-        Ok(modules::Generated { packages, descriptor_set: descriptors.without_source_info() })
+        Ok(modules::Generated {
+            packages,
+            descriptor_set: descriptors.without_source_info(),
+            runtime_path: self.runtime_path.clone(),
+        })
     }
 
     /// Tells cargo what the code was made of. A folder that holds the crate itself is left out:
