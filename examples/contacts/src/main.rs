@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
@@ -36,8 +37,18 @@ struct Arguments {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+#[expect(clippy::print_stderr, reason = "the program's own error output")]
+async fn main() -> ExitCode {
+    match run(&Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("contacts: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: &Arguments) -> Result<()> {
     let config = arguments.config()?;
     let filter = EnvFilter::try_new(&config.log.level).with_context(|| {
         format!("log.level = {:?}; write info, or info,hyper=debug", config.log.level)

@@ -13,6 +13,7 @@
 
 mod fault;
 pub mod fill;
+mod names;
 mod reader;
 mod schema;
 mod writer;
