@@ -9,35 +9,39 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// Starts a server on a free port of the loopback interface.
-pub async fn start(builder: Builder) -> (Running, SocketAddr) {
+pub(crate) async fn start(builder: Builder) -> (Running, SocketAddr) {
     let running = builder.listen(SocketAddr::from(([127, 0, 0, 1], 0))).start().await.unwrap();
-    let Address::Tcp(address) = running.addresses()[0] else { panic!("not a TCP address") };
+    let tcp = running.addresses().iter().find_map(|address| match address {
+        Address::Tcp(address) => Some(*address),
+        _ => None,
+    });
+    let address = tcp.unwrap();
     (running, address)
 }
 
 /// A server of the behaviour service.
-pub fn behaviour() -> (Builder, Behaviour) {
+pub(crate) fn behaviour() -> (Builder, Behaviour) {
     let behaviour = Behaviour::default();
     (Server::builder().service(BehaviourServiceServer::new(behaviour.clone())), behaviour)
 }
 
 /// What an HTTP/1.1 server answered.
 #[derive(Debug)]
-pub struct Response {
-    pub status: u16,
+pub(crate) struct Response {
+    pub(crate) status: u16,
     /// Header lines in lower case.
-    pub head: String,
-    pub body: Vec<u8>,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Response {
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
     /// Asserts the status and that the body holds each text.
     #[track_caller]
-    pub fn check(&self, status: u16, parts: &[&str]) {
+    pub(crate) fn check(&self, status: u16, parts: &[&str]) {
         assert_eq!(self.status, status, "{self:?} {}", self.text());
         for part in parts {
             assert!(self.text().contains(part), "{part:?} is not in {:?}", self.text());
@@ -46,7 +50,7 @@ impl Response {
 }
 
 /// Sends one request on a connection of its own and reads the answer to its end.
-pub async fn send(address: SocketAddr, head: &str, body: &[u8]) -> Response {
+pub(crate) async fn send(address: SocketAddr, head: &str, body: &[u8]) -> Response {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let (first, headers) = head.split_once('\n').unwrap_or((head, ""));
     let headers: String =
@@ -66,12 +70,12 @@ pub async fn send(address: SocketAddr, head: &str, body: &[u8]) -> Response {
 }
 
 /// Sends a JSON body to a method of the behaviour service.
-pub async fn post_json(address: SocketAddr, method: &str, body: &str) -> Response {
+pub(crate) async fn post_json(address: SocketAddr, method: &str, body: &str) -> Response {
     let head = format!("POST {SERVICE}/{method}\ncontent-type: application/json");
     send(address, &head, body.as_bytes()).await
 }
 
-pub const SERVICE: &str = "/tidewire.test.v1.BehaviourService";
+pub(crate) const SERVICE: &str = "/tidewire.test.v1.BehaviourService";
 
 fn parse(answer: &[u8]) -> Response {
     let end = answer.windows(4).position(|w| w == b"\r\n\r\n").expect("an answer has a head");
