@@ -16,7 +16,6 @@ impl Greeter for Hello {
 }
 
 #[tokio::main]
-#[expect(clippy::print_stdout, reason = "says what to try")]
 async fn main() -> tidewire::Exit {
     let config = Config::load(None, std::env::vars(), &[])?;
     let server = config.server()?.service(GreeterServer::new(Hello)).start().await?;
