@@ -30,7 +30,12 @@ export PATH="$repository/.tools/bin:$PATH"
 cat >"$work/prelude.sh" <<'PRELUDE'
 set -euo pipefail
 server=
+running=
 end() {
+  if [[ -n $running ]]; then
+    cat "$work/out" "$work/err" >&2
+    printf '%s:%s: the command failed\n' "$page" "$running" >&2
+  fi
   if [[ -n $server ]]; then
     kill -TERM -- "-$server" 2>/dev/null || true
     wait "$server" 2>/dev/null || true
@@ -38,13 +43,9 @@ end() {
 }
 trap end EXIT
 fail() { printf '%s:%s: %s\n' "$page" "$1" "$2" >&2; exit 1; }
-ran() { # LINE EXIT_CODE: the block at LINE ended
-  [[ $2 == 0 ]] || { cat "$work/out" "$work/err" >&2; fail "$1" "the command failed with exit code $2"; }
-  cp "$work/out" "$work/last"
-}
 printed() { # LINE: compares what the block before printed with standard input
   cat >"$work/expected"
-  diff -u --label "$page says" --label "it prints" "$work/expected" <(sed -e '$a\' "$work/last") >&2 ||
+  diff -u --label "$page says" --label "it prints" "$work/expected" <(sed -e '$a\' "$work/out") >&2 ||
     fail "$1" "the command above prints something else"
 }
 until_it_answers() { # LINE
@@ -62,7 +63,7 @@ script() {
       if (language == "sh" && words == "server") {
         kind = "server"; print "set -m; {"
       } else if (language == "sh" && words == "") {
-        kind = "run"; print "code=0; {"
+        kind = "run"; print "running=" NR "; {"
       } else if (language == "output") {
         kind = "output"; print "printed " NR " <<" q "END-OF-BLOCK" q
       } else if (language != "" && words != "") {
@@ -73,7 +74,7 @@ script() {
     }
     function close_block() {
       if (kind == "server") { print "} >\"$work/server\" 2>&1 & server=$!; set +m; until_it_answers " line }
-      if (kind == "run") { print "} >\"$work/out\" 2>\"$work/err\" || code=$?; ran " line " $code" }
+      if (kind == "run") { print "} >\"$work/out\" 2>\"$work/err\"; running=" }
       if (kind == "output" || kind == "file") { print "END-OF-BLOCK" }
       if (lock) { print "cp \"$repository/Cargo.lock\" ."; lock = 0 }
     }
