@@ -15,6 +15,7 @@ use crate::connection::{App, http_builder};
 use crate::introspection;
 use crate::limits::Limits;
 use crate::listener::Listener;
+use crate::rest::{Rest, RestOptions};
 use crate::routes::{RouteError, Routes};
 use crate::rpc::Methods;
 use crate::running::{Acceptor, Running, StartError};
@@ -46,6 +47,7 @@ impl Server {
             listen: Vec::new(),
             limits: Limits::default(),
             reflection: None,
+            rest: RestOptions::default(),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -61,6 +63,7 @@ pub struct Builder {
     listen: Vec<Address>,
     limits: Limits,
     reflection: Option<bool>,
+    rest: RestOptions,
     #[cfg(feature = "tls")]
     tls: Option<crate::tls::Tls>,
 }
@@ -123,6 +126,12 @@ impl Builder {
     /// Switches server reflection on or off; by default it is on where every address is local.
     pub fn reflection(mut self, on: impl Into<Option<bool>>) -> Self {
         self.reflection = on.into();
+        self
+    }
+
+    /// Sets how REST requests are read and replies are printed.
+    pub fn rest(mut self, options: RestOptions) -> Self {
+        self.rest = options;
         self
     }
 
@@ -198,14 +207,19 @@ impl Builder {
         let (router, health) = introspection::router(&interfaces, with_reflection)
             .map_err(|error| StartError::Descriptors(error.to_string()))?;
         let mut methods = Methods::new(router);
-        for (interface, service) in self.services {
-            let service = stack(&self.layers, service);
-            methods.add(&interface, &service).map_err(StartError::DuplicateMethod)?;
+        let services = self.services.into_iter();
+        let services: Vec<_> = services.map(|(i, s)| (i, stack(&self.layers, s))).collect();
+        for (interface, service) in &services {
+            methods.add(interface, service).map_err(StartError::DuplicateMethod)?;
         }
+        let plain = self.routes.iter().map(|route| (route.verb.as_ref(), &*route.template));
+        let rest = Rest::new(services.iter().map(|(i, s)| (i, s)), plain, self.rest)
+            .map_err(StartError::Rest)?;
         let routes = routes(self.routes, &self.layers)?;
         let app = App {
             methods: Arc::new(methods),
             routes,
+            rest,
             commands: Commands::default(),
             http: http_builder(&self.limits),
             limits: self.limits,

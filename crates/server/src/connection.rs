@@ -3,6 +3,7 @@
 //! | request | goes to |
 //! |---|---|
 //! | path of a method | Connect, gRPC or gRPC-Web, by its content type |
+//! | verb and path of a `google.api.http` binding | REST transcoding |
 //! | path of a route or below a mount | that plain HTTP service |
 //! | other path with an RPC content type | `unimplemented`, in the caller's protocol |
 //! | anything else | 404 |
@@ -27,6 +28,7 @@ use crate::command::Commands;
 use crate::isolate::Isolated;
 use crate::limits::Limits;
 use crate::plain;
+use crate::rest::{self, Exchange, Rest, Transcoding};
 use crate::routes::{Found, Routes};
 use crate::rpc::{Dispatch, Methods, unknown_method};
 
@@ -34,6 +36,7 @@ use crate::rpc::{Dispatch, Methods, unknown_method};
 pub(crate) struct App {
     pub(crate) methods: Arc<Methods>,
     pub(crate) routes: Routes,
+    pub(crate) rest: Rest,
     pub(crate) commands: Commands,
     pub(crate) limits: Limits,
     pub(crate) http: auto::Builder<TokioExecutor>,
@@ -155,7 +158,15 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
             let mut rpc = self.rpc.clone();
             return Responding::Rpc(tower_service::Service::call(&mut rpc, request));
         }
-        self.plain(request)
+        match self.app.rest.find(request.method(), request.uri().path()) {
+            rest::Found::Elsewhere => self.plain(request),
+            rest::Found::WrongVerb(allowed) => Responding::ready(plain::wrong_verb(&allowed)),
+            rest::Found::Binding(binding, options) => {
+                let App { commands, limits, .. } = &*self.app;
+                let exchange = Exchange::new((binding, options), commands, &self.peer, limits);
+                Responding::Rest(exchange.run(request))
+            }
+        }
     }
 }
 
@@ -163,6 +174,7 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
 enum Responding {
     Ready(Option<Response<ResponseBody>>),
     Plain(Isolated),
+    Rest(Transcoding),
     Rpc(RpcFuture),
 }
 
@@ -189,6 +201,9 @@ impl Future for Responding {
                 };
                 Ok(response.map(ResponseBody::Plain))
             }),
+            Self::Rest(response) => {
+                response.as_mut().poll(cx).map(|response| Ok(response.map(ResponseBody::Plain)))
+            }
             Self::Rpc(response) => {
                 response.as_mut().poll(cx).map_ok(|response| response.map(ResponseBody::Rpc))
             }

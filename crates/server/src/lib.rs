@@ -24,6 +24,7 @@ mod limits;
 mod listener;
 mod mount;
 mod plain;
+mod rest;
 mod routes;
 mod rpc;
 mod running;
@@ -34,6 +35,10 @@ pub use address::{Address, ParseAddressError};
 pub use builder::{Builder, Server};
 pub use limits::Limits;
 pub use mount::tower;
+pub use rest::{
+    Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestOptions,
+    UnknownParameters,
+};
 pub use routes::RouteError;
 pub use running::{Running, StartError};
 #[cfg(feature = "tls")]

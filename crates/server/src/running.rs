@@ -196,6 +196,8 @@ pub enum StartError {
     },
     /// A route cannot be served.
     Route(RouteError),
+    /// A REST route cannot be served.
+    Rest(crate::rest::RestError),
     /// Two services have a method at the same path.
     DuplicateMethod(String),
     /// The descriptors of a service do not fit together, as reflection needs them to.
@@ -212,6 +214,7 @@ impl fmt::Display for StartError {
             ),
             Self::Listen { address, cause } => write!(f, "cannot listen on {address}: {cause}"),
             Self::Route(error) => error.fmt(f),
+            Self::Rest(error) => error.fmt(f),
             Self::DuplicateMethod(path) => {
                 write!(f, "method {path} is served twice; remove one of the services")
             }
@@ -224,7 +227,9 @@ impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Listen { cause, .. } => Some(cause),
-            Self::Route(_) | Self::DuplicateMethod(_) | Self::Descriptors(_) => None,
+            Self::Route(_) | Self::Rest(_) | Self::DuplicateMethod(_) | Self::Descriptors(_) => {
+                None
+            }
         }
     }
 }
