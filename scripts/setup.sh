@@ -49,7 +49,7 @@ go_tool() {
   local package=$1 name
   name=$(basename "${package%@*}")
   if [[ -x $bin/$name ]] && fresh "$name" "$package"; then return 0; fi
-  run "installed $name ${package#*@}" env GOBIN="$bin" GOFLAGS=-trimpath go install "$package" || return 0
+  run "installed $name ${package#*@}" env GOBIN="$bin" go install "$package" || return 0
   stamp "$name" "$package"
 }
 
@@ -62,8 +62,8 @@ go_programs() {
   stamp foreign-go "$key"
 }
 build_go_programs() {
-  (cd "$1" && go build -trimpath -o "$bin/foreign-go-client" ./client &&
-    go build -trimpath -o "$bin/foreign-go-server" ./server)
+  (cd "$1" && go build -o "$bin/foreign-go-client" ./client &&
+    go build -o "$bin/foreign-go-server" ./server)
 }
 
 node_packages() {

@@ -29,6 +29,35 @@ pub(crate) fn doc(comment: Option<&str>, otherwise: &str) -> TokenStream {
     quote! { #(#[doc = #lines])* }
 }
 
+/// `code` with every fenced block in its doc comments marked as `text`.
+///
+/// The generator of messages leaves fences as the author of the `.proto` wrote them, and `rustdoc`
+/// takes one without a language, or with Rust's, for a test.
+pub(crate) fn without_doctests(code: &str) -> String {
+    let mut out = String::with_capacity(code.len());
+    let mut open = None;
+    for line in code.lines() {
+        let comment = line.trim_start().strip_prefix("///");
+        let mark = comment.and_then(fence);
+        let bare = comment.is_some_and(is_bare);
+        out.push_str(line);
+        match (mark, open) {
+            _ if comment.is_none() => open = None,
+            (Some(mark), Some(opened)) if mark == opened && bare => open = None,
+            (Some(mark), None) => {
+                let start = line.find(mark).unwrap_or(line.len());
+                let info = line[start..].trim_start_matches(mark).len();
+                out.truncate(out.len() - info);
+                out.push_str("text");
+                open = Some(mark);
+            }
+            _ => {}
+        }
+        out.push('\n');
+    }
+    out
+}
+
 /// The lines of a comment, made harmless.
 fn lines(comment: &str) -> Vec<String> {
     let mut lines = Vec::new();
@@ -152,6 +181,15 @@ const FENCE_END: &str = "````";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_fence_stays_a_doctest() {
+        let check = |code: &str, expected: &str| assert_eq!(without_doctests(code), expected);
+        check("/// ```\n/// a\n/// ```\nfn a() {}\n", "/// ```text\n/// a\n/// ```\nfn a() {}\n");
+        check("  ///~~~~rust,no_run\n", "  ///~~~~text\n");
+        check("/// ```text\n/// ~~~\n/// ```\n", "/// ```text\n/// ~~~\n/// ```\n");
+        check("/// ```\nfn a() {}\n/// ```rust\n", "/// ```text\nfn a() {}\n/// ```text\n");
+    }
 
     #[test]
     fn comments_are_shown_as_they_were_written() {

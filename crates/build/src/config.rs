@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tidewire_proto::{Descriptors, Sources};
 
-use crate::{Error, messages, modules, runtime, select, service};
+use crate::{Error, messages, modules, refuse, runtime, select, service};
 
 /// What to generate from what.
 #[derive(Debug, Clone)]
@@ -132,13 +132,18 @@ impl Config {
         let runtime = runtime::Runtime::parse(&self.runtime_path)?;
         let corpus = messages::Corpus::decode(descriptors)?;
         let wanted = select::files(descriptors, &corpus, &self.extern_paths);
+        refuse::names(descriptors, &corpus, &wanted)?;
         let config = messages::config(&self.extern_paths);
         let mut packages = messages::generate(&corpus, &wanted, &config)?;
         service::append(&corpus, &wanted, &config, &mut packages)?;
         for package in &mut packages {
             package.code = runtime.put_into(&package.code, package.name.is_empty())?;
         }
-        Ok(modules::Generated { packages, descriptor_set: descriptors.without_source_info() })
+        Ok(modules::Generated {
+            packages,
+            descriptor_set: descriptors.without_source_info(),
+            runtime_path: self.runtime_path.clone(),
+        })
     }
 
     /// Tells cargo what the code was made of. A folder that holds the crate itself is left out:

@@ -18,7 +18,9 @@
 //! gives one module a package (`shop.v1` is `proto::shop::v1`) with the messages, which `buffa`'s
 //! generator makes, and for each service the trait to implement, a server over an implementation,
 //! a client over a channel, and a module of method specs, which are ours and made here. Beside the
-//! packages is `DESCRIPTOR_SET`: the encoded descriptors of all of it, imports included.
+//! packages are `DESCRIPTOR_SET`, the encoded descriptors of all of it, imports included, and
+//! `register_types`, which tells a registry of the messages that a `google.protobuf.Any` in JSON may
+//! hold.
 //!
 //! | for `service Greeter` | is |
 //! |---|---|
@@ -40,10 +42,9 @@
 //! | name | is | needed |
 //! |---|---|---|
 //! | `buffa` | crate `buffa` 0.9.2 with feature `json` | always |
-//! | `buffa_types` | crate `buffa-types` 0.9.2 with feature `json` | with well-known types |
+//! | `buffa_types` | crate `buffa-types` 0.9.2 with feature `json` | always |
 //! | `buffa_descriptor` | crate `buffa-descriptor` 0.9.2 with feature `json` | with fields of types from `descriptor.proto` |
 //! | `serde` | crate `serde` with feature `derive` | always |
-//! | `serde_json` | crate `serde_json` | with oneofs and extensions |
 //! | `service` | crate `tidewire-service` | with services |
 
 mod comments;
@@ -52,6 +53,7 @@ mod error;
 mod messages;
 mod modules;
 mod names;
+mod refuse;
 mod runtime;
 mod select;
 mod service;

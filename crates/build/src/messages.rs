@@ -5,10 +5,10 @@
 
 use buffa::DecodeOptions;
 use buffa_codegen::generated::descriptor::{FileDescriptorProto, FileDescriptorSet};
-use buffa_codegen::{CodeGenConfig, TOOLING_ELEMENT_MEMORY_LIMIT};
+use buffa_codegen::{CodeGenConfig, GeneratedFile, TOOLING_ELEMENT_MEMORY_LIMIT};
 use tidewire_proto::Descriptors;
 
-use crate::Error;
+use crate::{Error, comments};
 
 /// Every file of a compilation, as the generator's descriptors.
 #[derive(Debug)]
@@ -58,5 +58,9 @@ pub(crate) fn generate(
 ) -> Result<Vec<Package>, Error> {
     let files = buffa_codegen::generate(&corpus.files, wanted, config)
         .map_err(|error| Error::generate(error.to_string()))?;
-    Ok(files.into_iter().map(|file| Package { name: file.package, code: file.content }).collect())
+    let package = |file: GeneratedFile| Package {
+        name: file.package,
+        code: comments::without_doctests(&file.content),
+    };
+    Ok(files.into_iter().map(package).collect())
 }

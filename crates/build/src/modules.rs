@@ -1,7 +1,7 @@
 //! Writing the code: a file a package, the descriptor set, and one file that includes them.
 //!
 //! ```text
-//! tidewire.rs            pub const DESCRIPTOR_SET, pub mod shop { pub mod v1 { include!(…) } }
+//! tidewire.rs            DESCRIPTOR_SET, register_types, pub mod shop { pub mod v1 { include!(…) } }
 //! tidewire.binpb         the descriptor set
 //! tidewire/shop.v1.rs    the code of a package
 //! ```
@@ -31,6 +31,7 @@ pub(crate) const ALLOW: &[&str] = &[
     "missing_debug_implementations",
     "missing_docs",
     "non_camel_case_types",
+    "rustdoc::all",
     "unreachable_pub",
     "unused_imports",
     "unused_qualifications",
@@ -43,6 +44,8 @@ pub(crate) struct Generated {
     pub(crate) packages: Vec<Package>,
     /// The encoded descriptor set.
     pub(crate) descriptor_set: Vec<u8>,
+    /// The path below which generated code finds all it names.
+    pub(crate) runtime_path: String,
 }
 
 /// Writes all of it below `folder`. In `OUT_DIR` (`in_out_dir`) files are included by that
@@ -75,8 +78,28 @@ pub(crate) fn write(
          included.\npub const DESCRIPTOR_SET: &[u8] = {};\n",
         include("include_bytes", &set)
     );
+    code.push_str(&register_types(generated));
     root.print(&mut code, 0);
     write_file(&folder.join(format!("{name}.rs")), code.as_bytes())
+}
+
+/// The function that makes every message known to `google.protobuf.Any`.
+fn register_types(generated: &Generated) -> String {
+    let runtime = &generated.runtime_path;
+    let mut code = format!(
+        "/// Tells `registry` of every message here and of the well-known types, so that a \
+         `google.protobuf.Any` in JSON can hold them.\n\
+         pub fn register_types(registry: &mut {runtime}::buffa::type_registry::TypeRegistry) {{\n\
+         \x20   {runtime}::buffa_types::register_wkt_types(registry);\n"
+    );
+    let with_types = generated.packages.iter().filter(|p| p.code.contains("fn register_types("));
+    for package in with_types {
+        let names = package.name.split('.').filter(|name| !name.is_empty());
+        let path = names.map(|name| format!("{}::", escape_mod_ident(name))).collect::<String>();
+        let _ = writeln!(code, "    {path}__buffa::register_types(registry);");
+    }
+    code.push_str("}\n");
+    code
 }
 
 /// The module of a package, and those below it.

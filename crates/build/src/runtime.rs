@@ -13,12 +13,11 @@ use crate::Error;
 pub(crate) const SERVICE: &str = "__tidewire_service";
 
 /// Crates as generators write them, and the name each has below the runtime path.
-const CRATES: [(&str, &str); 6] = [
+const CRATES: [(&str, &str); 5] = [
     ("buffa", "buffa"),
     ("buffa_types", "buffa_types"),
     ("buffa_descriptor", "buffa_descriptor"),
     ("serde", "serde"),
-    ("serde_json", "serde_json"),
     (SERVICE, "service"),
 ];
 
@@ -40,16 +39,17 @@ impl Runtime {
         }
     }
 
-    /// `code` with the runtime path in it, formatted. Each item is told to be exempt from lints
-    /// when no module around it says so.
-    pub(crate) fn put_into(&self, code: &str, exempt_items: bool) -> Result<String, Error> {
+    /// `code` with the runtime path in it, formatted. Code that is `at_root`, in no module of its
+    /// own, has each item exempt from lints, and leaves `register_types` to the root.
+    pub(crate) fn put_into(&self, code: &str, at_root: bool) -> Result<String, Error> {
         let wrong = |error: &dyn std::fmt::Display| {
             Error::generate(format!("the generated code is not Rust, which is a bug: {error}"))
         };
         let tokens = code.parse::<TokenStream>().map_err(|error| wrong(&error))?;
         let tokens = self.rewrite(tokens, Place::Code);
         let mut file = syn::parse2::<syn::File>(tokens).map_err(|error| wrong(&error))?;
-        if exempt_items {
+        if at_root {
+            file.items.retain(|item| !re_exports(item, "register_types"));
             file.items.iter_mut().for_each(exempt);
         }
         Ok(prettyplease::unparse(&file))
@@ -57,8 +57,7 @@ impl Runtime {
 
     fn rewrite(&self, tokens: TokenStream, place: Place) -> TokenStream {
         let mut out: Vec<TokenTree> = Vec::new();
-        let mut tokens = tokens.into_iter().peekable();
-        while let Some(token) = tokens.next() {
+        for token in tokens {
             match token {
                 TokenTree::Ident(ident) if is_anchored(&out) => match known(&ident.to_string()) {
                     Some(name) => {
@@ -129,7 +128,10 @@ fn is_anchored(before: &[TokenTree]) -> bool {
         && is_colon(second)
         && match rest.last() {
             Some(TokenTree::Ident(ident)) => is_keyword(&ident.to_string()),
-            Some(TokenTree::Punct(punct)) => punct.as_char() != '>',
+            // `A<B>::c` goes on with a path, `impl<A> ::b` and `=> ::b` begin one.
+            Some(TokenTree::Punct(punct)) => {
+                punct.as_char() != '>' || punct.spacing() == Spacing::Alone
+            }
             _ => true,
         }
 }
@@ -175,6 +177,13 @@ fn derives(group: &Group, name: &str) -> bool {
     list.stream().into_iter().any(|token| matches!(token, TokenTree::Ident(ident) if ident == name))
 }
 
+/// Whether `item` is `use …::name;`.
+fn re_exports(item: &syn::Item, name: &str) -> bool {
+    let syn::Item::Use(item) = item else { return false };
+    let last = item.tree.to_token_stream().into_iter().last();
+    matches!(last, Some(TokenTree::Ident(ident)) if ident == name)
+}
+
 /// Exempts `item` from lints, as [`modules::ALLOW`](crate::modules::ALLOW) does for a module.
 fn exempt(item: &mut syn::Item) {
     let attrs = match item {
@@ -214,6 +223,7 @@ mod tests {
         check("type A = ::core::buffa::B;", "type A = ::core::buffa::B;");
         check("use ::serde::ser as _;", "use crate::rt::serde::ser as _;");
         check("impl ::buffa::A for B {}", "impl crate::rt::buffa::A for B {}");
+        check("impl<A> ::buffa::A for B<A> {}", "impl<A> crate::rt::buffa::A for B<A> {}");
         check("type A = V<::buffa_types::B>;", "type A = V<crate::rt::buffa_types::B>;");
         check("type A = ::__tidewire_service::B;", "type A = crate::rt::service::B;");
         check("#[doc = \" ::buffa::A\"] struct A;", "/// ::buffa::A struct A;");

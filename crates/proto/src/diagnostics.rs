@@ -85,8 +85,8 @@ impl fmt::Debug for Diagnostic {
 pub struct Diagnostics(Vec<Diagnostic>);
 
 impl Diagnostics {
-    /// The diagnostics in order, each once; `None` when there are none.
-    pub(crate) fn from_list(mut list: Vec<Diagnostic>) -> Option<Self> {
+    /// The diagnostics in order of file and place, each once; `None` when there are none.
+    pub fn from_list(mut list: Vec<Diagnostic>) -> Option<Self> {
         list.sort();
         list.dedup();
         (!list.is_empty()).then_some(Self(list))

@@ -12,14 +12,11 @@ use std::path::{Path, PathBuf};
 use protox::prost::Message;
 use protox::prost_reflect::prost_types::FileDescriptorProto;
 
-use crate::descriptors::SET_FILE;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::resolve::{self, Roots};
-use crate::sources::{
-    DESCRIPTOR_SET_BYTES_MAX, FILE_BYTES_MAX, FILES_MAX, IMPORT_DEPTH_MAX, Sources,
-};
-use crate::wire::{self, Value};
-use crate::{builtin, explain, folder, syntax};
+use crate::sources::{DESCRIPTOR_SET_BYTES_MAX, FILE_BYTES_MAX, FILES_MAX, Sources};
+use crate::wire;
+use crate::{builtin, explain, folder, order, set, syntax};
 
 /// One file, read and parsed but not linked.
 #[derive(Debug)]
@@ -55,7 +52,7 @@ pub(crate) fn load(sources: &Sources) -> Result<Vec<Unit>, Diagnostics> {
     loader.find_twins();
     match Diagnostics::from_list(loader.diagnostics) {
         Some(diagnostics) => Err(diagnostics),
-        None => Ok(in_order(loader.units)?),
+        None => Ok(order::in_order(loader.units)?),
     }
 }
 
@@ -125,10 +122,11 @@ impl Loader {
 
     /// Takes the files of an encoded descriptor set. Asked for are those that declare a service or
     /// that no other file of the set imports, published files (`google/…`) apart.
-    fn add_set(&mut self, path: &Path, set: &[u8]) {
-        let Some(files) = split_set(set) else {
+    fn add_set(&mut self, path: &Path, encoded: &[u8]) {
+        let Some(files) = set::split(encoded) else {
             let message = "not an encoded FileDescriptorSet";
-            self.diagnostics.push(Diagnostic::new(resolve::display(path), message).help(MAKE_SET));
+            self.diagnostics
+                .push(Diagnostic::new(resolve::display(path), message).help(set::HOW_TO_MAKE));
             return;
         };
         let imported: BTreeSet<&String> =
@@ -164,7 +162,7 @@ impl Loader {
             if !seen.insert(import) {
                 let message = format!("import '{import}' is listed twice");
                 self.diagnostics
-                    .push(at_import(&unit, index, message).help("remove one of the two"));
+                    .push(order::at_import(&unit, index, message).help("remove one of the two"));
             } else if self.is_known(import) {
                 self.meet(import);
             } else {
@@ -173,7 +171,7 @@ impl Loader {
                     Some(_) => "make the descriptor set with --include_imports",
                     None => "correct the path, or add the folder it is relative to as an include",
                 };
-                self.diagnostics.push(at_import(&unit, index, message).help(help));
+                self.diagnostics.push(order::at_import(&unit, index, message).help(help));
             }
         }
         self.units.insert(name, unit);
@@ -258,7 +256,9 @@ fn parse(name: &str, display: &str, text: String) -> Result<Unit, Vec<Diagnostic
     if let Some(edition) = syntax::edition(&text) {
         let message = format!("edition \"{}\" cannot be read from text", edition.name);
         return Err(vec![
-            Diagnostic::new(display, message).help(MAKE_SET).at_offset(&text, edition.offset),
+            Diagnostic::new(display, message)
+                .help(set::HOW_TO_MAKE)
+                .at_offset(&text, edition.offset),
         ]);
     }
     let file = protox::file::File::from_source(name, &text)
@@ -289,82 +289,3 @@ fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Diagnostic> {
     }
     Ok(bytes)
 }
-
-/// The files of an encoded descriptor set, decoded and as they are.
-fn split_set(set: &[u8]) -> Option<Vec<(FileDescriptorProto, Vec<u8>)>> {
-    let mut files = Vec::new();
-    for field in wire::fields(set)? {
-        match field.value {
-            Value::Bytes(bytes) if field.number == SET_FILE => {
-                let file = FileDescriptorProto::decode(bytes).ok()?;
-                // Any other syntax is damage, and the linker's report of it would panic.
-                let known = ["", "proto2", "proto3", "editions"].contains(&file.syntax());
-                if file.name().is_empty() || !known {
-                    return None;
-                }
-                files.push((file, bytes.to_vec()));
-            }
-            _ => {}
-        }
-    }
-    (!files.is_empty()).then_some(files)
-}
-
-fn at_import(unit: &Unit, index: usize, message: String) -> Diagnostic {
-    let diagnostic = Diagnostic::new(unit.display.clone(), message);
-    let info = unit.descriptor.source_code_info.as_ref();
-    let mut places = info.iter().flat_map(|info| &info.location);
-    let place =
-        places.find(|place| matches!(place.path[..], [3, at] if usize::try_from(at) == Ok(index)));
-    match place.and_then(|place| Some((*place.span.first()?, *place.span.get(1)?))) {
-        Some((line, column)) => diagnostic.at(line.unsigned_abs() + 1, column.unsigned_abs() + 1),
-        None => diagnostic,
-    }
-}
-
-/// Puts the files in order, imports first.
-fn in_order(mut units: BTreeMap<String, Unit>) -> Result<Vec<Unit>, Diagnostic> {
-    let mut order = Vec::with_capacity(units.len());
-    let mut done = BTreeSet::new();
-    for root in units.keys() {
-        // The files on the way from `root`, each with the import to look at next.
-        let mut way = vec![(root.as_str(), 0)];
-        while let Some((name, index)) = way.last_mut() {
-            let import = units.get(*name).and_then(|unit| unit.descriptor.dependency.get(*index));
-            let Some(import) = import.filter(|_| !done.contains(*name)) else {
-                if done.insert(*name) {
-                    order.push((*name).to_owned());
-                }
-                way.pop();
-                continue;
-            };
-            *index += 1;
-            if let Some(start) = way.iter().position(|(name, _)| name == import) {
-                return Err(circle(&units, &way[start..]));
-            }
-            if way.len() > IMPORT_DEPTH_MAX {
-                let message = format!("imports lead more than {IMPORT_DEPTH_MAX} files deep");
-                return Err(Diagnostic::new(root.clone(), message).help("import files directly"));
-            }
-            way.push((import.as_str(), 0));
-        }
-    }
-    Ok(order.iter().filter_map(|name| units.remove(name)).collect())
-}
-
-/// Says that the imports on `way` lead back to its start.
-fn circle(units: &BTreeMap<String, Unit>, way: &[(&str, usize)]) -> Diagnostic {
-    let mut names: Vec<&str> = way.iter().map(|(name, _)| *name).collect();
-    let last = way.last().and_then(|(name, next)| Some((units.get(*name)?, next - 1)));
-    names.extend(names.first().copied());
-    let message = format!("imports run in a circle: {}", names.join(" -> "));
-    let help = "move what both need into a file of its own";
-    match last {
-        Some((unit, index)) => at_import(unit, index, message).help(help),
-        None => Diagnostic::new(names.concat(), message).help(help),
-    }
-}
-
-/// How to make a descriptor set.
-const MAKE_SET: &str = "give a descriptor set instead: `buf build -o x.binpb`, or \
-    `protoc --include_imports --include_source_info --descriptor_set_out=x.binpb`";

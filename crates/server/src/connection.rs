@@ -111,7 +111,7 @@ impl Connection {
         let (service, params, uri) = match found {
             Ok(Found::Service(service, params, uri)) => (service, params, uri),
             Ok(Found::WrongVerb(allowed)) => return Responding::ready(plain::wrong_verb(&allowed)),
-            Ok(Found::Nothing) => return self.unknown(&request),
+            Ok(Found::Nothing) => return self.unknown(request),
             Err(error) => return Responding::ready(plain::error_response(&error)),
         };
         let (parts, body) = match plain::split(request, self.app.limits.body_bytes_max) {
@@ -126,13 +126,24 @@ impl Connection {
         Responding::Plain(Isolated::call(&**service, call))
     }
 
-    fn unknown(&self, request: &Request<Incoming>) -> Responding {
+    /// Answers a request for an unknown path, once its body is read: closing before that would
+    /// break the client's sending, and it would never see the answer.
+    fn unknown(&self, request: Request<Incoming>) -> Responding {
         let path = request.uri().path();
-        if is_rpc(request.method(), path, request.headers()) {
-            let response = unknown_method(&self.app.methods, path, request.headers());
-            return Responding::Ready(Some(response.map(ResponseBody::Rpc)));
-        }
-        Responding::ready(plain::not_found(path))
+        let response = if is_rpc(request.method(), path, request.headers()) {
+            unknown_method(&self.app.methods, path, request.headers()).map(ResponseBody::Rpc)
+        } else {
+            plain::not_found(path).map(ResponseBody::Plain)
+        };
+        let body = match plain::split(request, self.app.limits.body_bytes_max) {
+            Ok((_, body)) if !body.is_empty() => body,
+            _ => return Responding::Ready(Some(response)),
+        };
+        let timeout = self.app.limits.header_read_timeout;
+        Responding::Late(Box::pin(async move {
+            let _ = tokio::time::timeout(timeout, plain::discard(body)).await;
+            Ok(response)
+        }))
     }
 }
 
@@ -175,10 +186,11 @@ enum Responding {
     Ready(Option<Response<ResponseBody>>),
     Plain(Isolated),
     Rest(Transcoding),
-    Rpc(RpcFuture),
+    Rpc(ResponseFuture<ConnectRpcBody>),
+    Late(ResponseFuture<ResponseBody>),
 }
 
-type RpcFuture = Pin<Box<dyn Future<Output = Result<Response<ConnectRpcBody>, Infallible>> + Send>>;
+type ResponseFuture<B> = Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>> + Send>>;
 
 impl Responding {
     fn ready(response: Response<Body>) -> Self {
@@ -204,6 +216,7 @@ impl Future for Responding {
             Self::Rest(response) => {
                 response.as_mut().poll(cx).map(|response| Ok(response.map(ResponseBody::Plain)))
             }
+            Self::Late(response) => response.as_mut().poll(cx),
             Self::Rpc(response) => {
                 response.as_mut().poll(cx).map_ok(|response| response.map(ResponseBody::Rpc))
             }
@@ -234,6 +247,7 @@ impl http_body::Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Plain(body) => body.is_end_stream(),
+            Self::Rpc(ConnectRpcBody::Full(body)) => body.is_end_stream(),
             Self::Rpc(body) => body.is_end_stream(),
         }
     }
@@ -241,6 +255,8 @@ impl http_body::Body for ResponseBody {
     fn size_hint(&self) -> http_body::SizeHint {
         match self {
             Self::Plain(body) => body.size_hint(),
+            // The library's own body hides this, and with it the content length.
+            Self::Rpc(ConnectRpcBody::Full(body)) => body.size_hint(),
             Self::Rpc(body) => body.size_hint(),
         }
     }

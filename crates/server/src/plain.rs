@@ -35,6 +35,12 @@ pub(crate) fn split(
     Ok((parts, body.limit(body_bytes_max)?))
 }
 
+/// Reads a body to its end and forgets it.
+pub(crate) async fn discard(body: Body) {
+    let Body::Stream(mut frames) = body else { return };
+    while futures_util::StreamExt::next(&mut frames).await.is_some_and(|frame| frame.is_ok()) {}
+}
+
 /// The context of a plain HTTP request.
 pub(crate) fn context(headers: HeaderMap, extensions: http::Extensions) -> Context {
     Context::new(headers).with_extensions(extensions).with_protocol(Protocol::Http)

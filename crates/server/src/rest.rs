@@ -34,6 +34,7 @@ mod value;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -67,6 +68,7 @@ pub(crate) struct Exchange {
     pub(crate) peer: Arc<Peer>,
     pub(crate) body_bytes_max: usize,
     pub(crate) message_bytes_max: usize,
+    pub(crate) refusal_timeout: Duration,
 }
 
 impl Exchange {
@@ -83,6 +85,7 @@ impl Exchange {
             peer: Arc::clone(peer),
             body_bytes_max: limits.body_bytes_max,
             message_bytes_max: limits.message_bytes_max,
+            refusal_timeout: limits.header_read_timeout,
         }
     }
 
@@ -103,9 +106,20 @@ impl Exchange {
         let streams = self.binding.method.kind.client_streams();
         let body_bytes_max = if streams { usize::MAX } else { self.body_bytes_max };
         let (mut parts, body) = plain::split(request, body_bytes_max)?;
-        content::check(&self.binding, &parts.headers, &body)?;
         let wants_lines = content::wants_lines(&parts.headers);
-        let body = self.body(&mut parts, body).await.map_err(|error| self.located(error))?;
+        let values = content::check(&self.binding, &parts.headers, &body)
+            .and_then(|()| self.values(&parts).map_err(|error| self.located(error)));
+        let values = match values {
+            Ok(values) => values,
+            Err(error) => {
+                // Closing before the body is read would break the client's sending.
+                let discard = plain::discard(body);
+                let _ = tokio::time::timeout(self.refusal_timeout, discard).await;
+                return Err(error);
+            }
+        };
+        let body = self.body(&parts, values, body).await.map_err(|error| self.located(error))?;
+        add_host(&mut parts);
         let context = plain::context(parts.headers, parts.extensions)
             .with_protocol(Protocol::Rest)
             .with_peer(Arc::clone(&self.peer));
@@ -121,18 +135,10 @@ impl Exchange {
     }
 
     /// The request message, or a stream of them.
-    async fn body(&self, parts: &mut Parts, body: Body) -> Result<Body> {
-        if let Some(authority) = parts.uri.authority()
-            && !parts.headers.contains_key(HOST)
-            && let Ok(host) = HeaderValue::from_str(authority.as_str())
-        {
-            // HTTP/2 has the host in its target; a handler that makes a URL reads the header.
-            parts.headers.insert(HOST, host);
-        }
+    async fn body(&self, parts: &Parts, assigns: Vec<Assign<'_>>, body: Body) -> Result<Body> {
         if self.binding.method.kind.client_streams() {
-            return self.messages(parts, body);
+            return Ok(self.messages(parts, assigns, body));
         }
-        let assigns = self.values(parts)?;
         let plan = &self.binding.request;
         let bytes = match body {
             Body::Empty => Bytes::new(),
@@ -162,27 +168,27 @@ impl Exchange {
     }
 
     /// One message a line, or a chunk of a raw body; path and query are the same for each.
-    fn messages(&self, parts: &Parts, body: Body) -> Result<Body> {
-        let assigns: Vec<_> = self.values(parts)?.into_iter().map(Assign::into_owned).collect();
+    fn messages(&self, parts: &Parts, assigns: Vec<Assign<'_>>, body: Body) -> Body {
+        let assigns: Vec<_> = assigns.into_iter().map(Assign::into_owned).collect();
         let binding = Arc::clone(&self.binding);
         if binding.raw_request {
             let content_type = content::content_type(&parts.headers).cloned();
             let chunks = http_body_util::BodyStream::new(body);
-            return Ok(Body::stream(chunks.filter_map(move |frame| {
+            return Body::stream(chunks.filter_map(move |frame| {
                 let data = frame.map(|frame| frame.into_data().ok()).transpose();
                 let message = data.map(|data| {
                     let message = http_body::to_message(content_type.as_ref(), &data?);
                     binding.request.message(&assigns, message)
                 });
                 std::future::ready(message)
-            })));
+            }));
         }
         let lines = lines::Lines::new(body, self.message_bytes_max);
-        Ok(Body::stream(lines.map(move |line| {
+        Body::stream(lines.map(move |line| {
             let (number, line) = line?;
             let message = binding.request.message(&assigns, line);
             message.map_err(|error| prefixed(error, &format!("line {number}: ")))
-        })))
+        }))
     }
 
     /// An error of the request with the template that the request matched.
@@ -192,6 +198,16 @@ impl Exchange {
         }
         let message = format!("{} ({})", error.message(), self.binding.route());
         replaced(error, message)
+    }
+}
+
+/// HTTP/2 has the host in its target; a handler that makes a URL reads the header.
+fn add_host(parts: &mut Parts) {
+    if let Some(authority) = parts.uri.authority()
+        && !parts.headers.contains_key(HOST)
+        && let Ok(host) = HeaderValue::from_str(authority.as_str())
+    {
+        parts.headers.insert(HOST, host);
     }
 }
 

@@ -46,5 +46,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What generated code reaches through; not for use by hand.
 #[doc(hidden)]
 pub mod __private {
-    pub use {crate as service, buffa, buffa_types, bytes, http, serde, serde_json};
+    pub use {
+        crate as service, buffa, buffa_descriptor, buffa_types, bytes, http, serde, serde_json,
+    };
 }

@@ -30,6 +30,25 @@ impl<T> Stream<T> {
         Self::new(futures_util::stream::iter(values.into_iter().map(Ok)))
     }
 
+    /// A stream of results that are there already.
+    pub fn from_results<I>(results: I) -> Self
+    where
+        I: IntoIterator<Item = Result<T>>,
+        I::IntoIter: Send + 'static,
+        T: Send + 'static,
+    {
+        Self::new(futures_util::stream::iter(results))
+    }
+
+    /// A stream of what `f` makes of each message or error of this one.
+    #[must_use]
+    pub fn map<U>(self, f: impl FnMut(Result<T>) -> Result<U> + Send + 'static) -> Stream<U>
+    where
+        T: 'static,
+    {
+        Stream::new(futures_util::StreamExt::map(self.0, f))
+    }
+
     /// The next message: `None` at the end.
     ///
     /// # Errors

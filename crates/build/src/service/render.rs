@@ -146,7 +146,7 @@ fn spec(service: &str, method: &Method) -> TokenStream {
     let scope = options.scope.as_ref().map(|scope| match scope {
         Scope::Public => quote!(Public),
         Scope::Caller => quote!(Caller),
-        Scope::Vary(headers) => quote!(Vary(&[#(#headers),*])),
+        Scope::Vary(headers) => quote!(vary(&[#(#headers),*])),
     });
     let scope = scope.map(|scope| quote!(.scope(::__tidewire_service::Scope::#scope)));
     let ttl = options.ttl.map(|ttl| {
@@ -161,8 +161,8 @@ fn spec(service: &str, method: &Method) -> TokenStream {
             #name,
             #path,
             ::__tidewire_service::StreamKind::#kind,
+            [#input, #output],
         )
-        .messages(#input, #output)
         #idempotency #scope #ttl #immutable #http_status
     }
 }
@@ -182,22 +182,22 @@ fn client(service: &Service) -> TokenStream {
         let (docs, deprecated) = (&method.docs, deprecated(method.deprecated));
         let (function, request, answer) =
             (&method.client_function, request(method), answer(method));
-        let (kind, spec) = (kind(method.kind), &method.spec);
+        let (kind, spec, name) = (kind(method.kind), &method.spec, parameter(method));
         let context = quote!(::core::default::Default::default());
         quote! {
             #docs
             #deprecated
-            pub async fn #function(&self, request: #request) -> #answer {
-                self.channel.#kind(&#specs::#spec, #context, request).await
+            pub async fn #function(&self, #name: #request) -> #answer {
+                self.channel.#kind(&#specs::#spec, #context, #name).await
             }
         }
     });
     let as_handler = service.methods.iter().map(|method| {
         let (head, answer) = (head(method), answer(method));
-        let (kind, spec) = (kind(method.kind), &method.spec);
+        let (kind, spec, name) = (kind(method.kind), &method.spec, parameter(method));
         quote! {
             async #head -> #answer {
-                self.channel.#kind(&#specs::#spec, context, request).await
+                self.channel.#kind(&#specs::#spec, context, #name).await
             }
         }
     });
@@ -225,8 +225,16 @@ fn client(service: &Service) -> TokenStream {
 
 /// `fn greet(&self, context: Context, request: GreetRequest)`.
 fn head(method: &Method) -> TokenStream {
-    let (function, request) = (&method.function, request(method));
-    quote!(fn #function(&self, context: ::__tidewire_service::Context, request: #request))
+    let (function, name, request) = (&method.function, parameter(method), request(method));
+    quote!(fn #function(&self, context: ::__tidewire_service::Context, #name: #request))
+}
+
+/// How what comes in is called.
+fn parameter(method: &Method) -> proc_macro2::Ident {
+    match method.kind {
+        Kind::Unary | Kind::Server => format_ident!("request"),
+        Kind::Client | Kind::Bidi => format_ident!("requests"),
+    }
 }
 
 /// What comes in: a message, or a stream of them.

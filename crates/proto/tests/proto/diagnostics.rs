@@ -62,7 +62,7 @@ fn a_wrong_file_is_pointed_at() {
         "message A {} service S { rpc M(A) returns (A) { @option (no.such) = 1; } }",
         "name 'no.such' is not defined",
     );
-    check("message A { string a = 1 [@(b) = \"ü\"]; }", "option field 'b' is not defined");
+    check("message A { string a = 1 [@(b) = \"ü\"]; }", "name 'b' is not defined");
 }
 
 #[test]
@@ -198,6 +198,14 @@ fn what_is_too_large_or_no_text_is_refused() {
 fn deep_nesting_ends_in_a_diagnostic() {
     let messages = format!("{}{}", "message A {".repeat(5_000), "}".repeat(5_000));
     check(&[("protos/a.proto", &messages)], "protos/a.proto:1:");
+    for [open, close] in [["a {", "}"], ["a: [", "]"], ["a: <", ">"]] {
+        let value = format!("{}{}", open.repeat(50_000), close.repeat(50_000));
+        let text = format!(
+            "import \"tidewire/v1/options.proto\"; message A {{}} service S {{ \
+             rpc M(A) returns (A) {{ option (tidewire.v1.method) = {{ {value} }}; }} }}"
+        );
+        check(&[("protos/a.proto", &text)], "protos/a.proto:1:");
+    }
     let chain: Vec<(String, String)> = (0..400)
         .map(|n| (format!("protos/{n:03}.proto"), format!("import \"{:03}.proto\";", n + 1)))
         .chain([("protos/400.proto".to_owned(), String::new())])

@@ -31,6 +31,7 @@ pub(crate) struct Binding {
     pub(crate) raw_request: bool,
     pub(crate) reply: ReplyPlan,
     pub(crate) origin: Origin,
+    #[expect(dead_code, reason = "read by the OpenAPI document, which comes next")]
     pub(crate) json: JsonOptions,
 }
 
@@ -48,7 +49,6 @@ pub(crate) struct ReplyPlan {
 /// A field of a reply.
 #[derive(Debug)]
 pub(crate) struct ReplyField {
-    pub(crate) number: u32,
     pub(crate) names: [String; 2],
     /// What is sent when it is missing.
     pub(crate) missing: Vec<u8>,
@@ -174,7 +174,7 @@ impl Maker<'_> {
         let names = [field.json_name().to_owned(), field.name().to_owned()];
         let missing = missing.unwrap_or_else(|| b"null".to_vec());
         let raw = self.is_http_body(field);
-        let field = Some(ReplyField { number: field.number(), names, missing });
+        let field = Some(ReplyField { names, missing });
         Ok(ReplyPlan { printer, value, field, raw })
     }
 
@@ -209,6 +209,7 @@ impl Binding {
         self.request.pool.service_by_name(&self.method.service)
     }
 
+    #[expect(dead_code, reason = "read by the OpenAPI document, which comes next")]
     pub(crate) fn method_descriptor(&self) -> Option<&MethodDescriptor> {
         self.service_descriptor()?.method(&self.method.method)
     }

@@ -43,11 +43,14 @@ impl Lines {
         None
     }
 
-    fn too_long(&self) -> Error {
+    /// Nothing follows a line that is too long.
+    fn too_long(&mut self, number: u64) -> Error {
+        self.body = None;
+        self.buffer.clear();
+        self.searched = 0;
         Error::resource_exhausted(format!(
-            "line {} of the request is over limits.message_bytes_max = {} bytes; send less or \
-             raise the limit",
-            self.number + 1,
+            "line {number} of the request is over limits.message_bytes_max = {} bytes; send less \
+             or raise the limit",
             self.line_bytes_max
         ))
         .with_http_status(http::StatusCode::PAYLOAD_TOO_LARGE)
@@ -63,17 +66,13 @@ impl Stream for Lines {
         loop {
             if let Some(line) = this.line() {
                 if line.len() > this.line_bytes_max {
-                    this.number -= 1;
-                    return Poll::Ready(Some(Err(this.too_long())));
+                    return Poll::Ready(Some(Err(this.too_long(this.number))));
                 }
                 return Poll::Ready(Some(Ok((this.number, line))));
             }
             let Some(body) = &mut this.body else { return Poll::Ready(None) };
             if this.buffer.len() > this.line_bytes_max {
-                this.body = None;
-                this.buffer.clear();
-                this.searched = 0;
-                return Poll::Ready(Some(Err(this.too_long())));
+                return Poll::Ready(Some(Err(this.too_long(this.number + 1))));
             }
             match std::task::ready!(Pin::new(body).poll_frame(cx)) {
                 Some(Ok(frame)) => {

@@ -24,7 +24,7 @@ fn problem(error: &Error) -> String {
         serde_json::from_slice(&error_json(error)).unwrap_or_default();
     let status = error.http_status();
     let mut problem = serde_json::json!({
-        "title": status.canonical_reason().unwrap_or(error.code().as_str()),
+        "title": status.canonical_reason().unwrap_or_else(|| error.code().as_str()),
         "status": status.as_u16(),
         "detail": error.message(),
         "code": error.code().as_str(),

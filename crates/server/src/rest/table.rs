@@ -132,10 +132,12 @@ impl Rest {
     }
 
     /// All bindings, in the order of their services and methods.
+    #[expect(dead_code, reason = "read by the OpenAPI document, which comes next")]
     pub(crate) fn bindings(&self) -> &[Arc<Binding>] {
         &self.bindings
     }
 
+    #[expect(dead_code, reason = "read by the OpenAPI document, which comes next")]
     pub(crate) fn options(&self) -> &RestOptions {
         &self.options
     }

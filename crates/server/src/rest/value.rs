@@ -182,7 +182,7 @@ mod tests {
         check(S::Fixed64, "18446744073709551615", Ok("\"18446744073709551615\""));
         check(S::Int64, "1.0", Err("\"1.0\" is not an int64"));
         check(S::Int64, "", Err("\"\" is not an int64"));
-        check(S::Double, "1e300", Ok("1e300"));
+        check(S::Double, "1e300", Ok("1e+300"));
         check(S::Double, "-0.5", Ok("-0.5"));
         check(S::Double, "1e999", Err("\"1e999\" is not a double"));
         check(S::Double, "NaN", Ok("\"NaN\""));

@@ -1,0 +1,9 @@
+//! REST transcoding, against a service that is known at run time only.
+
+mod bad_input;
+mod binding;
+mod conflict;
+mod print;
+mod query;
+mod service;
+mod stream;
