@@ -12,9 +12,10 @@ use tokio_util::task::TaskTracker;
 use crate::address::Address;
 use crate::command::Commands;
 use crate::connection::{App, http_builder};
-use crate::introspection;
+use crate::health::Health;
 use crate::limits::Limits;
 use crate::listener::Listener;
+use crate::reflection;
 use crate::rest::{Rest, RestOptions};
 use crate::routes::{RouteError, Routes};
 use crate::rpc::Methods;
@@ -202,11 +203,21 @@ impl Builder {
         Ok(())
     }
 
-    fn app(self, with_reflection: bool) -> Result<(Arc<App>, introspection::Health), StartError> {
-        let interfaces: Vec<_> = self.services.iter().map(|(i, _)| i.clone()).collect();
-        let (router, health) = introspection::router(&interfaces, with_reflection)
-            .map_err(|error| StartError::Descriptors(error.to_string()))?;
-        let mut methods = Methods::new(router);
+    fn app(self, with_reflection: bool) -> Result<(Arc<App>, Health), StartError> {
+        let health = Health::new(self.services.iter().map(|(i, _)| i.name().to_owned()));
+        let health_service = health.service();
+        let mut interfaces: Vec<_> = self.services.iter().map(|(i, _)| i.clone()).collect();
+        interfaces.push(health_service.interface());
+        let reflection = if with_reflection {
+            reflection::router(&interfaces)
+                .map_err(|error| StartError::Descriptors(error.to_string()))?
+        } else {
+            connectrpc::Router::new()
+        };
+        let mut methods = Methods::new(reflection);
+        // Without layers: whoever probes has no credentials.
+        let health_service: Arc<dyn Service> = Arc::new(health_service);
+        let _ = methods.add(&interfaces[interfaces.len() - 1], &health_service);
         let services = self.services.into_iter();
         let services: Vec<_> = services.map(|(i, s)| (i, stack(&self.layers, s))).collect();
         for (interface, service) in &services {

@@ -30,7 +30,7 @@ use crate::limits::Limits;
 use crate::plain;
 use crate::rest::{self, Exchange, Rest, Transcoding};
 use crate::routes::{Found, Routes};
-use crate::rpc::{Dispatch, Methods, unknown_method};
+use crate::rpc::{Dispatch, Methods, unknown_method, unsupported_compression};
 
 /// What all connections of a server share.
 pub(crate) struct App {
@@ -43,17 +43,17 @@ pub(crate) struct App {
 }
 
 /// The settings of HTTP/1.1 and HTTP/2.
+///
+/// Not `pipeline_flush`: with it hyper 1.12 gathers frames of a response for as long as they are
+/// ready, without a bound and whether or not the client reads, so that a long list fills the memory.
 pub(crate) fn http_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .pipeline_flush(true)
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_read_timeout);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_read_timeout);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .adaptive_window(true)
+        .initial_stream_window_size(limits.stream_window_bytes)
+        .initial_connection_window_size(limits.connection_window_bytes)
         .max_concurrent_streams(limits.streams_max);
     builder
 }
@@ -126,8 +126,6 @@ impl Connection {
         Responding::Plain(Isolated::call(&**service, call))
     }
 
-    /// Answers a request for an unknown path, once its body is read: closing before that would
-    /// break the client's sending, and it would never see the answer.
     fn unknown(&self, request: Request<Incoming>) -> Responding {
         let path = request.uri().path();
         let response = if is_rpc(request.method(), path, request.headers()) {
@@ -135,6 +133,16 @@ impl Connection {
         } else {
             plain::not_found(path).map(ResponseBody::Plain)
         };
+        self.after_body(request, response)
+    }
+
+    /// Answers once the request's body is read: closing before that would break the client's
+    /// sending, and it would never see the answer.
+    fn after_body(
+        &self,
+        request: Request<Incoming>,
+        response: Response<ResponseBody>,
+    ) -> Responding {
         let body = match plain::split(request, self.app.limits.body_bytes_max) {
             Ok((_, body)) if !body.is_empty() => body,
             _ => return Responding::Ready(Some(response)),
@@ -166,6 +174,9 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
 
     fn call(&self, request: Request<Incoming>) -> Responding {
         if self.app.methods.contains(request.uri().path()) {
+            if let Some(response) = unsupported_compression(request.headers()) {
+                return self.after_body(request, response.map(ResponseBody::Rpc));
+            }
             let mut rpc = self.rpc.clone();
             return Responding::Rpc(tower_service::Service::call(&mut rpc, request));
         }

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::address::Address;
 use crate::connection::App;
-use crate::introspection::Health;
+use crate::health::Health;
 use crate::listener::{Accepted, Listener};
 use crate::routes::RouteError;
 
@@ -212,7 +212,7 @@ impl fmt::Display for StartError {
                 "{address} is in use by another program; stop it or listen elsewhere \
                  (server.listen, port 0 for any free port)"
             ),
-            Self::Listen { address, cause } => write!(f, "cannot listen on {address}: {cause}"),
+            Self::Listen { address, .. } => write!(f, "cannot listen on {address}"),
             Self::Route(error) => error.fmt(f),
             Self::Rest(error) => error.fmt(f),
             Self::DuplicateMethod(path) => {
@@ -226,10 +226,12 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Listen { cause, .. } => Some(cause),
-            Self::Route(_) | Self::Rest(_) | Self::DuplicateMethod(_) | Self::Descriptors(_) => {
-                None
-            }
+            Self::Listen { cause, .. } if cause.kind() != io::ErrorKind::AddrInUse => Some(cause),
+            Self::Listen { .. }
+            | Self::Route(_)
+            | Self::Rest(_)
+            | Self::DuplicateMethod(_)
+            | Self::Descriptors(_) => None,
         }
     }
 }

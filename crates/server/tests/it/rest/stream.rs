@@ -1,6 +1,15 @@
 //! Streams over REST.
 
-use super::service::start;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use tidewire_server::{Address, Server};
+use tidewire_service::{Body, Reply, ready_fn};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::service::{schema, start};
 use crate::http::{get, send};
 
 const NDJSON: &str = "content-type: application/x-ndjson\r\n";
@@ -47,8 +56,11 @@ async fn an_error_before_the_first_chunk_is_an_error_response() {
 }
 
 #[tokio::test]
-async fn an_error_in_the_middle_is_the_last_of_the_lines() {
+async fn an_error_in_the_middle_leaves_an_array_open_and_is_the_last_of_the_lines() {
     let server = start().await;
+    let answer = get(&server, "/count/100000?text=why").await;
+    assert_eq!((answer.status, answer.complete), (200, false));
+    assert!(!answer.text().ends_with(']'));
     let answer = send(&server, "GET", "/count/1?text=why", ACCEPT, b"").await;
     let expected =
         "{\"text\":\"1\",\"i32\":1}\n{\"error\":{\"code\":\"aborted\",\"message\":\"why\"}}\n";
@@ -92,4 +104,29 @@ async fn a_wrong_line_is_an_error_with_its_number() {
     );
     let answer = send(&server, "POST", "/sum", "content-type: text/csv\r\n", b"1").await;
     assert_eq!(answer.status, 415);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_stops_the_stream_rather_than_filling_memory() {
+    const ROWS: usize = 10_000_000;
+    let produced = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&produced);
+    let backend = ready_fn(move |_| {
+        let counter = Arc::clone(&counter);
+        let rows = (0..ROWS).map(move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Ok(Bytes::from_static(b"{\"text\":\"a row of a long list\"}"))
+        });
+        Ok(Reply::new(Body::stream(futures_util::stream::iter(rows))))
+    });
+    let service = schema().serve("rest.v1.Echo", backend).unwrap();
+    let any: Address = "127.0.0.1:0".parse().unwrap();
+    let server = Server::builder().listen(any).service(service).start().await.unwrap();
+    let address = server.url();
+    let mut stream = TcpStream::connect(address.trim_start_matches("http://")).await.unwrap();
+    stream.write_all(b"GET /count/1 HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
+    let mut start = vec![0; 1 << 16];
+    stream.read_exact(&mut start).await.unwrap();
+    let produced = produced.load(Ordering::Relaxed);
+    assert!(produced < ROWS / 10, "{produced} rows were made for a client that read a few");
 }
