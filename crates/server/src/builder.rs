@@ -224,7 +224,9 @@ impl Builder {
             methods.add(interface, service).map_err(StartError::DuplicateMethod)?;
         }
         let plain = self.routes.iter().map(|route| (route.verb.as_ref(), &*route.template));
-        let rest = Rest::new(services.iter().map(|(i, s)| (i, s)), plain, self.rest)
+        let mut options = self.rest;
+        options.openapi.get_or_insert(with_reflection);
+        let rest = Rest::new(services.iter().map(|(i, s)| (i, s)), plain, options)
             .map_err(StartError::Rest)?;
         let routes = routes(self.routes, &self.layers)?;
         let app = App {

@@ -19,6 +19,7 @@ mod field;
 mod http_body;
 mod items;
 mod lines;
+mod openapi;
 mod options;
 mod origin;
 mod print;

@@ -31,7 +31,6 @@ pub(crate) struct Binding {
     pub(crate) raw_request: bool,
     pub(crate) reply: ReplyPlan,
     pub(crate) origin: Origin,
-    #[expect(dead_code, reason = "read by the OpenAPI document, which comes next")]
     pub(crate) json: JsonOptions,
 }
 
@@ -209,7 +208,6 @@ impl Binding {
         self.request.pool.service_by_name(&self.method.service)
     }
 
-    #[expect(dead_code, reason = "read by the OpenAPI document, which comes next")]
     pub(crate) fn method_descriptor(&self) -> Option<&MethodDescriptor> {
         self.service_descriptor()?.method(&self.method.method)
     }

@@ -26,6 +26,10 @@ pub struct RestOptions {
     pub query_parameters_max: usize,
     /// Whether `/openapi.json` is served; where reflection is on unless set.
     pub openapi: Option<bool>,
+    /// The title of that document; the names of the services unless set.
+    pub title: Option<String>,
+    /// The version of the interface that the document gives; `1` by default.
+    pub version: String,
 }
 
 impl Default for RestOptions {
@@ -37,6 +41,8 @@ impl Default for RestOptions {
             unknown_parameters: UnknownParameters::default(),
             query_parameters_max: 256,
             openapi: None,
+            title: None,
+            version: "1".to_owned(),
         }
     }
 }

@@ -63,7 +63,6 @@ fn line(
     place.span.first().map(|line| line + 1)
 }
 
-#[expect(dead_code, reason = "read by the OpenAPI document, which comes next")]
 /// The comment above a method, if the descriptors have comments.
 pub(crate) fn comment<'a>(
     pool: &'a DescriptorPool,

@@ -1,13 +1,17 @@
 //! All REST bindings of a server, and plain routes beside them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use http::Method;
-use tidewire_service::{Interface, Service};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{Method, Response};
+use tidewire_service::{Body, Interface, Service};
 
 use super::binding::{Binding, Pools, RestError, bindings};
 use super::field::list;
+use super::openapi;
 use super::options::RestOptions;
+use super::reply::JSON;
 use super::router::{self, Router};
 use super::template::{Segment, Template};
 
@@ -16,6 +20,8 @@ pub(crate) struct Rest {
     router: Router<Target>,
     bindings: Vec<Arc<Binding>>,
     options: Arc<RestOptions>,
+    /// Made when it is first asked for.
+    document: OnceLock<Bytes>,
 }
 
 #[derive(Debug)]
@@ -24,6 +30,8 @@ enum Target {
     Binding(usize),
     /// A plain route, as its template.
     Plain(String),
+    /// The OpenAPI document.
+    Document,
 }
 
 /// What [`Rest::find`] came to.
@@ -32,6 +40,8 @@ pub(crate) enum Found<'a> {
     Binding(&'a Arc<Binding>, &'a Arc<RestOptions>),
     /// The path is known, the verb is not; these are.
     WrongVerb(String),
+    /// The OpenAPI document.
+    Document(Response<Body>),
     /// Not REST: plain routes, mounts, or nothing.
     Elsewhere,
 }
@@ -47,8 +57,12 @@ impl Rest {
         plain: impl Iterator<Item = (Option<&'a Method>, &'a str)>,
         options: RestOptions,
     ) -> Result<Self, RestError> {
-        let mut rest =
-            Self { router: Router::new(), bindings: Vec::new(), options: Arc::new(options) };
+        let mut rest = Self {
+            router: Router::new(),
+            bindings: Vec::new(),
+            options: Arc::new(options),
+            document: OnceLock::new(),
+        };
         let mut pools = Pools::default();
         let mut names = Vec::new();
         for (interface, service) in services {
@@ -73,6 +87,9 @@ impl Rest {
             for (verb, template) in plain {
                 rest.add_plain(verb, template)?;
             }
+            if rest.options.openapi == Some(true) {
+                rest.add_document();
+            }
         }
         Ok(rest)
     }
@@ -86,6 +103,7 @@ impl Rest {
                     format!("{} at {}", taken.route(), taken.origin)
                 }
                 Target::Plain(template) => format!("the plain route {template}"),
+                Target::Document => "the OpenAPI document".to_owned(),
             };
             return Err(RestError(format!(
                 "{taken} and {} at {} match the same requests; change one of them",
@@ -114,6 +132,22 @@ impl Rest {
         Ok(())
     }
 
+    /// A route of the application at the same path stays.
+    fn add_document(&mut self) {
+        let segments = vec![Segment::Literal("openapi.json".to_owned())];
+        let text = "/openapi.json".to_owned();
+        let template = Template { text, segments, variables: Vec::new(), verb: None };
+        let _ = self.router.add(Some(Method::GET), &template, Target::Document);
+    }
+
+    fn document(&self) -> Response<Body> {
+        let make = || Bytes::from(openapi::document(&self.bindings, &self.options));
+        let document = self.document.get_or_init(make).clone();
+        let mut response = Response::new(Body::Full(document));
+        response.headers_mut().insert(CONTENT_TYPE, JSON);
+        response
+    }
+
     /// Finds what a request is for.
     pub(crate) fn find(&self, verb: &Method, path: &str) -> Found<'_> {
         if self.bindings.is_empty() {
@@ -123,23 +157,13 @@ impl Rest {
             router::Found::Target(Target::Binding(index)) => {
                 Found::Binding(&self.bindings[*index], &self.options)
             }
+            router::Found::Target(Target::Document) => Found::Document(self.document()),
             router::Found::Target(Target::Plain(_)) | router::Found::Nothing => Found::Elsewhere,
             router::Found::WrongVerb(verbs) => {
                 let verbs: Vec<_> = verbs.iter().map(Method::as_str).collect();
                 Found::WrongVerb(verbs.join(", "))
             }
         }
-    }
-
-    /// All bindings, in the order of their services and methods.
-    #[expect(dead_code, reason = "read by the OpenAPI document, which comes next")]
-    pub(crate) fn bindings(&self) -> &[Arc<Binding>] {
-        &self.bindings
-    }
-
-    #[expect(dead_code, reason = "read by the OpenAPI document, which comes next")]
-    pub(crate) fn options(&self) -> &RestOptions {
-        &self.options
     }
 }
 
