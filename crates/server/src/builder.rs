@@ -6,7 +6,6 @@ use std::sync::Arc;
 use http::Method;
 use tidewire_service::{Interface, Layer, RpcService, Service, stack};
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::address::Address;
@@ -20,6 +19,7 @@ use crate::rest::{Rest, RestOptions};
 use crate::routes::{RouteError, Routes};
 use crate::rpc::Methods;
 use crate::running::{Acceptor, Running, StartError};
+use crate::stop::Stop;
 
 /// One port, all protocols; see [`Server::builder`].
 #[derive(Debug)]
@@ -168,8 +168,7 @@ impl Builder {
         let running = Running {
             addresses: listeners.iter().filter_map(|listener| listener.address().ok()).collect(),
             tasks: TaskTracker::new(),
-            drain: CancellationToken::new(),
-            cut_off: CancellationToken::new(),
+            stop: Stop::new(),
             commands: app.commands.clone(),
             health,
             drain_timeout,
@@ -180,8 +179,7 @@ impl Builder {
                 listener,
                 connections: Arc::clone(&connections),
                 tasks: running.tasks.clone(),
-                drain: running.drain.clone(),
-                cut_off: running.cut_off.clone(),
+                stop: running.stop.clone(),
                 #[cfg(feature = "tls")]
                 tls: tls.clone(),
             };

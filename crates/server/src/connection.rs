@@ -9,6 +9,7 @@
 //! | anything else | 404 |
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
@@ -22,7 +23,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tidewire_service::{Body, Call, HttpTarget, Peer, Target};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_util::sync::CancellationToken;
 
 use crate::command::Commands;
 use crate::isolate::Isolated;
@@ -31,6 +31,7 @@ use crate::plain;
 use crate::rest::{self, Exchange, Rest, Transcoding};
 use crate::routes::{Found, Routes};
 use crate::rpc::{Dispatch, Methods, unknown_method, unsupported_compression};
+use crate::stop::{Stage, Stop};
 
 /// What all connections of a server share.
 pub(crate) struct App {
@@ -59,24 +60,30 @@ pub(crate) fn http_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
 }
 
 impl App {
-    /// Serves one connection until it ends, `drain` lets it end, or `cut_off` ends it.
+    /// Serves one connection until it ends, a drain lets it end, or it is cut off.
     pub(crate) async fn serve(
         self: Arc<Self>,
         io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         peer: Arc<Peer>,
-        drain: CancellationToken,
-        cut_off: CancellationToken,
+        stop: Stop,
     ) {
         let service = Connection::new(Arc::clone(&self), peer);
         let connection = self.http.serve_connection_with_upgrades(TokioIo::new(io), service);
         let mut connection = std::pin::pin!(connection);
-        let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
-            () = drain.cancelled() => {
+        let mut listener = stop.listener();
+        let draining = poll_fn(|cx| {
+            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                return Poll::Ready(Some(ended));
+            }
+            listener.poll_stage(cx).map(|_| None)
+        });
+        let ended = match draining.await {
+            Some(ended) => ended,
+            None => {
                 connection.as_mut().graceful_shutdown();
                 tokio::select! {
-                    ended = connection.as_mut() => ended,
-                    () = cut_off.cancelled() => Ok(()),
+                    ended = connection => ended,
+                    () = stop.reached(Stage::CutOff) => Ok(()),
                 }
             }
         };

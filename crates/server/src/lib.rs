@@ -29,6 +29,7 @@ mod rest;
 mod routes;
 mod rpc;
 mod running;
+mod stop;
 #[cfg(feature = "tls")]
 mod tls;
 
