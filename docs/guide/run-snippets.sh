@@ -25,6 +25,8 @@ for tool in curl node npm; do
 done
 [[ -x $repository/.tools/bin/grpcurl ]] || { echo "snippets: grpcurl is missing; run make setup" >&2; exit 1; }
 export PATH="$repository/.tools/bin:$PATH"
+# As in the workspace's Cargo.toml, so that what was built there is not built again.
+export CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-line-tables-only}
 
 # What a page's script starts with.
 cat >"$work/prelude.sh" <<'PRELUDE'
