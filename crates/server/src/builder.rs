@@ -16,6 +16,7 @@ use crate::health::Health;
 use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::reflection;
+use crate::rest::{Rest, RestOptions};
 use crate::routes::{RouteError, Routes};
 use crate::rpc::Methods;
 use crate::running::{Acceptor, Running, StartError};
@@ -47,6 +48,7 @@ impl Server {
             listen: Vec::new(),
             limits: Limits::default(),
             reflection: None,
+            rest: RestOptions::default(),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -62,6 +64,7 @@ pub struct Builder {
     listen: Vec<Address>,
     limits: Limits,
     reflection: Option<bool>,
+    rest: RestOptions,
     #[cfg(feature = "tls")]
     tls: Option<crate::tls::Tls>,
 }
@@ -124,6 +127,12 @@ impl Builder {
     /// Switches server reflection on or off; by default it is on where every address is local.
     pub fn reflection(mut self, on: impl Into<Option<bool>>) -> Self {
         self.reflection = on.into();
+        self
+    }
+
+    /// Sets how REST requests are read and replies are printed.
+    pub fn rest(mut self, options: RestOptions) -> Self {
+        self.rest = options;
         self
     }
 
@@ -209,14 +218,21 @@ impl Builder {
         // Without layers: whoever probes has no credentials.
         let health_service: Arc<dyn Service> = Arc::new(health_service);
         let _ = methods.add(&interfaces[interfaces.len() - 1], &health_service);
-        for (interface, service) in self.services {
-            let service = stack(&self.layers, service);
-            methods.add(&interface, &service).map_err(StartError::DuplicateMethod)?;
+        let services = self.services.into_iter();
+        let services: Vec<_> = services.map(|(i, s)| (i, stack(&self.layers, s))).collect();
+        for (interface, service) in &services {
+            methods.add(interface, service).map_err(StartError::DuplicateMethod)?;
         }
+        let plain = self.routes.iter().map(|route| (route.verb.as_ref(), &*route.template));
+        let mut options = self.rest;
+        options.openapi.get_or_insert(with_reflection);
+        let rest = Rest::new(services.iter().map(|(i, s)| (i, s)), plain, options)
+            .map_err(StartError::Rest)?;
         let routes = routes(self.routes, &self.layers)?;
         let app = App {
             methods: Arc::new(methods),
             routes,
+            rest,
             commands: Commands::default(),
             http: http_builder(&self.limits),
             limits: self.limits,

@@ -3,6 +3,7 @@
 //! | request | goes to |
 //! |---|---|
 //! | path of a method | Connect, gRPC or gRPC-Web, by its content type |
+//! | verb and path of a `google.api.http` binding | REST transcoding |
 //! | path of a route or below a mount | that plain HTTP service |
 //! | other path with an RPC content type | `unimplemented`, in the caller's protocol |
 //! | anything else | 404 |
@@ -27,6 +28,7 @@ use crate::command::Commands;
 use crate::isolate::Isolated;
 use crate::limits::Limits;
 use crate::plain;
+use crate::rest::{self, Exchange, Rest, Transcoding};
 use crate::routes::{Found, Routes};
 use crate::rpc::{Dispatch, Methods, unknown_method, unsupported_compression};
 
@@ -34,19 +36,19 @@ use crate::rpc::{Dispatch, Methods, unknown_method, unsupported_compression};
 pub(crate) struct App {
     pub(crate) methods: Arc<Methods>,
     pub(crate) routes: Routes,
+    pub(crate) rest: Rest,
     pub(crate) commands: Commands,
     pub(crate) limits: Limits,
     pub(crate) http: auto::Builder<TokioExecutor>,
 }
 
 /// The settings of HTTP/1.1 and HTTP/2.
+///
+/// Not `pipeline_flush`: with it hyper 1.12 gathers frames of a response for as long as they are
+/// ready, without a bound and whether or not the client reads, so that a long list fills the memory.
 pub(crate) fn http_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .pipeline_flush(true)
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_read_timeout);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_read_timeout);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -178,7 +180,16 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
             let mut rpc = self.rpc.clone();
             return Responding::Rpc(tower_service::Service::call(&mut rpc, request));
         }
-        self.plain(request)
+        match self.app.rest.find(request.method(), request.uri().path()) {
+            rest::Found::Elsewhere => self.plain(request),
+            rest::Found::WrongVerb(allowed) => Responding::ready(plain::wrong_verb(&allowed)),
+            rest::Found::Document(document) => Responding::ready(document),
+            rest::Found::Binding(binding, options) => {
+                let App { commands, limits, .. } = &*self.app;
+                let exchange = Exchange::new((binding, options), commands, &self.peer, limits);
+                Responding::Rest(exchange.run(request))
+            }
+        }
     }
 }
 
@@ -186,6 +197,7 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
 enum Responding {
     Ready(Option<Response<ResponseBody>>),
     Plain(Isolated),
+    Rest(Transcoding),
     Rpc(ResponseFuture<ConnectRpcBody>),
     Late(ResponseFuture<ResponseBody>),
 }
@@ -213,6 +225,9 @@ impl Future for Responding {
                 };
                 Ok(response.map(ResponseBody::Plain))
             }),
+            Self::Rest(response) => {
+                response.as_mut().poll(cx).map(|response| Ok(response.map(ResponseBody::Plain)))
+            }
             Self::Late(response) => response.as_mut().poll(cx),
             Self::Rpc(response) => {
                 response.as_mut().poll(cx).map_ok(|response| response.map(ResponseBody::Rpc))

@@ -25,6 +25,7 @@ mod listener;
 mod mount;
 mod plain;
 mod reflection;
+mod rest;
 mod routes;
 mod rpc;
 mod running;
@@ -35,6 +36,10 @@ pub use address::{Address, ParseAddressError};
 pub use builder::{Builder, Server};
 pub use limits::Limits;
 pub use mount::tower;
+pub use rest::{
+    Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestOptions,
+    UnknownParameters,
+};
 pub use routes::RouteError;
 pub use running::{Running, StartError};
 #[cfg(feature = "tls")]

@@ -196,6 +196,8 @@ pub enum StartError {
     },
     /// A route cannot be served.
     Route(RouteError),
+    /// A REST route cannot be served.
+    Rest(crate::rest::RestError),
     /// Two services have a method at the same path.
     DuplicateMethod(String),
     /// The descriptors of a service do not fit together, as reflection needs them to.
@@ -212,6 +214,7 @@ impl fmt::Display for StartError {
             ),
             Self::Listen { address, .. } => write!(f, "cannot listen on {address}"),
             Self::Route(error) => error.fmt(f),
+            Self::Rest(error) => error.fmt(f),
             Self::DuplicateMethod(path) => {
                 write!(f, "method {path} is served twice; remove one of the services")
             }
@@ -226,6 +229,7 @@ impl std::error::Error for StartError {
             Self::Listen { cause, .. } if cause.kind() != io::ErrorKind::AddrInUse => Some(cause),
             Self::Listen { .. }
             | Self::Route(_)
+            | Self::Rest(_)
             | Self::DuplicateMethod(_)
             | Self::Descriptors(_) => None,
         }
