@@ -25,6 +25,8 @@ for tool in curl node npm; do
 done
 [[ -x $repository/.tools/bin/grpcurl ]] || { echo "snippets: grpcurl is missing; run make setup" >&2; exit 1; }
 export PATH="$repository/.tools/bin:$PATH"
+# As in the workspace's Cargo.toml, so that what was built there is not built again.
+export CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-line-tables-only}
 
 # What a page's script starts with.
 cat >"$work/prelude.sh" <<'PRELUDE'
@@ -49,8 +51,11 @@ printed() { # LINE: compares what the block before printed with standard input
     fail "$1" "the command above prints something else"
 }
 until_it_answers() { # LINE
+  local started=$SECONDS
   until curl -s -o /dev/null "http://127.0.0.1:$port/"; do
     kill -0 "$server" 2>/dev/null || { cat "$work/server" >&2; fail "$1" "the server ended"; }
+    # A bound on a hang; the wait includes the build.
+    ((SECONDS - started < 900)) || { cat "$work/server" >&2; fail "$1" "no answer in 15 minutes"; }
     sleep 0.2
   done
 }

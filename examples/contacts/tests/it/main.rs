@@ -5,6 +5,7 @@
 mod app;
 mod bad_input;
 mod bounds;
+mod contract;
 mod durability;
 mod filling;
 mod plain;
