@@ -172,6 +172,10 @@ impl Builder {
             commands: app.commands.clone(),
             health,
             drain_timeout,
+            #[cfg(feature = "tls")]
+            tls: tls.is_some(),
+            #[cfg(not(feature = "tls"))]
+            tls: false,
         };
         for listener in listeners {
             let acceptor = Acceptor {

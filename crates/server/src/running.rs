@@ -29,6 +29,7 @@ pub struct Running {
     pub(crate) commands: crate::command::Commands,
     pub(crate) health: Health,
     pub(crate) drain_timeout: Duration,
+    pub(crate) tls: bool,
 }
 
 impl Running {
@@ -37,9 +38,12 @@ impl Running {
         &self.addresses
     }
 
-    /// The first address as the start of a URL, `http://127.0.0.1:8080`.
+    /// The first TCP address as the start of a URL, `http://127.0.0.1:8080` or `https://…`; empty
+    /// when it listens on Unix sockets only.
     pub fn url(&self) -> String {
-        self.addresses.first().map_or_else(String::new, |address| format!("http://{address}"))
+        let scheme = if self.tls { "https" } else { "http" };
+        let tcp = self.addresses.iter().find(|address| matches!(address, Address::Tcp(_)));
+        tcp.map_or_else(String::new, |address| format!("{scheme}://{address}"))
     }
 
     /// How many commands run in tasks of the server.

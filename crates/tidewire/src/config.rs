@@ -18,6 +18,7 @@
 //! ```
 
 mod error;
+mod flags;
 mod keys;
 mod value;
 
@@ -28,6 +29,7 @@ use tidewire_server::{Address, Builder, Limits, Server};
 use toml::{Table, Value};
 
 pub use self::error::ConfigError;
+pub use self::flags::Flags;
 pub use self::keys::{KEYS, Key};
 
 /// Everything that can be set.

@@ -29,8 +29,10 @@
 
 pub mod config;
 mod echo;
+mod exit;
 
 pub use echo::Echo;
+pub use exit::{Exit, Failure};
 pub use http;
 pub use tidewire_server::{Address, Builder, Limits, Running, Server, StartError, tower};
 #[cfg(feature = "tls")]
@@ -40,9 +42,6 @@ pub use tidewire_service::{
     Layer, Message, Method, Peer, Protocol, Reply, Result, RpcService, Schema, SchemaError,
     Service, Sources, Spec, Stream, ready_fn, service_fn,
 };
-
-/// What the `main` of a program returns: nothing, or an error that is shown as it reads.
-pub type Exit = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 /// Includes the code that `tidewire_build` made: one module a package.
 #[macro_export]

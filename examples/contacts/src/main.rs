@@ -10,7 +10,7 @@ use contacts::Scheme;
 use contacts::store::sqlite::fill::{Progress, fill};
 use contacts::store::sqlite::{Options, Sqlite};
 use tidewire::Running;
-use tidewire::config::Config;
+use tidewire::config::{Config, Flags};
 use tracing_subscriber::EnvFilter;
 
 /// Contacts over REST, Connect, gRPC and gRPC-Web on one port, kept in SQLite.
@@ -68,19 +68,12 @@ async fn run(arguments: &Arguments) -> Result<()> {
 
 impl Arguments {
     fn config(&self) -> Result<Config> {
-        let default = Path::new("tidewire.toml");
-        let file = self.config.as_deref().or_else(|| default.exists().then_some(default));
-        let mut flags = Vec::new();
-        if !self.listen.is_empty() {
-            flags.push(("server.listen", self.listen.join(",")));
-        }
-        for setting in &self.settings {
-            let (key, value) = setting
-                .split_once('=')
-                .with_context(|| format!("--set {setting}: write it as KEY=VALUE"))?;
-            flags.push((key, value.to_owned()));
-        }
-        Ok(Config::load(file, std::env::vars(), &flags)?)
+        let flags = Flags {
+            file: self.config.clone(),
+            listen: self.listen.clone(),
+            settings: self.settings.clone(),
+        };
+        Ok(flags.load(std::env::vars())?)
     }
 }
 

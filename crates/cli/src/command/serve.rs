@@ -1,9 +1,9 @@
 //! `tidewire serve`: services without code of their own, from `.proto` files.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
-use tidewire::config::{Backend, Config, ServiceConfig};
+use tidewire::config::{Backend, Flags, ServiceConfig};
 use tidewire::{Builder, Echo, Schema};
 
 use crate::Failure;
@@ -29,7 +29,12 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let config = self.config().map_err(Failure::usage)?;
+        let flags = Flags {
+            file: self.config.clone(),
+            listen: self.listen.clone(),
+            settings: self.settings.clone(),
+        };
+        let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
         crate::log::start(&config.log.level).map_err(Failure::usage)?;
         let mut services = config.services.clone();
         if let Some(proto) = &self.proto {
@@ -50,22 +55,6 @@ impl Serve {
         print_start(&running, &names);
         running.until_stopped().await?;
         Ok(())
-    }
-
-    fn config(&self) -> anyhow::Result<Config> {
-        let default = Path::new("tidewire.toml");
-        let file = self.config.as_deref().or_else(|| default.exists().then_some(default));
-        let mut flags = Vec::new();
-        if !self.listen.is_empty() {
-            flags.push(("server.listen", self.listen.join(",")));
-        }
-        for setting in &self.settings {
-            let (key, value) = setting
-                .split_once('=')
-                .with_context(|| format!("--set {setting}: write it as KEY=VALUE"))?;
-            flags.push((key, value.to_owned()));
-        }
-        Ok(Config::load(file, std::env::vars(), &flags)?)
     }
 }
 

@@ -78,7 +78,7 @@ pub(super) fn of_name(name: &str) -> Result<&'static Key, ConfigError> {
 
 /// The value of a variable or flag: a boolean or number where it reads as one, else text.
 pub(super) fn value(key: &Key, text: &str) -> Value {
-    if key.path == "log.level" {
+    if matches!(key.path, "log.level" | "server.listen") {
         return Value::String(text.to_owned());
     }
     if let Ok(boolean) = text.parse() {
