@@ -3,6 +3,7 @@
 mod bad_input;
 mod binding;
 mod conflict;
+mod life;
 mod openapi;
 mod print;
 mod query;
