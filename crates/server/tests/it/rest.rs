@@ -8,4 +8,5 @@ mod openapi;
 mod print;
 mod query;
 mod service;
+mod specification;
 mod stream;
