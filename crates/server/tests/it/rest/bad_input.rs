@@ -193,6 +193,12 @@ async fn errors_can_be_problem_documents() {
     let problem: serde_json::Value = serde_json::from_str(answer.text()).unwrap();
     let expected = serde_json::json!({"title": "Not Found", "status": 404, "detail": "why", "code": "not_found"});
     assert_eq!(problem, expected);
+    let answer = json(&server, "POST", "/items/7", "{}").await;
+    let problem: serde_json::Value = serde_json::from_str(answer.text()).unwrap();
+    assert_eq!(
+        (&problem["status"], answer.header("allow")),
+        (&405.into(), Some("DELETE, GET, PURGE"))
+    );
 }
 
 /// Targets, and what is said about them.
