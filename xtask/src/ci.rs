@@ -120,11 +120,11 @@ fn docs(root: &Path) -> Result<Outcome> {
     cargo(root, "doc --workspace --no-deps", &[("RUSTDOCFLAGS", "-D warnings")])
 }
 
-/// The hook for commands quoted in documents: `scripts/snippets.sh` runs them and fails when one does.
+/// The hook for commands quoted in documents: `docs/guide/run-snippets.sh` runs them and fails when one does.
 fn snippets(root: &Path) -> Result<Outcome> {
-    let script = "scripts/snippets.sh";
+    let script = "docs/guide/run-snippets.sh";
     if !root.join(script).exists() {
-        return Ok(Outcome::Nothing("no scripts/snippets.sh yet"));
+        return Ok(Outcome::Nothing("no docs/guide/run-snippets.sh yet"));
     }
     execute(Command::new("bash").arg(script).current_dir(root))
 }

@@ -69,7 +69,8 @@ impl Methods {
     /// Whether a path, with its leading slash, is a method.
     pub(crate) fn contains(&self, path: &str) -> bool {
         let path = path.strip_prefix('/').unwrap_or(path);
-        self.by_path.contains_key(path) || self.reflection.lookup(path).is_some()
+        self.by_path.contains_key(path)
+            || (path.starts_with("grpc.reflection.") && self.reflection.lookup(path).is_some())
     }
 
     /// The paths of all methods, for suggestions.
