@@ -189,8 +189,7 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
         }
         match self.app.rest.find(request.method(), request.uri().path()) {
             rest::Found::Elsewhere => self.plain(request),
-            rest::Found::WrongVerb(allowed) => Responding::ready(plain::wrong_verb(&allowed)),
-            rest::Found::Document(document) => Responding::ready(document),
+            rest::Found::Response(response) => Responding::ready(response),
             rest::Found::Binding(binding, options) => {
                 let App { commands, limits, .. } = &*self.app;
                 let exchange = Exchange::new((binding, options), commands, &self.peer, limits);

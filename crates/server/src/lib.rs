@@ -38,8 +38,7 @@ pub use builder::{Builder, Server};
 pub use limits::Limits;
 pub use mount::tower;
 pub use rest::{
-    Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestOptions,
-    UnknownParameters,
+    Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestOptions, UnknownNames,
 };
 pub use routes::RouteError;
 pub use running::{Running, StartError};

@@ -31,6 +31,7 @@ mod router;
 mod scan;
 mod table;
 mod template;
+mod unknown;
 mod value;
 
 use std::pin::Pin;
@@ -47,7 +48,7 @@ use tidewire_service::{Body, Call, Codec, Error, Peer, Protocol, Result, StreamK
 
 pub use self::binding::RestError;
 pub use self::options::{
-    Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestOptions, UnknownParameters,
+    Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestOptions, UnknownNames,
 };
 pub(crate) use self::table::{Found, Rest};
 
@@ -65,7 +66,8 @@ pub(crate) type Transcoding = Pin<Box<dyn Future<Output = Response<Body>> + Send
 pub(crate) struct Exchange {
     pub(crate) binding: Arc<Binding>,
     pub(crate) options: Arc<RestOptions>,
-    pub(crate) commands: Commands,
+    /// For a command, which runs to completion.
+    pub(crate) commands: Option<Commands>,
     pub(crate) peer: Arc<Peer>,
     pub(crate) body_bytes_max: usize,
     pub(crate) message_bytes_max: usize,
@@ -79,10 +81,12 @@ impl Exchange {
         peer: &Arc<Peer>,
         limits: &Limits,
     ) -> Self {
+        let method = &binding.method;
+        let to_completion = method.kind == StreamKind::Unary && !method.is_query();
         Self {
             binding: Arc::clone(binding),
             options: Arc::clone(options),
-            commands: commands.clone(),
+            commands: to_completion.then(|| commands.clone()),
             peer: Arc::clone(peer),
             body_bytes_max: limits.body_bytes_max,
             message_bytes_max: limits.message_bytes_max,
@@ -126,11 +130,9 @@ impl Exchange {
             .with_peer(Arc::clone(&self.peer));
         let call = Call::method(self.binding.method.clone(), context, Codec::Json, body);
         let answer = Isolated::call(&*self.binding.service, call);
-        let method = &self.binding.method;
-        let reply = if method.kind == StreamKind::Unary && !method.is_query() {
-            self.commands.run(answer).await?
-        } else {
-            answer.await?
+        let reply = match &self.commands {
+            Some(commands) => commands.run(answer).await?,
+            None => answer.await?,
         };
         reply::response(&self.binding, reply, wants_lines).await
     }
@@ -153,6 +155,9 @@ impl Exchange {
             true => http_body::to_message(content::content_type(&parts.headers), &bytes),
             false => bytes,
         };
+        if self.options.unknown_members == UnknownNames::Refused {
+            plan.check_names(&bytes)?;
+        }
         plan.message(&assigns, bytes).map(Body::Full)
     }
 
@@ -185,9 +190,11 @@ impl Exchange {
             }));
         }
         let lines = lines::Lines::new(body, self.message_bytes_max);
+        let strict = self.options.unknown_members == UnknownNames::Refused;
         Body::stream(lines.map(move |line| {
             let (number, line) = line?;
-            let message = binding.request.message(&assigns, line);
+            let names = if strict { binding.request.check_names(&line) } else { Ok(()) };
+            let message = names.and_then(|()| binding.request.message(&assigns, line));
             message.map_err(|error| prefixed(error, &format!("line {number}: ")))
         }))
     }

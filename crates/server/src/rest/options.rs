@@ -20,8 +20,11 @@ pub struct RestOptions {
     pub services: BTreeMap<String, JsonOptions>,
     /// What errors look like.
     pub errors: ErrorFormat,
-    /// What happens with query parameters that name no field.
-    pub unknown_parameters: UnknownParameters,
+    /// What happens with query parameters that name no field; refused unless set.
+    pub unknown_parameters: UnknownNames,
+    /// What happens with members of a JSON body that name no field; ignored unless set, as RPC
+    /// protocols do.
+    pub unknown_members: UnknownNames,
     /// How many parameters a query may have; 256 by default.
     pub query_parameters_max: usize,
     /// Whether `/openapi.json` is served; where reflection is on unless set.
@@ -38,7 +41,8 @@ impl Default for RestOptions {
             json: JsonOptions::default(),
             services: BTreeMap::new(),
             errors: ErrorFormat::default(),
-            unknown_parameters: UnknownParameters::default(),
+            unknown_parameters: UnknownNames::Refused,
+            unknown_members: UnknownNames::Ignored,
             query_parameters_max: 256,
             openapi: None,
             title: None,
@@ -98,11 +102,10 @@ pub enum ErrorFormat {
     Problem,
 }
 
-/// What happens with query parameters that name no field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum UnknownParameters {
+/// What happens with a name that is no field's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnknownNames {
     /// 400 with the names that there are.
-    #[default]
     Refused,
     /// Nothing.
     Ignored,

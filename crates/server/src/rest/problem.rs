@@ -1,7 +1,7 @@
 //! Errors as `application/problem+json` (RFC 9457), for servers that are told so.
 
-use http::Response;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use http::{Method, Response, StatusCode};
 use tidewire_service::{Body, Error};
 
 use super::options::ErrorFormat;
@@ -16,6 +16,18 @@ pub(crate) fn response(error: &Error, format: ErrorFormat) -> Response<Body> {
         response.headers_mut().insert(CONTENT_TYPE, problem);
     }
     response
+}
+
+/// The response for a path that is known under other verbs.
+pub(crate) fn wrong_verb(allowed: &[Method], format: ErrorFormat) -> Response<Body> {
+    let names: Vec<_> = allowed.iter().map(Method::as_str).collect();
+    let names = names.join(", ");
+    let mut error = Error::unimplemented(format!("this path answers {names}"))
+        .with_http_status(StatusCode::METHOD_NOT_ALLOWED);
+    if let Ok(value) = HeaderValue::from_str(&names) {
+        error.headers_mut().insert(ALLOW, value);
+    }
+    response(&error, format)
 }
 
 /// `title` is the status, `detail` the message; code and details are extension members.

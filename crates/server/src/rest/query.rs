@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use tidewire_service::{Error, Result};
 
 use super::field::{Unresolved, resolve};
-use super::options::UnknownParameters;
+use super::options::UnknownNames;
 use super::request::{Assign, BodyRule, Origin, RequestPlan};
 
 /// Appends the values of a query.
@@ -19,7 +19,7 @@ use super::request::{Assign, BodyRule, Origin, RequestPlan};
 pub(crate) fn parse<'a>(
     plan: &RequestPlan,
     query: &'a str,
-    unknown: UnknownParameters,
+    unknown: UnknownNames,
     max: usize,
     assigns: &mut Vec<Assign<'a>>,
 ) -> Result<()> {
@@ -38,7 +38,7 @@ pub(crate) fn parse<'a>(
                 return Err(refused(&name, "the body fills every field; put it there"));
             }
             Ok(field) => field,
-            Err(Unresolved::Unknown(_)) if unknown == UnknownParameters::Ignored => continue,
+            Err(Unresolved::Unknown(_)) if unknown == UnknownNames::Ignored => continue,
             Err(Unresolved::Unknown(why) | Unresolved::Unfit(why)) => {
                 return Err(refused(&name, &why));
             }

@@ -19,6 +19,7 @@ use tidewire_service::{Error, Result};
 use super::field::Field;
 use super::scan::{ScanError, Scanner, write_string};
 use super::template::{Template, Variable, decode};
+use super::unknown::{check_field, check_message};
 use super::value;
 
 /// How the request message of a binding is put together.
@@ -107,6 +108,23 @@ impl RequestPlan {
             assigns.push(Assign { field: *field, value, origin: Origin::Path, name });
         }
         Ok(assigns)
+    }
+
+    /// Refuses members of a JSON body that name no field.
+    ///
+    /// # Errors
+    /// The first such member, and a body that is no JSON.
+    pub(crate) fn check_names(&self, body: &[u8]) -> Result<()> {
+        let message = self.pool.message(self.message);
+        match &self.body {
+            _ if body.is_empty() => Ok(()),
+            BodyRule::None => Ok(()),
+            BodyRule::Whole => check_message(&self.pool, message, body),
+            BodyRule::Field { number, .. } => match message.field(*number) {
+                Some(field) => check_field(&self.pool, field, body),
+                None => Ok(()),
+            },
+        }
     }
 
     /// The message for these values, which are [sorted](sort), and this body.
@@ -312,7 +330,7 @@ fn around<'s, 'a>(
     (&assigns[start..start + length], &assigns[..start], &assigns[start + length..])
 }
 
-fn not_json(error: ScanError) -> Error {
+pub(crate) fn not_json(error: ScanError) -> Error {
     Error::invalid_argument(format!("request body is {error}"))
 }
 

@@ -264,4 +264,40 @@ mod tests {
         assert_eq!(add(Method::GET, "/v1/shelves/{id}:check"), Ok(()));
         assert_eq!(add(Method::GET, "/v1/shelves/{id=**}"), Ok(()));
     }
+
+    #[test]
+    fn no_template_and_no_path_is_too_odd() {
+        const PIECES: [&str; 12] =
+            ["/", "/", "a", "{", "}", "=", "*", "**", ":", ".", "%2F", "{b}"];
+        let mut random = 88_172_645_463_325_252_u64;
+        let mut text = || {
+            let mut text = String::from("/");
+            for _ in 0..random % 8 {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                text.push_str(PIECES[usize::try_from(random % 12).unwrap()]);
+            }
+            random = random.wrapping_mul(3) | 1;
+            text
+        };
+        let mut router = Router::new();
+        let mut templates = Vec::new();
+        for _ in 0..50_000 {
+            if let Ok(template) = Template::parse(&text())
+                && router.add(Some(Method::GET), &template, templates.len()).is_ok()
+            {
+                templates.push(template);
+            }
+        }
+        assert!(templates.len() > 50, "{}", templates.len());
+        for _ in 0..50_000 {
+            let path = text();
+            if let Found::Target(index) = router.find(&Method::GET, &path) {
+                for variable in &templates[*index].variables {
+                    let _ = templates[*index].capture(variable, &path);
+                }
+            }
+        }
+    }
 }

@@ -271,6 +271,30 @@ mod tests {
     }
 
     #[test]
+    fn whatever_is_json_is_taken_whole() {
+        const PIECES: [&str; 14] =
+            ["{", "}", "[", "]", "\"", ",", ":", "\\", " ", "1", "-", "\"a\"", "null", "é"];
+        let mut random = 88_172_645_463_325_252_u64;
+        let mut taken = 0;
+        for _ in 0..200_000 {
+            let mut text = String::new();
+            for _ in 0..random % 9 + 1 {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                text.push_str(PIECES[usize::try_from(random % 14).unwrap()]);
+            }
+            let mut scanner = Scanner::new(text.as_bytes());
+            let outcome = scanner.value().and_then(|value| scanner.end().map(|()| value));
+            if serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok() {
+                assert_eq!(outcome, Ok(text.trim().as_bytes()), "{text}");
+                taken += 1;
+            }
+        }
+        assert!(taken > 1000, "{taken}");
+    }
+
+    #[test]
     fn strings_are_escaped_as_json_needs_it() {
         for text in ["", "plain", "a\"b\\c\n\t\u{1}é€😀", "\u{1f}"] {
             let mut out = Vec::new();

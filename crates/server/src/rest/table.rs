@@ -11,6 +11,7 @@ use super::binding::{Binding, Pools, RestError, bindings};
 use super::field::list;
 use super::openapi;
 use super::options::RestOptions;
+use super::problem;
 use super::reply::JSON;
 use super::router::{self, Router};
 use super::template::{Segment, Template};
@@ -38,10 +39,8 @@ enum Target {
 pub(crate) enum Found<'a> {
     /// A method.
     Binding(&'a Arc<Binding>, &'a Arc<RestOptions>),
-    /// The path is known, the verb is not; these are.
-    WrongVerb(String),
-    /// The OpenAPI document.
-    Document(Response<Body>),
+    /// No call: the OpenAPI document, or the answer to a verb that the path is not known under.
+    Response(Response<Body>),
     /// Not REST: plain routes, mounts, or nothing.
     Elsewhere,
 }
@@ -157,11 +156,10 @@ impl Rest {
             router::Found::Target(Target::Binding(index)) => {
                 Found::Binding(&self.bindings[*index], &self.options)
             }
-            router::Found::Target(Target::Document) => Found::Document(self.document()),
+            router::Found::Target(Target::Document) => Found::Response(self.document()),
             router::Found::Target(Target::Plain(_)) | router::Found::Nothing => Found::Elsewhere,
             router::Found::WrongVerb(verbs) => {
-                let verbs: Vec<_> = verbs.iter().map(Method::as_str).collect();
-                Found::WrongVerb(verbs.join(", "))
+                Found::Response(problem::wrong_verb(&verbs, self.options.errors))
             }
         }
     }

@@ -3,8 +3,10 @@
 mod bad_input;
 mod binding;
 mod conflict;
+mod life;
 mod openapi;
 mod print;
 mod query;
 mod service;
+mod specification;
 mod stream;

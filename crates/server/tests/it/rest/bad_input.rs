@@ -1,6 +1,6 @@
 //! What is wrong with a request is said, with the field and the template.
 
-use tidewire_server::{ErrorFormat, RestOptions};
+use tidewire_server::{ErrorFormat, RestOptions, UnknownNames};
 
 use super::service::{builder, start};
 use crate::http::{get, json, send};
@@ -151,6 +151,36 @@ async fn errors_of_a_service_have_the_status_of_their_code() {
 }
 
 #[tokio::test]
+async fn members_that_name_no_field_are_refused_where_a_server_is_told_to() {
+    let nope = r#"{"text":"a","children":[{"inner":{"nope":1}}]}"#;
+    let server = start().await;
+    assert_eq!(json(&server, "POST", "/whole", nope).await.status, 200);
+    let mut options = RestOptions::default();
+    options.unknown_members = UnknownNames::Refused;
+    let server = builder(options).start().await.unwrap();
+    let at = "rest.v1.Nested has no field nope; it has text, inner, count, kinds";
+    for (verb, target, body, expected) in [
+        ("POST", "/whole", nope, format!("field children.inner.nope: {at} (POST /whole)")),
+        (
+            "POST",
+            "/whole",
+            r#"{"byNumber":{"7":{"nope":1}}}"#,
+            format!("field byNumber.7.nope: {at}"),
+        ),
+        ("PATCH", "/part/b", r#"{"nope":1}"#, format!("field nested.nope: {at}")),
+    ] {
+        let answer = json(&server, verb, target, body).await;
+        assert!(answer.status == 400 && answer.text().contains(&expected), "{}", answer.text());
+    }
+    for body in
+        [r#"{"extra":{"nope":1},"snake_case_name":"x","counts":{"nope":"1"},"nested":null}"#, ""]
+    {
+        let answer = json(&server, "POST", "/whole", body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
 async fn errors_can_be_problem_documents() {
     let mut options = RestOptions::default();
     options.errors = ErrorFormat::Problem;
@@ -163,6 +193,12 @@ async fn errors_can_be_problem_documents() {
     let problem: serde_json::Value = serde_json::from_str(answer.text()).unwrap();
     let expected = serde_json::json!({"title": "Not Found", "status": 404, "detail": "why", "code": "not_found"});
     assert_eq!(problem, expected);
+    let answer = json(&server, "POST", "/items/7", "{}").await;
+    let problem: serde_json::Value = serde_json::from_str(answer.text()).unwrap();
+    assert_eq!(
+        (&problem["status"], answer.header("allow")),
+        (&405.into(), Some("DELETE, GET, PURGE"))
+    );
 }
 
 /// Targets, and what is said about them.

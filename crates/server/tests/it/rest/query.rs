@@ -1,6 +1,6 @@
 //! Query parameters of every kind.
 
-use tidewire_server::{RestOptions, UnknownParameters};
+use tidewire_server::{RestOptions, UnknownNames};
 
 use super::service::{CANONICAL, builder, start};
 use crate::http::get;
@@ -67,7 +67,7 @@ async fn every_kind_of_field_can_be_given_in_a_query() {
 async fn unknown_parameters_can_be_ignored() {
     let mut options = RestOptions::default();
     options.json = CANONICAL;
-    options.unknown_parameters = UnknownParameters::Ignored;
+    options.unknown_parameters = UnknownNames::Ignored;
     let server = builder(options).start().await.unwrap();
     let answer = get(&server, "/query?utm_source=x&text=a&nested.nope=1").await;
     assert_eq!((answer.status, answer.text()), (200, r#"{"text":"a"}"#));
