@@ -121,7 +121,10 @@ impl Server {
                 self.called = false;
             }
             Event::Failed { .. } => self.called = false,
-            Event::Closed(_) => self.called = false,
+            Event::Closed(violation) => {
+                self.called = false;
+                println!("the server's session ended: {violation}");
+            }
             _ => {}
         }
     }
