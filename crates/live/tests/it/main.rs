@@ -1,6 +1,7 @@
 //! The live protocol, two sessions against each other: no sockets, no clock.
 
 mod calls;
+mod fixtures;
 mod freshness;
 mod fuzz;
 mod hostile;
