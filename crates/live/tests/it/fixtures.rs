@@ -342,6 +342,9 @@ impl Recorder {
             }
             self.pair.client.input().extend_from_slice(&back);
             while let Some(event) = self.pair.client.poll_event(0) {
+                if let Event::Items { call, items } = &event {
+                    self.pair.client.consumed(*call, items.bytes());
+                }
                 self.pair.at_client.push(event);
             }
             if out.is_empty() && !moved {
@@ -428,6 +431,9 @@ fn a_whole_conversation_has_its_golden_bytes() {
 
 /// The worked example of the specification is exactly the start of the conversation.
 fn check_example(bytes: &[u8]) {
+    if std::env::var("LIVE_FIXTURES").as_deref() == Ok("write") {
+        return;
+    }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/live-protocol.md");
     let text = std::fs::read_to_string(path).unwrap();
     let (_, rest) = text.split_once("<!-- example -->").unwrap();
