@@ -77,11 +77,11 @@ impl Pair {
         let server = acceptor.accept(hello, id, 0);
         let mut pair =
             Self { client, server, method, wire, asked: Vec::new(), answers: 0, items: 0 };
-        pair.to_client();
+        pair.hear();
         pair
     }
 
-    fn to_server(&mut self) {
+    fn serve(&mut self) {
         self.wire.clear();
         self.client.poll_output(0, &mut self.wire);
         self.server.input().extend_from_slice(&self.wire);
@@ -93,7 +93,7 @@ impl Pair {
         }
     }
 
-    fn to_client(&mut self) {
+    fn hear(&mut self) {
         self.wire.clear();
         self.server.poll_output(0, &mut self.wire);
         self.client.input().extend_from_slice(&self.wire);
@@ -120,13 +120,13 @@ impl Pair {
             let call = self.client.call(request(self.method), 0);
             black_box(call.expect("the batch is below calls_max"));
         }
-        self.to_server();
+        self.serve();
         let mut asked = std::mem::take(&mut self.asked);
         for call in asked.drain(..) {
             self.server.reply(call, reply());
         }
         self.asked = asked;
-        self.to_client();
+        self.hear();
     }
 }
 
@@ -142,13 +142,13 @@ fn stream(items: usize, item: &[u8]) -> usize {
     let mut pair = Pair::new();
     let call = pair.client.call(Request::query(pair.method, PAYLOAD), 0);
     black_box(call.expect("there is room"));
-    pair.to_server();
+    pair.serve();
     let call = pair.asked.pop().expect("the request arrived");
     pair.server.reply_stream(call, &Reply::default());
     while pair.items < items {
         while pair.server.push(call, item) == Push::Queued {}
-        pair.to_client();
-        pair.to_server();
+        pair.hear();
+        pair.serve();
     }
     pair.items
 }
@@ -162,16 +162,16 @@ fn watches(count: usize) -> usize {
             let request = Request::query(pair.method, PAYLOAD).watch(Watch::Notify);
             black_box(pair.client.call(request, 0).expect("there is room"));
         }
-        pair.to_server();
+        pair.serve();
         let asked = std::mem::take(&mut pair.asked);
         for &call in &asked {
             pair.server.reply(call, Reply::new(PAYLOAD).validator(Validator([1; 16])).watched());
         }
-        pair.to_client();
+        pair.hear();
         for &call in &asked {
             pair.server.stale(call);
         }
-        pair.to_client();
+        pair.hear();
         done += asked.len();
     }
     done

@@ -108,6 +108,7 @@ fn reason(mut session: Session, bytes: Bytes) -> Reason {
     violation.reason
 }
 
+#[allow(clippy::too_many_lines, reason = "a table of cases")]
 pub(crate) fn cases_at_a_server() -> Vec<Case> {
     let end = flag::END;
     let b = Bytes::new;

@@ -98,6 +98,7 @@ impl Wire {
 }
 
 /// What the server's end of the connection is.
+#[allow(clippy::large_enum_variant, reason = "there is one of it")]
 enum End {
     None,
     Greeting(Acceptor),
