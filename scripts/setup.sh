@@ -53,6 +53,19 @@ go_tool() {
   stamp "$name" "$package"
 }
 
+# The suite's .proto files, for the server under test in conformance/.
+conformance_protos() {
+  local module=${CONNECTCONFORMANCE%%/cmd/*}@${CONNECTCONFORMANCE##*@} folder=$tools/conformance-proto
+  if [[ -d $folder ]] && fresh conformance-proto "$module"; then return 0; fi
+  run "copied the conformance suite's .proto files" copy_conformance_protos "$module" "$folder" || return 0
+  stamp conformance-proto "$module"
+}
+copy_conformance_protos() {
+  local source
+  source=$(go mod download -json "$1" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+  rm -rf "$2" && mkdir -p "$2" && cp -r "$source/proto/connectrpc" "$2/" && chmod -R u+w "$2"
+}
+
 go_programs() {
   local folder=tests/foreign/go key files
   mapfile -t files < <(find "$folder" -type f \( -name '*.go' -o -name 'go.*' \) | LC_ALL=C sort)
@@ -91,6 +104,7 @@ debian curl curl
 
 if command -v go >/dev/null; then
   go_tool "$CONNECTCONFORMANCE"
+  conformance_protos
   go_tool "$GRPCURL"
   go_programs
 else

@@ -6,7 +6,6 @@
 mod service;
 
 /// The suite's messages and services.
-#[allow(unreachable_pub)]
 mod proto {
     ::tidewire::include_protos!();
 }
@@ -15,7 +14,6 @@ use std::io::{Read, Write};
 
 use anyhow::Context;
 use buffa::Message;
-use buffa::type_registry::{TypeRegistry, set_type_registry};
 use tidewire::{Address, Limits, Server, Tls};
 
 use self::proto::connectrpc::conformance::v1::{
@@ -24,10 +22,6 @@ use self::proto::connectrpc::conformance::v1::{
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let mut types = TypeRegistry::new();
-    buffa_types::register_wkt_types(&mut types);
-    proto::connectrpc::conformance::v1::register_types(&mut types);
-    set_type_registry(types);
     let request = ServerCompatRequest::decode_from_slice(&read_message()?)?;
     let mut limits = Limits::default();
     if request.message_receive_limit > 0 {

@@ -36,6 +36,7 @@ const STEPS: &[Step] = &[
     Step { name: "docs", about: "documentation builds without a warning", work: docs },
     Step { name: "snippets", about: "commands in README and guide work", work: snippets },
     Step { name: "foreign", about: "foreign clients agree with a foreign server", work: foreign },
+    Step { name: "conformance", about: "the Connect conformance suite", work: conformance },
     Step { name: "models", about: "every interleaving of the models of memo", work: models },
     Step { name: "stress", about: "a minute of randomized stress on memo", work: stress },
 ];
@@ -119,13 +120,24 @@ fn docs(root: &Path) -> Result<Outcome> {
     cargo(root, "doc --workspace --no-deps", &[("RUSTDOCFLAGS", "-D warnings")])
 }
 
-/// The hook for commands quoted in documents: `scripts/snippets.sh` runs them and fails when one does.
+/// The hook for commands quoted in documents: `docs/guide/run-snippets.sh` runs them and fails when one does.
 fn snippets(root: &Path) -> Result<Outcome> {
-    let script = "scripts/snippets.sh";
+    let script = "docs/guide/run-snippets.sh";
     if !root.join(script).exists() {
-        return Ok(Outcome::Nothing("no scripts/snippets.sh yet"));
+        return Ok(Outcome::Nothing("no docs/guide/run-snippets.sh yet"));
     }
     execute(Command::new("bash").arg(script).current_dir(root))
+}
+
+/// Every server case of the suite, against our server with our generated service.
+fn conformance(root: &Path) -> Result<Outcome> {
+    let built = cargo(root, "build --package tidewire-conformance", &[])?;
+    if !matches!(built, Outcome::Passed) {
+        return Ok(built);
+    }
+    let mut suite = Command::new(root.join(".tools/bin/connectconformance"));
+    suite.args(["--mode", "server", "--", "target/debug/tidewire-conformance"]);
+    execute(suite.current_dir(root))
 }
 
 fn foreign(root: &Path) -> Result<Outcome> {

@@ -75,7 +75,8 @@ pub(crate) fn write(
     write_file(&folder.join(&set), &generated.descriptor_set)?;
     let mut code = format!(
         "{HEADER}/// The encoded `google.protobuf.FileDescriptorSet` of everything here, imports \
-         included.\npub const DESCRIPTOR_SET: &[u8] = {};\n",
+         included.\n#[allow({})]\npub const DESCRIPTOR_SET: &[u8] = {};\n",
+        ALLOW.join(", "),
         include("include_bytes", &set)
     );
     code.push_str(&register_types(generated));
@@ -85,10 +86,11 @@ pub(crate) fn write(
 
 /// The function that makes every message known to `google.protobuf.Any`.
 fn register_types(generated: &Generated) -> String {
-    let runtime = &generated.runtime_path;
+    let (runtime, allow) = (&generated.runtime_path, ALLOW.join(", "));
     let mut code = format!(
         "/// Tells `registry` of every message here and of the well-known types, so that a \
          `google.protobuf.Any` in JSON can hold them.\n\
+         #[allow({allow})]\n\
          pub fn register_types(registry: &mut {runtime}::buffa::type_registry::TypeRegistry) {{\n\
          \x20   {runtime}::buffa_types::register_wkt_types(registry);\n"
     );
@@ -96,7 +98,7 @@ fn register_types(generated: &Generated) -> String {
     for package in with_types {
         let names = package.name.split('.').filter(|name| !name.is_empty());
         let path = names.map(|name| format!("{}::", escape_mod_ident(name))).collect::<String>();
-        let _ = writeln!(code, "    {path}__buffa::register_types(registry);");
+        let _ = writeln!(code, "    self::{path}__buffa::register_types(registry);");
     }
     code.push_str("}\n");
     code

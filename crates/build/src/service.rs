@@ -34,6 +34,8 @@ struct Service {
     specs: Ident,
     /// Where the descriptor set is, seen from the package.
     descriptor_set: TokenStream,
+    /// The function that makes all messages known to `Any`.
+    register_types: TokenStream,
     methods: Vec<Method>,
 }
 
@@ -133,7 +135,9 @@ impl Gather<'_> {
             methods.push(self.method(&name, &path, method, names)?);
         }
         let depth = package_of(self.file).split('.').filter(|name| !name.is_empty()).count();
-        let descriptor_set = format!("{}DESCRIPTOR_SET", "super::".repeat(depth));
+        let root = "super::".repeat(depth);
+        let descriptor_set = format!("{root}DESCRIPTOR_SET");
+        let register_types = format!("{root}register_types");
         Ok(Service {
             docs: comments::doc(comment, &format!("The service `{name}`.")),
             deprecated: service.options.as_option().is_some_and(|o| o.deprecated == Some(true)),
@@ -142,6 +146,7 @@ impl Gather<'_> {
             client: taken.take(&format!("{simple}Client")),
             specs: taken.take(&names::snake(simple)),
             descriptor_set: rust_path_to_tokens(&descriptor_set),
+            register_types: rust_path_to_tokens(&register_types),
             name,
             methods,
         })

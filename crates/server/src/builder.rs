@@ -6,18 +6,20 @@ use std::sync::Arc;
 use http::Method;
 use tidewire_service::{Interface, Layer, RpcService, Service, stack};
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::address::Address;
 use crate::command::Commands;
 use crate::connection::{App, http_builder};
-use crate::introspection;
+use crate::health::Health;
 use crate::limits::Limits;
 use crate::listener::Listener;
+use crate::reflection;
+use crate::rest::{Rest, RestOptions};
 use crate::routes::{RouteError, Routes};
 use crate::rpc::Methods;
 use crate::running::{Acceptor, Running, StartError};
+use crate::stop::Stop;
 
 /// One port, all protocols; see [`Server::builder`].
 #[derive(Debug)]
@@ -46,6 +48,7 @@ impl Server {
             listen: Vec::new(),
             limits: Limits::default(),
             reflection: None,
+            rest: RestOptions::default(),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -61,6 +64,7 @@ pub struct Builder {
     listen: Vec<Address>,
     limits: Limits,
     reflection: Option<bool>,
+    rest: RestOptions,
     #[cfg(feature = "tls")]
     tls: Option<crate::tls::Tls>,
 }
@@ -126,6 +130,12 @@ impl Builder {
         self
     }
 
+    /// Sets how REST requests are read and replies are printed.
+    pub fn rest(mut self, options: RestOptions) -> Self {
+        self.rest = options;
+        self
+    }
+
     /// Speaks TLS on every TCP address.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: crate::tls::Tls) -> Self {
@@ -158,8 +168,7 @@ impl Builder {
         let running = Running {
             addresses: listeners.iter().filter_map(|listener| listener.address().ok()).collect(),
             tasks: TaskTracker::new(),
-            drain: CancellationToken::new(),
-            cut_off: CancellationToken::new(),
+            stop: Stop::new(),
             commands: app.commands.clone(),
             health,
             drain_timeout,
@@ -170,8 +179,7 @@ impl Builder {
                 listener,
                 connections: Arc::clone(&connections),
                 tasks: running.tasks.clone(),
-                drain: running.drain.clone(),
-                cut_off: running.cut_off.clone(),
+                stop: running.stop.clone(),
                 #[cfg(feature = "tls")]
                 tls: tls.clone(),
             };
@@ -193,19 +201,36 @@ impl Builder {
         Ok(())
     }
 
-    fn app(self, with_reflection: bool) -> Result<(Arc<App>, introspection::Health), StartError> {
-        let interfaces: Vec<_> = self.services.iter().map(|(i, _)| i.clone()).collect();
-        let (router, health) = introspection::router(&interfaces, with_reflection)
-            .map_err(|error| StartError::Descriptors(error.to_string()))?;
-        let mut methods = Methods::new(router);
-        for (interface, service) in self.services {
-            let service = stack(&self.layers, service);
-            methods.add(&interface, &service).map_err(StartError::DuplicateMethod)?;
+    fn app(self, with_reflection: bool) -> Result<(Arc<App>, Health), StartError> {
+        let health = Health::new(self.services.iter().map(|(i, _)| i.name().to_owned()));
+        let health_service = health.service();
+        let mut interfaces: Vec<_> = self.services.iter().map(|(i, _)| i.clone()).collect();
+        interfaces.push(health_service.interface());
+        let reflection = if with_reflection {
+            reflection::router(&interfaces)
+                .map_err(|error| StartError::Descriptors(error.to_string()))?
+        } else {
+            connectrpc::Router::new()
+        };
+        let mut methods = Methods::new(reflection);
+        // Without layers: whoever probes has no credentials.
+        let health_service: Arc<dyn Service> = Arc::new(health_service);
+        let _ = methods.add(&interfaces[interfaces.len() - 1], &health_service);
+        let services = self.services.into_iter();
+        let services: Vec<_> = services.map(|(i, s)| (i, stack(&self.layers, s))).collect();
+        for (interface, service) in &services {
+            methods.add(interface, service).map_err(StartError::DuplicateMethod)?;
         }
+        let plain = self.routes.iter().map(|route| (route.verb.as_ref(), &*route.template));
+        let mut options = self.rest;
+        options.openapi.get_or_insert(with_reflection);
+        let rest = Rest::new(services.iter().map(|(i, s)| (i, s)), plain, options)
+            .map_err(StartError::Rest)?;
         let routes = routes(self.routes, &self.layers)?;
         let app = App {
             methods: Arc::new(methods),
             routes,
+            rest,
             commands: Commands::default(),
             http: http_builder(&self.limits),
             limits: self.limits,

@@ -3,11 +3,13 @@
 //! | request | goes to |
 //! |---|---|
 //! | path of a method | Connect, gRPC or gRPC-Web, by its content type |
+//! | verb and path of a `google.api.http` binding | REST transcoding |
 //! | path of a route or below a mount | that plain HTTP service |
 //! | other path with an RPC content type | `unimplemented`, in the caller's protocol |
 //! | anything else | 404 |
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
@@ -21,59 +23,67 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tidewire_service::{Body, Call, HttpTarget, Peer, Target};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_util::sync::CancellationToken;
 
 use crate::command::Commands;
 use crate::isolate::Isolated;
 use crate::limits::Limits;
 use crate::plain;
+use crate::rest::{self, Exchange, Rest, Transcoding};
 use crate::routes::{Found, Routes};
-use crate::rpc::{Dispatch, Methods, unknown_method};
+use crate::rpc::{Dispatch, Methods, unknown_method, unsupported_compression};
+use crate::stop::{Stage, Stop};
 
 /// What all connections of a server share.
 pub(crate) struct App {
     pub(crate) methods: Arc<Methods>,
     pub(crate) routes: Routes,
+    pub(crate) rest: Rest,
     pub(crate) commands: Commands,
     pub(crate) limits: Limits,
     pub(crate) http: auto::Builder<TokioExecutor>,
 }
 
 /// The settings of HTTP/1.1 and HTTP/2.
+///
+/// Not `pipeline_flush`: with it hyper 1.12 gathers frames of a response for as long as they are
+/// ready, without a bound and whether or not the client reads, so that a long list fills the memory.
 pub(crate) fn http_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .pipeline_flush(true)
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_read_timeout);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_read_timeout);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .adaptive_window(true)
+        .initial_stream_window_size(limits.stream_window_bytes)
+        .initial_connection_window_size(limits.connection_window_bytes)
         .max_concurrent_streams(limits.streams_max);
     builder
 }
 
 impl App {
-    /// Serves one connection until it ends, `drain` lets it end, or `cut_off` ends it.
+    /// Serves one connection until it ends, a drain lets it end, or it is cut off.
     pub(crate) async fn serve(
         self: Arc<Self>,
         io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         peer: Arc<Peer>,
-        drain: CancellationToken,
-        cut_off: CancellationToken,
+        stop: Stop,
     ) {
         let service = Connection::new(Arc::clone(&self), peer);
         let connection = self.http.serve_connection_with_upgrades(TokioIo::new(io), service);
         let mut connection = std::pin::pin!(connection);
-        let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
-            () = drain.cancelled() => {
+        let mut listener = stop.listener();
+        let draining = poll_fn(|cx| {
+            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                return Poll::Ready(Some(ended));
+            }
+            listener.poll_stage(cx).map(|_| None)
+        });
+        let ended = match draining.await {
+            Some(ended) => ended,
+            None => {
                 connection.as_mut().graceful_shutdown();
                 tokio::select! {
-                    ended = connection.as_mut() => ended,
-                    () = cut_off.cancelled() => Ok(()),
+                    ended = connection => ended,
+                    () = stop.reached(Stage::CutOff) => Ok(()),
                 }
             }
         };
@@ -123,8 +133,6 @@ impl Connection {
         Responding::Plain(Isolated::call(&**service, call))
     }
 
-    /// Answers a request for an unknown path, once its body is read: closing before that would
-    /// break the client's sending, and it would never see the answer.
     fn unknown(&self, request: Request<Incoming>) -> Responding {
         let path = request.uri().path();
         let response = if is_rpc(request.method(), path, request.headers()) {
@@ -132,6 +140,16 @@ impl Connection {
         } else {
             plain::not_found(path).map(ResponseBody::Plain)
         };
+        self.after_body(request, response)
+    }
+
+    /// Answers once the request's body is read: closing before that would break the client's
+    /// sending, and it would never see the answer.
+    fn after_body(
+        &self,
+        request: Request<Incoming>,
+        response: Response<ResponseBody>,
+    ) -> Responding {
         let body = match plain::split(request, self.app.limits.body_bytes_max) {
             Ok((_, body)) if !body.is_empty() => body,
             _ => return Responding::Ready(Some(response)),
@@ -163,10 +181,22 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
 
     fn call(&self, request: Request<Incoming>) -> Responding {
         if self.app.methods.contains(request.uri().path()) {
+            if let Some(response) = unsupported_compression(request.headers()) {
+                return self.after_body(request, response.map(ResponseBody::Rpc));
+            }
             let mut rpc = self.rpc.clone();
             return Responding::Rpc(tower_service::Service::call(&mut rpc, request));
         }
-        self.plain(request)
+        match self.app.rest.find(request.method(), request.uri().path()) {
+            rest::Found::Elsewhere => self.plain(request),
+            rest::Found::WrongVerb(allowed) => Responding::ready(plain::wrong_verb(&allowed)),
+            rest::Found::Document(document) => Responding::ready(document),
+            rest::Found::Binding(binding, options) => {
+                let App { commands, limits, .. } = &*self.app;
+                let exchange = Exchange::new((binding, options), commands, &self.peer, limits);
+                Responding::Rest(exchange.run(request))
+            }
+        }
     }
 }
 
@@ -174,6 +204,7 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
 enum Responding {
     Ready(Option<Response<ResponseBody>>),
     Plain(Isolated),
+    Rest(Transcoding),
     Rpc(ResponseFuture<ConnectRpcBody>),
     Late(ResponseFuture<ResponseBody>),
 }
@@ -201,6 +232,9 @@ impl Future for Responding {
                 };
                 Ok(response.map(ResponseBody::Plain))
             }),
+            Self::Rest(response) => {
+                response.as_mut().poll(cx).map(|response| Ok(response.map(ResponseBody::Plain)))
+            }
             Self::Late(response) => response.as_mut().poll(cx),
             Self::Rpc(response) => {
                 response.as_mut().poll(cx).map_ok(|response| response.map(ResponseBody::Rpc))

@@ -18,15 +18,18 @@ mod address;
 mod builder;
 mod command;
 mod connection;
-mod introspection;
+mod health;
 mod isolate;
 mod limits;
 mod listener;
 mod mount;
 mod plain;
+mod reflection;
+mod rest;
 mod routes;
 mod rpc;
 mod running;
+mod stop;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -34,6 +37,10 @@ pub use address::{Address, ParseAddressError};
 pub use builder::{Builder, Server};
 pub use limits::Limits;
 pub use mount::tower;
+pub use rest::{
+    Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestOptions,
+    UnknownParameters,
+};
 pub use routes::RouteError;
 pub use running::{Running, StartError};
 #[cfg(feature = "tls")]

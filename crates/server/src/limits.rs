@@ -7,7 +7,13 @@
 //! | `header_read_timeout` | 30 s | the connection is closed |
 //! | `connections_max` | 10,000 | new connections wait in the listen queue |
 //! | `streams_max` | 256 a connection | HTTP/2 refuses the stream |
+//! | `stream_window_bytes` | 128 KiB | HTTP/2 senders wait |
+//! | `connection_window_bytes` | 8 MiB | HTTP/2 senders wait |
 //! | `drain_timeout` | 10 s | what still runs is cut off |
+//!
+//! The windows are fixed, not adaptive: the HTTP/2 library closes a connection whose unread small
+//! data frames cost more than half the connection window, so that window has to be large enough for
+//! a stream window full of ten-byte messages (13,000 of them at about 250 bytes each).
 
 use std::time::Duration;
 
@@ -25,6 +31,10 @@ pub struct Limits {
     pub connections_max: usize,
     /// How many calls run at once on one HTTP/2 connection.
     pub streams_max: u32,
+    /// How many bytes of one HTTP/2 stream may be on their way without having been read.
+    pub stream_window_bytes: u32,
+    /// How many bytes of one HTTP/2 connection may be on their way without having been read.
+    pub connection_window_bytes: u32,
     /// How long a drain waits for running calls.
     pub drain_timeout: Duration,
 }
@@ -37,6 +47,8 @@ impl Default for Limits {
             header_read_timeout: Duration::from_secs(30),
             connections_max: 10_000,
             streams_max: 256,
+            stream_window_bytes: 128 << 10,
+            connection_window_bytes: 8 << 20,
             drain_timeout: Duration::from_secs(10),
         }
     }

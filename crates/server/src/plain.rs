@@ -95,7 +95,8 @@ pub(crate) fn not_found(path: &str) -> Response<Body> {
     error_response(&Error::not_found(format!("nothing is at {path}")))
 }
 
-fn error_json(error: &Error) -> Bytes {
+/// An error as Connect has it in JSON.
+pub(crate) fn error_json(error: &Error) -> Bytes {
     use base64::Engine as _;
     let encode = |bytes: &Bytes| base64::engine::general_purpose::STANDARD_NO_PAD.encode(bytes);
     let details: Vec<_> = error

@@ -5,6 +5,7 @@
 //! reply stream only knows at its end reach the caller with an error, not with a success: the
 //! library takes those of a success before the first message.
 
+mod compression;
 mod convert;
 mod unknown;
 
@@ -21,6 +22,7 @@ use tidewire_service::{
     Body, Call, Codec, Frame, Interface, Method, Peer, Reply, Result, Service, StreamKind,
 };
 
+pub(crate) use self::compression::unsupported_compression;
 pub(crate) use self::unknown::unknown_method;
 use crate::command::Commands;
 use crate::isolate::{Isolated, IsolatedStream};
@@ -29,7 +31,7 @@ use crate::plain::log;
 /// The methods of all services of a server, by path.
 pub(crate) struct Methods {
     by_path: HashMap<String, Entry>,
-    introspection: Router,
+    reflection: Router,
 }
 
 struct Entry {
@@ -39,9 +41,9 @@ struct Entry {
 }
 
 impl Methods {
-    /// No methods but those of health and reflection.
-    pub(crate) fn new(introspection: Router) -> Self {
-        Self { by_path: HashMap::new(), introspection }
+    /// No methods but those of reflection.
+    pub(crate) fn new(reflection: Router) -> Self {
+        Self { by_path: HashMap::new(), reflection }
     }
 
     /// Adds the methods of a service; says which path is taken already.
@@ -67,7 +69,8 @@ impl Methods {
     /// Whether a path, with its leading slash, is a method.
     pub(crate) fn contains(&self, path: &str) -> bool {
         let path = path.strip_prefix('/').unwrap_or(path);
-        self.by_path.contains_key(path) || self.introspection.lookup(path).is_some()
+        self.by_path.contains_key(path)
+            || (path.starts_with("grpc.reflection.") && self.reflection.lookup(path).is_some())
     }
 
     /// The paths of all methods, for suggestions.
@@ -186,7 +189,7 @@ impl Dispatcher for Dispatch {
     fn lookup(&self, path: &str) -> Option<MethodDescriptor> {
         match self.entry(path) {
             Some(entry) => Some(entry.descriptor),
-            None => self.methods.introspection.lookup(path),
+            None => self.methods.reflection.lookup(path),
         }
     }
 
@@ -198,7 +201,7 @@ impl Dispatcher for Dispatch {
         format: CodecFormat,
     ) -> UnaryResult {
         let Some(entry) = self.entry(path) else {
-            return self.methods.introspection.call_unary(path, ctx, request, format);
+            return self.methods.reflection.call_unary(path, ctx, request, format);
         };
         match request.encoded() {
             Ok(bytes) => self.one(entry, self.start(entry, ctx, format, Body::Full(bytes))),
@@ -214,7 +217,7 @@ impl Dispatcher for Dispatch {
         format: CodecFormat,
     ) -> StreamingResult {
         let Some(entry) = self.entry(path) else {
-            return self.methods.introspection.call_server_streaming(path, ctx, request, format);
+            return self.methods.reflection.call_server_streaming(path, ctx, request, format);
         };
         Self::many(entry, self.start(entry, ctx, format, Body::Full(request)))
     }
@@ -227,7 +230,7 @@ impl Dispatcher for Dispatch {
         format: CodecFormat,
     ) -> UnaryResult {
         let Some(entry) = self.entry(path) else {
-            return self.methods.introspection.call_client_streaming(path, ctx, stream, format);
+            return self.methods.reflection.call_client_streaming(path, ctx, stream, format);
         };
         self.one(entry, self.start(entry, ctx, format, requests(stream)))
     }
@@ -240,7 +243,7 @@ impl Dispatcher for Dispatch {
         format: CodecFormat,
     ) -> StreamingResult {
         let Some(entry) = self.entry(path) else {
-            return self.methods.introspection.call_bidi_streaming(path, ctx, stream, format);
+            return self.methods.reflection.call_bidi_streaming(path, ctx, stream, format);
         };
         Self::many(entry, self.start(entry, ctx, format, requests(stream)))
     }

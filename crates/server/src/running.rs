@@ -11,22 +11,21 @@ use std::time::Duration;
 
 use tidewire_service::Peer;
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::address::Address;
 use crate::connection::App;
-use crate::introspection::Health;
+use crate::health::Health;
 use crate::listener::{Accepted, Listener};
 use crate::routes::RouteError;
+use crate::stop::{Stage, Stop};
 
 /// A running server. Dropping it cuts everything off; [`drain`](Self::drain) ends it gently.
 #[derive(Debug)]
 pub struct Running {
     pub(crate) addresses: Vec<Address>,
     pub(crate) tasks: TaskTracker,
-    pub(crate) drain: CancellationToken,
-    pub(crate) cut_off: CancellationToken,
+    pub(crate) stop: Stop,
     pub(crate) commands: crate::command::Commands,
     pub(crate) health: Health,
     pub(crate) drain_timeout: Duration,
@@ -53,7 +52,7 @@ impl Running {
     /// Returns whether everything ended by itself.
     pub async fn drain(self) -> bool {
         self.health.shut_down();
-        self.drain.cancel();
+        self.stop.advance(Stage::Draining);
         self.tasks.close();
         let ended = async {
             self.tasks.wait().await;
@@ -62,7 +61,7 @@ impl Running {
         let in_time = tokio::time::timeout(self.drain_timeout, ended).await.is_ok();
         if !in_time {
             tracing::warn!(timeout = ?self.drain_timeout, "the drain timed out; cutting off");
-            self.cut_off.cancel();
+            self.stop.advance(Stage::CutOff);
             self.commands.cut_off();
             self.tasks.wait().await;
             self.commands.join().await;
@@ -76,11 +75,11 @@ impl Running {
     /// When the signals cannot be listened to.
     pub async fn until_stopped(self) -> io::Result<bool> {
         signal().await?;
-        let (cut_off, commands) = (self.cut_off.clone(), self.commands.clone());
+        let (stop, commands) = (self.stop.clone(), self.commands.clone());
         tokio::select! {
             in_time = self.drain() => Ok(in_time),
             second = signal() => {
-                cut_off.cancel();
+                stop.advance(Stage::CutOff);
                 commands.cut_off();
                 second.map(|()| false)
             }
@@ -90,8 +89,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.drain.cancel();
-        self.cut_off.cancel();
+        self.stop.advance(Stage::CutOff);
         self.commands.cut_off();
     }
 }
@@ -110,8 +108,7 @@ pub(crate) struct Acceptor {
     pub(crate) listener: Listener,
     pub(crate) connections: Arc<Semaphore>,
     pub(crate) tasks: TaskTracker,
-    pub(crate) drain: CancellationToken,
-    pub(crate) cut_off: CancellationToken,
+    pub(crate) stop: Stop,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<crate::tls::Tls>,
 }
@@ -120,7 +117,7 @@ impl Acceptor {
     pub(crate) async fn run(self) {
         loop {
             let accepted = tokio::select! {
-                () = self.drain.cancelled() => return,
+                () = self.stop.reached(Stage::Draining) => return,
                 accepted = self.accept() => accepted,
             };
             let (accepted, permit) = match accepted {
@@ -132,8 +129,7 @@ impl Acceptor {
                     continue;
                 }
             };
-            let (app, drain, cut_off) =
-                (Arc::clone(&self.app), self.drain.clone(), self.cut_off.clone());
+            let (app, stop) = (Arc::clone(&self.app), self.stop.clone());
             #[cfg(feature = "tls")]
             let tls = self.tls.clone();
             self.tasks.spawn(async move {
@@ -141,13 +137,13 @@ impl Acceptor {
                     #[cfg(feature = "tls")]
                     Accepted::Tcp(stream, peer) if tls.is_some() => {
                         let tls = tls.expect("checked in the guard");
-                        serve_tls(app, tls, stream, peer, drain, cut_off).await;
+                        serve_tls(app, tls, stream, peer, stop).await;
                     }
                     Accepted::Tcp(stream, peer) => {
-                        app.serve(stream, Arc::new(Peer::new(peer)), drain, cut_off).await;
+                        app.serve(stream, Arc::new(Peer::new(peer)), stop).await;
                     }
                     Accepted::Unix(stream) => {
-                        app.serve(stream, Arc::new(Peer::new(None)), drain, cut_off).await;
+                        app.serve(stream, Arc::new(Peer::new(None)), stop).await;
                     }
                 }
                 drop(permit);
@@ -168,8 +164,7 @@ async fn serve_tls(
     tls: crate::tls::Tls,
     stream: tokio::net::TcpStream,
     peer: std::net::SocketAddr,
-    drain: CancellationToken,
-    cut_off: CancellationToken,
+    stop: Stop,
 ) {
     let handshake = tls.acceptor().accept(stream);
     let stream = match tokio::time::timeout(app.limits.header_read_timeout, handshake).await {
@@ -180,7 +175,7 @@ async fn serve_tls(
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let certificates = certificates.iter().map(|der| der.to_vec()).collect();
     let peer = Arc::new(Peer::new(peer).with_certificates(certificates));
-    app.serve(stream, peer, drain, cut_off).await;
+    app.serve(stream, peer, stop).await;
 }
 
 /// Why a server did not start.
@@ -196,6 +191,8 @@ pub enum StartError {
     },
     /// A route cannot be served.
     Route(RouteError),
+    /// A REST route cannot be served.
+    Rest(crate::rest::RestError),
     /// Two services have a method at the same path.
     DuplicateMethod(String),
     /// The descriptors of a service do not fit together, as reflection needs them to.
@@ -210,8 +207,9 @@ impl fmt::Display for StartError {
                 "{address} is in use by another program; stop it or listen elsewhere \
                  (server.listen, port 0 for any free port)"
             ),
-            Self::Listen { address, cause } => write!(f, "cannot listen on {address}: {cause}"),
+            Self::Listen { address, .. } => write!(f, "cannot listen on {address}"),
             Self::Route(error) => error.fmt(f),
+            Self::Rest(error) => error.fmt(f),
             Self::DuplicateMethod(path) => {
                 write!(f, "method {path} is served twice; remove one of the services")
             }
@@ -223,8 +221,12 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Listen { cause, .. } => Some(cause),
-            Self::Route(_) | Self::DuplicateMethod(_) | Self::Descriptors(_) => None,
+            Self::Listen { cause, .. } if cause.kind() != io::ErrorKind::AddrInUse => Some(cause),
+            Self::Listen { .. }
+            | Self::Route(_)
+            | Self::Rest(_)
+            | Self::DuplicateMethod(_)
+            | Self::Descriptors(_) => None,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! JSON that does not fit a message is refused with the path of the offending field: the fast
 //! decoder runs first, and only a failure pays for the one that knows paths.
 
-use buffa::Message;
+use buffa::{Message, MessageName};
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -49,7 +49,7 @@ impl Codec {
     ///
     /// # Errors
     /// [`Code::InvalidArgument`](crate::Code::InvalidArgument), for JSON with the path of the field.
-    pub fn decode<M: Message + DeserializeOwned>(self, bytes: &[u8]) -> Result<M> {
+    pub fn decode<M: Message + MessageName + DeserializeOwned>(self, bytes: &[u8]) -> Result<M> {
         match self {
             Self::Proto => M::decode_from_slice(bytes).map_err(|e| {
                 Error::invalid_argument(format!("request is not a valid message: {e}"))
@@ -57,22 +57,41 @@ impl Codec {
             Self::Json if bytes.is_empty() => Err(Error::invalid_argument(
                 "request body is empty; send a JSON object, {} for a message without fields",
             )),
+            Self::Json if is_array(bytes) && !ARRAYS.contains(&M::FULL_NAME) => {
+                Err(Error::invalid_argument("request is a JSON array; send a JSON object"))
+            }
             Self::Json => serde_json::from_slice(bytes).map_err(|e| json_error::<M>(bytes, &e)),
         }
     }
 }
 
+/// The messages whose JSON form is an array, or may be one.
+const ARRAYS: [&str; 2] = ["google.protobuf.ListValue", "google.protobuf.Value"];
+
+/// Generated decoders would read an array as the fields in their order.
+fn is_array(json: &[u8]) -> bool {
+    json.trim_ascii_start().first() == Some(&b'[')
+}
+
 /// Finds the path of what does not fit, by decoding once more with a decoder that keeps it.
 fn json_error<M: DeserializeOwned>(bytes: &[u8], plain: &serde_json::Error) -> Error {
-    let mut decoder = serde_json::Deserializer::from_slice(bytes);
-    let Err(located) = serde_path_to_error::deserialize::<_, M>(&mut decoder) else {
-        return Error::invalid_argument(format!("request is not valid JSON: {plain}"));
-    };
-    let path = located.path().to_string();
-    let cause = located.into_inner();
-    if path == "." || path.is_empty() {
-        Error::invalid_argument(format!("request is not valid JSON: {cause}"))
-    } else {
-        Error::invalid_argument(format!("field {path}: {cause}"))
+    let mut track = serde_path_to_error::Track::new();
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let located = M::deserialize(serde_path_to_error::Deserializer::new(&mut json, &mut track));
+    match located {
+        Ok(_) => invalid_json(plain, None),
+        Err(cause) => invalid_json(&cause, Some(&track.path())),
+    }
+}
+
+/// What is wrong with JSON: the field that does not fit, or the text that is no JSON.
+pub(crate) fn invalid_json(
+    cause: &serde_json::Error,
+    path: Option<&serde_path_to_error::Path>,
+) -> Error {
+    let path = path.filter(|_| cause.is_data()).map(ToString::to_string);
+    match path.filter(|path| path != "." && !path.contains('?')) {
+        Some(path) => Error::invalid_argument(format!("field {path}: {cause}")),
+        None => Error::invalid_argument(format!("request is not valid JSON: {cause}")),
     }
 }

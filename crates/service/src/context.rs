@@ -5,8 +5,8 @@
 //! take a context too, so a handler passes on what it was given:
 //! `client.get(context.outgoing(), request)`.
 
+use core::net::SocketAddr;
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

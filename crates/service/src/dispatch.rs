@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use buffa::Message;
+use buffa::{Message, MessageName};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde::Serialize;
@@ -15,9 +15,9 @@ use serde::de::DeserializeOwned;
 use crate::{Answer, Body, Call, Codec, Context, Error, Frame, Reply, Result, Stream};
 
 /// A message that generated code may send and receive.
-pub trait Wire: Message + Serialize + DeserializeOwned + Send + 'static {}
+pub trait Wire: Message + MessageName + Serialize + DeserializeOwned + 'static {}
 
-impl<M: Message + Serialize + DeserializeOwned + Send + 'static> Wire for M {}
+impl<M: Message + MessageName + Serialize + DeserializeOwned + 'static> Wire for M {}
 
 /// One request, one reply.
 pub fn unary<T, Req, Res, F, Fut>(service: &Arc<T>, call: Call, handler: F) -> Answer

@@ -24,6 +24,7 @@ mod schema;
 mod service;
 mod spec;
 mod stream;
+mod types;
 
 pub use body::{Body, Frame};
 pub use call::{Call, HttpTarget, PathParams, Target};
@@ -39,6 +40,8 @@ pub use schema::{Message, Schema, SchemaError, Served};
 pub use service::{Answer, Layer, ReadyFn, Service, ServiceFn, ready_fn, service_fn, stack};
 pub use spec::{Idempotency, Method, Names, Scope, Spec, StreamKind};
 pub use stream::Stream;
+pub use tidewire_proto::{Diagnostic, Diagnostics, Sources};
+pub use types::{RegisterTypes, register_types};
 
 /// The outcome of a call: a value, or an [`Error`] with a [`Code`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -26,6 +26,7 @@ use bytes::Bytes;
 use serde::de::DeserializeSeed;
 use tidewire_proto::{Diagnostics, MethodOptions, Sources};
 
+use crate::codec::invalid_json;
 use crate::{
     Answer, Call, Codec, Error, Idempotency, Interface, Method, Result, RpcService, Scope, Service,
     Spec, StreamKind,
@@ -120,12 +121,7 @@ impl Schema {
         let decoded = seed
             .deserialize(serde_path_to_error::Deserializer::new(&mut json, &mut track))
             .and_then(|message| json.end().map(|()| message));
-        decoded.map_err(|cause| match track.path().to_string() {
-            path if path == "." || path.is_empty() => {
-                Error::invalid_argument(format!("not valid JSON: {cause}"))
-            }
-            path => Error::invalid_argument(format!("field {path}: {cause}")),
-        })
+        decoded.map_err(|cause| invalid_json(&cause, Some(&track.path())))
     }
 
     fn method(&self, service: &str, method: &MethodDescriptor) -> Result<Method, SchemaError> {

@@ -91,6 +91,12 @@ pub struct LimitsConfig {
     pub connections_max: Option<usize>,
     /// See [`Limits::streams_max`].
     pub streams_max: Option<u32>,
+    /// See [`Limits::stream_window_bytes`].
+    #[serde(deserialize_with = "value::bytes")]
+    pub stream_window_bytes: Option<usize>,
+    /// See [`Limits::connection_window_bytes`].
+    #[serde(deserialize_with = "value::bytes")]
+    pub connection_window_bytes: Option<usize>,
     /// See [`Limits::drain_timeout`].
     #[serde(deserialize_with = "value::duration")]
     pub drain_timeout: Option<std::time::Duration>,
@@ -214,6 +220,11 @@ impl Config {
         limits.header_read_timeout = set.header_read_timeout.unwrap_or(limits.header_read_timeout);
         limits.connections_max = set.connections_max.unwrap_or(limits.connections_max);
         limits.streams_max = set.streams_max.unwrap_or(limits.streams_max);
+        let window = |set: Option<usize>| set.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+        limits.stream_window_bytes =
+            window(set.stream_window_bytes).unwrap_or(limits.stream_window_bytes);
+        limits.connection_window_bytes =
+            window(set.connection_window_bytes).unwrap_or(limits.connection_window_bytes);
         limits.drain_timeout = set.drain_timeout.unwrap_or(limits.drain_timeout);
         limits
     }

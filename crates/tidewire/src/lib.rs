@@ -38,7 +38,7 @@ pub use tidewire_server::{Tls, TlsError};
 pub use tidewire_service::{
     Answer, Body, Call, Channel, Code, Codec, Context, Detail, Error, Frame, Freshness, Interface,
     Layer, Message, Method, Peer, Protocol, Reply, Result, RpcService, Schema, SchemaError,
-    Service, Spec, Stream, ready_fn, service_fn,
+    Service, Sources, Spec, Stream, ready_fn, service_fn,
 };
 
 /// What the `main` of a program returns: nothing, or an error that is shown as it reads.

@@ -290,5 +290,11 @@ async function main() {
   return failed ? 1 : 0;
 }
 
+// A connection that breaks between calls has no call to fail.
+process.on("uncaughtException", (reason) => {
+  console.log(`not ok connect-node/connection: ${String(reason?.message ?? reason).replaceAll("\n", " ")}`);
+  process.exit(1);
+});
+
 // Open HTTP/2 connections would keep the program alive.
 process.exit(await main());

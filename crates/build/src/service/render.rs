@@ -41,7 +41,7 @@ fn handler(service: &Service) -> TokenStream {
 
 /// The service that serves an implementation.
 fn server(service: &Service) -> TokenStream {
-    let Service { handler, server, specs, descriptor_set, .. } = service;
+    let Service { handler, server, specs, descriptor_set, register_types, .. } = service;
     let name = &service.name;
     let docs = format!(" Serves an implementation of [`{handler}`].");
     let label = server.to_string();
@@ -96,6 +96,7 @@ fn server(service: &Service) -> TokenStream {
 
         impl<T: #handler> ::__tidewire_service::RpcService for #server<T> {
             fn interface(&self) -> ::__tidewire_service::Interface {
+                ::__tidewire_service::register_types(#register_types);
                 ::__tidewire_service::Interface::new(#name, #specs::METHODS, #descriptor_set)
             }
         }
@@ -169,7 +170,7 @@ fn spec(service: &str, method: &Method) -> TokenStream {
 
 /// The client, which is an implementation too.
 fn client(service: &Service) -> TokenStream {
-    let Service { name, handler, client, specs, .. } = service;
+    let Service { name, handler, client, specs, register_types, .. } = service;
     let docs = [
         format!(" Calls a `{name}` through any channel; cheap to clone."),
         String::new(),
@@ -211,6 +212,7 @@ fn client(service: &Service) -> TokenStream {
         impl #client {
             /// Calls through `channel`, which any service is.
             pub fn new(channel: impl ::core::convert::Into<::__tidewire_service::Channel>) -> Self {
+                ::__tidewire_service::register_types(#register_types);
                 Self { channel: ::core::convert::Into::into(channel) }
             }
 

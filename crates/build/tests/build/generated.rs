@@ -1,4 +1,4 @@
-//! What is generated from what, without compiling it: that is done in `tests/fixture`.
+//! What is generated from what, without compiling it: that is done in the package `tests/generated`.
 
 use std::fs;
 use std::path::Path;

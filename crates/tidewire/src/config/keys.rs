@@ -39,6 +39,8 @@ pub const KEYS: &[Key] = &[
     key("limits.header_read_timeout", "30s", "30s", "how long the head of a request may take"),
     key("limits.connections_max", "10000", "10000", "connections open at once"),
     key("limits.streams_max", "256", "256", "calls at once on one HTTP/2 connection"),
+    key("limits.stream_window_bytes", "128KiB", "128KiB", "unread bytes of one HTTP/2 stream"),
+    key("limits.connection_window_bytes", "8MiB", "8MiB", "unread bytes of one HTTP/2 connection"),
     key("limits.drain_timeout", "10s", "10s", "how long a drain waits for running calls"),
     key("log.level", "info", "info", "error, warn, info, debug, trace, or directives a module"),
 ];

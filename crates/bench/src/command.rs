@@ -1,0 +1,64 @@
+//! `tidewire bench` as a library: arguments in, words through a writer, an outcome back.
+
+use clap::{Args, Subcommand};
+
+use crate::console::Console;
+use crate::engine::Stop;
+use crate::error::Error;
+
+mod run;
+
+pub use run::RunArgs;
+
+/// The arguments of `tidewire bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Offer load to one target and measure it.
+    Run(Box<RunArgs>),
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It did what it was asked to.
+    Done,
+    /// A threshold did not hold.
+    ThresholdFailed,
+    /// A figure got worse by more than was allowed.
+    Regressed,
+    /// It was stopped by hand; what was measured so far was reported.
+    Interrupted,
+}
+
+impl Outcome {
+    /// The exit code a shell should see.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::ThresholdFailed | Self::Regressed => 1,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+/// Runs one command. Raising `stop` ends a run early with the figures so far.
+///
+/// # Errors
+///
+/// When the command could not be done at all; [`Error::kind`] says who has to act.
+pub async fn run(
+    args: &BenchArgs,
+    console: &mut Console<'_>,
+    stop: &Stop,
+) -> Result<Outcome, Error> {
+    match &args.verb {
+        Verb::Run(args) => run::run(args, console, stop).await,
+    }
+}

@@ -1,0 +1,206 @@
+//! `tidewire bench run`: one target, one workload.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::Outcome;
+use crate::console::Console;
+use crate::engine::Stop;
+use crate::error::Error;
+use crate::quantity::{self, Span};
+use crate::result::RunResult;
+use crate::threshold::Threshold;
+use crate::{machine, measure, summary};
+
+mod planning;
+
+/// Offer load to one target and measure it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidewire bench run http://127.0.0.1:8080/ --connections 64 --duration 10s
+  tidewire bench run http://127.0.0.1:8080/ --rate 2000 --duration 21s --json out.json
+  tidewire bench run http://127.0.0.1:8080/ --ramp 1..300 --over 300s --html out.html
+  tidewire bench run http://127.0.0.1:8080/ --find-knee 'p99<10ms,errors<0.1%'")]
+pub struct RunArgs {
+    /// Where to send requests: http://host:port/path or ws://host:port/path.
+    url: String,
+
+    /// Connections.
+    #[arg(long, short, default_value_t = 8, help_heading = "Load")]
+    connections: usize,
+    /// Requests under way per connection: pipelining depth or HTTP/2 streams.
+    #[arg(long, default_value_t = 1, help_heading = "Load")]
+    depth: usize,
+    /// Open model: requests per second, constant (2000) or rising (100..5000).
+    #[arg(long, value_parser = quantity::span, help_heading = "Load")]
+    rate: Option<Span>,
+    /// Open model: requests per second, one step after another (1000,2000,4000).
+    #[arg(long, value_delimiter = ',', conflicts_with = "rate", help_heading = "Load")]
+    steps: Vec<f64>,
+    /// Open model: random gaps with the same mean, as independent users make them.
+    #[arg(long, help_heading = "Load")]
+    poisson: bool,
+    /// Closed model: connections from one number to another (1..300) over the duration.
+    #[arg(long, value_parser = quantity::span, conflicts_with_all = ["rate", "steps"],
+          help_heading = "Load")]
+    ramp: Option<Span>,
+    /// Length of the measured part; with --steps, divided among them.
+    #[arg(long, short, visible_alias = "over", default_value = "10s",
+          value_parser = quantity::duration, help_heading = "Load")]
+    duration: Duration,
+    /// Unmeasured load before it.
+    #[arg(long, default_value = "0s", value_parser = quantity::duration, help_heading = "Load")]
+    warm_up: Duration,
+    /// Stop after this many requests.
+    #[arg(long, short = 'n', help_heading = "Load")]
+    requests: Option<u64>,
+    /// Open model: drop (and count) requests beyond this many waiting or under way.
+    #[arg(long, default_value_t = 65_536, help_heading = "Load")]
+    in_flight_max: usize,
+    /// Give up a request after this time.
+    #[arg(long, default_value = "10s", value_parser = quantity::duration, help_heading = "Load")]
+    timeout: Duration,
+    /// Threads of the generator.
+    #[arg(long, default_value_t = 1, help_heading = "Load")]
+    threads: usize,
+    /// Open a new connection for every request.
+    #[arg(long, help_heading = "Load")]
+    new_connections: bool,
+    /// Seed of everything random.
+    #[arg(long, default_value_t = 1, help_heading = "Load")]
+    seed: u64,
+
+    /// Connect to this Unix socket instead of the URL's host.
+    #[arg(long, value_name = "PATH", help_heading = "Request")]
+    unix: Option<PathBuf>,
+    /// Protocol of the calls.
+    #[arg(long, value_enum, default_value_t = ProtocolArg::Http, help_heading = "Request")]
+    protocol: ProtocolArg,
+    /// Speak HTTP/2 without TLS (prior knowledge); gRPC always does.
+    #[arg(long, help_heading = "Request")]
+    http2: bool,
+    /// Encoding of messages in Connect and gRPC calls.
+    #[arg(long, value_enum, help_heading = "Request")]
+    codec: Option<CodecArg>,
+    /// Kind of a Connect or gRPC call.
+    #[arg(long, value_enum, default_value_t = KindArg::Unary, help_heading = "Request")]
+    kind: KindArg,
+    /// Messages sent per call of kind client-stream or bidi.
+    #[arg(long, default_value_t = 1, help_heading = "Request")]
+    messages: usize,
+    /// HTTP method; POST by default when there is a body.
+    #[arg(long, short = 'X', help_heading = "Request")]
+    method: Option<String>,
+    /// A header, `name: value`; repeatable. Templates allowed.
+    #[arg(long, short = 'H', help_heading = "Request")]
+    header: Vec<String>,
+    /// The body. Templates allowed, such as {{seq}}, {{random 1..100}} and feeder columns.
+    #[arg(long, help_heading = "Request")]
+    body: Option<String>,
+    /// Read the body from a file, byte for byte.
+    #[arg(long, conflicts_with = "body", help_heading = "Request")]
+    body_file: Option<PathBuf>,
+    /// Rows of values for templates: .csv with a header line, or .jsonl; repeatable.
+    #[arg(long, value_name = "FILE", help_heading = "Request")]
+    feeder: Vec<PathBuf>,
+    /// Use rows in random order.
+    #[arg(long, help_heading = "Request")]
+    feeder_random: bool,
+
+    /// Accept only these statuses (default: 2xx).
+    #[arg(long, value_delimiter = ',', help_heading = "Checks")]
+    expect_status: Vec<u16>,
+    /// A header must contain this text: `name: text`; repeatable.
+    #[arg(long, help_heading = "Checks")]
+    expect_header: Vec<String>,
+    /// The body must be this text.
+    #[arg(long, help_heading = "Checks")]
+    expect_body: Option<String>,
+    /// The body must contain this text; repeatable.
+    #[arg(long, help_heading = "Checks")]
+    expect_body_contains: Vec<String>,
+    /// Exit with 1 unless this holds: p99<10ms, errors<0.1%, rate>1000; repeatable.
+    #[arg(long, value_parser = Threshold::parse, value_delimiter = ',', help_heading = "Checks")]
+    threshold: Vec<Threshold>,
+
+    /// Write the result as JSON.
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ProtocolArg {
+    Http,
+    Connect,
+    ConnectGet,
+    Grpc,
+    GrpcWeb,
+    Websocket,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum CodecArg {
+    Json,
+    Proto,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum KindArg {
+    Unary,
+    ServerStream,
+    ClientStream,
+    Bidi,
+}
+
+pub(super) async fn run(
+    args: &RunArgs,
+    console: &mut Console<'_>,
+    stop: &Stop,
+) -> Result<Outcome, Error> {
+    let plan = Arc::new(planning::plan(args)?);
+    let context = machine::context(command_line());
+    let mut result = measure::measure(&plan, console, stop).await?;
+    result.context = context;
+    result.thresholds = args.threshold.iter().map(|threshold| threshold.apply(&result)).collect();
+    console.text(&summary::text(&result))?;
+    write_files(args, &result)?;
+    Ok(outcome(&result))
+}
+
+fn outcome(result: &RunResult) -> Outcome {
+    if result.interrupted {
+        Outcome::Interrupted
+    } else if result.thresholds.iter().all(|threshold| threshold.held) {
+        Outcome::Done
+    } else {
+        Outcome::ThresholdFailed
+    }
+}
+
+fn write_files(args: &RunArgs, result: &RunResult) -> Result<(), Error> {
+    if let Some(path) = &args.json {
+        let json = serde_json::to_string(result)
+            .map_err(|error| Error::system(format!("the result cannot be written: {error}")))?;
+        write(path, &json)?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    std::fs::write(path, text)
+        .map_err(|error| Error::system(format!("{}: {error}", path.display())))
+}
+
+/// The command line, with the program's own name in place of its path.
+fn command_line() -> String {
+    let mut words = vec!["tidewire".to_owned()];
+    words.extend(std::env::args().skip(1).map(|word| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,%@+".contains(c);
+        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{word}'") }
+    }));
+    words.join(" ")
+}

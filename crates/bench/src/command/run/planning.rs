@@ -1,0 +1,192 @@
+//! From arguments to a plan, or to an error that names the argument.
+
+use super::{CodecArg, KindArg, ProtocolArg, RunArgs};
+use crate::check::Check;
+use crate::error::Error;
+use crate::feeder::{Feeder, Order};
+use crate::plan::{Model, Plan, Reuse, ServerPlan};
+use crate::request::{Body, MessageCodec, Protocol, Request, Speech, Transport};
+use crate::schedule::{Segment, Spacing};
+use crate::target::Target;
+use crate::template::{Names, Template};
+use crate::workload::{Step, Workload};
+
+pub(super) fn plan(args: &RunArgs) -> Result<Plan, Error> {
+    let target = Target::parse(&args.url, args.unix.as_deref())?;
+    let model = model(args)?;
+    let connections = match args.ramp {
+        Some(ramp) => ramp.to as usize,
+        None => args.connections,
+    };
+    for (name, value) in
+        [("--connections", connections), ("--depth", args.depth), ("--threads", args.threads)]
+    {
+        if value == 0 {
+            return Err(Error::usage(format!("{name} must be at least 1")));
+        }
+    }
+    if args.duration.is_zero() {
+        return Err(Error::usage("--duration must be above 0"));
+    }
+    Ok(Plan {
+        workload: workload(args, &target)?,
+        target,
+        model,
+        connections,
+        depth: args.depth,
+        reuse: if args.new_connections { Reuse::NewPerRequest } else { Reuse::KeepAlive },
+        threads: args.threads.min(connections),
+        warm_up: args.warm_up,
+        duration: args.duration,
+        requests: args.requests,
+        timeout: args.timeout,
+        server: ServerPlan::default(),
+    })
+}
+
+fn model(args: &RunArgs) -> Result<Model, Error> {
+    let length = args.duration.as_secs_f64();
+    let segments = match args.rate {
+        Some(rate) => vec![Segment { from: rate.from, to: rate.to, seconds: length }],
+        None => {
+            let each = length / args.steps.len().max(1) as f64;
+            let step = |rate: &f64| Segment { from: *rate, to: *rate, seconds: each };
+            args.steps.iter().map(step).collect()
+        }
+    };
+    if let Some(bad) = args.steps.iter().find(|rate| !(rate.is_finite() && **rate > 0.0)) {
+        return Err(Error::usage(format!("--steps: {bad} is not a rate above 0")));
+    }
+    if segments.is_empty() {
+        if args.poisson {
+            return Err(Error::usage(
+                "--poisson needs --rate or --steps: a closed model has no gaps",
+            ));
+        }
+        let connections_from = match args.ramp {
+            Some(ramp) => (ramp.from as usize).clamp(1, (ramp.to as usize).max(1)),
+            None => args.connections,
+        };
+        return Ok(Model::Closed { connections_from });
+    }
+    let spacing = if args.poisson { Spacing::Poisson(args.seed) } else { Spacing::Uniform };
+    Ok(Model::Open { segments, spacing, in_flight_max: args.in_flight_max.max(1) })
+}
+
+fn workload(args: &RunArgs, target: &Target) -> Result<Workload, Error> {
+    let mut names = Names::default();
+    let order = if args.feeder_random { Order::Random } else { Order::Sequential };
+    let feeders: Vec<Feeder> = args
+        .feeder
+        .iter()
+        .map(|path| Feeder::read(path, order, &mut names))
+        .collect::<Result<_, _>>()?;
+    let step = Step {
+        name: "request".to_owned(),
+        request: request(args, target, &names)?,
+        checks: checks(args, &names)?,
+        extracts: Vec::new(),
+    };
+    let mut workload = Workload {
+        speech: speech(args, target)?,
+        steps: vec![step],
+        variables: names.len(),
+        feeders,
+        seed: args.seed,
+    };
+    workload.normalise();
+    Ok(workload)
+}
+
+fn request(args: &RunArgs, target: &Target, names: &Names) -> Result<Request, Error> {
+    let body =
+        match (&args.body, &args.body_file) {
+            (Some(text), _) => Body::Template(template("--body", text, names)?),
+            (None, Some(path)) => Body::Bytes(std::fs::read(path).map_err(|error| {
+                Error::usage(format!("--body-file {}: {error}", path.display()))
+            })?),
+            (None, None) => Body::Bytes(Vec::new()),
+        };
+    let has_body = args.body.is_some() || args.body_file.is_some();
+    let method = args.method.clone();
+    let mut headers = Vec::new();
+    for header in &args.header {
+        let (name, value) = split_header("--header", header)?;
+        headers.push((name, template("--header", &value, names)?));
+    }
+    Ok(Request {
+        method: method.unwrap_or_else(|| if has_body { "POST" } else { "GET" }.to_owned()),
+        path: template("the URL's path", &target.path, names)?,
+        headers,
+        body,
+    })
+}
+
+fn checks(args: &RunArgs, names: &Names) -> Result<Vec<Check>, Error> {
+    let mut checks = Vec::new();
+    if !args.expect_status.is_empty() {
+        checks.push(Check::Status(args.expect_status.clone()));
+    }
+    for header in &args.expect_header {
+        let (name, value) = split_header("--expect-header", header)?;
+        checks.push(Check::Header(name, template("--expect-header", &value, names)?));
+    }
+    if let Some(text) = &args.expect_body {
+        checks.push(Check::BodyEquals(template("--expect-body", text, names)?));
+    }
+    for text in &args.expect_body_contains {
+        checks.push(Check::BodyContains(template("--expect-body-contains", text, names)?));
+    }
+    Ok(checks)
+}
+
+fn speech(args: &RunArgs, target: &Target) -> Result<Speech, Error> {
+    let websocket = target.websocket || args.protocol == ProtocolArg::Websocket;
+    let streams = args.kind != KindArg::Unary;
+    let protocol = match args.protocol {
+        _ if websocket => Protocol::WebSocket,
+        ProtocolArg::Http | ProtocolArg::Websocket => Protocol::Plain,
+        ProtocolArg::Connect if streams => Protocol::ConnectStream,
+        ProtocolArg::Connect => Protocol::Connect,
+        ProtocolArg::ConnectGet => Protocol::ConnectGet,
+        ProtocolArg::Grpc => Protocol::Grpc,
+        ProtocolArg::GrpcWeb => Protocol::GrpcWeb,
+    };
+    if streams && matches!(protocol, Protocol::Plain | Protocol::ConnectGet | Protocol::WebSocket) {
+        return Err(Error::usage("--kind applies to connect, grpc and grpc-web calls only"));
+    }
+    let transport = match protocol {
+        Protocol::WebSocket => Transport::WebSocket,
+        Protocol::Grpc => Transport::Http2,
+        _ if args.http2 => Transport::Http2,
+        _ => Transport::Http1,
+    };
+    let codec = match (args.codec, protocol) {
+        (Some(CodecArg::Json), _) => MessageCodec::Json,
+        (Some(CodecArg::Proto), _) => MessageCodec::Proto,
+        (None, Protocol::Grpc | Protocol::GrpcWeb) => MessageCodec::Proto,
+        (None, _) => MessageCodec::Json,
+    };
+    let client_streams = matches!(args.kind, KindArg::ClientStream | KindArg::Bidi);
+    Ok(Speech {
+        transport,
+        protocol,
+        codec,
+        messages: if client_streams { args.messages } else { 1 },
+        authority: target.authority.clone(),
+        closes: args.new_connections,
+    })
+}
+
+fn split_header(argument: &str, text: &str) -> Result<(String, String), Error> {
+    match text.split_once(':') {
+        Some((name, value)) if !name.trim().is_empty() => {
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err(Error::usage(format!("{argument} {text:?}: write `name: value`"))),
+    }
+}
+
+fn template(argument: &str, text: &str, names: &Names) -> Result<Template, Error> {
+    Template::parse(text, names).map_err(|what| Error::usage(format!("{argument}: {what}")))
+}

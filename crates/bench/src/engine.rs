@@ -1,0 +1,148 @@
+//! Runs a plan: workers on threads of their own, merged into one record.
+//!
+//! A worker is one epoll loop over nonblocking sockets. It does what a browser tab of wrk does and
+//! no more: one read and one write per batch of answers, one clock reading per read. An async
+//! runtime was rejected here because its wakers and per-connection tasks cost more than the
+//! request itself, and everything a load generator spends is missing from the machine under test.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::clock::{Clock, Nanos};
+use crate::error::Error;
+use crate::plan::Plan;
+use crate::recorder::Recorder;
+use crate::target::Address;
+
+mod worker;
+
+use worker::Worker;
+
+/// Ends a run early; clones share one flag.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// A flag that is not raised.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends the run: no further request starts, and what was measured so far is reported.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`raise`](Self::raise) was called.
+    #[must_use]
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one worker has counted so far, sent about once a second.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Progress {
+    pub(crate) worker: usize,
+    pub(crate) at: Nanos,
+    pub(crate) ok: u64,
+    pub(crate) failed: u64,
+    pub(crate) dropped: u64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+}
+
+/// What a run left behind.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) recorder: Recorder,
+    /// CPU time of all workers in the measured part.
+    pub(crate) client_cpu: Nanos,
+    /// The busiest worker's share of its core in the measured part.
+    pub(crate) busiest: f64,
+    pub(crate) reconnects: u64,
+    pub(crate) ended_at: Nanos,
+    pub(crate) interrupted: bool,
+}
+
+/// Runs `plan` to its end, or until `stop` is raised. Blocks.
+pub(crate) fn run(
+    plan: &Plan,
+    clock: Clock,
+    stop: &Stop,
+    progress: &UnboundedSender<Progress>,
+) -> Result<Run, Error> {
+    reserve_descriptors(plan)?;
+    reachable(&plan.target.address)?;
+    let runs: Vec<Result<Run, Error>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..plan.threads)
+            .map(|index| {
+                scope.spawn(move || Worker::new(plan, index, clock, stop, progress)?.run())
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().expect("a worker panicked")).collect()
+    });
+    let mut merged: Option<Run> = None;
+    for run in runs {
+        let run = run?;
+        match &mut merged {
+            None => merged = Some(run),
+            Some(total) => total.merge(run),
+        }
+    }
+    merged.ok_or_else(|| Error::usage("--threads must be at least 1"))
+}
+
+impl Run {
+    fn merge(&mut self, other: Self) {
+        self.recorder.merge(other.recorder);
+        self.client_cpu += other.client_cpu;
+        self.busiest = self.busiest.max(other.busiest);
+        self.reconnects += other.reconnects;
+        self.ended_at = self.ended_at.max(other.ended_at);
+        self.interrupted |= other.interrupted;
+    }
+}
+
+/// Raises the soft limit of descriptors if it must, and says what to do when that is not enough.
+fn reserve_descriptors(plan: &Plan) -> Result<(), Error> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let needed = plan.connections as u64 + 64;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|soft| soft >= needed) {
+        return Ok(());
+    }
+    let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
+    setrlimit(Resource::Nofile, raised).map_err(|_| {
+        let text =
+            |value: Option<u64>| value.map_or_else(|| "unlimited".to_owned(), |v| v.to_string());
+        Error::system(format!(
+            "{} connections need {needed} file descriptors, but the limit is {} (hard {}); \
+             raise it with `ulimit -n {needed}` or lower --connections",
+            plan.connections,
+            text(limit.current),
+            text(limit.maximum),
+        ))
+    })
+}
+
+/// A target that refuses at the very start is a mistake, not a measurement.
+fn reachable(address: &Address) -> Result<(), Error> {
+    let tried = match address {
+        Address::Tcp(address) => {
+            std::net::TcpStream::connect_timeout(address, std::time::Duration::from_secs(5))
+                .map(drop)
+        }
+        Address::Unix(path) => std::os::unix::net::UnixStream::connect(path).map(drop),
+    };
+    tried.map_err(|error| {
+        let text = error.to_string().to_lowercase();
+        let reason = text.split(" (os error").next().unwrap_or_default();
+        Error::unreachable(format!(
+            "cannot connect to {address}: {reason}; is the target running there?"
+        ))
+    })
+}

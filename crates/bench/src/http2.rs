@@ -1,0 +1,3 @@
+//! The HTTP/2 client side, without a socket.
+
+pub(crate) mod hpack;

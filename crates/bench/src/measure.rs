@@ -1,0 +1,288 @@
+//! From a plan to a result: runs the engine, shows progress, turns records into figures.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::oneshot;
+
+use crate::clock::{Clock, seconds};
+use crate::console::{Console, View};
+use crate::engine::{self, Progress, Run, Stop};
+use crate::error::Error;
+use crate::machine;
+use crate::plan::{Model, Plan};
+use crate::quantity::{digits, grouped, time};
+use crate::request::{Protocol, Transport};
+use crate::result::{
+    Client, Latencies, LoadDescription, Requests, RunResult, StepResult, Throughput,
+};
+
+/// A thread busier than this spent the whole run working.
+const BUSY: f64 = 0.90;
+/// Due requests noticed later than this, in seconds, mean the generator cannot keep the schedule.
+const LATE: f64 = 0.001;
+
+/// Runs `plan` and reports what it measured. The context is the caller's to fill in.
+pub(crate) async fn measure(
+    plan: &Arc<Plan>,
+    console: &mut Console<'_>,
+    stop: &Stop,
+) -> Result<RunResult, Error> {
+    let clock = Clock::start();
+    let (progress, received) = unbounded_channel();
+    let (finished, result) = oneshot::channel();
+    let (engine_plan, engine_stop) = (Arc::clone(plan), stop.clone());
+    std::thread::Builder::new()
+        .name("bench".to_owned())
+        .spawn(move || {
+            let run = engine::run(&engine_plan, clock, &engine_stop, &progress);
+            drop(progress);
+            let _ = finished.send(run);
+        })
+        .map_err(|error| Error::system(format!("cannot start a thread: {error}")))?;
+    show(plan, console, received).await?;
+    let run = result.await.map_err(|_| Error::system("the engine stopped without a result"))??;
+    Ok(result_of(plan, run))
+}
+
+/// Shows progress until the engine is done.
+async fn show(
+    plan: &Plan,
+    console: &mut Console<'_>,
+    mut received: UnboundedReceiver<Progress>,
+) -> Result<(), Error> {
+    let mut latest = vec![Progress::default(); plan.threads];
+    let mut before = (0, 0.0);
+    let every = match console.view() {
+        View::Terminal => 1,
+        View::Plain if plan.duration.as_secs() <= 30 => 1,
+        View::Plain => 10,
+    };
+    let mut rows = 0;
+    while let Some(progress) = received.recv().await {
+        latest[progress.worker] = progress;
+        if progress.worker != 0 {
+            continue;
+        }
+        rows += 1;
+        if rows % every != 0 {
+            continue;
+        }
+        let sum = |part: fn(&Progress) -> u64| latest.iter().map(part).sum::<u64>();
+        let at = seconds(progress.at.saturating_sub(plan.origin()));
+        let ok = sum(|one| one.ok);
+        let rate = (ok - before.0) as f64 / (at - before.1).max(1e-9);
+        before = (ok, at);
+        let total = plan.duration.as_secs_f64();
+        let mut line = format!(
+            "{:>5.0} s of {total:.0}   {:>9}/s   p50 {:>8}   p99 {:>8}",
+            at,
+            grouped(rate),
+            time(progress.p50),
+            time(progress.p99),
+        );
+        let (failed, dropped) = (sum(|one| one.failed), sum(|one| one.dropped));
+        if failed + dropped > 0 {
+            line.push_str(&format!("   failed {failed}   dropped {dropped}"));
+        }
+        console.progress(&line)?;
+    }
+    Ok(())
+}
+
+fn result_of(plan: &Plan, run: Run) -> RunResult {
+    let recorder = &run.recorder;
+    let measured = recorder.measured;
+    let asked = plan.duration.as_secs_f64();
+    let last = seconds(recorder.last_answer.saturating_sub(plan.origin()));
+    let ended = seconds(run.ended_at.saturating_sub(plan.origin()));
+    let bounded = plan.requests.is_some() || run.interrupted;
+    let length = if bounded { last.max(1e-9) } else { asked.max(last.min(ended)) };
+    let raw = recorder.raw.summary();
+    let corrected = recorder.corrected.as_ref().map_or_else(|| raw.clone(), |own| own.summary());
+    let correction = if recorder.corrected.is_some() { "intended-start" } else { "none" };
+    let stalls = recorder.gaps.stalls(raw.p50, plan.origin());
+    let mut result = RunResult {
+        format: crate::result::FORMAT.to_owned(),
+        load: describe(plan),
+        requests: Requests {
+            offered: measured.offered,
+            sent: measured.sent,
+            ok: measured.ok,
+            failed: measured.failed,
+            dropped: measured.dropped,
+            messages: measured.messages,
+            bytes: measured.bytes,
+            warm_up_sent: recorder.warm_up.sent,
+            reconnects: run.reconnects,
+        },
+        throughput: Throughput {
+            ok_per_second: measured.ok as f64 / length,
+            bytes_per_second: measured.bytes as f64 / length,
+            messages_per_second: measured.messages as f64 / length,
+            seconds: length,
+        },
+        latency: Latencies {
+            correction: correction.to_owned(),
+            corrected,
+            raw,
+            failed: recorder.failed.summary(),
+            connect: recorder.connects.summary(),
+        },
+        failures: recorder.failures.iter().map(|(key, n)| (key.to_string(), *n)).collect(),
+        stalls,
+        timeline: recorder.timeline.clone(),
+        steps: steps(plan, &run),
+        client: client(&run),
+        interrupted: run.interrupted,
+        ..RunResult::default()
+    };
+    result.client.is_bottleneck = is_bottleneck(plan, &result);
+    result.notes = notes(plan, &run, &result);
+    result
+}
+
+fn steps(plan: &Plan, run: &Run) -> Vec<StepResult> {
+    let names = plan.workload.steps.iter().map(|step| &step.name);
+    names
+        .zip(&run.recorder.steps)
+        .map(|(name, totals)| StepResult {
+            name: name.clone(),
+            ok: totals.ok,
+            failed: totals.failed,
+            latency: totals.raw.summary(),
+        })
+        .collect()
+}
+
+fn client(run: &Run) -> Client {
+    let cpu = seconds(run.client_cpu);
+    Client {
+        cpu_seconds: cpu,
+        cpu_seconds_per_request: cpu / run.recorder.measured.ok.max(1) as f64,
+        busiest_thread: run.busiest,
+        lateness: run.recorder.lateness.summary(),
+        rss_peak_bytes: machine::rss_peak(),
+        is_bottleneck: false,
+    }
+}
+
+fn is_bottleneck(plan: &Plan, result: &RunResult) -> bool {
+    match plan.model {
+        Model::Closed { .. } => result.client.busiest_thread > BUSY,
+        Model::Open { .. } => {
+            result.client.busiest_thread > BUSY && result.client.lateness.p99 > LATE
+        }
+    }
+}
+
+/// What a reader should know before trusting the figures.
+fn notes(plan: &Plan, run: &Run, result: &RunResult) -> Vec<String> {
+    let mut notes = Vec::new();
+    if result.interrupted {
+        notes.push("the run was stopped by hand; these are the figures up to then".to_owned());
+    }
+    if result.client.is_bottleneck {
+        let percent = (result.client.busiest_thread * 100.0).min(100.0);
+        notes.push(format!(
+            "the generator was the bottleneck: a thread of it was busy {percent:.0} % of the time; \
+             these figures are its limit, not the target's (more --threads, or fewer checks)"
+        ));
+    }
+    let lateness = &result.client.lateness;
+    if !result.client.is_bottleneck && lateness.p99 > LATE {
+        notes.push(format!(
+            "the generator noticed due requests late (p99 {}); that is part of the corrected \
+             latency: give it a core of its own",
+            time(lateness.p99)
+        ));
+    }
+    if let Some(since) = run.recorder.refused_since {
+        let at = seconds(since.saturating_sub(plan.origin()));
+        notes.push(format!("the target refused connections from {at:.1} s on"));
+    }
+    if let Some(note) = unreached(plan, result) {
+        notes.push(note);
+    }
+    if result.requests.dropped > 0 {
+        notes.push(format!(
+            "{} requests were dropped at the in-flight cap; they are in no percentile",
+            grouped(result.requests.dropped as f64)
+        ));
+    }
+    notes
+}
+
+/// The rate asked for was not reached.
+fn unreached(plan: &Plan, result: &RunResult) -> Option<String> {
+    let Model::Open { .. } = plan.model else { return None };
+    let requests = &result.requests;
+    let due = requests.offered;
+    let share = requests.ok as f64 / due.max(1) as f64;
+    let took = result.throughput.seconds / plan.duration.as_secs_f64().max(1e-9);
+    if result.interrupted || (share >= 0.99 && took <= 1.05) {
+        return None;
+    }
+    Some(format!(
+        "the rate was not reached: {} of {} due requests were answered well, {}/s",
+        grouped(requests.ok as f64),
+        grouped(due as f64),
+        digits(result.throughput.ok_per_second),
+    ))
+}
+
+fn describe(plan: &Plan) -> LoadDescription {
+    let speech = &plan.workload.speech;
+    let transport = match speech.transport {
+        Transport::Http1 => "HTTP/1.1",
+        Transport::Http2 => "HTTP/2",
+        Transport::WebSocket => "WebSocket",
+    };
+    let protocol = match speech.protocol {
+        Protocol::Plain | Protocol::WebSocket => transport.to_owned(),
+        Protocol::Connect => format!("Connect over {transport}"),
+        Protocol::ConnectGet => format!("Connect GET over {transport}"),
+        Protocol::ConnectStream => format!("Connect stream over {transport}"),
+        Protocol::Grpc => format!("gRPC over {transport}"),
+        Protocol::GrpcWeb => format!("gRPC-Web over {transport}"),
+    };
+    let (model, rate) = match &plan.model {
+        Model::Closed { .. } => ("closed", None),
+        Model::Open { segments, .. } => ("open", segments.last().map(|last| last.to)),
+    };
+    LoadDescription {
+        target: format!("http://{}{}", plan.target.authority, plan.target.path),
+        protocol,
+        model: model.to_owned(),
+        shape: shape(plan),
+        connections: plan.connections,
+        depth: plan.depth,
+        rate,
+        duration: plan.duration.as_secs_f64(),
+        warm_up: plan.warm_up.as_secs_f64(),
+        threads: plan.threads,
+    }
+}
+
+fn shape(plan: &Plan) -> String {
+    match &plan.model {
+        Model::Closed { connections_from } if *connections_from < plan.connections => {
+            format!("{connections_from} to {} connections", plan.connections)
+        }
+        Model::Closed { .. } => format!("{} connections", plan.connections),
+        Model::Open { segments, spacing, .. } => {
+            let parts: Vec<String> = segments
+                .iter()
+                .map(|one| match (digits(one.from), digits(one.to)) {
+                    (from, to) if from == to => format!("{from}/s"),
+                    (from, to) => format!("{from} to {to}/s"),
+                })
+                .collect();
+            let poisson = match spacing {
+                crate::schedule::Spacing::Uniform => "",
+                crate::schedule::Spacing::Poisson(_) => ", Poisson",
+            };
+            format!("{}{poisson}", parts.join(", "))
+        }
+    }
+}

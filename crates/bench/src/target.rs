@@ -1,0 +1,102 @@
+//! Where requests go: the parts of a URL and the address behind it.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// An address to connect to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(out),
+            Self::Unix(path) => write!(out, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A target: address, host as the target should see it, path with query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) address: Address,
+    pub(crate) authority: String,
+    pub(crate) path: String,
+    /// `ws://` was given.
+    pub(crate) websocket: bool,
+}
+
+impl Target {
+    /// Parses `http://host:port/path` or `ws://…`; `unix` replaces the address by a socket's path.
+    pub(crate) fn parse(url: &str, unix: Option<&Path>) -> Result<Self, Error> {
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| {
+            Error::usage(format!("target {url:?} is not a URL; write http://host:port/path"))
+        })?;
+        let websocket = match scheme {
+            "http" => false,
+            "ws" => true,
+            "https" | "wss" => {
+                let text = "TLS targets are not supported yet; measure the plain port behind it";
+                return Err(Error::usage(format!("target {url:?}: {text}")));
+            }
+            _ => return Err(Error::usage(format!("target {url:?}: unknown scheme {scheme:?}"))),
+        };
+        let rest = rest.split('#').next().unwrap_or_default();
+        let cut = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(cut);
+        if authority.is_empty() {
+            return Err(Error::usage(format!("target {url:?} names no host")));
+        }
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        let address = match unix {
+            Some(socket) => Address::Unix(socket.to_owned()),
+            None => Address::Tcp(resolve(authority)?),
+        };
+        Ok(Self { address, authority: authority.to_owned(), path, websocket })
+    }
+}
+
+fn resolve(authority: &str) -> Result<SocketAddr, Error> {
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| {
+        !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    let full = if has_port { authority.to_owned() } else { format!("{authority}:80") };
+    full.to_socket_addrs()
+        .map_err(|error| Error::usage(format!("host {authority:?} cannot be resolved: {error}")))?
+        .next()
+        .ok_or_else(|| Error::usage(format!("host {authority:?} has no address")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_taken_apart() {
+        let target = Target::parse("http://127.0.0.1:8080/a?b=c#d", None).unwrap();
+        assert_eq!(target.address.to_string(), "127.0.0.1:8080");
+        assert_eq!((target.authority.as_str(), target.path.as_str()), ("127.0.0.1:8080", "/a?b=c"));
+        assert_eq!(Target::parse("http://127.0.0.1", None).unwrap().path, "/");
+        let unix = Target::parse("http://app/x", Some(Path::new("/run/app.sock"))).unwrap();
+        assert_eq!(unix.address, Address::Unix("/run/app.sock".into()));
+        assert!(Target::parse("ws://127.0.0.1:1/", None).unwrap().websocket);
+    }
+
+    #[test]
+    fn a_bad_url_says_what_to_write() {
+        for (url, needle) in [
+            ("localhost:80", "not a URL"),
+            ("ftp://x/", "unknown scheme"),
+            ("https://x/", "TLS"),
+            ("http:///x", "no host"),
+        ] {
+            let error = Target::parse(url, None).unwrap_err();
+            assert!(error.to_string().contains(needle), "{error}");
+        }
+    }
+}
