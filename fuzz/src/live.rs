@@ -191,12 +191,14 @@ impl App {
                 Event::Items { call, items } => {
                     let bytes: usize = items.iter().map(<[u8]>::len).sum();
                     assert!(bytes as u64 <= items.bytes());
-                    if self.turn % 3 != 0 {
+                    if !self.turn.is_multiple_of(3) {
                         session.consumed(call, items.bytes());
                     }
                     assert_eq!(items.into_bytes().map(|item| item.len()).sum::<usize>(), bytes);
                 }
-                Event::Reply(answer) if answer.then == Then::Watch && self.turn % 5 == 0 => {
+                Event::Reply(answer)
+                    if answer.then == Then::Watch && self.turn.is_multiple_of(5) =>
+                {
                     session.cancel(answer.call);
                 }
                 _ => {}

@@ -1,2 +1,225 @@
-//! What a call and a stream item cost.
-fn main() {}
+//! What the protocol costs, both ends together, without a transport: encode, decode, state.
+//!
+//! ```text
+//! cargo bench -p tidewire-live --bench cost                 every case: ns and allocations
+//! valgrind --tool=callgrind <bench> unary_query 10000       instructions: subtract a run of half
+//! ```
+//!
+//! A case runs calls in batches of 64 in flight, as a socket would carry them: one buffer each way.
+//! Targets (issue 6): at most 150 ns per unary call of 32 B, 15 ns per stream item, no allocation
+//! per small call beyond the payload. An allocation per batch is a read buffer's.
+
+#![allow(unsafe_code, reason = "counting allocations needs a GlobalAlloc")]
+#![allow(clippy::print_stdout, reason = "a bench reports on standard output")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use tidewire_live::{
+    Acceptor, CallId, Config, Event, MethodId, Push, Reply, Request, Session, SessionId, Watch,
+};
+use tidewire_service::{Codec, Validator};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every method forwards to `System` unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the pointer came from `alloc` above with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the pointer came from `alloc` above with this layout.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static GLOBAL: Counting = Counting;
+
+const BATCH: usize = 64;
+const PAYLOAD: Bytes = Bytes::from_static(&[7; 32]);
+
+struct Pair {
+    client: Session,
+    server: Session,
+    method: MethodId,
+    wire: Vec<u8>,
+    asked: Vec<CallId>,
+    answers: usize,
+    items: usize,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let mut client = Session::dialer(Config::default());
+        let method = client.method("/bench.v1.Bench/Sum", Codec::Proto);
+        client.connect(0);
+        let mut wire = Vec::new();
+        client.poll_output(0, &mut wire);
+        let mut acceptor = Acceptor::new(Config::default(), 0);
+        acceptor.input().extend_from_slice(&wire);
+        let hello = acceptor.poll(0).expect("a good hello").expect("a whole hello");
+        let id = SessionId { id: [1; 16], secret: [2; 32] };
+        let server = acceptor.accept(hello, id, 0);
+        let mut pair =
+            Self { client, server, method, wire, asked: Vec::new(), answers: 0, items: 0 };
+        pair.hear();
+        pair
+    }
+
+    fn serve(&mut self) {
+        self.wire.clear();
+        self.client.poll_output(0, &mut self.wire);
+        self.server.input().extend_from_slice(&self.wire);
+        while let Some(event) = self.server.poll_event(0) {
+            if let Event::Request(request) = event {
+                black_box(&request.payload);
+                self.asked.push(request.call);
+            }
+        }
+    }
+
+    fn hear(&mut self) {
+        self.wire.clear();
+        self.server.poll_output(0, &mut self.wire);
+        self.client.input().extend_from_slice(&self.wire);
+        while let Some(event) = self.client.poll_event(0) {
+            match event {
+                Event::Reply(answer) => {
+                    black_box(&answer.payload);
+                    self.answers += 1;
+                }
+                Event::Items { call, items } => {
+                    for item in items.iter() {
+                        black_box(item);
+                        self.items += 1;
+                    }
+                    self.client.consumed(call, items.bytes());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn batch(&mut self, request: impl Fn(MethodId) -> Request, reply: impl Fn() -> Reply) {
+        for _ in 0..BATCH {
+            let call = self.client.call(request(self.method), 0);
+            black_box(call.expect("the batch is below calls_max"));
+        }
+        self.serve();
+        let mut asked = std::mem::take(&mut self.asked);
+        for call in asked.drain(..) {
+            self.server.reply(call, reply());
+        }
+        self.asked = asked;
+        self.hear();
+    }
+}
+
+fn unary(calls: usize, request: impl Fn(MethodId) -> Request, reply: impl Fn() -> Reply) -> usize {
+    let mut pair = Pair::new();
+    while pair.answers < calls {
+        pair.batch(&request, &reply);
+    }
+    pair.answers
+}
+
+fn stream(items: usize, item: &[u8]) -> usize {
+    let mut pair = Pair::new();
+    let call = pair.client.call(Request::query(pair.method, PAYLOAD), 0);
+    black_box(call.expect("there is room"));
+    pair.serve();
+    let call = pair.asked.pop().expect("the request arrived");
+    pair.server.reply_stream(call, &Reply::default());
+    while pair.items < items {
+        while pair.server.push(call, item) == Push::Queued {}
+        pair.hear();
+        pair.serve();
+    }
+    pair.items
+}
+
+/// Watches are granted and all made stale, again and again.
+fn watches(count: usize) -> usize {
+    let mut pair = Pair::new();
+    let mut done = 0;
+    while done < count {
+        for _ in 0..BATCH {
+            let request = Request::query(pair.method, PAYLOAD).watch(Watch::Notify);
+            black_box(pair.client.call(request, 0).expect("there is room"));
+        }
+        pair.serve();
+        let asked = std::mem::take(&mut pair.asked);
+        for &call in &asked {
+            pair.server.reply(call, Reply::new(PAYLOAD).validator(Validator([1; 16])).watched());
+        }
+        pair.hear();
+        for &call in &asked {
+            pair.server.stale(call);
+        }
+        pair.hear();
+        done += asked.len();
+    }
+    done
+}
+
+type Case = (&'static str, usize, fn(usize) -> usize);
+
+const CASES: [Case; 7] = [
+    ("unary_query", 400_000, |n| unary(n, |m| Request::query(m, PAYLOAD), || Reply::new(PAYLOAD))),
+    ("unary_command", 400_000, |n| {
+        unary(n, |m| Request::command(m, PAYLOAD), || Reply::new(PAYLOAD))
+    }),
+    ("unary_deadline", 400_000, |n| {
+        unary(n, |m| Request::query(m, PAYLOAD).deadline(30_000_000), || Reply::new(PAYLOAD))
+    }),
+    ("watch_and_stale", 400_000, watches),
+    ("stream_1_byte", 20_000_000, |n| stream(n, &[1])),
+    ("stream_100_bytes", 5_000_000, |n| stream(n, &[1; 100])),
+    ("stream_10_kib", 100_000, |n| stream(n, &[1; 10_240])),
+];
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let wanted = arguments.first().map(String::as_str);
+    let count = arguments.get(1).and_then(|count| count.parse().ok());
+    for (name, usual, case) in CASES {
+        if wanted.is_some_and(|wanted| wanted != name) {
+            continue;
+        }
+        if let Some(count) = count {
+            println!("{name}: {} done", case(count));
+            continue;
+        }
+        let mut rounds: Vec<(f64, f64)> = (0..7)
+            .map(|_| {
+                let before = ALLOCATIONS.load(Ordering::Relaxed);
+                let start = Instant::now();
+                let done = case(usual) as f64;
+                let nanos = start.elapsed().as_nanos() as f64;
+                let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+                (nanos / done, allocations as f64 / done)
+            })
+            .collect();
+        rounds.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (best, median, worst) = (rounds[0].0, rounds[3].0, rounds[6].0);
+        println!(
+            "{name}: median {median:.1} ns, best {best:.1}, worst {worst:.1}, {:.4} allocations",
+            rounds[3].1
+        );
+    }
+}

@@ -31,6 +31,8 @@ pub(crate) struct Served {
     /// Whether `validator` holds one: the caller's until answered, then the last one sent.
     pub(crate) has_validator: bool,
     pub(crate) validator: [u8; 16],
+    /// Which request of the session it was, counted from 0.
+    pub(crate) number: u32,
     /// The command's id, 0 for none.
     pub(crate) command: u64,
     pub(crate) stream: Option<Box<Stream>>,
@@ -60,6 +62,8 @@ impl Session {
         let head = frame.head;
         let stream = head.stream;
         self.check_slot(stream)?;
+        let number = self.requests_in;
+        self.requests_in = number.wrapping_add(1);
         let fields = Fields::read(frame.metadata())?;
         let http = self.read_http(&head, &fields)?;
         let method = match http {
@@ -84,7 +88,7 @@ impl Session {
         let watch = self.asked_watch(&head);
         if let Some((id, done)) = fields.command
             && self.features & feature::RESUME != 0
-            && !self.admit(id, done, call, streams)?
+            && !self.admit((id, done), call, number, streams)?
         {
             return Ok(None);
         }
@@ -94,6 +98,7 @@ impl Session {
             Served {
                 state: Serving::Open,
                 watch,
+                number,
                 http: http.is_some(),
                 has_validator: fields.validator.is_some(),
                 validator: fields.validator.unwrap_or_default(),
@@ -194,9 +199,9 @@ impl Session {
     /// Whether a command is to run. If not, it was answered, or joined the one that runs.
     fn admit(
         &mut self,
-        id: u64,
-        done: u64,
+        (id, done): (u64, u64),
         call: CallId,
+        number: u32,
         streams: bool,
     ) -> Result<bool, Violation> {
         let max = self.peer.limits.metadata_max;
@@ -221,6 +226,7 @@ impl Session {
                     Served {
                         state: Serving::Open,
                         watch: Watch::No,
+                        number,
                         http: false,
                         has_validator: false,
                         validator: [0; 16],
@@ -446,10 +452,12 @@ impl Session {
         if served.state.is_watch() {
             self.output.stale.push(stream);
             self.remove_served(index);
-        } else if let Some(items) = &served.stream {
-            if items.send.finish.is_some() {
+        } else if let Some(items) = &mut served.stream {
+            if items.send.finish_sent {
                 return Ok(());
             }
+            // An end that waits for credit would wait for ever: nobody consumes items any more.
+            items.send.finish = None;
             self.fail(call, &Error::canceled("the caller gave up"));
         } else {
             let command = served.command;

@@ -30,6 +30,10 @@ pub(crate) struct Outgoing {
     pub(crate) state: State,
     /// Whether it counts against the peer's `calls_max`.
     pub(crate) counted: bool,
+    /// A watch that may be stale; the application was told.
+    pub(crate) suspect: bool,
+    /// Which request of the session it was, counted from 0.
+    pub(crate) number: u32,
     /// The command's id; 0 for a query, or when not sent.
     pub(crate) command: u64,
     /// Kept, so that it can be sent again.
@@ -86,6 +90,8 @@ impl Session {
             Outgoing {
                 state: State::Waiting,
                 counted: false,
+                suspect: false,
+                number: 0,
                 command: 0,
                 request,
                 stream: streams.then(Box::default),
@@ -172,6 +178,8 @@ impl Session {
         }
         call.state = State::Sent;
         call.counted = true;
+        call.number = self.requests_out;
+        self.requests_out = self.requests_out.wrapping_add(1);
         self.calls_out += 1;
         let out = &mut self.output.main;
         let frame = frame::open(out, Kind::Request, stream, flags).deadline_ms(deadline_ms);
@@ -343,6 +351,7 @@ impl Session {
             return Err(Violation::malformed("UNCHANGED, and the caller named no validator"));
         }
         let cancelled = outgoing.state == State::Cancelled;
+        outgoing.suspect = false;
         if let (Some(validator), Then::Watch) = (fields.validator, then) {
             outgoing.request.validator = Some(Validator(validator));
         }

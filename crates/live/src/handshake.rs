@@ -23,6 +23,7 @@ impl Session {
             return;
         }
         self.phase = Phase::Greeting;
+        self.reader.reset();
         self.greeting_due = self.now.saturating_add(micros(self.config.handshake_timeout));
         let mut hello = self.own_hello();
         hello.session = self.id.map(|session| session.id);
@@ -89,6 +90,8 @@ impl Session {
         } else {
             self.send_window = SendWindow::new(window, 0);
             self.receive_window = ReceiveWindow::new(self.config.limits.connection_credit);
+            self.requests_in = 0;
+            self.requests_out = 0;
             self.incoming_live = true;
             self.outgoing_live = true;
             self.events.push_back(Event::Connected { resumed: false });
@@ -124,7 +127,7 @@ impl Session {
             } else {
                 repeated.push((index, self.outgoing.generation(index)));
                 if before == State::Watching {
-                    self.events.push_back(Event::Suspect { call: self.own_call(index) });
+                    self.suspect(index);
                 }
             }
         }

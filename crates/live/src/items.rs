@@ -42,30 +42,31 @@ impl Session {
     /// [`reply_stream`](Self::reply_stream).
     #[inline]
     pub fn push(&mut self, call: CallId, item: &[u8]) -> Push {
-        let window = self.peer.limits.stream_credit;
-        let frame_max = self.peer.limits.frame_max as usize;
         let ours = self.is_ours(call.stream);
-        let mut pool = std::mem::take(&mut self.pool);
-        let pushed = match self.stream_of(call) {
-            None => Push::Over,
-            Some(stream) if stream.send.finish.is_some() || stream.stopped && ours => Push::Over,
-            Some(stream) if !ours && stream.head.is_none() => Push::Over,
-            Some(_) if item.len() + varint::BYTES_MAX > frame_max => Push::TooLarge,
-            Some(stream) if !stream.send.has_room(window) => {
-                stream.send.wants_room = true;
-                Push::Full
-            }
-            Some(stream) => {
-                stream.send.push(item, &mut pool);
-                let in_line = stream.send.in_line;
-                if !in_line {
-                    self.join_line(call.stream);
-                }
-                Push::Queued
-            }
+        let stream = if ours {
+            let open = self.outgoing.of(call).filter(|call| call.state != State::Cancelled);
+            open.and_then(|call| call.stream.as_deref_mut())
+        } else {
+            self.incoming.of(call).and_then(|served| served.stream.as_deref_mut())
         };
-        self.pool = pool;
-        pushed
+        let Some(stream) = stream else { return Push::Over };
+        let is_over = if ours { stream.stopped } else { stream.head.is_none() };
+        if is_over || stream.send.finish.is_some() {
+            return Push::Over;
+        }
+        let limits = &self.peer.limits;
+        if item.len() + varint::BYTES_MAX > limits.frame_max as usize {
+            return Push::TooLarge;
+        }
+        if !stream.send.has_room(limits.stream_credit) {
+            stream.send.wants_room = true;
+            return Push::Full;
+        }
+        stream.send.push(item, &mut self.pool);
+        if !stream.send.in_line {
+            self.join_line(call.stream);
+        }
+        Push::Queued
     }
 
     /// Ends the items of this side, with trailers from a callee.

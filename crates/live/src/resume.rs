@@ -40,9 +40,9 @@ struct Entry {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Call {
-    Unary,
+    Unary(u32),
     Watch([u8; 16]),
-    Stream(Position),
+    Stream(u32, Position),
 }
 
 /// Where one direction of a stream stands.
@@ -73,21 +73,33 @@ fn take_entry(input: &mut &[u8], previous: u32) -> Option<Entry> {
     let (&kind, rest) = input.split_first()?;
     *input = rest;
     let call = match kind {
-        UNARY => Call::Unary,
+        UNARY => Call::Unary(take_u32(input)?),
         WATCH => {
             let (validator, rest) = input.split_first_chunk()?;
             *input = rest;
             Call::Watch(*validator)
         }
-        STREAM => Call::Stream(Position::take(input)?),
+        STREAM => Call::Stream(take_u32(input)?, Position::take(input)?),
         _ => return None,
     };
     Some(Entry { stream, call })
 }
 
-/// Reads a whole `resume`: unconsumed bytes, then entries.
-fn decode(mut input: &[u8], slots: u32) -> Option<(u64, Vec<Entry>)> {
+fn take_u32(input: &mut &[u8]) -> Option<u32> {
+    u32::try_from(varint::take(input)?).ok()
+}
+
+/// A whole `resume`.
+#[derive(Debug, PartialEq, Eq)]
+struct Named {
+    unconsumed: u64,
+    requests: u32,
+    entries: Vec<Entry>,
+}
+
+fn decode(mut input: &[u8], slots: u32) -> Option<Named> {
     let unconsumed = varint::take(&mut input)?;
+    let requests = take_u32(&mut input)?;
     let count = usize::try_from(varint::take(&mut input)?).ok()?;
     if count > slots as usize || count > input.len() {
         return None;
@@ -97,7 +109,7 @@ fn decode(mut input: &[u8], slots: u32) -> Option<(u64, Vec<Entry>)> {
         let previous = entries.last().map_or(0, |entry| entry.stream);
         entries.push(take_entry(&mut input, previous)?);
     }
-    input.is_empty().then_some((unconsumed, entries))
+    input.is_empty().then_some(Named { unconsumed, requests, entries })
 }
 
 impl Session {
@@ -145,6 +157,9 @@ impl Session {
             varint::put(&mut entries, (stream - previous).into());
             previous = stream;
             entries.push(kind);
+            if kind != WATCH {
+                varint::put(&mut entries, call.number.into());
+            }
             if let Some(items) = &call.stream {
                 let receive = &items.receive;
                 let flags = if items.head.is_some() { HAS_HEAD } else { 0 };
@@ -160,12 +175,13 @@ impl Session {
             if let Some(call) = self.outgoing.get_mut(index) {
                 call.state = State::Waiting;
             }
-            self.events.push_back(Event::Suspect { call: self.own_call(index) });
+            self.suspect(index);
         }
         self.again.spread(self.now, &unlisted);
         let out = &mut self.output.control;
         let frame = frame::open(out, Kind::Resume, 0, 0);
         varint::put(out, self.receive_window.held());
+        varint::put(out, self.requests_out.into());
         varint::put(out, self.listed.len() as u64);
         out.extend_from_slice(&entries);
         frame.finish(out);
@@ -177,8 +193,8 @@ impl Session {
             return Err(Violation::new(Reason::Unexpected, "a resume that was not due"));
         }
         let slots = self.config.limits.slots();
-        let (unconsumed, entries) = decode(frame.payload(), slots)
-            .filter(|(_, entries)| entries.iter().all(|entry| !self.is_ours(entry.stream)))
+        let Named { unconsumed, requests, entries } = decode(frame.payload(), slots)
+            .filter(|named| named.entries.iter().all(|entry| !self.is_ours(entry.stream)))
             .ok_or_else(|| Violation::malformed("a resume that does not fit"))?;
         for slot in self.incoming.indexes().collect::<Vec<_>>() {
             let stream = self.peer_stream(slot);
@@ -187,6 +203,7 @@ impl Session {
             }
         }
         self.send_window = SendWindow::new(self.peer.limits.connection_credit, unconsumed);
+        self.requests_in = requests;
         self.incoming_live = true;
         let mut answer = vec![0u8; entries.len().div_ceil(8)];
         let mut restarts = Vec::new();
@@ -198,9 +215,9 @@ impl Session {
             answer[number / 8] |= 1 << (number % 8);
             let served = self.incoming.get(index(entry.stream)).and_then(|s| s.stream.as_deref());
             let Some(stream) = served else { continue };
-            let has_head = matches!(entry.call, Call::Stream(at) if at.flags & HAS_HEAD != 0);
+            let has_head = matches!(entry.call, Call::Stream(_, at) if at.flags & HAS_HEAD != 0);
             restarts.push((entry.stream, has_head));
-            if matches!(entry.call, Call::Stream(_)) {
+            if matches!(entry.call, Call::Stream(..)) {
                 let receive = &stream.receive;
                 let flags = if receive.ended { HAS_END } else { 0 };
                 let (received, credited) = (receive.received, receive.credited);
@@ -222,10 +239,14 @@ impl Session {
             Call::Watch(validator) => {
                 return Ok(served.state == Serving::Fresh && served.validator == validator);
             }
-            Call::Unary if is_watch => return Ok(false),
-            Call::Unary => Position::default(),
-            Call::Stream(_) if served.stream.is_none() => return Ok(false),
-            Call::Stream(position) => position,
+            // The end of an earlier stream in this slot was seen, and the caller's word of it lost.
+            Call::Unary(number) | Call::Stream(number, _) if number != served.number => {
+                return Ok(false);
+            }
+            Call::Unary(_) if is_watch => return Ok(false),
+            Call::Unary(_) => Position::default(),
+            Call::Stream(..) if served.stream.is_none() => return Ok(false),
+            Call::Stream(_, position) => position,
         };
         if let Some(stream) = &mut served.stream {
             stream.send.rewind(position.received, position.credited, &mut self.pool)?;
@@ -275,6 +296,8 @@ impl Session {
             frame::put(&mut self.output.main, Kind::Cancel, stream, 0, &[]);
         } else if call.stream.is_some() {
             self.join_line(stream);
+        } else {
+            self.confirm(index);
         }
         Ok(())
     }
@@ -303,7 +326,7 @@ impl Session {
             self.again.soon(index, generation);
         } else {
             // The replica is not confirmed: its reader must know before any later answer comes.
-            self.events.push_back(Event::Suspect { call: self.own_call(index) });
+            self.suspect(index);
         }
         Ok(true)
     }
@@ -315,21 +338,22 @@ mod tests {
 
     #[test]
     fn entries_come_back_and_broken_ones_do_not() {
-        let mut out = vec![9, 3, 1, UNARY, 2, WATCH];
+        let mut out = vec![9, 8, 3, 1, UNARY, 5, 2, WATCH];
         out.extend_from_slice(&[7; 16]);
-        out.extend_from_slice(&[4, STREAM, HAS_HEAD, 100, 50]);
+        out.extend_from_slice(&[4, STREAM, 6, HAS_HEAD, 100, 50]);
         let at = Position { flags: HAS_HEAD, received: 100, credited: 50 };
         let entries = vec![
-            Entry { stream: 1, call: Call::Unary },
+            Entry { stream: 1, call: Call::Unary(5) },
             Entry { stream: 3, call: Call::Watch([7; 16]) },
-            Entry { stream: 7, call: Call::Stream(at) },
+            Entry { stream: 7, call: Call::Stream(6, at) },
         ];
-        assert_eq!(decode(&out, 10), Some((9, entries)));
+        let named = Named { unconsumed: 9, requests: 8, entries };
+        assert_eq!(decode(&out, 10), Some(named));
         assert_eq!(decode(&out, 2), None, "more than there are slots");
         for end in 0..out.len() {
             assert_eq!(decode(&out[..end], 10), None, "cut off at {end}");
         }
-        assert_eq!(decode(&[0, 1, 0, 0], 10), None, "a step of zero");
-        assert_eq!(decode(&[0, 1, 1, 3], 10), None, "an unknown type");
+        assert_eq!(decode(&[0, 0, 1, 0, 0, 0], 10), None, "a step of zero");
+        assert_eq!(decode(&[0, 0, 1, 1, 3], 10), None, "an unknown type");
     }
 }

@@ -70,6 +70,10 @@ pub struct Session {
     /// Calls of this side that count against the peer's `calls_max`.
     pub(crate) calls_out: u32,
     pub(crate) commands: CommandIds,
+    /// Requests sent and received in this session: they tell a call from an earlier one that was in
+    /// its slot. Agreed on again by every `resume`.
+    pub(crate) requests_out: u32,
+    pub(crate) requests_in: u32,
     /// Calls that wait to be sent.
     pub(crate) again: Again,
     /// What the `resume` on its way lists: slot and entry type.
@@ -131,6 +135,8 @@ impl Session {
             free: FreeSlots::default(),
             calls_out: 0,
             commands: CommandIds::default(),
+            requests_out: 0,
+            requests_in: 0,
             again: Again::new(config.seed, config.again_per_second),
             listed: Vec::new(),
             wants_room: false,

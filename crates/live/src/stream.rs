@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use crate::frame::Kind;
-use crate::reason::Violation;
+use crate::reason::{Reason, Violation};
 use crate::{credit, varint};
 
 /// Where a writer starts a new frame.
@@ -148,9 +148,17 @@ impl Sender {
         credited: u64,
         pool: &mut Vec<Vec<u8>>,
     ) -> Result<(), Violation> {
-        const GAP: &str = "a resume names stream bytes that are not kept";
+        let gap = |sender: &Self| {
+            let Self { sent, credited: known, .. } = sender;
+            Violation::new(
+                Reason::Malformed,
+                format!(
+                    "a resume names stream bytes that are not kept: received {received} of {sent}, credited {credited} of {known}"
+                ),
+            )
+        };
         if credited < self.credited || received < credited || received > self.sent {
-            return Err(Violation::malformed(GAP));
+            return Err(gap(self));
         }
         self.credited = credited;
         self.next = self
@@ -160,7 +168,7 @@ impl Sender {
             .unwrap_or(self.chunks.len());
         let start = self.chunks.get(self.next).map_or(self.queued, |chunk| chunk.start);
         if start != received {
-            return Err(Violation::malformed(GAP));
+            return Err(gap(self));
         }
         self.sent = received;
         self.finish_sent = false;

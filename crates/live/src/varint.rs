@@ -8,7 +8,11 @@ pub const BYTES_MAX: usize = 10;
 
 /// Appends `value`.
 #[inline]
-pub fn put(out: &mut Vec<u8>, mut value: u64) {
+pub fn put(out: &mut Vec<u8>, value: u64) {
+    if value < 0x80 { out.push(value as u8) } else { put_long(out, value) }
+}
+
+fn put_long(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -27,9 +31,12 @@ pub fn size(value: u64) -> usize {
 pub fn take(input: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = input.split_first()?;
     *input = rest;
-    if first < 0x80 {
-        return Some(first.into());
-    }
+    if first < 0x80 { Some(first.into()) } else { take_rest(first, input) }
+}
+
+/// The bytes after the first of a number of several.
+#[cold]
+fn take_rest(first: u8, input: &mut &[u8]) -> Option<u64> {
     let mut value = u64::from(first & 0x7f);
     for position in 1..BYTES_MAX {
         let (&byte, rest) = input.split_first()?;

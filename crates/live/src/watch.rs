@@ -8,12 +8,15 @@
 //! Staleness is gathered and written at the latest before the next reply to a command, so that a
 //! writer never reads its own older answer.
 
+use bytes::Bytes;
 use tidewire_service::Validator;
 
 use crate::callee::Serving;
-use crate::event::Event;
+use crate::caller::State;
+use crate::event::{Answer, Event, Then};
 use crate::frame::{Kind, flag};
 use crate::message::{Refresh, Reply, Watch};
+use crate::metadata::Metadata;
 use crate::output::{Output, put_error};
 use crate::reader::Frame;
 use crate::reason::Violation;
@@ -142,12 +145,40 @@ impl Session {
         Ok(None)
     }
 
+    /// A watch of this side may be stale.
+    pub(crate) fn suspect(&mut self, index: u32) {
+        let call = self.own_call(index);
+        if let Some(outgoing) = self.outgoing.get_mut(index)
+            && !std::mem::replace(&mut outgoing.suspect, true)
+        {
+            self.events.push_back(Event::Suspect { call });
+        }
+    }
+
+    /// A watch of this side is fresh after all.
+    pub(crate) fn confirm(&mut self, index: u32) {
+        let call = self.own_call(index);
+        let Some(outgoing) = self.outgoing.get_mut(index) else { return };
+        if outgoing.state == State::Watching && std::mem::take(&mut outgoing.suspect) {
+            let validator = outgoing.request.validator;
+            self.events.push_back(Event::Reply(Answer {
+                call,
+                metadata: Metadata::default(),
+                payload: Bytes::new(),
+                then: Then::Watch,
+                unchanged: true,
+                validator,
+                max_age_ms: None,
+                status: None,
+            }));
+        }
+    }
+
     fn one_stale(&mut self, stream: u32, keep: bool) -> Result<(), Violation> {
-        use crate::caller::State;
         let index = index(stream);
         let call = self.own_call(index);
         match self.outgoing.get(index).map(|outgoing| outgoing.state) {
-            Some(State::Watching) if keep => self.events.push_back(Event::Suspect { call }),
+            Some(State::Watching) if keep => self.suspect(index),
             Some(State::Watching) => {
                 self.events.push_back(Event::Stale { call });
                 self.free_outgoing(index);

@@ -9,7 +9,7 @@ use tidewire_service::Codec;
 
 use crate::pair::{ID, Pair};
 
-fn config() -> Config {
+pub(crate) fn config() -> Config {
     let limits = Limits {
         frame_max: 2000,
         calls_max: 3,
@@ -53,7 +53,10 @@ fn client() -> Session {
     client
 }
 
-struct Bytes(Vec<u8>);
+pub(crate) struct Bytes(pub(crate) Vec<u8>);
+
+/// A name, what is sent after a good hello, and the reason that must follow.
+pub(crate) type Case = (&'static str, Bytes, Reason);
 
 impl Bytes {
     fn new() -> Self {
@@ -105,8 +108,8 @@ fn reason(mut session: Session, bytes: Bytes) -> Reason {
     violation.reason
 }
 
-#[test]
-fn what_breaks_a_rule_at_a_server_ends_the_connection_with_its_name() {
+#[allow(clippy::too_many_lines, reason = "a table of cases")]
+pub(crate) fn cases_at_a_server() -> Vec<Case> {
     let end = flag::END;
     let b = Bytes::new;
     let item = |len: usize| {
@@ -256,14 +259,17 @@ fn what_breaks_a_rule_at_a_server_ends_the_connection_with_its_name() {
         ("a long ping", b().frame(Kind::Ping, 0, 0, &[], &[0; 65]), Reason::Malformed),
         ("a ping on a call", b().frame(Kind::Ping, 1, 0, &[], &[]), Reason::Malformed),
     ];
-    for (name, bytes, expected) in cases {
-        println!("{name}");
+    cases.into()
+}
+
+#[test]
+fn what_breaks_a_rule_at_a_server_ends_the_connection_with_its_name() {
+    for (name, bytes, expected) in cases_at_a_server() {
         assert_eq!(reason(server(), bytes), expected, "{name}");
     }
 }
 
-#[test]
-fn what_breaks_a_rule_at_a_client_ends_the_connection_with_its_name() {
+pub(crate) fn cases_at_a_client() -> Vec<Case> {
     let b = Bytes::new;
     let validator = [&[tag::VALIDATOR, 16][..], &[7; 16]].concat();
     let cases = [
@@ -305,7 +311,12 @@ fn what_breaks_a_rule_at_a_client_ends_the_connection_with_its_name() {
         ("stale that is no watch", b().frame(Kind::Stale, 0, 0, &[], &[1]), Reason::UnknownStream),
         ("a stop on a free slot", b().frame(Kind::Cancel, 3, 0, &[], &[]), Reason::UnknownStream),
     ];
-    for (name, bytes, expected) in cases {
+    cases.into()
+}
+
+#[test]
+fn what_breaks_a_rule_at_a_client_ends_the_connection_with_its_name() {
+    for (name, bytes, expected) in cases_at_a_client() {
         assert_eq!(reason(client(), bytes), expected, "{name}");
     }
 }

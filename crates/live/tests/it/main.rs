@@ -1,6 +1,9 @@
 //! The live protocol, two sessions against each other: no sockets, no clock.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests are tests")]
+
 mod calls;
+mod fixtures;
 mod freshness;
 mod fuzz;
 mod hostile;

@@ -106,6 +106,7 @@ impl Client {
         assert!(before.is_none(), "a handle is used once");
         if let Purpose::Watch(key) = purpose {
             self.replicas[key as usize].call = Some(call);
+            self.unconfirmed[key as usize] = false;
         }
     }
 
@@ -149,6 +150,7 @@ impl Client {
         self.session.cancel(call);
         if let Some(Open { purpose: Purpose::Watch(key), .. }) = self.open.remove(&call) {
             self.replicas[key as usize] = Replica::default();
+            self.unconfirmed[key as usize] = false;
         }
     }
 
@@ -192,7 +194,7 @@ impl Client {
         match event {
             Event::Lost => {
                 self.replicas.iter_mut().zip(&mut self.unconfirmed).for_each(|(r, u)| {
-                    *u = std::mem::take(&mut r.fresh);
+                    *u |= std::mem::take(&mut r.fresh);
                 })
             }
             Event::Connected { resumed } => {

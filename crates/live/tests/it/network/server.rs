@@ -23,6 +23,8 @@ pub(super) struct Server {
     watchers: HashMap<(Owner, CallId), (u64, Watch)>,
     /// Echo and range streams: the next item, and how many there are once known.
     streams: HashMap<(Owner, CallId), Streaming>,
+    /// Marks for watchers of sessions that were not at hand.
+    marks: Vec<(Owner, u64)>,
     called: bool,
     /// No new calls of its own.
     pub(super) quiet: bool,
@@ -48,6 +50,7 @@ impl Server {
         self.work.clear();
         self.watchers.clear();
         self.streams.clear();
+        self.marks.clear();
         self.called = false;
     }
 
@@ -67,6 +70,13 @@ impl Server {
         let owner = session.session_id().expect("sessions can be resumed").id;
         while let Some(event) = session.poll_event(now) {
             self.hear(event, owner, session, now, random);
+        }
+        for (of, key) in std::mem::take(&mut self.marks) {
+            if of == owner {
+                self.mark(key, owner, session, now, random);
+            } else {
+                self.marks.push((of, key));
+            }
         }
         let mut due = Vec::new();
         self.work.retain_mut(|(at, of, work)| {
@@ -121,7 +131,10 @@ impl Server {
                 self.called = false;
             }
             Event::Failed { .. } => self.called = false,
-            Event::Closed(_) => self.called = false,
+            Event::Closed(violation) => {
+                self.called = false;
+                println!("the server's session ended: {violation}");
+            }
             _ => {}
         }
     }
@@ -222,6 +235,9 @@ impl Server {
         marked.sort_unstable_by_key(|((of, call), _)| (*of, *call));
         for ((of, call), mode) in marked {
             if of != owner {
+                if !self.marks.contains(&(of, key)) {
+                    self.marks.push((of, key));
+                }
                 continue;
             }
             let goes_on = session.stale(call);
