@@ -9,8 +9,6 @@
 //! - `codec` with `http1`, `http2` and `websocket` are the protocols, without sockets.
 //! - `schedule`, `histogram`, `stall`, `threshold` are what honesty is made of.
 
-#![allow(dead_code)] // until every part below is wired
-
 pub mod command;
 pub mod result;
 

@@ -208,7 +208,7 @@ fn result_of(plan: &Plan, run: Run) -> RunResult {
         interrupted: run.interrupted,
         ..RunResult::default()
     };
-    result.client.is_bottleneck = is_bottleneck(plan, &result);
+    result.client.is_bottleneck = is_bottleneck(&plan.model, &result);
     result.notes = notes(plan, &run, &result);
     result
 }
@@ -238,8 +238,8 @@ fn client(run: &Run) -> Client {
     }
 }
 
-fn is_bottleneck(plan: &Plan, result: &RunResult) -> bool {
-    match plan.model {
+fn is_bottleneck(model: &Model, result: &RunResult) -> bool {
+    match model {
         Model::Closed { .. } => result.client.busiest_thread > BUSY,
         Model::Open { .. } => {
             result.client.busiest_thread > BUSY && result.client.lateness.p99 > LATE
@@ -253,21 +253,7 @@ fn notes(plan: &Plan, run: &Run, result: &RunResult) -> Vec<String> {
     if result.interrupted {
         notes.push("the run was stopped by hand; these are the figures up to then".to_owned());
     }
-    if result.client.is_bottleneck {
-        let percent = (result.client.busiest_thread * 100.0).min(100.0);
-        notes.push(format!(
-            "the generator was the bottleneck: a thread of it was busy {percent:.0} % of the time; \
-             these figures are its limit, not the target's (more --threads, or fewer checks)"
-        ));
-    }
-    let lateness = &result.client.lateness;
-    if !result.client.is_bottleneck && lateness.p99 > LATE {
-        notes.push(format!(
-            "the generator noticed due requests late (p99 {}); that is part of the corrected \
-             latency: give it a core of its own",
-            time(lateness.p99)
-        ));
-    }
+    notes.extend(generator_note(result));
     if let Some(since) = run.recorder.refused_since {
         let at = seconds(since.saturating_sub(plan.origin()));
         notes.push(format!("the target refused connections from {at:.1} s on"));
@@ -282,6 +268,25 @@ fn notes(plan: &Plan, run: &Run, result: &RunResult) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// What the generator itself did to the figures.
+fn generator_note(result: &RunResult) -> Option<String> {
+    let client = &result.client;
+    if client.is_bottleneck {
+        let percent = (client.busiest_thread * 100.0).min(100.0);
+        return Some(format!(
+            "the generator was the bottleneck: a thread of it was busy {percent:.0} % of the time; \
+             these figures are its limit, not the target's (more --threads, or fewer checks)"
+        ));
+    }
+    (client.lateness.p99 > LATE).then(|| {
+        format!(
+            "the generator noticed due requests late (p99 {}); that is part of the corrected \
+             latency: give it a core of its own",
+            time(client.lateness.p99)
+        )
+    })
 }
 
 /// The rate asked for was not reached.
@@ -355,5 +360,28 @@ fn shape(plan: &Plan) -> String {
             };
             format!("{}{poisson}", parts.join(", "))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generator_that_is_itself_the_bottleneck_says_so() {
+        let mut result = RunResult::default();
+        result.client.busiest_thread = 0.97;
+        let closed = Model::Closed { connections_from: 8 };
+        assert!(is_bottleneck(&closed, &result));
+        let open = Model::Open {
+            segments: Vec::new(),
+            spacing: crate::schedule::Spacing::Uniform,
+            in_flight_max: 1,
+        };
+        assert!(!is_bottleneck(&open, &result), "busy waiting for a due request is no work");
+        result.client.lateness.p99 = 0.02;
+        assert!(is_bottleneck(&open, &result));
+        result.client.is_bottleneck = true;
+        assert!(generator_note(&result).unwrap().contains("the generator was the bottleneck"));
     }
 }

@@ -3,11 +3,10 @@
 use std::collections::HashSet;
 use std::fs;
 
-/// Use of CPU and memory by a process and its descendants, since they started.
+/// CPU time and memory of a process and its descendants, since they started.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Usage {
     pub(crate) cpu_seconds: f64,
-    pub(crate) switches: u64,
     pub(crate) rss_bytes: u64,
 }
 
@@ -44,7 +43,6 @@ pub(crate) fn usage(pids: &[u32]) -> Option<Usage> {
         let ticks_used: f64 =
             fields.iter().skip(11).take(4).filter_map(|field| field.parse::<f64>().ok()).sum();
         total.cpu_seconds += ticks_used / ticks;
-        total.switches += switches(*pid);
         total.rss_bytes += kilobytes(&format!("/proc/{pid}/status"), "VmRSS:").unwrap_or(0);
     }
     alive.then_some(total)
@@ -113,18 +111,21 @@ fn stat(pid: u32) -> Option<Vec<String>> {
     Some(fields.split_whitespace().map(str::to_owned).collect())
 }
 
-fn switches(pid: u32) -> u64 {
+/// Context switches of both kinds so far, by thread. A thread that ends takes its count along.
+pub(crate) fn switches(pid: u32) -> Vec<(u32, u64)> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     tasks
-        .map(|task| fs::read_to_string(task.path().join("status")).unwrap_or_default())
-        .flat_map(|status| {
-            status
+        .filter_map(|task| {
+            let thread = task.file_name().to_str()?.parse().ok()?;
+            let status = fs::read_to_string(task.path().join("status")).ok()?;
+            let count = status
                 .lines()
                 .filter(|line| line.contains("ctxt_switches:"))
                 .filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok())
-                .collect::<Vec<_>>()
+                .sum();
+            Some((thread, count))
         })
-        .sum()
+        .collect()
 }
 
 fn kilobytes(path: &str, key: &str) -> Option<u64> {

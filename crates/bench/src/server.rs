@@ -1,5 +1,6 @@
 //! The server under test: found by PID or port, or started here, and watched while load runs.
 
+use std::collections::HashMap;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,6 +17,8 @@ use crate::proc::{self, Usage};
 use crate::result::{Phase, Server, ServerSample};
 
 const GRACE: Duration = Duration::from_secs(2);
+/// Threads are looked at this often, so that little is lost when one ends.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// A server that is running.
 #[derive(Debug)]
@@ -166,9 +169,9 @@ impl Watch {
             loop {
                 let now = clock.now();
                 let next = watcher.next_sample;
-                let wait = Duration::from_nanos(next.saturating_sub(now));
+                let wait = Duration::from_nanos(next.saturating_sub(now)).min(LOOK);
                 match stopped.recv_timeout(wait) {
-                    Err(RecvTimeoutError::Timeout) => watcher.sample(),
+                    Err(RecvTimeoutError::Timeout) => watcher.look(),
                     Ok(()) | Err(RecvTimeoutError::Disconnected) => return watcher.end(),
                 }
             }
@@ -190,6 +193,9 @@ struct Watcher {
     phase_began: (Nanos, Usage),
     last: (Nanos, Usage),
     rss_peak: u64,
+    /// Context switches by thread, ended ones included.
+    switches: HashMap<u32, u64>,
+    switches_before: u64,
     record: Record,
 }
 
@@ -197,8 +203,34 @@ impl Watcher {
     fn new(pid: u32, clock: Clock, origin: Nanos) -> Self {
         let now = (clock.now(), proc::usage(&proc::tree(pid)).unwrap_or_default());
         let next_sample = if origin > 0 { origin } else { SECOND };
-        let record = Record::default();
-        Self { pid, clock, origin, next_sample, phase_began: now, last: now, rss_peak: 0, record }
+        let mut watcher = Self {
+            pid,
+            clock,
+            origin,
+            next_sample,
+            phase_began: now,
+            last: now,
+            rss_peak: 0,
+            switches: HashMap::new(),
+            switches_before: 0,
+            record: Record::default(),
+        };
+        watcher.count_switches();
+        watcher.switches_before = watcher.switches.values().sum();
+        watcher
+    }
+
+    fn look(&mut self) {
+        self.count_switches();
+        if self.clock.now() >= self.next_sample {
+            self.sample();
+        }
+    }
+
+    fn count_switches(&mut self) {
+        for pid in proc::tree(self.pid) {
+            self.switches.extend(proc::switches(pid));
+        }
     }
 
     fn sample(&mut self) {
@@ -222,17 +254,20 @@ impl Watcher {
 
     fn close(&mut self, name: &str, now: Nanos, usage: Usage) {
         let (began, before) = self.phase_began;
+        self.count_switches();
+        let switches: u64 = self.switches.values().sum();
         self.record.phases.push(Phase {
             name: name.to_owned(),
             seconds: seconds(now.saturating_sub(began)),
             cpu_seconds: (usage.cpu_seconds - before.cpu_seconds).max(0.0),
-            context_switches: usage.switches.saturating_sub(before.switches),
+            context_switches: switches.saturating_sub(self.switches_before),
             rss_bytes: usage.rss_bytes,
             pss_bytes: proc::pss(&proc::tree(self.pid)),
             rss_peak_bytes: self.rss_peak.max(usage.rss_bytes),
             ..Phase::default()
         });
         self.phase_began = (now, usage);
+        self.switches_before = switches;
         self.rss_peak = 0;
     }
 
@@ -283,7 +318,11 @@ pub(crate) fn start_phase(running: &Running, took: Duration) -> Phase {
         name: "start".to_owned(),
         seconds: took.as_secs_f64(),
         cpu_seconds: usage.cpu_seconds,
-        context_switches: usage.switches,
+        context_switches: pids
+            .iter()
+            .flat_map(|pid| proc::switches(*pid))
+            .map(|(_, count)| count)
+            .sum(),
         rss_bytes: usage.rss_bytes,
         pss_bytes: proc::pss(&pids),
         rss_peak_bytes: usage.rss_bytes,
