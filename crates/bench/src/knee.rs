@@ -2,7 +2,8 @@
 //!
 //! Exponential until a rate fails, then binary between the last that held and the first that did
 //! not, until they are within 5 %. Each rate is a run of its own in the open model, so a queue left
-//! behind by one does not spoil the next.
+//! behind by one does not spoil the next. A rate counts as failed only when it failed twice: one
+//! hiccup of a shared machine must not halve the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,6 +57,7 @@ pub(crate) async fn search(
     let mut trials: Vec<Trial> = Vec::new();
     let mut best: Option<RunResult> = None;
     let mut last: Option<RunResult> = None;
+    let mut doubted = None;
     while let Some(rate) = next_rate(&trials, search.from).filter(|_| !stop.is_raised()) {
         let mut at = plan.clone();
         let seconds = search.trial.as_secs_f64();
@@ -76,6 +78,9 @@ pub(crate) async fn search(
             time(trial.p50),
             time(trial.p99)
         ))?;
+        if !trial.held && doubted.replace(rate) != Some(rate) {
+            continue;
+        }
         if trial.held {
             best = Some(result);
         } else {
