@@ -30,6 +30,23 @@ fn a_target_that_stalls_is_named() {
 }
 
 #[test]
+fn a_stall_reaches_every_request_that_was_due_in_it() {
+    let peer = Peer::start(|seen| {
+        if seen.number == 100 {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        Manner::Answer(answer(200, "x"))
+    });
+    let (_, result, text) = measured(&[&peer.url(), "--rate", "500", "-d", "1s", "-c", "1"]);
+    // 150 requests were due while the target slept, 125 of them at least 50 ms before it woke.
+    let late = |histogram: &tidewire_bench::Sparse| -> u64 {
+        histogram.0.iter().filter(|(value, _)| *value >= 50_000_000).map(|(_, count)| count).sum()
+    };
+    assert!(late(&result.latency.corrected.histogram) >= 120, "{text}");
+    assert!(result.latency.corrected.p90 > 0.05, "{text}");
+}
+
+#[test]
 fn a_target_that_never_answers_runs_into_the_time_limit() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
