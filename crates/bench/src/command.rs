@@ -6,8 +6,10 @@ use crate::console::Console;
 use crate::engine::Stop;
 use crate::error::Error;
 
+mod compare;
 mod run;
 
+pub use compare::CompareArgs;
 pub use run::RunArgs;
 
 /// The arguments of `tidewire bench`.
@@ -19,8 +21,8 @@ pub struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Offer load to one target and measure it.
     Run(Box<RunArgs>),
+    Compare(CompareArgs),
 }
 
 /// How a command ended.
@@ -60,5 +62,6 @@ pub async fn run(
 ) -> Result<Outcome, Error> {
     match &args.verb {
         Verb::Run(args) => run::run(args, console, stop).await,
+        Verb::Compare(args) => compare::run(args, console),
     }
 }

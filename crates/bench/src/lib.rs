@@ -9,14 +9,14 @@
 //! - `codec` with `http1`, `http2` and `websocket` are the protocols, without sockets.
 //! - `schedule`, `histogram`, `stall`, `threshold` are what honesty is made of.
 
-#![allow(dead_code)] // until every part below is wired
-
 pub mod command;
 pub mod result;
 
 mod check;
 mod clock;
 mod codec;
+mod cold_start;
+mod compare;
 mod connection;
 mod console;
 mod engine;
@@ -26,23 +26,30 @@ mod failure;
 mod feeder;
 mod flight;
 mod histogram;
+mod html;
 mod http1;
 mod http2;
+mod knee;
 mod load;
 mod machine;
+mod markdown;
 mod measure;
 mod plan;
+mod proc;
 mod quantity;
 mod recorder;
 mod reply;
 mod request;
+mod scenario;
 mod schedule;
+mod server;
 mod stall;
 mod summary;
 mod target;
 mod template;
 mod threshold;
 mod timeline;
+mod websocket;
 mod workload;
 
 pub use console::{Console, View};

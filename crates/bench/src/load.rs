@@ -175,10 +175,6 @@ impl Load {
             Source::Open { .. } => !self.waiting.is_empty() && !self.stopped,
         }
     }
-
-    pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight
-    }
 }
 
 #[cfg(test)]

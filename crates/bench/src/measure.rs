@@ -6,6 +6,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::clock::{Clock, seconds};
+use crate::cold_start;
 use crate::console::{Console, View};
 use crate::engine::{self, Progress, Run, Stop};
 use crate::error::Error;
@@ -14,8 +15,9 @@ use crate::plan::{Model, Plan};
 use crate::quantity::{digits, grouped, time};
 use crate::request::{Protocol, Transport};
 use crate::result::{
-    Client, Latencies, LoadDescription, Requests, RunResult, StepResult, Throughput,
+    Client, Latencies, LoadDescription, Phase, Requests, RunResult, StepResult, Throughput,
 };
+use crate::server::{self, Running, Watch};
 
 /// A thread busier than this spent the whole run working.
 const BUSY: f64 = 0.90;
@@ -28,7 +30,14 @@ pub(crate) async fn measure(
     console: &mut Console<'_>,
     stop: &Stop,
 ) -> Result<RunResult, Error> {
+    let (mut running, start) = begin(plan, stop).await?;
+    if let Some(server) = &mut running
+        && let Some(status) = server.has_ended()
+    {
+        return Err(Error::unreachable(format!("the server under test has ended ({status})")));
+    }
     let clock = Clock::start();
+    let watch = running.as_ref().map(|server| Watch::begin(server.pid, clock, plan.origin()));
     let (progress, received) = unbounded_channel();
     let (finished, result) = oneshot::channel();
     let (engine_plan, engine_stop) = (Arc::clone(plan), stop.clone());
@@ -41,8 +50,70 @@ pub(crate) async fn measure(
         })
         .map_err(|error| Error::system(format!("cannot start a thread: {error}")))?;
     show(plan, console, received).await?;
-    let run = result.await.map_err(|_| Error::system("the engine stopped without a result"))??;
-    Ok(result_of(plan, run))
+    let run = result.await.map_err(|_| Error::system("the engine stopped without a result"))?;
+    let record = watch.map(Watch::end);
+    let mut result = result_of(plan, run?);
+    if let (Some(server), Some(record)) = (&running, record) {
+        let requests = (result.requests.warm_up_sent, result.requests.sent);
+        result.server = Some(server::describe(server, record, start, requests));
+    }
+    Ok(result)
+}
+
+/// Finds or starts the server under test, and waits for the first answer of a started one.
+async fn begin(plan: &Arc<Plan>, stop: &Stop) -> Result<(Option<Running>, Option<Phase>), Error> {
+    let (plan, stop) = (Arc::clone(plan), stop.clone());
+    let (finished, begun) = oneshot::channel();
+    std::thread::spawn(move || {
+        let started = Running::begin(&plan.server).and_then(|running| {
+            let Some(mut running) = running else { return Ok((None, None)) };
+            if plan.server.command.is_none() {
+                return Ok((Some(running), None));
+            }
+            let took = cold_start::first_answer(&mut running, &plan, &stop)?;
+            let phase = server::start_phase(&running, took);
+            Ok((Some(running), Some(phase)))
+        });
+        let _ = finished.send(started);
+    });
+    begun.await.map_err(|_| Error::system("the server under test was lost while starting"))?
+}
+
+/// Measures cold starts instead of load.
+pub(crate) async fn cold(
+    plan: &Arc<Plan>,
+    count: usize,
+    console: &mut Console<'_>,
+    stop: &Stop,
+) -> Result<RunResult, Error> {
+    let cold = cold_start::measure(plan, count, console, stop).await?;
+    let mut load = describe(plan);
+    load.model = "cold start".to_owned();
+    load.shape = format!("{count} starts");
+    (load.connections, load.depth, load.duration) = (1, 1, 0.0);
+    let started = cold.starts.len() as u64;
+    let requests = Requests {
+        offered: started + cold.failed,
+        sent: started + cold.failed,
+        ok: started,
+        failed: cold.failed,
+        ..Requests::default()
+    };
+    let first = cold.first_answer.clone();
+    Ok(RunResult {
+        format: crate::result::FORMAT.to_owned(),
+        load,
+        requests,
+        latency: Latencies {
+            correction: "none".to_owned(),
+            corrected: first.clone(),
+            raw: first,
+            ..Latencies::default()
+        },
+        cold_start: Some(cold),
+        interrupted: stop.is_raised(),
+        ..RunResult::default()
+    })
 }
 
 /// Shows progress until the engine is done.
@@ -137,7 +208,7 @@ fn result_of(plan: &Plan, run: Run) -> RunResult {
         interrupted: run.interrupted,
         ..RunResult::default()
     };
-    result.client.is_bottleneck = is_bottleneck(plan, &result);
+    result.client.is_bottleneck = is_bottleneck(&plan.model, &result);
     result.notes = notes(plan, &run, &result);
     result
 }
@@ -167,8 +238,8 @@ fn client(run: &Run) -> Client {
     }
 }
 
-fn is_bottleneck(plan: &Plan, result: &RunResult) -> bool {
-    match plan.model {
+fn is_bottleneck(model: &Model, result: &RunResult) -> bool {
+    match model {
         Model::Closed { .. } => result.client.busiest_thread > BUSY,
         Model::Open { .. } => {
             result.client.busiest_thread > BUSY && result.client.lateness.p99 > LATE
@@ -182,21 +253,7 @@ fn notes(plan: &Plan, run: &Run, result: &RunResult) -> Vec<String> {
     if result.interrupted {
         notes.push("the run was stopped by hand; these are the figures up to then".to_owned());
     }
-    if result.client.is_bottleneck {
-        let percent = (result.client.busiest_thread * 100.0).min(100.0);
-        notes.push(format!(
-            "the generator was the bottleneck: a thread of it was busy {percent:.0} % of the time; \
-             these figures are its limit, not the target's (more --threads, or fewer checks)"
-        ));
-    }
-    let lateness = &result.client.lateness;
-    if !result.client.is_bottleneck && lateness.p99 > LATE {
-        notes.push(format!(
-            "the generator noticed due requests late (p99 {}); that is part of the corrected \
-             latency: give it a core of its own",
-            time(lateness.p99)
-        ));
-    }
+    notes.extend(generator_note(result));
     if let Some(since) = run.recorder.refused_since {
         let at = seconds(since.saturating_sub(plan.origin()));
         notes.push(format!("the target refused connections from {at:.1} s on"));
@@ -211,6 +268,25 @@ fn notes(plan: &Plan, run: &Run, result: &RunResult) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// What the generator itself did to the figures.
+fn generator_note(result: &RunResult) -> Option<String> {
+    let client = &result.client;
+    if client.is_bottleneck {
+        let percent = (client.busiest_thread * 100.0).min(100.0);
+        return Some(format!(
+            "the generator was the bottleneck: a thread of it was busy {percent:.0} % of the time; \
+             these figures are its limit, not the target's (more --threads, or fewer checks)"
+        ));
+    }
+    (client.lateness.p99 > LATE).then(|| {
+        format!(
+            "the generator noticed due requests late (p99 {}); that is part of the corrected \
+             latency: give it a core of its own",
+            time(client.lateness.p99)
+        )
+    })
 }
 
 /// The rate asked for was not reached.
@@ -284,5 +360,28 @@ fn shape(plan: &Plan) -> String {
             };
             format!("{}{poisson}", parts.join(", "))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generator_that_is_itself_the_bottleneck_says_so() {
+        let mut result = RunResult::default();
+        result.client.busiest_thread = 0.97;
+        let closed = Model::Closed { connections_from: 8 };
+        assert!(is_bottleneck(&closed, &result));
+        let open = Model::Open {
+            segments: Vec::new(),
+            spacing: crate::schedule::Spacing::Uniform,
+            in_flight_max: 1,
+        };
+        assert!(!is_bottleneck(&open, &result), "busy waiting for a due request is no work");
+        result.client.lateness.p99 = 0.02;
+        assert!(is_bottleneck(&open, &result));
+        result.client.is_bottleneck = true;
+        assert!(generator_note(&result).unwrap().contains("the generator was the bottleneck"));
     }
 }

@@ -226,10 +226,6 @@ impl Recorder {
         self.refused_since = self.refused_since.min(other.refused_since);
     }
 
-    pub(crate) fn origin(&self) -> Nanos {
-        self.origin
-    }
-
     fn part(&mut self, intended: Nanos) -> &mut Counts {
         if intended < self.origin { &mut self.warm_up } else { &mut self.measured }
     }

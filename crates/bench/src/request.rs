@@ -6,7 +6,7 @@
 //! by a schema belongs in front of this, where a body is read.
 
 use crate::envelope;
-use crate::http2;
+use crate::http2::hpack::Block;
 use crate::reply::Dialect;
 use crate::template::{Generator, Template};
 
@@ -81,6 +81,7 @@ pub(crate) enum Body {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wire {
     pub(crate) head: Vec<u8>,
+    pub(crate) block: Block,
     pub(crate) body: Vec<u8>,
 }
 
@@ -123,7 +124,11 @@ impl Request {
         match speech.transport {
             Transport::Http1 => filled.http1(speech, &mut wire.head),
             Transport::Http2 => {
-                filled.http2(speech, &mut wire.head);
+                filled.http2(speech, &mut wire.block);
+                if !self.is_fixed() {
+                    // What changes must not fill the target's table.
+                    wire.block.first.clear();
+                }
                 wire.body = filled.body;
             }
             Transport::WebSocket => wire.head = filled.body,
@@ -220,26 +225,25 @@ impl Filled {
         out.extend_from_slice(&self.body);
     }
 
-    fn http2(&self, speech: &Speech, out: &mut Vec<u8>) {
+    fn http2(&self, speech: &Speech, block: &mut Block) {
         let host = self.headers.iter().find(|(name, _)| name == "host");
-        let authority = host.map_or(&speech.authority, |(_, value)| value);
-        for (name, value) in [
-            (":method", &self.method),
-            (":scheme", &"http".to_owned()),
-            (":path", &self.path),
-            (":authority", authority),
-        ] {
-            http2::hpack::literal(name.as_bytes(), value.as_bytes(), out);
-        }
-        for (name, value) in self.headers.iter().filter(|(name, _)| {
-            !matches!(name.as_str(), "host" | "connection" | "transfer-encoding")
-        }) {
-            http2::hpack::literal(name.as_bytes(), value.as_bytes(), out);
-        }
+        let length = self.body.len().to_string();
+        let mut fields = vec![
+            (":method", self.method.as_str()),
+            (":scheme", "http"),
+            (":path", self.path.as_str()),
+            (":authority", host.map_or(&speech.authority, |(_, value)| value).as_str()),
+        ];
+        fields.extend(
+            self.headers
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str()))
+                .filter(|(name, _)| !matches!(*name, "host" | "connection" | "transfer-encoding")),
+        );
         if self.has_body() && speech.protocol != Protocol::Grpc {
-            let length = self.body.len().to_string();
-            http2::hpack::literal(b"content-length", length.as_bytes(), out);
+            fields.push(("content-length", &length));
         }
+        block.encode(&fields);
     }
 }
 

@@ -293,3 +293,22 @@ pub struct ThresholdResult {
     /// Whether it held.
     pub held: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes the schema when it differs and `BLESS` is set.
+    #[test]
+    fn the_committed_schema_is_that_of_these_types() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schema/result.schema.json");
+        let schema = schemars::schema_for!(RunResult);
+        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        let committed = std::fs::read_to_string(path).unwrap_or_default();
+        if committed != text && std::env::var_os("BLESS").is_some() {
+            std::fs::write(path, text).unwrap();
+            return;
+        }
+        assert!(committed == text, "the types changed; run this test again with BLESS=1");
+    }
+}

@@ -25,6 +25,11 @@ pub(crate) fn text(result: &RunResult) -> String {
             load.model, load.shape, load.connections, load.depth, result.throughput.seconds,
         ),
     );
+    if let Some(knee) = &result.knee {
+        let rate =
+            knee.rate.map_or_else(|| "none".to_owned(), |rate| format!("{}/s", digits(rate)));
+        line(&mut out, &format!("knee: {rate} keeps {}; figures at that rate:\n", knee.objective));
+    }
     requests(&mut out, result);
     latencies(&mut out, result);
     if !result.stalls.is_empty() {

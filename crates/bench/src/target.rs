@@ -66,10 +66,14 @@ fn resolve(authority: &str) -> Result<SocketAddr, Error> {
         !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
     });
     let full = if has_port { authority.to_owned() } else { format!("{authority}:80") };
-    full.to_socket_addrs()
+    let addresses: Vec<SocketAddr> = full
+        .to_socket_addrs()
         .map_err(|error| Error::usage(format!("host {authority:?} cannot be resolved: {error}")))?
-        .next()
-        .ok_or_else(|| Error::usage(format!("host {authority:?} has no address")))
+        .collect();
+    // `localhost` is often both, and most servers under test listen on 127.0.0.1 only.
+    let preferred =
+        addresses.iter().find(|address| address.is_ipv4()).or_else(|| addresses.first());
+    preferred.copied().ok_or_else(|| Error::usage(format!("host {authority:?} has no address")))
 }
 
 #[cfg(test)]

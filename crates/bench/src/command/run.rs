@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::quantity::{self, Span};
 use crate::result::RunResult;
 use crate::threshold::Threshold;
-use crate::{machine, measure, summary};
+use crate::{html, knee, machine, markdown, measure, summary};
 
 mod planning;
 
@@ -127,9 +127,63 @@ pub struct RunArgs {
     #[arg(long, value_parser = Threshold::parse, value_delimiter = ',', help_heading = "Checks")]
     threshold: Vec<Threshold>,
 
+    /// Search for the highest rate that keeps this: 'p99<10ms,errors<0.1%'.
+    #[arg(long, value_name = "OBJECTIVE", conflicts_with_all = ["steps", "ramp"],
+          help_heading = "Load")]
+    find_knee: Option<String>,
+    /// Length of each trial of the search; --rate is where it begins.
+    #[arg(long, default_value = "5s", value_parser = quantity::duration, help_heading = "Load")]
+    trial: Duration,
+    /// Several requests per iteration, described in TOML.
+    #[arg(long, value_name = "FILE",
+          conflicts_with_all = ["body", "body_file", "method", "expect_body"],
+          help_heading = "Request")]
+    scenario: Option<PathBuf>,
+
+    /// Watch this process and its children.
+    #[arg(long, value_name = "PID", help_heading = "Server under test")]
+    server_pid: Option<u32>,
+    /// Watch the process that listens on this port.
+    #[arg(
+        long,
+        value_name = "PORT",
+        conflicts_with = "server_pid",
+        help_heading = "Server under test"
+    )]
+    server_port: Option<u16>,
+    /// Start this, wait for its first good answer, watch it, and stop it at the end.
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["server_pid", "server_port"],
+          help_heading = "Server under test")]
+    server_command: Option<String>,
+    /// Give up waiting for the first answer after this time.
+    #[arg(long, default_value = "10s", value_parser = quantity::duration,
+          help_heading = "Server under test")]
+    start_timeout: Duration,
+    /// Measure this many cold starts of --server-command instead of load.
+    #[arg(
+        long,
+        value_name = "COUNT",
+        requires = "server_command",
+        help_heading = "Server under test"
+    )]
+    cold: Option<usize>,
+    /// Cap the started server at this many CPUs, where cgroups allow it.
+    #[arg(long, value_name = "CPUS", help_heading = "Server under test")]
+    server_cpus: Option<f64>,
+    /// Cap the started server's memory, such as 512MiB, where cgroups allow it.
+    #[arg(long, value_name = "SIZE", value_parser = quantity::bytes,
+          help_heading = "Server under test")]
+    server_memory: Option<u64>,
+
     /// Write the result as JSON.
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     json: Option<PathBuf>,
+    /// Write the result as Markdown tables.
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    markdown: Option<PathBuf>,
+    /// Write the result as one HTML file with charts.
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    html: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -163,7 +217,14 @@ pub(super) async fn run(
 ) -> Result<Outcome, Error> {
     let plan = Arc::new(planning::plan(args)?);
     let context = machine::context(command_line());
-    let mut result = measure::measure(&plan, console, stop).await?;
+    let mut result = match (args.cold, &args.find_knee) {
+        (Some(count), _) => measure::cold(&plan, count, console, stop).await?,
+        (None, Some(_)) => {
+            let search = planning::search(args)?;
+            knee::search(&plan, &search, console, stop).await?
+        }
+        (None, None) => measure::measure(&plan, console, stop).await?,
+    };
     result.context = context;
     result.thresholds = args.threshold.iter().map(|threshold| threshold.apply(&result)).collect();
     console.text(&summary::text(&result))?;
@@ -186,6 +247,14 @@ fn write_files(args: &RunArgs, result: &RunResult) -> Result<(), Error> {
         let json = serde_json::to_string(result)
             .map_err(|error| Error::system(format!("the result cannot be written: {error}")))?;
         write(path, &json)?;
+    }
+    if let Some(path) = &args.markdown {
+        write(path, &markdown::text(result))?;
+    }
+    if let Some(path) = &args.html {
+        let page = html::page(result)
+            .map_err(|error| Error::system(format!("the report cannot be written: {error}")))?;
+        write(path, &page)?;
     }
     Ok(())
 }

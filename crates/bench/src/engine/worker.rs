@@ -71,7 +71,7 @@ impl<'a> Worker<'a> {
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let connections = (index..plan.connections)
             .step_by(plan.threads)
-            .map(|number| Connection::new(codec(plan), opens_at(plan, number)))
+            .map(|number| Connection::new(Codec::new(plan), opens_at(plan, number)))
             .collect();
         Ok(Self {
             plan,
@@ -265,6 +265,10 @@ impl<'a> Worker<'a> {
             }
         }
         let connection = &self.connections[index];
+        if let Some(failure) = connection.codec.refusal() {
+            self.lost(index, now, &failure);
+            return;
+        }
         if connection.codec.is_closing() && connection.codec.is_idle() {
             self.closed(index, now);
             return;
@@ -344,7 +348,9 @@ impl<'a> Worker<'a> {
                 self.complete(now, &flight, 0, 0, Err(failure.clone()));
             }
         }
-        if let Failure::Connect(_) = failure {
+        if matches!(failure, Failure::Connect(_))
+            || self.connections[index].codec.refusal().is_some()
+        {
             self.refused(index, now, failure, keys.is_empty());
         }
         self.closed(index, now);
@@ -366,7 +372,7 @@ impl<'a> Worker<'a> {
     }
 
     fn closed(&mut self, index: usize, now: Nanos) {
-        let codec = codec(self.plan);
+        let codec = Codec::new(self.plan);
         let connection = &mut self.connections[index];
         connection.close(codec);
         if self.plan.reuse == Reuse::NewPerRequest {
@@ -492,11 +498,6 @@ impl<'a> Worker<'a> {
             interrupted: self.stopped_at.is_some(),
         }
     }
-}
-
-fn codec(plan: &Plan) -> Codec {
-    let depth = if plan.reuse == Reuse::NewPerRequest { 1 } else { plan.depth };
-    Codec::new(plan.workload.speech.transport, plan.workload.expectation(), depth)
 }
 
 /// When connection `number` joins: at once, or later in a ramp of connections.

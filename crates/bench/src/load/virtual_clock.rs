@@ -157,3 +157,19 @@ fn warm_up_requests_are_counted_apart() {
     assert_eq!(load.recorder.measured.ok, 200);
     assert_eq!(load.recorder.timeline.len(), 2);
 }
+
+#[test]
+fn ten_minutes_of_timeline_stay_small() {
+    let mut recorder = Recorder::new(0, Correction::FromIntendedStart, 1);
+    let mut random = fastrand::Rng::with_seed(3);
+    for answer in 0..600_000_u64 {
+        let now = (answer + 1) * (SECOND / 1000);
+        // Latencies over five decades: far wider than any target's.
+        let latency = (1e4 * 10_f64.powf(random.f64() * 5.0)) as Nanos;
+        let sent = now.saturating_sub(latency);
+        recorder.ok(now, &Sample { intended: sent, sent, step: 0, bytes: 0, messages: 0 });
+    }
+    let buckets: usize = recorder.timeline.iter().map(|row| row.histogram.0.len()).sum();
+    assert_eq!(recorder.timeline.len(), 600);
+    assert!(buckets * size_of::<(u64, u64)>() < 16 << 20, "{buckets} buckets");
+}

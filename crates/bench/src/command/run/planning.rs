@@ -4,11 +4,14 @@ use super::{CodecArg, KindArg, ProtocolArg, RunArgs};
 use crate::check::Check;
 use crate::error::Error;
 use crate::feeder::{Feeder, Order};
+use crate::knee::Search;
 use crate::plan::{Model, Plan, Reuse, ServerPlan};
 use crate::request::{Body, MessageCodec, Protocol, Request, Speech, Transport};
+use crate::scenario;
 use crate::schedule::{Segment, Spacing};
 use crate::target::Target;
 use crate::template::{Names, Template};
+use crate::threshold::Threshold;
 use crate::workload::{Step, Workload};
 
 pub(super) fn plan(args: &RunArgs) -> Result<Plan, Error> {
@@ -40,7 +43,15 @@ pub(super) fn plan(args: &RunArgs) -> Result<Plan, Error> {
         duration: args.duration,
         requests: args.requests,
         timeout: args.timeout,
-        server: ServerPlan::default(),
+        server: ServerPlan {
+            pid: args.server_pid,
+            port: args.server_port,
+            command: args.server_command.clone(),
+            cpus: args.server_cpus,
+            memory_bytes: args.server_memory,
+            cgroup_root: None,
+            start_timeout: args.start_timeout,
+        },
     })
 }
 
@@ -58,7 +69,7 @@ fn model(args: &RunArgs) -> Result<Model, Error> {
         return Err(Error::usage(format!("--steps: {bad} is not a rate above 0")));
     }
     if segments.is_empty() {
-        if args.poisson {
+        if args.poisson && args.find_knee.is_none() {
             return Err(Error::usage(
                 "--poisson needs --rate or --steps: a closed model has no gaps",
             ));
@@ -73,6 +84,21 @@ fn model(args: &RunArgs) -> Result<Model, Error> {
     Ok(Model::Open { segments, spacing, in_flight_max: args.in_flight_max.max(1) })
 }
 
+/// The search that `--find-knee` asks for.
+pub(super) fn search(args: &RunArgs) -> Result<Search, Error> {
+    let text = args.find_knee.clone().unwrap_or_default();
+    let objective = Threshold::parse_all(&text).map_err(Error::usage)?;
+    let spacing = if args.poisson { Spacing::Poisson(args.seed) } else { Spacing::Uniform };
+    Ok(Search {
+        text,
+        objective,
+        from: args.rate.map_or(100.0, |rate| rate.from.max(1.0)),
+        trial: args.trial,
+        in_flight_max: args.in_flight_max.max(1),
+        spacing,
+    })
+}
+
 fn workload(args: &RunArgs, target: &Target) -> Result<Workload, Error> {
     let mut names = Names::default();
     let order = if args.feeder_random { Order::Random } else { Order::Sequential };
@@ -81,15 +107,23 @@ fn workload(args: &RunArgs, target: &Target) -> Result<Workload, Error> {
         .iter()
         .map(|path| Feeder::read(path, order, &mut names))
         .collect::<Result<_, _>>()?;
-    let step = Step {
-        name: "request".to_owned(),
-        request: request(args, target, &names)?,
-        checks: checks(args, &names)?,
-        extracts: Vec::new(),
+    let mut feeders = feeders;
+    let steps = match &args.scenario {
+        Some(path) => {
+            let scenario = scenario::read(path, &mut names)?;
+            feeders.extend(scenario.feeders);
+            scenario.steps
+        }
+        None => vec![Step {
+            name: "request".to_owned(),
+            request: request(args, target, &names)?,
+            checks: checks(args, &names)?,
+            extracts: Vec::new(),
+        }],
     };
     let mut workload = Workload {
         speech: speech(args, target)?,
-        steps: vec![step],
+        steps,
         variables: names.len(),
         feeders,
         seed: args.seed,

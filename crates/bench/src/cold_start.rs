@@ -1,0 +1,103 @@
+//! Starting a process and waiting for its first complete, good answer.
+//!
+//! The clock starts before the spawn. Attempts follow each other a millisecond apart, each a full
+//! request with all its checks, so an open port that answers nonsense does not count as started.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::unbounded_channel;
+
+use crate::clock::{Clock, nanos};
+use crate::console::Console;
+use crate::engine::{self, Stop};
+use crate::error::Error;
+use crate::histogram::Histogram;
+use crate::plan::{Model, Plan};
+use crate::quantity::time;
+use crate::result::ColdStart;
+use crate::server::Running;
+
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Waits for the first good answer; the time is from the spawn. Blocks.
+pub(crate) fn first_answer(
+    running: &mut Running,
+    plan: &Plan,
+    stop: &Stop,
+) -> Result<Duration, Error> {
+    let mut probe = plan.clone();
+    probe.connections = 1;
+    probe.depth = 1;
+    probe.threads = 1;
+    probe.model = Model::Closed { connections_from: 1 };
+    probe.warm_up = Duration::ZERO;
+    probe.requests = Some(probe.workload.steps.len().min(1) as u64);
+    probe.timeout = plan.server.start_timeout;
+    probe.duration = plan.server.start_timeout;
+    let (progress, _received) = unbounded_channel();
+    loop {
+        let failure = match engine::run(&probe, Clock::start(), stop, &progress) {
+            Ok(run) if run.recorder.measured.ok > 0 => return Ok(running.spawned_at.elapsed()),
+            Ok(run) => run.recorder.failures.keys().next().map(ToString::to_string),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(status) = running.has_ended() {
+            return Err(Error::unreachable(format!(
+                "the server under test ended before its first answer ({status})"
+            )));
+        }
+        if running.spawned_at.elapsed() > plan.server.start_timeout || stop.is_raised() {
+            return Err(Error::unreachable(format!(
+                "the server under test gave no good answer within {}: {}",
+                time(plan.server.start_timeout.as_secs_f64()),
+                failure.unwrap_or_else(|| "no attempt ended".to_owned()),
+            )));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Starts and stops the server `count` times.
+pub(crate) async fn measure(
+    plan: &Arc<Plan>,
+    count: usize,
+    console: &mut Console<'_>,
+    stop: &Stop,
+) -> Result<ColdStart, Error> {
+    let Some(command) = plan.server.command.clone() else {
+        return Err(Error::usage("--cold needs --server-command"));
+    };
+    let mut histogram = Histogram::new();
+    let mut result = ColdStart::default();
+    for turn in 0..count {
+        if stop.is_raised() {
+            break;
+        }
+        let (plan, stop, command) = (Arc::clone(plan), stop.clone(), command.clone());
+        let (finished, started) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
+            let took = Running::spawn(&command, &plan.server)
+                .and_then(|mut running| first_answer(&mut running, &plan, &stop));
+            let _ = finished.send(took);
+        });
+        let began = Instant::now();
+        match started.await.map_err(|_| Error::system("a start was lost"))? {
+            Ok(took) => {
+                histogram.record(nanos(took));
+                result.starts.push(took.as_secs_f64());
+                console.progress(&format!("start {}: {}", turn + 1, time(took.as_secs_f64())))?;
+            }
+            Err(error) => {
+                result.failed += 1;
+                let after = time(began.elapsed().as_secs_f64());
+                console.progress(&format!("start {}: failed after {after}: {error}", turn + 1))?;
+            }
+        }
+    }
+    result.first_answer = histogram.summary();
+    if result.starts.is_empty() {
+        return Err(Error::unreachable("no start gave a good answer"));
+    }
+    Ok(result)
+}

@@ -1,0 +1,145 @@
+//! `tidewire bench compare`: did it get faster, slower, or neither?
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::Outcome;
+use crate::compare::{self, Method, Row};
+use crate::console::Console;
+use crate::error::Error;
+use crate::quantity::{digits, time};
+use crate::result::{FORMAT, RunResult};
+
+/// Compare two results, or two sets of them, with confidence intervals.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidewire bench compare before.json after.json
+  tidewire bench compare before.json after.json --fail-above 5% --markdown report.md
+  tidewire bench compare before-*.json --new after-*.json")]
+pub struct CompareArgs {
+    /// Result files: the base and the new one; or, with --new, all of the base.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Result files of the new side; seven and more on each side are compared as rounds.
+    #[arg(long, num_args = 1..)]
+    new: Vec<PathBuf>,
+    /// Exit with 1 when a figure is shown to be worse by more than this.
+    #[arg(long, value_parser = percent, value_name = "PERCENT")]
+    fail_above: Option<f64>,
+    /// Write the table as Markdown, for a pull request.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Seed of the bootstrap.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let digits = text.strip_suffix('%').unwrap_or(text);
+    match digits.trim().parse::<f64>() {
+        Ok(value) if value >= 0.0 => Ok(value / 100.0),
+        _ => Err(format!("{text:?} is not a percentage; write 5%")),
+    }
+}
+
+pub(super) fn run(args: &CompareArgs, console: &mut Console<'_>) -> Result<Outcome, Error> {
+    let (base, new) = match (args.files.as_slice(), args.new.as_slice()) {
+        ([base, new], []) => (vec![read(base)?], vec![read(new)?]),
+        (_, []) => return Err(Error::usage("name two files, or put the new ones after --new")),
+        (base, new) => (read_all(base)?, read_all(new)?),
+    };
+    let (method, rows) = compare::compare(&base, &new, args.seed);
+    console.text(&text(method, &rows))?;
+    if let Some(warning) = different_loads(&base, &new) {
+        console.text(&format!("note: {warning}\n"))?;
+    }
+    if let Some(path) = &args.markdown {
+        std::fs::write(path, markdown(method, &rows))
+            .map_err(|error| Error::system(format!("{}: {error}", path.display())))?;
+    }
+    let Some(limit) = args.fail_above else { return Ok(Outcome::Done) };
+    let worst = rows.iter().max_by(|a, b| a.worse_by().total_cmp(&b.worse_by()));
+    match worst.filter(|row| row.worse_by() > limit) {
+        None => Ok(Outcome::Done),
+        Some(row) => {
+            let by = row.worse_by() * 100.0;
+            let limit = limit * 100.0;
+            console.text(&format!("{} is worse by {by:.1} %, over {limit} %\n", row.name))?;
+            Ok(Outcome::Regressed)
+        }
+    }
+}
+
+fn read_all(paths: &[PathBuf]) -> Result<Vec<RunResult>, Error> {
+    paths.iter().map(|path| read(path)).collect()
+}
+
+fn read(path: &Path) -> Result<RunResult, Error> {
+    let shown = path.display();
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Error::usage(format!("{shown}: {error}")))?;
+    let result: RunResult = serde_json::from_str(&text)
+        .map_err(|error| Error::usage(format!("{shown}: not a result of bench run: {error}")))?;
+    if result.format != FORMAT {
+        let found = &result.format;
+        return Err(Error::usage(format!("{shown}: format {found:?}, this reads {FORMAT:?}")));
+    }
+    Ok(result)
+}
+
+fn different_loads(base: &[RunResult], new: &[RunResult]) -> Option<String> {
+    let shape = |run: &RunResult| {
+        let load = &run.load;
+        format!("{} {} {}×{}", load.protocol, load.shape, load.connections, load.depth)
+    };
+    let (base, new) = (shape(base.first()?), shape(new.first()?));
+    (base != new).then(|| format!("the loads differ: {base} and {new}"))
+}
+
+fn method_text(method: Method) -> String {
+    match method {
+        Method::Blocks { seconds } => format!(
+            "95 % intervals from a block bootstrap of per-second samples (blocks of {seconds} s); \
+             they cannot know what differs from run to run"
+        ),
+        Method::Rounds { base, new } => {
+            format!("95 % intervals from a bootstrap of {base} and {new} rounds")
+        }
+    }
+}
+
+fn cells(row: &Row) -> [String; 5] {
+    let show = |value| match row.name {
+        "answers per second" => digits(value),
+        _ => time(value),
+    };
+    let ratio = row.ratio.map_or_else(
+        || "–".to_owned(),
+        |(ratio, low, high)| format!("{ratio:.3} ({low:.3}–{high:.3})"),
+    );
+    [row.name.to_owned(), show(row.base), show(row.new), ratio, row.verdict().to_owned()]
+}
+
+fn text(method: Method, rows: &[Row]) -> String {
+    let mut out =
+        String::from("figure                         base         new  new/base (95 % interval)\n");
+    for row in rows {
+        let [name, base, new, ratio, verdict] = cells(row);
+        let _ = writeln!(out, "{name:<24}{base:>11} {new:>11}  {ratio:<24} {verdict}");
+    }
+    let _ = writeln!(out, "{}", method_text(method));
+    out
+}
+
+fn markdown(method: Method, rows: &[Row]) -> String {
+    let mut out =
+        String::from("| figure | base | new | new/base (95 %) | |\n|---|--:|--:|--:|---|\n");
+    for row in rows {
+        let _ = writeln!(out, "| {} |", cells(row).join(" | "));
+    }
+    let _ = writeln!(out, "\n{}.", method_text(method));
+    out
+}

@@ -1,0 +1,274 @@
+//! Two results side by side: ratios with confidence intervals, or "no difference shown".
+//!
+//! With one run on each side the interval comes from a block bootstrap of the per-second samples:
+//! neighbouring seconds resemble each other (warm caches, a collector's cycle, another tenant), so
+//! whole blocks of them are drawn, not single seconds. With seven and more runs on each side the
+//! runs themselves are drawn, which also covers what differs from run to run. One run on each side
+//! cannot know that; the text says which it was.
+
+use crate::histogram::Sparse;
+use crate::result::RunResult;
+use crate::timeline::Second;
+
+/// Rounds on each side from which on whole runs are drawn.
+const ROUNDS: usize = 7;
+const DRAWS: usize = 2000;
+const BLOCK_SECONDS: usize = 3;
+const SECONDS_MIN: usize = 5;
+
+/// Which way a figure gets better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Better {
+    Higher,
+    Lower,
+}
+
+/// One figure of both sides.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) better: Better,
+    pub(crate) base: f64,
+    pub(crate) new: f64,
+    /// `new / base` and its 95 % interval; `None` when there is too little to say.
+    pub(crate) ratio: Option<(f64, f64, f64)>,
+}
+
+/// How the intervals were made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    Blocks { seconds: usize },
+    Rounds { base: usize, new: usize },
+}
+
+impl Row {
+    /// Whether the interval excludes "the same".
+    pub(crate) fn differs(&self) -> bool {
+        self.ratio.is_some_and(|(_, low, high)| low > 1.0 || high < 1.0)
+    }
+
+    /// By which share the figure got worse, 0 if no difference was shown.
+    pub(crate) fn worse_by(&self) -> f64 {
+        let Some((ratio, ..)) = self.ratio.filter(|_| self.differs()) else { return 0.0 };
+        match self.better {
+            Better::Higher => 1.0 / ratio.max(1e-9) - 1.0,
+            Better::Lower => ratio - 1.0,
+        }
+        .max(0.0)
+    }
+
+    pub(crate) fn verdict(&self) -> &'static str {
+        match (self.ratio, self.differs()) {
+            (None, _) => "too few samples",
+            (_, false) => "no difference shown",
+            (Some((ratio, ..)), true) => match (ratio > 1.0, self.better) {
+                (true, Better::Higher) | (false, Better::Lower) => "better",
+                _ => "worse",
+            },
+        }
+    }
+}
+
+type Figure = fn(&[&Second]) -> f64;
+
+const FIGURES: [(&str, Better, Figure); 5] = [
+    ("answers per second", Better::Higher, |rows| mean(rows, |row| row.ok as f64)),
+    ("p50", Better::Lower, |rows| quantile(rows, 0.50)),
+    ("p90", Better::Lower, |rows| quantile(rows, 0.90)),
+    ("p99", Better::Lower, |rows| quantile(rows, 0.99)),
+    ("p99.9", Better::Lower, |rows| quantile(rows, 0.999)),
+];
+
+/// Compares the runs of two sides.
+pub(crate) fn compare(base: &[RunResult], new: &[RunResult], seed: u64) -> (Method, Vec<Row>) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let rounds = base.len() >= ROUNDS && new.len() >= ROUNDS;
+    let method = if rounds {
+        Method::Rounds { base: base.len(), new: new.len() }
+    } else {
+        Method::Blocks { seconds: BLOCK_SECONDS }
+    };
+    let (base_seconds, new_seconds) = (seconds_of(base), seconds_of(new));
+    let mut rows: Vec<Row> = FIGURES
+        .iter()
+        .map(|(name, better, figure)| {
+            let ratio = if rounds {
+                let per_run = |runs: &[RunResult]| -> Vec<f64> {
+                    runs.iter().map(|run| figure(&whole(run))).collect()
+                };
+                rounds_interval(&per_run(base), &per_run(new), &mut random)
+            } else {
+                blocks_interval(&base_seconds, &new_seconds, *figure, &mut random)
+            };
+            let (base, new) = (figure(&base_seconds), figure(&new_seconds));
+            Row { name, better: *better, base, new, ratio }
+        })
+        .collect();
+    rows.extend(cpu_row(base, new, rounds, &mut random));
+    (method, rows)
+}
+
+/// Server CPU per request has no per-second histogram; only rounds give it an interval.
+fn cpu_row(
+    base: &[RunResult],
+    new: &[RunResult],
+    rounds: bool,
+    random: &mut fastrand::Rng,
+) -> Option<Row> {
+    let cpu = |run: &RunResult| {
+        let phases = &run.server.as_ref()?.phases;
+        phases.iter().find(|phase| phase.name == "measured")?.cpu_seconds_per_request
+    };
+    let all = |runs: &[RunResult]| runs.iter().map(cpu).collect::<Option<Vec<f64>>>();
+    let (base, new) = (all(base)?, all(new)?);
+    let ratio = if rounds { rounds_interval(&base, &new, random) } else { None };
+    let average = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let (base, new) = (average(&base), average(&new));
+    Some(Row { name: "server CPU per request", better: Better::Lower, base, new, ratio })
+}
+
+/// The whole seconds of a run: the last, partial one would look like a slow one.
+fn whole(run: &RunResult) -> Vec<&Second> {
+    let length = run.throughput.seconds.floor() as u64;
+    run.timeline.iter().filter(|row| row.at < length).collect()
+}
+
+fn seconds_of(runs: &[RunResult]) -> Vec<&Second> {
+    runs.iter().flat_map(whole).collect()
+}
+
+fn mean(rows: &[&Second], part: fn(&Second) -> f64) -> f64 {
+    rows.iter().map(|row| part(row)).sum::<f64>() / rows.len().max(1) as f64
+}
+
+fn quantile(rows: &[&Second], quantile: f64) -> f64 {
+    let mut buckets = std::collections::BTreeMap::new();
+    for (value, count) in rows.iter().flat_map(|row| &row.histogram.0) {
+        *buckets.entry(*value).or_insert(0) += count;
+    }
+    Sparse(buckets.into_iter().collect()).quantile(quantile)
+}
+
+fn blocks_interval(
+    base: &[&Second],
+    new: &[&Second],
+    figure: Figure,
+    random: &mut fastrand::Rng,
+) -> Option<(f64, f64, f64)> {
+    if base.len() < SECONDS_MIN || new.len() < SECONDS_MIN {
+        return None;
+    }
+    let ratios =
+        (0..DRAWS).map(|_| figure(&draw(new, random)) / figure(&draw(base, random))).collect();
+    interval(figure(new) / figure(base), ratios)
+}
+
+/// As many seconds as there are, in blocks that wrap around the end.
+fn draw<'a>(rows: &[&'a Second], random: &mut fastrand::Rng) -> Vec<&'a Second> {
+    let mut drawn = Vec::with_capacity(rows.len() + BLOCK_SECONDS);
+    while drawn.len() < rows.len() {
+        let start = random.usize(..rows.len());
+        drawn.extend((start..start + BLOCK_SECONDS).map(|at| rows[at % rows.len()]));
+    }
+    drawn.truncate(rows.len());
+    drawn
+}
+
+fn rounds_interval(
+    base: &[f64],
+    new: &[f64],
+    random: &mut fastrand::Rng,
+) -> Option<(f64, f64, f64)> {
+    let ratios = (0..DRAWS)
+        .map(|_| {
+            let mut pick = |side: &[f64]| -> Vec<f64> {
+                side.iter().map(|_| side[random.usize(..side.len())]).collect()
+            };
+            median(&mut pick(new)) / median(&mut pick(base))
+        })
+        .collect();
+    interval(median(&mut new.to_vec()) / median(&mut base.to_vec()), ratios)
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len().is_multiple_of(2) {
+        (values[middle - 1] + values[middle]) * 0.5
+    } else {
+        values[middle]
+    }
+}
+
+fn interval(ratio: f64, mut ratios: Vec<f64>) -> Option<(f64, f64, f64)> {
+    ratios.retain(|one| one.is_finite());
+    if !ratio.is_finite() || ratios.len() < DRAWS * 9 / 10 {
+        return None;
+    }
+    ratios.sort_by(f64::total_cmp);
+    let at = |share: f64| ratios[((ratios.len() - 1) as f64 * share) as usize];
+    Some((ratio, at(0.025), at(0.975)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run of 30 s around a rate and a latency in µs, with noise from `seed`.
+    fn run(rate: f64, micros: f64, seed: u64) -> RunResult {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut result = RunResult::default();
+        result.throughput.seconds = 30.0;
+        for at in 0..30 {
+            let noise = 1.0 + (random.f64() - 0.5) * 0.1;
+            let value = (micros * noise * 1000.0) as u64;
+            let ok = (rate / noise) as u64;
+            result.timeline.push(Second {
+                at,
+                ok,
+                histogram: Sparse(vec![(value, ok * 98 / 100), (value * 5, ok * 2 / 100)]),
+                ..Second::default()
+            });
+        }
+        result
+    }
+
+    #[test]
+    fn runs_that_differ_by_noise_show_no_difference() {
+        for seed in 0..5 {
+            let (method, rows) =
+                compare(&[run(1000.0, 100.0, seed)], &[run(1000.0, 100.0, seed + 100)], 1);
+            assert_eq!(method, Method::Blocks { seconds: BLOCK_SECONDS });
+            let rate = &rows[0];
+            assert_eq!(rate.verdict(), "no difference shown", "seed {seed}: {rate:?}");
+            assert!(rate.worse_by() < f64::EPSILON);
+        }
+    }
+
+    #[test]
+    fn a_regression_is_shown_and_measured() {
+        let (_, rows) = compare(&[run(1000.0, 100.0, 1)], &[run(800.0, 130.0, 2)], 1);
+        assert_eq!((rows[0].verdict(), rows[1].verdict()), ("worse", "worse"));
+        assert!((rows[0].worse_by() - 0.25).abs() < 0.05, "{:?}", rows[0]);
+        assert!((rows[1].worse_by() - 0.30).abs() < 0.05, "{:?}", rows[1]);
+        let (_, rows) = compare(&[run(800.0, 130.0, 2)], &[run(1000.0, 100.0, 1)], 1);
+        assert_eq!(rows[0].verdict(), "better");
+    }
+
+    #[test]
+    fn seven_rounds_are_drawn_as_rounds() {
+        let side =
+            |rate, from| (from..from + 7).map(|seed| run(rate, 100.0, seed)).collect::<Vec<_>>();
+        let (method, rows) = compare(&side(1000.0, 1), &side(1500.0, 50), 1);
+        assert_eq!(method, Method::Rounds { base: 7, new: 7 });
+        assert_eq!(rows[0].verdict(), "better");
+    }
+
+    #[test]
+    fn too_short_runs_say_nothing() {
+        let mut short = run(1000.0, 100.0, 1);
+        short.throughput.seconds = 3.0;
+        let (_, rows) = compare(std::slice::from_ref(&short), std::slice::from_ref(&short), 1);
+        assert_eq!(rows[0].verdict(), "too few samples");
+    }
+}

@@ -1,0 +1,77 @@
+//! What a run writes, and `compare`.
+
+use tidewire_bench::ErrorKind;
+use tidewire_bench::command::Outcome;
+use tidewire_bench::result::RunResult;
+use tidewire_bench::{Second, Sparse};
+
+use crate::harness::{Peer, bench, measured, scratch};
+
+#[test]
+fn a_run_writes_json_markdown_and_html() {
+    let peer = Peer::good();
+    let (markdown, html) = (scratch("md"), scratch("html"));
+    let files = ["--markdown", markdown.to_str().unwrap(), "--html", html.to_str().unwrap()];
+    let (_, result, _) = measured(&[&[peer.url().as_str(), "-n", "100"], &files[..]].concat());
+    assert_eq!(result.format, "tidewire-bench/1");
+    let sum: u64 = result.latency.raw.histogram.0.iter().map(|(_, count)| count).sum();
+    assert_eq!(sum, 100);
+    let markdown = std::fs::read_to_string(markdown).unwrap();
+    assert!(markdown.contains("| raw | ") && markdown.contains("p99.9"));
+    let html = std::fs::read_to_string(html).unwrap();
+    assert!(html.contains("uPlot") && html.contains("Latency</h2>"));
+}
+
+#[test]
+fn the_knee_of_a_target_is_found() {
+    let peer = Peer::good();
+    let search = ["--find-knee", "errors<50%", "--rate", "50", "--trial", "40ms", "-c", "1"];
+    let (_, result, text) = measured(&[&[peer.url().as_str()], &search[..]].concat());
+    let knee = result.knee.expect("a search was asked for");
+    assert!(!knee.trials.is_empty() && text.contains("knee: "), "{text}");
+    assert!(knee.trials.is_sorted_by(|a, b| a.rate < b.rate));
+}
+
+fn result_file(rate: u64) -> String {
+    let mut result = RunResult { format: "tidewire-bench/1".to_owned(), ..RunResult::default() };
+    result.throughput.seconds = 20.0;
+    for at in 0..20 {
+        let ok = rate + at % 3;
+        let histogram = Sparse(vec![(1_000_000, ok)]);
+        result.timeline.push(Second { at, ok, histogram, ..Second::default() });
+    }
+    let path = scratch("json");
+    std::fs::write(&path, serde_json::to_string(&result).unwrap()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn compare_shows_a_regression_and_sets_the_exit_code() {
+    let (fast, slow) = (result_file(1000), result_file(800));
+    let markdown = scratch("md");
+    let path = markdown.to_str().unwrap();
+    let ran = bench(&["compare", &fast, &slow, "--fail-above", "5%", "--markdown", path]);
+    let outcome = ran.outcome.unwrap();
+    assert_eq!((outcome, outcome.exit_code()), (Outcome::Regressed, 1));
+    assert!(ran.text.contains("worse") && ran.text.contains("block bootstrap"), "{}", ran.text);
+    assert!(std::fs::read_to_string(markdown).unwrap().contains("| answers per second | "));
+    let ran = bench(&["compare", &slow, &fast, "--fail-above", "5%"]);
+    assert_eq!(ran.outcome.unwrap(), Outcome::Done);
+}
+
+#[test]
+fn compare_says_when_no_difference_is_shown() {
+    let ran = bench(&["compare", &result_file(1000), &result_file(1000), "--fail-above", "1%"]);
+    assert_eq!(ran.outcome.unwrap(), Outcome::Done);
+    assert!(ran.text.contains("no difference shown"), "{}", ran.text);
+}
+
+#[test]
+fn compare_refuses_what_is_no_result() {
+    let path = scratch("json");
+    std::fs::write(&path, "{}").unwrap();
+    let path = path.to_str().unwrap();
+    let ran = bench(&["compare", path, path]);
+    assert_eq!(ran.outcome.as_ref().unwrap_err().kind(), ErrorKind::Usage);
+    assert!(ran.error().contains("not a result"));
+}
