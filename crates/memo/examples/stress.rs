@@ -347,7 +347,7 @@ async fn disturb(world: &'static World, memos: Memos) {
             3 => memos.pair.evict(&(key % 8)),
             4 => memos.top.evict(&(key % 8)),
             5 | 6 => memos.cut.evict(&key),
-            7 => memos.late.evict(&key),
+            7 => memos.late.evict(&key) || world.rows.evict(&key),
             8 => memos.page.evict(&(key % 8)),
             9 => memos.leaf.force_out(&key),
             10 => memos.mid.force_out(&(key % 8)),

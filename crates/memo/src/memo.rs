@@ -223,9 +223,10 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
             let _pin = pin();
             self.find(self.hash(key), key).map(|node| node.header.id)
         };
-        let Some(id) = id else { return 0 };
+        // Also without a node: a computation above may have used a value that is gone by now, and the
+        // revision must tell its early callers from later ones.
         self.shared().cascade(|core, walk| {
-            if let Some(node) = core.node(id) {
+            if let Some(node) = id.and_then(|id| core.node(id)) {
                 core.invalidate(node, walk);
             }
         })

@@ -22,6 +22,7 @@ use crate::pool;
 use crate::range::{Interval, Intervals, Stabbed};
 use crate::slots::Id;
 use crate::table::{Seen, Table};
+use crate::trash::Trash;
 use crate::write::WriteGuard;
 
 /// Something that memoized functions read and that can change: rows of a table, files, settings.
@@ -184,6 +185,18 @@ impl<K: Key> Source<K> {
         WriteGuard::new(self.shared(), Box::new(self.mark(key.clone())))
     }
 
+    /// Removes the node of `key` if nothing current depends on it. What the budget does.
+    #[doc(hidden)]
+    pub fn evict(&self, key: &K) -> bool {
+        let mut trash = Trash::default();
+        let hash = self.inner.hasher.hash_one(key);
+        let _pin = pin();
+        let is_it = |node: &Node<K>| matches!(&node.key, Point::Key(k) if k == key);
+        let Some(node) = self.inner.table.find(hash, is_it) else { return false };
+        let mut core = self.shared().core.lock();
+        core.node(node.header.id).is_some_and(|node| core.evict(node, &mut trash))
+    }
+
     pub(crate) fn mark(&self, key: K) -> KeyMark<K> {
         let hash = self.inner.hasher.hash_one(&key);
         KeyMark { inner: self.inner, hash, key, node: None, seen: None, stabbed: None }
@@ -285,8 +298,9 @@ impl<K: Key> Mark for KeyMark<K> {
             (Some(intervals), Some(stabbed)) => intervals.unchanged(stabbed),
             (intervals, _) => intervals.is_none(),
         };
-        // A node that was found may be gone by now; then it was removed, which counts as absent.
-        same && (self.node.is_some() || self.inner.table.unchanged(core, self.hash, seen))
+        // A node that was found and is gone by now may have been replaced by one that nobody saw.
+        let alive = self.node.is_some_and(|id| core.node(id).is_some());
+        same && (alive || self.inner.table.unchanged(core, self.hash, seen))
     }
 
     fn apply(&self, core: &mut Core, walk: &mut Walk) {
