@@ -266,7 +266,7 @@ async fn write(world: &'static World, memos: Memos) {
                 }
             }
         }
-        for _ in 0..random() % 20 {
+        for _ in 0..random() % 6 {
             yield_now().await;
         }
     }
@@ -320,7 +320,7 @@ async fn read(world: &'static World, memos: Memos) {
                 judge(world, kind, &seen, &floors);
             }
         }
-        if one_in(64) {
+        if one_in(8) {
             yield_now().await;
         }
     }

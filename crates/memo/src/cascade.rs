@@ -190,6 +190,7 @@ impl Shared {
         if injected(Fault::RevisionBumpedEarly) {
             self.revision.fetch_add(1, SeqCst);
         }
+        drop(core);
         true
     }
 

@@ -20,6 +20,7 @@ mod expiry;
 mod fault;
 mod get;
 mod graph;
+mod hasher;
 mod hazard;
 mod key;
 mod memo;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicPtr as PlainAtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
-use foldhash::fast::RandomState;
+use crate::hasher::BuildKeyHasher;
 
 use crate::cached::Cached;
 use crate::capture;
@@ -47,7 +47,7 @@ pub struct Memo<K: 'static, V: 'static> {
 pub(crate) struct Inner<K, V> {
     pub(crate) owner: Owner,
     table: Table<Node<K, V>>,
-    hasher: RandomState,
+    hasher: BuildKeyHasher,
     /// Null when closed.
     pub(crate) function: PlainAtomicPtr<Function<K, V>>,
     pub(crate) equal: Option<fn(&V, &V) -> bool>,
@@ -155,7 +155,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
             let made: &'static Inner<K, V> = Box::leak(Box::new(Inner {
                 owner,
                 table: Table::new(),
-                hasher: RandomState::default(),
+                hasher: BuildKeyHasher::default(),
                 function: PlainAtomicPtr::new(Box::into_raw(Box::new(function))),
                 equal,
                 options: Options::new(),

@@ -54,8 +54,6 @@ pub(crate) trait Intervals<K: 'static>: Send + Sync {
     fn stab(&self, key: &K) -> Stabbed;
     /// Whether no interval was added since. Under the graph lock.
     fn unchanged(&self, stabbed: &Stabbed) -> bool;
-    /// Some key changed at `tick`. Under the graph lock.
-    fn changed(&self, tick: u64);
     /// A node was removed; its entry is dropped some time later.
     fn removed(&self);
 }
@@ -77,7 +75,6 @@ pub(crate) fn index<K: Key + Ord>() -> Box<dyn Intervals<K>> {
     Box::new(Index {
         tree: Mutex::new(Tree::default()),
         inserts: AtomicU64::new(0),
-        last_change: AtomicU64::new(0),
         dead: AtomicU64::new(0),
     })
 }
@@ -86,8 +83,6 @@ struct Index<K> {
     tree: Mutex<Tree<K>>,
     /// Written under both locks.
     inserts: AtomicU64,
-    /// The version of an interval that has no node yet: any change may have concerned it.
-    last_change: AtomicU64,
     dead: AtomicU64,
 }
 
@@ -109,7 +104,7 @@ impl<K: Key + Ord> Intervals<K> for Index<K> {
             inner.make(0, Point::Interval(interval.clone()))
         };
         let mut core = inner.shared().core.lock();
-        let version = self.last_change.load(Relaxed);
+        let version = inner.last_change();
         let id = inner.insert_interval(&mut core, made, version);
         self.inserts.fetch_add(1, SeqCst);
         drop(core);
@@ -129,10 +124,6 @@ impl<K: Key + Ord> Intervals<K> for Index<K> {
 
     fn unchanged(&self, stabbed: &Stabbed) -> bool {
         self.inserts.load(SeqCst) == stabbed.inserts
-    }
-
-    fn changed(&self, tick: u64) {
-        self.last_change.store(tick, Relaxed);
     }
 
     fn removed(&self) {

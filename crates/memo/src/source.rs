@@ -5,9 +5,11 @@ use std::fmt;
 use std::hash::BuildHasher;
 use std::ops::RangeBounds;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
-use foldhash::fast::RandomState;
+use crate::hasher::BuildKeyHasher;
 
 use crate::capture;
 use crate::cascade::{Mark, Walk};
@@ -58,8 +60,10 @@ pub struct Source<K: 'static> {
 pub(crate) struct Inner<K> {
     owner: Owner,
     table: Table<Node<K>>,
-    hasher: RandomState,
+    hasher: BuildKeyHasher,
     intervals: OnceLock<Box<dyn Intervals<K>>>,
+    /// The version of an interval that has no node yet: any change may have concerned it.
+    last_change: AtomicU64,
 }
 
 /// A key that somebody read.
@@ -94,8 +98,9 @@ impl<K: Key> Source<K> {
             let made: &'static Inner<K> = Box::leak(Box::new(Inner {
                 owner,
                 table: Table::new(),
-                hasher: RandomState::default(),
+                hasher: BuildKeyHasher::default(),
                 intervals: OnceLock::new(),
+                last_change: AtomicU64::new(0),
             }));
             made.owner.typed.set(ptr::from_ref(made).cast());
             inner = Some(made);
@@ -263,6 +268,11 @@ impl<K: Key> Inner<K> {
         id
     }
 
+    /// The tick of the latest change of any key. Under the graph lock.
+    pub(crate) fn last_change(&self) -> u64 {
+        self.last_change.load(Relaxed)
+    }
+
     pub(crate) fn shared(&self) -> &'static Shared {
         self.owner.graph
     }
@@ -320,9 +330,7 @@ impl<K: Key> Mark for KeyMark<K> {
                 mark(core, id);
             }
         }
-        if let Some(intervals) = self.inner.intervals.get() {
-            intervals.changed(tick);
-        }
+        self.inner.last_change.store(tick, Relaxed);
     }
 }
 
