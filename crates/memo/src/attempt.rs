@@ -147,10 +147,12 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         unsafe { &mut *self.frame() }.reset();
         let key = {
             let _pin = pin();
-            let core = self.shared().core.lock();
+            let mut core = self.shared().core.lock();
             if self.head.finished.get() {
                 return Next::over();
             }
+            core.stats.started += 1;
+            core.note(EventKind::Started, &self.node().header);
             drop(core);
             self.node().key.clone()
         };

@@ -21,7 +21,7 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// A computation started.
+    /// The function was called.
     Started,
     /// A caller joined a running computation.
     Joined,

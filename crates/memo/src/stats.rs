@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Computations started (one may need several attempts).
+    /// Times a memoized function was called (a computation may need several attempts).
     pub started: u64,
     /// Callers that joined a running computation.
     pub joined: u64,

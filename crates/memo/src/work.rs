@@ -133,8 +133,6 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let revision = inner.owner.graph.revision();
         let running = node.header.work.get();
         let work = if running.is_null() {
-            core.stats.started += 1;
-            core.note(EventKind::Started, &node.header);
             let work = Arc::new(Self::new(inner, node));
             node.header.work.set(Arc::as_ptr(&work).cast());
             work
