@@ -94,6 +94,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 Next::Continue(phase) => attempt.phase = phase,
                 Next::Wait(phase) => {
                     attempt.phase = phase;
+                    drop(attempt);
+                    self.abandon_if_cancelled();
                     return Poll::Pending;
                 }
             }

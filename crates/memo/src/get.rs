@@ -9,6 +9,7 @@ use crate::cached::Cached;
 use crate::capture::{self, Frame};
 use crate::core::Core;
 use crate::cycle;
+use crate::depth::Level;
 use crate::epoch::{self, pin};
 use crate::error::Error;
 use crate::event::EventKind;
@@ -160,7 +161,7 @@ fn wait<K: Key, V: Send + Sync + 'static>(
 ) -> Option<(Outcome<V>, bool)> {
     let work = &joined.work;
     loop {
-        {
+        let level = {
             let mut board = work.board.lock();
             if let Some(answer) = joined.answer(&board) {
                 return Some(answer);
@@ -169,8 +170,15 @@ fn wait<K: Key, V: Send + Sync + 'static>(
                 board.wait(joined.caller(), context.waker());
                 return None;
             }
+            let Some(level) = Level::enter() else {
+                board.wait(joined.caller(), context.waker());
+                drop(board);
+                work.defer();
+                return None;
+            };
             board.start_polling();
-        }
+            level
+        };
         let waker = Waker::from(work.clone());
         let polled = work.poll(&mut Context::from_waker(&waker));
         let mut board = work.board.lock();
@@ -178,14 +186,19 @@ fn wait<K: Key, V: Send + Sync + 'static>(
             board.polling = false;
             drop(board);
             work.wake_all();
+            level.drain();
             continue;
         }
         if let Some(answer) = joined.answer(&board) {
             // Served early: the others drive on, and `leave` tells one of them.
             board.polling = false;
+            drop(board);
+            level.drain();
             return Some(answer);
         }
         board.stay_driver(joined.caller(), context.waker());
+        drop(board);
+        level.drain();
         return None;
     }
 }

@@ -10,6 +10,7 @@ mod cascade;
 mod close;
 mod core;
 mod cycle;
+mod depth;
 #[cfg(feature = "driver")]
 mod driver;
 mod edges;

@@ -8,11 +8,14 @@
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::sync::Arc;
-use std::task::{Wake, Waker};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::task::{Context, Wake, Waker};
 
 use crate::attempt::Attempt;
 use crate::capture::Frame;
 use crate::core::Core;
+use crate::depth::{self, Deferred};
 use crate::error::Error;
 use crate::event::EventKind;
 use crate::fault::{Fault, injected};
@@ -52,6 +55,10 @@ pub(crate) struct Work<K: 'static, V: 'static> {
     /// Touched by the thread that holds `attempt`.
     frame: UnsafeCell<Frame>,
     pub(crate) attempt: Mutex<Attempt<V>>,
+    /// The last caller went away; whoever polls drops the user's future.
+    cancelled: AtomicBool,
+    /// Polled from the queue of [`crate::depth`].
+    deferred: AtomicBool,
     pub(crate) board: Mutex<Board<V>>,
 }
 
@@ -166,6 +173,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             id,
             frame: UnsafeCell::new(Frame::new(inner.owner.graph, id)),
             attempt: Mutex::new(Attempt::new()),
+            cancelled: AtomicBool::new(false),
+            deferred: AtomicBool::new(false),
             board: Mutex::new(Board {
                 done: None,
                 early: None,
@@ -308,8 +317,8 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
             }
         }
         if cancelled {
-            let abandoned = work.attempt.lock().abandon();
-            drop(abandoned);
+            work.cancelled.store(true, SeqCst);
+            work.abandon_if_cancelled();
         } else {
             let next = work.board.lock().leave(self.caller);
             next.into_iter().for_each(wake::wake);
@@ -318,6 +327,22 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
 }
 
 impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
+    /// Drops the user's future when nobody wants its value. Whoever polls right now does it afterwards;
+    /// that may be this very thread, when a computation drops the last call of itself.
+    pub(crate) fn abandon_if_cancelled(&self) {
+        if !self.cancelled.load(SeqCst) {
+            return;
+        }
+        let abandoned = self.attempt.try_lock().map(|mut attempt| attempt.abandon());
+        drop(abandoned);
+    }
+
+    /// Leaves the polling to the outermost level of this thread.
+    pub(crate) fn defer(self: &Arc<Self>) {
+        self.deferred.store(true, SeqCst);
+        depth::defer(self.clone());
+    }
+
     pub(crate) fn memo(&self) -> crate::memo::Memo<K, V> {
         crate::memo::Memo { inner: self.inner }
     }
@@ -335,9 +360,40 @@ impl<K: Key, V: Send + Sync + 'static> Wake for Work<K, V> {
             if board.polling {
                 return;
             }
+            if self.deferred.load(SeqCst) && depth::will_drain() {
+                drop(board);
+                depth::defer(self.clone());
+                return;
+            }
             // A driver that was woken before and has not polled since may never do so.
             if ignored { board.next_driver() } else { board.driver_waker() }
         };
         waker.into_iter().for_each(wake::wake);
+    }
+}
+
+impl<K: Key, V: Send + Sync + 'static> Deferred for Work<K, V> {
+    fn drive(self: Arc<Self>) {
+        {
+            let mut board = self.board.lock();
+            if board.polling || board.done.is_some() {
+                return;
+            }
+            board.start_polling();
+        }
+        let waker = Waker::from(self.clone());
+        let polled = self.poll(&mut Context::from_waker(&waker));
+        let yielded = {
+            let mut board = self.board.lock();
+            board.polling = false;
+            let next = if polled.is_pending() { board.next_driver() } else { None };
+            next.filter(|_| board.woken)
+        };
+        if polled.is_ready() {
+            self.wake_all();
+        }
+        if let Some(waker) = yielded {
+            depth::yielding(|| wake::wake(waker));
+        }
     }
 }

@@ -351,3 +351,58 @@ fn a_change_of_a_million_deep_chain_needs_no_stack() {
     small.unwrap().join().unwrap();
     assert_eq!(graph.stats().verified, DEEP - 1);
 }
+
+/// Only the top is asked for: the chain is computed from the top down.
+fn chain_from_the_top(deep: u64, yields: bool) {
+    let graph = Graph::new();
+    let cell: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+    let this = cell.clone();
+    let chain = Memo::infallible_in(&graph, "chain", move |key: u64| {
+        let this = this.clone();
+        async move {
+            if yields && key % 1000 == 0 {
+                yield_once().await;
+            }
+            if key == 0 {
+                return 0;
+            }
+            *this.get().unwrap().get(key - 1).await.unwrap() + 1
+        }
+    });
+    cell.set(chain).unwrap();
+    let top = std::thread::Builder::new().stack_size(1 << 20);
+    let top = top.spawn(move || *now(chain.get(deep)).unwrap()).unwrap();
+    assert_eq!(top.join().unwrap(), deep);
+    assert_eq!(graph.stats().started, deep + 1);
+}
+
+#[test]
+fn a_deep_chain_asked_for_from_the_top_does_not_overflow_the_stack() {
+    chain_from_the_top(if cfg!(miri) { 200 } else { 50_000 }, false);
+}
+
+#[test]
+fn a_deep_chain_whose_functions_yield_does_not_overflow_the_stack() {
+    chain_from_the_top(if cfg!(miri) { 200 } else { 10_000 }, true);
+}
+
+#[test]
+fn a_computation_may_drop_another_call_of_itself() {
+    let graph = Graph::new();
+    let call: Arc<std::sync::Mutex<Option<tidewire_memo::Get<u64, u64>>>> = Arc::default();
+    let mine = call.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let mine = mine.clone();
+        async move {
+            yield_once().await;
+            let other = mine.lock().unwrap().take();
+            drop(other);
+            key
+        }
+    });
+    let mut other = memo.get(1);
+    assert!(poll(&mut other).is_pending());
+    *call.lock().unwrap() = Some(other);
+    assert_eq!(*now(memo.get(1)).unwrap(), 1);
+    assert!(call.lock().unwrap().is_none());
+}
