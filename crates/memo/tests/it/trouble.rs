@@ -360,7 +360,7 @@ fn chain_from_the_top(deep: u64, yields: bool) {
     let chain = Memo::infallible_in(&graph, "chain", move |key: u64| {
         let this = this.clone();
         async move {
-            if yields && key % 1000 == 0 {
+            if yields && key.is_multiple_of(1000) {
                 yield_once().await;
             }
             if key == 0 {
