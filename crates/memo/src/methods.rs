@@ -149,7 +149,7 @@ fn call<T, K, V, E, R>(
     function: fn(Arc<T>, K) -> R,
     key: K,
     name: &'static str,
-) -> impl Future<Output = Result<V, BoxError>> + Send + 'static
+) -> impl Future<Output = Result<V, BoxError>> + Send + use<T, K, V, E, R>
 where
     T: Send + Sync + 'static,
     E: Into<BoxError>,
