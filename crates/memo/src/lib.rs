@@ -1,1 +1,141 @@
 //! Memoized async functions that know exactly when they are stale.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tidewire_memo::{Memo, Source};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # futures::executor::block_on(async {
+//! # #[derive(Clone, PartialEq)] struct Contact { name: String }
+//! # #[derive(Clone)] struct Db;
+//! # impl Db {
+//! #     async fn contact(&self, id: i32) -> Result<Contact, std::fmt::Error> { Ok(Contact { name: format!("{id}") }) }
+//! #     async fn update(&self, _: i32) -> Result<(), std::fmt::Error> { Ok(()) }
+//! # }
+//! # let db = Db;
+//! # let handle = db.clone();
+//! let contacts = Source::<i32>::new("contacts");          // what can change
+//! let contact = Memo::new("contact", move |id: i32| {      // what is derived
+//!     let db = handle.clone();
+//!     async move {
+//!         contacts.read(&id);
+//!         db.contact(id).await
+//!     }
+//! })
+//! .ttl(Duration::from_secs(60))
+//! .weigh(|contact| contact.name.capacity());
+//!
+//! let c = contact.get(1).await?;                           // Cached<Contact>: derefs, Send, 'static
+//! assert_eq!(c.name, "1");
+//! assert_eq!(contact.with(&1, |c| c.name.len()), Some(1)); // borrow; hits only
+//!
+//! let write = contacts.write(&1);                          // before the transaction
+//! db.update(1).await?;
+//! write.finish();                                          // no later `get` sees the older state
+//! assert!(contact.cached(&1).is_none());
+//! # Ok(()) })
+//! # }
+//! ```
+//!
+//! # Limits, first
+//! - Writes that bypass sources are not seen.
+//! - A function that reads something other than sources, memos and its key is yours to declare
+//!   ([`Memo::ttl`]); [`Memo::verify`] finds such functions.
+//! - Without a driver or calls of [`Graph::advance`] nothing expires.
+//! - A caller that was waiting *before* a change may be given the value of the attempt that the change
+//!   outdated, once; such a value can mix before and after. [`Memo::strict`] makes it wait instead.
+//! - A computation in a task that is spawned without [`scope`] is not captured, and a cycle through it
+//!   is not found.
+//! - A caller that polls once and then neither polls nor drops its `get` can hold up the others until
+//!   one more wake or one more caller comes.
+//!
+//! # Guarantees
+//! 1. **Read-your-writes.** After [`Source::changed`] (or [`WriteGuard::finish`], or the guard's drop)
+//!    returns, no `get` that starts later returns a value computed from the older state: directly,
+//!    through any chain of memos, or by joining a computation that was already running. It does not
+//!    matter where inside the function `read` stands relative to the load.
+//! 2. **Single flight.** Concurrent misses of one key run the function once. Dropping a caller neither
+//!    wedges nor cancels the others; the last one cancels. A panic is an error for every current waiter.
+//! 3. **Exactness.** What did not depend on the change stays a hit. A recomputed value that is equal
+//!    leaves its dependants valid without running them.
+//! 4. **No lost staleness.** Eviction never loses an invalidation for anyone who still depends or watches.
+//! 5. **Bounded.** A byte budget per graph and per memo; a hit writes at most one relaxed bit.
+//! 6. **Cycles** are errors that name the cycle, also across tasks; never memoized.
+//! 7. **Errors** are memoized only with a life of their own ([`Memo::error_ttl`]); cancellation never.
+//! 8. **No runtime, no clock.** Any executor; time is an argument.
+//! 9. **Versions** order the values of one key within a boot.
+//!
+//! `docs/guide/memo.md` explains them, and when something else is the better choice.
+
+mod attempt;
+mod audit;
+mod batch;
+mod budget;
+mod cached;
+mod capture;
+mod cascade;
+mod close;
+mod core;
+mod cycle;
+mod depth;
+#[cfg(feature = "driver")]
+mod driver;
+mod edges;
+mod epoch;
+mod error;
+mod event;
+mod expiry;
+mod fault;
+mod get;
+mod graph;
+mod hasher;
+mod hazard;
+mod key;
+mod memo;
+mod methods;
+mod node;
+mod options;
+mod owner;
+mod pool;
+mod publish;
+mod range;
+mod scope;
+mod slots;
+mod source;
+mod stats;
+mod sync;
+mod table;
+mod trash;
+mod value;
+mod verify;
+mod wake;
+mod watch;
+mod work;
+mod write;
+
+pub use audit::Mismatch;
+pub use batch::{Batch, batch};
+pub use cached::Cached;
+#[cfg(feature = "driver")]
+pub use driver::Driver;
+pub use error::{BoxError, Error, ErrorKind};
+pub use event::{Event, EventKind};
+#[cfg(shuttle)]
+pub use fault::{Fault, inject};
+pub use get::Get;
+pub use graph::Graph;
+pub use key::Key;
+pub use memo::Memo;
+pub use methods::{Method, MethodOutput, Methods};
+pub use scope::{Scoped, scope};
+pub use source::Source;
+pub use stats::Stats;
+pub use tidewire_memo_macros::memo;
+pub use watch::{Notify, Watch};
+pub use write::WriteGuard;
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("tidewire-memo packs a tag beside 48-bit pointers and needs a 64-bit target");
+
+/// What a node costs beside itself: its slot and its share of the table.
+const TABLE_BYTES: usize = 16 + 24;

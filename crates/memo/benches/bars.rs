@@ -1,0 +1,631 @@
+//! Every bar of the room, with peers in the same run.
+//!
+//! `cargo bench -p tidewire-memo --bench bars -- hit peers reads compute miss publish cascade memory`
+//!
+//! Prints one table row per measurement: the median of the runs, their minimum and maximum. Loops over
+//! keys include about one xorshift step per call ("floor"). Pin it to the cores you mean; `memory`
+//! reads `/proc/self/statm` and wants a process of its own.
+#![cfg(not(shuttle))]
+#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::hint::black_box;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Barrier, OnceLock};
+use std::time::{Duration, Instant};
+
+use tidewire_memo::{Graph, Memo, Source};
+
+const KEYS: u64 = 1000;
+const CALLS: u64 = 1 << 20;
+const RUNS: usize = 9;
+const MILLION: u64 = 1_000_000;
+
+#[derive(Clone, PartialEq)]
+struct User {
+    id: u64,
+    name: String,
+}
+
+fn main() {
+    let chosen: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
+    let parts: &[(&str, fn())] = &[
+        ("hit", hit),
+        ("peers", peers),
+        ("reads", reads),
+        ("compute", compute),
+        ("miss", miss),
+        ("publish", publish),
+        ("cascade", cascade),
+        ("walk", during_a_walk),
+        ("memory", memory),
+    ];
+    println!("| what | median | min | max | unit |");
+    println!("|---|---|---|---|---|");
+    for (name, part) in parts {
+        if chosen.is_empty() || chosen.iter().any(|c| c == name) {
+            part();
+        }
+    }
+}
+
+fn hit() {
+    let graph = Graph::new();
+    let users = users(&graph);
+    let numbers = Memo::infallible_in(&graph, "number", |key: u64| async move { key });
+    now(async {
+        for key in 0..KEYS {
+            users.get(key).await.unwrap();
+            numbers.get(key).await.unwrap();
+        }
+    });
+    for threads in [1, 2] {
+        calls("floor (random key only)", threads, |random| random.key());
+        calls("hit, owned handle", threads, |random| ready(users.get(random.key())).unwrap().id);
+        calls("hit, borrow", threads, |random| users.with(&random.key(), |user| user.id).unwrap());
+        calls("hit, copy", threads, |random| numbers.copied(&random.key()).unwrap());
+    }
+}
+
+fn peers() {
+    let graph = Graph::new();
+    let users = users(&graph);
+    now(async {
+        for key in 0..KEYS {
+            users.get(key).await.unwrap();
+        }
+    });
+    let moka = moka::future::Cache::<u64, Arc<User>>::new(KEYS * 10);
+    let quick = quick_cache::sync::Cache::<u64, Arc<User>>::new(KEYS as usize * 10);
+    let papaya = papaya::HashMap::<u64, Arc<User>>::new();
+    let locked =
+        parking_lot::RwLock::new(HashMap::<u64, Arc<User>, foldhash::fast::RandomState>::default());
+    for key in 0..KEYS {
+        let user = Arc::new(user(key));
+        now(moka.insert(key, user.clone()));
+        quick.insert(key, user.clone());
+        papaya.pin().insert(key, user.clone());
+        locked.write().insert(key, user);
+    }
+    for threads in [1, 2] {
+        let own = calls("tidewire-memo get, owned handle", threads, |random| {
+            ready(users.get(random.key())).unwrap().id
+        });
+        let theirs = calls("moka::future get_with", threads, |random| {
+            let key = random.key();
+            now(moka.get_with(key, async { Arc::new(user(key)) })).id
+        });
+        ratio("moka / tidewire-memo", threads, theirs / own);
+        let theirs =
+            calls("quick_cache get", threads, |random| quick.get(&random.key()).unwrap().id);
+        ratio("quick_cache / tidewire-memo", threads, theirs / own);
+        let theirs = calls("papaya pin, get, Arc clone", threads, |random| {
+            papaya.pin().get(&random.key()).cloned().unwrap().id
+        });
+        ratio("papaya / tidewire-memo", threads, theirs / own);
+        let theirs = calls("RwLock<HashMap>, Arc clone", threads, |random| {
+            locked.read().get(&random.key()).cloned().unwrap().id
+        });
+        ratio("RwLock<HashMap> / tidewire-memo", threads, theirs / own);
+    }
+}
+
+/// 40 readers on two workers, a writer beside them, and an oracle on every read.
+fn reads() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let world: &'static Reads = Box::leak(Box::new(Reads::new()));
+    now(async {
+        for key in 0..KEYS {
+            world.top.get(key).await.unwrap();
+        }
+    });
+    const RATES: [u64; 4] = [0, 100, 10_000, 100_000];
+    let mut shares = [const { Vec::new() }; RATES.len()];
+    let mut speeds = [const { Vec::new() }; RATES.len()];
+    for _ in 0..7 {
+        let mut free = 0.0;
+        for (at, rate) in RATES.into_iter().enumerate() {
+            let speed = runtime.block_on(world.run(rate, Duration::from_millis(700)));
+            if rate == 0 {
+                free = speed;
+            }
+            speeds[at].push(speed);
+            shares[at].push(speed / free * 100.0);
+        }
+    }
+    for (at, rate) in RATES.into_iter().enumerate() {
+        row(&format!("reads at {rate} changes/s"), &mut speeds[at], "M/s, both cores");
+        row(&format!("reads at {rate} changes/s"), &mut shares[at], "% of write-free");
+    }
+    println!("| stale reads | {} | | | |", world.stale.load(SeqCst));
+}
+
+struct Reads {
+    rows: Source<u64>,
+    values: Vec<AtomicU64>,
+    floors: Vec<AtomicU64>,
+    top: Memo<u64, (u64, u64)>,
+    stale: AtomicU64,
+    /// Keeps the graph open.
+    _graph: Graph,
+}
+
+impl Reads {
+    fn new() -> Self {
+        let graph = Graph::new();
+        let rows = Source::new_in(&graph, "rows");
+        let counters = || (0..KEYS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+        let values: &'static [AtomicU64] = Vec::leak(counters());
+        let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| async move {
+            rows.read(&key);
+            (key, values[key as usize].load(SeqCst))
+        });
+        let top = Memo::infallible_in(&graph, "top", move |key: u64| async move {
+            *leaf.get(key).await.unwrap()
+        });
+        // The values are shared with the function, so they are leaked; the writer uses the same.
+        VALUES.set(values).unwrap();
+        Self {
+            rows,
+            values: Vec::new(),
+            floors: counters(),
+            top,
+            stale: AtomicU64::new(0),
+            _graph: graph,
+        }
+    }
+
+    async fn run(&'static self, rate: u64, length: Duration) -> f64 {
+        debug_assert!(self.values.is_empty());
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let writer = std::thread::spawn(move || self.write(rate, &stopped));
+        let start = Instant::now();
+        let readers: Vec<_> = (0..40)
+            .map(|reader| {
+                let stop = stop.clone();
+                tokio::spawn(async move {
+                    let mut random = Random(1_234_567 + reader * 7919);
+                    let mut calls = 0u64;
+                    while !stop.load(Relaxed) {
+                        for _ in 0..1000 {
+                            let key = random.key();
+                            let floor = self.floors[key as usize].load(Relaxed);
+                            let value = self.top.get(key).await.unwrap();
+                            if value.1 < floor || value.0 != key {
+                                self.stale.fetch_add(1, Relaxed);
+                            }
+                        }
+                        calls += 1000;
+                        tokio::task::yield_now().await;
+                    }
+                    calls
+                })
+            })
+            .collect();
+        tokio::time::sleep(length).await;
+        stop.store(true, Relaxed);
+        let mut calls = 0;
+        for reader in readers {
+            calls += reader.await.unwrap();
+        }
+        let speed = calls as f64 / start.elapsed().as_secs_f64() / 1e6;
+        writer.join().unwrap();
+        speed
+    }
+
+    fn write(&self, rate: u64, stop: &AtomicBool) {
+        let values = VALUES.get().unwrap();
+        let mut random = Random(99);
+        let start = Instant::now();
+        let mut written = 0;
+        while rate > 0 && !stop.load(Relaxed) {
+            let due = (start.elapsed().as_secs_f64() * rate as f64) as u64;
+            while written < due && !stop.load(Relaxed) {
+                let key = random.key();
+                let value = values[key as usize].fetch_add(1, SeqCst) + 1;
+                self.rows.changed(&key);
+                self.floors[key as usize].store(value, SeqCst);
+                written += 1;
+            }
+            std::thread::sleep(Duration::from_micros(if rate > 5000 { 200 } else { 1000 }));
+        }
+    }
+}
+
+static VALUES: OnceLock<&'static [AtomicU64]> = OnceLock::new();
+
+fn compute() {
+    let graph = Graph::new();
+    graph.set_budget(usize::MAX);
+    let base = Memo::infallible_in(&graph, "base", |key: u64| async move { key });
+    now(async {
+        for key in 0..MILLION {
+            base.get(key).await.unwrap();
+        }
+    });
+    for (name, distinct) in [
+        ("hit in a computation, one dependency", 1),
+        ("hit in a computation, 1,000 dependencies in turn", 1000),
+        ("hit in a computation, 1,000,000 distinct, with publish", MILLION),
+    ] {
+        let mut runs = Vec::new();
+        for _ in 0..5 {
+            let sum = Memo::infallible_in(&graph, "sum", move |_: ()| async move {
+                (0..MILLION)
+                    .map(|i| base.with(&(i % distinct), |value| *value).unwrap())
+                    .sum::<u64>()
+            });
+            runs.push(each(MILLION, || _ = black_box(now(sum.get(())).unwrap())));
+        }
+        row(name, &mut runs, "ns");
+    }
+}
+
+fn miss() {
+    let mut fresh = Vec::new();
+    let mut with_edge = Vec::new();
+    for _ in 0..3 {
+        let graph = Graph::new();
+        graph.set_budget(usize::MAX);
+        let base = Memo::infallible_in(&graph, "base", |key: u64| async move { key });
+        fresh.push(each(MILLION, || get_all(base, 0..MILLION)));
+        let rows = Source::new_in(&graph, "rows");
+        let one = Memo::infallible_in(&graph, "one", move |key: u64| async move {
+            rows.read(&0);
+            key
+        });
+        with_edge.push(each(MILLION, || get_all(one, 0..MILLION)));
+    }
+    row("miss, fresh key", &mut fresh, "ns");
+    row("miss, fresh key, one source edge", &mut with_edge, "ns");
+
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let small = Memo::infallible_in(&graph, "small", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    get_all(small, 0..KEYS);
+    let mut pairs = Vec::new();
+    let mut changes = Vec::new();
+    let mut refetches = Vec::new();
+    for _ in 0..7 {
+        pairs.push(each(200_000, || {
+            now(async {
+                for i in 0..200_000 {
+                    rows.changed(&(i % KEYS));
+                    small.get(i % KEYS).await.unwrap();
+                }
+            });
+        }));
+        changes.push(each(200_000, || (0..200_000).for_each(|i| _ = rows.changed(&(i % KEYS)))));
+        get_all(small, 0..KEYS);
+        refetches.push(each(100_000, || {
+            now(async {
+                for i in 0..100_000 {
+                    small.evict(&(i % KEYS));
+                    small.get(i % KEYS).await.unwrap();
+                }
+            });
+        }));
+    }
+    row("changed and recompute (equal value)", &mut pairs, "ns");
+    row("changed, nothing to mark", &mut changes, "ns");
+    row("evict and refetch", &mut refetches, "ns");
+}
+
+fn publish() {
+    let mut single = Vec::new();
+    let mut double = Vec::new();
+    let mut factors = Vec::new();
+    let mut recompute = Vec::new();
+    for _ in 0..5 {
+        let mut speeds = [0.0; 2];
+        let mut pairs = [0.0; 2];
+        for threads in [1u64, 2] {
+            let graph = Graph::new();
+            graph.set_budget(usize::MAX);
+            let rows = Source::new_in(&graph, "rows");
+            let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+                rows.read(&(key & 1023));
+                key
+            });
+            const PER: u64 = 200_000;
+            speeds[threads as usize - 1] =
+                together(threads, |t| get_all(memo, t * PER..(t + 1) * PER)) * PER as f64 / 1e6;
+            pairs[threads as usize - 1] = together(threads, |t| {
+                now(async {
+                    for i in 0..PER {
+                        let key = t * 500 + i % 500;
+                        rows.changed(&key);
+                        memo.get(key).await.unwrap();
+                    }
+                });
+            }) * PER as f64
+                / 1e6;
+        }
+        single.push(speeds[0]);
+        double.push(speeds[1]);
+        factors.push(speeds[1] / speeds[0]);
+        recompute.push(pairs[1] / pairs[0]);
+    }
+    row("publish, fresh keys, one edge, 1 thread", &mut single, "M/s");
+    row("publish, fresh keys, one edge, 2 threads", &mut double, "M/s together");
+    row("publish, 2 threads against 1", &mut factors, "×");
+    row("changed and recompute, 2 threads against 1", &mut recompute, "×");
+}
+
+fn cascade() {
+    let graph = Graph::new();
+    graph.set_budget(usize::MAX);
+    let rows = Source::new_in(&graph, "rows");
+    let fan = Memo::infallible_in(&graph, "fan", move |key: u64| async move {
+        rows.read(&0);
+        key
+    });
+    let round = Memo::infallible_in(&graph, "round", move |_: ()| async move { rows.read(&1) });
+    let cut = Memo::infallible_in(&graph, "cut", move |key: u64| async move {
+        round.get(()).await.unwrap();
+        key
+    });
+    let mut wide = Vec::new();
+    let mut again = Vec::new();
+    let mut verified = Vec::new();
+    for _ in 0..5 {
+        get_all(fan, 0..MILLION);
+        wide.push(each(1_000_000, || assert_eq!(rows.changed(&0) as u64, MILLION)));
+        again.push(each(1000, || _ = rows.changed(&0)));
+        get_all(cut, 0..MILLION);
+        rows.changed(&1);
+        now(round.get(())).unwrap();
+        verified.push(each(MILLION, || get_all(cut, 0..MILLION)));
+    }
+    row("changed, 1,000,000 dependants", &mut wide, "ms");
+    row("the same again, nothing re-read", &mut again, "µs");
+    row("cut-off read: suspect, one dependency, nothing changed", &mut verified, "ns");
+
+    let hub = Memo::infallible_in(&graph, "hub", move |key: u64| async move { key });
+    let sum = Memo::infallible_in(&graph, "sum", move |_: ()| async move {
+        let mut sum = 0;
+        for key in 0..1000 {
+            sum += *hub.get(key).await.unwrap();
+        }
+        sum
+    });
+    now(sum.get(())).unwrap();
+    let mut per_dependency = Vec::new();
+    for _ in 0..200 {
+        hub.invalidate(&500);
+        now(hub.get(500)).unwrap();
+        per_dependency.push(each(1000, || _ = now(sum.get(())).unwrap()));
+    }
+    row("cut-off read, per further dependency", &mut per_dependency, "ns");
+    deep(&graph);
+}
+
+fn deep(graph: &Graph) {
+    let rows = Source::new_in(graph, "bottom");
+    let cell: &'static OnceLock<Memo<u64, u64>> = Box::leak(Box::new(OnceLock::new()));
+    let chain = Memo::infallible_in(graph, "chain", move |key: u64| async move {
+        if key == 0 {
+            rows.read(&());
+            return 0;
+        }
+        *cell.get().unwrap().get(key - 1).await.unwrap() + 1
+    });
+    cell.set(chain).unwrap();
+    get_all(chain, 0..MILLION);
+    let mut marks = Vec::new();
+    let mut verifies = Vec::new();
+    for _ in 0..5 {
+        marks.push(each(1_000_000, || assert_eq!(rows.changed(&()) as u64, MILLION)));
+        verifies.push(each(1_000_000, || _ = now(chain.get(MILLION - 1)).unwrap()));
+    }
+    row("chain 1,000,000 deep: changed", &mut marks, "ms");
+    row("chain 1,000,000 deep: verify", &mut verifies, "ms");
+}
+
+/// While one thread changes a source with a million dependants over and over: how long an unrelated
+/// change takes, and how fast hits are.
+fn during_a_walk() {
+    let graph = Graph::new();
+    graph.set_budget(usize::MAX);
+    let rows = Source::new_in(&graph, "rows");
+    let other = Source::<u64>::new_in(&graph, "other");
+    let users = users(&graph);
+    get_all(users, 0..KEYS);
+    let fan = Memo::infallible_in(&graph, "fan", move |key: u64| async move {
+        rows.read(&0);
+        key
+    });
+    let mut latencies = Vec::new();
+    let mut rates = Vec::new();
+    for _ in 0..15 {
+        get_all(fan, 0..MILLION);
+        let quiet = hits_during(users, || {
+            std::thread::sleep(Duration::from_millis(20));
+        });
+        let walking = hits_during(users, || _ = rows.changed(&0));
+        rates.push(walking / quiet * 100.0);
+        get_all(fan, 0..MILLION);
+        let started = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                started.wait();
+                rows.changed(&0);
+            });
+            started.wait();
+            let start = Instant::now();
+            other.changed(&1);
+            latencies.push(start.elapsed().as_secs_f64() * 1e3);
+        });
+    }
+    row("an unrelated changed during a walk of 1,000,000 (max of 15 ≥ p99)", &mut latencies, "ms");
+    row("hits during a walk of 1,000,000", &mut rates, "% of their rate");
+}
+
+fn hits_during(users: Memo<u64, User>, work: impl FnOnce()) -> f64 {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut random = Random(7);
+            let start = Instant::now();
+            let mut calls = 0u64;
+            while !stop.load(Relaxed) {
+                for _ in 0..100 {
+                    black_box(users.with(&random.key(), |user| user.id).unwrap());
+                }
+                calls += 100;
+            }
+            calls as f64 / start.elapsed().as_secs_f64()
+        });
+        work();
+        stop.store(true, Relaxed);
+        reader.join().unwrap()
+    })
+}
+
+fn memory() {
+    let graph = Graph::new();
+    graph.set_budget(usize::MAX);
+    let before = resident();
+    let base = Memo::infallible_in(&graph, "base", |key: u64| async move { key });
+    get_all(base, 0..MILLION);
+    // 16 bytes are the key and the value themselves.
+    single(
+        "entry, beyond key and value",
+        (resident() - before) as f64 / MILLION as f64 - 16.0,
+        "B",
+    );
+    let rows = Source::new_in(&graph, "rows");
+    let before = resident();
+    let one = Memo::infallible_in(&graph, "one", move |key: u64| async move {
+        rows.read(&0);
+        key
+    });
+    get_all(one, 0..MILLION);
+    let entry = (resident() - before) as f64 / MILLION as f64 - 16.0;
+    single("entry with one edge, beyond key and value", entry, "B");
+    for edges in [8, 100] {
+        let before = resident();
+        let nodes = MILLION / edges;
+        let wide = Memo::infallible_in(&graph, "wide", move |node: u64| async move {
+            for i in 0..edges {
+                base.get((node * 31 + i * 7919) % 10_000).await.unwrap();
+            }
+            node
+        });
+        get_all(wide, 0..nodes);
+        let bytes = (resident() - before) as f64 - nodes as f64 * 170.0;
+        single(&format!("edge, both directions, at {edges} a node"), bytes / MILLION as f64, "B");
+    }
+}
+
+fn users(graph: &Graph) -> Memo<u64, User> {
+    Memo::infallible_in(graph, "user", |key: u64| async move { user(key) })
+}
+
+fn user(id: u64) -> User {
+    User { id, name: format!("user {id}") }
+}
+
+fn get_all<V: Send + Sync>(memo: Memo<u64, V>, keys: std::ops::Range<u64>) {
+    now(async {
+        for key in keys {
+            memo.get(key).await.unwrap();
+        }
+    });
+}
+
+/// Nanoseconds per call on each of `threads` threads; the median is returned.
+fn calls(name: &str, threads: usize, call: impl Fn(&mut Random) -> u64 + Sync) -> f64 {
+    let mut runs = Vec::new();
+    for _ in 0..RUNS {
+        let barrier = Barrier::new(threads);
+        let run = || {
+            let mut random = Random(7);
+            barrier.wait();
+            let start = Instant::now();
+            let sum = (0..CALLS).fold(0u64, |sum, _| sum.wrapping_add(call(&mut random)));
+            black_box(sum);
+            start.elapsed().as_nanos() as f64 / CALLS as f64
+        };
+        let times: Vec<f64> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        runs.push(times.iter().sum::<f64>() / times.len() as f64);
+    }
+    let median = row(&format!("{name}, {threads} thread(s)"), &mut runs, "ns");
+    single(&format!("{name}, {threads} thread(s)"), 1e3 / median, "M/s per core");
+    median
+}
+
+/// Rounds per second of `threads` threads doing `work` once each.
+fn together(threads: u64, work: impl Fn(u64) + Sync) -> f64 {
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let work = &work;
+            scope.spawn(move || work(thread));
+        }
+    });
+    threads as f64 / start.elapsed().as_secs_f64()
+}
+
+/// Nanoseconds per unit of `work`; with a million units the number reads as milliseconds in all.
+fn each(units: u64, work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_nanos() as f64 / units as f64
+}
+
+fn row(name: &str, runs: &mut [f64], unit: &str) -> f64 {
+    runs.sort_unstable_by(f64::total_cmp);
+    let median = runs[runs.len() / 2];
+    println!("| {name} | {median:.2} | {:.2} | {:.2} | {unit} |", runs[0], runs[runs.len() - 1]);
+    median
+}
+
+fn single(name: &str, value: f64, unit: &str) {
+    println!("| {name} | {value:.1} | | | {unit} |");
+}
+
+fn ratio(name: &str, threads: usize, value: f64) {
+    println!("| **{name}, {threads} thread(s)** | **{value:.1}** | | | × |");
+}
+
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// The answer of a future that is ready at the first poll, without an executor.
+fn ready<F: Future + Unpin>(mut future: F) -> F::Output {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::Pin::new(&mut future).poll(&mut context) {
+        std::task::Poll::Ready(answer) => answer,
+        std::task::Poll::Pending => unreachable!("a hit"),
+    }
+}
+
+fn now<F: Future>(future: F) -> F::Output {
+    futures::executor::block_on(future)
+}
+
+struct Random(u64);
+
+impl Random {
+    #[inline(always)]
+    fn key(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        let bits = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33;
+        (bits * KEYS) >> 31
+    }
+}

@@ -1,0 +1,314 @@
+//! The life of a computation: check, run, publish, and again when a change came between.
+//!
+//! ```text
+//!   Start ──▶ Checking ──unchanged──▶ served without running
+//!     ▲           │ changed
+//!     │           ▼
+//!     │        Running ──▶ Publishing ──ok──▶ done
+//!     │                      │   ▲ │
+//!     │      only suspect    ▼   │ │
+//!     │                  Settling─┘ │
+//!     └──────── rejected ───────────┘   (callers from before the attempt are served its value)
+//! ```
+//! An attempt notes the tick and the revision at which it starts. What it may be used for afterwards is
+//! decided in [`crate::publish`].
+#![allow(unsafe_code)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+use std::task::{Context, Poll};
+
+use crate::capture::Entered;
+use crate::core::Core;
+use crate::epoch::pin;
+use crate::error::Error;
+use crate::event::EventKind;
+use crate::fault::{Fault, injected};
+use crate::hazard;
+use crate::key::Key;
+use crate::memo::Running;
+use crate::node::{FRESH, SUSPECT};
+use crate::publish::{Candidate, Verdict};
+use crate::trash::Trash;
+use crate::value::Outcome;
+use crate::verify::Verification;
+use crate::work::{Done, Work};
+
+/// Where a computation stands.
+pub(crate) struct Attempt<V> {
+    phase: Phase<V>,
+    pub(crate) start_revision: u64,
+    pub(crate) start_tick: u64,
+    /// Attempts rejected so far.
+    rejections: u32,
+    /// Verifications of suspect dependencies of one candidate.
+    settled: u32,
+}
+
+enum Phase<V> {
+    Start,
+    Checking(Verification),
+    Running(Running<V>),
+    Publishing(Candidate<V>),
+    Settling(Candidate<V>, Verification),
+    Over,
+}
+
+/// What [`Attempt::abandon`] gives back, to be dropped outside of every lock.
+pub(crate) struct Abandoned<V> {
+    _phase: Phase<V>,
+}
+
+impl<V> Attempt<V> {
+    pub(crate) fn new() -> Self {
+        Self { phase: Phase::Start, start_revision: 0, start_tick: 0, rejections: 0, settled: 0 }
+    }
+
+    /// Stops; the user's future is dropped with what this returns.
+    pub(crate) fn abandon(&mut self) -> Abandoned<V> {
+        Abandoned { _phase: std::mem::replace(&mut self.phase, Phase::Over) }
+    }
+}
+
+impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
+    /// Drives the computation. `Ready` when the outcome is on the board.
+    pub(crate) fn poll(self: &Arc<Self>, context: &mut Context<'_>) -> Poll<()> {
+        // What callers capture is their business; the computation has a frame of its own.
+        let _entered = Entered::new(None);
+        let mut attempt = self.attempt.lock();
+        loop {
+            let phase = std::mem::replace(&mut attempt.phase, Phase::Over);
+            let next = match phase {
+                Phase::Start => self.start(&mut attempt),
+                Phase::Checking(check) => self.check(check, context),
+                Phase::Running(future) => self.run(future, context),
+                Phase::Publishing(candidate) => self.try_publish(&mut attempt, candidate),
+                Phase::Settling(candidate, check) => {
+                    self.settle(&mut attempt, candidate, check, context)
+                }
+                Phase::Over => return Poll::Ready(()),
+            };
+            match next {
+                Next::Continue(phase) => attempt.phase = phase,
+                Next::Wait(phase) => {
+                    attempt.phase = phase;
+                    drop(attempt);
+                    self.abandon_if_cancelled();
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    fn start(&self, attempt: &mut Attempt<V>) -> Next<V> {
+        let core = self.shared().core.lock();
+        if self.head.finished.get() {
+            return Next::over();
+        }
+        self.head.rejected.set(false);
+        attempt.start_revision = self.shared().revision();
+        attempt.start_tick = core.tick;
+        attempt.settled = 0;
+        let state = self.node().header.state();
+        drop(core);
+        if matches!(state, SUSPECT | FRESH) {
+            Next::Continue(Phase::Checking(Verification::own(self.id)))
+        } else {
+            self.begin()
+        }
+    }
+
+    /// Whether the old value is still good.
+    fn check(&self, mut check: Verification, context: &mut Context<'_>) -> Next<V> {
+        match check.poll(self.shared(), self.id, context) {
+            Poll::Pending => return Next::Wait(Phase::Checking(check)),
+            Poll::Ready(false) => return self.begin(),
+            Poll::Ready(true) => {}
+        }
+        let mut core = self.shared().core.lock();
+        if self.head.finished.get() {
+            return Next::over();
+        }
+        let node = self.node();
+        let head = node.value.load(Acquire);
+        if node.header.state() != FRESH || head.is_null() {
+            drop(core);
+            return self.begin();
+        }
+        // SAFETY: the node's value is alive while the graph lock is held.
+        let outcome = unsafe { Outcome::from_shared(head) };
+        self.conclude(&mut core, outcome, true);
+        Next::over()
+    }
+
+    /// Calls the function.
+    fn begin(&self) -> Next<V> {
+        // SAFETY: the attempt lock is held, and no user code is running in this frame.
+        unsafe { &mut *self.frame() }.reset();
+        let key = {
+            let _pin = pin();
+            let mut core = self.shared().core.lock();
+            if self.head.finished.get() {
+                return Next::over();
+            }
+            core.stats.started += 1;
+            core.note(EventKind::Started, &self.node().header);
+            drop(core);
+            self.node().key.clone()
+        };
+        let pinned = pin();
+        let function = self.inner.function.load(Acquire);
+        if function.is_null() {
+            return self.fail(Error::closed(&self.inner.owner.name));
+        }
+        // The function may take long to return its future: a hazard slot lets reclamation go on.
+        let slot = hazard::name(function.cast());
+        let pinned = slot.is_none().then_some(pinned);
+        let future = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: this frame is touched by this thread only, which holds the attempt lock.
+            let _entered = Entered::new(Some(unsafe { &*self.frame() }));
+            // SAFETY: named in a slot, or pinned.
+            unsafe { (*function)(key) }
+        }));
+        slot.into_iter().for_each(hazard::clear);
+        drop(pinned);
+        match future {
+            Ok(future) => Next::Continue(Phase::Running(future)),
+            Err(payload) => self.panicked(&*payload),
+        }
+    }
+
+    fn run(&self, mut future: Running<V>, context: &mut Context<'_>) -> Next<V> {
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: as in `begin`.
+            let _entered = Entered::new(Some(unsafe { &*self.frame() }));
+            Pin::new(&mut future).poll(context)
+        }));
+        let result = match polled {
+            Ok(Poll::Pending) => return Next::Wait(Phase::Running(future)),
+            Ok(Poll::Ready(result)) => result,
+            Err(payload) => {
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(future)));
+                return self.panicked(&*payload);
+            }
+        };
+        let candidate = catch_unwind(AssertUnwindSafe(|| {
+            drop(future);
+            self.candidate(result)
+        }));
+        match candidate {
+            Ok(Some(candidate)) => Next::Continue(Phase::Publishing(candidate)),
+            Ok(None) => Next::over(),
+            Err(payload) => self.panicked(&*payload),
+        }
+    }
+
+    fn try_publish(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next<V> {
+        match self.publish(attempt.start_tick, &candidate) {
+            Verdict::Published => Next::over(),
+            Verdict::Rejected => self.rejected(attempt, candidate),
+            Verdict::Suspect(dependency) => {
+                if attempt.settled >= SETTLE_LIMIT {
+                    return self.rejected(attempt, candidate);
+                }
+                attempt.settled += 1;
+                self.serve_early(attempt, &candidate);
+                let check = Verification::of(dependency);
+                Next::Continue(Phase::Settling(candidate, check))
+            }
+        }
+    }
+
+    fn settle(
+        &self,
+        attempt: &mut Attempt<V>,
+        candidate: Candidate<V>,
+        mut check: Verification,
+        context: &mut Context<'_>,
+    ) -> Next<V> {
+        match check.poll(self.shared(), self.id, context) {
+            Poll::Pending => Next::Wait(Phase::Settling(candidate, check)),
+            Poll::Ready(true) => Next::Continue(Phase::Publishing(candidate)),
+            Poll::Ready(false) => self.rejected(attempt, candidate),
+        }
+    }
+
+    /// The value is not valid now. Whoever arrived before the attempt started may have it all the same;
+    /// for the others, and there is at most one more round of them, the function runs again.
+    fn rejected(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next<V> {
+        {
+            let mut core = self.shared().core.lock();
+            if self.head.finished.get() {
+                return Next::over();
+            }
+            core.stats.rejected += 1;
+            core.note(EventKind::Rejected, &self.node().header);
+            let all_early = self.head.latest_join.get() <= attempt.start_revision;
+            let lenient = self.serves_early(attempt);
+            if (all_early && lenient) || injected(Fault::EarlyForAnyone) {
+                core.stats.unpublished += 1;
+                self.conclude(&mut core, candidate.outcome, false);
+                return Next::over();
+            }
+        }
+        self.serve_early(attempt, &candidate);
+        attempt.rejections += 1;
+        Next::Continue(Phase::Start)
+    }
+
+    fn serves_early(&self, attempt: &Attempt<V>) -> bool {
+        !self.inner.options.is_strict() || attempt.rejections >= STRICT_LIMIT
+    }
+
+    fn serve_early(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) {
+        if !self.serves_early(attempt) {
+            return;
+        }
+        let early = (attempt.start_revision, candidate.outcome.clone());
+        let old = self.board.lock().early.replace(early);
+        drop(old);
+        self.wake_all();
+    }
+
+    fn panicked(&self, payload: &(dyn std::any::Any + Send)) -> Next<V> {
+        self.shared().core.lock().stats.panicked += 1;
+        self.fail(Error::panicked(&self.inner.owner.name, payload))
+    }
+
+    /// Everyone who waits gets the error; nothing is memoized.
+    fn fail(&self, error: Error) -> Next<V> {
+        let outcome = Outcome::new(Err(error));
+        let mut core = self.shared().core.lock();
+        if !self.head.finished.get() {
+            self.conclude(&mut core, outcome, false);
+        }
+        Next::over()
+    }
+
+    /// Puts the outcome on the board and takes the work off its node.
+    fn conclude(&self, core: &mut Core, outcome: Outcome<V>, published: bool) {
+        let mut trash = Trash::default();
+        let node = self.node();
+        self.finish(core);
+        self.memo().discard_empty(core, node, &mut trash);
+        self.board.lock().done = Some(Done { outcome, published });
+    }
+}
+
+enum Next<V> {
+    Continue(Phase<V>),
+    Wait(Phase<V>),
+}
+
+impl<V> Next<V> {
+    fn over() -> Self {
+        Self::Continue(Phase::Over)
+    }
+}
+
+/// Suspect dependencies verified for one candidate before it is given up.
+const SETTLE_LIMIT: u32 = 16;
+/// Rejected attempts after which a strict memo serves early values after all.
+const STRICT_LIMIT: u32 = 16;

@@ -1,0 +1,54 @@
+//! Many changes as one: readers see all of them or are marked by all of them.
+
+use std::fmt;
+
+use crate::cascade::Mark;
+use crate::graph::Shared;
+use crate::key::Key;
+use crate::source::Source;
+
+/// Collects changes of any sources and applies them together, in one walk per graph.
+///
+/// ```
+/// # use tidewire_memo::{Source, batch};
+/// # let (contacts, lists) = (Source::<i32>::new("contacts"), Source::<()>::new("lists"));
+/// batch(|batch| {
+///     batch.changed(&contacts, &1);
+///     batch.changed(&lists, &());
+/// });
+/// ```
+pub fn batch(collect: impl FnOnce(&mut Batch)) -> usize {
+    let mut batch = Batch { changes: Vec::new() };
+    collect(&mut batch);
+    let changes = batch.changes.iter_mut();
+    changes.map(|(shared, marks)| apply(shared, marks)).sum()
+}
+
+/// See [`batch`].
+pub struct Batch {
+    changes: Vec<(&'static Shared, Vec<Box<dyn Mark>>)>,
+}
+
+impl Batch {
+    /// Adds a change; it is applied when the closure returns.
+    pub fn changed<K: Key>(&mut self, source: &Source<K>, key: &K) {
+        let shared = source.shared();
+        let mark = Box::new(source.mark(key.clone()));
+        match self.changes.iter_mut().find(|(graph, _)| std::ptr::eq(*graph, shared)) {
+            Some((_, marks)) => marks.push(mark),
+            None => self.changes.push((shared, vec![mark])),
+        }
+    }
+}
+
+fn apply(shared: &Shared, marks: &mut [Box<dyn Mark>]) -> usize {
+    let mut marks: Vec<_> = marks.iter_mut().map(|mark| &mut **mark as &mut dyn Mark).collect();
+    shared.change(&mut marks)
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: usize = self.changes.iter().map(|(_, marks)| marks.len()).sum();
+        f.debug_struct("Batch").field("keys", &keys).finish()
+    }
+}

@@ -1,0 +1,177 @@
+//! Ambient capture: what the running computation reads is noted in its frame.
+//!
+//! A thread-local points at the frame of the computation that is being polled. It is set around every
+//! poll, so capture survives `join!`, `select!` and `FuturesUnordered`, and costs one thread-local
+//! load where nothing computes. A frame notes (node, version) once per node, in the order of reading:
+//! linear up to 16, then through a small index.
+#![allow(unsafe_code)]
+
+use std::cell::{Cell, OnceCell, UnsafeCell};
+use std::ptr;
+use std::sync::Arc;
+
+use crate::graph::Shared;
+use crate::scope::Adopted;
+use crate::slots::Id;
+use crate::sync;
+
+/// One dependency as it was when it was read.
+#[derive(Clone, Copy)]
+pub(crate) struct Record {
+    pub(crate) id: Id,
+    pub(crate) version: u64,
+}
+
+/// What one attempt has read so far. Touched only by the thread that polls it.
+pub(crate) struct Frame {
+    pub(crate) graph: &'static Shared,
+    /// The node that is being computed.
+    pub(crate) node: Id,
+    records: UnsafeCell<Vec<Record>>,
+    index: UnsafeCell<Vec<u32>>,
+    tainted: Cell<bool>,
+    /// Where scoped tasks leave what they read; see [`crate::scope`].
+    pub(crate) adopted: OnceCell<Arc<Adopted>>,
+}
+
+/// The frame of the computation that is being polled on this thread; null outside.
+#[inline(always)]
+pub(crate) fn current<'f>() -> Option<&'f Frame> {
+    let frame = CURRENT.with(Cell::get);
+    // SAFETY: `Entered` clears the pointer before the poll that set it returns; callers use the
+    // reference within that poll only.
+    unsafe { frame.as_ref() }
+}
+
+/// Makes a frame current until it is dropped.
+pub(crate) struct Entered {
+    outer: *const Frame,
+}
+
+impl Entered {
+    /// `None` hides the current frame.
+    pub(crate) fn new(frame: Option<&Frame>) -> Self {
+        let frame = frame.map_or(ptr::null(), ptr::from_ref);
+        Self { outer: CURRENT.with(|current| current.replace(frame)) }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.with(|current| current.set(self.outer));
+    }
+}
+
+impl Frame {
+    pub(crate) fn new(graph: &'static Shared, node: Id) -> Self {
+        Self {
+            graph,
+            node,
+            records: UnsafeCell::new(Vec::new()),
+            index: UnsafeCell::new(Vec::new()),
+            tainted: Cell::new(false),
+            adopted: OnceCell::new(),
+        }
+    }
+
+    /// Forgets everything, for the next attempt.
+    pub(crate) fn reset(&mut self) {
+        self.records.get_mut().clear();
+        self.index.get_mut().clear();
+        self.tainted.set(false);
+        self.adopted = OnceCell::new();
+    }
+
+    /// Notes that `id` was read at `version`. Reading one node at two versions taints the attempt.
+    #[inline]
+    pub(crate) fn record(&self, graph: &'static Shared, id: Id, version: u64) {
+        if !ptr::eq(graph, self.graph) {
+            return self.foreign();
+        }
+        // SAFETY: a frame is touched by the one thread that polls it, and nothing below calls out.
+        let records = unsafe { &mut *self.records.get() };
+        if records.len() <= LINEAR {
+            match records.iter().find(|record| record.id.slot() == id.slot()) {
+                Some(record) => self.compare(record, id, version),
+                None => {
+                    records.push(Record { id, version });
+                    if records.len() > LINEAR {
+                        self.rebuild_index(LINEAR * 4);
+                    }
+                }
+            }
+            return;
+        }
+        // SAFETY: as above.
+        let index = unsafe { &mut *self.index.get() };
+        let mask = index.len() - 1;
+        let mut at = place(id) & mask;
+        while index[at] != 0 {
+            let record = &records[index[at] as usize - 1];
+            if record.id.slot() == id.slot() {
+                return self.compare(record, id, version);
+            }
+            at = (at + 1) & mask;
+        }
+        records.push(Record { id, version });
+        index[at] = records.len() as u32;
+        if records.len() * 2 > index.len() {
+            let length = index.len() * 2;
+            self.rebuild_index(length);
+        }
+    }
+
+    /// Says that the attempt must not be published: it used something that cannot be validated.
+    pub(crate) fn taint(&self) {
+        self.tainted.set(true);
+    }
+
+    pub(crate) fn is_tainted(&self) -> bool {
+        self.tainted.get()
+    }
+
+    /// What was read, in order. Not while the frame is entered.
+    pub(crate) fn records(&self) -> &[Record] {
+        // SAFETY: the callers are the attempt itself, between polls.
+        unsafe { &*self.records.get() }
+    }
+
+    fn compare(&self, record: &Record, id: Id, version: u64) {
+        if record.id != id || record.version != version {
+            self.taint();
+        }
+    }
+
+    #[cold]
+    fn foreign(&self) {
+        self.taint();
+        self.graph.core.lock().stats.foreign_reads += 1;
+    }
+
+    #[cold]
+    fn rebuild_index(&self, length: usize) {
+        // SAFETY: as in `record`, whose borrow of the index ended.
+        let records = unsafe { &*self.records.get() };
+        let mut index = vec![0u32; length];
+        for (number, record) in (1u32..).zip(records) {
+            let mut at = place(record.id) & (length - 1);
+            while index[at] != 0 {
+                at = (at + 1) & (length - 1);
+            }
+            index[at] = number;
+        }
+        // SAFETY: as above.
+        unsafe { *self.index.get() = index };
+    }
+}
+
+fn place(id: Id) -> usize {
+    (id.slot().wrapping_mul(0x9E37_79B1) >> 7) as usize
+}
+
+/// Up to this many dependencies a search beats an index.
+const LINEAR: usize = 16;
+
+sync::thread_local! {
+    static CURRENT: Cell<*const Frame> = const { Cell::new(ptr::null()) };
+}

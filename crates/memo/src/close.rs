@@ -1,0 +1,73 @@
+//! The end of a memo or a graph: functions dropped, values freed, everybody told.
+#![allow(unsafe_code)]
+
+use crate::cascade::Walk;
+use crate::core::Core;
+use crate::epoch;
+use crate::graph::Shared;
+use crate::key::Key;
+use crate::memo::Memo;
+use crate::owner::Owner;
+use crate::trash::Trash;
+
+impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
+    /// Closes this memo alone, with what [`Graph`](crate::Graph) says about a graph that is dropped.
+    /// Whatever depends on its values becomes stale.
+    pub fn close(&self) {
+        let shared = self.shared();
+        shared.close_owner(&self.inner.owner);
+        shared.core.lock().owners[self.inner.owner.number as usize] = None;
+        epoch::collect();
+    }
+}
+
+impl Shared {
+    /// Closes every memo and source.
+    pub(crate) fn close(&self) {
+        let owners: Vec<&'static Owner> = {
+            let mut core = self.core.lock();
+            core.closed = true;
+            core.owners.iter().flatten().copied().collect()
+        };
+        for owner in owners {
+            self.close_owner(owner);
+        }
+        let mut trash = Trash::default();
+        self.core.lock().watchers.close(&mut trash);
+        drop(trash);
+        epoch::collect();
+    }
+
+    /// Drops the function of an owner, ends its computations and removes its nodes.
+    fn close_owner(&self, owner: &'static Owner) {
+        // SAFETY: called with the owner's own function table.
+        unsafe { (owner.functions.close)(owner) };
+        loop {
+            let mut trash = Trash::default();
+            let mut more = false;
+            self.cascade(|core, walk| more = core.close_some(owner, walk, &mut trash));
+            drop(trash);
+            if !more {
+                return;
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Removes some nodes of an owner; `true` when there are more.
+    fn close_some(&mut self, owner: &'static Owner, walk: &mut Walk, trash: &mut Trash) -> bool {
+        for _ in 0..PER_HOLD {
+            let Some(node) = self.neighbour(owner.queue.oldest.get()) else { return false };
+            let work = node.work.get();
+            if !work.is_null() {
+                // SAFETY: the running work of a node of this owner.
+                unsafe { (owner.functions.abort)(owner, work, trash) };
+            }
+            self.force_out(node, walk);
+        }
+        true
+    }
+}
+
+const PER_HOLD: usize = 128;

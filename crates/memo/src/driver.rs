@@ -1,0 +1,68 @@
+//! The clock of programs that do not want to call `advance` themselves: one thread, joined on drop.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread::{JoinHandle, Thread};
+use std::time::Instant;
+
+use crate::graph::{Graph, Shared};
+
+/// Expires values of a graph while it lives; dropping it joins its thread.
+#[must_use = "nothing expires after the driver is dropped"]
+pub struct Driver {
+    shared: &'static Shared,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Graph {
+    /// Starts a thread that calls [`Graph::advance`] whenever a deadline is due. One per graph.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn drive(&self) -> std::io::Result<Driver> {
+        let shared = self.shared;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let builder = std::thread::Builder::new().name("tidewire-memo".to_owned());
+        let thread = builder.spawn(move || run(shared, &stopped))?;
+        let sleeper: Thread = thread.thread().clone();
+        shared.set_alarm(Some(Arc::new(move || sleeper.unpark())));
+        thread.thread().unpark();
+        Ok(Driver { shared, stop, thread: Some(thread) })
+    }
+}
+
+fn run(shared: &Shared, stop: &AtomicBool) {
+    while !stop.load(SeqCst) {
+        let now = Instant::now();
+        let next = shared.advance(now);
+        if !shared.sleep() {
+            continue;
+        }
+        match next {
+            Some(next) => std::thread::park_timeout(next.saturating_duration_since(now)),
+            None => std::thread::park(),
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.stop.store(true, SeqCst);
+        self.shared.set_alarm(None);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // The thread runs no user code but destructors that are caught, so it does not panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,93 @@
+//! What a memo answers when it has no value.
+//!
+//! One pointer wide, cheap to clone: a memoized failure is handed to every caller.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a `get` has no value.
+///
+/// [`ErrorKind`] says who is at fault; [`Error::source`](std::error::Error::source) and
+/// [`Error::downcast_ref`] reach the error that the memoized function returned.
+#[derive(Clone)]
+pub struct Error(Arc<Repr>);
+
+/// Who is at fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The memoized function returned an error.
+    Failed,
+    /// The memoized function panicked; the next call runs it anew.
+    Panicked,
+    /// The value depends on itself; the message names the cycle. Never memoized.
+    Cycle,
+    /// The memo or its graph was closed, or the object behind a `#[memo]` method is gone.
+    Closed,
+}
+
+/// The error type that a memoized function's own error is turned into.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+struct Repr {
+    kind: ErrorKind,
+    text: String,
+    cause: Option<BoxError>,
+}
+
+impl Error {
+    pub(crate) fn failed(cause: BoxError) -> Self {
+        Self::new(ErrorKind::Failed, cause.to_string(), Some(cause))
+    }
+
+    pub(crate) fn panicked(memo: &str, payload: &(dyn std::any::Any + Send)) -> Self {
+        let message = payload
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("no message");
+        Self::new(ErrorKind::Panicked, format!("memo {memo} panicked: {message}"), None)
+    }
+
+    pub(crate) fn cycle(names: &[String]) -> Self {
+        Self::new(ErrorKind::Cycle, format!("cycle: {}", names.join(" -> ")), None)
+    }
+
+    pub(crate) fn closed(memo: &str) -> Self {
+        Self::new(ErrorKind::Closed, format!("memo {memo} is closed"), None)
+    }
+
+    fn new(kind: ErrorKind, text: String, cause: Option<BoxError>) -> Self {
+        Self(Arc::new(Repr { kind, text, cause }))
+    }
+
+    /// Who is at fault.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The error that the memoized function returned, if it was an `E`.
+    #[must_use]
+    pub fn downcast_ref<E: std::error::Error + 'static>(&self) -> Option<&E> {
+        self.0.cause.as_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.text)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error").field("kind", &self.0.kind).field("text", &self.0.text).finish()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.cause.as_ref().map(|cause| &**cause as &(dyn std::error::Error + 'static))
+    }
+}

@@ -1,0 +1,238 @@
+//! The future of a `get`.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use crate::audit::{self, Audit};
+use crate::cached::Cached;
+use crate::capture::{self, Frame};
+use crate::core::Core;
+use crate::cycle;
+use crate::depth::Level;
+use crate::epoch::{self, pin};
+use crate::error::Error;
+use crate::event::EventKind;
+use crate::key::Key;
+use crate::memo::{Memo, Node};
+use crate::node::{FRESH, SUSPECT};
+use crate::slots::Id;
+use crate::value::Outcome;
+use crate::verify::{Progress, Verification};
+use crate::work::{Joined, Work};
+
+/// The future of [`Memo::get`]. A hit is answered by the first poll, without an allocation.
+#[must_use = "futures do nothing unless polled"]
+pub struct Get<K: Key, V: Send + Sync + 'static> {
+    memo: Memo<K, V>,
+    key: K,
+    /// The node on whose behalf this runs, when that is not the ambient one.
+    parent: Id,
+    joined: Option<Joined<K, V>>,
+    audit: Option<Audit<V>>,
+}
+
+impl<K: Key, V: Send + Sync + 'static> Unpin for Get<K, V> {}
+
+impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
+    #[inline(always)]
+    pub(crate) fn new(memo: Memo<K, V>, key: K) -> Self {
+        Self { memo, key, parent: Id::NONE, joined: None, audit: None }
+    }
+
+    pub(crate) fn on_behalf_of(memo: Memo<K, V>, key: K, parent: Id) -> Self {
+        Self { memo, key, parent, joined: None, audit: None }
+    }
+}
+
+impl<K: Key, V: Send + Sync + 'static> Future for Get<K, V> {
+    type Output = Result<Cached<V>, Error>;
+
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.joined.is_none()
+            && !self.memo.inner.owner.is_probed()
+            && let Some(value) = self.memo.cached(&self.key)
+        {
+            return Poll::Ready(Ok(value));
+        }
+        self.poll_slow(context)
+    }
+}
+
+/// What a caller finds that is no lock-free hit.
+enum Entry<K: Key, V: Send + Sync + 'static> {
+    Value(Outcome<V>, Id),
+    Join(Joined<K, V>),
+    Refused(Error),
+}
+
+impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
+    #[cold]
+    #[inline(never)]
+    fn poll_slow(&mut self, context: &mut Context<'_>) -> Poll<Result<Cached<V>, Error>> {
+        let frame = capture::current();
+        if let Some(audit) = &mut self.audit {
+            return audit.as_mut().poll(context);
+        }
+        if self.joined.is_none() {
+            if let Some(value) = self.memo.cached(&self.key) {
+                // Probed: the hit was noted, and may have been chosen to be audited.
+                return self.serve_probed(value, context);
+            }
+            match self.enter(frame) {
+                Entry::Value(outcome, id) => {
+                    return Poll::Ready(deliver(&outcome, Some(id), self.memo, frame));
+                }
+                Entry::Refused(error) => {
+                    frame.into_iter().for_each(Frame::taint);
+                    return Poll::Ready(Err(error));
+                }
+                Entry::Join(joined) => self.joined = Some(joined),
+            }
+        }
+        let joined = self.joined.as_ref().expect("joined above");
+        let Some((outcome, published)) = wait(joined, context) else { return Poll::Pending };
+        let id = published.then_some(joined.work.id);
+        if let Some(joined) = self.joined.take() {
+            joined.leave();
+        }
+        crate::budget::relieve(self.memo.shared());
+        epoch::collect_if_due();
+        Poll::Ready(deliver(&outcome, id, self.memo, frame))
+    }
+
+    fn serve_probed(
+        &mut self,
+        value: Cached<V>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Cached<V>, Error>> {
+        match audit::sample(self.memo, &self.key, value) {
+            Ok(value) => Poll::Ready(Ok(value)),
+            Err(audit) => self.audit.insert(audit).as_mut().poll(context),
+        }
+    }
+
+    /// Serves, verifies, joins or starts, in one hold of the graph lock where possible.
+    fn enter(&mut self, frame: Option<&Frame>) -> Entry<K, V> {
+        if let Some(frame) = frame {
+            self.parent = frame.node;
+        }
+        let _pin = pin();
+        let Some((mut core, node)) = self.memo.node(&self.key) else {
+            return Entry::Refused(Error::closed(self.memo.name()));
+        };
+        if node.header.state() == SUSPECT && node.header.work.get().is_null() {
+            // Most of what is suspect can be settled right here, without an allocation for a work.
+            let mut check = Verification::own(node.header.id);
+            let progress = check.proceed(&mut core, self.memo.shared().walk_chunk());
+            debug_assert!(!matches!(progress, Progress::Compute(id) if id == node.header.id));
+        }
+        if node.header.state() == FRESH
+            && let Some(outcome) = current_value(&mut core, node)
+        {
+            return Entry::Value(outcome, node.header.id);
+        }
+        if let Some(cycle) = cycle::find(&core, self.parent, node.header.id) {
+            core.stats.cycles += 1;
+            drop(core);
+            return Entry::Refused(Error::cycle(&cycle.names()));
+        }
+        Entry::Join(Work::join(&mut core, self.memo.inner, node, self.parent))
+    }
+}
+
+/// The value of a fresh node, under the lock.
+#[allow(unsafe_code)]
+fn current_value<K, V>(core: &mut Core, node: &Node<K, V>) -> Option<Outcome<V>> {
+    let head = node.value.load(std::sync::atomic::Ordering::Acquire);
+    if head.is_null() {
+        return None;
+    }
+    core.note(EventKind::Hit, &node.header);
+    // SAFETY: the node's value is alive while the graph lock is held.
+    Some(unsafe { Outcome::from_shared(head) })
+}
+
+/// Polls the computation, or waits for whoever does.
+fn wait<K: Key, V: Send + Sync + 'static>(
+    joined: &Joined<K, V>,
+    context: &mut Context<'_>,
+) -> Option<(Outcome<V>, bool)> {
+    let work = &joined.work;
+    loop {
+        let level = {
+            let mut board = work.board.lock();
+            if let Some(answer) = joined.answer(&board) {
+                return Some(answer);
+            }
+            if board.polling {
+                board.wait(joined.caller(), context.waker());
+                return None;
+            }
+            let Some(level) = Level::enter() else {
+                board.wait(joined.caller(), context.waker());
+                drop(board);
+                work.defer();
+                return None;
+            };
+            board.start_polling();
+            level
+        };
+        let waker = Waker::from(work.clone());
+        let polled = work.poll(&mut Context::from_waker(&waker));
+        let mut board = work.board.lock();
+        if polled.is_ready() {
+            board.polling = false;
+            drop(board);
+            work.wake_all();
+            level.drain();
+            continue;
+        }
+        if let Some(answer) = joined.answer(&board) {
+            // Served early: the others drive on, and `leave` tells one of them.
+            board.polling = false;
+            drop(board);
+            level.drain();
+            return Some(answer);
+        }
+        board.stay_driver(joined.caller(), context.waker());
+        drop(board);
+        level.drain();
+        return None;
+    }
+}
+
+/// Hands an outcome to the caller and tells the frame what was used.
+fn deliver<K: Key, V: Send + Sync + 'static>(
+    outcome: &Outcome<V>,
+    published: Option<Id>,
+    memo: Memo<K, V>,
+    frame: Option<&Frame>,
+) -> Result<Cached<V>, Error> {
+    if let Some(frame) = frame {
+        match published {
+            Some(id) => frame.record(memo.shared(), id, outcome.head().version()),
+            None => frame.taint(),
+        }
+    }
+    match outcome.result() {
+        Ok(_) => Ok(Cached::counted(outcome.clone())),
+        Err(error) => Err(error.clone()),
+    }
+}
+
+impl<K: Key, V: Send + Sync + 'static> Drop for Get<K, V> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(joined) = self.joined.take() {
+            joined.leave();
+        }
+    }
+}
+
+impl<K: Key, V: Send + Sync + 'static> fmt::Debug for Get<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Get").field("memo", &self.memo).field("key", &self.key).finish()
+    }
+}

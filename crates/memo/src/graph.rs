@@ -1,0 +1,172 @@
+//! A graph: everything that can depend on each other, with one budget and one notion of time.
+
+use std::fmt;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+
+use crate::audit::OnMismatch;
+use crate::cascade::Walk;
+use crate::core::Core;
+use crate::event::Event;
+use crate::owner::{Owner, PROBE_LOG};
+use crate::stats::Stats;
+use crate::sync::{AtomicU64, Mutex};
+use crate::{epoch, sync};
+
+/// Memos and sources that may depend on each other.
+///
+/// Most programs use [`Graph::global`] without naming it. A graph of its own has its own budget, and
+/// is closed when its last `Graph` is dropped: its values and functions are freed, running
+/// computations and every later `get` answer with an error of kind
+/// [`Closed`](crate::ErrorKind::Closed), and watches end. Handles (`Memo`, `Source`) are `Copy` and may
+/// outlive it, which is why some 2 KiB per memo or source of a closed graph are never freed.
+#[derive(Clone)]
+pub struct Graph {
+    pub(crate) shared: &'static Shared,
+    /// Closes the graph with the last clone; `None` for the global graph.
+    _closer: Option<Arc<Closer>>,
+}
+
+struct Closer(&'static Shared);
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// What handles point at.
+pub(crate) struct Shared {
+    pub(crate) core: Mutex<Core>,
+    /// Held for a whole walk; always taken before `core`. A walk that `changed_async` left between
+    /// two chunks waits inside, and whoever takes the lock next finishes it first.
+    pub(crate) cascade: Mutex<Option<Walk>>,
+    /// Tasks that wait for the cascade lock.
+    pub(crate) cascade_waiters: Mutex<Vec<Waker>>,
+    /// Changes whose walk is complete; see [`crate::publish`].
+    pub(crate) revision: AtomicU64,
+    /// Set under the graph lock when the budget is exceeded, cleared by whoever relieves it.
+    pub(crate) over_budget: AtomicBool,
+    /// Somebody is relieving it.
+    pub(crate) relieving: AtomicBool,
+    pub(crate) on_mismatch: Mutex<Option<Arc<OnMismatch>>>,
+    walk_chunk: AtomicUsize,
+    walk_yields: AtomicBool,
+}
+
+impl Graph {
+    /// Makes a graph that is closed when its last clone is dropped.
+    ///
+    /// Versions start at 1; see [`Graph::starting_at`].
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Self::starting_at(0)
+    }
+
+    /// Makes a graph whose versions are larger than `tick`.
+    ///
+    /// Pass the time of the boot in nanoseconds since 1970 and versions are never repeated by the
+    /// next boot, as long as the clock does not go back (this crate reads no clock itself).
+    #[must_use]
+    pub fn starting_at(tick: u64) -> Self {
+        let shared: &'static Shared = Box::leak(Box::new(Shared::new(tick)));
+        Self { shared, _closer: Some(Arc::new(Closer(shared))) }
+    }
+
+    /// The graph of [`Memo::new`](crate::Memo::new) and [`Source::new`](crate::Source::new), never
+    /// closed.
+    #[must_use]
+    pub fn global() -> Self {
+        static GLOBAL: OnceLock<&'static Shared> = OnceLock::new();
+        let shared = GLOBAL.get_or_init(|| Box::leak(Box::new(Shared::new(0))));
+        Self { shared, _closer: None }
+    }
+
+    /// Counters since the graph was made.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let core = self.shared.core.lock();
+        let nodes = core.slots.in_use();
+        let bytes = core.ledger.bytes();
+        let panicked_drops = epoch::panicked_drops();
+        Stats { nodes, bytes, panicked_drops, ..core.stats }
+    }
+
+    /// Starts or stops the event log. While it runs, hits leave the lock-free path.
+    pub fn record_events(&self, on: bool) {
+        let mut core = self.shared.core.lock();
+        core.log = on.then(Vec::new);
+        for owner in core.owners.iter().flatten() {
+            owner.set_probe(PROBE_LOG, on);
+        }
+    }
+
+    /// Takes the events since the last call.
+    #[must_use]
+    pub fn take_events(&self) -> Vec<Event> {
+        let mut core = self.shared.core.lock();
+        core.log.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Sets how many steps a walk or a verification makes before it lets others in, and whether it
+    /// yields the thread then. For stress programs; the default is 512 without a yield.
+    #[doc(hidden)]
+    pub fn set_walk_chunk(&self, steps: usize, yields: bool) {
+        self.shared.walk_chunk.store(steps.max(1), Relaxed);
+        self.shared.walk_yields.store(yields, Relaxed);
+    }
+}
+
+impl Shared {
+    fn new(tick: u64) -> Self {
+        Self {
+            core: Mutex::new(Core::new(tick)),
+            cascade: Mutex::new(None),
+            cascade_waiters: Mutex::new(Vec::new()),
+            revision: AtomicU64::new(0),
+            over_budget: AtomicBool::new(false),
+            relieving: AtomicBool::new(false),
+            on_mismatch: Mutex::new(None),
+            walk_chunk: AtomicUsize::new(if cfg!(shuttle) { 1 } else { 512 }),
+            walk_yields: AtomicBool::new(false),
+        }
+    }
+
+    /// Gives a new memo or source its number.
+    pub(crate) fn register(&self, make: impl FnOnce(u16) -> &'static Owner) -> &'static Owner {
+        let mut core = self.core.lock();
+        let number = core.owners.iter().position(Option::is_none).unwrap_or(core.owners.len());
+        let owner = make(u16::try_from(number).expect("fewer than 65,536 memos and sources"));
+        owner.set_probe(PROBE_LOG, core.log.is_some());
+        if number == core.owners.len() {
+            core.owners.push(None);
+        }
+        core.owners[number] = Some(owner);
+        owner
+    }
+
+    pub(crate) fn walk_chunk(&self) -> usize {
+        self.walk_chunk.load(Relaxed)
+    }
+
+    /// Between two chunks, with no lock of the core held.
+    pub(crate) fn between_chunks(&self) {
+        if self.walk_yields.load(Relaxed) {
+            sync::yield_thread();
+        }
+    }
+
+    /// Changes whose walk is complete. Read it under the graph lock.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision.load(SeqCst)
+    }
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Graph").field("stats", &self.stats()).finish()
+    }
+}

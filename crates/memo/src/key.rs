@@ -1,0 +1,12 @@
+//! What can be a key.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+/// A key of a memo or a source; implemented for every type that qualifies.
+///
+/// `Eq` and `Hash` must agree, as for a `HashMap`. Keys whose hashes collide are found by comparing, so
+/// they stay correct and become slow. `Debug` names the key in errors and events.
+pub trait Key: Hash + Eq + Clone + Debug + Send + Sync + 'static {}
+
+impl<T: Hash + Eq + Clone + Debug + Send + Sync + 'static> Key for T {}

@@ -1,0 +1,393 @@
+//! What can change: plain data, a name and a key.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::hash::BuildHasher;
+use std::ops::RangeBounds;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
+
+use crate::hasher::BuildKeyHasher;
+
+use crate::capture;
+use crate::cascade::{Mark, Walk};
+use crate::core::Core;
+use crate::epoch::{self, pin};
+use crate::fault::{Fault, injected};
+use crate::graph::{Graph, Shared};
+use crate::key::Key;
+use crate::node::{FRESH, Header};
+use crate::owner::{Functions, Owner};
+use crate::pool;
+use crate::range::{Interval, Intervals, Stabbed};
+use crate::slots::Id;
+use crate::table::{Seen, Table};
+use crate::trash::Trash;
+use crate::write::WriteGuard;
+
+/// Something that memoized functions read and that can change: rows of a table, files, settings.
+///
+/// A source holds no data. A memoized function declares with [`read`](Self::read) or
+/// [`range`](Self::range) that it depends on a key; whoever changes the data says so with
+/// [`write`](Self::write) or [`changed`](Self::changed). Keys that nobody read cost nothing.
+///
+/// ```
+/// use tidewire_memo::{Memo, Source};
+/// # pollster(async {
+/// let contacts = Source::<i32>::new("contacts");
+/// let name = Memo::infallible("name", move |id: i32| async move {
+///     contacts.read(&id);
+///     format!("contact {id}") // a database would be asked here
+/// });
+/// assert_eq!(*name.get(1).await?, "contact 1");
+/// contacts.changed(&1); // no `get` that starts after this returns sees the older value
+/// # Ok::<(), tidewire_memo::Error>(())
+/// # });
+/// # fn pollster<F: Future<Output = Result<(), tidewire_memo::Error>>>(f: F) {
+/// #     use std::task::*;
+/// #     let mut f = std::pin::pin!(f);
+/// #     let Poll::Ready(r) = f.as_mut().poll(&mut Context::from_waker(Waker::noop())) else { panic!() };
+/// #     r.unwrap()
+/// # }
+/// ```
+pub struct Source<K: 'static> {
+    inner: &'static Inner<K>,
+}
+
+/// The typed part of a source.
+pub(crate) struct Inner<K> {
+    owner: Owner,
+    table: Table<Node<K>>,
+    hasher: BuildKeyHasher,
+    intervals: OnceLock<Box<dyn Intervals<K>>>,
+    /// The version of an interval that has no node yet: any change may have concerned it.
+    last_change: AtomicU64,
+}
+
+/// A key that somebody read.
+#[repr(C)]
+pub(crate) struct Node<K> {
+    header: Header,
+    key: Point<K>,
+}
+
+/// What a source node stands for.
+pub(crate) enum Point<K> {
+    Key(K),
+    Interval(Interval<K>),
+}
+
+impl<K: Key> Source<K> {
+    /// Makes a source in the global graph.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self::new_in(&Graph::global(), name)
+    }
+
+    /// Makes a source in a graph.
+    #[must_use]
+    pub fn new_in(graph: &Graph, name: &str) -> Self {
+        let shared = graph.shared;
+        let mut inner = None;
+        shared.register(|number| {
+            let bytes = size_of::<Node<K>>() + crate::TABLE_BYTES;
+            let owner =
+                Owner::new(shared, Arc::from(name), number, true, &FunctionsOf::<K>::TABLE, bytes);
+            let made: &'static Inner<K> = Box::leak(Box::new(Inner {
+                owner,
+                table: Table::new(),
+                hasher: BuildKeyHasher::default(),
+                intervals: OnceLock::new(),
+                last_change: AtomicU64::new(0),
+            }));
+            made.owner.typed.set(ptr::from_ref(made).cast());
+            inner = Some(made);
+            &made.owner
+        });
+        Self { inner: inner.expect("register calls its argument") }
+    }
+
+    /// The name given to [`Source::new`].
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        &self.inner.owner.name
+    }
+
+    /// Declares that the running computation depends on `key`. Nothing happens outside of one.
+    ///
+    /// It does not matter whether this is called before or after the data is loaded.
+    #[inline]
+    pub fn read(&self, key: &K) {
+        let Some(frame) = capture::current() else { return };
+        let hash = self.inner.hasher.hash_one(key);
+        let _pin = pin();
+        let is_it = |node: &Node<K>| matches!(&node.key, Point::Key(k) if k == key);
+        if let Some(node) = self.inner.table.find(hash, is_it) {
+            node.header.visit();
+            frame.record(self.shared(), node.header.id, node.header.version());
+            return;
+        }
+        let (id, version) = self.inner.insert(hash, is_it, || Point::Key(key.clone()));
+        frame.record(self.shared(), id, version);
+    }
+
+    /// Declares that the running computation depends on every key in `bounds`, present or not.
+    ///
+    /// A change of a key makes stale every reader of an interval that contains it. So a page
+    /// `(after, last]` of an ordered list depends on `(after, last]` and stays exact while other pages
+    /// stay valid; the last page depends on `(after, ∞)`.
+    ///
+    /// ```
+    /// # use tidewire_memo::Source;
+    /// use std::ops::Bound::{Excluded, Included};
+    /// let ids = Source::<u64>::new("ids");
+    /// ids.range((Excluded(20), Included(40)));
+    /// ids.range(40..);
+    /// ```
+    pub fn range(&self, bounds: impl RangeBounds<K>)
+    where
+        K: Ord,
+    {
+        let Some(frame) = capture::current() else { return };
+        let interval = Interval::new(&bounds);
+        let intervals = self.inner.intervals.get_or_init(crate::range::index);
+        let _pin = pin();
+        let (id, version) = intervals.read(self.inner, interval);
+        frame.record(self.shared(), id, version);
+    }
+
+    /// Says that the data of `key` has changed, as a fact already visible to whoever loads it.
+    ///
+    /// When this returns, everything that depends on the key is marked, and no `get` that starts later
+    /// returns a value computed from the older state. Returns how many values were marked. It may be
+    /// called anywhere, also inside a computation. It waits for walks of other changes; see
+    /// [`Source::changed_async`].
+    pub fn changed(&self, key: &K) -> usize {
+        self.shared().change(&mut [&mut self.mark(key.clone())])
+    }
+
+    /// [`Source::changed`] for many keys, as one change.
+    pub fn changed_many<'a>(&self, keys: impl IntoIterator<Item = &'a K>) -> usize {
+        let mut marks: Vec<_> = keys.into_iter().map(|key| self.mark(key.clone())).collect();
+        let mut marks: Vec<_> = marks.iter_mut().map(|mark| mark as &mut dyn Mark).collect();
+        self.shared().change(&mut marks)
+    }
+
+    /// [`Source::changed`] for executors: marks a chunk per poll, so a change with a million dependants
+    /// does not hold the thread.
+    ///
+    /// # Cancel safety
+    /// Dropped before the first poll, nothing happens. Dropped later, the rest is marked by the drop.
+    pub fn changed_async(&self, key: &K) -> impl Future<Output = ()> + Send + 'static {
+        self.shared().change_async(vec![Box::new(self.mark(key.clone()))])
+    }
+
+    /// Announces a write. Take the guard before the transaction: it calls [`Source::changed`] when it
+    /// is finished or dropped, whatever happened in between: commit, error, panic or cancellation.
+    pub fn write(&self, key: &K) -> WriteGuard {
+        WriteGuard::new(self.shared(), Box::new(self.mark(key.clone())))
+    }
+
+    /// Removes the node of `key` if nothing current depends on it. What the budget does.
+    #[doc(hidden)]
+    pub fn evict(&self, key: &K) -> bool {
+        let mut trash = Trash::default();
+        let hash = self.inner.hasher.hash_one(key);
+        let _pin = pin();
+        let is_it = |node: &Node<K>| matches!(&node.key, Point::Key(k) if k == key);
+        let Some(node) = self.inner.table.find(hash, is_it) else { return false };
+        let mut core = self.shared().core.lock();
+        core.node(node.header.id).is_some_and(|node| core.evict(node, &mut trash))
+    }
+
+    pub(crate) fn mark(&self, key: K) -> KeyMark<K> {
+        let hash = self.inner.hasher.hash_one(&key);
+        KeyMark { inner: self.inner, hash, key, node: None, seen: None, stabbed: None }
+    }
+
+    pub(crate) fn shared(&self) -> &'static Shared {
+        self.inner.owner.graph
+    }
+}
+
+impl<K: Key> Inner<K> {
+    /// Adds the node that `is_it` does not find, and returns its identity and version. Pinned.
+    pub(crate) fn insert(
+        &'static self,
+        hash: u64,
+        is_it: impl Fn(&Node<K>) -> bool,
+        key: impl FnOnce() -> Point<K>,
+    ) -> (Id, u64) {
+        let node = self.make(hash, key());
+        loop {
+            let seen = self.table.seen(hash);
+            if let Some(found) = self.table.find(hash, &is_it) {
+                // SAFETY: the new node was never shared.
+                drop(unsafe { pool::take(node) });
+                return (found.header.id, found.header.version());
+            }
+            let mut core = self.owner.graph.core.lock();
+            if !self.table.unchanged(&core, hash, seen) {
+                continue;
+            }
+            let version = core.absent(self.owner.number, hash);
+            let id = self.adopt(&mut core, node, version);
+            // SAFETY: the node lives until `unlink` takes it out and retires it.
+            unsafe { self.table.insert(&mut core, hash, node.as_ptr()) };
+            return (id, version);
+        }
+    }
+
+    /// Adds the node of an interval, whose index is locked by the caller.
+    pub(crate) fn insert_interval(
+        &self,
+        core: &mut Core,
+        node: NonNull<Node<K>>,
+        version: u64,
+    ) -> Id {
+        self.adopt(core, node, version)
+    }
+
+    /// A node that is not shared yet.
+    pub(crate) fn make(&self, hash: u64, key: Point<K>) -> NonNull<Node<K>> {
+        let header = Header::new(self.owner.number, hash, true);
+        header.visit();
+        pool::put(Node { header, key })
+    }
+
+    fn adopt(&self, core: &mut Core, node: NonNull<Node<K>>, version: u64) -> Id {
+        let header = node.as_ptr().cast::<Header>();
+        // SAFETY: a node starts with its header, is not shared yet and lives until `unlink` retires it.
+        let id = unsafe {
+            (*header).set_version(version);
+            core.adopt(header, self.owner.node_bytes)
+        };
+        core.check_budget(self.owner.graph, Some(&self.owner));
+        id
+    }
+
+    /// The tick of the latest change of any key. Under the graph lock.
+    pub(crate) fn last_change(&self) -> u64 {
+        self.last_change.load(Relaxed)
+    }
+
+    pub(crate) fn shared(&self) -> &'static Shared {
+        self.owner.graph
+    }
+}
+
+/// One changed key; see [`Mark`].
+pub(crate) struct KeyMark<K: 'static> {
+    inner: &'static Inner<K>,
+    hash: u64,
+    key: K,
+    node: Option<Id>,
+    seen: Option<Seen>,
+    stabbed: Option<Stabbed>,
+}
+
+impl<K: Key> Mark for KeyMark<K> {
+    fn find(&mut self) {
+        let _pin = pin();
+        self.seen = Some(self.inner.table.seen(self.hash));
+        let is_it = |node: &Node<K>| matches!(&node.key, Point::Key(k) if *k == self.key);
+        let node = self.inner.table.find(self.hash, is_it);
+        self.node = node.map(|node| node.header.id);
+        self.stabbed = self.inner.intervals.get().map(|intervals| intervals.stab(&self.key));
+    }
+
+    fn holds(&self, core: &Core) -> bool {
+        if injected(Fault::InsertUnnoticed) {
+            return true;
+        }
+        let seen = self.seen.expect("`find` comes first");
+        let intervals = self.inner.intervals.get();
+        let same = match (intervals, &self.stabbed) {
+            (Some(intervals), Some(stabbed)) => intervals.unchanged(stabbed),
+            (intervals, _) => intervals.is_none(),
+        };
+        // A node that was found and is gone by now may have been replaced by one that nobody saw.
+        let alive = self.node.is_some_and(|id| core.node(id).is_some());
+        same && (alive || self.inner.table.unchanged(core, self.hash, seen))
+    }
+
+    fn apply(&self, core: &mut Core, walk: &mut Walk) {
+        let tick = core.tick;
+        let mut mark = |core: &mut Core, id| {
+            let Some(node) = core.node(id) else { return false };
+            node.set_version(tick);
+            walk.mark(core, node, FRESH);
+            true
+        };
+        let present = self.node.is_some_and(|id| mark(core, id));
+        if !present && !injected(Fault::AbsentNotRaised) {
+            core.raise_absent(self.inner.owner.number, self.hash, tick);
+        }
+        if let Some(stabbed) = &self.stabbed {
+            for id in stabbed.ids() {
+                mark(core, id);
+            }
+        }
+        self.inner.last_change.store(tick, Relaxed);
+    }
+}
+
+/// The function table of sources with this key type.
+struct FunctionsOf<K>(std::marker::PhantomData<K>);
+
+impl<K: Key> FunctionsOf<K> {
+    const TABLE: Functions = Functions {
+        refresh: |_, _, _| unreachable!("a source is always current"),
+        unlink: Self::unlink,
+        drop_value: |_| false,
+        label: Self::label,
+        close: |_| (),
+        abort: |_, _, _| unreachable!("a source computes nothing"),
+    };
+
+    /// # Safety
+    /// As [`Functions`] says.
+    unsafe fn label(node: *const Header) -> String {
+        // SAFETY: a whole node of this owner.
+        match unsafe { &(*node.cast::<Node<K>>()).key } {
+            Point::Key(key) => format!("{key:?}"),
+            Point::Interval(interval) => format!("{interval:?}"),
+        }
+    }
+
+    /// # Safety
+    /// As [`Functions`] says.
+    unsafe fn unlink(owner: &'static Owner, header: *const Header) {
+        // SAFETY: set by `new_in` to an `Inner` of this key type, which is leaked.
+        let inner = unsafe { &*owner.typed.get().cast::<Inner<K>>() };
+        let node = header.cast::<Node<K>>();
+        // SAFETY: a whole node of this owner.
+        let (hash, key) = unsafe { ((*node).header.hash, &(*node).key) };
+        match (key, inner.intervals.get()) {
+            (Point::Interval(_), Some(intervals)) => intervals.removed(),
+            _ => inner.table.remove(hash, node),
+        }
+        // SAFETY: out of the table, and its identity ended, so new readers cannot find it.
+        unsafe {
+            epoch::retire(node.cast_mut().cast(), |node| {
+                drop(pool::take(NonNull::new_unchecked(node.cast::<Node<K>>())));
+            });
+        }
+    }
+}
+
+impl<K> Clone for Source<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Source<K> {}
+
+impl<K> fmt::Debug for Source<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Source").field(&self.inner.owner.name).finish()
+    }
+}

@@ -1,0 +1,286 @@
+//! Watching: being told that a value became stale, or being given every fresh value.
+//!
+//! A watch hangs a bell on the node. A walk that marks the node rings it; ringing computes nothing. The
+//! bell stays on the node until the watch is dropped, so a node that is watched is never removed
+//! silently: evicted, it remains as a ghost; forced out, it rings.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::task::{Context, Poll, Waker};
+
+use futures_core::Stream;
+
+use crate::cached::Cached;
+use crate::error::{Error, ErrorKind};
+use crate::get::Get;
+use crate::graph::Shared;
+use crate::key::Key;
+use crate::memo::Memo;
+use crate::slots::Id;
+use crate::sync::Mutex;
+use crate::trash::Trash;
+
+/// What a walk rings.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Bell {
+    fn ring(&self, trash: &mut Trash) {
+        self.rung.store(true, SeqCst);
+        trash.wakers.extend(self.waker.lock().take());
+    }
+
+    /// Whether it rang since the last time somebody asked; if not, `waker` is woken when it does.
+    fn poll(&self, waker: &Waker) -> Poll<()> {
+        if !self.rung.load(SeqCst) {
+            let old = self.waker.lock().replace(waker.clone());
+            drop(old);
+        }
+        if self.rung.swap(false, SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn silence(&self) {
+        self.rung.store(false, SeqCst);
+    }
+}
+
+/// The bells of a graph, by node.
+pub(crate) struct Watchers {
+    bells: HashMap<Id, Vec<Arc<Bell>>>,
+}
+
+impl Watchers {
+    pub(crate) fn new() -> Self {
+        Self { bells: HashMap::new() }
+    }
+
+    pub(crate) fn attach(&mut self, id: Id, bell: &Arc<Bell>) {
+        self.bells.entry(id).or_default().push(bell.clone());
+    }
+
+    /// Returns whether nobody watches the node any more.
+    fn detach(&mut self, id: Id, bell: &Arc<Bell>) -> bool {
+        let Some(bells) = self.bells.get_mut(&id) else { return false };
+        bells.retain(|other| !Arc::ptr_eq(other, bell));
+        let empty = bells.is_empty();
+        if empty {
+            self.bells.remove(&id);
+        }
+        empty
+    }
+
+    /// Rings the bells of a node; their wakers go to the trash, to be woken outside the locks.
+    pub(crate) fn notify(&self, id: Id, trash: &mut Trash) {
+        for bell in self.bells.get(&id).into_iter().flatten() {
+            bell.ring(trash);
+        }
+    }
+
+    /// The node is gone: its watches ring and look for the next one.
+    pub(crate) fn release(&mut self, id: Id, trash: &mut Trash) {
+        self.notify(id, trash);
+        self.bells.remove(&id);
+    }
+
+    /// The graph is closed: every watch rings and finds out.
+    pub(crate) fn close(&mut self, trash: &mut Trash) {
+        for (_, bells) in self.bells.drain() {
+            bells.iter().for_each(|bell| bell.ring(trash));
+        }
+    }
+}
+
+/// A bell on the node of one key, moved to the next node when that one goes.
+struct Post<K: Key, V: Send + Sync + 'static> {
+    memo: Memo<K, V>,
+    key: K,
+    bell: Arc<Bell>,
+    id: Id,
+}
+
+impl<K: Key, V: Send + Sync + 'static> Post<K, V> {
+    fn new(memo: Memo<K, V>, key: K) -> Self {
+        let bell = Arc::new(Bell::default());
+        let id = memo.attach(&key, &bell).unwrap_or(Id::NONE);
+        Self { memo, key, bell, id }
+    }
+
+    /// Makes sure that the bell hangs on a living node. `false` when the memo is closed.
+    fn renew(&mut self) -> bool {
+        let alive = self.memo.shared().core.lock().node(self.id).is_some();
+        if alive {
+            return true;
+        }
+        match self.memo.attach(&self.key, &self.bell) {
+            Some(id) => self.id = id,
+            None => return false,
+        }
+        true
+    }
+}
+
+impl<K: Key, V: Send + Sync + 'static> Drop for Post<K, V> {
+    fn drop(&mut self) {
+        self.memo.shared().detach(self.id, &self.bell);
+    }
+}
+
+impl Shared {
+    fn detach(&self, id: Id, bell: &Arc<Bell>) {
+        let mut trash = Trash::default();
+        let mut core = self.core.lock();
+        if !core.watchers.detach(id, bell) {
+            return;
+        }
+        let Some(node) = core.node(id) else { return };
+        node.set_watched(false);
+        let empty = node.state() == crate::node::EMPTY;
+        if empty && node.work.get().is_null() {
+            let owner = core.owner(node);
+            core.remove(owner, node, &mut trash);
+        }
+    }
+}
+
+/// A stream of the fresh values of one key: first the current one, then one after each change.
+///
+/// A mark wakes the stream, which verifies; it yields only when the version changed, so a change that
+/// early cutoff absorbs yields nothing. A value that lives shorter than a poll takes may be skipped,
+/// never the last one. An error that is memoized is yielded once; one that is not is computed anew by
+/// the next poll, so pause before you ask again. The stream ends when the memo is closed.
+#[must_use = "streams do nothing unless polled"]
+pub struct Watch<K: Key, V: Send + Sync + 'static> {
+    post: Post<K, V>,
+    get: Option<Get<K, V>>,
+    /// The version yielded last; `None` before the first.
+    last: Option<u64>,
+    /// The last value was not published, so no mark will come: ask again.
+    again: bool,
+}
+
+impl<K: Key, V: Send + Sync + 'static> Watch<K, V> {
+    pub(crate) fn new(memo: Memo<K, V>, key: K) -> Self {
+        Self { post: Post::new(memo, key), get: None, last: None, again: true }
+    }
+
+    /// The next fresh value; `None` when the memo is closed.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn next(&mut self) -> Option<Result<Cached<V>, Error>> {
+        std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+
+    /// What the last answer means for this stream; `None` when there is nothing to yield.
+    fn judge(
+        &mut self,
+        answer: Result<Cached<V>, Error>,
+    ) -> Option<Option<Result<Cached<V>, Error>>> {
+        match answer {
+            Ok(value) => {
+                let version = value.version();
+                self.again = version == 0;
+                if version != 0 && self.last == Some(version) {
+                    return None;
+                }
+                self.last = Some(version);
+                Some(Some(Ok(value)))
+            }
+            Err(error) if error.kind() == ErrorKind::Closed => Some(None),
+            Err(error) => {
+                self.again = !self.post.memo.is_memoized_failure(&self.post.key);
+                self.last = None;
+                Some(Some(Err(error)))
+            }
+        }
+    }
+}
+
+impl<K: Key, V: Send + Sync + 'static> Unpin for Watch<K, V> {}
+
+impl<K: Key, V: Send + Sync + 'static> Unpin for Notify<K, V> {}
+
+impl<K: Key, V: Send + Sync + 'static> Stream for Watch<K, V> {
+    type Item = Result<Cached<V>, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        loop {
+            if this.get.is_none() {
+                if !this.again && this.post.bell.poll(context.waker()).is_pending() {
+                    return Poll::Pending;
+                }
+                this.post.bell.silence();
+                if !this.post.renew() {
+                    return Poll::Ready(None);
+                }
+                this.again = false;
+                this.get = Some(this.post.memo.get(this.post.key.clone()));
+            }
+            let Some(get) = &mut this.get else { continue };
+            let Poll::Ready(answer) = Pin::new(get).poll(context) else { return Poll::Pending };
+            this.get = None;
+            if let Some(item) = this.judge(answer) {
+                return Poll::Ready(item);
+            }
+        }
+    }
+}
+
+/// A stream that says when the value of one key has become suspect, and computes nothing.
+///
+/// Any mark after the stream was made is reported; marks that come before it is polled again are
+/// reported once. After a report nothing more comes until somebody has brought the value up to date
+/// again. The stream ends when the memo is closed.
+#[must_use = "streams do nothing unless polled"]
+pub struct Notify<K: Key, V: Send + Sync + 'static> {
+    post: Post<K, V>,
+}
+
+impl<K: Key, V: Send + Sync + 'static> Notify<K, V> {
+    pub(crate) fn new(memo: Memo<K, V>, key: K) -> Self {
+        Self { post: Post::new(memo, key) }
+    }
+
+    /// Waits until the value is suspect; `None` when the memo is closed.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn next(&mut self) -> Option<()> {
+        std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+impl<K: Key, V: Send + Sync + 'static> Stream for Notify<K, V> {
+    type Item = ();
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<()>> {
+        let this = self.get_mut();
+        if this.post.id == Id::NONE {
+            return Poll::Ready(None);
+        }
+        if this.post.bell.poll(context.waker()).is_pending() {
+            return Poll::Pending;
+        }
+        Poll::Ready(this.post.renew().then_some(()))
+    }
+}
+
+impl<K: Key, V: Send + Sync + 'static> fmt::Debug for Watch<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("key", &self.post.key).field("last", &self.last).finish()
+    }
+}
+
+impl<K: Key, V: Send + Sync + 'static> fmt::Debug for Notify<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notify").field("key", &self.post.key).finish()
+    }
+}

@@ -1,0 +1,399 @@
+//! Single flight: one computation that many callers wait for.
+//!
+//! A `Work` hangs off its node while it runs and is owned by its callers. Whoever polls drives; the
+//! others wait. When the inner future wakes, one caller is woken (the driver), not all; the role is
+//! handed over when the driver goes away, and to the next caller when a driver that was woken has not
+//! come back by the next wake. The last caller that leaves cancels.
+#![allow(unsafe_code)]
+
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::task::{Context, Wake, Waker};
+
+use crate::attempt::Attempt;
+use crate::capture::Frame;
+use crate::core::Core;
+use crate::depth::{self, Deferred};
+use crate::error::Error;
+use crate::event::EventKind;
+use crate::fault::{Fault, injected};
+use crate::graph::Shared;
+use crate::key::Key;
+use crate::memo::{Inner, Node};
+use crate::node::Header;
+use crate::owner::Owner;
+use crate::slots::Id;
+use crate::sync::Mutex;
+use crate::trash::Trash;
+use crate::value::Outcome;
+use crate::wake;
+
+/// The erased part, touched under the graph lock only.
+pub(crate) struct WorkHead {
+    pub(crate) callers: Cell<u32>,
+    next_caller: Cell<u32>,
+    /// The outcome is on the board, or nobody wants one any more.
+    pub(crate) finished: Cell<bool>,
+    /// An explicit invalidation came while the attempt ran.
+    pub(crate) rejected: Cell<bool>,
+    /// The revision at which the latest caller joined.
+    pub(crate) latest_join: Cell<u64>,
+    /// The nodes whose computations wait for this one.
+    parents: RefCell<Vec<Id>>,
+}
+
+/// See the module documentation.
+#[repr(C)]
+pub(crate) struct Work<K: 'static, V: 'static> {
+    pub(crate) head: WorkHead,
+    pub(crate) inner: &'static Inner<K, V>,
+    /// Alive until `finished`.
+    node: *const Node<K, V>,
+    pub(crate) id: Id,
+    /// Touched by the thread that holds `attempt`.
+    frame: UnsafeCell<Frame>,
+    pub(crate) attempt: Mutex<Attempt<V>>,
+    /// The last caller went away; whoever polls drops the user's future.
+    cancelled: AtomicBool,
+    /// Polled from the queue of [`crate::depth`].
+    deferred: AtomicBool,
+    pub(crate) board: Mutex<Board<V>>,
+}
+
+/// Where callers find out.
+pub(crate) struct Board<V> {
+    pub(crate) done: Option<Done<V>>,
+    /// An unpublished value and the start revision of its attempt: for callers that joined by then.
+    pub(crate) early: Option<(u64, Outcome<V>)>,
+    /// Somebody polls right now.
+    pub(crate) polling: bool,
+    /// The inner future woke since the last poll began.
+    woken: bool,
+    driver: Option<u32>,
+    waiting: Vec<(u32, Waker)>,
+}
+
+/// How a computation ended.
+pub(crate) struct Done<V> {
+    pub(crate) outcome: Outcome<V>,
+    /// Whether others may depend on it.
+    pub(crate) published: bool,
+}
+
+/// A caller's place in a computation.
+pub(crate) struct Joined<K: 'static, V: 'static> {
+    pub(crate) work: Arc<Work<K, V>>,
+    /// Changes completed when the caller joined.
+    pub(crate) revision: u64,
+    caller: u32,
+    parent: Id,
+}
+
+// SAFETY: `head` is touched under the graph lock, `frame` under the attempt lock, `node` is alive
+// until `finished`, and what is behind it is shared like any node.
+unsafe impl<K: Send + Sync, V: Send + Sync> Send for Work<K, V> {}
+// SAFETY: as above.
+unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Work<K, V> {}
+
+/// Rejects the running attempt of a node, if any.
+pub(crate) fn reject(_: &Core, node: &Header) {
+    let work = node.work.get();
+    if !work.is_null() {
+        // SAFETY: the work of a node is alive while the pointer is there, which changes under the lock.
+        unsafe { &*work }.rejected.set(true);
+    }
+}
+
+/// The nodes whose computations wait for `node`.
+pub(crate) fn parents(_: &Core, node: &Header) -> Vec<Id> {
+    let work = node.work.get();
+    if work.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: as above.
+    unsafe { &*work }.parents.borrow().clone()
+}
+
+impl WorkHead {
+    pub(crate) fn new() -> Self {
+        Self {
+            callers: Cell::new(0),
+            next_caller: Cell::new(0),
+            finished: Cell::new(false),
+            rejected: Cell::new(false),
+            latest_join: Cell::new(0),
+            parents: RefCell::new(Vec::new()),
+        }
+    }
+}
+
+impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
+    /// Starts or joins the computation of a node.
+    pub(crate) fn join(
+        core: &mut Core,
+        inner: &'static Inner<K, V>,
+        node: &Node<K, V>,
+        parent: Id,
+    ) -> Joined<K, V> {
+        let revision = inner.owner.graph.revision();
+        let running = node.header.work.get();
+        let work = if running.is_null() {
+            let work = Arc::new(Self::new(inner, node));
+            node.header.work.set(Arc::as_ptr(&work).cast());
+            work
+        } else {
+            core.stats.joined += 1;
+            core.note(EventKind::Joined, &node.header);
+            let running = running.cast::<Self>();
+            // SAFETY: a running work is owned by its callers, and the pointer came from their `Arc`.
+            unsafe {
+                Arc::increment_strong_count(running);
+                Arc::from_raw(running)
+            }
+        };
+        let head = &work.head;
+        head.callers.set(head.callers.get() + 1);
+        let caller = head.next_caller.get();
+        head.next_caller.set(caller.wrapping_add(1));
+        head.latest_join.set(head.latest_join.get().max(revision));
+        if parent != Id::NONE {
+            head.parents.borrow_mut().push(parent);
+        }
+        Joined { work, revision, caller, parent }
+    }
+
+    fn new(inner: &'static Inner<K, V>, node: &Node<K, V>) -> Self {
+        let id = node.header.id;
+        Self {
+            head: WorkHead::new(),
+            inner,
+            node,
+            id,
+            frame: UnsafeCell::new(Frame::new(inner.owner.graph, id)),
+            attempt: Mutex::new(Attempt::new()),
+            cancelled: AtomicBool::new(false),
+            deferred: AtomicBool::new(false),
+            board: Mutex::new(Board {
+                done: None,
+                early: None,
+                polling: false,
+                woken: false,
+                driver: None,
+                waiting: Vec::new(),
+            }),
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &'static Shared {
+        self.inner.owner.graph
+    }
+
+    /// The node, while the work is not finished. Call it under the graph lock after checking that, or
+    /// pinned after having done so under the same pin.
+    pub(crate) fn node<'a>(&self) -> &'a Node<K, V> {
+        // SAFETY: a node with a running work is not removed except by `abort`, which finishes the work.
+        unsafe { &*self.node }
+    }
+
+    /// The key, for the function; `None` when finished.
+    pub(crate) fn frame(&self) -> *mut Frame {
+        self.frame.get()
+    }
+
+    /// Takes the work off its node. The caller puts the outcome on the board in the same hold.
+    pub(crate) fn finish(&self, _: &mut Core) {
+        self.node().header.work.set(std::ptr::null());
+        self.head.finished.set(true);
+    }
+
+    /// Wakes everyone who waits.
+    pub(crate) fn wake_all(&self) {
+        let waiting = std::mem::take(&mut self.board.lock().waiting);
+        waiting.into_iter().for_each(|(_, waker)| wake::wake(waker));
+    }
+
+    /// Ends the computation with an error, from under the graph lock.
+    pub(crate) fn abort(&self, owner: &Owner, trash: &mut Trash) {
+        self.node().header.work.set(std::ptr::null());
+        self.head.finished.set(true);
+        let outcome = Outcome::new(Err(Error::closed(&owner.name)));
+        let mut board = self.board.lock();
+        board.done = Some(Done { outcome, published: false });
+        trash.wakers.extend(board.waiting.drain(..).map(|(_, waker)| waker));
+    }
+}
+
+impl<V> Board<V> {
+    /// Begins a poll. The caller holds the board.
+    pub(crate) fn start_polling(&mut self) {
+        self.polling = true;
+        self.woken = false;
+        self.driver = None;
+    }
+
+    /// Ends a poll that is pending: the poller waits like the others, and drives.
+    pub(crate) fn stay_driver(&mut self, caller: u32, waker: &Waker) {
+        self.polling = false;
+        self.driver = Some(caller);
+        self.wait(caller, waker);
+        if self.woken {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Waits for somebody else's poll.
+    pub(crate) fn wait(&mut self, caller: u32, waker: &Waker) {
+        match self.waiting.iter_mut().find(|(waiting, _)| *waiting == caller) {
+            Some((_, old)) => old.clone_from(waker),
+            None => self.waiting.push((caller, waker.clone())),
+        }
+    }
+
+    fn driver_waker(&self) -> Option<Waker> {
+        let driver = self.driver?;
+        let found = self.waiting.iter().find(|(caller, _)| *caller == driver);
+        found.map(|(_, waker)| waker.clone())
+    }
+
+    /// Makes another caller the driver and returns its waker.
+    fn next_driver(&mut self) -> Option<Waker> {
+        let next = match self.waiting.iter().position(|(caller, _)| Some(*caller) == self.driver) {
+            Some(at) => (at + 1) % self.waiting.len(),
+            None => 0,
+        };
+        let (caller, waker) = self.waiting.get(next)?;
+        self.driver = Some(*caller);
+        Some(waker.clone())
+    }
+
+    fn leave(&mut self, caller: u32) -> Option<Waker> {
+        self.waiting.retain(|(waiting, _)| *waiting != caller);
+        let idle = !self.polling && self.done.is_none();
+        let orphaned = self.driver.is_none_or(|driver| driver == caller);
+        if idle && orphaned { self.next_driver() } else { None }
+    }
+}
+
+impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
+    pub(crate) fn caller(&self) -> u32 {
+        self.caller
+    }
+
+    /// What the board has for this caller.
+    pub(crate) fn answer(&self, board: &Board<V>) -> Option<(Outcome<V>, bool)> {
+        if let Some(done) = &board.done {
+            return Some((done.outcome.clone(), done.published));
+        }
+        let (start, outcome) = board.early.as_ref()?;
+        let arrived_early = self.revision <= *start || injected(Fault::EarlyForAnyone);
+        arrived_early.then(|| (outcome.clone(), false))
+    }
+
+    /// Goes away before the computation ended.
+    pub(crate) fn leave(self) {
+        let work = &*self.work;
+        let mut trash = Trash::default();
+        let mut cancelled = false;
+        {
+            let mut core = work.shared().core.lock();
+            let head = &work.head;
+            if !head.finished.get() {
+                head.callers.set(head.callers.get() - 1);
+                let mut parents = head.parents.borrow_mut();
+                if let Some(at) = parents.iter().position(|&parent| parent == self.parent) {
+                    parents.swap_remove(at);
+                }
+                drop(parents);
+                if head.callers.get() == 0 {
+                    cancelled = true;
+                    core.stats.cancelled += 1;
+                    let node = work.node();
+                    core.note(EventKind::Cancelled, &node.header);
+                    work.finish(&mut core);
+                    work.memo().discard_empty(&mut core, node, &mut trash);
+                }
+            }
+        }
+        if cancelled {
+            work.cancelled.store(true, SeqCst);
+            work.abandon_if_cancelled();
+        } else {
+            let next = work.board.lock().leave(self.caller);
+            next.into_iter().for_each(wake::wake);
+        }
+    }
+}
+
+impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
+    /// Drops the user's future when nobody wants its value. Whoever polls right now does it afterwards;
+    /// that may be this very thread, when a computation drops the last call of itself.
+    pub(crate) fn abandon_if_cancelled(&self) {
+        if !self.cancelled.load(SeqCst) {
+            return;
+        }
+        let abandoned = self.attempt.try_lock().map(|mut attempt| attempt.abandon());
+        drop(abandoned);
+    }
+
+    /// Leaves the polling to the outermost level of this thread.
+    pub(crate) fn defer(self: &Arc<Self>) {
+        self.deferred.store(true, SeqCst);
+        depth::defer(self.clone());
+    }
+
+    pub(crate) fn memo(&self) -> crate::memo::Memo<K, V> {
+        crate::memo::Memo { inner: self.inner }
+    }
+}
+
+impl<K: Key, V: Send + Sync + 'static> Wake for Work<K, V> {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let waker = {
+            let mut board = self.board.lock();
+            let ignored = std::mem::replace(&mut board.woken, true);
+            if board.polling {
+                return;
+            }
+            if self.deferred.load(SeqCst) && depth::will_drain() {
+                drop(board);
+                depth::defer(self.clone());
+                return;
+            }
+            // A driver that was woken before and has not polled since may never do so.
+            if ignored { board.next_driver() } else { board.driver_waker() }
+        };
+        waker.into_iter().for_each(wake::wake);
+    }
+}
+
+impl<K: Key, V: Send + Sync + 'static> Deferred for Work<K, V> {
+    fn drive(self: Arc<Self>) {
+        {
+            let mut board = self.board.lock();
+            if board.polling || board.done.is_some() {
+                return;
+            }
+            board.start_polling();
+        }
+        let waker = Waker::from(self.clone());
+        let polled = self.poll(&mut Context::from_waker(&waker));
+        let yielded = {
+            let mut board = self.board.lock();
+            board.polling = false;
+            let next = if polled.is_pending() { board.next_driver() } else { None };
+            next.filter(|_| board.woken)
+        };
+        if polled.is_ready() {
+            self.wake_all();
+        }
+        if let Some(waker) = yielded {
+            depth::yielding(|| wake::wake(waker));
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The byte budget: eviction, ghosts, forcing out.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+
+use tidewire_memo::{EventKind, Graph, Memo, Source};
+
+use crate::support::{logged, now, work};
+
+#[test]
+fn an_evicted_value_with_a_dependant_leaves_a_ghost_that_still_carries_invalidations() {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        *leaf.get(key).await.unwrap()
+    });
+    now(above.get(1)).unwrap();
+    assert!(leaf.evict(&1));
+    assert!(leaf.cached(&1).is_none());
+    assert!(above.cached(&1).is_some(), "nothing changed, so the dependant stays a hit");
+    assert_eq!(graph.stats().ghosted, 1);
+    rows.changed(&1);
+    assert!(above.cached(&1).is_none(), "the change travelled through the ghost");
+}
+
+#[test]
+fn an_evicted_value_without_dependants_goes_entirely() {
+    let graph = Graph::new();
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key });
+    now(memo.get(1)).unwrap();
+    assert!(memo.evict(&1));
+    assert!(!memo.evict(&1));
+    let stats = graph.stats();
+    assert_eq!((stats.nodes, stats.bytes), (0, 0));
+}
+
+#[test]
+fn the_hash_of_an_evicted_value_keeps_cutoff_alive() {
+    for remembered in [false, true] {
+        let graph = Graph::new();
+        let rows = Source::new_in(&graph, "rows");
+        let mut leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| async move {
+            rows.read(&key);
+            key / 10
+        });
+        if remembered {
+            leaf = leaf.fingerprint(|value| *value);
+        }
+        let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+            *leaf.get(key).await.unwrap()
+        });
+        let version = now(above.get(12)).unwrap().version();
+        leaf.evict(&12);
+        graph.record_events(true);
+        rows.changed(&12);
+        let again = now(above.get(12)).unwrap().version();
+        assert_eq!(again, version);
+        let expected: &[&str] = if remembered {
+            &["started leaf(12)", "cut off leaf(12)", "verified above(12)"]
+        } else {
+            &["started leaf(12)", "published leaf(12)", "started above(12)", "cut off above(12)"]
+        };
+        assert_eq!(work(&graph), expected);
+    }
+}
+
+#[test]
+fn the_graph_stays_within_its_budget_and_keeps_what_is_asked_for() {
+    let graph = Graph::new();
+    graph.set_budget(200_000);
+    let memo = Memo::infallible_in(&graph, "blob", |key: u64| async move { vec![key as u8; 1000] })
+        .weigh(Vec::len);
+    for key in 0..5000 {
+        now(memo.get(key)).unwrap();
+        now(memo.get(0)).unwrap();
+    }
+    assert!(graph.stats().bytes <= 200_000, "{}", graph.stats().bytes);
+    assert!(memo.cached(&0).is_some(), "the key that is always asked for survived every round");
+    assert!(graph.stats().nodes > 100);
+}
+
+#[test]
+fn a_memo_has_a_budget_of_its_own() {
+    let graph = Graph::new();
+    let small = Memo::infallible_in(&graph, "small", |key: u64| async move { key }).budget(5_000);
+    let large = Memo::infallible_in(&graph, "large", |key: u64| async move { key });
+    for key in 0..1000 {
+        now(small.get(key)).unwrap();
+        now(large.get(key)).unwrap();
+    }
+    assert!((0..1000).all(|key| large.cached(&key).is_some()));
+    let kept = (0..1000).filter(|key| small.cached(key).is_some()).count();
+    assert!((5..100).contains(&kept), "{kept}");
+}
+
+#[test]
+fn a_budget_smaller_than_one_value_computes_every_time_and_answers_all_the_same() {
+    let graph = Graph::new();
+    graph.set_budget(10);
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key + 1 });
+    graph.record_events(true);
+    assert_eq!(*now(memo.get(1)).unwrap(), 2);
+    assert_eq!(*now(memo.get(1)).unwrap(), 2);
+    assert_eq!(logged(&graph, EventKind::Started).len(), 2);
+    assert_eq!(graph.stats().bytes, 0);
+}
+
+#[test]
+fn a_million_distinct_keys_from_an_attacker_stay_within_the_budget() {
+    // An unoptimized build would take a minute for the whole million.
+    const KEYS: u64 = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
+    let graph = Graph::new();
+    graph.set_budget(4 << 20);
+    let rows = Source::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    now(async {
+        for key in 0..KEYS {
+            memo.get(key).await.unwrap();
+        }
+    });
+    let stats = graph.stats();
+    assert!(stats.bytes <= 4 << 20, "{}", stats.bytes);
+    assert!(stats.nodes < 50_000, "{}", stats.nodes);
+    // What was evicted is still exact.
+    assert_eq!(*now(memo.get(3)).unwrap(), 3);
+    rows.changed(&3);
+    assert!(memo.cached(&3).is_none());
+}
+
+#[test]
+fn ghosts_count_against_the_budget_and_the_oldest_are_forced_out_with_their_dependants_marked() {
+    let graph = Graph::new();
+    let computed = Arc::new(AtomicU64::new(0));
+    let count = computed.clone();
+    let leaf = Memo::infallible_in(&graph, "leaf", |key: u64| async move { key });
+    let above = Memo::infallible_in(&graph, "above", move |_: ()| {
+        let count = count.clone();
+        async move {
+            count.fetch_add(1, SeqCst);
+            let mut sum = 0;
+            for key in 0..1000 {
+                sum += *leaf.get(key).await.unwrap();
+            }
+            sum
+        }
+    });
+    let handle = now(above.get(())).unwrap();
+    graph.set_budget(40_000);
+    assert!(graph.stats().bytes <= 40_000, "{}", graph.stats().bytes);
+    assert!(graph.stats().forced > 0 || graph.stats().ghosted > 0);
+    assert_eq!(*handle, 499_500, "handles are not the budget's business");
+    graph.set_budget(256 << 20);
+    assert_eq!(*now(above.get(())).unwrap(), 499_500);
+    assert_eq!(computed.load(SeqCst), 2, "over-invalidated, never under-invalidated");
+}
+
+#[test]
+fn suspect_values_are_not_dropped_merely_because_they_are_marked() {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        rows.read(&0);
+        key
+    });
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        *memo.get(key).await.unwrap()
+    });
+    for key in 0..100 {
+        now(above.get(key)).unwrap();
+    }
+    rows.changed(&0);
+    graph.record_events(true);
+    for key in 0..100 {
+        now(above.get(key)).unwrap();
+    }
+    let events = work(&graph);
+    assert_eq!(events.iter().filter(|event| event.starts_with("cut off memo")).count(), 100);
+    assert_eq!(events.iter().filter(|event| event.starts_with("verified above")).count(), 100);
+}

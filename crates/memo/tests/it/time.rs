@@ -1,0 +1,158 @@
+//! Lives that end by time; time is an argument.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use tidewire_memo::{ErrorKind, EventKind, Graph, Memo};
+
+use crate::support::{logged, now, work};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_value_expires_when_advance_says_that_its_time_is_over() {
+    let graph = Graph::new();
+    let start = Instant::now();
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key }).ttl(60 * SECOND);
+    assert_eq!(graph.advance(start), None);
+    now(memo.get(1)).unwrap();
+    assert_eq!(graph.advance(start + 10 * SECOND), Some(start + 60 * SECOND));
+    now(memo.get(2)).unwrap();
+    assert_eq!(graph.advance(start + 59 * SECOND), Some(start + 60 * SECOND));
+    assert!(memo.cached(&1).is_some());
+    assert_eq!(graph.advance(start + 60 * SECOND), Some(start + 70 * SECOND));
+    assert!(memo.cached(&1).is_none() && memo.cached(&2).is_some());
+    assert_eq!(graph.advance(start + 70 * SECOND), None);
+    assert!(memo.cached(&2).is_none());
+}
+
+#[test]
+fn nothing_expires_while_nobody_tells_the_time() {
+    let graph = Graph::new();
+    let memo =
+        Memo::infallible_in(&graph, "memo", |key: u64| async move { key }).ttl(Duration::ZERO);
+    now(memo.get(1)).unwrap();
+    assert!(memo.cached(&1).is_some());
+    graph.advance(Instant::now());
+    assert!(memo.cached(&1).is_none());
+}
+
+#[test]
+fn an_expired_value_that_comes_out_equal_keeps_its_dependants() {
+    let graph = Graph::new();
+    let start = Instant::now();
+    graph.advance(start);
+    let leaf = Memo::infallible_in(&graph, "leaf", |key: u64| async move { key }).ttl(SECOND);
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        *leaf.get(key).await.unwrap()
+    });
+    now(above.get(1)).unwrap();
+    graph.record_events(true);
+    graph.advance(start + SECOND);
+    now(above.get(1)).unwrap();
+    let events = work(&graph);
+    assert!(events.contains(&"expired leaf(1)".to_owned()));
+    assert!(events.contains(&"verified above(1)".to_owned()), "{events:?}");
+    assert!(!events.contains(&"published above(1)".to_owned()));
+}
+
+#[test]
+fn a_recomputed_value_lives_its_whole_life_again() {
+    let graph = Graph::new();
+    let start = Instant::now();
+    graph.advance(start);
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key }).ttl(10 * SECOND);
+    now(memo.get(1)).unwrap();
+    graph.advance(start + 9 * SECOND);
+    memo.invalidate(&1);
+    now(memo.get(1)).unwrap();
+    graph.advance(start + 15 * SECOND);
+    assert!(memo.cached(&1).is_some());
+    graph.advance(start + 19 * SECOND);
+    assert!(memo.cached(&1).is_none());
+}
+
+fn failing(graph: &Graph, runs: &Arc<AtomicU64>) -> Memo<u64, u64> {
+    let runs = runs.clone();
+    Memo::new_in(graph, "failing", move |_: u64| {
+        let run = runs.fetch_add(1, SeqCst);
+        async move { Err::<u64, _>(format!("run {run}")) }
+    })
+}
+
+#[test]
+fn an_error_is_not_memoized_unless_it_has_a_life_of_its_own() {
+    let graph = Graph::new();
+    let runs = Arc::new(AtomicU64::new(0));
+    let memo = failing(&graph, &runs);
+    assert_eq!(now(memo.get(1)).unwrap_err().to_string(), "run 0");
+    assert_eq!(now(memo.get(1)).unwrap_err().to_string(), "run 1");
+    assert_eq!(graph.stats().nodes, 0);
+}
+
+#[test]
+fn a_memoized_error_is_served_until_its_own_shorter_life_is_over() {
+    let graph = Graph::new();
+    let start = Instant::now();
+    graph.advance(start);
+    let runs = Arc::new(AtomicU64::new(0));
+    let memo = failing(&graph, &runs).ttl(60 * SECOND).error_ttl(SECOND);
+    assert_eq!(now(memo.get(1)).unwrap_err().to_string(), "run 0");
+    let again = now(memo.get(1)).unwrap_err();
+    assert_eq!((again.to_string().as_str(), again.kind()), ("run 0", ErrorKind::Failed));
+    assert!(memo.cached(&1).is_none(), "an error is no value");
+    graph.advance(start + SECOND);
+    assert_eq!(now(memo.get(1)).unwrap_err().to_string(), "run 1");
+}
+
+#[test]
+fn what_used_an_error_that_is_not_memoized_is_not_memoized_either() {
+    let graph = Graph::new();
+    let runs = Arc::new(AtomicU64::new(0));
+    let below = failing(&graph, &runs);
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        below.get(key).await.map_or(0, |value| *value)
+    });
+    now(above.get(1)).unwrap();
+    now(above.get(1)).unwrap();
+    assert_eq!(runs.load(SeqCst), 2);
+    let below = below.error_ttl(SECOND);
+    now(above.get(1)).unwrap();
+    now(above.get(1)).unwrap();
+    assert_eq!(runs.load(SeqCst), 3);
+    below.invalidate(&1);
+    assert!(above.cached(&1).is_none());
+}
+
+#[test]
+fn one_call_of_advance_expires_a_bounded_number_and_asks_to_be_called_again() {
+    let graph = Graph::new();
+    let start = Instant::now();
+    graph.advance(start);
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key }).ttl(SECOND);
+    (0..3000).for_each(|key| _ = now(memo.get(key)).unwrap());
+    graph.record_events(true);
+    let over = start + 2 * SECOND;
+    let mut calls = 0;
+    while graph.advance(over) == Some(over) {
+        calls += 1;
+    }
+    assert_eq!(calls, 2);
+    assert_eq!(logged(&graph, EventKind::Expired).len(), 3000);
+}
+
+#[cfg(feature = "driver")]
+#[test]
+fn the_driver_expires_values_from_a_thread_that_its_drop_joins() {
+    let graph = Graph::new();
+    let driver = graph.drive().unwrap();
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key })
+        .ttl(Duration::from_millis(1));
+    let mut stale = memo.notify(1);
+    now(memo.get(1)).unwrap();
+    assert_eq!(now(stale.next()), Some(()), "waits for the driver, however long that takes");
+    drop(driver);
+    assert_eq!(graph.stats().expired, 1);
+}

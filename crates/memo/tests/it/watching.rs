@@ -1,0 +1,194 @@
+//! Watches: values and notifications.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+
+use futures::{FutureExt, StreamExt};
+use tidewire_memo::{ErrorKind, EventKind, Graph, Memo, Source};
+
+use crate::support::{logged, now};
+
+struct World {
+    graph: Graph,
+    rows: Source<u64>,
+    data: Arc<AtomicU64>,
+    tens: Memo<u64, u64>,
+}
+
+fn world() -> World {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU64::new(10));
+    let load = data.clone();
+    let raw = Memo::infallible_in(&graph, "raw", move |key: u64| {
+        let load = load.clone();
+        async move {
+            rows.read(&key);
+            load.load(SeqCst)
+        }
+    });
+    let tens = Memo::infallible_in(&graph, "tens", move |key: u64| async move {
+        *raw.get(key).await.unwrap() / 10
+    });
+    World { graph, rows, data, tens }
+}
+
+impl World {
+    fn write(&self, value: u64) {
+        self.data.store(value, SeqCst);
+        self.rows.changed(&0);
+    }
+}
+
+#[test]
+fn a_watch_yields_the_current_value_and_then_one_after_each_change() {
+    let world = world();
+    let mut watch = world.tens.watch(0);
+    assert_eq!(*now(watch.next()).unwrap().unwrap(), 1);
+    assert!(StreamExt::next(&mut watch).now_or_never().is_none());
+    world.write(20);
+    assert_eq!(*now(watch.next()).unwrap().unwrap(), 2);
+    world.write(30);
+    world.write(40);
+    assert_eq!(*now(watch.next()).unwrap().unwrap(), 4, "the last one is never skipped");
+    assert!(watch.next().now_or_never().is_none());
+}
+
+#[test]
+fn a_change_that_is_cut_off_yields_nothing() {
+    let world = world();
+    let mut watch = world.tens.watch(0);
+    now(watch.next()).unwrap().unwrap();
+    world.write(15);
+    assert!(watch.next().now_or_never().is_none());
+    world.write(25);
+    assert_eq!(*now(watch.next()).unwrap().unwrap(), 2);
+}
+
+#[test]
+fn a_watch_sees_changes_through_eviction_and_forcing_out() {
+    let world = world();
+    let mut watch = world.tens.watch(0);
+    now(watch.next()).unwrap().unwrap();
+    assert!(world.tens.evict(&0), "a watched value may be evicted");
+    world.write(20);
+    assert_eq!(*now(watch.next()).unwrap().unwrap(), 2);
+    world.tens.evict(&0);
+    assert!(world.tens.force_out(&0));
+    world.write(30);
+    assert_eq!(*now(watch.next()).unwrap().unwrap(), 3);
+}
+
+#[test]
+fn a_notification_comes_at_mark_time_and_computes_nothing() {
+    let world = world();
+    let mut notify = world.tens.notify(0);
+    assert!(notify.next().now_or_never().is_none());
+    now(world.tens.get(0)).unwrap();
+    world.graph.record_events(true);
+    world.write(15);
+    assert_eq!(now(notify.next()), Some(()));
+    assert!(logged(&world.graph, EventKind::Started).is_empty());
+    world.write(16);
+    assert!(notify.next().now_or_never().is_none(), "it is suspect already");
+    now(world.tens.get(0)).unwrap();
+    world.write(17);
+    assert_eq!(now(notify.next()), Some(()));
+}
+
+#[test]
+fn a_mark_between_making_a_notification_and_polling_it_is_not_lost() {
+    let world = world();
+    let mut notify = world.tens.notify(0);
+    now(world.tens.get(0)).unwrap();
+    world.write(20);
+    assert_eq!(now(notify.next()), Some(()));
+}
+
+#[test]
+fn a_watch_wakes_its_task() {
+    let world = world();
+    let (rows, data, tens) = (world.rows, world.data.clone(), world.tens);
+    let watcher = std::thread::spawn(move || {
+        let mut watch = tens.watch(0);
+        let mut seen = Vec::new();
+        while seen.last() != Some(&9) {
+            seen.push(*now(watch.next()).unwrap().unwrap());
+        }
+        seen
+    });
+    for value in 2..=9 {
+        data.store(value * 10, SeqCst);
+        rows.changed(&0);
+    }
+    let seen = watcher.join().unwrap();
+    assert!(seen.is_sorted(), "{seen:?}");
+}
+
+#[test]
+fn a_watch_yields_errors_and_goes_on() {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU64::new(0));
+    let load = data.clone();
+    let memo = Memo::new_in(&graph, "memo", move |_: ()| {
+        let load = load.clone();
+        async move {
+            rows.read(&());
+            match load.load(SeqCst) {
+                0 => Err("nothing yet"),
+                value => Ok(value),
+            }
+        }
+    })
+    .error_ttl(std::time::Duration::from_secs(60));
+    let mut watch = memo.watch(());
+    assert_eq!(now(watch.next()).unwrap().unwrap_err().kind(), ErrorKind::Failed);
+    assert!(watch.next().now_or_never().is_none(), "a memoized error is yielded once");
+    data.store(5, SeqCst);
+    rows.changed(&());
+    assert_eq!(*now(watch.next()).unwrap().unwrap(), 5);
+}
+
+#[test]
+fn dropping_a_watch_lets_its_node_go() {
+    let world = world();
+    let mut watch = world.tens.watch(0);
+    now(watch.next()).unwrap().unwrap();
+    drop(watch);
+    drop(world.tens.watch(77));
+    assert!(world.tens.evict(&0));
+    assert_eq!(world.graph.stats().nodes, 2, "the row and the raw value");
+}
+
+#[test]
+fn dropping_a_graph_ends_its_watches_and_frees_its_values() {
+    let value = Arc::new(());
+    let held = value.clone();
+    let graph = Graph::new();
+    let memo = Memo::no_cutoff_in(&graph, "memo", move |_: u64| {
+        let held = held.clone();
+        async move { Ok::<_, std::convert::Infallible>(held) }
+    });
+    let mut watch = memo.watch(1);
+    let mut notify = memo.notify(1);
+    now(watch.next()).unwrap().unwrap();
+    let mut waiting = Box::pin(async { (watch.next().await.is_none(), notify.next().await) });
+    assert!((&mut waiting).now_or_never().is_none());
+    drop(graph);
+    assert_eq!(now(waiting), (true, None));
+    let error = now(memo.get(1)).unwrap_err();
+    assert_eq!(
+        (error.kind(), error.to_string().as_str()),
+        (ErrorKind::Closed, "memo memo is closed")
+    );
+    assert!(memo.cached(&1).is_none());
+    drop(watch);
+    // Reclamation waits for readers that other tests have pinned.
+    while Arc::strong_count(&value) > 1 {
+        let other = Graph::new();
+        drop(other);
+        std::thread::yield_now();
+    }
+}

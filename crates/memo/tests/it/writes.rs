@@ -1,0 +1,182 @@
+//! Changes: guards, batches, ranges, the asynchronous form.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tidewire_memo::{EventKind, Graph, Memo, Source, batch};
+
+use crate::support::{logged, now, poll};
+
+fn reader(graph: &Graph, rows: Source<u64>) -> Memo<u64, u64> {
+    Memo::infallible_in(graph, "reader", move |key: u64| async move {
+        rows.read(&key);
+        key
+    })
+}
+
+#[test]
+fn a_write_guard_marks_when_finished_dropped_or_unwound() {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let memo = reader(&graph, rows);
+    let fresh = || {
+        now(memo.get(1)).unwrap();
+        assert!(memo.cached(&1).is_some());
+    };
+    fresh();
+    let guard = rows.write(&1);
+    assert!(memo.cached(&1).is_some(), "nothing is marked before the end");
+    guard.finish();
+    assert!(memo.cached(&1).is_none());
+    fresh();
+    drop(rows.write(&1));
+    assert!(memo.cached(&1).is_none());
+    fresh();
+    let unwound = catch_unwind(AssertUnwindSafe(|| {
+        let _guard = rows.write(&1);
+        panic!("injected");
+    }));
+    assert!(unwound.is_err());
+    assert!(memo.cached(&1).is_none());
+    fresh();
+    now(rows.write(&1).finish_async());
+    assert!(memo.cached(&1).is_none());
+}
+
+#[test]
+fn a_write_guard_marks_when_its_future_is_cancelled() {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let memo = reader(&graph, rows);
+    now(memo.get(1)).unwrap();
+    let mut transaction = Box::pin(async {
+        let guard = rows.write(&1);
+        std::future::pending::<()>().await;
+        guard.finish();
+    });
+    assert!(poll(&mut transaction).is_pending());
+    drop(transaction);
+    assert!(memo.cached(&1).is_none());
+}
+
+#[test]
+fn a_batch_and_a_guard_over_two_sources_are_one_change() {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let count = Source::new_in(&graph, "count");
+    let one = reader(&graph, rows);
+    let all = Memo::infallible_in(&graph, "all", move |_: ()| async move { count.read(&()) });
+    for guarded in [false, true] {
+        now(one.get(1)).unwrap();
+        now(all.get(())).unwrap();
+        let before = graph.stats().walks;
+        if guarded {
+            rows.write(&1).also(&count, &()).finish();
+        } else {
+            let marked = batch(|batch| {
+                batch.changed(&rows, &1);
+                batch.changed(&count, &());
+            });
+            assert_eq!(marked, 2);
+        }
+        assert_eq!(graph.stats().walks, before + 1);
+        assert!(one.cached(&1).is_none() && all.cached(&()).is_none());
+    }
+}
+
+#[test]
+fn changed_many_marks_every_key() {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let memo = reader(&graph, rows);
+    for key in 0..10 {
+        now(memo.get(key)).unwrap();
+    }
+    assert_eq!(rows.changed_many(&[2, 3, 5, 7, 11]), 4);
+    let fresh: Vec<u64> = (0..10).filter(|key| memo.cached(key).is_some()).collect();
+    assert_eq!(fresh, [0, 1, 4, 6, 8, 9]);
+}
+
+#[test]
+fn a_change_reaches_exactly_the_intervals_that_contain_the_key() {
+    use std::ops::Bound::{Excluded, Included, Unbounded};
+    let graph = Graph::new();
+    let ids = Source::<u64>::new_in(&graph, "ids");
+    let bounds = [
+        (Excluded(0), Included(10)),
+        (Excluded(10), Included(20)),
+        (Excluded(20), Unbounded),
+        (Unbounded, Unbounded),
+    ];
+    let page = Memo::infallible_in(&graph, "page", move |page: usize| async move {
+        ids.range(bounds[page]);
+    });
+    let stale_after = |key: u64| {
+        for page_number in 0..bounds.len() {
+            now(page.get(page_number)).unwrap();
+        }
+        ids.changed(&key);
+        (0..bounds.len())
+            .filter(|page_number| page.cached(page_number).is_none())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(stale_after(0), [3]);
+    assert_eq!(stale_after(10), [0, 3]);
+    assert_eq!(stale_after(11), [1, 3]);
+    assert_eq!(stale_after(20), [1, 3]);
+    assert_eq!(stale_after(5000), [2, 3]);
+}
+
+#[test]
+fn an_asynchronous_change_yields_between_chunks_and_is_finished_by_its_drop() {
+    let graph = Graph::new();
+    graph.set_walk_chunk(1, false);
+    let rows = Source::new_in(&graph, "rows");
+    let fan = Memo::infallible_in(&graph, "fan", move |key: u64| async move {
+        rows.read(&0);
+        key
+    });
+    let fill = || (0..10).for_each(|key| _ = now(fan.get(key)).unwrap());
+    fill();
+    let mut change = Box::pin(rows.changed_async(&0));
+    let mut polls = 1;
+    while poll(&mut change).is_pending() {
+        polls += 1;
+    }
+    assert!(polls > 5, "{polls} polls");
+    assert!((0..10).all(|key| fan.cached(&key).is_none()));
+    fill();
+    let mut change = Box::pin(rows.changed_async(&0));
+    assert!(poll(&mut change).is_pending());
+    drop(change);
+    assert!((0..10).all(|key| fan.cached(&key).is_none()));
+}
+
+#[test]
+fn a_synchronous_change_finishes_an_asynchronous_one_that_was_left_half_way() {
+    let graph = Graph::new();
+    graph.set_walk_chunk(1, false);
+    let rows = Source::new_in(&graph, "rows");
+    let fan = Memo::infallible_in(&graph, "fan", move |key: u64| async move {
+        rows.read(&(key % 2));
+        key
+    });
+    (0..10).for_each(|key| _ = now(fan.get(key)).unwrap());
+    let mut change = Box::pin(rows.changed_async(&0));
+    assert!(poll(&mut change).is_pending());
+    rows.changed(&1);
+    assert!((0..10).all(|key| fan.cached(&key).is_none()), "on one thread, without a deadlock");
+    assert!(poll(&mut change).is_ready());
+}
+
+#[test]
+fn what_did_not_depend_on_the_change_stays_a_hit() {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let memo = reader(&graph, rows);
+    now(memo.get(1)).unwrap();
+    now(memo.get(2)).unwrap();
+    graph.record_events(true);
+    rows.changed(&1);
+    assert_eq!(logged(&graph, EventKind::Marked), ["marked rows(1)", "marked reader(1)"]);
+    assert!(memo.cached(&2).is_some());
+}
