@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::Router;
 use axum::routing::{get, post};
 use tidewire::http::{Method, StatusCode};
-use tidewire::{Call, Reply, Server, Service, ready_fn, service_fn, tower};
+use tidewire::{Body, Call, Reply, Server, Service, ready_fn, service_fn, tower};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::harness::{behaviour, post_json, send, start};
 
@@ -65,4 +68,60 @@ async fn a_layer_sees_methods_and_plain_requests_alike() {
     send(address, "GET /", b"").await.check(200, &["hello"]);
     post_json(address, "Look", "{}").await.check(200, &["value of"]);
     assert_eq!(seen.load(Ordering::SeqCst), 2);
+}
+
+/// Reads from a stream until what came ends with `end`.
+async fn read_until(stream: &mut TcpStream, end: &str) -> String {
+    let mut came = Vec::new();
+    while !came.ends_with(end.as_bytes()) {
+        assert_ne!(stream.read_buf(&mut came).await.unwrap(), 0, "the connection ended early");
+    }
+    String::from_utf8(came).unwrap()
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_order() {
+    let echo = service_fn(async |call: Call| {
+        Ok(Reply::text(call.param("text").unwrap_or_default().to_owned()))
+    });
+    let (_running, address) = start(Server::builder().route(Method::GET, "/{text}", echo)).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let requests: String =
+        (0..100).map(|n| format!("GET /answer-{n:03} HTTP/1.1\r\nhost: test\r\n\r\n")).collect();
+    stream.write_all(requests.as_bytes()).await.unwrap();
+    let answers = read_until(&mut stream, "answer-099").await;
+    let bodies: Vec<_> = answers.matches("answer-").collect();
+    assert_eq!(bodies.len(), 100);
+    for n in 1..100 {
+        let place = |n: u32| answers.find(&format!("answer-{n:03}")).unwrap();
+        assert!(place(n - 1) < place(n));
+    }
+}
+
+#[tokio::test]
+async fn a_chunk_arrives_before_the_next_is_made_also_with_a_request_waiting_behind() {
+    let (sender, receiver) = tokio::sync::mpsc::channel::<&'static str>(1);
+    let receiver = std::sync::Mutex::new(Some(receiver));
+    let chunks = ready_fn(move |_| {
+        let receiver = receiver.lock().unwrap().take().unwrap();
+        let chunks = futures_util::stream::unfold(receiver, async |mut receiver| {
+            Some((Ok(receiver.recv().await?.into()), receiver))
+        });
+        Ok(Reply::new(Body::stream(chunks)))
+    });
+    let builder = Server::builder().route(Method::GET, "/chunks", chunks).route(
+        Method::GET,
+        "/after",
+        ready_fn(|_| Ok(Reply::text("the end"))),
+    );
+    let (_running, address) = start(builder).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let requests = "GET /chunks HTTP/1.1\r\nhost: a\r\n\r\nGET /after HTTP/1.1\r\nhost: a\r\n\r\n";
+    stream.write_all(requests.as_bytes()).await.unwrap();
+    for text in ["first", "second", "third"] {
+        sender.send(text).await.unwrap();
+        read_until(&mut stream, &format!("{text}\r\n")).await;
+    }
+    drop(sender);
+    read_until(&mut stream, "the end").await;
 }

@@ -3,8 +3,9 @@
 //! | exit code | means |
 //! |---|---|
 //! | 0 | done |
-//! | 1 | it failed; the last line on standard error says why |
-//! | 2 | the arguments or the configuration are wrong |
+//! | 1 | it failed, or a threshold did not hold; the last line on standard error says why |
+//! | 2 | the arguments or the configuration are wrong, or a measurement could not be made |
+//! | 130 | a measurement was stopped by Ctrl-C; what was measured is printed |
 
 mod command;
 mod log;
@@ -25,16 +26,19 @@ struct Arguments {
 enum Command {
     /// Serve `.proto` files over Connect, gRPC, gRPC-Web and plain HTTP on one port.
     Serve(command::serve::Serve),
+    /// Measure a server: load, latency, its CPU and memory; compare results.
+    Bench(tidewire_bench::command::BenchArgs),
 }
 
 #[tokio::main]
 #[expect(clippy::print_stderr, reason = "the program's own error output")]
 async fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Serve(serve) => serve.run().await,
+        Command::Serve(serve) => serve.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Bench(bench) => command::bench::run(&bench).await,
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             eprintln!("tidewire: {:#}", failure.error);
             ExitCode::from(failure.code)

@@ -25,6 +25,7 @@ use tidewire_service::{Body, Call, HttpTarget, Peer, Target};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::command::Commands;
+use crate::gather::Gather;
 use crate::isolate::Isolated;
 use crate::limits::Limits;
 use crate::plain;
@@ -68,16 +69,23 @@ impl App {
         stop: Stop,
     ) {
         let service = Connection::new(Arc::clone(&self), peer);
+        let (io, gathering) = Gather::new(io);
         let connection = self.http.serve_connection_with_upgrades(TokioIo::new(io), service);
         let mut connection = std::pin::pin!(connection);
         let mut listener = stop.listener();
-        let draining = poll_fn(|cx| {
-            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-                return Poll::Ready(Some(ended));
+        let until_draining = poll_fn(|cx| {
+            loop {
+                if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                    return Poll::Ready(Some(ended));
+                }
+                if !gathering.has_held() {
+                    return listener.poll_stage(cx).map(|_| None);
+                }
             }
-            listener.poll_stage(cx).map(|_| None)
         });
-        let ended = match draining.await {
+        let ended = until_draining.await;
+        gathering.end();
+        let ended = match ended {
             Some(ended) => ended,
             None => {
                 connection.as_mut().graceful_shutdown();

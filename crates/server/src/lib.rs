@@ -18,6 +18,7 @@ mod address;
 mod builder;
 mod command;
 mod connection;
+mod gather;
 mod health;
 mod isolate;
 mod limits;
