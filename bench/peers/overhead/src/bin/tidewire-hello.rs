@@ -1,0 +1,34 @@
+//! Tidewire with a plain handler and a generated service. First line of output is the address.
+
+mod proto {
+    tidewire::include_protos!();
+}
+
+use proto::hello::v1::{Greeter, GreeterServer, Hello};
+use tidewire::http::Method;
+use tidewire::{Context, Reply, Result, Server, ready_fn};
+
+struct Echo;
+
+impl Greeter for Echo {
+    async fn say_hello(&self, _: Context, request: Hello) -> Result<Reply<Hello>> {
+        Ok(request.into())
+    }
+
+    async fn look_hello(&self, _: Context, request: Hello) -> Result<Reply<Hello>> {
+        Ok(request.into())
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let running = Server::builder()
+        .service(GreeterServer::new(Echo))
+        .route(Method::GET, "/plaintext", ready_fn(|_| Ok(Reply::text("Hello, World!"))))
+        .listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))
+        .start()
+        .await
+        .unwrap();
+    println!("{}", running.addresses()[0]);
+    running.until_stopped().await.unwrap();
+}

@@ -1,0 +1,47 @@
+//! What a user reads when nothing can be generated.
+
+use std::fs;
+
+use tidewire_build::{Config, Error};
+
+/// Compiles the file `a.proto` and gives the error, with the temporary folder cut off.
+fn error(text: &str, change: impl Fn(Config) -> Config) -> (Error, String) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.proto"), text).unwrap();
+    let config = Config::new().folder(folder.path()).out_dir(folder.path().join("out"));
+    let error = change(config).compile().expect_err("nothing can be generated");
+    let shown = format!("{error:?}").replace(&format!("{}/", folder.path().display()), "");
+    (error, shown)
+}
+
+#[test]
+fn all_diagnostics_are_shown_as_they_read() {
+    let text = "syntax = \"proto3\";\nmessage A {\n  Foo foo = 1;\n  Bar bar = 2;\n}\n";
+    let (error, shown) = error(text, |config| config);
+    assert_eq!(error.diagnostics().map(|found| found.iter().count()), Some(2));
+    let expected = "the .proto sources do not compile\n\n\
+        a.proto:3:3: name 'Foo' is not defined\n  next step: correct the name";
+    assert!(shown.starts_with(expected), "{shown}");
+    assert!(shown.contains("\na.proto:4:3: name 'Bar' is not defined\n"), "{shown}");
+}
+
+#[test]
+fn names_that_cannot_be_types_are_refused_at_their_place() {
+    let check = |text: &str, expected: &str| {
+        let (_, shown) = error(&format!("syntax = \"proto3\";\n{text}"), |config| config);
+        assert!(shown.contains(expected), "\nexpected {expected}\nfound    {shown}");
+    };
+    check("message type {}", "a.proto:2:9: `type` cannot be the name of a Rust type");
+    check("message A { enum Self { B = 0; } }", "a.proto:2:18: `Self` cannot be the name");
+    check("message a { message B {} }", "a.proto:2:9: message `a` and the module of its nested");
+    check("message A { message b { oneof c { bool d = 1; } } }", "a.proto:2:21: message `b` and");
+}
+
+#[test]
+fn a_wrong_configuration_says_what_is_wrong() {
+    let text = "syntax = \"proto3\"; message A {}";
+    let (_, shown) = error(text, |config| config.runtime_path("tidewire"));
+    assert!(shown.contains("runtime_path \"tidewire\" is not a path that begins"), "{shown}");
+    let (_, shown) = error(text, |config| config.out_dir("/dev/null/out"));
+    assert!(shown.contains("generated code cannot be written: /dev/null/out"), "{shown}");
+}

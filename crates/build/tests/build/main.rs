@@ -1,0 +1,6 @@
+//! One binary for all tests of this room's public face.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod errors;
+mod generated;

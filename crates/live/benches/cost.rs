@@ -1,0 +1,2 @@
+//! What a call and a stream item cost.
+fn main() {}

@@ -1,0 +1,110 @@
+//! The accepting side before it is a session: reads the hello and lets the owner decide who it is.
+//!
+//! Like a session, it is given bytes and time. Once the hello is there the owner authenticates
+//! [`Hello::metadata`], then takes one of three ways: [`accept`](Acceptor::accept) a new session,
+//! [`resume`](Acceptor::resume) a parked one, or [`refuse`](Acceptor::refuse).
+
+use bytes::BytesMut;
+
+use crate::config::{Config, Micros, SessionId, micros};
+use crate::frame::Kind;
+use crate::handshake::{check_features, may_resume, wrong_version};
+use crate::hello::{Hello, VERSIONS};
+use crate::output::put_goaway;
+use crate::reader::Reader;
+use crate::reason::{Reason, Violation};
+use crate::session::{Phase, Session};
+
+/// A connection that has not said who it is.
+#[derive(Debug)]
+pub struct Acceptor {
+    config: Config,
+    reader: Reader,
+    due: Micros,
+}
+
+impl Acceptor {
+    /// Waits for a hello.
+    pub fn new(config: Config, now: Micros) -> Self {
+        let reader = Reader::new(config.limits.frame_max, config.limits.metadata_max);
+        let due = now.saturating_add(micros(config.handshake_timeout));
+        Self { config, reader, due }
+    }
+
+    /// Where the owner puts the bytes that it read.
+    pub fn input(&mut self) -> &mut BytesMut {
+        self.reader.input()
+    }
+
+    /// When [`poll`](Self::poll) fails for want of a hello.
+    pub fn poll_timeout(&self) -> Micros {
+        self.due
+    }
+
+    /// The hello, once it is complete.
+    ///
+    /// # Errors
+    /// What is wrong with it; the owner writes [`refuse`](Self::refuse) and closes.
+    pub fn poll(&mut self, now: Micros) -> Result<Option<Hello>, Violation> {
+        let Some(frame) = self.reader.next()? else {
+            if now >= self.due {
+                let message = "no hello within the handshake time";
+                return Err(Violation::new(Reason::HandshakeTimeout, message));
+            }
+            return Ok(None);
+        };
+        if frame.head.kind != Kind::Hello as u8 {
+            return Err(Violation::new(Reason::Unexpected, "the first frame is not a hello"));
+        }
+        let hello = Hello::decode(&frame.metadata_bytes(), &frame.payload_bytes());
+        self.reader.give_back(frame);
+        let hello = hello?;
+        let (low, high) = hello.versions;
+        if low > high || high < VERSIONS.0 || low > VERSIONS.1 {
+            return Err(wrong_version(&hello));
+        }
+        check_features(&hello, &self.config)?;
+        Ok(Some(hello))
+    }
+
+    /// What to write before closing.
+    pub fn refuse(violation: &Violation) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_goaway(&mut out, violation.reason.number(), &violation.message, 0);
+        out
+    }
+
+    /// Opens a new session. `id` is random, and unused when the peer does not offer to resume.
+    pub fn accept(self, hello: Hello, id: SessionId, now: Micros) -> Session {
+        let id = may_resume(&hello, &self.config).then_some(id);
+        let mut session = Session::new(self.config, false);
+        session.id = id;
+        session.greet(self.reader, hello, now, false);
+        session
+    }
+
+    /// Goes on with a parked session, whose secret and principal the owner has checked (see
+    /// [`Sessions::take`](crate::Sessions::take)).
+    pub fn resume(self, mut session: Session, hello: Hello, now: Micros) -> Session {
+        session.greet(self.reader, hello, now, true);
+        session
+    }
+}
+
+impl Session {
+    fn greet(&mut self, reader: Reader, hello: Hello, now: Micros, resumed: bool) {
+        self.now = self.now.max(now);
+        self.phase = Phase::Greeting;
+        self.reader = reader;
+        let mut own = self.own_hello();
+        own.versions = (VERSIONS.1, VERSIONS.1);
+        own.resumed = resumed;
+        if let Some(session) = self.id {
+            own.session = Some(session.id);
+            own.secret = Some(session.secret);
+            own.retain_ms = micros(self.config.retain) / 1000;
+        }
+        own.encode(&mut self.output.control);
+        self.open(hello, resumed);
+    }
+}

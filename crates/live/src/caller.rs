@@ -1,0 +1,503 @@
+//! Calls that this side makes: from the request to the one frame that ends it.
+//!
+//! ```text
+//!  Waiting --sent--> Sent --reply WATCHED--> Watching
+//!     ^ bit 0 of resumed | |                    |        cancel, deadline: Cancelled, until the
+//!     `------------------' `---terminal frame---'        callee's terminal frame frees the slot
+//! ```
+
+use bytes::Bytes;
+use tidewire_service::{Code, Codec, Error, Validator};
+
+use crate::config::Micros;
+use crate::event::{Answer, Event, Then};
+use crate::frame::{self, Kind, flag};
+use crate::hello::feature;
+use crate::message::{CallKind, CallRefused, Request, RequestBody, Target, Watch};
+use crate::metadata::{self, Fields, Metadata, tag};
+use crate::output::Packing;
+use crate::reader::Frame;
+use crate::reason::{Reason, Violation};
+use crate::receive::Received;
+use crate::session::{Phase, Session};
+use crate::slots::{CallId, index};
+use crate::stream::{Finish, Stream};
+use crate::varint;
+
+/// A call of this side.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) state: State,
+    /// Whether it counts against the peer's `calls_max`.
+    pub(crate) counted: bool,
+    /// The command's id; 0 for a query, or when not sent.
+    pub(crate) command: u64,
+    /// Kept, so that it can be sent again.
+    pub(crate) request: Request,
+    /// Items, in either direction.
+    pub(crate) stream: Option<Box<Stream>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// To be sent.
+    Waiting,
+    Sent,
+    /// Answered, and watched.
+    Watching,
+    /// The application is done with it; the slot waits for the callee's last frame.
+    Cancelled,
+}
+
+/// Room for the protocol's own fields in a request's metadata, beside names.
+const OWN_FIELDS_BYTES_MAX: usize = 64;
+
+impl Session {
+    /// Makes a call; its outcome comes as events: replies and items, and then exactly one of
+    /// [`Event::Reply`] with [`Then::Nothing`], [`Event::End`], [`Event::Failed`], [`Event::Stale`].
+    ///
+    /// # Errors
+    /// When no call can be made now; nothing was sent.
+    #[inline]
+    pub fn call(&mut self, request: Request, now: Micros) -> Result<CallId, CallRefused> {
+        self.now = self.now.max(now);
+        if self.phase == Phase::Closed {
+            return Err(CallRefused::Closed);
+        }
+        if self.drain_sent || self.drain_received {
+            return Err(CallRefused::Draining);
+        }
+        let calls_max = self.peer.limits.calls_max;
+        let open = self.calls_out as usize + self.again.len();
+        let index = if open < calls_max as usize { self.free.take() } else { u32::MAX };
+        if index >= self.peer.limits.slots() {
+            if index != u32::MAX {
+                self.free.give(index);
+            }
+            self.wants_room = true;
+            return Err(CallRefused::Full { calls_max });
+        }
+        if let Some(deadline) = request.deadline {
+            self.earliest_deadline = self.earliest_deadline.min(deadline);
+        }
+        let streams = request.body == RequestBody::Stream;
+        let generation = self.outgoing.insert(
+            index,
+            Outgoing {
+                state: State::Waiting,
+                counted: false,
+                command: 0,
+                request,
+                stream: streams.then(Box::default),
+            },
+        );
+        if self.outgoing_live {
+            self.send_request(index);
+        } else {
+            self.again.soon(index, generation);
+        }
+        Ok(CallId { stream: self.own_stream(index), generation })
+    }
+
+    /// The application is done with a call: it hears no more of it. The callee is asked to stop;
+    /// a command runs to completion all the same.
+    pub fn cancel(&mut self, call: CallId) {
+        if !self.is_ours(call.stream) {
+            return;
+        }
+        let index = call.index();
+        let has_connection = self.phase == Phase::Open;
+        let live = self.outgoing_live;
+        let Some(outgoing) = self.outgoing.of(call) else { return };
+        match outgoing.state {
+            State::Cancelled => return,
+            State::Waiting => return self.free_outgoing(index),
+            State::Sent | State::Watching if !has_connection => return self.free_outgoing(index),
+            State::Watching if live => self.output.unwatch.push(call.stream),
+            State::Sent if live => {
+                frame::put(&mut self.output.main, Kind::Cancel, call.stream, 0, &[]);
+            }
+            // While resuming: said once the peer has answered.
+            State::Sent | State::Watching => {}
+        }
+        outgoing.state = State::Cancelled;
+        if let Some(stream) = &mut outgoing.stream {
+            stream.send.clear(&mut self.pool);
+            let held = stream.receive.held();
+            self.return_credit(held);
+        }
+    }
+
+    /// Sends what waits, as far as the peer's limits allow.
+    pub(crate) fn send_waiting(&mut self) {
+        while self.outgoing_live && self.calls_out < self.peer.limits.calls_max {
+            let Some((index, generation)) = self.again.take(self.now) else { return };
+            if self.outgoing.generation(index) != generation {
+                continue;
+            }
+            if self.outgoing.get(index).is_some_and(|call| call.state == State::Waiting) {
+                self.send_request(index);
+            }
+        }
+    }
+
+    /// Writes the request of a slot.
+    #[inline]
+    pub(crate) fn send_request(&mut self, index: u32) {
+        if let Err(error) = self.check_request(index) {
+            self.end_outgoing(index, || error);
+            return;
+        }
+        let stream = self.own_stream(index);
+        let Some(call) = self.outgoing.get_mut(index) else { return };
+        let request = &call.request;
+        let deadline_ms = request.deadline.map_or(0, |deadline| {
+            let left = deadline.saturating_sub(self.now).div_ceil(1000);
+            u32::try_from(left).unwrap_or(u32::MAX).max(1)
+        });
+        let streams = request.body == RequestBody::Stream;
+        let mut flags = if streams { 0 } else { flag::END };
+        if self.features & feature::WATCH != 0 {
+            flags |= match request.watch {
+                Watch::No => 0,
+                Watch::Notify => flag::NOTIFY,
+                Watch::Values => flag::VALUES,
+            };
+        }
+        if matches!(request.target, Target::Http(_)) {
+            flags |= flag::HTTP;
+        }
+        if request.kind != CallKind::Query && call.command == 0 {
+            call.command = self.commands.next();
+        }
+        call.state = State::Sent;
+        call.counted = true;
+        self.calls_out += 1;
+        let out = &mut self.output.main;
+        let frame = frame::open(out, Kind::Request, stream, flags).deadline_ms(deadline_ms);
+        match &call.request.target {
+            Target::Method(method) => {
+                let (number, name) =
+                    self.called.number(*method).expect("check_request knows the method");
+                metadata::put_number(out, tag::METHOD, number.into());
+                if let Some((codec, path)) = name {
+                    put_name(out, *codec, path);
+                }
+            }
+            Target::Http(http) => {
+                metadata::put_entry(out, tag::HTTP_METHOD, &http.method);
+                metadata::put_entry(out, tag::TARGET, &http.target);
+            }
+        }
+        if call.command != 0 {
+            metadata::put_command(out, call.command, self.commands.done());
+        }
+        if let Some(validator) = call.request.validator {
+            metadata::put_entry(out, tag::VALIDATOR, &validator.0);
+        }
+        out.extend_from_slice(call.request.metadata.raw());
+        let frame = frame.metadata_ends(out);
+        let min =
+            if self.features & feature::ZSTD != 0 { self.config.compress_min } else { usize::MAX };
+        let packed =
+            Packing { compression: &mut self.compression, min }.put(out, &call.request.payload);
+        frame.flags(packed).finish(out);
+        if streams {
+            self.join_line(stream);
+        }
+    }
+
+    /// Whether the peer could take the request at all.
+    #[inline]
+    fn check_request(&mut self, index: u32) -> Result<(), Error> {
+        let Some(call) = self.outgoing.get(index) else { return Ok(()) };
+        let limits = &self.peer.limits;
+        let request = &call.request;
+        if request.deadline.is_some_and(|deadline| deadline <= self.now) {
+            return Err(late());
+        }
+        let own = match &request.target {
+            Target::Method(method) if self.called.is_named(*method) => 0,
+            Target::Method(_) if self.called.named() >= limits.methods_max => {
+                return Err(too_large("methods", self.called.named() as usize, "methods_max"));
+            }
+            Target::Method(method) => self.called.path_len(*method).ok_or_else(|| {
+                Error::internal("the method was not registered with this session")
+            })?,
+            Target::Http(_) if self.features & feature::HTTP == 0 => {
+                return Err(Error::unimplemented("the peer takes no HTTP calls"));
+            }
+            Target::Http(http) => http.method.len() + http.target.len(),
+        };
+        let metadata = request.metadata.raw().len() + own + OWN_FIELDS_BYTES_MAX;
+        if metadata > limits.metadata_max.into() {
+            return Err(too_large("request metadata", metadata, "metadata_max"));
+        }
+        let whole = metadata + request.payload.len();
+        if whole > limits.frame_max as usize {
+            return Err(too_large("the request", whole, "frame_max"));
+        }
+        if index >= limits.slots() {
+            return Err(too_large("open calls", index as usize, "calls_max + watches_max"));
+        }
+        Ok(())
+    }
+
+    /// Deadlines that have passed. Runs over all calls, but only when the earliest one is due.
+    pub(crate) fn end_late_calls(&mut self) {
+        let mut next = Micros::MAX;
+        let mut late_calls = Vec::new();
+        for (index, call) in self.outgoing.iter() {
+            let Some(deadline) = call.request.deadline else { continue };
+            match call.state {
+                State::Waiting | State::Sent if deadline <= self.now => late_calls.push(index),
+                State::Waiting | State::Sent => next = next.min(deadline),
+                State::Watching | State::Cancelled => {}
+            }
+        }
+        self.earliest_deadline = next;
+        for index in late_calls {
+            let call = self.own_call(index);
+            self.events.push_back(Event::Failed { call, error: late(), unprocessed: false });
+            self.cancel(call);
+        }
+    }
+
+    pub(crate) fn own_call(&self, index: u32) -> CallId {
+        CallId { stream: self.own_stream(index), generation: self.outgoing.generation(index) }
+    }
+
+    /// Empties a slot of this side. Returns what was in it through the events of others only.
+    #[inline]
+    pub(crate) fn free_outgoing(&mut self, index: u32) {
+        let Some(call) = self.outgoing.remove(index) else { return };
+        self.free.give(index);
+        if call.counted {
+            self.calls_out -= 1;
+        }
+        if call.command != 0 {
+            self.commands.answered(call.command);
+        }
+        if let Some(stream) = call.stream
+            && call.state != State::Cancelled
+        {
+            let held = stream.receive.held();
+            self.return_credit(held);
+        }
+        if !self.again.is_empty() {
+            self.send_waiting();
+        }
+        if self.wants_room {
+            self.wants_room = false;
+            self.events.push_back(Event::Room);
+        }
+    }
+
+    /// Ends a call from this side's point of view, with an error unless nobody listens.
+    pub(crate) fn end_outgoing(&mut self, index: u32, error: impl FnOnce() -> Error) {
+        let call = self.own_call(index);
+        let Some(outgoing) = self.outgoing.get(index) else { return };
+        if outgoing.state != State::Cancelled {
+            self.events.push_back(Event::Failed { call, error: error(), unprocessed: false });
+        }
+        self.free_outgoing(index);
+    }
+
+    /// A slot on which the peer may answer.
+    #[inline]
+    fn answered(&mut self, stream: u32) -> Result<(u32, &mut Outgoing), Violation> {
+        let live = self.outgoing_live;
+        let index = index(stream);
+        match self.outgoing.get_mut(index) {
+            Some(call) if call.state != State::Waiting && live => Ok((index, call)),
+            _ => Err(Violation::new(
+                Reason::UnknownStream,
+                format!("an answer on stream {stream}, where no call is open"),
+            )),
+        }
+    }
+
+    /// The last frame of a call came: the slot is free, and the end of a stream is acknowledged.
+    #[inline]
+    fn terminated(&mut self, index: u32) {
+        if self.outgoing.get(index).is_some_and(|call| call.stream.is_some()) {
+            let stream = self.own_stream(index);
+            self.output.put_number(Kind::Credit, stream, flag::END, 0);
+        }
+        self.free_outgoing(index);
+    }
+
+    #[inline]
+    pub(crate) fn receive_reply(&mut self, frame: &Frame) -> Received {
+        let fields = Fields::read(frame.metadata())?;
+        let head = frame.head;
+        if head.has(flag::HTTP) {
+            self.need(feature::HTTP, "http")?;
+        }
+        let payload = self.payload(frame)?;
+        let stream = head.stream;
+        let (index, outgoing) = self.answered(stream)?;
+        let then = next(&head, outgoing, &fields, &payload)?;
+        let unchanged = head.has(flag::UNCHANGED);
+        if unchanged && outgoing.request.validator.is_none() {
+            return Err(Violation::malformed("UNCHANGED, and the caller named no validator"));
+        }
+        let cancelled = outgoing.state == State::Cancelled;
+        if let (Some(validator), Then::Watch) = (fields.validator, then) {
+            outgoing.request.validator = Some(Validator(validator));
+        }
+        let uncount = then == Then::Watch && std::mem::take(&mut outgoing.counted);
+        match then {
+            Then::Watch if !cancelled => {
+                outgoing.state = State::Watching;
+                outgoing.request.deadline = None;
+            }
+            Then::Items => {
+                outgoing.stream.get_or_insert_default().head = Some(Vec::new());
+            }
+            _ => {}
+        }
+        let call = CallId { stream, generation: self.outgoing.generation(index) };
+        match then {
+            Then::Nothing => self.terminated(index),
+            Then::Watch if uncount => {
+                self.calls_out -= 1;
+                self.send_waiting();
+            }
+            _ => {}
+        }
+        if cancelled {
+            return Ok(None);
+        }
+        let metadata = if fields.has_more { frame.metadata_bytes() } else { Bytes::new() };
+        Ok(Some(Event::Reply(Answer {
+            call,
+            metadata: Metadata::from_checked(metadata),
+            payload,
+            then,
+            unchanged,
+            validator: fields.validator.map(Validator),
+            max_age_ms: fields.max_age,
+            status: fields.status,
+        })))
+    }
+
+    pub(crate) fn receive_error(&mut self, frame: &Frame) -> Received {
+        let fields = Fields::read(frame.metadata())?;
+        let (index, outgoing) = self.answered(frame.head.stream)?;
+        let cancelled = outgoing.state == State::Cancelled;
+        let call = self.own_call(index);
+        self.terminated(index);
+        if cancelled {
+            return Ok(None);
+        }
+        let error = read_error(&fields, frame)?;
+        Ok(Some(Event::Failed { call, error, unprocessed: fields.unprocessed }))
+    }
+
+    pub(crate) fn receive_end_of_reply(&mut self, frame: &Frame) -> Received {
+        let metadata = crate::receive::metadata_of(frame)?;
+        let (index, outgoing) = self.answered(frame.head.stream)?;
+        if outgoing.stream.as_ref().is_none_or(|stream| stream.head.is_none()) {
+            return Err(Violation::new(Reason::Unexpected, "an end before the head of the reply"));
+        }
+        let cancelled = outgoing.state == State::Cancelled;
+        let call = self.own_call(index);
+        self.terminated(index);
+        Ok((!cancelled).then_some(Event::End { call, metadata }))
+    }
+
+    /// The callee wants no more items.
+    pub(crate) fn receive_stop(&mut self, stream: u32) -> Received {
+        let (index, outgoing) = self.answered(stream)?;
+        let Some(state) = &mut outgoing.stream else { return Ok(None) };
+        if std::mem::replace(&mut state.stopped, true) || state.send.finish.is_some() {
+            return Ok(None);
+        }
+        state.send.finish = Some(Finish::end(Vec::new()));
+        let cancelled = outgoing.state == State::Cancelled;
+        if let Some(stream) = self.outgoing.get_mut(index).and_then(|call| call.stream.as_mut()) {
+            stream.send.clear(&mut self.pool);
+        }
+        self.join_line(stream);
+        let call = self.own_call(index);
+        Ok((!cancelled).then_some(Event::StopSending { call }))
+    }
+}
+
+/// What a reply means for its call.
+#[inline]
+fn next(
+    head: &frame::Head,
+    call: &Outgoing,
+    fields: &Fields<'_>,
+    payload: &Bytes,
+) -> Result<Then, Violation> {
+    let unexpected = |message| Err(Violation::new(Reason::Unexpected, message));
+    let has_head = call.stream.as_ref().is_some_and(|stream| stream.head.is_some());
+    if has_head {
+        return unexpected("a second reply on a stream");
+    }
+    if head.has(flag::UNCHANGED) && !payload.is_empty() {
+        return Err(Violation::malformed("UNCHANGED with a payload"));
+    }
+    match (head.has(flag::END), head.has(flag::WATCHED)) {
+        (true, true) => Err(Violation::malformed("a reply with END and WATCHED")),
+        (true, false) => Ok(Then::Nothing),
+        (false, true) if call.request.watch == Watch::No => {
+            unexpected("a watch that nobody asked for")
+        }
+        (false, true) if call.stream.is_some() => unexpected("a watch of a stream"),
+        (false, true) if fields.validator.is_none() => {
+            Err(Violation::malformed("a watched reply without validator"))
+        }
+        (false, true) => Ok(Then::Watch),
+        (false, false) if !payload.is_empty() => {
+            Err(Violation::malformed("the head of a stream has a payload"))
+        }
+        (false, false) if call.state == State::Watching => unexpected("a stream on a watch"),
+        (false, false) => Ok(Then::Items),
+    }
+}
+
+fn read_error(fields: &Fields<'_>, frame: &Frame) -> Result<Error, Violation> {
+    let code = fields
+        .code
+        .and_then(|code| u32::try_from(code).ok())
+        .ok_or_else(|| Violation::malformed("an error without code"))?;
+    let code = Code::from_number(code).unwrap_or(Code::Unknown);
+    let mut error = Error::new(code, fields.message.unwrap_or(""));
+    let metadata = Metadata::from_checked(frame.metadata_bytes());
+    for entry in metadata.entries().filter(|entry| entry.tag == tag::DETAIL) {
+        let mut value = entry.value;
+        if let Some(name) = varint::take_string(&mut value) {
+            error = error.with_detail(tidewire_service::Detail {
+                type_name: String::from_utf8_lossy(name).into_owned(),
+                value: Bytes::copy_from_slice(value),
+            });
+        }
+    }
+    let (headers, trailers) = metadata.to_maps();
+    *error.headers_mut() = headers;
+    *error.trailers_mut() = trailers;
+    Ok(error)
+}
+
+#[cold]
+fn put_name(out: &mut Vec<u8>, codec: Codec, path: &[u8]) {
+    out.push(tag::NAME);
+    varint::put(out, path.len() as u64 + 1);
+    out.push(match codec {
+        Codec::Proto => 0,
+        Codec::Json => 1,
+    });
+    out.extend_from_slice(path);
+}
+
+fn late() -> Error {
+    Error::deadline_exceeded("the deadline passed before the answer came")
+}
+
+fn too_large(what: &str, size: usize, limit: &str) -> Error {
+    Error::resource_exhausted(format!("{what} at {size} is over the peer's {limit}"))
+}

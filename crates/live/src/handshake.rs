@@ -1,0 +1,161 @@
+//! The two hellos: version, features, limits, session (specification 2).
+//!
+//! The dialer's half is here; the acceptor's, which needs the owner's word on identity, is in
+//! `acceptor.rs`.
+
+use tidewire_service::{Code, Error};
+
+use crate::caller::State;
+use crate::config::{Micros, SessionId, micros};
+use crate::credit::{ReceiveWindow, SendWindow};
+use crate::event::Event;
+use crate::hello::{Hello, VERSIONS, feature};
+use crate::message::{CallKind, RequestBody};
+use crate::reader::Frame;
+use crate::reason::{Reason, Violation};
+use crate::session::{Phase, Session};
+
+impl Session {
+    /// A connection is there: says hello, and asks to resume if there is something to resume.
+    pub fn connect(&mut self, now: Micros) {
+        self.now = self.now.max(now);
+        if self.phase != Phase::Idle || !self.dialer {
+            return;
+        }
+        self.phase = Phase::Greeting;
+        self.greeting_due = self.now.saturating_add(micros(self.config.handshake_timeout));
+        let mut hello = self.own_hello();
+        hello.session = self.id.map(|session| session.id);
+        hello.secret = self.id.map(|session| session.secret);
+        hello.encode(&mut self.output.control);
+    }
+
+    pub(crate) fn own_hello(&self) -> Hello {
+        let config = &self.config;
+        Hello {
+            versions: VERSIONS,
+            features: config.features,
+            required: config.required,
+            limits: config.limits.clone(),
+            boot: config.boot,
+            session: None,
+            secret: None,
+            resumed: false,
+            retain_ms: 0,
+            agent: config.agent.clone(),
+            descriptors: config.descriptors.clone(),
+            metadata: config.metadata.clone(),
+        }
+    }
+
+    /// The acceptor's hello.
+    pub(crate) fn receive_hello(&mut self, frame: &Frame) -> Result<Option<Event>, Violation> {
+        let hello = Hello::decode(&frame.metadata_bytes(), &frame.payload_bytes())?;
+        if hello.versions != (VERSIONS.1, VERSIONS.1) {
+            return Err(wrong_version(&hello));
+        }
+        check_features(&hello, &self.config)?;
+        let session = match (hello.session, hello.secret) {
+            (Some(id), Some(secret)) => Some(SessionId { id, secret }),
+            _ => None,
+        };
+        let is_same = self.id.map(|known| known.id) == session.map(|new| new.id);
+        if hello.resumed && !(is_same && session.is_some()) {
+            return Err(Violation::malformed("a session is resumed that was not asked for"));
+        }
+        let had_session = self.id.is_some();
+        self.id = session;
+        let resumed = hello.resumed;
+        if had_session && !resumed {
+            self.lose_session();
+        }
+        self.open(hello, resumed);
+        Ok(None)
+    }
+
+    /// Both hellos are there.
+    pub(crate) fn open(&mut self, hello: Hello, resumed: bool) {
+        self.features = self.config.features & hello.features;
+        self.peer_headers = hello.metadata.clone();
+        self.peer = hello;
+        self.phase = Phase::Open;
+        self.last_received = self.now;
+        self.pinged = false;
+        self.greeting_due = Micros::MAX;
+        let window = self.peer.limits.connection_credit;
+        if resumed {
+            self.send_window = SendWindow::new(window, window);
+            self.send_resume();
+        } else {
+            self.send_window = SendWindow::new(window, 0);
+            self.receive_window = ReceiveWindow::new(self.config.limits.connection_credit);
+            self.incoming_live = true;
+            self.outgoing_live = true;
+            self.events.push_back(Event::Connected { resumed: false });
+            self.send_waiting();
+        }
+    }
+
+    /// The peer knows nothing of the session: what may be repeated is, the rest ends.
+    fn lose_session(&mut self) {
+        self.end_all_incoming();
+        self.orphans.clear();
+        self.window = Self::new_window(&self.config);
+        self.commands = crate::command_window::CommandIds::default();
+        self.calls_out = 0;
+        let mut repeated = Vec::new();
+        for index in self.outgoing.indexes().collect::<Vec<_>>() {
+            let Some(call) = self.outgoing.get_mut(index) else { continue };
+            call.counted = false;
+            call.command = 0;
+            let before = std::mem::replace(&mut call.state, State::Waiting);
+            if before == State::Waiting {
+                continue;
+            }
+            let is_stream = call.stream.is_some() || call.request.body == RequestBody::Stream;
+            if is_stream {
+                self.end_outgoing(index, || {
+                    Error::new(Code::Unavailable, "the stream's session was lost")
+                });
+            } else if call.request.kind == CallKind::Command {
+                self.end_outgoing(index, || {
+                    Error::new(Code::Aborted, "outcome unknown: the command's session was lost")
+                });
+            } else {
+                repeated.push((index, self.outgoing.generation(index)));
+                if before == State::Watching {
+                    self.events.push_back(Event::Suspect { call: self.own_call(index) });
+                }
+            }
+        }
+        self.again.spread(self.now, &repeated);
+    }
+}
+
+pub(crate) fn wrong_version(hello: &Hello) -> Violation {
+    let ((low, high), (ours_low, ours_high)) = (hello.versions, VERSIONS);
+    Violation::new(
+        Reason::Version,
+        format!("the peer speaks {low}..={high}, this side {ours_low}..={ours_high}"),
+    )
+}
+
+/// Whether each side offers what the other requires.
+pub(crate) fn check_features(
+    hello: &Hello,
+    config: &crate::config::Config,
+) -> Result<(), Violation> {
+    let missing = (hello.required & !config.features) | (config.required & !hello.features);
+    if missing != 0 {
+        return Err(Violation::new(
+            Reason::Feature,
+            format!("required features {missing:#x} are not offered by both sides"),
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a session with this hello can be resumed later.
+pub(crate) fn may_resume(hello: &Hello, config: &crate::config::Config) -> bool {
+    hello.features & config.features & feature::RESUME != 0
+}

@@ -1,0 +1,344 @@
+//! Stream items, in both directions and for both sides (specification 4).
+
+use crate::callee::{write_finish, write_head};
+use crate::caller::State;
+use crate::event::{Event, Items};
+use crate::frame::{self, Kind, flag};
+use crate::hello::feature;
+use crate::message::Push;
+use crate::metadata::Metadata;
+use crate::output::Packing;
+use crate::reader::Frame;
+use crate::reason::{Reason, Violation};
+use crate::receive::{Received, metadata_of};
+use crate::session::Session;
+use crate::slots::{CallId, index};
+use crate::stream::{Finish, Stream};
+use crate::varint;
+
+impl Session {
+    /// The stream of a call, whoever made it.
+    #[inline]
+    fn stream_of(&mut self, call: CallId) -> Option<&mut Stream> {
+        if self.is_ours(call.stream) {
+            let outgoing = self.outgoing.of(call)?;
+            (outgoing.state != State::Cancelled).then_some(outgoing.stream.as_deref_mut()?)
+        } else {
+            self.incoming.of(call)?.stream.as_deref_mut()
+        }
+    }
+
+    #[inline]
+    fn stream_at(&mut self, stream: u32) -> Option<&mut Stream> {
+        if self.is_ours(stream) {
+            self.outgoing.get_mut(index(stream))?.stream.as_deref_mut()
+        } else {
+            self.incoming.get_mut(index(stream))?.stream.as_deref_mut()
+        }
+    }
+
+    /// Queues an item of a stream: of a request made with
+    /// [`Request::streaming`](crate::Request::streaming), or of a reply begun with
+    /// [`reply_stream`](Self::reply_stream).
+    #[inline]
+    pub fn push(&mut self, call: CallId, item: &[u8]) -> Push {
+        let window = self.peer.limits.stream_credit;
+        let frame_max = self.peer.limits.frame_max as usize;
+        let ours = self.is_ours(call.stream);
+        let mut pool = std::mem::take(&mut self.pool);
+        let pushed = match self.stream_of(call) {
+            None => Push::Over,
+            Some(stream) if stream.send.finish.is_some() || stream.stopped && ours => Push::Over,
+            Some(stream) if !ours && stream.head.is_none() => Push::Over,
+            Some(_) if item.len() + varint::BYTES_MAX > frame_max => Push::TooLarge,
+            Some(stream) if !stream.send.has_room(window) => {
+                stream.send.wants_room = true;
+                Push::Full
+            }
+            Some(stream) => {
+                stream.send.push(item, &mut pool);
+                let in_line = stream.send.in_line;
+                if !in_line {
+                    self.join_line(call.stream);
+                }
+                Push::Queued
+            }
+        };
+        self.pool = pool;
+        pushed
+    }
+
+    /// Ends the items of this side, with trailers from a callee.
+    pub fn finish(&mut self, call: CallId, trailers: &Metadata) {
+        self.finish_stream(call, Finish::end(trailers.raw().to_vec()));
+    }
+
+    pub(crate) fn finish_stream(&mut self, call: CallId, finish: Finish) {
+        let Some(stream) = self.stream_of(call) else { return };
+        if stream.send.finish.is_some() {
+            return;
+        }
+        stream.send.finish = Some(finish);
+        self.join_line(call.stream);
+    }
+
+    /// Drops the items of a callee that are not sent.
+    pub(crate) fn drop_unsent(&mut self, call: CallId) {
+        let mut pool = std::mem::take(&mut self.pool);
+        if let Some(stream) = self.stream_of(call) {
+            stream.send.clear(&mut pool);
+        }
+        self.pool = pool;
+    }
+
+    /// Asks the caller for no more items, while the answer goes on.
+    pub fn stop(&mut self, call: CallId) {
+        if self.is_ours(call.stream) {
+            return;
+        }
+        let live = self.incoming_live;
+        let Some(stream) = self.stream_of(call) else { return };
+        if !std::mem::replace(&mut stream.stopped, true) && !stream.receive.ended && live {
+            frame::put(&mut self.output.main, Kind::Cancel, call.stream, 0, &[]);
+        }
+    }
+
+    /// The application is done with so many bytes of items; the sender may send as many again.
+    pub fn consumed(&mut self, call: CallId, bytes: u64) {
+        let window = self.config.limits.stream_credit;
+        let Some(stream) = self.stream_of(call) else { return };
+        let bytes = bytes.min(stream.receive.held());
+        let owed = stream.receive.consume(bytes, window);
+        let ended = stream.receive.ended;
+        if let Some(owed) = owed
+            && !ended
+            && self.is_live(call.stream)
+        {
+            self.output.put_number(Kind::Credit, call.stream, 0, owed);
+        }
+        self.return_credit(bytes);
+    }
+
+    /// Returns bytes on the connection level.
+    pub(crate) fn return_credit(&mut self, bytes: u64) {
+        if let Some(owed) = self.receive_window.consumed(bytes)
+            && self.phase == crate::session::Phase::Open
+        {
+            self.output.put_number(Kind::Credit, 0, 0, owed);
+        }
+    }
+
+    fn is_live(&self, stream: u32) -> bool {
+        if self.is_ours(stream) { self.outgoing_live } else { self.incoming_live }
+    }
+
+    /// Puts a stream into the line of those that have something to send.
+    pub(crate) fn join_line(&mut self, stream: u32) {
+        if !self.is_live(stream) {
+            return;
+        }
+        if let Some(state) = self.stream_at(stream)
+            && !std::mem::replace(&mut state.send.in_line, true)
+        {
+            self.output.line.push_back(stream);
+        }
+    }
+
+    /// Writes one turn of a stream. False when the connection has no credit: then it stays first.
+    pub(crate) fn write_stream(&mut self, stream: u32, out: &mut Vec<u8>) -> bool {
+        let window = self.peer.limits.stream_credit;
+        let zstd = self.features & feature::ZSTD != 0;
+        let resume = self.features & feature::RESUME != 0;
+        let min = if zstd { self.config.compress_min } else { usize::MAX };
+        let may_send = self.send_window.may_send();
+        let ours = self.is_ours(stream);
+        let slot = index(stream);
+        let generation =
+            if ours { self.outgoing.generation(slot) } else { self.incoming.generation(slot) };
+        let mut compression =
+            std::mem::replace(&mut self.compression, crate::compress::Compression::new());
+        let mut packing = Packing { compression: &mut compression, min };
+        let mut pool = std::mem::take(&mut self.pool);
+        let mut sent = 0;
+        let mut goes_on = true;
+        let mut is_waiting_for_connection = false;
+        if let Some(state) = self.stream_at(stream) {
+            state.send.in_line = false;
+            match state.send.next(window) {
+                Some(_) if !may_send => {
+                    is_waiting_for_connection = true;
+                    goes_on = false;
+                }
+                Some(chunk) => {
+                    sent = chunk.len() as u64;
+                    let frame = frame::open(out, Kind::Items, stream, 0);
+                    let packed = packing.put(out, chunk);
+                    frame.flags(packed).finish(out);
+                    state.send.advance(resume, &mut pool);
+                }
+                None => {}
+            }
+            if state.send.is_drained() && !state.send.finish_sent {
+                if let Some(finish) = &state.send.finish {
+                    write_finish(out, stream, finish, &mut packing);
+                    state.send.finish_sent = true;
+                }
+            } else if is_waiting_for_connection || state.send.next(window).is_some() {
+                state.send.in_line = true;
+            }
+            let in_line = state.send.in_line;
+            let has_room = state.send.unsent() < window && state.send.wants_room;
+            if has_room {
+                state.send.wants_room = false;
+                self.events.push_back(Event::Writable { call: CallId { stream, generation } });
+            }
+            match in_line {
+                true if goes_on => self.output.line.push_back(stream),
+                true => self.output.line.push_front(stream),
+                false => {}
+            }
+        }
+        self.send_window.sent(sent);
+        self.pool = pool;
+        self.compression = compression;
+        goes_on
+    }
+
+    pub(crate) fn receive_items(&mut self, frame: &Frame) -> Received {
+        let stream = frame.head.stream;
+        let payload = self.payload(frame)?;
+        let bytes = payload.len() as u64;
+        self.receive_window.received(bytes)?;
+        let items = Items { payload };
+        if !items.check() {
+            return Err(Violation::malformed("items are not a sequence of strings"));
+        }
+        let window = self.config.limits.stream_credit;
+        let slot = index(stream);
+        let ours = self.is_ours(stream);
+        let (state, generation, wanted) = if ours {
+            let generation = self.outgoing.generation(slot);
+            let Some(call) =
+                self.outgoing.get_mut(slot).filter(|call| call.state != State::Waiting)
+            else {
+                return Err(unknown(stream));
+            };
+            let wanted = call.state != State::Cancelled;
+            (call.stream.as_deref_mut().filter(|s| s.head.is_some()), generation, wanted)
+        } else {
+            if slot >= self.config.limits.slots() {
+                return Err(unknown(stream));
+            }
+            let generation = self.incoming.generation(slot);
+            let Some(call) = self.incoming.get_mut(slot) else {
+                self.return_credit(bytes);
+                return Ok(None);
+            };
+            (call.stream.as_deref_mut().filter(|s| !s.receive.ended), generation, true)
+        };
+        let Some(state) = state else {
+            return Err(Violation::new(Reason::Unexpected, "items where no stream is open"));
+        };
+        if !state.receive.may_receive(window) {
+            return Err(Violation::new(
+                Reason::Credit,
+                format!("items arrived over stream_credit = {window}"),
+            ));
+        }
+        state.receive.received += bytes;
+        let is_over = !ours && state.send.finish.is_some();
+        if !wanted || is_over {
+            // Nobody will consume them: the connection gets its credit back at once.
+            let _ = state.receive.consume(bytes, window);
+            self.return_credit(bytes);
+            return Ok(None);
+        }
+        Ok(Some(Event::Items { call: CallId { stream, generation }, items }))
+    }
+
+    /// The caller has sent all its items.
+    pub(crate) fn receive_end_of_request(&mut self, frame: &Frame) -> Received {
+        let metadata = metadata_of(frame)?;
+        let stream = frame.head.stream;
+        let generation = self.incoming.generation(index(stream));
+        let Some(call) = self.incoming.get_mut(index(stream)) else { return Ok(None) };
+        match call.stream.as_deref_mut().filter(|stream| !stream.receive.ended) {
+            Some(state) => state.receive.ended = true,
+            None => {
+                return Err(Violation::new(Reason::Unexpected, "an end where no stream is open"));
+            }
+        }
+        let is_over = call.stream.as_ref().is_some_and(|stream| stream.send.finish.is_some());
+        let call = CallId { stream, generation };
+        Ok((!is_over).then_some(Event::End { call, metadata }))
+    }
+
+    pub(crate) fn receive_credit(&mut self, frame: &Frame) -> Received {
+        let stream = frame.head.stream;
+        let mut payload = frame.payload();
+        let bytes = varint::take(&mut payload)
+            .filter(|_| payload.is_empty())
+            .ok_or_else(|| Violation::malformed("credit is not one number"))?;
+        if stream == 0 {
+            self.send_window.credited(bytes)?;
+            return Ok(None);
+        }
+        let ours = self.is_ours(stream);
+        let mut pool = std::mem::take(&mut self.pool);
+        let credited = self.stream_at(stream).map(|state| state.send.credit(bytes, &mut pool));
+        self.pool = pool;
+        match credited {
+            Some(credited) => credited?,
+            None if ours => return Err(unknown(stream)),
+            None => return Ok(None),
+        }
+        if frame.head.has(flag::END) {
+            return self.receive_end_seen(stream);
+        }
+        self.join_line(stream);
+        Ok(None)
+    }
+
+    /// The caller acknowledged the end of a stream call: its slot is free.
+    fn receive_end_seen(&mut self, stream: u32) -> Received {
+        let slot = index(stream);
+        let sent = |served: &crate::callee::Served| {
+            served.stream.as_ref().is_some_and(|stream| stream.send.finish_sent)
+        };
+        if self.is_ours(stream) || !self.incoming.get(slot).is_some_and(sent) {
+            return Err(Violation::new(
+                Reason::Unexpected,
+                "an end acknowledged that was not sent",
+            ));
+        }
+        let command = self.incoming.get(slot).map_or(0, |served| served.command);
+        if command != 0 {
+            self.window.finish_without_answer(command);
+        }
+        self.remove_served(slot);
+        Ok(None)
+    }
+
+    /// After resuming: what a stream of this side's answers must say again.
+    pub(crate) fn restart_stream(&mut self, stream: u32, has_head: bool) {
+        let http = self.incoming.get(index(stream)).is_some_and(|served| served.http);
+        let Some(state) = self.incoming.get(index(stream)).and_then(|s| s.stream.as_deref()) else {
+            return;
+        };
+        if let (Some(head), false) = (&state.head, has_head) {
+            let flags = if http { flag::HTTP } else { 0 };
+            write_head(&mut self.output.main, stream, flags, head);
+        }
+        if state.stopped && !state.receive.ended {
+            frame::put(&mut self.output.main, Kind::Cancel, stream, 0, &[]);
+        }
+        self.join_line(stream);
+    }
+}
+
+fn unknown(stream: u32) -> Violation {
+    Violation::new(
+        Reason::UnknownStream,
+        format!("items or credit on stream {stream}, where no call is open"),
+    )
+}

@@ -1,0 +1,132 @@
+//! Methods are named once on a connection and numbered from then on (specification 3.2).
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use tidewire_service::Codec;
+
+use crate::message::MethodId;
+use crate::reason::{Reason, Violation};
+
+/// The methods that this side calls. Ids last for the session, numbers for a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Called {
+    known: Vec<(Codec, Bytes)>,
+    by_name: HashMap<(Codec, Bytes), u32>,
+    numbers: Vec<u32>,
+    named: u32,
+}
+
+const NOT_NAMED: u32 = u32::MAX;
+
+impl Called {
+    pub(crate) fn id(&mut self, path: &str, codec: Codec) -> MethodId {
+        let key = (codec, Bytes::copy_from_slice(path.as_bytes()));
+        let next = self.known.len() as u32;
+        let id = *self.by_name.entry(key.clone()).or_insert(next);
+        if id == next {
+            self.known.push(key);
+            self.numbers.push(NOT_NAMED);
+        }
+        MethodId(id)
+    }
+
+    /// The number of a method and, the first time on a connection, its name.
+    #[inline]
+    pub(crate) fn number(&mut self, id: MethodId) -> Option<(u32, Option<&(Codec, Bytes)>)> {
+        let number = *self.numbers.get(id.0 as usize)?;
+        if number != NOT_NAMED {
+            return Some((number, None));
+        }
+        let number = self.named;
+        self.named += 1;
+        self.numbers[id.0 as usize] = number;
+        Some((number, self.known.get(id.0 as usize)))
+    }
+
+    /// Whether calling it needs a new number.
+    #[inline]
+    pub(crate) fn is_named(&self, id: MethodId) -> bool {
+        self.numbers.get(id.0 as usize).is_some_and(|&number| number != NOT_NAMED)
+    }
+
+    /// The length of a method's path; `None` for an id of another session.
+    pub(crate) fn path_len(&self, id: MethodId) -> Option<usize> {
+        self.known.get(id.0 as usize).map(|(_, path)| path.len())
+    }
+
+    pub(crate) fn named(&self) -> u32 {
+        self.named
+    }
+
+    pub(crate) fn restart(&mut self) {
+        self.numbers.fill(NOT_NAMED);
+        self.named = 0;
+    }
+}
+
+/// A method that the peer named on this connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerMethod {
+    /// How messages are encoded.
+    pub codec: Codec,
+    /// The path, `/pkg.Service/Method`.
+    pub path: String,
+}
+
+/// The methods that the peer calls.
+#[derive(Debug, Default)]
+pub(crate) struct Named(Vec<PeerMethod>);
+
+impl Named {
+    #[inline]
+    pub(crate) fn get(&self, number: u32) -> Option<&PeerMethod> {
+        self.0.get(number as usize)
+    }
+
+    #[inline]
+    pub(crate) fn check(
+        &mut self,
+        number: Option<u64>,
+        name: Option<(u8, &[u8])>,
+        methods_max: u32,
+    ) -> Result<u32, Violation> {
+        let number = number
+            .and_then(|number| u32::try_from(number).ok())
+            .ok_or_else(|| Violation::malformed("a request has no method number"))?;
+        if let Some((codec, path)) = name {
+            self.add(number, codec, path, methods_max)?;
+        } else if number as usize >= self.0.len() {
+            return Err(Violation::new(
+                Reason::UnknownMethod,
+                format!("method number {number} was not named on this connection"),
+            ));
+        }
+        Ok(number)
+    }
+
+    #[cold]
+    fn add(&mut self, number: u32, codec: u8, path: &[u8], max: u32) -> Result<(), Violation> {
+        if number as usize != self.0.len() || number >= max {
+            return Err(Violation::new(
+                Reason::MethodsMax,
+                format!("method number {number} is out of turn or over methods_max = {max}"),
+            ));
+        }
+        let codec = match codec {
+            0 => Codec::Proto,
+            1 => Codec::Json,
+            _ => return Err(Violation::malformed("a method is named with an unknown codec")),
+        };
+        let path = std::str::from_utf8(path)
+            .ok()
+            .filter(|path| path.starts_with('/'))
+            .ok_or_else(|| Violation::malformed("a method's path is not /service/method"))?;
+        self.0.push(PeerMethod { codec, path: path.to_owned() });
+        Ok(())
+    }
+
+    pub(crate) fn restart(&mut self) {
+        self.0.clear();
+    }
+}

@@ -1,0 +1,176 @@
+//! What waits to be written, in three ranks: connection frames, then requests, replies and `stale`
+//! in the order they arose, then stream items.
+//!
+//! One call takes everything into one buffer, so that the owner does one write.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use tidewire_service::Error;
+
+use crate::compress::Compression;
+use crate::frame::{self, Kind, flag};
+use crate::message::Reply;
+use crate::metadata::{self, tag};
+use crate::varint;
+
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    /// Connection frames.
+    pub(crate) control: Vec<u8>,
+    /// Requests, replies, `stale`.
+    pub(crate) main: Vec<u8>,
+    /// Streams that have something to send, each once.
+    pub(crate) line: VecDeque<u32>,
+    /// Watches of the peer to be named in the next `stale`.
+    pub(crate) stale: Vec<u32>,
+    /// Watches of mode *values* to be named with KEEP before the next reply to a command.
+    pub(crate) suspects: Vec<u32>,
+    /// Watches of this side to be cancelled.
+    pub(crate) unwatch: Vec<u32>,
+    pub(crate) has_pong: bool,
+}
+
+/// How much one [`poll_output`](crate::Session::poll_output) takes beyond what must be together.
+pub(crate) const OUTPUT_BYTES: usize = 256 << 10;
+
+impl Output {
+    pub(crate) fn clear(&mut self) {
+        self.control.clear();
+        self.main.clear();
+        self.line.clear();
+        self.stale.clear();
+        self.suspects.clear();
+        self.unwatch.clear();
+        self.has_pong = false;
+    }
+
+    /// Writes an ascending list of streams, if there are any.
+    pub(crate) fn put_list(out: &mut Vec<u8>, kind: Kind, flags: u8, streams: &mut Vec<u32>) {
+        if streams.is_empty() {
+            return;
+        }
+        streams.sort_unstable();
+        streams.dedup();
+        let frame = frame::open(out, kind, 0, flags);
+        varint::put_numbers(out, streams);
+        frame.finish(out);
+        streams.clear();
+    }
+
+    /// Writes a frame whose payload is one number.
+    pub(crate) fn put_number(&mut self, kind: Kind, stream: u32, flags: u8, number: u64) {
+        let frame = frame::open(&mut self.control, kind, stream, flags);
+        varint::put(&mut self.control, number);
+        frame.finish(&mut self.control);
+    }
+}
+
+/// When to compress a payload.
+#[derive(Debug)]
+pub(crate) struct Packing<'a> {
+    pub(crate) compression: &'a mut Compression,
+    /// `usize::MAX` when the feature is not in force.
+    pub(crate) min: usize,
+}
+
+impl Packing<'_> {
+    /// Appends a payload, compressed if that pays; returns the flag to set.
+    #[inline]
+    pub(crate) fn put(&mut self, out: &mut Vec<u8>, payload: &[u8]) -> u8 {
+        if payload.len() >= self.min
+            && let Some(small) = self.compression.compress(payload)
+        {
+            out.extend_from_slice(small);
+            return flag::ZSTD;
+        }
+        out.extend_from_slice(payload);
+        0
+    }
+}
+
+/// Appends the metadata of a reply.
+#[inline]
+pub(crate) fn put_reply_metadata(out: &mut Vec<u8>, reply: &Reply) {
+    if let Some(validator) = reply.validator {
+        metadata::put_entry(out, tag::VALIDATOR, &validator.0);
+    }
+    if let Some(max_age) = reply.max_age_ms {
+        metadata::put_number(out, tag::MAX_AGE, max_age);
+    }
+    if let Some(status) = reply.status {
+        metadata::put_number(out, tag::STATUS, status.into());
+    }
+    out.extend_from_slice(reply.metadata.raw());
+}
+
+/// Appends the metadata of an error, cut down to code and message when it is over the limit.
+pub(crate) fn put_error_metadata(out: &mut Vec<u8>, error: &Error, unprocessed: bool, max: u16) {
+    const MESSAGE_BYTES_MAX: usize = 1024;
+    let start = out.len();
+    metadata::put_number(out, tag::CODE, error.code().number().into());
+    metadata::put_entry(out, tag::MESSAGE, error.message().as_bytes());
+    if unprocessed {
+        metadata::put_entry(out, tag::UNPROCESSED, &[]);
+    }
+    let mut value = Vec::new();
+    for detail in error.details() {
+        value.clear();
+        varint::put_string(&mut value, detail.type_name.as_bytes());
+        value.extend_from_slice(&detail.value);
+        metadata::put_entry(out, tag::DETAIL, &value);
+    }
+    let maps = metadata::Metadata::from_maps(error.headers(), error.trailers());
+    out.extend_from_slice(maps.raw());
+    if out.len() - start > usize::from(max) {
+        out.truncate(start);
+        let message = error.message();
+        let end = (0..=message.len().min(MESSAGE_BYTES_MAX.min(usize::from(max) / 2)))
+            .rev()
+            .find(|&end| message.is_char_boundary(end))
+            .unwrap_or(0);
+        metadata::put_number(out, tag::CODE, error.code().number().into());
+        metadata::put_entry(out, tag::MESSAGE, &message.as_bytes()[..end]);
+    }
+}
+
+/// Appends an error frame.
+pub(crate) fn put_error(
+    out: &mut Vec<u8>,
+    stream: u32,
+    error: &Error,
+    unprocessed: bool,
+    metadata_max: u16,
+) {
+    let frame = frame::open(out, Kind::Error, stream, 0);
+    put_error_metadata(out, error, unprocessed, metadata_max);
+    let frame = frame.metadata_ends(out);
+    frame.finish(out);
+}
+
+/// Appends a goaway.
+pub(crate) fn put_goaway(out: &mut Vec<u8>, reason: u8, message: &str, grace_ms: u32) {
+    let frame = frame::open(out, Kind::Goaway, 0, 0).deadline_ms(grace_ms);
+    metadata::put_number(out, tag::REASON, reason.into());
+    if !message.is_empty() {
+        metadata::put_entry(out, tag::MESSAGE, message.as_bytes());
+    }
+    let frame = frame.metadata_ends(out);
+    frame.finish(out);
+}
+
+/// Appends a frame that was kept.
+pub(crate) fn put_kept(
+    out: &mut Vec<u8>,
+    kind: Kind,
+    stream: u32,
+    flags: u8,
+    body: (&[u8], &Bytes),
+    packing: &mut Packing<'_>,
+) {
+    let frame = frame::open(out, kind, stream, flags);
+    out.extend_from_slice(body.0);
+    let frame = frame.metadata_ends(out);
+    let flags = packing.put(out, body.1);
+    frame.flags(flags).finish(out);
+}

@@ -1,0 +1,335 @@
+//! After a reconnect: each side names its open calls once, the other says which of them go on
+//! (specification 6).
+//!
+//! | entry | goes on when the callee | otherwise the caller |
+//! |---|---|---|
+//! | 0 unary | still works on it | sends it again; a command finds the window |
+//! | 1 watch | has it, fresh, under the same validator | asks again with its validator, spread in time |
+//! | 2 stream | has it; both sides go on from the byte the other names | sends it again from the start |
+
+use tidewire_service::{Code, Error};
+
+use crate::callee::Serving;
+use crate::caller::State;
+use crate::credit::SendWindow;
+use crate::event::Event;
+use crate::frame::{self, Kind};
+use crate::reader::Frame;
+use crate::reason::{Reason, Violation};
+use crate::receive::Received;
+use crate::session::{Phase, Session};
+use crate::slots::index;
+use crate::varint;
+
+const UNARY: u8 = 0;
+const WATCH: u8 = 1;
+const STREAM: u8 = 2;
+/// In the state of a stream: the caller received the head of the reply.
+const HAS_HEAD: u8 = 1;
+/// In the state of a stream: the callee received the caller's end.
+const HAS_END: u8 = 2;
+/// An entry of the largest kind, with varints at their longest.
+const ENTRY_BYTES_MAX: usize = 32;
+
+/// One open call, as the peer names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    stream: u32,
+    call: Call,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Unary,
+    Watch([u8; 16]),
+    Stream(Position),
+}
+
+/// Where one direction of a stream stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Position {
+    flags: u8,
+    received: u64,
+    credited: u64,
+}
+
+impl Position {
+    fn put(self, out: &mut Vec<u8>) {
+        out.push(self.flags);
+        varint::put(out, self.received);
+        varint::put(out, self.credited);
+    }
+
+    fn take(input: &mut &[u8]) -> Option<Self> {
+        let (&flags, rest) = input.split_first()?;
+        *input = rest;
+        Some(Self { flags, received: varint::take(input)?, credited: varint::take(input)? })
+    }
+}
+
+fn take_entry(input: &mut &[u8], previous: u32) -> Option<Entry> {
+    let step = u32::try_from(varint::take(input)?).ok().filter(|&step| step > 0)?;
+    let stream = previous.checked_add(step)?;
+    let (&kind, rest) = input.split_first()?;
+    *input = rest;
+    let call = match kind {
+        UNARY => Call::Unary,
+        WATCH => {
+            let (validator, rest) = input.split_first_chunk()?;
+            *input = rest;
+            Call::Watch(*validator)
+        }
+        STREAM => Call::Stream(Position::take(input)?),
+        _ => return None,
+    };
+    Some(Entry { stream, call })
+}
+
+/// Reads a whole `resume`: unconsumed bytes, then entries.
+fn decode(mut input: &[u8], slots: u32) -> Option<(u64, Vec<Entry>)> {
+    let unconsumed = varint::take(&mut input)?;
+    let count = usize::try_from(varint::take(&mut input)?).ok()?;
+    if count > slots as usize || count > input.len() {
+        return None;
+    }
+    let mut entries: Vec<Entry> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let previous = entries.last().map_or(0, |entry| entry.stream);
+        entries.push(take_entry(&mut input, previous)?);
+    }
+    input.is_empty().then_some((unconsumed, entries))
+}
+
+impl Session {
+    /// What was on the wire is gone; what can be named later stays.
+    pub(crate) fn forget_lost_frames(&mut self) {
+        for index in self.outgoing.indexes().collect::<Vec<_>>() {
+            let Some(call) = self.outgoing.get_mut(index) else { continue };
+            if let Some(stream) = &mut call.stream {
+                stream.send.in_line = false;
+            }
+            if call.state == State::Cancelled {
+                self.free_outgoing(index);
+            }
+        }
+        for index in self.incoming.indexes().collect::<Vec<_>>() {
+            let Some(served) = self.incoming.get_mut(index) else { continue };
+            if let Some(stream) = &mut served.stream {
+                stream.send.in_line = false;
+            }
+            if served.state == Serving::Told {
+                served.state = Serving::Suspect;
+            }
+        }
+    }
+
+    /// Names the open calls of this side.
+    pub(crate) fn send_resume(&mut self) {
+        self.listed.clear();
+        let budget = self.peer.limits.frame_max as usize / 2;
+        let mut entries = Vec::new();
+        let mut previous = 0;
+        let mut unlisted = Vec::new();
+        for (index, call) in self.outgoing.iter() {
+            let kind = match (call.state, &call.stream) {
+                (State::Waiting | State::Cancelled, _) => continue,
+                (_, Some(_)) => STREAM,
+                (State::Watching, None) => WATCH,
+                (State::Sent, None) => UNARY,
+            };
+            if kind == WATCH && entries.len() + ENTRY_BYTES_MAX > budget {
+                unlisted.push((index, self.outgoing.generation(index)));
+                continue;
+            }
+            let stream = self.own_stream(index);
+            varint::put(&mut entries, (stream - previous).into());
+            previous = stream;
+            entries.push(kind);
+            if let Some(items) = &call.stream {
+                let receive = &items.receive;
+                let flags = if items.head.is_some() { HAS_HEAD } else { 0 };
+                let (received, credited) = (receive.received, receive.credited);
+                Position { flags, received, credited }.put(&mut entries);
+            } else if kind == WATCH {
+                let validator = call.request.validator.expect("a watch has a validator");
+                entries.extend_from_slice(&validator.0);
+            }
+            self.listed.push((index, kind));
+        }
+        for &(index, _) in &unlisted {
+            if let Some(call) = self.outgoing.get_mut(index) {
+                call.state = State::Waiting;
+            }
+            self.events.push_back(Event::Suspect { call: self.own_call(index) });
+        }
+        self.again.spread(self.now, &unlisted);
+        let out = &mut self.output.control;
+        let frame = frame::open(out, Kind::Resume, 0, 0);
+        varint::put(out, self.receive_window.held());
+        varint::put(out, self.listed.len() as u64);
+        out.extend_from_slice(&entries);
+        frame.finish(out);
+    }
+
+    /// The peer names its open calls.
+    pub(crate) fn receive_resume(&mut self, frame: &Frame) -> Received {
+        if self.incoming_live || self.phase != Phase::Open {
+            return Err(Violation::new(Reason::Unexpected, "a resume that was not due"));
+        }
+        let slots = self.config.limits.slots();
+        let (unconsumed, entries) = decode(frame.payload(), slots)
+            .filter(|(_, entries)| entries.iter().all(|entry| !self.is_ours(entry.stream)))
+            .ok_or_else(|| Violation::malformed("a resume that does not fit"))?;
+        for slot in self.incoming.indexes().collect::<Vec<_>>() {
+            let stream = self.peer_stream(slot);
+            if entries.binary_search_by_key(&stream, |entry| entry.stream).is_err() {
+                self.drop_served(slot);
+            }
+        }
+        self.send_window = SendWindow::new(self.peer.limits.connection_credit, unconsumed);
+        self.incoming_live = true;
+        let mut answer = vec![0u8; entries.len().div_ceil(8)];
+        let mut restarts = Vec::new();
+        for (number, entry) in entries.iter().enumerate() {
+            if !self.goes_on(entry)? {
+                self.drop_served(index(entry.stream));
+                continue;
+            }
+            answer[number / 8] |= 1 << (number % 8);
+            let served = self.incoming.get(index(entry.stream)).and_then(|s| s.stream.as_deref());
+            let Some(stream) = served else { continue };
+            let has_head = matches!(entry.call, Call::Stream(at) if at.flags & HAS_HEAD != 0);
+            restarts.push((entry.stream, has_head));
+            if matches!(entry.call, Call::Stream(_)) {
+                let receive = &stream.receive;
+                let flags = if receive.ended { HAS_END } else { 0 };
+                let (received, credited) = (receive.received, receive.credited);
+                Position { flags, received, credited }.put(&mut answer);
+            }
+        }
+        frame::put(&mut self.output.control, Kind::Resumed, 0, 0, &answer);
+        for (stream, has_head) in restarts {
+            self.restart_stream(stream, has_head);
+        }
+        Ok(self.outgoing_live.then_some(Event::Connected { resumed: true }))
+    }
+
+    /// Whether a call that the peer names is one that this side still holds.
+    fn goes_on(&mut self, entry: &Entry) -> Result<bool, Violation> {
+        let Some(served) = self.incoming.get_mut(index(entry.stream)) else { return Ok(false) };
+        let is_watch = served.state.is_watch();
+        let position = match entry.call {
+            Call::Watch(validator) => {
+                return Ok(served.state == Serving::Fresh && served.validator == validator);
+            }
+            Call::Unary if is_watch => return Ok(false),
+            Call::Unary => Position::default(),
+            Call::Stream(_) if served.stream.is_none() => return Ok(false),
+            Call::Stream(position) => position,
+        };
+        if let Some(stream) = &mut served.stream {
+            stream.send.rewind(position.received, position.credited, &mut self.pool)?;
+        }
+        Ok(true)
+    }
+
+    /// The peer says which of the named calls go on.
+    pub(crate) fn receive_resumed(&mut self, frame: &Frame) -> Received {
+        if self.outgoing_live || self.phase != Phase::Open {
+            return Err(Violation::new(Reason::Unexpected, "a resumed that was not due"));
+        }
+        let listed = std::mem::take(&mut self.listed);
+        let misfit = || Violation::malformed("a resumed that does not fit its resume");
+        let (bitmap, mut rest) =
+            frame.payload().split_at_checked(listed.len().div_ceil(8)).ok_or_else(misfit)?;
+        self.outgoing_live = true;
+        let mut watches = Vec::new();
+        for (number, &(index, kind)) in listed.iter().enumerate() {
+            let goes_on = bitmap[number / 8] & 1 << (number % 8) != 0;
+            let mut position = Position::default();
+            if goes_on && kind == STREAM {
+                position = Position::take(&mut rest).ok_or_else(misfit)?;
+            }
+            if goes_on {
+                self.go_on(index, position)?;
+            } else if self.start_over(index)? && kind == WATCH {
+                watches.push((index, self.outgoing.generation(index)));
+            }
+        }
+        if !rest.is_empty() {
+            return Err(misfit());
+        }
+        self.again.spread(self.now, &watches);
+        self.send_waiting();
+        Ok(self.incoming_live.then_some(Event::Connected { resumed: true }))
+    }
+
+    fn go_on(&mut self, index: u32, position: Position) -> Result<(), Violation> {
+        let stream = self.own_stream(index);
+        let Some(call) = self.outgoing.get_mut(index) else { return Ok(()) };
+        if let Some(items) = &mut call.stream {
+            items.send.rewind(position.received, position.credited, &mut self.pool)?;
+            items.send.finish_sent = position.flags & HAS_END != 0;
+        }
+        if call.state == State::Cancelled {
+            frame::put(&mut self.output.main, Kind::Cancel, stream, 0, &[]);
+        } else if call.stream.is_some() {
+            self.join_line(stream);
+        }
+        Ok(())
+    }
+
+    /// The callee does not hold the call: it is sent again. False when it ended instead.
+    fn start_over(&mut self, index: u32) -> Result<bool, Violation> {
+        let generation = self.outgoing.generation(index);
+        let Some(call) = self.outgoing.get_mut(index) else { return Ok(false) };
+        if call.state == State::Cancelled {
+            self.free_outgoing(index);
+            return Ok(false);
+        }
+        if call.stream.as_ref().is_some_and(|stream| stream.head.is_some()) {
+            self.end_outgoing(index, || {
+                Error::new(Code::Unavailable, "the peer did not keep the stream")
+            });
+            return Ok(false);
+        }
+        if let Some(stream) = &mut call.stream {
+            stream.send.rewind(0, 0, &mut self.pool)?;
+        }
+        if std::mem::take(&mut call.counted) {
+            self.calls_out -= 1;
+        }
+        if std::mem::replace(&mut call.state, State::Waiting) == State::Sent {
+            self.again.soon(index, generation);
+        } else {
+            // The replica is not confirmed: its reader must know before any later answer comes.
+            self.events.push_back(Event::Suspect { call: self.own_call(index) });
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_back_and_broken_ones_do_not() {
+        let mut out = vec![9, 3, 1, UNARY, 2, WATCH];
+        out.extend_from_slice(&[7; 16]);
+        out.extend_from_slice(&[4, STREAM, HAS_HEAD, 100, 50]);
+        let at = Position { flags: HAS_HEAD, received: 100, credited: 50 };
+        let entries = vec![
+            Entry { stream: 1, call: Call::Unary },
+            Entry { stream: 3, call: Call::Watch([7; 16]) },
+            Entry { stream: 7, call: Call::Stream(at) },
+        ];
+        assert_eq!(decode(&out, 10), Some((9, entries)));
+        assert_eq!(decode(&out, 2), None, "more than there are slots");
+        for end in 0..out.len() {
+            assert_eq!(decode(&out[..end], 10), None, "cut off at {end}");
+        }
+        assert_eq!(decode(&[0, 1, 0, 0], 10), None, "a step of zero");
+        assert_eq!(decode(&[0, 1, 1, 3], 10), None, "an unknown type");
+    }
+}

@@ -1,0 +1,264 @@
+//! The two directions of one stream call: items queued and kept, items received.
+//!
+//! Items are gathered into chunks of up to 64 KiB, each one `items` frame. A chunk that was sent is
+//! kept until credited, so that after a lost connection the stream goes on from the byte that the
+//! receiver names. Kept bytes are bounded by the credit window plus one frame.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::frame::Kind;
+use crate::reason::Violation;
+use crate::{credit, varint};
+
+/// Where a writer starts a new frame.
+pub(crate) const CHUNK_BYTES: usize = 64 << 10;
+
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    pub(crate) send: Sender,
+    pub(crate) receive: Receiver,
+    /// The callee's reply head, kept to be sent again; the caller's mark that it came.
+    pub(crate) head: Option<Vec<u8>>,
+    /// The peer wants no more items, or this side asked for none.
+    pub(crate) stopped: bool,
+}
+
+/// Items on their way out.
+#[derive(Debug, Default)]
+pub(crate) struct Sender {
+    chunks: VecDeque<Chunk>,
+    /// The first chunk that is not sent.
+    next: usize,
+    /// Item bytes queued since the stream began.
+    queued: u64,
+    /// Item bytes sent.
+    sent: u64,
+    /// Item bytes that the receiver consumed.
+    credited: u64,
+    /// What ends this direction.
+    pub(crate) finish: Option<Finish>,
+    pub(crate) finish_sent: bool,
+    /// Whether it stands in the line of streams with something to send.
+    pub(crate) in_line: bool,
+    /// Whether the application waits for room.
+    pub(crate) wants_room: bool,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+/// The last frame of a direction.
+#[derive(Debug, Clone)]
+pub(crate) struct Finish {
+    pub(crate) kind: Kind,
+    pub(crate) flags: u8,
+    pub(crate) metadata: Vec<u8>,
+    pub(crate) payload: Bytes,
+}
+
+impl Finish {
+    /// The end of the items, with trailers.
+    pub(crate) fn end(metadata: Vec<u8>) -> Self {
+        Self { kind: Kind::End, flags: 0, metadata, payload: Bytes::new() }
+    }
+}
+
+impl Sender {
+    /// Queued and not yet sent.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.queued - self.sent
+    }
+
+    /// Whether another item may be queued.
+    #[inline]
+    pub(crate) fn has_room(&self, window: u64) -> bool {
+        self.unsent() < window
+    }
+
+    /// Queues an item.
+    #[inline]
+    pub(crate) fn push(&mut self, item: &[u8], pool: &mut Vec<Vec<u8>>) {
+        let fits = self.next < self.chunks.len()
+            && self.chunks.back().is_some_and(|chunk| {
+                chunk.bytes.len() + item.len() + varint::BYTES_MAX <= CHUNK_BYTES
+            });
+        if !fits {
+            let bytes = pool.pop().unwrap_or_default();
+            self.chunks.push_back(Chunk { start: self.queued, bytes });
+        }
+        let chunk = self.chunks.back_mut().expect("a chunk with room was just made sure of");
+        varint::put_string(&mut chunk.bytes, item);
+        self.queued = chunk.start + chunk.bytes.len() as u64;
+    }
+
+    /// The next chunk, if the window lets it go.
+    pub(crate) fn next(&self, window: u64) -> Option<&[u8]> {
+        if self.sent - self.credited >= window {
+            return None;
+        }
+        self.chunks.get(self.next).map(|chunk| &chunk.bytes[..])
+    }
+
+    /// Whether all items are sent.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.next >= self.chunks.len()
+    }
+
+    /// The chunk of [`next`](Self::next) was written; it is kept if the session can be resumed.
+    pub(crate) fn advance(&mut self, keep: bool, pool: &mut Vec<Vec<u8>>) {
+        let Some(chunk) = self.chunks.get(self.next) else { return };
+        self.sent = chunk.start + chunk.bytes.len() as u64;
+        if keep {
+            self.next += 1;
+        } else if let Some(chunk) = self.chunks.pop_front() {
+            recycle(pool, chunk.bytes);
+        }
+    }
+
+    /// The receiver consumed so many bytes.
+    pub(crate) fn credit(&mut self, bytes: u64, pool: &mut Vec<Vec<u8>>) -> Result<(), Violation> {
+        if bytes > self.sent - self.credited {
+            return Err(credit::too_much());
+        }
+        self.credited += bytes;
+        self.drop_credited(pool);
+        Ok(())
+    }
+
+    fn drop_credited(&mut self, pool: &mut Vec<Vec<u8>>) {
+        while self.next > 0
+            && let Some(first) = self.chunks.front()
+            && first.start + first.bytes.len() as u64 <= self.credited
+        {
+            let chunk = self.chunks.pop_front().expect("the front was just looked at");
+            recycle(pool, chunk.bytes);
+            self.next -= 1;
+        }
+    }
+
+    /// Goes back to the byte that the receiver of a new connection expects.
+    pub(crate) fn rewind(
+        &mut self,
+        received: u64,
+        credited: u64,
+        pool: &mut Vec<Vec<u8>>,
+    ) -> Result<(), Violation> {
+        const GAP: &str = "a resume names stream bytes that are not kept";
+        if credited < self.credited || received < credited || received > self.sent {
+            return Err(Violation::malformed(GAP));
+        }
+        self.credited = credited;
+        self.next = self
+            .chunks
+            .iter()
+            .position(|chunk| chunk.start >= received)
+            .unwrap_or(self.chunks.len());
+        let start = self.chunks.get(self.next).map_or(self.queued, |chunk| chunk.start);
+        if start != received {
+            return Err(Violation::malformed(GAP));
+        }
+        self.sent = received;
+        self.finish_sent = false;
+        self.drop_credited(pool);
+        Ok(())
+    }
+
+    /// Drops what is queued, because nobody wants it.
+    pub(crate) fn clear(&mut self, pool: &mut Vec<Vec<u8>>) {
+        while self.chunks.len() > self.next {
+            let chunk = self.chunks.pop_back().expect("the length was just looked at");
+            self.queued = chunk.start;
+            recycle(pool, chunk.bytes);
+        }
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.bytes.len()).sum()
+    }
+}
+
+fn recycle(pool: &mut Vec<Vec<u8>>, mut bytes: Vec<u8>) {
+    const POOLED_MAX: usize = 16;
+    if pool.len() < POOLED_MAX && bytes.capacity() <= 2 * CHUNK_BYTES {
+        bytes.clear();
+        pool.push(bytes);
+    }
+}
+
+/// Items that came in.
+#[derive(Debug, Default)]
+pub(crate) struct Receiver {
+    pub(crate) received: u64,
+    consumed: u64,
+    pub(crate) credited: u64,
+    /// The peer's end was received.
+    pub(crate) ended: bool,
+}
+
+impl Receiver {
+    /// Whether the peer had credit for another frame.
+    pub(crate) fn may_receive(&self, window: u64) -> bool {
+        self.received - self.credited < window
+    }
+
+    /// Received, not consumed.
+    pub(crate) fn held(&self) -> u64 {
+        self.received - self.consumed
+    }
+
+    /// Notes consumption; a quarter of the window is due as credit.
+    pub(crate) fn consume(&mut self, bytes: u64, window: u64) -> Option<u64> {
+        self.consumed += bytes.min(self.held());
+        let owed = self.consumed - self.credited;
+        (owed >= window.div_ceil(4)).then(|| {
+            self.credited = self.consumed;
+            owed
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn send_all(sender: &mut Sender, window: u64, pool: &mut Vec<Vec<u8>>) -> Vec<usize> {
+        let mut sizes = Vec::new();
+        while let Some(chunk) = sender.next(window) {
+            sizes.push(chunk.len());
+            sender.advance(true, pool);
+        }
+        sizes
+    }
+
+    #[test]
+    fn items_share_chunks_and_large_ones_go_alone() {
+        let (mut sender, mut pool) = (Sender::default(), Vec::new());
+        for _ in 0..3 {
+            sender.push(b"abc", &mut pool);
+        }
+        sender.push(&vec![0; 100_000], &mut pool);
+        sender.push(b"d", &mut pool);
+        assert_eq!(send_all(&mut sender, 1 << 20, &mut pool), [12, 100_003, 2]);
+    }
+
+    #[test]
+    fn a_rewound_stream_sends_again_from_the_named_byte() {
+        let (mut sender, mut pool) = (Sender::default(), Vec::new());
+        for _ in 0..3 {
+            sender.push(b"abc", &mut pool);
+            assert_eq!(send_all(&mut sender, 1 << 20, &mut pool), [4]);
+        }
+        sender.credit(4, &mut pool).unwrap();
+        sender.rewind(8, 4, &mut pool).unwrap();
+        assert_eq!(send_all(&mut sender, 1 << 20, &mut pool), [4]);
+        assert!(sender.rewind(7, 4, &mut pool).is_err(), "not a frame's edge");
+        assert!(sender.rewind(99, 4, &mut pool).is_err(), "never sent");
+        assert!(sender.credit(99, &mut pool).is_err());
+    }
+}

@@ -1,0 +1,258 @@
+//! The server's application: a small database, watchers, and streams.
+
+use std::collections::{HashMap, HashSet};
+
+use tidewire_live::{
+    CallId, Event, Incoming, Metadata, Push, Refresh, Reply, Request, Session, Then, Watch,
+};
+use tidewire_service::Codec;
+
+use super::client::content;
+use super::{KEYS, Random};
+
+/// A session, as long as its process lives.
+type Owner = [u8; 16];
+
+#[derive(Default)]
+pub(super) struct Server {
+    /// The database: it survives restarts.
+    pub(super) versions: [u64; KEYS as usize],
+    /// Which operations ever ran.
+    ran: HashSet<u64>,
+    work: Vec<(u64, Owner, Work)>,
+    watchers: HashMap<(Owner, CallId), (u64, Watch)>,
+    /// Echo and range streams: the next item, and how many there are once known.
+    streams: HashMap<(Owner, CallId), Streaming>,
+    called: bool,
+    /// No new calls of its own.
+    pub(super) quiet: bool,
+}
+
+#[derive(Debug)]
+struct Streaming {
+    queued: u64,
+    available: u64,
+    ended: bool,
+    expected: u64,
+}
+
+#[derive(Debug)]
+enum Work {
+    Answer { call: CallId, path: &'static str, op: u64, key: u64, watch: Watch },
+    Refresh { call: CallId, key: u64 },
+}
+
+impl Server {
+    /// The process starts anew: only the database is left.
+    pub(super) fn restart(&mut self) {
+        self.work.clear();
+        self.watchers.clear();
+        self.streams.clear();
+        self.called = false;
+    }
+
+    /// A session is over for good.
+    pub(super) fn forget(&mut self, session: &Session) {
+        let Some(id) = session.session_id().map(|id| id.id) else { return };
+        self.watchers.retain(|(owner, _), _| *owner != id);
+        self.streams.retain(|(owner, _), _| *owner != id);
+        self.work.retain(|(_, owner, _)| *owner != id);
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.work.is_empty()
+    }
+
+    pub(super) fn run(&mut self, session: &mut Session, now: u64, random: &mut Random) {
+        let owner = session.session_id().expect("sessions can be resumed").id;
+        while let Some(event) = session.poll_event(now) {
+            self.hear(event, owner, session, now, random);
+        }
+        let mut due = Vec::new();
+        self.work.retain_mut(|(at, of, work)| {
+            let ready = *at <= now && *of == owner;
+            if ready {
+                due.push(std::mem::replace(work, Work::Refresh { call: DUMMY, key: 0 }));
+            }
+            !ready
+        });
+        for work in due {
+            self.do_work(work, owner, session, now, random);
+        }
+        self.stream(owner, session);
+        if !self.called && !self.quiet && session.is_connected() && random.chance(2) {
+            let method = session.method("/t/back", Codec::Proto);
+            self.called = session.call(Request::query(method, &b"?"[..]), now).is_ok();
+        }
+    }
+
+    fn hear(
+        &mut self,
+        event: Event,
+        owner: Owner,
+        session: &mut Session,
+        now: u64,
+        random: &mut Random,
+    ) {
+        match event {
+            Event::Request(incoming) => self.admit(incoming, owner, session, now, random),
+            Event::Cancelled { call } => {
+                self.watchers.remove(&(owner, call));
+                self.streams.remove(&(owner, call));
+            }
+            Event::Items { call, items } => {
+                if let Some(stream) = self.streams.get_mut(&(owner, call)) {
+                    for item in items.iter() {
+                        let item = u64::from_le_bytes(item.try_into().expect("eight bytes"));
+                        assert_eq!(item, stream.expected, "items in order at the server");
+                        stream.expected += 1;
+                        stream.available += 1;
+                    }
+                }
+                session.consumed(call, items.bytes());
+            }
+            Event::End { call, .. } => {
+                if let Some(stream) = self.streams.get_mut(&(owner, call)) {
+                    stream.ended = true;
+                }
+            }
+            Event::Reply(answer) => {
+                assert_eq!((answer.then, &answer.payload[..]), (Then::Nothing, &b"back"[..]));
+                self.called = false;
+            }
+            Event::Failed { .. } => self.called = false,
+            Event::Closed(_) => self.called = false,
+            _ => {}
+        }
+    }
+
+    fn admit(
+        &mut self,
+        incoming: Incoming,
+        owner: Owner,
+        session: &mut Session,
+        now: u64,
+        random: &mut Random,
+    ) {
+        let call = incoming.call;
+        let path = match session.peer_method(incoming.method).expect("it is named").path.as_str() {
+            "/t/read" => "read",
+            "/t/write" => "write",
+            "/t/range" => "range",
+            "/t/echo" => "echo",
+            other => panic!("{other}"),
+        };
+        let number = |at: usize| {
+            let bytes = incoming.payload.get(at..at + 8);
+            bytes.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
+        };
+        let (op, key) = (number(0), number(8));
+        if path == "echo" || path == "range" {
+            session.reply_stream(call, &Reply::default());
+            let streaming = Streaming {
+                queued: 0,
+                available: if path == "range" { key } else { 0 },
+                ended: path == "range",
+                expected: 0,
+            };
+            self.streams.insert((owner, call), streaming);
+            return;
+        }
+        let delay = if random.chance(70) { 0 } else { random.below(30_000) };
+        let work = Work::Answer { call, path, op, key, watch: incoming.watch };
+        self.work.push((now + delay, owner, work));
+    }
+
+    fn do_work(
+        &mut self,
+        work: Work,
+        owner: Owner,
+        session: &mut Session,
+        now: u64,
+        random: &mut Random,
+    ) {
+        match work {
+            Work::Answer { call, path: "write", op, key, .. } => {
+                assert!(self.ran.insert(op), "command {op} ran twice");
+                self.versions[key as usize] += 1;
+                self.mark(key, owner, session, now, random);
+                let version = self.versions[key as usize];
+                session.reply(call, Reply::new(version.to_le_bytes().to_vec()));
+            }
+            Work::Answer { call, key, watch, .. } => {
+                let reply = self.value(key);
+                if watch != Watch::No {
+                    self.watchers.insert((owner, call), (key, watch));
+                }
+                let before = session.usage().watches_in;
+                session.reply(call, reply);
+                if session.usage().watches_in == before {
+                    self.watchers.remove(&(owner, call));
+                }
+            }
+            Work::Refresh { call, key } => {
+                if self.watchers.contains_key(&(owner, call)) {
+                    session.refresh(call, Refresh::Value(self.value(key)));
+                }
+            }
+        }
+    }
+
+    fn value(&self, key: u64) -> Reply {
+        let version = self.versions[key as usize];
+        Reply::new(version.to_le_bytes().to_vec()).validator(content(version)).watched()
+    }
+
+    /// Marks every watcher of a key. Those of parked sessions have no session at hand here: their
+    /// marks wait as work until the session is back.
+    fn mark(
+        &mut self,
+        key: u64,
+        owner: Owner,
+        session: &mut Session,
+        now: u64,
+        random: &mut Random,
+    ) {
+        let mut marked: Vec<_> = self
+            .watchers
+            .iter()
+            .filter(|(_, (watched, _))| *watched == key)
+            .map(|(watcher, (_, mode))| (*watcher, *mode))
+            .collect();
+        marked.sort_unstable_by_key(|((of, call), _)| (*of, *call));
+        for ((of, call), mode) in marked {
+            if of != owner {
+                continue;
+            }
+            let goes_on = session.stale(call);
+            assert_eq!(goes_on, mode == Watch::Values);
+            if goes_on {
+                let at = now + random.below(10_000);
+                self.work.push((at, owner, Work::Refresh { call, key }));
+            } else {
+                self.watchers.remove(&(of, call));
+            }
+        }
+    }
+
+    fn stream(&mut self, owner: Owner, session: &mut Session) {
+        let mut calls: Vec<_> =
+            self.streams.keys().filter(|(of, _)| *of == owner).map(|(_, call)| *call).collect();
+        calls.sort_unstable();
+        for call in calls {
+            let stream = self.streams.get_mut(&(owner, call)).expect("the key was just listed");
+            while stream.queued < stream.available {
+                match session.push(call, &stream.queued.to_le_bytes()) {
+                    Push::Queued => stream.queued += 1,
+                    _ => break,
+                }
+            }
+            if stream.ended && stream.queued == stream.available {
+                session.finish(call, &Metadata::default());
+                self.streams.remove(&(owner, call));
+            }
+        }
+    }
+}
+
+const DUMMY: CallId = CallId::NONE;

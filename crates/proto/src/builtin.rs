@@ -1,0 +1,31 @@
+//! Files that can be imported without being on disk.
+//!
+//! The well-known types come with the parser's library; these are the others. A file of the same
+//! name in an include folder or a descriptor set is taken instead.
+
+use protox::file::{FileResolver, GoogleFileResolver};
+
+/// The text of the built-in file `name`.
+pub(crate) fn text(name: &str) -> Option<&'static str> {
+    TEXTS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// The well-known file `name` (`google/protobuf/…`), already parsed.
+pub(crate) fn well_known(name: &str) -> Option<protox::file::File> {
+    name.starts_with("google/protobuf/")
+        .then(|| GoogleFileResolver::new().open_file(name).ok())
+        .flatten()
+}
+
+/// Whether `name` is where a published file is expected, whoever provides it.
+pub(crate) fn is_published(name: &str) -> bool {
+    name.starts_with("google/") || name.starts_with("tidewire/v1/")
+}
+
+const TEXTS: [(&str, &str); 5] = [
+    ("google/api/annotations.proto", include_str!("../proto/google/api/annotations.proto")),
+    ("google/api/field_behavior.proto", include_str!("../proto/google/api/field_behavior.proto")),
+    ("google/api/http.proto", include_str!("../proto/google/api/http.proto")),
+    ("google/api/httpbody.proto", include_str!("../proto/google/api/httpbody.proto")),
+    ("tidewire/v1/options.proto", include_str!("../proto/tidewire/v1/options.proto")),
+];

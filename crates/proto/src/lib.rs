@@ -1,0 +1,43 @@
+//! `.proto` sources to descriptor sets, without `protoc`.
+//!
+//! [`Sources`] names what to compile: files, folders, descriptor sets made elsewhere. Compiling
+//! gives [`Descriptors`] (an encoded `FileDescriptorSet` and where each file came from) or
+//! [`Diagnostics`], which point at file, line and column and say what to do next.
+//!
+//! Importable without being on disk: the well-known types, `google/api/annotations.proto`,
+//! `http.proto`, `httpbody.proto`, `field_behavior.proto`, and our own
+//! `tidewire/v1/options.proto`, which [`MethodOptions`] reads back from a descriptor.
+//!
+//! The parser knows proto2 and proto3. Files with `edition = "…"` enter as descriptor sets
+//! ([`Sources::descriptor_set`]); a diagnostic says so where one is met as text.
+//!
+//! ```no_run
+//! let descriptors = tidewire_proto::Sources::new().folder("protos").compile()?;
+//! for file in descriptors.files() {
+//!     println!("{}", file.name);
+//! }
+//! # Ok::<(), tidewire_proto::Diagnostics>(())
+//! ```
+
+mod builtin;
+mod descriptors;
+mod diagnostics;
+mod explain;
+mod folder;
+mod link;
+mod load;
+mod options;
+mod order;
+mod resolve;
+mod set;
+mod sources;
+mod syntax;
+mod wire;
+
+pub use descriptors::{Descriptors, File};
+pub use diagnostics::{Diagnostic, Diagnostics};
+pub use options::{MethodOptions, Scope};
+pub use sources::{
+    DESCRIPTOR_SET_BYTES_MAX, FILE_BYTES_MAX, FILES_MAX, FOLDER_DEPTH_MAX, IMPORT_DEPTH_MAX,
+    Sources,
+};

@@ -1,0 +1,51 @@
+//! Resolving the names of every file.
+//!
+//! The linker knows proto2 and proto3. A file of an edition, which can only come out of a
+//! descriptor set and is linked already, is shown to it as proto2 (the more permissive of the two),
+//! so that other files may import it; what is handed on is the file as it came.
+
+use std::collections::BTreeSet;
+
+use protox::prost_reflect::{DescriptorError, DescriptorPool};
+
+use crate::descriptors::{Descriptors, File};
+use crate::diagnostics::Diagnostics;
+use crate::explain;
+use crate::load::Unit;
+
+/// Links `units`, which are in order: imports first.
+pub(crate) fn link(units: Vec<Unit>) -> Result<Descriptors, Diagnostics> {
+    let mut pool = DescriptorPool::new();
+    let mut failed = BTreeSet::new();
+    let mut diagnostics = Vec::new();
+    for unit in &units {
+        // What imports a file with errors would only repeat them.
+        if unit.descriptor.dependency.iter().any(|import| failed.contains(import)) {
+            failed.insert(unit.name.clone());
+        } else if let Err(error) = add(&mut pool, unit) {
+            failed.insert(unit.name.clone());
+            diagnostics.extend(explain::link_error(error, &unit.display, unit.text.as_deref()));
+        }
+    }
+    if let Some(diagnostics) = Diagnostics::from_list(diagnostics) {
+        return Err(diagnostics);
+    }
+    let files = units.into_iter().map(|unit| {
+        let linked = || pool.get_file_by_name(&unit.name).map(|file| file.encode_to_vec());
+        let encoded = unit.encoded.or_else(linked).unwrap_or_default();
+        File { name: unit.name, path: unit.path, requested: unit.requested, encoded }
+    });
+    Ok(Descriptors { files: files.collect() })
+}
+
+fn add(pool: &mut DescriptorPool, unit: &Unit) -> Result<(), DescriptorError> {
+    match &unit.encoded {
+        Some(_) if unit.descriptor.syntax() == "editions" => {
+            let mut shown = unit.descriptor.clone();
+            shown.syntax = None;
+            pool.add_file_descriptor_proto(shown)
+        }
+        Some(encoded) => pool.decode_file_descriptor_proto(encoded.as_slice()),
+        None => pool.add_file_descriptor_proto(unit.descriptor.clone()),
+    }
+}

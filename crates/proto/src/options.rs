@@ -1,0 +1,220 @@
+//! `(tidewire.v1.method)`: reading it from a descriptor, and refusing what makes no sense.
+//!
+//! Shared by code generation at build time and schemas at run time, so that both read the same
+//! option the same way. The file that declares it is `tidewire/v1/options.proto`.
+
+use std::time::Duration;
+
+use protox::prost::Message;
+use protox::prost_reflect::prost_types::FileDescriptorProto;
+
+use crate::Descriptors;
+use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::wire::{self, Value};
+
+/// What `(tidewire.v1.method)` says about one method.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct MethodOptions {
+    /// Who may share a memoized reply; `None` when it is not said.
+    pub scope: Option<Scope>,
+    /// How long a reply may be kept although it recorded no dependency.
+    pub ttl: Option<Duration>,
+    /// Whether the reply to a request never changes.
+    pub immutable: bool,
+    /// The HTTP status of a successful reply over REST, 200 to 299.
+    pub http_status: Option<u16>,
+}
+
+/// Who may share a memoized reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// Everyone.
+    Public,
+    /// One caller.
+    Caller,
+    /// Those whose headers of these lower-case names are equal.
+    Vary(Vec<String>),
+}
+
+impl MethodOptions {
+    /// The number of the extension in `google.protobuf.MethodOptions`.
+    pub const EXTENSION: u32 = 54_010;
+
+    /// Reads the option out of an encoded `google.protobuf.MethodOptions`; the defaults when it is
+    /// not there.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the option, lower case and without a full stop.
+    pub fn decode(method_options: &[u8]) -> Result<Self, String> {
+        let fields = wire::fields(method_options).ok_or("not an encoded message")?;
+        let mut raw = Raw::default();
+        let mut is_query = false;
+        for field in fields {
+            match (field.number, field.value) {
+                (Self::EXTENSION, Value::Bytes(bytes)) => raw.merge(bytes)?,
+                (IDEMPOTENCY_LEVEL, Value::Varint(level)) => is_query = level == NO_SIDE_EFFECTS,
+                _ => {}
+            }
+        }
+        let options = raw.parse()?;
+        let about_replies = [
+            ("scope", options.scope.is_some()),
+            ("ttl", options.ttl.is_some()),
+            ("immutable", options.immutable),
+        ];
+        match about_replies.iter().find(|(_, said)| *said && !is_query) {
+            None => Ok(options),
+            Some((name, _)) => Err(format!(
+                "`{name}` is for queries, and this method is none: add \
+                 `option idempotency_level = NO_SIDE_EFFECTS` or remove `{name}`"
+            )),
+        }
+    }
+}
+
+/// The fields as they are on the wire.
+#[derive(Debug, Default)]
+struct Raw {
+    scope: u64,
+    vary: Vec<String>,
+    ttl: Option<(i64, i64)>,
+    immutable: bool,
+    http_status: u64,
+}
+
+impl Raw {
+    fn merge(&mut self, message: &[u8]) -> Result<(), String> {
+        for field in wire::fields(message).ok_or("not an encoded message")? {
+            match (field.number, field.value) {
+                (1, Value::Varint(scope)) => self.scope = scope,
+                (2, Value::Bytes(name)) => {
+                    let name = str::from_utf8(name).map_err(|_| "`vary` is not UTF-8")?;
+                    self.vary.push(name.to_owned());
+                }
+                (3, Value::Bytes(duration)) => self.ttl = Some(duration_parts(duration)?),
+                (4, Value::Varint(immutable)) => self.immutable = immutable != 0,
+                (5, Value::Varint(status)) => self.http_status = status,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn parse(self) -> Result<MethodOptions, String> {
+        let scope = match self.scope {
+            0 => None,
+            1 => Some(Scope::Public),
+            2 => Some(Scope::Caller),
+            3 if self.vary.is_empty() => {
+                return Err("`scope: VARY` needs the headers it varies by in `vary`".to_owned());
+            }
+            3 => Some(Scope::Vary(self.vary.clone())),
+            other => return Err(format!("`scope` has no value {other}")),
+        };
+        if !self.vary.is_empty() && self.scope != 3 {
+            return Err("`vary` is read with `scope: VARY` only".to_owned());
+        }
+        if let Some(name) = self.vary.iter().find(|name| !is_header_name(name)) {
+            return Err(format!("`vary: \"{name}\"` is not a header name in lower case"));
+        }
+        let ttl = self.ttl.map(|(seconds, nanos)| {
+            let whole = u64::try_from(seconds).ok()?;
+            let part = u32::try_from(nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+            Some(Duration::new(whole, part)).filter(|ttl| ttl.as_millis() > 0)
+        });
+        if ttl == Some(None) {
+            return Err("`ttl` has to be a millisecond or more".to_owned());
+        }
+        let http_status = match self.http_status {
+            0 => None,
+            status @ 200..=299 => u16::try_from(status).ok(),
+            status => return Err(format!("`http_status: {status}` is not in 200 to 299")),
+        };
+        Ok(MethodOptions { scope, ttl: ttl.flatten(), immutable: self.immutable, http_status })
+    }
+}
+
+/// Refuses options that make no sense, at the method they are on.
+pub(crate) fn check(descriptors: &Descriptors) -> Result<(), Diagnostics> {
+    let mut diagnostics = Vec::new();
+    for file in descriptors.files() {
+        for (path, options) in method_options(file.bytes()) {
+            let Err(message) = MethodOptions::decode(options) else { continue };
+            let name = match &file.path {
+                Some(path) => crate::resolve::display(path),
+                None => file.name.clone(),
+            };
+            let diagnostic = Diagnostic::new(name, format!("(tidewire.v1.method): {message}"))
+                .help("see the comments of tidewire/v1/options.proto");
+            diagnostics.push(match place(file.bytes(), path) {
+                Some((line, column)) => diagnostic.at(line, column),
+                None => diagnostic,
+            });
+        }
+    }
+    Diagnostics::from_list(diagnostics).map_or(Ok(()), Err)
+}
+
+/// The encoded options of every method, with the indexes of its service and of itself.
+fn method_options(file: &[u8]) -> Vec<((usize, usize), &[u8])> {
+    let mut found = Vec::new();
+    for (service, message) in parts(file, FILE_SERVICE).into_iter().enumerate() {
+        for (method, message) in parts(message, SERVICE_METHOD).into_iter().enumerate() {
+            let options = parts(message, METHOD_OPTIONS);
+            found.extend(options.into_iter().map(|options| ((service, method), options)));
+        }
+    }
+    found
+}
+
+fn parts(message: &[u8], number: u32) -> Vec<&[u8]> {
+    let fields = wire::fields(message).unwrap_or_default().into_iter();
+    fields
+        .filter_map(|field| match field.value {
+            Value::Bytes(bytes) if field.number == number => Some(bytes),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Where a method is: at its option, or where it begins.
+fn place(file: &[u8], (service, method): (usize, usize)) -> Option<(u32, u32)> {
+    let info = FileDescriptorProto::decode(file).ok()?.source_code_info?;
+    let path = [FILE_SERVICE, index(service), SERVICE_METHOD, index(method)].map(u32::cast_signed);
+    let option = u32::cast_signed(METHOD_OPTIONS);
+    let ours = u32::cast_signed(MethodOptions::EXTENSION);
+    let at_option = info.location.iter().find(|place| {
+        place.path.starts_with(&path) && place.path[path.len()..].starts_with(&[option, ours])
+    });
+    let place = at_option.or_else(|| info.location.iter().find(|place| place.path == path))?;
+    Some((place.span.first()?.unsigned_abs() + 1, place.span.get(1)?.unsigned_abs() + 1))
+}
+
+fn index(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+fn duration_parts(message: &[u8]) -> Result<(i64, i64), String> {
+    let (mut seconds, mut nanos) = (0, 0);
+    for field in wire::fields(message).ok_or("`ttl` is not a duration")? {
+        match (field.number, field.value) {
+            (1, Value::Varint(value)) => seconds = value.cast_signed(),
+            (2, Value::Varint(value)) => nanos = value.cast_signed(),
+            _ => {}
+        }
+    }
+    Ok((seconds, nanos))
+}
+
+fn is_header_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c);
+    !name.is_empty() && name.chars().all(allowed)
+}
+
+const FILE_SERVICE: u32 = 6;
+const SERVICE_METHOD: u32 = 2;
+const METHOD_OPTIONS: u32 = 4;
+const IDEMPOTENCY_LEVEL: u32 = 34;
+const NO_SIDE_EFFECTS: u64 = 1;

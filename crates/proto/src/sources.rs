@@ -1,0 +1,91 @@
+//! Naming what to compile, and compiling it.
+//!
+//! ```text
+//!  Sources ─▶ load: read, parse, follow imports ─▶ link: resolve names ─▶ check options ─▶ Descriptors
+//!                └─▶ diagnostics of every file       └─▶ of every file       └─▶ of every method
+//! ```
+//!
+//! A step runs only when the one before found nothing wrong; each reports all it finds.
+
+use std::path::PathBuf;
+
+use crate::diagnostics::Diagnostics;
+use crate::{Descriptors, link, load, options};
+
+/// The most bytes one `.proto` file may have: 8 MiB.
+pub const FILE_BYTES_MAX: u64 = 8 << 20;
+
+/// The most bytes one descriptor set may have: 256 MiB.
+pub const DESCRIPTOR_SET_BYTES_MAX: u64 = 256 << 20;
+
+/// The most files one compilation may have, imports included.
+pub const FILES_MAX: usize = 20_000;
+
+/// The most folders below one another that are searched for `.proto` files.
+pub const FOLDER_DEPTH_MAX: usize = 64;
+
+/// The most imports that may lead from one file to another.
+pub const IMPORT_DEPTH_MAX: usize = 256;
+
+/// What to compile.
+///
+/// Imports are looked up in the includes in order, then in the descriptor sets, then among the
+/// built-in files.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    pub(crate) includes: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) folders: Vec<PathBuf>,
+    pub(crate) sets: Vec<PathBuf>,
+}
+
+impl Sources {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a folder in which imports are looked up.
+    #[must_use]
+    pub fn include(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.includes.push(folder.into());
+        self
+    }
+
+    /// Adds one `.proto` file: a path under an include, or a name relative to one. Without any
+    /// include, the file's own folder is one.
+    #[must_use]
+    pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.files.push(path.into());
+        self
+    }
+
+    /// Adds every `.proto` file below a folder, which is an include too. Hidden folders and
+    /// links to folders are left out.
+    #[must_use]
+    pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folders.push(folder.into());
+        self
+    }
+
+    /// Adds a file that holds an encoded `FileDescriptorSet` with its imports, as made by
+    /// `buf build -o x.binpb` or `protoc --include_imports --descriptor_set_out=x.binpb`.
+    #[must_use]
+    pub fn descriptor_set(mut self, path: impl Into<PathBuf>) -> Self {
+        self.sets.push(path.into());
+        self
+    }
+
+    /// Compiles all of it.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with the sources, as far as it could be found: parse errors of every file,
+    /// or, when all parse, unknown names and wrong options of every file.
+    pub fn compile(&self) -> Result<Descriptors, Diagnostics> {
+        let loaded = load::load(self)?;
+        let descriptors = link::link(loaded)?;
+        options::check(&descriptors)?;
+        Ok(descriptors)
+    }
+}

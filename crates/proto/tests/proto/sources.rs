@@ -1,0 +1,196 @@
+//! What compiles, and what it compiles to.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use protox::prost::Message;
+use protox::prost_reflect::DescriptorPool;
+use protox::prost_reflect::prost_types::{FileDescriptorProto, FileDescriptorSet};
+use tempfile::TempDir;
+use tidewire_proto::{Descriptors, MethodOptions, Scope, Sources};
+
+fn write(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+fn names(descriptors: &Descriptors, requested: bool) -> Vec<&str> {
+    let files = descriptors.files().iter().filter(|file| file.requested == requested);
+    files.map(|file| file.name.as_str()).collect()
+}
+
+#[test]
+fn a_folder_is_compiled_with_imports_first_and_hidden_folders_left_out() {
+    let folder = write(&[
+        ("shop/v1/a.proto", "syntax = \"proto3\"; import \"z.proto\"; message A { Z z = 1; }"),
+        ("z.proto", "syntax = \"proto3\"; import \"google/protobuf/empty.proto\"; message Z {}"),
+        (".git/b.proto", "not even protobuf"),
+        ("README.md", "not protobuf"),
+    ]);
+    let compiled = Sources::new().folder(folder.path()).compile().unwrap();
+    assert_eq!(names(&compiled, true), ["z.proto", "shop/v1/a.proto"]);
+    assert_eq!(names(&compiled, false), ["google/protobuf/empty.proto"]);
+    assert_eq!(compiled.files()[1].path.as_deref(), Some(&*folder.path().join("z.proto")));
+    assert_eq!(compiled.files()[0].path, None);
+    DescriptorPool::decode(compiled.bytes().as_slice()).unwrap();
+}
+
+#[test]
+fn source_info_is_there_or_not() {
+    let folder = write(&[("a.proto", "syntax = \"proto3\";\n// Says something.\nmessage A {}")]);
+    let compiled = Sources::new().file(folder.path().join("a.proto")).compile().unwrap();
+    let file = |bytes: Vec<u8>| FileDescriptorSet::decode(bytes.as_slice()).unwrap().file.remove(0);
+    let full = file(compiled.bytes());
+    let info = full.source_code_info.clone().expect("source info");
+    assert!(info.location.iter().any(|at| at.leading_comments() == " Says something.\n"));
+    let bare = file(compiled.without_source_info());
+    assert_eq!(bare, FileDescriptorProto { source_code_info: None, ..full });
+}
+
+#[test]
+fn files_are_named_by_path_or_by_name() {
+    let folder = write(&[("p/q/a.proto", "")]);
+    let p = folder.path().join("p");
+    let dotted = folder.path().join("./p/./q/a.proto");
+    for file in [p.join("q/a.proto"), Path::new("q/a.proto").to_owned(), dotted] {
+        let compiled = Sources::new().include(&p).file(&file).file(&file).compile().unwrap();
+        assert_eq!(names(&compiled, true), ["q/a.proto"], "{}", file.display());
+    }
+}
+
+#[test]
+fn built_in_files_are_importable_and_yield_to_those_on_disk() {
+    let text = "syntax = \"proto3\";
+        import \"google/api/annotations.proto\";
+        import \"google/api/field_behavior.proto\";
+        import \"google/api/httpbody.proto\";
+        import \"google/protobuf/timestamp.proto\";
+        message A { string id = 1 [(google.api.field_behavior) = REQUIRED]; }
+        service S {
+          rpc Get(A) returns (google.api.HttpBody) { option (google.api.http) = { get: \"/a/{id}\" }; }
+        }";
+    let folder = write(&[("a.proto", text)]);
+    let sources = Sources::new().folder(folder.path());
+    let compiled = sources.compile().unwrap();
+    let pool = DescriptorPool::decode(compiled.without_source_info().as_slice()).unwrap();
+    let method = pool.services().next().unwrap().methods().next().unwrap();
+    let rule = pool.get_extension_by_name("google.api.http").unwrap();
+    let said = method.options().get_extension(&rule).to_string();
+    assert!(said.contains("/a/{id}"), "{said}");
+    fs::create_dir_all(folder.path().join("google/api")).unwrap();
+    fs::write(folder.path().join("google/api/field_behavior.proto"), "broken").unwrap();
+    let found = sources.compile().expect_err("the file on disk is taken").to_string();
+    assert!(found.contains("field_behavior.proto:1:1: "), "{found}");
+}
+
+/// The options of the methods of `service.proto` in the same folder.
+fn options(methods: &str) -> Vec<MethodOptions> {
+    let text = format!(
+        "syntax = \"proto3\"; import \"tidewire/v1/options.proto\"; message A {{}}
+         service S {{ {methods} }}"
+    );
+    let folder = write(&[("a.proto", &text)]);
+    let compiled = Sources::new().folder(folder.path()).compile().unwrap();
+    let pool = DescriptorPool::decode(compiled.bytes().as_slice()).unwrap();
+    let service = pool.services().next().unwrap();
+    let methods = service.methods();
+    methods
+        .map(|method| MethodOptions::decode(&method.options().encode_to_vec()).unwrap())
+        .collect()
+}
+
+#[test]
+fn method_options_are_read_back() {
+    let found = options(
+        "rpc A(A) returns (A);
+         rpc B(A) returns (A) {
+           option idempotency_level = NO_SIDE_EFFECTS;
+           option (tidewire.v1.method) = {
+             scope: VARY vary: [\"accept-language\", \"x-region\"] ttl: { seconds: 1 nanos: 500000000 }
+           };
+         }
+         rpc C(A) returns (A) {
+           option idempotency_level = NO_SIDE_EFFECTS;
+           option (tidewire.v1.method).scope = PUBLIC;
+           option (tidewire.v1.method).immutable = true;
+         }
+         rpc D(A) returns (A) { option (tidewire.v1.method).http_status = 201; }",
+    );
+    assert_eq!(found[0], MethodOptions::default());
+    let vary = ["accept-language", "x-region"].map(str::to_owned).to_vec();
+    assert_eq!(found[1].scope, Some(Scope::Vary(vary)));
+    assert_eq!(found[1].ttl, Some(Duration::from_millis(1500)));
+    assert_eq!((&found[2].scope, found[2].immutable), (&Some(Scope::Public), true));
+    assert_eq!(found[3].http_status, Some(201));
+}
+
+/// A descriptor set of one file of an edition, as `protoc` would make it.
+fn edition_set() -> Vec<u8> {
+    let text = "syntax = \"proto2\"; package ed; import \"google/protobuf/any.proto\";
+        message E { optional int32 a = 1; } service S { rpc M(E) returns (E); }";
+    let folder = write(&[("ed.proto", text)]);
+    let compiled = Sources::new().folder(folder.path()).compile().unwrap();
+    let mut set = FileDescriptorSet::decode(compiled.bytes().as_slice()).unwrap();
+    for file in set.file.iter_mut().filter(|file| file.name() == "ed.proto") {
+        file.syntax = Some("editions".to_owned());
+    }
+    let mut bytes = set.encode_to_vec();
+    // `edition = EDITION_2023`, field 14, which this library's descriptors do not have: appended
+    // to the last file, whose length is two bytes.
+    let at = bytes.len() - set.file.last().unwrap().encoded_len();
+    let length = set.file.last().unwrap().encoded_len() + 3;
+    bytes.truncate(at - 2);
+    bytes.extend([u8::try_from(length & 0x7f | 0x80).unwrap(), u8::try_from(length >> 7).unwrap()]);
+    bytes.extend(set.file.last().unwrap().encode_to_vec());
+    bytes.extend([0x70, 0xe8, 0x07]);
+    bytes
+}
+
+#[test]
+fn an_edition_enters_as_a_descriptor_set_and_may_be_imported() {
+    let text = "syntax = \"proto3\"; import \"ed.proto\"; message A { ed.E e = 1; }";
+    let folder = write(&[("p/a.proto", text)]);
+    let set = folder.path().join("ed.binpb");
+    fs::write(&set, edition_set()).unwrap();
+    let compiled =
+        Sources::new().folder(folder.path().join("p")).descriptor_set(&set).compile().unwrap();
+    assert_eq!(names(&compiled, true), ["ed.proto", "a.proto"]);
+    assert_eq!(names(&compiled, false), ["google/protobuf/any.proto"]);
+    let file = compiled.files().iter().find(|file| file.name == "ed.proto").unwrap();
+    assert!(file.bytes().ends_with(&[0x70, 0xe8, 0x07]), "the edition is kept");
+}
+
+#[test]
+fn a_set_without_its_imports_says_how_to_make_one() {
+    let folder = write(&[("a.proto", "import \"b.proto\"; message A {}"), ("b.proto", "")]);
+    let compiled = Sources::new().folder(folder.path()).compile().unwrap();
+    let mut set = FileDescriptorSet::decode(compiled.bytes().as_slice()).unwrap();
+    set.file.retain(|file| file.name() == "a.proto");
+    let path = folder.path().join("x.binpb");
+    fs::write(&path, set.encode_to_vec()).unwrap();
+    let found = Sources::new().descriptor_set(&path).compile().expect_err("b.proto is missing");
+    let found = found.to_string();
+    assert!(found.contains("x.binpb(a.proto):1:1: import 'b.proto' not found"), "{found}");
+    assert!(found.contains("--include_imports"), "{found}");
+}
+
+#[test]
+fn damaged_sets_never_panic() {
+    let set = edition_set();
+    let folder = write(&[]);
+    let path = folder.path().join("x.binpb");
+    for cut in 0..set.len() {
+        let mut damaged = set.clone();
+        damaged[cut] ^= 0x55;
+        fs::write(&path, &damaged).unwrap();
+        let _ = Sources::new().descriptor_set(&path).compile();
+        fs::write(&path, &set[..cut]).unwrap();
+        let _ = Sources::new().descriptor_set(&path).compile();
+    }
+}

@@ -1,0 +1,8 @@
+//! Code for the health protocol.
+
+fn main() -> Result<(), tidewire_build::Error> {
+    tidewire_build::Config::new()
+        .folder("proto")
+        .runtime_path("::tidewire_service::__private")
+        .compile()
+}

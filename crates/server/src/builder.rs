@@ -1,0 +1,261 @@
+//! Putting a server together.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::Method;
+use tidewire_service::{Interface, Layer, RpcService, Service, stack};
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+use crate::address::Address;
+use crate::command::Commands;
+use crate::connection::{App, http_builder};
+use crate::health::Health;
+use crate::limits::Limits;
+use crate::listener::Listener;
+use crate::reflection;
+use crate::rest::{Rest, RestOptions};
+use crate::routes::{RouteError, Routes};
+use crate::rpc::Methods;
+use crate::running::{Acceptor, Running, StartError};
+use crate::stop::Stop;
+
+/// One port, all protocols; see [`Server::builder`].
+#[derive(Debug)]
+pub struct Server(());
+
+impl Server {
+    /// A server without services that listens on `127.0.0.1:8080` unless told otherwise.
+    ///
+    /// ```no_run
+    /// use http::Method;
+    /// use tidewire_service::{Reply, ready_fn};
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = tidewire_server::Server::builder()
+    ///     .route(Method::GET, "/hello", ready_fn(|_| Ok(Reply::text("hello"))))
+    ///     .start()
+    ///     .await?;
+    /// server.until_stopped().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder() -> Builder {
+        Builder {
+            services: Vec::new(),
+            routes: Vec::new(),
+            layers: Vec::new(),
+            listen: Vec::new(),
+            limits: Limits::default(),
+            reflection: None,
+            rest: RestOptions::default(),
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+}
+
+/// A server being put together.
+#[must_use = "a server does nothing until it is started"]
+pub struct Builder {
+    services: Vec<(Interface, Arc<dyn Service>)>,
+    routes: Vec<Route>,
+    layers: Vec<Arc<dyn Layer>>,
+    listen: Vec<Address>,
+    limits: Limits,
+    reflection: Option<bool>,
+    rest: RestOptions,
+    #[cfg(feature = "tls")]
+    tls: Option<crate::tls::Tls>,
+}
+
+/// A plain HTTP service: for one verb, or mounted for all below a prefix.
+struct Route {
+    verb: Option<Method>,
+    template: String,
+    service: Arc<dyn Service>,
+}
+
+impl Builder {
+    /// Serves the methods of a service over all RPC protocols.
+    pub fn service(mut self, service: impl RpcService) -> Self {
+        self.services.push((service.interface(), Arc::new(service)));
+        self
+    }
+
+    /// Serves a plain HTTP handler at a verb and a path template, such as `/echo/{text}`.
+    ///
+    /// `{name}` matches one segment, `{*name}` the rest; [`Call::param`] gives what matched.
+    ///
+    /// [`Call::param`]: tidewire_service::Call::param
+    pub fn route(self, verb: Method, template: &str, service: impl Service) -> Self {
+        self.add_route(Some(verb), template, service)
+    }
+
+    /// Serves everything at and below a prefix; the service sees the path without it.
+    ///
+    /// Wrap a `tower::Service` or an `axum::Router` by [`tower`](crate::tower). Mounted at `/` it
+    /// gets whatever no route or method takes.
+    pub fn mount(self, prefix: &str, service: impl Service) -> Self {
+        self.add_route(None, prefix, service)
+    }
+
+    fn add_route(mut self, verb: Option<Method>, template: &str, service: impl Service) -> Self {
+        let service: Arc<dyn Service> = Arc::new(service);
+        self.routes.push(Route { verb, template: template.to_owned(), service });
+        self
+    }
+
+    /// Wraps every service and handler; the first layer added sees a call first.
+    pub fn layer(mut self, layer: impl Layer) -> Self {
+        self.layers.push(Arc::new(layer));
+        self
+    }
+
+    /// Adds an address to listen on; without any it is `127.0.0.1:8080`.
+    pub fn listen(mut self, address: impl Into<Address>) -> Self {
+        self.listen.push(address.into());
+        self
+    }
+
+    /// Sets the bounds.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Switches server reflection on or off; by default it is on where every address is local.
+    pub fn reflection(mut self, on: impl Into<Option<bool>>) -> Self {
+        self.reflection = on.into();
+        self
+    }
+
+    /// Sets how REST requests are read and replies are printed.
+    pub fn rest(mut self, options: RestOptions) -> Self {
+        self.rest = options;
+        self
+    }
+
+    /// Speaks TLS on every TCP address.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: crate::tls::Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Opens the addresses and serves until the result is drained or dropped.
+    ///
+    /// # Errors
+    /// [`StartError`]: an address in use, routes or methods that exclude each other.
+    pub async fn start(self) -> Result<Running, StartError> {
+        let addresses = if self.listen.is_empty() {
+            vec![Address::Tcp(([127, 0, 0, 1], 8080).into())]
+        } else {
+            self.listen.clone()
+        };
+        let with_reflection =
+            self.reflection.unwrap_or_else(|| addresses.iter().all(Address::is_local));
+        let mut listeners = Vec::new();
+        for address in addresses {
+            let listener = Listener::bind(&address).await;
+            listeners.push(listener.map_err(|cause| StartError::Listen { address, cause })?);
+        }
+        #[cfg(feature = "tls")]
+        let tls = self.tls.clone();
+        let connections = Arc::new(Semaphore::new(self.limits.connections_max));
+        let drain_timeout = self.limits.drain_timeout;
+        let (app, health) = self.app(with_reflection)?;
+        let running = Running {
+            addresses: listeners.iter().filter_map(|listener| listener.address().ok()).collect(),
+            tasks: TaskTracker::new(),
+            stop: Stop::new(),
+            commands: app.commands.clone(),
+            health,
+            drain_timeout,
+        };
+        for listener in listeners {
+            let acceptor = Acceptor {
+                app: Arc::clone(&app),
+                listener,
+                connections: Arc::clone(&connections),
+                tasks: running.tasks.clone(),
+                stop: running.stop.clone(),
+                #[cfg(feature = "tls")]
+                tls: tls.clone(),
+            };
+            running.tasks.spawn(acceptor.run());
+        }
+        Ok(running)
+    }
+
+    /// Serves until Ctrl-C or SIGTERM, then drains.
+    ///
+    /// # Errors
+    /// [`StartError`], and an I/O error when signals cannot be listened to.
+    pub async fn run(self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let running = self.start().await?;
+        for address in running.addresses() {
+            tracing::info!(%address, "serving");
+        }
+        running.until_stopped().await?;
+        Ok(())
+    }
+
+    fn app(self, with_reflection: bool) -> Result<(Arc<App>, Health), StartError> {
+        let health = Health::new(self.services.iter().map(|(i, _)| i.name().to_owned()));
+        let health_service = health.service();
+        let mut interfaces: Vec<_> = self.services.iter().map(|(i, _)| i.clone()).collect();
+        interfaces.push(health_service.interface());
+        let reflection = if with_reflection {
+            reflection::router(&interfaces)
+                .map_err(|error| StartError::Descriptors(error.to_string()))?
+        } else {
+            connectrpc::Router::new()
+        };
+        let mut methods = Methods::new(reflection);
+        // Without layers: whoever probes has no credentials.
+        let health_service: Arc<dyn Service> = Arc::new(health_service);
+        let _ = methods.add(&interfaces[interfaces.len() - 1], &health_service);
+        let services = self.services.into_iter();
+        let services: Vec<_> = services.map(|(i, s)| (i, stack(&self.layers, s))).collect();
+        for (interface, service) in &services {
+            methods.add(interface, service).map_err(StartError::DuplicateMethod)?;
+        }
+        let plain = self.routes.iter().map(|route| (route.verb.as_ref(), &*route.template));
+        let mut options = self.rest;
+        options.openapi.get_or_insert(with_reflection);
+        let rest = Rest::new(services.iter().map(|(i, s)| (i, s)), plain, options)
+            .map_err(StartError::Rest)?;
+        let routes = routes(self.routes, &self.layers)?;
+        let app = App {
+            methods: Arc::new(methods),
+            routes,
+            rest,
+            commands: Commands::default(),
+            http: http_builder(&self.limits),
+            limits: self.limits,
+        };
+        Ok((Arc::new(app), health))
+    }
+}
+
+fn routes(routes: Vec<Route>, layers: &[Arc<dyn Layer>]) -> Result<Routes, RouteError> {
+    let mut table = Routes::default();
+    for Route { verb, template, service } in routes {
+        let service = stack(layers, service);
+        match verb {
+            Some(verb) => table.add(verb, &template, service)?,
+            None => table.mount(&template, service)?,
+        }
+    }
+    Ok(table)
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("listen", &self.listen)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,282 @@
+//! One connection: HTTP/1.1 or HTTP/2, whichever the client speaks, and where each request goes.
+//!
+//! | request | goes to |
+//! |---|---|
+//! | path of a method | Connect, gRPC or gRPC-Web, by its content type |
+//! | verb and path of a `google.api.http` binding | REST transcoding |
+//! | path of a route or below a mount | that plain HTTP service |
+//! | other path with an RPC content type | `unimplemented`, in the caller's protocol |
+//! | anything else | 404 |
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use bytes::Bytes;
+use connectrpc::{ConnectRpcBody, ConnectRpcService};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method, Request, Response};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tidewire_service::{Body, Call, HttpTarget, Peer, Target};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::command::Commands;
+use crate::isolate::Isolated;
+use crate::limits::Limits;
+use crate::plain;
+use crate::rest::{self, Exchange, Rest, Transcoding};
+use crate::routes::{Found, Routes};
+use crate::rpc::{Dispatch, Methods, unknown_method, unsupported_compression};
+use crate::stop::{Stage, Stop};
+
+/// What all connections of a server share.
+pub(crate) struct App {
+    pub(crate) methods: Arc<Methods>,
+    pub(crate) routes: Routes,
+    pub(crate) rest: Rest,
+    pub(crate) commands: Commands,
+    pub(crate) limits: Limits,
+    pub(crate) http: auto::Builder<TokioExecutor>,
+}
+
+/// The settings of HTTP/1.1 and HTTP/2.
+///
+/// Not `pipeline_flush`: with it hyper 1.12 gathers frames of a response for as long as they are
+/// ready, without a bound and whether or not the client reads, so that a long list fills the memory.
+pub(crate) fn http_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_read_timeout);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(limits.stream_window_bytes)
+        .initial_connection_window_size(limits.connection_window_bytes)
+        .max_concurrent_streams(limits.streams_max);
+    builder
+}
+
+impl App {
+    /// Serves one connection until it ends, a drain lets it end, or it is cut off.
+    pub(crate) async fn serve(
+        self: Arc<Self>,
+        io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        peer: Arc<Peer>,
+        stop: Stop,
+    ) {
+        let service = Connection::new(Arc::clone(&self), peer);
+        let connection = self.http.serve_connection_with_upgrades(TokioIo::new(io), service);
+        let mut connection = std::pin::pin!(connection);
+        let mut listener = stop.listener();
+        let draining = poll_fn(|cx| {
+            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                return Poll::Ready(Some(ended));
+            }
+            listener.poll_stage(cx).map(|_| None)
+        });
+        let ended = match draining.await {
+            Some(ended) => ended,
+            None => {
+                connection.as_mut().graceful_shutdown();
+                tokio::select! {
+                    ended = connection => ended,
+                    () = stop.reached(Stage::CutOff) => Ok(()),
+                }
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended with an error");
+        }
+    }
+}
+
+/// The hyper service of one connection.
+struct Connection {
+    app: Arc<App>,
+    peer: Arc<Peer>,
+    rpc: ConnectRpcService<Dispatch>,
+}
+
+impl Connection {
+    fn new(app: Arc<App>, peer: Arc<Peer>) -> Self {
+        let dispatch = Dispatch {
+            methods: Arc::clone(&app.methods),
+            commands: app.commands.clone(),
+            peer: Arc::clone(&peer),
+        };
+        let limits = connectrpc::Limits::default()
+            .with_max_request_body_size(app.limits.body_bytes_max)
+            .with_max_message_size(app.limits.message_bytes_max);
+        Self { rpc: ConnectRpcService::new(dispatch).with_limits(limits), app, peer }
+    }
+
+    fn plain(&self, request: Request<Incoming>) -> Responding {
+        let found = self.app.routes.find(request.method(), request.uri());
+        let (service, params, uri) = match found {
+            Ok(Found::Service(service, params, uri)) => (service, params, uri),
+            Ok(Found::WrongVerb(allowed)) => return Responding::ready(plain::wrong_verb(&allowed)),
+            Ok(Found::Nothing) => return self.unknown(request),
+            Err(error) => return Responding::ready(plain::error_response(&error)),
+        };
+        let (parts, body) = match plain::split(request, self.app.limits.body_bytes_max) {
+            Ok(split) => split,
+            Err(error) => return Responding::ready(plain::error_response(&error)),
+        };
+        let context =
+            plain::context(parts.headers, parts.extensions).with_peer(Arc::clone(&self.peer));
+        let uri = uri.unwrap_or(parts.uri);
+        let target = Target::Http(HttpTarget { method: parts.method, uri, params });
+        let call = Call { target, context, codec: tidewire_service::Codec::Json, body };
+        Responding::Plain(Isolated::call(&**service, call))
+    }
+
+    fn unknown(&self, request: Request<Incoming>) -> Responding {
+        let path = request.uri().path();
+        let response = if is_rpc(request.method(), path, request.headers()) {
+            unknown_method(&self.app.methods, path, request.headers()).map(ResponseBody::Rpc)
+        } else {
+            plain::not_found(path).map(ResponseBody::Plain)
+        };
+        self.after_body(request, response)
+    }
+
+    /// Answers once the request's body is read: closing before that would break the client's
+    /// sending, and it would never see the answer.
+    fn after_body(
+        &self,
+        request: Request<Incoming>,
+        response: Response<ResponseBody>,
+    ) -> Responding {
+        let body = match plain::split(request, self.app.limits.body_bytes_max) {
+            Ok((_, body)) if !body.is_empty() => body,
+            _ => return Responding::Ready(Some(response)),
+        };
+        let timeout = self.app.limits.header_read_timeout;
+        Responding::Late(Box::pin(async move {
+            let _ = tokio::time::timeout(timeout, plain::discard(body)).await;
+            Ok(response)
+        }))
+    }
+}
+
+/// Whether a request for an unknown path expects an answer in an RPC protocol.
+fn is_rpc(verb: &Method, path: &str, headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    content_type.starts_with(b"application/grpc")
+        || content_type.starts_with(b"application/connect+")
+        || content_type.starts_with(b"application/proto")
+        || headers.contains_key("connect-protocol-version")
+        || (verb == Method::POST
+            && content_type.starts_with(b"application/json")
+            && path.trim_matches('/').split('/').count() == 2)
+}
+
+impl hyper::service::Service<Request<Incoming>> for Connection {
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = Responding;
+
+    fn call(&self, request: Request<Incoming>) -> Responding {
+        if self.app.methods.contains(request.uri().path()) {
+            if let Some(response) = unsupported_compression(request.headers()) {
+                return self.after_body(request, response.map(ResponseBody::Rpc));
+            }
+            let mut rpc = self.rpc.clone();
+            return Responding::Rpc(tower_service::Service::call(&mut rpc, request));
+        }
+        match self.app.rest.find(request.method(), request.uri().path()) {
+            rest::Found::Elsewhere => self.plain(request),
+            rest::Found::WrongVerb(allowed) => Responding::ready(plain::wrong_verb(&allowed)),
+            rest::Found::Document(document) => Responding::ready(document),
+            rest::Found::Binding(binding, options) => {
+                let App { commands, limits, .. } = &*self.app;
+                let exchange = Exchange::new((binding, options), commands, &self.peer, limits);
+                Responding::Rest(exchange.run(request))
+            }
+        }
+    }
+}
+
+/// The future of a response.
+enum Responding {
+    Ready(Option<Response<ResponseBody>>),
+    Plain(Isolated),
+    Rest(Transcoding),
+    Rpc(ResponseFuture<ConnectRpcBody>),
+    Late(ResponseFuture<ResponseBody>),
+}
+
+type ResponseFuture<B> = Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>> + Send>>;
+
+impl Responding {
+    fn ready(response: Response<Body>) -> Self {
+        Self::Ready(Some(response.map(ResponseBody::Plain)))
+    }
+}
+
+impl Future for Responding {
+    type Output = Result<Response<ResponseBody>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::Ready(response) => {
+                Poll::Ready(Ok(response.take().expect("a response is polled until ready, once")))
+            }
+            Self::Plain(answer) => Pin::new(answer).poll(cx).map(|outcome| {
+                let response = match outcome {
+                    Ok(reply) => plain::response(reply),
+                    Err(error) => plain::error_response(&error),
+                };
+                Ok(response.map(ResponseBody::Plain))
+            }),
+            Self::Rest(response) => {
+                response.as_mut().poll(cx).map(|response| Ok(response.map(ResponseBody::Plain)))
+            }
+            Self::Late(response) => response.as_mut().poll(cx),
+            Self::Rpc(response) => {
+                response.as_mut().poll(cx).map_ok(|response| response.map(ResponseBody::Rpc))
+            }
+        }
+    }
+}
+
+/// The body of a response.
+enum ResponseBody {
+    Plain(Body),
+    Rpc(ConnectRpcBody),
+}
+
+impl http_body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = tidewire_service::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        match &mut *self {
+            Self::Plain(body) => Pin::new(body).poll_frame(cx),
+            Self::Rpc(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Plain(body) => body.is_end_stream(),
+            Self::Rpc(ConnectRpcBody::Full(body)) => body.is_end_stream(),
+            Self::Rpc(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        match self {
+            Self::Plain(body) => body.size_hint(),
+            // The library's own body hides this, and with it the content length.
+            Self::Rpc(ConnectRpcBody::Full(body)) => body.size_hint(),
+            Self::Rpc(body) => body.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! A panic in a handler is one failed call.
+//!
+//! The handler's future is polled inside `catch_unwind`; its panic becomes an `internal` error whose
+//! message says nothing of the cause, which is logged. A program built with `panic = "abort"` has no
+//! such isolation.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tidewire_service::{Answer, Call, Error, Reply, Result, Service};
+
+/// The answer of a service, with panics turned into errors.
+pub(crate) struct Isolated(Answer);
+
+impl Isolated {
+    /// Calls the service.
+    pub(crate) fn call(service: &dyn Service, call: Call) -> Self {
+        Self(
+            catch_unwind(AssertUnwindSafe(|| service.call(call)))
+                .unwrap_or_else(|panic| Answer::ready(Err(panicked(&*panic)))),
+        )
+    }
+}
+
+impl Future for Isolated {
+    type Output = Result<Reply>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        catch_unwind(AssertUnwindSafe(|| Pin::new(&mut self.0).poll(cx)))
+            .unwrap_or_else(|panic| Poll::Ready(Err(panicked(&*panic))))
+    }
+}
+
+/// A stream with panics turned into an error that ends it.
+pub(crate) struct IsolatedStream<S>(pub(crate) Option<S>);
+
+impl<S, T> futures_core::Stream for IsolatedStream<S>
+where
+    S: futures_core::Stream<Item = Result<T>> + Unpin,
+{
+    type Item = Result<T>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(stream) = &mut self.0 else { return Poll::Ready(None) };
+        catch_unwind(AssertUnwindSafe(|| Pin::new(stream).poll_next(cx))).unwrap_or_else(|panic| {
+            self.0 = None;
+            Poll::Ready(Some(Err(panicked(&*panic))))
+        })
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let message = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a value that is not text");
+    tracing::error!(panic = message, "a handler panicked; the call failed, the server goes on");
+    Error::internal("the handler panicked; the server's log has the cause")
+}

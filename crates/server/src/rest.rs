@@ -1,0 +1,233 @@
+//! REST: HTTP requests to calls and replies to responses, by the methods' `google.api.http`.
+//!
+//! ```text
+//! verb, path ─▶ router ─▶ binding ─┐                                    ┌▶ print ─▶ status, headers, body
+//! path, query, body ───────────────┴▶ request as proto JSON ─▶ service ─┘
+//! ```
+//!
+//! Everything that follows from descriptors and options is worked out once, at start, into
+//! [`Binding`]s; faults of annotations and routes that exclude each other are reported then. A
+//! service sees a call like any other: its method, JSON, the request message. What a server without
+//! annotated methods pays is one look at an empty router.
+//!
+//! Rules: the comments of `google/api/http.proto`; JSON: the proto JSON mapping.
+
+mod annotation;
+mod binding;
+mod content;
+mod field;
+mod http_body;
+mod items;
+mod lines;
+mod openapi;
+mod options;
+mod origin;
+mod print;
+mod problem;
+mod query;
+mod reply;
+mod request;
+mod router;
+mod scan;
+mod table;
+mod template;
+mod value;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::header::{CONTENT_LENGTH, HOST, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, Response};
+use hyper::body::Incoming;
+use tidewire_service::{Body, Call, Codec, Error, Peer, Protocol, Result, StreamKind};
+
+pub use self::binding::RestError;
+pub use self::options::{
+    Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestOptions, UnknownParameters,
+};
+pub(crate) use self::table::{Found, Rest};
+
+use self::binding::Binding;
+use self::request::{Assign, BodyRule, sort};
+use crate::command::Commands;
+use crate::isolate::Isolated;
+use crate::limits::Limits;
+use crate::plain;
+
+/// The future of a response.
+pub(crate) type Transcoding = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+
+/// One request on its way to a method.
+pub(crate) struct Exchange {
+    pub(crate) binding: Arc<Binding>,
+    pub(crate) options: Arc<RestOptions>,
+    pub(crate) commands: Commands,
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) body_bytes_max: usize,
+    pub(crate) message_bytes_max: usize,
+    pub(crate) refusal_timeout: Duration,
+}
+
+impl Exchange {
+    pub(crate) fn new(
+        (binding, options): (&Arc<Binding>, &Arc<RestOptions>),
+        commands: &Commands,
+        peer: &Arc<Peer>,
+        limits: &Limits,
+    ) -> Self {
+        Self {
+            binding: Arc::clone(binding),
+            options: Arc::clone(options),
+            commands: commands.clone(),
+            peer: Arc::clone(peer),
+            body_bytes_max: limits.body_bytes_max,
+            message_bytes_max: limits.message_bytes_max,
+            refusal_timeout: limits.header_read_timeout,
+        }
+    }
+
+    /// Answers the request.
+    pub(crate) fn run(self, request: Request<Incoming>) -> Transcoding {
+        Box::pin(async move {
+            let head = request.method() == Method::HEAD;
+            let response = match self.answer(request).await {
+                Ok(response) => response,
+                Err(error) => problem::response(&error, self.options.errors),
+            };
+            if head { without_body(response) } else { response }
+        })
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>> {
+        // A stream of messages is bounded message by message.
+        let streams = self.binding.method.kind.client_streams();
+        let body_bytes_max = if streams { usize::MAX } else { self.body_bytes_max };
+        let (mut parts, body) = plain::split(request, body_bytes_max)?;
+        let wants_lines = content::wants_lines(&parts.headers);
+        let values = content::check(&self.binding, &parts.headers, &body)
+            .and_then(|()| self.values(&parts).map_err(|error| self.located(error)));
+        let values = match values {
+            Ok(values) => values,
+            Err(error) => {
+                // Closing before the body is read would break the client's sending.
+                let discard = plain::discard(body);
+                let _ = tokio::time::timeout(self.refusal_timeout, discard).await;
+                return Err(error);
+            }
+        };
+        let body = self.body(&parts, values, body).await.map_err(|error| self.located(error))?;
+        add_host(&mut parts);
+        let context = plain::context(parts.headers, parts.extensions)
+            .with_protocol(Protocol::Rest)
+            .with_peer(Arc::clone(&self.peer));
+        let call = Call::method(self.binding.method.clone(), context, Codec::Json, body);
+        let answer = Isolated::call(&*self.binding.service, call);
+        let method = &self.binding.method;
+        let reply = if method.kind == StreamKind::Unary && !method.is_query() {
+            self.commands.run(answer).await?
+        } else {
+            answer.await?
+        };
+        reply::response(&self.binding, reply, wants_lines).await
+    }
+
+    /// The request message, or a stream of them.
+    async fn body(&self, parts: &Parts, assigns: Vec<Assign<'_>>, body: Body) -> Result<Body> {
+        if self.binding.method.kind.client_streams() {
+            return Ok(self.messages(parts, assigns, body));
+        }
+        let plan = &self.binding.request;
+        let bytes = match body {
+            Body::Empty => Bytes::new(),
+            Body::Full(bytes) => bytes,
+            stream if plan.body == BodyRule::None => {
+                stream.collect(0).await.map_err(|_| content::no_body())?
+            }
+            stream => stream.collect(self.body_bytes_max).await?,
+        };
+        let bytes = match self.binding.raw_request {
+            true => http_body::to_message(content::content_type(&parts.headers), &bytes),
+            false => bytes,
+        };
+        plan.message(&assigns, bytes).map(Body::Full)
+    }
+
+    /// The values that path and query give, in order.
+    fn values<'a>(&'a self, parts: &'a Parts) -> Result<Vec<Assign<'a>>> {
+        let Binding { request, template, .. } = &*self.binding;
+        let mut assigns = request.path_values(template, parts.uri.path())?;
+        if let Some(query) = parts.uri.query().filter(|query| !query.is_empty()) {
+            let RestOptions { unknown_parameters, query_parameters_max, .. } = &*self.options;
+            query::parse(request, query, *unknown_parameters, *query_parameters_max, &mut assigns)?;
+        }
+        sort(&mut assigns);
+        Ok(assigns)
+    }
+
+    /// One message a line, or a chunk of a raw body; path and query are the same for each.
+    fn messages(&self, parts: &Parts, assigns: Vec<Assign<'_>>, body: Body) -> Body {
+        let assigns: Vec<_> = assigns.into_iter().map(Assign::into_owned).collect();
+        let binding = Arc::clone(&self.binding);
+        if binding.raw_request {
+            let content_type = content::content_type(&parts.headers).cloned();
+            let chunks = http_body_util::BodyStream::new(body);
+            return Body::stream(chunks.filter_map(move |frame| {
+                let data = frame.map(|frame| frame.into_data().ok()).transpose();
+                let message = data.map(|data| {
+                    let message = http_body::to_message(content_type.as_ref(), &data?);
+                    binding.request.message(&assigns, message)
+                });
+                std::future::ready(message)
+            }));
+        }
+        let lines = lines::Lines::new(body, self.message_bytes_max);
+        Body::stream(lines.map(move |line| {
+            let (number, line) = line?;
+            let message = binding.request.message(&assigns, line);
+            message.map_err(|error| prefixed(error, &format!("line {number}: ")))
+        }))
+    }
+
+    /// An error of the request with the template that the request matched.
+    fn located(&self, error: Error) -> Error {
+        if error.code() != tidewire_service::Code::InvalidArgument {
+            return error;
+        }
+        let message = format!("{} ({})", error.message(), self.binding.route());
+        replaced(error, message)
+    }
+}
+
+/// HTTP/2 has the host in its target; a handler that makes a URL reads the header.
+fn add_host(parts: &mut Parts) {
+    if let Some(authority) = parts.uri.authority()
+        && !parts.headers.contains_key(HOST)
+        && let Ok(host) = HeaderValue::from_str(authority.as_str())
+    {
+        parts.headers.insert(HOST, host);
+    }
+}
+
+fn prefixed(error: Error, prefix: &str) -> Error {
+    let message = format!("{prefix}{}", error.message());
+    replaced(error, message)
+}
+
+/// The same error with another message.
+fn replaced(error: Error, message: String) -> Error {
+    let status = error.http_status();
+    Error::new(error.code(), message).with_http_status(status)
+}
+
+/// The answer to `HEAD`: the length of what `GET` would send, and nothing of it.
+fn without_body(mut response: Response<Body>) -> Response<Body> {
+    let body = std::mem::take(response.body_mut());
+    if let Some(length) = body.len().filter(|length| *length > 0) {
+        response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    response
+}

@@ -1,0 +1,234 @@
+//! A method at a verb and a path: everything that can be worked out before the first request.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use buffa::Message as _;
+use buffa_descriptor::{
+    DescriptorPool, FieldDescriptor, FieldKind, MessageDescriptor, MethodDescriptor,
+    ServiceDescriptor, SingularKind,
+};
+use tidewire_service::{Interface, Method, Service};
+
+use super::annotation::{Rule, rules};
+use super::field::{Unresolved, list, resolve};
+use super::options::JsonOptions;
+use super::origin::Origin;
+use super::print::{Printer, Value, default};
+use super::request::{BodyRule, PathField, RequestPlan};
+use super::router::Verb;
+use super::template::Template;
+
+/// A method at a verb and a path.
+pub(crate) struct Binding {
+    pub(crate) method: Method,
+    pub(crate) service: Arc<dyn Service>,
+    pub(crate) verb: Verb,
+    pub(crate) template: Template,
+    pub(crate) request: RequestPlan,
+    /// Whether the HTTP body is the bytes of a `google.api.HttpBody`.
+    pub(crate) raw_request: bool,
+    pub(crate) reply: ReplyPlan,
+    pub(crate) origin: Origin,
+    pub(crate) json: JsonOptions,
+}
+
+/// How a reply message becomes an HTTP body.
+#[derive(Debug)]
+pub(crate) struct ReplyPlan {
+    pub(crate) printer: Printer,
+    pub(crate) value: Value,
+    /// The field that `response_body` names.
+    pub(crate) field: Option<ReplyField>,
+    /// Whether it is a `google.api.HttpBody`.
+    pub(crate) raw: bool,
+}
+
+/// A field of a reply.
+#[derive(Debug)]
+pub(crate) struct ReplyField {
+    pub(crate) names: [String; 2],
+    /// What is sent when it is missing.
+    pub(crate) missing: Vec<u8>,
+}
+
+/// Schemas, each decoded once however many services share it.
+#[derive(Default)]
+pub(crate) struct Pools<'a>(HashMap<&'a [u8], Arc<DescriptorPool>>);
+
+impl<'a> Pools<'a> {
+    pub(crate) fn pool(&mut self, descriptors: &'a [u8]) -> Result<Arc<DescriptorPool>, RestError> {
+        if let Some(pool) = self.0.get(descriptors) {
+            return Ok(Arc::clone(pool));
+        }
+        let trusted = buffa::DecodeOptions::new().with_element_memory_limit(usize::MAX);
+        let pool = DescriptorPool::decode_with_options(descriptors, &trusted)
+            .map_err(|e| RestError(format!("the services' descriptors do not fit: {e}")))?;
+        let pool = Arc::new(pool);
+        self.0.insert(descriptors, Arc::clone(&pool));
+        Ok(pool)
+    }
+}
+
+/// The bindings of a service.
+///
+/// # Errors
+/// An annotation that does not fit its method, with where it is.
+pub(crate) fn bindings(
+    pool: &Arc<DescriptorPool>,
+    interface: &Interface,
+    service: &Arc<dyn Service>,
+    json: JsonOptions,
+) -> Result<Vec<Binding>, RestError> {
+    let mut found = Vec::new();
+    let Some(descriptor) = pool.service_by_name(interface.name()) else { return Ok(found) };
+    for method in interface.methods() {
+        let Some(of_method) = descriptor.method(&method.method) else { continue };
+        let origin = Origin::of(pool, descriptor, of_method);
+        let encoded = of_method.options().map(|options| options.encode_to_vec());
+        let rules = rules(&encoded.unwrap_or_default()).map_err(|why| origin.error(&why))?;
+        for rule in rules {
+            let maker = Maker { pool, method, of_method, json };
+            let template = rule.template.clone();
+            let binding = maker.binding(rule, service, origin.clone());
+            found.push(binding.map_err(|why| origin.error(&format!("{template:?}: {why}")))?);
+        }
+    }
+    Ok(found)
+}
+
+/// Puts bindings of one method together.
+struct Maker<'a> {
+    pool: &'a Arc<DescriptorPool>,
+    method: &'a Method,
+    of_method: &'a MethodDescriptor,
+    json: JsonOptions,
+}
+
+impl Maker<'_> {
+    fn binding(
+        &self,
+        rule: Rule,
+        service: &Arc<dyn Service>,
+        origin: Origin,
+    ) -> Result<Binding, String> {
+        let template = Template::parse(&rule.template).map_err(|error| error.to_string())?;
+        let input = self.pool.message(self.of_method.input());
+        let (body, raw_request) = self.body(&rule, input)?;
+        if self.method.kind.client_streams() && body == BodyRule::None {
+            return Err("a method with a request stream needs a `body`".to_owned());
+        }
+        let mut path = Vec::new();
+        for variable in &template.variables {
+            let field = resolve(self.pool, self.of_method.input(), &variable.field);
+            let field = field.map_err(Unresolved::into_why)?;
+            if field.repeated {
+                return Err(format!("{} is repeated, so no path can fill it", variable.field));
+            }
+            if let BodyRule::Field { number, .. } = &body
+                && field.steps() == [*number]
+            {
+                return Err(format!("{} is filled by path and body", variable.field));
+            }
+            path.push(PathField { variable: variable.clone(), field });
+        }
+        let (pool, message) = (Arc::clone(self.pool), self.of_method.input());
+        Ok(Binding {
+            method: self.method.clone(),
+            service: Arc::clone(service),
+            verb: rule.verb,
+            template,
+            request: RequestPlan { pool, message, body, path },
+            raw_request,
+            reply: self.reply(&rule.response_body)?,
+            origin,
+            json: self.json,
+        })
+    }
+
+    fn body(&self, rule: &Rule, input: &MessageDescriptor) -> Result<(BodyRule, bool), String> {
+        match &*rule.body {
+            "" => Ok((BodyRule::None, false)),
+            "*" => Ok((BodyRule::Whole, input.full_name() == HTTP_BODY)),
+            name => {
+                let field = field_of(input, "body", name)?;
+                let rule =
+                    BodyRule::Field { number: field.number(), name: field.json_name().to_owned() };
+                Ok((rule, self.is_http_body(field)))
+            }
+        }
+    }
+
+    fn reply(&self, response_body: &str) -> Result<ReplyPlan, String> {
+        let output = self.pool.message(self.of_method.output());
+        if response_body.is_empty() {
+            let (printer, value) = Printer::new(self.pool, self.of_method.output(), self.json);
+            let raw = output.full_name() == HTTP_BODY;
+            return Ok(ReplyPlan { printer, value, field: None, raw });
+        }
+        let field = field_of(output, "response_body", response_body)?;
+        let (printer, value) = Printer::of_field(self.pool, field, self.json);
+        let missing = default(self.pool, output, field, self.json);
+        let names = [field.json_name().to_owned(), field.name().to_owned()];
+        let missing = missing.unwrap_or_else(|| b"null".to_vec());
+        let raw = self.is_http_body(field);
+        let field = Some(ReplyField { names, missing });
+        Ok(ReplyPlan { printer, value, field, raw })
+    }
+
+    fn is_http_body(&self, field: &FieldDescriptor) -> bool {
+        matches!(field.kind(), FieldKind::Singular(SingularKind::Message(index))
+            if self.pool.message(index).full_name() == HTTP_BODY)
+    }
+}
+
+fn field_of<'a>(
+    message: &'a MessageDescriptor,
+    option: &str,
+    name: &str,
+) -> Result<&'a FieldDescriptor, String> {
+    message.field_by_name(name).ok_or_else(|| {
+        format!(
+            "`{option}: {name:?}` is no field of {}; it has {}",
+            message.full_name(),
+            list(message.fields().iter().map(FieldDescriptor::name))
+        )
+    })
+}
+
+impl Binding {
+    /// The verb and the template, as messages name the binding.
+    pub(crate) fn route(&self) -> String {
+        let verb = self.verb.as_ref().map_or("*", |verb| verb.as_str());
+        format!("{verb} {}", self.template.text)
+    }
+
+    pub(crate) fn service_descriptor(&self) -> Option<&ServiceDescriptor> {
+        self.request.pool.service_by_name(&self.method.service)
+    }
+
+    pub(crate) fn method_descriptor(&self) -> Option<&MethodDescriptor> {
+        self.service_descriptor()?.method(&self.method.method)
+    }
+}
+
+impl fmt::Debug for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} -> {}", self.route(), self.method.path)
+    }
+}
+
+/// REST routes that cannot be served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestError(pub(crate) String);
+
+impl fmt::Display for RestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RestError {}
+
+const HTTP_BODY: &str = "google.api.HttpBody";

@@ -1,0 +1,238 @@
+//! A running server: its addresses, and how it ends.
+//!
+//! A drain takes four steps: health says NOT_SERVING, listeners close, connections finish the calls
+//! they have and close, running commands are joined. What is left after `limits.drain_timeout` is
+//! cut off.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_service::Peer;
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+use crate::address::Address;
+use crate::connection::App;
+use crate::health::Health;
+use crate::listener::{Accepted, Listener};
+use crate::routes::RouteError;
+use crate::stop::{Stage, Stop};
+
+/// A running server. Dropping it cuts everything off; [`drain`](Self::drain) ends it gently.
+#[derive(Debug)]
+pub struct Running {
+    pub(crate) addresses: Vec<Address>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: Stop,
+    pub(crate) commands: crate::command::Commands,
+    pub(crate) health: Health,
+    pub(crate) drain_timeout: Duration,
+}
+
+impl Running {
+    /// Where it listens, in the order of the configuration, with the ports that the system chose.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// The first address as the start of a URL, `http://127.0.0.1:8080`.
+    pub fn url(&self) -> String {
+        self.addresses.first().map_or_else(String::new, |address| format!("http://{address}"))
+    }
+
+    /// How many commands run in tasks of the server.
+    pub fn commands_running(&self) -> usize {
+        self.commands.running()
+    }
+
+    /// Ends the server: running calls may end, within `limits.drain_timeout`.
+    ///
+    /// Returns whether everything ended by itself.
+    pub async fn drain(self) -> bool {
+        self.health.shut_down();
+        self.stop.advance(Stage::Draining);
+        self.tasks.close();
+        let ended = async {
+            self.tasks.wait().await;
+            self.commands.join().await;
+        };
+        let in_time = tokio::time::timeout(self.drain_timeout, ended).await.is_ok();
+        if !in_time {
+            tracing::warn!(timeout = ?self.drain_timeout, "the drain timed out; cutting off");
+            self.stop.advance(Stage::CutOff);
+            self.commands.cut_off();
+            self.tasks.wait().await;
+            self.commands.join().await;
+        }
+        in_time
+    }
+
+    /// Waits for Ctrl-C or SIGTERM, then drains; a second signal cuts off at once.
+    ///
+    /// # Errors
+    /// When the signals cannot be listened to.
+    pub async fn until_stopped(self) -> io::Result<bool> {
+        signal().await?;
+        let (stop, commands) = (self.stop.clone(), self.commands.clone());
+        tokio::select! {
+            in_time = self.drain() => Ok(in_time),
+            second = signal() => {
+                stop.advance(Stage::CutOff);
+                commands.cut_off();
+                second.map(|()| false)
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.advance(Stage::CutOff);
+        self.commands.cut_off();
+    }
+}
+
+async fn signal() -> io::Result<()> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted,
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+/// Accepts connections of one listener until a drain begins.
+pub(crate) struct Acceptor {
+    pub(crate) app: Arc<App>,
+    pub(crate) listener: Listener,
+    pub(crate) connections: Arc<Semaphore>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: Stop,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<crate::tls::Tls>,
+}
+
+impl Acceptor {
+    pub(crate) async fn run(self) {
+        loop {
+            let accepted = tokio::select! {
+                () = self.stop.reached(Stage::Draining) => return,
+                accepted = self.accept() => accepted,
+            };
+            let (accepted, permit) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of file descriptors, most likely: waiting lets some go.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            let (app, stop) = (Arc::clone(&self.app), self.stop.clone());
+            #[cfg(feature = "tls")]
+            let tls = self.tls.clone();
+            self.tasks.spawn(async move {
+                match accepted {
+                    #[cfg(feature = "tls")]
+                    Accepted::Tcp(stream, peer) if tls.is_some() => {
+                        let tls = tls.expect("checked in the guard");
+                        serve_tls(app, tls, stream, peer, stop).await;
+                    }
+                    Accepted::Tcp(stream, peer) => {
+                        app.serve(stream, Arc::new(Peer::new(peer)), stop).await;
+                    }
+                    Accepted::Unix(stream) => {
+                        app.serve(stream, Arc::new(Peer::new(None)), stop).await;
+                    }
+                }
+                drop(permit);
+            });
+        }
+    }
+
+    async fn accept(&self) -> io::Result<(Accepted, tokio::sync::OwnedSemaphorePermit)> {
+        let permit = Arc::clone(&self.connections).acquire_owned().await;
+        let permit = permit.map_err(io::Error::other)?;
+        Ok((self.listener.accept().await?, permit))
+    }
+}
+
+#[cfg(feature = "tls")]
+async fn serve_tls(
+    app: Arc<App>,
+    tls: crate::tls::Tls,
+    stream: tokio::net::TcpStream,
+    peer: std::net::SocketAddr,
+    stop: Stop,
+) {
+    let handshake = tls.acceptor().accept(stream);
+    let stream = match tokio::time::timeout(app.limits.header_read_timeout, handshake).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%error, %peer, "TLS handshake failed"),
+        Err(_) => return tracing::debug!(%peer, "TLS handshake timed out"),
+    };
+    let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let certificates = certificates.iter().map(|der| der.to_vec()).collect();
+    let peer = Arc::new(Peer::new(peer).with_certificates(certificates));
+    app.serve(stream, peer, stop).await;
+}
+
+/// Why a server did not start.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// An address cannot be listened on.
+    Listen {
+        /// The address.
+        address: Address,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// A route cannot be served.
+    Route(RouteError),
+    /// A REST route cannot be served.
+    Rest(crate::rest::RestError),
+    /// Two services have a method at the same path.
+    DuplicateMethod(String),
+    /// The descriptors of a service do not fit together, as reflection needs them to.
+    Descriptors(String),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen { address, cause } if cause.kind() == io::ErrorKind::AddrInUse => write!(
+                f,
+                "{address} is in use by another program; stop it or listen elsewhere \
+                 (server.listen, port 0 for any free port)"
+            ),
+            Self::Listen { address, .. } => write!(f, "cannot listen on {address}"),
+            Self::Route(error) => error.fmt(f),
+            Self::Rest(error) => error.fmt(f),
+            Self::DuplicateMethod(path) => {
+                write!(f, "method {path} is served twice; remove one of the services")
+            }
+            Self::Descriptors(why) => write!(f, "the services' descriptors do not fit: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Listen { cause, .. } if cause.kind() != io::ErrorKind::AddrInUse => Some(cause),
+            Self::Listen { .. }
+            | Self::Route(_)
+            | Self::Rest(_)
+            | Self::DuplicateMethod(_)
+            | Self::Descriptors(_) => None,
+        }
+    }
+}
+
+impl From<RouteError> for StartError {
+    fn from(error: RouteError) -> Self {
+        Self::Route(error)
+    }
+}

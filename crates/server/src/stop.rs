@@ -1,0 +1,82 @@
+//! How a server ends: first it drains, then what is left is cut off.
+//!
+//! Every connection listens for that on every wake-up, so listening costs one atomic load: a
+//! connection asks for its wake-up once and from then on only looks at the stage.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::sync::watch;
+
+/// How far a server's end has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// It has not begun.
+    Serving,
+    /// Running calls may end; no new ones are taken.
+    Draining,
+    /// Whatever still runs ends now.
+    CutOff,
+}
+
+/// Brings the end about, and tells of it; clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Stop(Arc<watch::Sender<Stage>>);
+
+impl Stop {
+    /// A server that is serving.
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(watch::Sender::new(Stage::Serving)))
+    }
+
+    /// Goes on to a stage; a stage that was passed already stays passed.
+    pub(crate) fn advance(&self, stage: Stage) {
+        self.0.send_if_modified(|current| {
+            let later = stage > *current;
+            *current = stage.max(*current);
+            later
+        });
+    }
+
+    /// Waits until a stage is reached.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn reached(&self, stage: Stage) {
+        // The sender lives as long as this borrow of it.
+        let _ = self.0.subscribe().wait_for(|current| *current >= stage).await;
+    }
+
+    /// A listener for one task.
+    pub(crate) fn listener(&self) -> Listener {
+        let mut waiting = self.0.subscribe();
+        let seen = self.0.subscribe();
+        Listener {
+            seen,
+            wake_up: Box::pin(async move { drop(waiting.changed().await) }),
+            asked: false,
+        }
+    }
+}
+
+/// Tells one task of the next stage. The task has to be a spawned one, whose waker stays the same.
+pub(crate) struct Listener {
+    seen: watch::Receiver<Stage>,
+    wake_up: Pin<Box<dyn Future<Output = ()> + Send>>,
+    asked: bool,
+}
+
+impl Listener {
+    /// Whether a stage was reached since this listener was made; otherwise the task is woken then.
+    pub(crate) fn poll_stage(&mut self, cx: &mut Context<'_>) -> Poll<Stage> {
+        if !self.asked {
+            self.asked = true;
+            let _ = self.wake_up.as_mut().poll(cx);
+        }
+        match self.seen.has_changed() {
+            Ok(false) => Poll::Pending,
+            Ok(true) | Err(_) => Poll::Ready(*self.seen.borrow()),
+        }
+    }
+}

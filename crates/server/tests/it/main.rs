@@ -1,0 +1,6 @@
+//! Servers as their clients see them, over sockets.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod http;
+mod rest;

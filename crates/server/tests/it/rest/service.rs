@@ -1,0 +1,153 @@
+//! The service under test: it answers with what it was sent, so a reply shows the request message.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::HeaderValue;
+use http::header::LOCATION;
+use serde_json::Value;
+use tidewire_proto::Sources;
+use tidewire_server::{
+    Address, Builder, Defaults, Int64, JsonOptions, RestOptions, Running, Server,
+};
+use tidewire_service::{
+    Body, Call, Code, Codec, Error, Frame, Protocol, Reply, Result, Schema, Service, service_fn,
+};
+
+/// The schema with comments and lines.
+pub(crate) fn schema() -> Schema {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/rest/proto");
+    let descriptors = Sources::new().folder(folder).compile().unwrap();
+    Schema::from_descriptors(descriptors.bytes()).unwrap()
+}
+
+/// A server of the service on a free port, with replies as proto JSON has them by itself.
+pub(crate) async fn start() -> Running {
+    let mut options = RestOptions::default();
+    options.json = CANONICAL;
+    builder(options).start().await.unwrap()
+}
+
+/// Replies as services give them.
+pub(crate) const CANONICAL: JsonOptions = JsonOptions {
+    defaults: Defaults::Omitted,
+    int64: Int64::Text,
+    names: tidewire_server::FieldNames::Json,
+};
+
+pub(crate) fn builder(options: RestOptions) -> Builder {
+    let schema = schema();
+    let service = schema.serve("rest.v1.Echo", backend(schema.clone())).unwrap();
+    let any: Address = "127.0.0.1:0".parse().unwrap();
+    Server::builder().listen(any).rest(options).service(service)
+}
+
+fn backend(schema: Schema) -> impl Service {
+    service_fn(move |call| answer(schema.clone(), call))
+}
+
+async fn answer(schema: Schema, call: Call) -> Result<Reply> {
+    assert_eq!((call.codec, call.context.protocol()), (Codec::Json, Some(Protocol::Rest)));
+    let method = call.spec().unwrap().clone();
+    let mut requests = Requests::new(schema, method.input.to_string(), call.body);
+    match &*method.method {
+        "Sum" => sum(requests).await,
+        "Chat" => {
+            let echoes = futures_util::stream::unfold(requests, async |mut requests| {
+                Some((requests.next().await.transpose()?, requests))
+            });
+            Ok(Reply::new(Body::stream(echoes)))
+        }
+        "UploadAll" => {
+            let mut chunks = Vec::new();
+            while let Some(chunk) = requests.next().await? {
+                chunks.push(field(&chunk, "data") + "|");
+            }
+            Ok(Reply::new(format!(r#"{{"text":"{}"}}"#, chunks.concat()).into()))
+        }
+        name => one(name, &requests.next().await?.expect("a request")),
+    }
+}
+
+fn one(name: &str, request: &Bytes) -> Result<Reply> {
+    let i32 = || serde_json::from_slice::<Value>(request).unwrap()["i32"].as_i64().unwrap_or(0);
+    match name {
+        "Create" => {
+            let place = HeaderValue::from_static("http://test/items/7");
+            Ok(Reply::new(Body::Full(request.clone())).with_header(LOCATION, place))
+        }
+        "Delete" => Ok(Reply::new(Body::from("{}"))),
+        "Panic" => panic!("asked for"),
+        "Fail" => {
+            let code = Code::from_number(u32::try_from(i32()).unwrap()).unwrap();
+            Err(Error::new(code, field(request, "text")))
+        }
+        "Count" => Ok(Reply::new(count(i32(), field(request, "text")))),
+        "Upload" => Ok(Reply::new(
+            format!(r#"{{"text":{}}}"#, Value::from(str::from_utf8(request).unwrap())).into(),
+        )),
+        "Download" => Ok(Reply::new(http_body(&field(request, "text")).into())),
+        "DownloadAll" => {
+            let parts: Vec<_> = (0..i32()).map(|n| Ok(http_body(&n.to_string()).into())).collect();
+            Ok(Reply::new(Body::stream(futures_util::stream::iter(parts))))
+        }
+        _ => Ok(Reply::new(Body::Full(request.clone()))),
+    }
+}
+
+fn http_body(text: &str) -> String {
+    use base64::Engine as _;
+    let data = base64::engine::general_purpose::STANDARD.encode(text);
+    format!(r#"{{"contentType":"text/x-test","data":"{data}"}}"#)
+}
+
+fn count(n: i64, fail: String) -> Body {
+    let messages = (1..=n).map(|n| Ok(Bytes::from(format!(r#"{{"text":"{n}","i32":{n}}}"#))));
+    let error = (!fail.is_empty()).then(|| Err(Error::aborted(fail)));
+    Body::stream(futures_util::stream::iter(messages.chain(error)))
+}
+
+async fn sum(mut requests: Requests) -> Result<Reply> {
+    let (mut total, mut texts) = (0, String::new());
+    while let Some(request) = requests.next().await? {
+        let request: Value = serde_json::from_slice(&request).unwrap();
+        total += request["i32"].as_i64().unwrap_or(0);
+        texts += request["text"].as_str().unwrap_or_default();
+        texts += request["nested"]["text"].as_str().unwrap_or_default();
+    }
+    Ok(Reply::new(format!(r#"{{"text":"{texts}","i32":{total}}}"#).into()))
+}
+
+fn field(message: &Bytes, name: &str) -> String {
+    let message: Value = serde_json::from_slice(message).unwrap();
+    message[name].as_str().unwrap_or_default().to_owned()
+}
+
+/// Request messages, decoded and encoded again.
+struct Requests {
+    schema: Schema,
+    input: String,
+    frames: futures_util::stream::BoxStream<'static, Result<Frame>>,
+}
+
+impl Requests {
+    fn new(schema: Schema, input: String, body: Body) -> Self {
+        let frames = match body {
+            Body::Empty => futures_util::stream::empty().boxed(),
+            Body::Full(bytes) => futures_util::stream::iter([Ok(Frame::Data(bytes))]).boxed(),
+            Body::Stream(frames) => frames,
+        };
+        Self { schema, input, frames }
+    }
+
+    async fn next(&mut self) -> Result<Option<Bytes>> {
+        while let Some(frame) = self.frames.next().await.transpose()? {
+            if let Frame::Data(data) = frame {
+                let message = self.schema.decode(&self.input, Codec::Json, &data)?;
+                return message.encode(Codec::Json).map(Some);
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,256 @@
+//! The bytes of a request or a reply: none, all at once, or a stream of frames.
+//!
+//! | call | one item is |
+//! |---|---|
+//! | RPC, unary side | the encoded message, without envelope or compression |
+//! | RPC, streaming side | one encoded message a frame, then trailers if there are any |
+//! | plain HTTP | a chunk of the body, then trailers if there are any |
+//!
+//! A whole body costs nothing beyond its `Bytes`; only a stream is boxed. [`Body`] is also an
+//! [`http_body::Body`], so it fits hyper, tower and axum as it is.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, StatusCode};
+
+use crate::Error;
+
+/// The bytes of a request or a reply.
+#[derive(Default)]
+pub enum Body {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// Everything at once.
+    Full(Bytes),
+    /// Frames as they come.
+    Stream(Frames),
+}
+
+/// One item of a streamed body.
+#[derive(Debug, Clone)]
+pub enum Frame {
+    /// A message, or a chunk of a plain HTTP body.
+    Data(Bytes),
+    /// Trailers: at most once, and last.
+    Trailers(HeaderMap),
+}
+
+type Frames = Pin<Box<dyn futures_core::Stream<Item = Result<Frame, Error>> + Send>>;
+
+impl Body {
+    /// A body of frames as they come.
+    pub fn frames(
+        frames: impl futures_core::Stream<Item = Result<Frame, Error>> + Send + 'static,
+    ) -> Self {
+        Self::Stream(Box::pin(frames))
+    }
+
+    /// A body of messages or chunks as they come, without trailers.
+    pub fn stream(
+        items: impl futures_core::Stream<Item = Result<Bytes, Error>> + Send + 'static,
+    ) -> Self {
+        Self::frames(futures_util::TryStreamExt::map_ok(items, Frame::Data))
+    }
+
+    /// Wraps any [`http_body::Body`], such as hyper's or axum's.
+    pub fn wrap<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: std::error::Error + Send + Sync + 'static,
+    {
+        Self::wrap_with(body, |cause| {
+            Error::canceled("the body ended before it was complete").with_cause(cause)
+        })
+    }
+
+    /// [`wrap`](Self::wrap) with a say in what an error of the wrapped body becomes.
+    pub fn wrap_with<B>(
+        body: B,
+        on_error: impl Fn(B::Error) -> Error + Send + Sync + Unpin + 'static,
+    ) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+    {
+        if body.is_end_stream() {
+            return Self::Empty;
+        }
+        Self::frames(Wrapped { body: Box::pin(body), on_error })
+    }
+
+    /// The same body, ending in an error once more than `bytes_max` bytes came.
+    ///
+    /// # Errors
+    /// At once when the length is known and over the limit.
+    pub fn limit(self, bytes_max: usize) -> Result<Self, Error> {
+        let frames = match self {
+            Self::Full(bytes) if bytes.len() > bytes_max => return Err(too_large(bytes_max)),
+            Self::Stream(frames) => frames,
+            whole => return Ok(whole),
+        };
+        let mut left = bytes_max;
+        Ok(Self::frames(futures_util::StreamExt::map(frames, move |frame| {
+            let frame = frame?;
+            if let Frame::Data(data) = &frame {
+                left = left.checked_sub(data.len()).ok_or_else(|| too_large(bytes_max))?;
+            }
+            Ok(frame)
+        })))
+    }
+
+    /// Reads the whole body into memory; trailers are dropped.
+    ///
+    /// # Errors
+    /// [`Code::ResourceExhausted`](crate::Code::ResourceExhausted) over `bytes_max`; any error of
+    /// the stream itself.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: what was read is lost with the future.
+    pub async fn collect(self, bytes_max: usize) -> Result<Bytes, Error> {
+        let mut frames = match self {
+            Self::Empty => return Ok(Bytes::new()),
+            Self::Full(bytes) if bytes.len() > bytes_max => return Err(too_large(bytes_max)),
+            Self::Full(bytes) => return Ok(bytes),
+            Self::Stream(frames) => frames,
+        };
+        let mut first = Bytes::new();
+        let mut rest = BytesMut::new();
+        while let Some(frame) = futures_util::StreamExt::next(&mut frames).await {
+            let Frame::Data(data) = frame? else { continue };
+            if first.len() + rest.len() + data.len() > bytes_max {
+                return Err(too_large(bytes_max));
+            }
+            if first.is_empty() {
+                first = data;
+            } else {
+                rest.extend_from_slice(&data);
+            }
+        }
+        if rest.is_empty() {
+            return Ok(first);
+        }
+        let mut whole = BytesMut::with_capacity(first.len() + rest.len());
+        whole.extend_from_slice(&first);
+        whole.extend_from_slice(&rest);
+        Ok(whole.freeze())
+    }
+
+    /// The number of bytes, when it is known without reading.
+    pub fn len(&self) -> Option<usize> {
+        match self {
+            Self::Empty => Some(0),
+            Self::Full(bytes) => Some(bytes.len()),
+            Self::Stream(_) => None,
+        }
+    }
+
+    /// Whether it is known to be empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+}
+
+/// The error for a body that is over a limit: `resource_exhausted`, 413 over HTTP.
+fn too_large(bytes_max: usize) -> Error {
+    Error::resource_exhausted(format!(
+        "body is over limits.body_bytes_max = {bytes_max} bytes; send less or raise the limit"
+    ))
+    .with_http_status(StatusCode::PAYLOAD_TOO_LARGE)
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self::Full(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Full(bytes.into())
+    }
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Self {
+        Self::Full(text.into())
+    }
+}
+
+impl From<&'static str> for Body {
+    fn from(text: &'static str) -> Self {
+        Self::Full(Bytes::from_static(text.as_bytes()))
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("Empty"),
+            Self::Full(bytes) => write!(f, "Full({} bytes)", bytes.len()),
+            Self::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Error>>> {
+        match &mut *self {
+            Self::Empty => Poll::Ready(None),
+            Self::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                *self = Self::Empty;
+                Poll::Ready(Some(Ok(http_body::Frame::data(bytes))))
+            }
+            Self::Stream(frames) => frames.as_mut().poll_next(cx).map_ok(|frame| match frame {
+                Frame::Data(data) => http_body::Frame::data(data),
+                Frame::Trailers(trailers) => http_body::Frame::trailers(trailers),
+            }),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.len().map_or_else(http_body::SizeHint::default, |len| {
+            http_body::SizeHint::with_exact(len as u64)
+        })
+    }
+}
+
+/// An [`http_body::Body`] read as frames.
+struct Wrapped<B, F> {
+    body: Pin<Box<B>>,
+    on_error: F,
+}
+
+impl<B, F> futures_core::Stream for Wrapped<B, F>
+where
+    B: http_body::Body<Data = Bytes>,
+    F: Fn(B::Error) -> Error + Unpin,
+{
+    type Item = Result<Frame, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        this.body.as_mut().poll_frame(cx).map(|frame| {
+            frame.map(|frame| {
+                let frame = frame.map_err(&this.on_error)?;
+                Ok(match frame.into_data() {
+                    Ok(data) => Frame::Data(data),
+                    Err(other) => Frame::Trailers(other.into_trailers().unwrap_or_default()),
+                })
+            })
+        })
+    }
+}

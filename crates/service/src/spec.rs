@@ -1,0 +1,250 @@
+//! What is known of a method before any call of it: names, kind, promises.
+//!
+//! Static facts only; what belongs to one request is in [`Context`](crate::Context). Generated code
+//! holds a [`Spec`] in a `static`; a schema loaded at run time shares one by reference count.
+//! [`Method`] is a handle to either.
+//!
+//! | declared in the `.proto` | here | consequence |
+//! |---|---|---|
+//! | `idempotency_level = NO_SIDE_EFFECTS` | [`Spec::is_query`] | may be memoized, watched, sent by GET |
+//! | `idempotency_level = IDEMPOTENT` | [`Idempotency::Idempotent`] | may be retried |
+//! | `(tidewire.v1.method).ttl`, `.immutable`, `.scope` | same names | how long and for whom an answer is kept |
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The facts of one method.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Spec {
+    /// The service's full name, `shop.v1.Contacts`.
+    pub service: Cow<'static, str>,
+    /// The method's name, `GetContact`.
+    pub method: Cow<'static, str>,
+    /// The path that RPC protocols use, `/shop.v1.Contacts/GetContact`.
+    pub path: Cow<'static, str>,
+    /// Which sides stream.
+    pub kind: StreamKind,
+    /// What a repeated call does.
+    pub idempotency: Idempotency,
+    /// The request's full message name.
+    pub input: Cow<'static, str>,
+    /// The reply's full message name.
+    pub output: Cow<'static, str>,
+    /// Who may share a memoized answer.
+    pub scope: Scope,
+    /// How long an answer stays good without a recorded dependency, in milliseconds.
+    pub ttl_ms: Option<u64>,
+    /// Whether the answer for a request never changes.
+    pub immutable: bool,
+    /// The HTTP status of a success over REST; 200 when not declared.
+    pub http_status: Option<u16>,
+}
+
+/// Which sides of a call send a stream of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StreamKind {
+    /// One request, one reply.
+    Unary,
+    /// Many requests, one reply.
+    Client,
+    /// One request, many replies.
+    Server,
+    /// Many of both, in any order.
+    Bidi,
+}
+
+/// What calling a method twice does (`idempotency_level` in the `.proto`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Idempotency {
+    /// Not declared: each call may change something.
+    Unknown,
+    /// A query: nothing is changed by any number of calls.
+    NoSideEffects,
+    /// A command that may be repeated without changing more than the first call did.
+    Idempotent,
+}
+
+/// Who may share a memoized answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// Everyone.
+    Public,
+    /// The same caller only (principal, client certificate, `authorization`, `cookie`).
+    Caller,
+    /// Callers who sent the same values of these headers.
+    Vary(Names),
+}
+
+/// Header names, in lower case: fixed ones of generated code, or those of a schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names(Listed);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Listed {
+    Fixed(&'static [&'static str]),
+    Shared(Arc<[String]>),
+}
+
+impl Scope {
+    /// Callers who sent the same values of these headers; names are lower case.
+    pub const fn vary(names: &'static [&'static str]) -> Self {
+        Self::Vary(Names(Listed::Fixed(names)))
+    }
+
+    /// [`vary`](Self::vary) with names that are known only at run time.
+    pub fn vary_dynamic(names: Vec<String>) -> Self {
+        Self::Vary(Names(Listed::Shared(names.into())))
+    }
+}
+
+impl Names {
+    /// Each name.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        let (fixed, shared): (&[&str], &[String]) = match &self.0 {
+            Listed::Fixed(names) => (names, &[]),
+            Listed::Shared(names) => (&[], names),
+        };
+        fixed.iter().copied().chain(shared.iter().map(String::as_str))
+    }
+}
+
+impl StreamKind {
+    /// Whether the client may send more than one message.
+    pub const fn client_streams(self) -> bool {
+        matches!(self, Self::Client | Self::Bidi)
+    }
+
+    /// Whether the server may send more than one message.
+    pub const fn server_streams(self) -> bool {
+        matches!(self, Self::Server | Self::Bidi)
+    }
+}
+
+impl Spec {
+    /// A method that promises nothing: a command whose answers are never kept.
+    ///
+    /// `path` is `/service/method`; it is given apart so that generated code is a constant.
+    /// `messages` are the full names of the request and the reply.
+    pub const fn new(
+        service: &'static str,
+        method: &'static str,
+        path: &'static str,
+        kind: StreamKind,
+        messages: [&'static str; 2],
+    ) -> Self {
+        Self {
+            service: Cow::Borrowed(service),
+            method: Cow::Borrowed(method),
+            path: Cow::Borrowed(path),
+            kind,
+            idempotency: Idempotency::Unknown,
+            input: Cow::Borrowed(messages[0]),
+            output: Cow::Borrowed(messages[1]),
+            scope: Scope::Caller,
+            ttl_ms: None,
+            immutable: false,
+            http_status: None,
+        }
+    }
+
+    /// A method of a schema that is known only at run time.
+    pub fn dynamic(service: &str, method: &str, kind: StreamKind, messages: [&str; 2]) -> Self {
+        Self {
+            service: service.to_owned().into(),
+            method: method.to_owned().into(),
+            path: format!("/{service}/{method}").into(),
+            input: messages[0].to_owned().into(),
+            output: messages[1].to_owned().into(),
+            ..Self::new("", "", "", kind, ["", ""])
+        }
+    }
+
+    /// Sets what a repeated call does.
+    #[must_use]
+    pub const fn idempotency(mut self, idempotency: Idempotency) -> Self {
+        self.idempotency = idempotency;
+        self
+    }
+
+    /// Sets who may share an answer.
+    #[must_use]
+    pub const fn scope(mut self, scope: Scope) -> Self {
+        std::mem::forget(std::mem::replace(&mut self.scope, scope));
+        self
+    }
+
+    /// Sets how long an answer stays good by itself, in milliseconds.
+    #[must_use]
+    pub const fn ttl_ms(mut self, ttl_ms: u64) -> Self {
+        self.ttl_ms = Some(ttl_ms);
+        self
+    }
+
+    /// Declares that the answer for a request never changes.
+    #[must_use]
+    pub const fn immutable(mut self) -> Self {
+        self.immutable = true;
+        self
+    }
+
+    /// Sets the HTTP status of a success over REST.
+    #[must_use]
+    pub const fn http_status(mut self, status: u16) -> Self {
+        self.http_status = Some(status);
+        self
+    }
+
+    /// How long an answer stays good by itself.
+    pub fn ttl(&self) -> Option<Duration> {
+        self.ttl_ms.map(Duration::from_millis)
+    }
+
+    /// Whether the method is a query: it changes nothing, so it may be memoized, watched, retried
+    /// and cancelled. Any other method is a command, which runs to completion.
+    pub fn is_query(&self) -> bool {
+        self.idempotency == Idempotency::NoSideEffects
+    }
+}
+
+/// A handle to the [`Spec`] of a method, static or shared; cheap to clone.
+#[derive(Clone)]
+pub struct Method(Handle);
+
+#[derive(Clone)]
+enum Handle {
+    Static(&'static Spec),
+    Shared(Arc<Spec>),
+}
+
+impl Deref for Method {
+    type Target = Spec;
+
+    fn deref(&self) -> &Spec {
+        match &self.0 {
+            Handle::Static(spec) => spec,
+            Handle::Shared(spec) => spec,
+        }
+    }
+}
+
+impl From<&'static Spec> for Method {
+    fn from(spec: &'static Spec) -> Self {
+        Self(Handle::Static(spec))
+    }
+}
+
+impl From<Arc<Spec>> for Method {
+    fn from(spec: Arc<Spec>) -> Self {
+        Self(Handle::Shared(spec))
+    }
+}
+
+impl fmt::Debug for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path)
+    }
+}

@@ -1,0 +1,348 @@
+//! `tidewire.toml`, the environment and flags, as one typed configuration.
+//!
+//! Later wins: defaults, the file, environment variables (`server.listen` is
+//! `TIDEWIRE_SERVER_LISTEN`), flags. A key that does not exist is an error that names its line and
+//! the nearest key that does. The table of all keys is [`KEYS`].
+//!
+//! ```
+//! use tidewire::config::Config;
+//! let config = Config::parse("[server]\nlisten = [\"127.0.0.1:9000\"]\n", "tidewire.toml")?;
+//! assert_eq!(config.server.listen[0].to_string(), "127.0.0.1:9000");
+//!
+//! let error = Config::parse("[server]\nlisten_on = 1\n", "tidewire.toml").unwrap_err();
+//! assert_eq!(
+//!     error.to_string(),
+//!     "tidewire.toml:2:1: unknown key listen_on; did you mean listen?"
+//! );
+//! # Ok::<(), tidewire::config::ConfigError>(())
+//! ```
+
+mod error;
+mod keys;
+mod value;
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use tidewire_server::{Address, Builder, Limits, Server};
+use toml::{Table, Value};
+
+pub use self::error::ConfigError;
+pub use self::keys::{KEYS, Key};
+
+/// Everything that can be set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Config {
+    /// `[server]`: where and how to listen.
+    pub server: ServerConfig,
+    /// `[limits]`: the bounds.
+    pub limits: LimitsConfig,
+    /// `[log]`: what is logged.
+    pub log: LogConfig,
+    /// `[[service]]`: services without code of their own.
+    #[serde(rename = "service")]
+    pub services: Vec<ServiceConfig>,
+}
+
+/// `[server]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct ServerConfig {
+    /// Addresses to listen on.
+    #[serde(deserialize_with = "value::addresses")]
+    pub listen: Vec<Address>,
+    /// Server reflection; by default on where every address is local.
+    pub reflection: Option<bool>,
+    /// `[server.tls]`: TLS on every TCP address.
+    pub tls: Option<TlsConfig>,
+}
+
+/// `[server.tls]`: PEM files.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TlsConfig {
+    /// The certificate chain.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+    /// Authorities of client certificates; with it every client must show one.
+    pub client_authorities: Option<PathBuf>,
+}
+
+/// `[limits]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct LimitsConfig {
+    /// See [`Limits::body_bytes_max`].
+    #[serde(deserialize_with = "value::bytes")]
+    pub body_bytes_max: Option<usize>,
+    /// See [`Limits::message_bytes_max`].
+    #[serde(deserialize_with = "value::bytes")]
+    pub message_bytes_max: Option<usize>,
+    /// See [`Limits::header_read_timeout`].
+    #[serde(deserialize_with = "value::duration")]
+    pub header_read_timeout: Option<std::time::Duration>,
+    /// See [`Limits::connections_max`].
+    pub connections_max: Option<usize>,
+    /// See [`Limits::streams_max`].
+    pub streams_max: Option<u32>,
+    /// See [`Limits::stream_window_bytes`].
+    #[serde(deserialize_with = "value::bytes")]
+    pub stream_window_bytes: Option<usize>,
+    /// See [`Limits::connection_window_bytes`].
+    #[serde(deserialize_with = "value::bytes")]
+    pub connection_window_bytes: Option<usize>,
+    /// See [`Limits::drain_timeout`].
+    #[serde(deserialize_with = "value::duration")]
+    pub drain_timeout: Option<std::time::Duration>,
+}
+
+/// `[log]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct LogConfig {
+    /// `error`, `warn`, `info`, `debug` or `trace`, or directives such as `info,hyper=debug`.
+    pub level: String,
+}
+
+/// `[[service]]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ServiceConfig {
+    /// A folder of `.proto` files, or a file with a descriptor set.
+    pub proto: PathBuf,
+    /// The services to serve; all of them when left out.
+    #[serde(default)]
+    pub names: Vec<String>,
+    /// What answers.
+    #[serde(default)]
+    pub backend: Backend,
+}
+
+/// What answers the calls of a configured service.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Backend {
+    /// The fields of the request; see [`Echo`](crate::Echo).
+    #[default]
+    Echo,
+}
+
+impl ServiceConfig {
+    /// All services of a folder of `.proto` files, answered by an echo.
+    pub fn echo(proto: impl Into<PathBuf>) -> Self {
+        Self { proto: proto.into(), names: Vec::new(), backend: Backend::Echo }
+    }
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        let listen = vec![Address::Tcp(([127, 0, 0, 1], 8080).into())];
+        Self { listen, reflection: None, tls: None }
+    }
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { level: "info".to_owned() }
+    }
+}
+
+impl Config {
+    /// Reads the text of a configuration file; `name` stands in errors.
+    ///
+    /// # Errors
+    /// What is wrong first, with line and column.
+    pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
+        toml::from_str(text).map_err(|error| ConfigError::toml(name, text, &error))
+    }
+
+    /// Combines a file, environment variables and flags; later wins.
+    ///
+    /// `file` is read if it is given, and then has to exist. `env` are all variables of the process:
+    /// those that start with `TIDEWIRE_` are looked at. `flags` are pairs of key and value as in the
+    /// file (`server.listen`, `127.0.0.1:0`).
+    ///
+    /// # Errors
+    /// A file that cannot be read; an unknown key, variable or flag, with the nearest known one; a
+    /// value that does not fit.
+    pub fn load(
+        file: Option<&Path>,
+        env: impl IntoIterator<Item = (String, String)>,
+        flags: &[(&str, String)],
+    ) -> Result<Self, ConfigError> {
+        let mut table = match file {
+            Some(path) => read(path)?,
+            None => Table::new(),
+        };
+        for (name, value) in env.into_iter().filter(|(name, _)| name.starts_with(ENV_PREFIX)) {
+            let key = keys::of_variable(&name)?;
+            set(&mut table, key, keys::value(key, &value));
+            table.clone().try_into::<Self>().map_err(|e| ConfigError::value(&name, &e))?;
+        }
+        for (name, value) in flags {
+            let key = keys::of_name(name)?;
+            set(&mut table, key, keys::value(key, value));
+            table.clone().try_into::<Self>().map_err(|e| ConfigError::value(name, &e))?;
+        }
+        table.try_into().map_err(|e| ConfigError::value("configuration", &e))
+    }
+
+    /// A server with these settings, and no services yet.
+    ///
+    /// # Errors
+    /// TLS files that cannot be read or used.
+    pub fn server(&self) -> Result<Builder, ConfigError> {
+        let mut builder =
+            Server::builder().limits(self.limits()).reflection(self.server.reflection);
+        for address in &self.server.listen {
+            builder = builder.listen(address.clone());
+        }
+        match &self.server.tls {
+            None => Ok(builder),
+            Some(tls) => tls.apply(builder),
+        }
+    }
+
+    /// The bounds: defaults where nothing is set.
+    pub fn limits(&self) -> Limits {
+        let (set, mut limits) = (&self.limits, Limits::default());
+        limits.body_bytes_max = set.body_bytes_max.unwrap_or(limits.body_bytes_max);
+        limits.message_bytes_max = set.message_bytes_max.unwrap_or(limits.message_bytes_max);
+        limits.header_read_timeout = set.header_read_timeout.unwrap_or(limits.header_read_timeout);
+        limits.connections_max = set.connections_max.unwrap_or(limits.connections_max);
+        limits.streams_max = set.streams_max.unwrap_or(limits.streams_max);
+        let window = |set: Option<usize>| set.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+        limits.stream_window_bytes =
+            window(set.stream_window_bytes).unwrap_or(limits.stream_window_bytes);
+        limits.connection_window_bytes =
+            window(set.connection_window_bytes).unwrap_or(limits.connection_window_bytes);
+        limits.drain_timeout = set.drain_timeout.unwrap_or(limits.drain_timeout);
+        limits
+    }
+}
+
+#[cfg(feature = "tls")]
+impl TlsConfig {
+    fn apply(&self, builder: Builder) -> Result<Builder, ConfigError> {
+        use tidewire_server::Tls;
+        let (certificate, key) = (read_bytes(&self.certificate)?, read_bytes(&self.key)?);
+        let tls = match &self.client_authorities {
+            None => Tls::new(&certificate, &key),
+            Some(path) => Tls::with_client_authorities(&certificate, &key, &read_bytes(path)?),
+        };
+        Ok(builder.tls(tls.map_err(|error| ConfigError::new(format!("server.tls: {error}")))?))
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+impl TlsConfig {
+    fn apply(&self, _: Builder) -> Result<Builder, ConfigError> {
+        Err(ConfigError::new("server.tls: this program was built without the feature tls".into()))
+    }
+}
+
+#[cfg(feature = "tls")]
+fn read_bytes(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    std::fs::read(path).map_err(|error| ConfigError::file(path, &error))
+}
+
+fn read(path: &Path) -> Result<Table, ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|error| ConfigError::file(path, &error))?;
+    let name = path.display().to_string();
+    Config::parse(&text, &name)?;
+    toml::from_str(&text).map_err(|error| ConfigError::toml(&name, &text, &error))
+}
+
+/// Sets `a.b.c` in a table, making the tables on the way.
+fn set(table: &mut Table, key: &Key, value: Value) {
+    let mut parts = key.path.split('.').peekable();
+    let mut table = table;
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            table.insert(part.to_owned(), value);
+            return;
+        }
+        let next = table.entry(part).or_insert_with(|| Value::Table(Table::new()));
+        let Value::Table(inner) = next else { return };
+        table = inner;
+    }
+}
+
+const ENV_PREFIX: &str = "TIDEWIRE_";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(env: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Config, String> {
+        let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        let flags: Vec<_> = flags.iter().map(|(k, v)| (*k, (*v).to_owned())).collect();
+        Config::load(None, env, &flags).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn flags_win_over_the_environment_and_that_over_the_file() {
+        let env = [("TIDEWIRE_SERVER_LISTEN", "127.0.0.1:1"), ("HOME", "/")];
+        let config = load(&env, &[]).unwrap();
+        assert_eq!(config.server.listen[0].to_string(), "127.0.0.1:1");
+        let flags = [("server.listen", "127.0.0.1:2,unix:/run/a.sock")];
+        let config = load(&env, &flags).unwrap();
+        let listen: Vec<_> = config.server.listen.iter().map(ToString::to_string).collect();
+        assert_eq!(listen, ["127.0.0.1:2", "unix:/run/a.sock"]);
+        let config = load(&[("TIDEWIRE_LIMITS_BODY_BYTES_MAX", "2MiB")], &[]).unwrap();
+        assert_eq!(config.limits().body_bytes_max, 2 << 20);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_the_nearest_that_is_right() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(Config::parse(text, "t.toml").unwrap_err().to_string(), expected);
+        };
+        check("[serve]\n", "t.toml:1:2: unknown key serve; did you mean server?");
+        check(
+            "\n[limits]\nbody_byte_max = 1\n",
+            "t.toml:3:1: unknown key body_byte_max; did you mean body_bytes_max?",
+        );
+        check(
+            "[limits]\nbody_bytes_max = \"4 parsecs\"\n",
+            "t.toml:2:18: \"4 parsecs\" is not a size; write bytes as 4096, \"64KiB\" or \"4MiB\"",
+        );
+        check(
+            "[server]\nlisten = \"8080\"\n",
+            "t.toml:2:10: \"8080\" is not an address to listen on; write 127.0.0.1:8080, \
+             [::1]:8080, localhost:8080 or unix:/path/to.sock",
+        );
+        assert_eq!(
+            load(&[("TIDEWIRE_SERVER_LISTN", "x")], &[]).unwrap_err(),
+            "unknown variable TIDEWIRE_SERVER_LISTN; did you mean TIDEWIRE_SERVER_LISTEN?"
+        );
+        assert!(
+            load(&[("TIDEWIRE_LIMITS_STREAMS_MAX", "many")], &[])
+                .unwrap_err()
+                .starts_with("TIDEWIRE_LIMITS_STREAMS_MAX: ")
+        );
+    }
+
+    #[test]
+    fn every_key_in_the_table_is_a_key_of_the_configuration() {
+        for key in KEYS {
+            let mut table = Table::new();
+            if key.path.starts_with("server.tls.") {
+                for other in ["server.tls.certificate", "server.tls.key"] {
+                    set(&mut table, keys::of_name(other).unwrap(), Value::String("x".into()));
+                }
+            }
+            set(&mut table, key, keys::value(key, key.example));
+            table.try_into::<Config>().unwrap_or_else(|e| panic!("{}: {e}", key.path));
+        }
+    }
+}

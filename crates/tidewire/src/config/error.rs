@@ -1,0 +1,69 @@
+//! What is wrong with a configuration, said so that it can be mended.
+
+use std::fmt;
+use std::path::Path;
+
+/// What is wrong with a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError(String);
+
+impl ConfigError {
+    pub(crate) fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    pub(super) fn file(path: &Path, error: &std::io::Error) -> Self {
+        Self(format!("cannot read {}: {error}", path.display()))
+    }
+
+    /// An error in the text of a file: its place, and for a wrong key the nearest right one.
+    pub(super) fn toml(name: &str, text: &str, error: &toml::de::Error) -> Self {
+        let offset = error.span().map_or(0, |span| span.start);
+        let before = text.get(..offset).unwrap_or(text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        Self(format!("{name}:{line}:{column}: {}", explain(error.message())))
+    }
+
+    /// A value from elsewhere than a file that does not fit.
+    pub(super) fn value(name: &str, error: &toml::de::Error) -> Self {
+        Self(format!("{name}: {}", explain(error.message())))
+    }
+
+    pub(super) fn unknown(what: &str, name: &str, known: &[&str]) -> Self {
+        Self(format!("unknown {what} {name}{}", suggestion(name, known)))
+    }
+}
+
+/// Serde's words for an unknown key in ours, with the nearest known key.
+fn explain(message: &str) -> String {
+    let Some(rest) = message.strip_prefix("unknown field `") else {
+        return message.trim_end().to_owned();
+    };
+    let mut quoted = rest.split('`');
+    let name = quoted.next().unwrap_or_default();
+    let known: Vec<_> = quoted.skip(1).step_by(2).collect();
+    format!("unknown key {name}{}", suggestion(name, &known))
+}
+
+/// `; did you mean x?` for a near name, otherwise all of them.
+fn suggestion(name: &str, known: &[&str]) -> String {
+    const NEAR: f64 = 0.8;
+    let best = known
+        .iter()
+        .map(|known| (strsim::jaro_winkler(name, known), known))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    match best {
+        Some((likeness, known)) if likeness >= NEAR => format!("; did you mean {known}?"),
+        Some(_) => format!("; there is {}", known.join(", ")),
+        None => String::new(),
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}

@@ -1,0 +1,76 @@
+//! Values with a unit: `"4MiB"`, `"30s"`, addresses.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
+use tidewire_server::Address;
+
+/// A number of bytes: 4096, `"64KiB"`, `"4MiB"`, `"1GiB"`.
+pub(super) fn bytes<'de, D: Deserializer<'de>>(input: D) -> Result<Option<usize>, D::Error> {
+    struct Size;
+
+    impl Visitor<'_> for Size {
+        type Value = usize;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a size such as 4096, \"64KiB\" or \"4MiB\"")
+        }
+
+        fn visit_i64<E: Error>(self, bytes: i64) -> Result<usize, E> {
+            usize::try_from(bytes).map_err(|_| E::custom("a size is not negative"))
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<usize, E> {
+            parse_bytes(text).ok_or_else(|| {
+                E::custom(format!(
+                    "{text:?} is not a size; write bytes as 4096, \"64KiB\" or \"4MiB\""
+                ))
+            })
+        }
+    }
+
+    input.deserialize_any(Size).map(Some)
+}
+
+fn parse_bytes(text: &str) -> Option<usize> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit: usize = match text[digits.len()..].trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<usize>().ok()?.checked_mul(unit)
+}
+
+/// A duration: `"30s"`, `"500ms"`, `"1m 30s"`.
+pub(super) fn duration<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(input)?;
+    humantime::parse_duration(&text).map(Some).map_err(|_| {
+        D::Error::custom(format!(
+            "{text:?} is not a duration; write \"30s\", \"500ms\" or \"1m 30s\""
+        ))
+    })
+}
+
+/// One address or a list of them; a text may hold several with commas between them.
+pub(super) fn addresses<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Address>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMany {
+        One(String),
+        Many(Vec<String>),
+    }
+
+    let texts = match OneOrMany::deserialize(input) {
+        Ok(OneOrMany::One(text)) => text.split(',').map(|part| part.trim().to_owned()).collect(),
+        Ok(OneOrMany::Many(texts)) => texts,
+        Err(_) => {
+            return Err(D::Error::custom("listen takes an address or a list of addresses"));
+        }
+    };
+    texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+}

@@ -1,0 +1,56 @@
+//! Tidewire: define a service once in protobuf; serve it over Connect, gRPC, gRPC-Web and REST on
+//! one port.
+//!
+//! What most programs need is here: put `.proto` files in a folder, have `tidewire_build` make code
+//! of them in `build.rs`, implement the trait, start a [`Server`]:
+//!
+//! ```ignore
+//! tidewire::include_protos!();
+//! use hello::v1::{Greeter, GreeterServer, GreetReply, GreetRequest};
+//! use tidewire::{Context, Reply, Result, Server};
+//!
+//! struct Hello;
+//!
+//! impl Greeter for Hello {
+//!     async fn greet(&self, _: Context, request: GreetRequest) -> Result<Reply<GreetReply>> {
+//!         let text = format!("Hello, {}!", request.name);
+//!         Ok(GreetReply { text, ..Default::default() }.into())
+//!     }
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> tidewire::Exit {
+//!     Server::builder().service(GreeterServer::new(Hello)).run().await
+//! }
+//! ```
+//!
+//! A service that is known only at run time comes from a [`Schema`]; settings come from
+//! [`config::Config`].
+
+pub mod config;
+mod echo;
+
+pub use echo::Echo;
+pub use http;
+pub use tidewire_server::{Address, Builder, Limits, Running, Server, StartError, tower};
+#[cfg(feature = "tls")]
+pub use tidewire_server::{Tls, TlsError};
+pub use tidewire_service::{
+    Answer, Body, Call, Channel, Code, Codec, Context, Detail, Error, Frame, Freshness, Interface,
+    Layer, Message, Method, Peer, Protocol, Reply, Result, RpcService, Schema, SchemaError,
+    Service, Sources, Spec, Stream, ready_fn, service_fn,
+};
+
+/// What the `main` of a program returns: nothing, or an error that is shown as it reads.
+pub type Exit = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+/// Includes the code that `tidewire_build` made: one module a package.
+#[macro_export]
+macro_rules! include_protos {
+    () => {
+        include!(concat!(env!("OUT_DIR"), "/tidewire.rs"));
+    };
+}
+
+#[doc(hidden)]
+pub use tidewire_service::__private;

@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Runs what the documents tell a reader to type, and compares what they say it prints.
+#
+#   docs/guide/run-snippets.sh              README.md and every guide page that has commands
+#   docs/guide/run-snippets.sh PAGE...      these pages
+#
+# | block               | what is done                                                            |
+# |---------------------|-------------------------------------------------------------------------|
+# | ```sh               | run, in one shell a page, so that `cd` and variables last               |
+# | ```sh server        | started; the page goes on once port 8080 answers, and it ends with it   |
+# | ```output           | what the ```sh block before it prints, to the letter                    |
+# | ```LANGUAGE PATH    | written to PATH                                                         |
+# | any other           | left alone                                                              |
+#
+# A page runs in an empty folder beside `tidewire`, a link to the repository; README.md runs in the
+# repository. Port 8080 stands for a free one here. Builds are of the dev profile and share target/
+# and Cargo.lock. Needs curl, node, npm and, from `make setup`, .tools/bin/grpcurl.
+set -euo pipefail
+repository=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+for tool in curl node npm; do
+  command -v "$tool" >/dev/null || { echo "snippets: $tool is missing; see CONTRIBUTING.md" >&2; exit 1; }
+done
+[[ -x $repository/.tools/bin/grpcurl ]] || { echo "snippets: grpcurl is missing; run make setup" >&2; exit 1; }
+export PATH="$repository/.tools/bin:$PATH"
+# As in the workspace's Cargo.toml, so that what was built there is not built again.
+export CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-line-tables-only}
+
+# What a page's script starts with.
+cat >"$work/prelude.sh" <<'PRELUDE'
+set -euo pipefail
+server=
+running=
+end() {
+  if [[ -n $running ]]; then
+    cat "$work/out" "$work/err" >&2
+    printf '%s:%s: the command failed\n' "$page" "$running" >&2
+  fi
+  if [[ -n $server ]]; then
+    kill -TERM -- "-$server" 2>/dev/null || true
+    wait "$server" 2>/dev/null || true
+  fi
+}
+trap end EXIT
+fail() { printf '%s:%s: %s\n' "$page" "$1" "$2" >&2; exit 1; }
+printed() { # LINE: compares what the block before printed with standard input
+  cat >"$work/expected"
+  diff -u --label "$page says" --label "it prints" "$work/expected" <(sed -e '$a\' "$work/out") >&2 ||
+    fail "$1" "the command above prints something else"
+}
+until_it_answers() { # LINE
+  local started=$SECONDS
+  until curl -s -o /dev/null "http://127.0.0.1:$port/"; do
+    kill -0 "$server" 2>/dev/null || { cat "$work/server" >&2; fail "$1" "the server ended"; }
+    # A bound on a hang; the wait includes the build.
+    ((SECONDS - started < 900)) || { cat "$work/server" >&2; fail "$1" "no answer in 15 minutes"; }
+    sleep 0.2
+  done
+}
+PRELUDE
+
+# Markdown to a shell script. A block's text is taken as it is.
+script() {
+  awk -v q="'" '
+    function open_block(words) {
+      if (language == "sh" && words == "server") {
+        kind = "server"; print "set -m; {"
+      } else if (language == "sh" && words == "") {
+        kind = "run"; print "running=" NR "; {"
+      } else if (language == "output") {
+        kind = "output"; print "printed " NR " <<" q "END-OF-BLOCK" q
+      } else if (language != "" && words != "") {
+        kind = "file"; print "mkdir -p \"$(dirname " words ")\"; cat >" words " <<" q "END-OF-BLOCK" q
+        if (words == "Cargo.toml") { lock = 1 }
+      } else { kind = "none" }
+      line = NR
+    }
+    function close_block() {
+      if (kind == "server") { print "} >\"$work/server\" 2>&1 & server=$!; set +m; until_it_answers " line }
+      if (kind == "run") { print "} >\"$work/out\" 2>\"$work/err\"; running=" }
+      if (kind == "output" || kind == "file") { print "END-OF-BLOCK" }
+      if (lock) { print "cp \"$repository/Cargo.lock\" ."; lock = 0 }
+    }
+    /^```/ {
+      if (inside) { close_block(); inside = 0 }
+      else {
+        inside = 1; language = substr($1, 4); words = $0; sub(/^```[^ ]* ?/, "", words); open_block(words)
+      }
+      next
+    }
+    inside && kind != "none" { print }
+  ' "$1"
+}
+
+free_port() {
+  node -e 'const s=require("net").createServer().listen(0,"127.0.0.1",()=>{console.log(s.address().port);s.close()})'
+}
+
+# `make demo` builds for release; to see that its words are right a dev build will do.
+printf '#!/bin/sh\nfor word; do shift; [ "$word" = --release ] || set -- "$@" "$word"; done\nexec cargo "$@"\n' >"$work/cargo-dev"
+chmod +x "$work/cargo-dev"
+
+run_page() {
+  local page=$1 folder=$work/page port
+  rm -rf "$folder"
+  mkdir -p "$folder"
+  ln -s "$repository" "$folder/tidewire"
+  [[ $page != README.md ]] || folder=$repository
+  port=$(free_port)
+  {
+    printf 'page=%q work=%q repository=%q port=%q\n' "$page" "$work" "$repository" "$port"
+    cat "$work/prelude.sh"
+    printf 'cd %q\n' "$folder"
+    script "$repository/$page" | sed "s/127\.0\.0\.1:8080/127.0.0.1:$port/g"
+  } >"$work/script"
+  TIDEWIRE_SERVER_LISTEN=127.0.0.1:$port CARGO="$work/cargo-dev" CARGO_TARGET_DIR="$repository/target" \
+    CONTACTS=1000 CONTACTS_DB="$work/contacts.sqlite" bash "$work/script"
+  echo "ok $page"
+}
+
+cd "$repository"
+pages=("$@")
+if ((${#pages[@]} == 0)); then
+  mapfile -t pages < <(grep -lE '^```sh( server)?$' README.md docs/guide/*.md)
+fi
+for page in "${pages[@]}"; do
+  run_page "$page"
+done
+printf '%s passed, 0 failed\n' "${#pages[@]}"

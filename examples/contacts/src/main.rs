@@ -1,0 +1,141 @@
+//! The reference application as a program: settings, database, what to try, a clean stop.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+use contacts::Scheme;
+use contacts::store::sqlite::fill::{Progress, fill};
+use contacts::store::sqlite::{Options, Sqlite};
+use tidewire::Running;
+use tidewire::config::Config;
+use tracing_subscriber::EnvFilter;
+
+/// Contacts over REST, Connect, gRPC and gRPC-Web on one port, kept in SQLite.
+///
+/// Settings come from tidewire.toml, the environment (TIDEWIRE_SERVER_LISTEN) and flags.
+#[derive(Debug, Parser)]
+#[command(name = "contacts", version)]
+struct Arguments {
+    /// Database file, made at the first start.
+    #[arg(long, env = "CONTACTS_DB", default_value = "contacts.sqlite", value_name = "FILE")]
+    database: PathBuf,
+    /// How many made-up contacts the database is filled with at the first start.
+    #[arg(long, env = "CONTACTS", default_value_t = 100_000, value_name = "ROWS")]
+    contacts: u32,
+    /// Configuration file [default: tidewire.toml where there is one].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Address to listen on, such as 127.0.0.1:8080 or unix:/run/contacts.sock; may be repeated.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<String>,
+    /// Any other setting, such as limits.body_bytes_max=8MiB; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+}
+
+#[tokio::main]
+#[expect(clippy::print_stderr, reason = "the program's own error output")]
+async fn main() -> ExitCode {
+    match run(&Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("contacts: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: &Arguments) -> Result<()> {
+    let config = arguments.config()?;
+    let filter = EnvFilter::try_new(&config.log.level).with_context(|| {
+        format!("log.level = {:?}; write info, or info,hyper=debug", config.log.level)
+    })?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+
+    let path = &arguments.database;
+    let added = fill(path, arguments.contacts, show)?;
+    let store = Sqlite::open(path, &Options::default())?;
+    let scheme = if config.server.tls.is_some() { Scheme::Https } else { Scheme::Http };
+    let server = contacts::add_to(config.server()?, store, scheme).start().await?;
+    print_start(&server, path, added);
+    let in_time = server.until_stopped().await?;
+    print_stop(in_time);
+    Ok(())
+}
+
+impl Arguments {
+    fn config(&self) -> Result<Config> {
+        let default = Path::new("tidewire.toml");
+        let file = self.config.as_deref().or_else(|| default.exists().then_some(default));
+        let mut flags = Vec::new();
+        if !self.listen.is_empty() {
+            flags.push(("server.listen", self.listen.join(",")));
+        }
+        for setting in &self.settings {
+            let (key, value) = setting
+                .split_once('=')
+                .with_context(|| format!("--set {setting}: write it as KEY=VALUE"))?;
+            flags.push((key, value.to_owned()));
+        }
+        Ok(Config::load(file, std::env::vars(), &flags)?)
+    }
+}
+
+/// Progress of the fill: one line that is written over on a terminal, else a line each tenth.
+#[expect(clippy::print_stdout, reason = "the program's own output")]
+fn show(progress: Progress) {
+    let (percent, ended) = (progress.percent(), progress.done == progress.rows);
+    let line = format!(
+        "filling the database: {percent:3} %, {} of {} contacts, {:.0} a second",
+        progress.done,
+        progress.rows,
+        progress.rows_per_second()
+    );
+    let tenth = progress.rows.div_ceil(10).next_multiple_of(10_000);
+    if std::io::stdout().is_terminal() {
+        print!("\r{line}{}", if ended { "\n" } else { "" });
+        // Nothing depends on the line being seen.
+        let _ = std::io::stdout().flush();
+    } else if ended || progress.done.is_multiple_of(tenth) {
+        println!("{line}");
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the program's own output")]
+fn print_start(server: &Running, path: &Path, added: u32) {
+    let url = server.url();
+    let database = path.display();
+    if added > 0 {
+        println!("added {added} contacts to {database}; remove the file to start afresh");
+    } else {
+        println!("using the contacts in {database}; remove the file to start afresh");
+    }
+    for address in server.addresses() {
+        println!("listening on {address}");
+    }
+    let address = url.trim_start_matches("http://");
+    println!(
+        "
+try, in another terminal:
+  curl -i {url}/contacts/1
+  curl -i {url}/contacts --json '{{\"firstName\":\"Ada\",\"surname\":\"Lovelace\"}}'
+  curl -i -X DELETE {url}/contacts/2
+  curl {url}/contacts.v1.Contacts/Get --json '{{\"id\":1}}'
+  grpcurl -plaintext -d '{{\"id\":1}}' {address} contacts.v1.Contacts/Get
+  grpcurl -plaintext {address} list
+  curl {url}/echo/hello
+Ctrl-C stops it."
+    );
+}
+
+#[expect(clippy::print_stdout, reason = "the program's own output")]
+fn print_stop(in_time: bool) {
+    if in_time {
+        println!("stopped; all calls ended");
+    } else {
+        println!("stopped; some calls were cut off after limits.drain_timeout");
+    }
+}

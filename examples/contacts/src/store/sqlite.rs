@@ -1,0 +1,132 @@
+//! Contacts in an embedded SQLite database.
+//!
+//! ```text
+//! find ─────────▶ queue ─▶ reader threads, a read-only connection each
+//! create, delete ▶ queue ─▶ writer thread: what waits is one transaction, synced once
+//! ```
+//!
+//! SQLite blocks, so it runs on threads of its own and not on those of the async runtime. Both
+//! queues are bounded: a call that finds one full fails at once. The journal is a write-ahead log
+//! (readers never wait for the writer) with `synchronous = FULL`: a write is on the disk before it
+//! is acknowledged. `NORMAL` would lose the latest writes with the power. What a sync costs is shared
+//! by all writes that wait.
+
+mod fault;
+pub mod fill;
+mod names;
+mod reader;
+mod schema;
+mod writer;
+
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use rusqlite::OptionalExtension as _;
+
+use self::reader::Reads;
+use self::writer::Writes;
+use crate::proto::contacts::v1::{Contact, CreateRequest};
+use crate::store::Store;
+
+/// A store in a SQLite database file.
+///
+/// Dropping it waits until all that was accepted is done, and closes the database.
+#[derive(Debug)]
+pub struct Sqlite {
+    reads: Reads,
+    writes: Writes,
+    // After the queues: a thread ends once its queue is gone.
+    _threads: Threads,
+}
+
+/// The bounds of a [`Sqlite`].
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many calls may wait for the readers, and as many for the writer.
+    pub queue_max: usize,
+    /// How many writes are one transaction at most.
+    pub batch_max: usize,
+    /// How many reads are done at once.
+    pub readers: usize,
+    /// How long a write waits for another program that writes to the same file.
+    pub busy_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let readers = std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 4));
+        Self { queue_max: 1024, batch_max: 256, readers, busy_timeout: Duration::from_secs(5) }
+    }
+}
+
+impl Sqlite {
+    /// Opens a database file, which is made when it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or is not a database of this application.
+    pub fn open(path: &Path, options: &Options) -> Result<Self> {
+        let writer = schema::open(path, options.busy_timeout)?;
+        let mut threads = Threads(Vec::new());
+        let (writes, writer) = writer::start(writer, options)?;
+        threads.0.push(writer);
+        let reads = Reads::start(options, || schema::open_to_read(path), &mut threads.0)
+            .with_context(|| format!("database {}", path.display()))?;
+        Ok(Self { reads, writes, _threads: threads })
+    }
+}
+
+impl Store for Sqlite {
+    async fn create(&self, names: CreateRequest) -> tidewire::Result<Contact> {
+        let CreateRequest { first_name, surname, .. } = names;
+        let insert = move |database: &rusqlite::Connection| {
+            let id = database
+                .prepare_cached(
+                    "INSERT INTO contact (firstname, surname) VALUES (?1, ?2) RETURNING id",
+                )?
+                .query_row((&first_name, &surname), |row| row.get(0))?;
+            Ok(Contact { id, first_name, surname, ..Default::default() })
+        };
+        self.writes.run(insert).await
+    }
+
+    async fn find(&self, id: i32) -> tidewire::Result<Option<Contact>> {
+        let select = move |database: &rusqlite::Connection| {
+            let mut select =
+                database.prepare_cached("SELECT firstname, surname FROM contact WHERE id = ?1")?;
+            let found = select.query_row([id], |row| {
+                Ok(Contact {
+                    id,
+                    first_name: row.get(0)?,
+                    surname: row.get(1)?,
+                    ..Default::default()
+                })
+            });
+            found.optional()
+        };
+        self.reads.run(select).await
+    }
+
+    async fn delete(&self, id: i32) -> tidewire::Result<()> {
+        let delete = move |database: &rusqlite::Connection| {
+            database.prepare_cached("DELETE FROM contact WHERE id = ?1")?.execute([id])?;
+            Ok(())
+        };
+        self.writes.run(delete).await
+    }
+}
+
+/// Threads that are waited for when this is dropped.
+#[derive(Debug)]
+struct Threads(Vec<JoinHandle<()>>);
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        for thread in self.0.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a database thread panicked");
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Starting the application in this process, and speaking HTTP to it.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use contacts::Scheme;
+use contacts::store::sqlite::{Options, Sqlite};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::{http1, http2};
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tempfile::TempDir;
+use tidewire::{Address, Running, Server};
+use tokio::net::TcpStream;
+
+/// The application on a free port, on a database in a folder of its own.
+pub(crate) struct App {
+    server: Running,
+    folder: TempDir,
+}
+
+/// A response, whole.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) trailers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl App {
+    /// Starts on an empty database.
+    pub(crate) async fn start() -> Self {
+        Self::start_on(tempfile::tempdir().unwrap(), Options::default()).await
+    }
+
+    /// Starts on the database in a folder.
+    pub(crate) async fn start_on(folder: TempDir, options: Options) -> Self {
+        let store = Sqlite::open(&database_in(folder.path()), &options).unwrap();
+        let builder = Server::builder().listen("127.0.0.1:0".parse::<Address>().unwrap());
+        let server = contacts::add_to(builder, store, Scheme::Http).start().await.unwrap();
+        Self { server, folder }
+    }
+
+    /// Drains the server; the database stays.
+    pub(crate) async fn stop(self) -> TempDir {
+        assert!(self.server.drain().await, "all calls end by themselves");
+        self.folder
+    }
+
+    /// The database file.
+    pub(crate) fn database(&self) -> PathBuf {
+        database_in(self.folder.path())
+    }
+
+    /// Where it listens, `127.0.0.1:1234`.
+    pub(crate) fn address(&self) -> String {
+        self.server.addresses()[0].to_string()
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, "", "").await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.send(Method::DELETE, path, "", "").await
+    }
+
+    /// Posts JSON.
+    pub(crate) async fn post(&self, path: &str, json: impl Into<Bytes>) -> Answer {
+        self.send(Method::POST, path, "application/json", json).await
+    }
+
+    /// Sends a request by HTTP/1.1 on a connection of its own.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: impl Into<Bytes>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path).header(HOST, self.address());
+        if !content_type.is_empty() {
+            request = request.header(CONTENT_TYPE, content_type);
+        }
+        exchange(&self.address(), request.body(Full::new(body.into())).unwrap()).await
+    }
+
+    /// Calls a method by gRPC: HTTP/2 with prior knowledge.
+    pub(crate) async fn grpc(&self, method: &str, message: &[u8]) -> Answer {
+        let mut envelope = vec![0];
+        envelope.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+        envelope.extend(message);
+        let request = Request::post(format!("http://{}{method}", self.address()))
+            .header(CONTENT_TYPE, "application/grpc")
+            .header("te", "trailers")
+            .body(Full::new(Bytes::from(envelope)))
+            .unwrap();
+        let io = TokioIo::new(TcpStream::connect(self.address()).await.unwrap());
+        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let answer = collect(sender.send_request(request).await.unwrap()).await;
+        drop(sender);
+        connection.await.unwrap().unwrap();
+        answer
+    }
+}
+
+/// Sends a request by HTTP/1.1 on a connection of its own.
+pub(crate) async fn exchange(address: &str, request: Request<Full<Bytes>>) -> Answer {
+    let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let (mut sender, connection) = http1::handshake(io).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let answer = collect(sender.send_request(request).await.unwrap()).await;
+    drop(sender);
+    connection.await.unwrap().unwrap();
+    answer
+}
+
+async fn collect(response: Response<hyper::body::Incoming>) -> Answer {
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.unwrap();
+    let trailers = body.trailers().cloned().unwrap_or_default();
+    Answer { status: parts.status, headers: parts.headers, trailers, body: body.to_bytes() }
+}
+
+impl Answer {
+    /// The body as text.
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    /// A header as text; empty when it is not there.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// A trailer of gRPC, which is a header when there is no message.
+    pub(crate) fn trailer(&self, name: &str) -> &str {
+        let value = self.trailers.get(name).or_else(|| self.headers.get(name));
+        value.map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+/// The database file in a folder.
+pub(crate) fn database_in(folder: &Path) -> PathBuf {
+    folder.join("contacts.sqlite")
+}

@@ -1,0 +1,102 @@
+//! `/contacts`, literally as the assertions of seed 003 have it.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Method, Request};
+
+use crate::app::{App, exchange};
+
+#[tokio::test]
+async fn a_contact_is_created_found_and_deleted() {
+    let app = App::start().await;
+    let created = app.post("/contacts", r#"{"firstName":"x","surname":"y"}"#).await;
+    assert_eq!(created.status, 201);
+    assert_eq!(created.header("content-type"), "application/json");
+    let location = format!("http://{}/contacts/1", app.address());
+    assert_eq!(created.header("location"), location);
+    assert_eq!(created.text(), r#"{"id":1,"firstName":"x","surname":"y"}"#);
+
+    let found = app.get("/contacts/1").await;
+    assert_eq!(found.status, 200);
+    assert_eq!(found.header("content-type"), "application/json");
+    assert_eq!(found.text(), r#"{"id":1,"firstName":"x","surname":"y"}"#);
+
+    let deleted = app.delete("/contacts/1").await;
+    assert_eq!((deleted.status.as_u16(), deleted.text()), (204, ""));
+    assert_eq!(app.get("/contacts/1").await.status, 404);
+    app.stop().await;
+}
+
+#[tokio::test]
+async fn the_location_has_the_name_that_the_client_used() {
+    let app = App::start().await;
+    let request = Request::post("/contacts")
+        .header("host", "contacts.example:8090")
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from("{}")))
+        .unwrap();
+    let created = exchange(&app.address(), request).await;
+    assert_eq!(created.header("location"), "http://contacts.example:8090/contacts/1");
+    app.stop().await;
+}
+
+#[tokio::test]
+async fn empty_names_are_kept_and_printed() {
+    let app = App::start().await;
+    for body in [r#"{"firstName":"","surname":""}"#, "{}"] {
+        let created = app.post("/contacts", body).await;
+        assert_eq!(created.status, 201);
+        assert!(created.text().ends_with(r#","firstName":"","surname":""}"#), "{}", created.text());
+    }
+    assert_eq!(app.get("/contacts/2").await.text(), r#"{"id":2,"firstName":"","surname":""}"#);
+    app.stop().await;
+}
+
+#[tokio::test]
+async fn names_in_any_script_come_back_as_they_were() {
+    let app = App::start().await;
+    for (id, name) in [(1, "Zoë"), (2, "美咲"), (3, "O'Brien; DROP TABLE contact"), (4, "👩‍🚀")]
+    {
+        let body = format!(r#"{{"firstName":"{name}","surname":"\"\\\n"}}"#);
+        assert_eq!(app.post("/contacts", body).await.status, 201);
+        let expected = format!(r#"{{"id":{id},"firstName":"{name}","surname":"\"\\\n"}}"#);
+        assert_eq!(app.get(&format!("/contacts/{id}")).await.text(), expected);
+    }
+    app.stop().await;
+}
+
+#[tokio::test]
+async fn deleting_succeeds_whether_the_contact_is_there_or_not_and_its_id_is_never_used_again() {
+    let app = App::start().await;
+    for path in ["/contacts/1", "/contacts/2000000"] {
+        assert_eq!(app.delete(path).await.status, 204);
+    }
+    app.post("/contacts", "{}").await;
+    assert_eq!(app.delete("/contacts/1").await.status, 204);
+    let next = app.post("/contacts", "{}").await;
+    assert_eq!(next.text(), r#"{"id":2,"firstName":"","surname":""}"#);
+    app.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_request_is_said_with_the_field() {
+    let app = App::start().await;
+    let check = async |method: Method, path: &str, body: &str, status: u16, needle: &str| {
+        let answer = app.send(method, path, "application/json", body.to_owned()).await;
+        assert_eq!(answer.status, status, "{path} {body}: {}", answer.text());
+        assert!(answer.text().contains(needle), "{path} {body}: {}", answer.text());
+    };
+    let long = format!(r#"{{"firstName":"{}"}}"#, "x".repeat(1025));
+    check(Method::GET, "/contacts/2000000", "", 404, "no contact has id 2000000").await;
+    check(Method::GET, "/contacts/0", "", 404, "no contact has id 0").await;
+    check(Method::GET, "/contacts/-1", "", 404, "no contact has id -1").await;
+    check(Method::GET, "/contacts/abc", "", 400, "id").await;
+    check(Method::GET, "/contacts/99999999999", "", 400, "id").await;
+    check(Method::DELETE, "/contacts/abc", "", 400, "id").await;
+    check(Method::POST, "/contacts", "{", 400, "invalid_argument").await;
+    check(Method::POST, "/contacts", r#"{"firstName":1}"#, 400, "firstName").await;
+    check(Method::POST, "/contacts", r#"{"surname":{}}"#, 400, "surname").await;
+    check(Method::POST, "/contacts", &long, 400, "field first_name is 1025 bytes").await;
+    check(Method::PUT, "/contacts", "{}", 405, "POST").await;
+    app.stop().await;
+}

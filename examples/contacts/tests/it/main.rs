@@ -1,0 +1,12 @@
+//! The reference application over the wire: a real socket on a free port, a temporary database.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects")]
+
+mod app;
+mod bad_input;
+mod bounds;
+mod contract;
+mod durability;
+mod filling;
+mod plain;
+mod rpc;

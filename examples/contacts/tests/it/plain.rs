@@ -1,0 +1,38 @@
+//! The handlers without a `.proto`, literally as the seeds have them.
+
+use hyper::Method;
+
+use crate::app::App;
+
+#[tokio::test]
+async fn plain_handlers_answer_with_status_type_and_body_of_the_seeds() {
+    let app = App::start().await;
+    let check = async |path: &str, status: u16, content_type: &str, body: &str| {
+        let answer = app.get(path).await;
+        assert_eq!(answer.status, status, "{path}");
+        assert_eq!(answer.header("content-type"), content_type, "{path}");
+        assert_eq!(answer.text(), body, "{path}");
+    };
+    const TEXT: &str = "text/plain; charset=utf-8";
+    check("/health", 204, "", "").await;
+    check("/echo/warmup", 200, TEXT, "warmup").await;
+    check("/echo/a%20b", 200, TEXT, "a b").await;
+    check("/echo/100%25", 200, TEXT, "100%").await;
+    check("/echo/%25d%25s", 200, TEXT, "%d%s").await;
+    check("/echo/a%2Fb", 200, TEXT, "a/b").await;
+    check("/echo/Zo%C3%AB", 200, TEXT, "Zoë").await;
+    check("/plaintext", 200, TEXT, "Hello, World!").await;
+    check("/plaintext?name=x", 200, TEXT, "Hello, World!").await;
+    check("/json", 200, "application/json", r#"{"message":"Hello World!"}"#).await;
+    app.stop().await;
+}
+
+#[tokio::test]
+async fn a_plain_handler_with_a_wrong_verb_or_path_says_so() {
+    let app = App::start().await;
+    let answer = app.send(Method::POST, "/health", "", "").await;
+    assert_eq!((answer.status.as_u16(), answer.header("allow")), (405, "GET"));
+    assert_eq!(app.get("/echo/%ff").await.status, 400);
+    assert_eq!(app.get("/echo").await.status, 404);
+    app.stop().await;
+}

@@ -1,0 +1,3 @@
+//! What the fuzz targets run; the same functions run in `cargo test` with bounded random input.
+
+pub mod live;

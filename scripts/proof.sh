@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# The proofs that take longer than a test run may: see `make help`. Each part prints its name; the
+# first that fails ends the run.
+#
+#   scripts/proof.sh          all parts
+#   scripts/proof.sh PART...  only these: deny, stress, miri
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+CARGO_DENY=0.20.2
+# Miri needs a nightly, pinned by date, with the components miri and rust-src.
+NIGHTLY=nightly-2026-11-01
+
+tools="$PWD/.tools"
+parts=("$@")
+((${#parts[@]})) || parts=(deny stress miri)
+
+# Licences, bans and sources. Advisories need a copy of their database, which not every machine can
+# fetch: they are checked where it can be.
+part_deny() {
+  local deny=$tools/bin/cargo-deny
+  if [[ "$("$deny" --version 2>/dev/null)" != "cargo-deny $CARGO_DENY" ]]; then
+    # Seven minutes on two cores, which is why `make test` leaves it out.
+    cargo install cargo-deny --version "$CARGO_DENY" --locked --quiet --root "$tools" --target-dir .cache/cargo-deny
+  fi
+  "$deny" check --hide-inclusion-graph licenses bans sources
+  if ! "$deny" fetch db 2>/dev/null; then
+    echo "proof: the advisory database cannot be fetched from here; advisories are not checked" >&2
+  else
+    "$deny" check --hide-inclusion-graph advisories
+  fi
+}
+
+part_stress() {
+  if [[ ! -f crates/memo/examples/stress.rs ]]; then
+    echo "proof: no crates/memo/examples/stress.rs yet"
+    return 0
+  fi
+  cargo run --release --package tidewire-memo --example stress -- --seconds 600 --seed "$(date +%s)"
+}
+
+part_miri() {
+  if ! cargo "+$NIGHTLY" miri --version >/dev/null 2>&1; then
+    echo "proof: missing: rustup toolchain install $NIGHTLY --component miri,rust-src" >&2
+    return 1
+  fi
+  MIRIFLAGS=-Zmiri-many-seeds=0..8 CARGO_TARGET_DIR=target/miri cargo "+$NIGHTLY" miri test --package tidewire-memo --lib
+}
+
+for part in "${parts[@]}"; do
+  if ! declare -F "part_$part" >/dev/null; then
+    echo "proof: no part is called $part; there are deny, stress, miri" >&2
+    exit 2
+  fi
+  started=$SECONDS
+  echo "── proof: $part"
+  "part_$part"
+  echo "── proof: $part: $((SECONDS - started)) s"
+done

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# Installs what the tests need and the Rust toolchain does not bring: pinned Go programs into
+# .tools/bin, the Go test programs built from tests/foreign/go, and the Node packages of
+# tests/foreign/node. What is there already at the right version is left alone.
+#
+# A missing tool is named in one plain line and the exit code is 1, so that CI cannot pass without it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+CONNECTCONFORMANCE=connectrpc.com/conformance/cmd/connectconformance@v1.0.5
+GRPCURL=github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4
+
+tools="$PWD/.tools"
+bin="$tools/bin"
+stamps="$tools/stamps"
+mkdir -p "$bin" "$stamps"
+
+missing=0
+say() { printf 'setup: %s\n' "$*"; }
+missing() {
+  printf 'setup: missing: %s\n' "$*" >&2
+  missing=1
+}
+
+# run WHAT COMMAND...: runs quietly, and shows the output only when it fails.
+run() {
+  local what=$1 log started=$SECONDS
+  shift
+  log=$(mktemp)
+  if "$@" >"$log" 2>&1; then
+    say "$what ($((SECONDS - started)) s)"
+    rm -f "$log"
+  else
+    cat "$log" >&2
+    rm -f "$log"
+    missing "$what: the command above failed: $*"
+    return 1
+  fi
+}
+
+# fresh NAME KEY: is NAME's stamp KEY? A stamp is written only after its work succeeded.
+fresh() { [[ -f $stamps/$1 && $(<"$stamps/$1") == "$2" ]]; }
+stamp() { printf '%s\n' "$2" >"$stamps/$1"; }
+
+# hash_of FILE...: one hash over names and contents.
+hash_of() { sha256sum "$@" | sha256sum | cut -d' ' -f1; }
+
+go_tool() {
+  local package=$1 name
+  name=$(basename "${package%@*}")
+  if [[ -x $bin/$name ]] && fresh "$name" "$package"; then return 0; fi
+  run "installed $name ${package#*@}" env GOBIN="$bin" go install "$package" || return 0
+  stamp "$name" "$package"
+}
+
+# The suite's .proto files, for the server under test in conformance/.
+conformance_protos() {
+  local module=${CONNECTCONFORMANCE%%/cmd/*}@${CONNECTCONFORMANCE##*@} folder=$tools/conformance-proto
+  if [[ -d $folder ]] && fresh conformance-proto "$module"; then return 0; fi
+  run "copied the conformance suite's .proto files" copy_conformance_protos "$module" "$folder" || return 0
+  stamp conformance-proto "$module"
+}
+copy_conformance_protos() {
+  local source
+  source=$(go mod download -json "$1" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+  rm -rf "$2" && mkdir -p "$2" && cp -r "$source/proto/connectrpc" "$2/" && chmod -R u+w "$2"
+}
+
+go_programs() {
+  local folder=tests/foreign/go key files
+  mapfile -t files < <(find "$folder" -type f \( -name '*.go' -o -name 'go.*' \) | LC_ALL=C sort)
+  key="$(go env GOVERSION) $(hash_of "${files[@]}")"
+  if [[ -x $bin/foreign-go-client && -x $bin/foreign-go-server ]] && fresh foreign-go "$key"; then return 0; fi
+  run "built the Go client and server of $folder" build_go_programs "$folder" || return 0
+  stamp foreign-go "$key"
+}
+build_go_programs() {
+  (cd "$1" && go build -o "$bin/foreign-go-client" ./client &&
+    go build -o "$bin/foreign-go-server" ./server)
+}
+
+node_packages() {
+  local folder=tests/foreign/node key
+  key="$(node --version) $(hash_of "$folder/package.json" "$folder/package-lock.json")"
+  if [[ -d $folder/node_modules ]] && fresh foreign-node "$key"; then return 0; fi
+  run "installed the Node packages of $folder" npm --prefix "$folder" ci --no-audit --no-fund || return 0
+  stamp foreign-node "$key"
+}
+
+# debian COMMAND PACKAGE: installs PACKAGE where COMMAND is absent and this is a Debian with root.
+debian() {
+  command -v "$1" >/dev/null && return 0
+  if command -v apt-get >/dev/null && [[ $(id -u) == 0 ]]; then
+    run "installed the Debian package $2" apt_install "$2" || return 0
+  else
+    missing "$1: install it (Debian: apt-get install $2)"
+  fi
+}
+apt_install() { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$1"; }
+
+started=$SECONDS
+
+debian curl curl
+
+if command -v go >/dev/null; then
+  go_tool "$CONNECTCONFORMANCE"
+  conformance_protos
+  go_tool "$GRPCURL"
+  go_programs
+else
+  missing "go: install Go 1.26 or newer; the conformance suite, grpcurl and the Go client need it"
+fi
+
+if command -v node >/dev/null && command -v npm >/dev/null; then
+  node_packages
+else
+  missing "node and npm: install Node.js 20 or newer; the Node client needs it"
+fi
+
+if ((missing)); then
+  printf 'setup: incomplete; install what is named above and run `make setup` again\n' >&2
+  exit 1
+fi
+say "ready ($((SECONDS - started)) s)"

@@ -1,0 +1,145 @@
+//! Wrong input: the right protocol-level error and a message that says what to do.
+
+use std::net::SocketAddr;
+
+use tidewire::{Limits, Server};
+
+use crate::harness::{Response, SERVICE, behaviour, post_json, send, start};
+
+async fn server() -> (tidewire::Running, SocketAddr) {
+    let (builder, _) = behaviour();
+    start(builder).await
+}
+
+#[tokio::test]
+async fn malformed_json_names_the_field() {
+    let (_running, address) = server().await;
+    let check = async |body: &str, parts: &[&str]| {
+        post_json(address, "Echo", body).await.check(400, parts);
+    };
+    check(r#"{"text":5}"#, &["invalid_argument", "field text"]).await;
+    check(r#"{"nested":{"children":[{"name":1}]}}"#, &["field nested.children[0].name"]).await;
+    check(r#"{"counts":{"a":"x"}}"#, &["field counts"]).await;
+    check(r#"{"text":"#, &["invalid_argument", "EOF"]).await;
+    check("", &["invalid_argument", "request body is empty"]).await;
+    check("[]", &["invalid_argument"]).await;
+}
+
+#[tokio::test]
+async fn malformed_protobuf_is_refused() {
+    let (_running, address) = server().await;
+    let head = format!("POST {SERVICE}/Echo\ncontent-type: application/proto");
+    send(address, &head, b"\x0a\xff\x01abc")
+        .await
+        .check(400, &["invalid_argument", "not a valid message"]);
+}
+
+#[tokio::test]
+async fn a_truncated_envelope_is_refused() {
+    let (_running, address) = server().await;
+    // An envelope that announces ten bytes and brings three.
+    let truncated = b"\x00\x00\x00\x00\x0aabc";
+    let head = format!("POST {SERVICE}/Echo\ncontent-type: application/grpc-web+proto");
+    let response = send(address, &head, truncated).await;
+    assert_eq!(response.status, 200);
+    let trailers = format!("{}{}", response.head, response.text());
+    assert!(
+        trailers.contains("grpc-status: 3") || trailers.contains("grpc-status:3"),
+        "{trailers}"
+    );
+
+    let head = format!("POST {SERVICE}/Count\ncontent-type: application/connect+json");
+    send(address, &head, truncated).await.check(200, &["invalid_argument"]);
+}
+
+#[tokio::test]
+async fn an_unknown_method_gets_the_names_of_those_that_exist() {
+    let (_running, address) = server().await;
+    post_json(address, "Ecko", "{}")
+        .await
+        .check(404, &["unimplemented", "no method", "Chat, Count, Echo"]);
+    let head = "POST /tidewire.test.v1.Behaviour/Echo\ncontent-type: application/json";
+    send(address, head, b"{}")
+        .await
+        .check(404, &["no service", "tidewire.test.v1.BehaviourService"]);
+    let head = format!("POST {SERVICE}/Ecko\ncontent-type: application/grpc-web+proto");
+    let response = send(address, &head, b"\0\0\0\0\0").await;
+    let all = format!("{}{}", response.head, response.text());
+    assert!(all.contains("grpc-status: 12") || all.contains("grpc-status:12"), "{all}");
+}
+
+#[tokio::test]
+async fn a_wrong_content_type_gets_the_right_ones() {
+    let (_running, address) = server().await;
+    let head = format!("POST {SERVICE}/Echo\ncontent-type: text/xml");
+    let response = send(address, &head, b"<a/>").await;
+    assert_eq!(response.status, 415);
+    assert!(response.head.contains("accept-post: application/connect+json"), "{}", response.head);
+}
+
+#[tokio::test]
+async fn an_unsupported_compression_gets_the_supported_ones() {
+    let (_running, address) = server().await;
+    let head = format!("POST {SERVICE}/Echo\ncontent-type: application/json\ncontent-encoding: br");
+    send(address, &head, b"{}").await.check(501, &["unimplemented", "br", "gzip"]);
+}
+
+#[tokio::test]
+async fn an_expired_deadline_is_deadline_exceeded() {
+    let (_running, address) = server().await;
+    let head =
+        format!("POST {SERVICE}/Slow\ncontent-type: application/json\nconnect-timeout-ms: 20");
+    send(address, &head, br#"{"millis":60000}"#).await.check(504, &["deadline_exceeded"]);
+}
+
+#[tokio::test]
+async fn an_oversized_body_is_refused_with_the_limit() {
+    let mut limits = Limits::default();
+    limits.body_bytes_max = 1000;
+    limits.message_bytes_max = 1000;
+    let (builder, _) = behaviour();
+    let sink = tidewire::service_fn(async |call: tidewire::Call| {
+        let body = call.body.collect(usize::MAX).await?;
+        Ok(tidewire::Reply::text(body.len().to_string()))
+    });
+    let builder = builder.limits(limits).route(tidewire::http::Method::POST, "/sink", sink);
+    let (_running, address) = start(builder).await;
+
+    let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(2000));
+    post_json(address, "Echo", &large).await.check(429, &["resource_exhausted", "1000"]);
+    send(address, "POST /sink", &[0; 1000]).await.check(200, &["1000"]);
+    send(address, "POST /sink", &[0; 1001])
+        .await
+        .check(413, &["resource_exhausted", "limits.body_bytes_max = 1000"]);
+    let mut chunked = format!("{:x}\r\n", 1001).into_bytes();
+    chunked.extend([0; 1001]);
+    chunked.extend(b"\r\n0\r\n\r\n");
+    send(address, "POST /sink\ntransfer-encoding: chunked", &chunked)
+        .await
+        .check(413, &["limits.body_bytes_max = 1000"]);
+}
+
+#[tokio::test]
+async fn a_panic_is_one_failed_call() {
+    let (_running, address) = server().await;
+    let response = post_json(address, "Panic", "{}").await;
+    response.check(500, &["internal", "panicked"]);
+    assert!(!response.text().contains("asked for"), "the cause stays in the log");
+    post_json(address, "Look", r#"{"key":"a"}"#).await.check(200, &["value of a"]);
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_named() {
+    let (_running, address) = server().await;
+    let error = Server::builder().listen(address).start().await.unwrap_err().to_string();
+    assert!(error.contains(&address.to_string()) && error.contains("in use"), "{error}");
+}
+
+#[tokio::test]
+async fn get_of_a_command_and_unknown_paths_are_refused() {
+    let (_running, address) = server().await;
+    let refused: Response = send(address, &format!("GET {SERVICE}/Echo"), b"").await;
+    assert_eq!(refused.status, 405, "{}", refused.text());
+    send(address, "GET /nowhere", b"").await.check(404, &["not_found", "nothing is at /nowhere"]);
+    send(address, "POST /nowhere", &[0; 100_000]).await.check(404, &["not_found"]);
+}

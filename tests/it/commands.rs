@@ -1,0 +1,158 @@
+//! Commands run to completion; queries are cancelled with their caller.
+
+use std::sync::Arc;
+
+use tidewire::{Context, Reply, Result, Server, Stream};
+use tidewire_tests::proto::*;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::harness::{SERVICE, post_json, send, start};
+
+/// `Echo` (a command) and `Look` (a query) wait at a gate and tell how they end.
+#[derive(Clone)]
+struct Gated(Arc<Gates>);
+
+struct Gates {
+    started: Semaphore,
+    gate: Notify,
+    done: Semaphore,
+    dropped: Semaphore,
+}
+
+impl Gated {
+    fn new() -> Self {
+        Self(Arc::new(Gates {
+            started: Semaphore::new(0),
+            gate: Notify::new(),
+            done: Semaphore::new(0),
+            dropped: Semaphore::new(0),
+        }))
+    }
+
+    async fn pass(&self) {
+        struct Dropped<'a>(&'a Gates);
+        impl Drop for Dropped<'_> {
+            fn drop(&mut self) {
+                self.0.dropped.add_permits(1);
+            }
+        }
+        let dropped = Dropped(&self.0);
+        self.0.started.add_permits(1);
+        self.0.gate.notified().await;
+        self.0.done.add_permits(1);
+        std::mem::forget(dropped);
+    }
+}
+
+/// Waits until a counter was raised once more.
+async fn once(counter: &Semaphore) {
+    counter.acquire().await.unwrap().forget();
+}
+
+impl BehaviourService for Gated {
+    async fn echo(&self, _: Context, request: EchoRequest) -> Result<Reply<EchoReply>> {
+        self.pass().await;
+        Ok(EchoReply { text: request.text, ..Default::default() }.into())
+    }
+
+    async fn look(&self, _: Context, _: LookRequest) -> Result<Reply<LookReply>> {
+        self.pass().await;
+        Ok(LookReply::default().into())
+    }
+
+    async fn count(&self, _: Context, _: CountRequest) -> Result<Reply<Stream<CountReply>>> {
+        unreachable!("not called here")
+    }
+
+    async fn sum(&self, _: Context, _: Stream<SumRequest>) -> Result<Reply<SumReply>> {
+        unreachable!("not called here")
+    }
+
+    async fn chat(&self, _: Context, _: Stream<ChatRequest>) -> Result<Reply<Stream<ChatReply>>> {
+        unreachable!("not called here")
+    }
+
+    async fn fail(&self, _: Context, _: FailRequest) -> Result<Reply<FailReply>> {
+        unreachable!("not called here")
+    }
+
+    async fn panic(&self, _: Context, _: PanicRequest) -> Result<Reply<PanicReply>> {
+        unreachable!("not called here")
+    }
+
+    async fn slow(&self, _: Context, _: SlowRequest) -> Result<Reply<SlowReply>> {
+        unreachable!("not called here")
+    }
+}
+
+/// Starts a call and returns its connection, without waiting for the answer.
+async fn begin(address: std::net::SocketAddr, method: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!(
+        "POST {SERVICE}/{method} HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n\
+         content-length: 2\r\n\r\n{{}}"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn a_command_goes_on_when_its_caller_disconnects() {
+    let gated = Gated::new();
+    let server = BehaviourServiceServer::new(gated.clone());
+    let (running, address) = start(Server::builder().service(server)).await;
+    let caller = begin(address, "Echo").await;
+    once(&gated.0.started).await;
+    drop(caller);
+    // A second call on a connection of its own shows that the server saw the disconnect or not; the
+    // command has to end either way.
+    gated.0.gate.notify_one();
+    once(&gated.0.done).await;
+    assert_eq!(gated.0.dropped.available_permits(), 0);
+    assert!(running.drain().await);
+}
+
+#[tokio::test]
+async fn a_query_is_cancelled_when_its_caller_disconnects() {
+    let gated = Gated::new();
+    let server = BehaviourServiceServer::new(gated.clone());
+    let (running, address) = start(Server::builder().service(server)).await;
+    let caller = begin(address, "Look").await;
+    once(&gated.0.started).await;
+    drop(caller);
+    once(&gated.0.dropped).await;
+    assert_eq!(gated.0.done.available_permits(), 0);
+    assert!(running.drain().await);
+}
+
+#[tokio::test]
+async fn a_deadline_ends_the_waiting_and_not_the_command() {
+    let gated = Gated::new();
+    let server = BehaviourServiceServer::new(gated.clone());
+    let (running, address) = start(Server::builder().service(server)).await;
+    let head =
+        format!("POST {SERVICE}/Echo\ncontent-type: application/json\nconnect-timeout-ms: 20");
+    send(address, &head, b"{}").await.check(504, &["deadline_exceeded"]);
+    assert_eq!(running.commands_running(), 1);
+    gated.0.gate.notify_one();
+    once(&gated.0.done).await;
+    assert!(running.drain().await);
+}
+
+#[tokio::test]
+async fn a_drain_lets_running_calls_end_and_takes_no_new_connections() {
+    let gated = Gated::new();
+    let server = BehaviourServiceServer::new(gated.clone());
+    let (running, address) = start(Server::builder().service(server)).await;
+    let call = tokio::spawn(async move { post_json(address, "Echo", r#"{"text":"a"}"#).await });
+    once(&gated.0.started).await;
+    let drain = tokio::spawn(running.drain());
+    while TcpStream::connect(address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    gated.0.gate.notify_one();
+    call.await.unwrap().check(200, &[r#"{"text":"a"}"#]);
+    assert!(drain.await.unwrap(), "everything ended by itself");
+}

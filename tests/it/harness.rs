@@ -1,0 +1,102 @@
+//! A server on a free port, and an HTTP/1.1 client that sends exactly what it is told.
+
+use std::net::SocketAddr;
+
+use tidewire::{Address, Builder, Running, Server};
+use tidewire_tests::behaviour::Behaviour;
+use tidewire_tests::proto::BehaviourServiceServer;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Starts a server on a free port of the loopback interface.
+pub(crate) async fn start(builder: Builder) -> (Running, SocketAddr) {
+    let running = builder.listen(SocketAddr::from(([127, 0, 0, 1], 0))).start().await.unwrap();
+    let tcp = running.addresses().iter().find_map(|address| match address {
+        Address::Tcp(address) => Some(*address),
+        _ => None,
+    });
+    let address = tcp.unwrap();
+    (running, address)
+}
+
+/// A server of the behaviour service.
+pub(crate) fn behaviour() -> (Builder, Behaviour) {
+    let behaviour = Behaviour::default();
+    (Server::builder().service(BehaviourServiceServer::new(behaviour.clone())), behaviour)
+}
+
+/// What an HTTP/1.1 server answered.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    /// Header lines in lower case.
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Response {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// Asserts the status and that the body holds each text.
+    #[track_caller]
+    pub(crate) fn check(&self, status: u16, parts: &[&str]) {
+        assert_eq!(self.status, status, "{self:?} {}", self.text());
+        for part in parts {
+            assert!(self.text().contains(part), "{part:?} is not in {:?}", self.text());
+        }
+    }
+}
+
+/// Sends one request on a connection of its own and reads the answer to its end.
+pub(crate) async fn send(address: SocketAddr, head: &str, body: &[u8]) -> Response {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let (first, headers) = head.split_once('\n').unwrap_or((head, ""));
+    let headers: String =
+        headers.lines().filter(|line| !line.is_empty()).map(|line| format!("{line}\r\n")).collect();
+    let length = if headers.contains("transfer-encoding") || headers.contains("content-length") {
+        String::new()
+    } else {
+        format!("content-length: {}\r\n", body.len())
+    };
+    let request =
+        format!("{first} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{headers}{length}\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.write_all(body).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    parse(&answer)
+}
+
+/// Sends a JSON body to a method of the behaviour service.
+pub(crate) async fn post_json(address: SocketAddr, method: &str, body: &str) -> Response {
+    let head = format!("POST {SERVICE}/{method}\ncontent-type: application/json");
+    send(address, &head, body.as_bytes()).await
+}
+
+pub(crate) const SERVICE: &str = "/tidewire.test.v1.BehaviourService";
+
+fn parse(answer: &[u8]) -> Response {
+    let end = answer.windows(4).position(|w| w == b"\r\n\r\n").expect("an answer has a head");
+    let head = String::from_utf8_lossy(&answer[..end]).to_lowercase();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let body = &answer[end + 4..];
+    let body =
+        if head.contains("transfer-encoding: chunked") { unchunk(body) } else { body.to_vec() };
+    Response { status, head, body }
+}
+
+fn unchunk(mut rest: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some(end) = rest.windows(2).position(|w| w == b"\r\n") {
+        let size = std::str::from_utf8(&rest[..end]).unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        if size == 0 {
+            break;
+        }
+        whole.extend_from_slice(&rest[end + 2..end + 2 + size]);
+        rest = &rest[end + 4 + size..];
+    }
+    whole
+}

@@ -1,0 +1,60 @@
+//! A generated client speaks to a generated server in the same process, without a socket.
+
+use tidewire::{Channel, Code, Codec, Context, Stream};
+use tidewire_tests::behaviour::Behaviour;
+use tidewire_tests::proto::*;
+
+fn client(codec: Codec) -> BehaviourServiceClient {
+    let server = BehaviourServiceServer::new(Behaviour::default());
+    BehaviourServiceClient::new(Channel::new(server).with_codec(codec))
+}
+
+#[tokio::test]
+async fn all_four_stream_kinds_work_with_both_codecs() {
+    for codec in [Codec::Proto, Codec::Json] {
+        let client = client(codec);
+        let request = EchoRequest { text: "a".into(), number: i64::MAX, ..Default::default() };
+        let reply = client.echo(request).await.unwrap();
+        assert_eq!((reply.body.text.as_str(), reply.body.number), ("a", i64::MAX));
+
+        let mut numbers =
+            client.count(CountRequest { n: 3, ..Default::default() }).await.unwrap().body;
+        let mut sum = 0;
+        while let Some(number) = numbers.next().await.unwrap() {
+            sum += number.number;
+        }
+        assert_eq!(sum, 6);
+
+        let values =
+            Stream::from_values((1..=4).map(|value| SumRequest { value, ..Default::default() }));
+        let sum = client.sum(values).await.unwrap().body;
+        assert_eq!((sum.total, sum.messages), (10, 4));
+
+        let texts =
+            ["a", "b"].map(|text| ChatRequest { text: text.to_owned(), ..Default::default() });
+        let mut replies = client.chat(Stream::from_values(texts)).await.unwrap().body;
+        assert_eq!(replies.next().await.unwrap().unwrap().text, "a");
+        assert_eq!(replies.next().await.unwrap().unwrap().text, "b");
+        assert!(replies.next().await.unwrap().is_none());
+    }
+}
+
+#[tokio::test]
+async fn an_error_keeps_code_message_and_details() {
+    let request =
+        FailRequest { code: 5, message: "gone".into(), with_detail: true, ..Default::default() };
+    let error = client(Codec::Proto).fail(request).await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::NotFound, "gone"));
+    assert_eq!(error.details()[0].type_name, "tidewire.test.v1.FailDetail");
+    assert_eq!(error.headers()["x-fail"], "yes");
+}
+
+#[tokio::test]
+async fn a_client_is_a_drop_in_for_the_service() {
+    async fn look(service: &impl BehaviourService) -> String {
+        let request = LookRequest { key: "k".into(), ..Default::default() };
+        service.look(Context::default(), request).await.unwrap().body.value
+    }
+    let remote = client(Codec::Proto);
+    assert_eq!(look(&remote).await, look(&Behaviour::default()).await);
+}

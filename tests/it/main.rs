@@ -1,0 +1,11 @@
+//! Behaviour that users see, over every protocol, with real sockets and foreign clients.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects")]
+
+mod bad_input;
+mod commands;
+mod foreign;
+mod harness;
+mod in_process;
+mod plain;
+mod run_time_schema;

@@ -1,0 +1,5 @@
+//! The service that every protocol and every client is tried with, and programs to try it with.
+
+pub mod behaviour;
+pub mod program;
+pub mod proto;

@@ -1,0 +1,229 @@
+//! `cargo xtask ci`: every step of continuous integration, in order, on any machine.
+//!
+//! Each step prints its name, its commands and the time it took. The first failure stops the run and
+//! names the command that repeats just that step. Cheap steps come first. What takes longer than it
+//! proves per run (Miri, fuzzing, ten minutes of stress, cargo-deny) is in `make proof`.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+
+use crate::tree::Tree;
+use crate::{foreign, tidy};
+
+/// One step: its name, what it shows, and how it is done.
+struct Step {
+    name: &'static str,
+    about: &'static str,
+    work: fn(&Path) -> Result<Outcome>,
+}
+
+enum Outcome {
+    Passed,
+    Failed,
+    /// Nothing to do yet, and why.
+    Nothing(&'static str),
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "fmt", about: "the code is formatted", work: fmt },
+    Step { name: "tidy", about: "the house rules hold", work: tidy },
+    Step { name: "clippy", about: "no warning in any target", work: clippy },
+    Step { name: "test", about: "unit and integration tests", work: test },
+    Step { name: "doctest", about: "examples in documentation", work: doctest },
+    Step { name: "docs", about: "documentation builds without a warning", work: docs },
+    Step { name: "snippets", about: "commands in README and guide work", work: snippets },
+    Step { name: "foreign", about: "foreign clients agree with a foreign server", work: foreign },
+    Step { name: "conformance", about: "the Connect conformance suite", work: conformance },
+    Step { name: "models", about: "every interleaving of the models of memo", work: models },
+    Step { name: "stress", about: "a minute of randomized stress on memo", work: stress },
+];
+
+/// Prints the steps.
+pub(crate) fn list() -> ExitCode {
+    for Step { name, about, .. } in STEPS {
+        println!("{name:<10} {about}");
+    }
+    ExitCode::SUCCESS
+}
+
+/// Runs the named steps in the order of the list, or all of them.
+///
+/// # Errors
+/// When a name is no step, or a command cannot be started.
+pub(crate) fn run(root: &Path, names: &[&str]) -> Result<ExitCode> {
+    for name in names {
+        if !STEPS.iter().any(|step| step.name == *name) {
+            bail!("`{name}` is no step; `cargo xtask ci --list` names them");
+        }
+    }
+    let mut times: Vec<(&str, Duration, &str)> = Vec::new();
+    for step in STEPS.iter().filter(|step| names.is_empty() || names.contains(&step.name)) {
+        let Step { name, about, work } = step;
+        println!("── {name}: {about}");
+        let started = Instant::now();
+        let outcome = work(root).with_context(|| format!("step {name}"));
+        let taken = started.elapsed();
+        let note = match outcome {
+            Ok(Outcome::Passed) => "",
+            Ok(Outcome::Nothing(why)) => why,
+            Ok(Outcome::Failed) => "FAILED",
+            Err(error) => {
+                println!("{error:#}");
+                "FAILED"
+            }
+        };
+        times.push((name, taken, note));
+        if note == "FAILED" {
+            summary(&times);
+            println!("ci: {name} failed; run just this step again with: cargo xtask ci {name}");
+            return Ok(ExitCode::FAILURE);
+        }
+        println!("── {name}: {:.1} s {note}", taken.as_secs_f64());
+    }
+    summary(&times);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn summary(times: &[(&str, Duration, &str)]) {
+    println!("── times");
+    for (name, taken, note) in times {
+        println!("{name:<10} {:>7.1} s  {note}", taken.as_secs_f64());
+    }
+    let all: Duration = times.iter().map(|(_, taken, _)| *taken).sum();
+    println!("{:<10} {:>7.1} s", "all", all.as_secs_f64());
+}
+
+fn fmt(root: &Path) -> Result<Outcome> {
+    cargo(root, "fmt --all --check", &[])
+}
+
+fn tidy(root: &Path) -> Result<Outcome> {
+    Ok(Outcome::of(tidy::run(root)? == ExitCode::SUCCESS))
+}
+
+fn clippy(root: &Path) -> Result<Outcome> {
+    cargo(root, "clippy --workspace --all-targets -- -D warnings", &[])
+}
+
+fn test(root: &Path) -> Result<Outcome> {
+    cargo(root, "test --workspace --tests --no-fail-fast", &[])
+}
+
+fn doctest(root: &Path) -> Result<Outcome> {
+    cargo(root, "test --workspace --doc --no-fail-fast", &[])
+}
+
+fn docs(root: &Path) -> Result<Outcome> {
+    cargo(root, "doc --workspace --no-deps", &[("RUSTDOCFLAGS", "-D warnings")])
+}
+
+/// The hook for commands quoted in documents: `docs/guide/run-snippets.sh` runs them and fails when one does.
+fn snippets(root: &Path) -> Result<Outcome> {
+    let script = "docs/guide/run-snippets.sh";
+    if !root.join(script).exists() {
+        return Ok(Outcome::Nothing("no docs/guide/run-snippets.sh yet"));
+    }
+    execute(Command::new("bash").arg(script).current_dir(root))
+}
+
+/// Every server case of the suite, against our server with our generated service.
+fn conformance(root: &Path) -> Result<Outcome> {
+    let built = cargo(root, "build --package tidewire-conformance", &[])?;
+    if !matches!(built, Outcome::Passed) {
+        return Ok(built);
+    }
+    let mut suite = Command::new(root.join(".tools/bin/connectconformance"));
+    suite.args(["--mode", "server", "--", "target/debug/tidewire-conformance"]);
+    execute(suite.current_dir(root))
+}
+
+fn foreign(root: &Path) -> Result<Outcome> {
+    Ok(Outcome::of(foreign::run(root, None)? == ExitCode::SUCCESS))
+}
+
+/// Models are the tests of memo under a module `models`, run by the checker that its manifest names.
+/// The checker's flag changes every crate, hence a target folder of its own.
+fn models(root: &Path) -> Result<Outcome> {
+    let manifest = std::fs::read_to_string(root.join("crates/memo/Cargo.toml"))?;
+    let checker = ["loom", "shuttle"].into_iter().find(|name| manifest.contains(name));
+    let (Some(checker), true) = (checker, has_models(root)?) else {
+        return Ok(Outcome::Nothing("memo has no module `models` and a checker yet"));
+    };
+    let flags = format!("--cfg {checker}");
+    let folder = format!("target/{checker}");
+    let variables = [("RUSTFLAGS", flags.as_str()), ("CARGO_TARGET_DIR", folder.as_str())];
+    cargo(root, "test --package tidewire-memo --release --lib --tests models", &variables)
+}
+
+fn has_models(root: &Path) -> Result<bool> {
+    let tree = Tree::read(root)?;
+    let is_model = |path: &str| {
+        path.starts_with("crates/memo/")
+            && (path.ends_with("/models.rs") || path.contains("/models/"))
+    };
+    Ok(tree.files.iter().any(|file| is_model(&file.path)))
+}
+
+fn stress(root: &Path) -> Result<Outcome> {
+    if !root.join("crates/memo/examples/stress.rs").exists() {
+        return Ok(Outcome::Nothing("no crates/memo/examples/stress.rs yet"));
+    }
+    // Another walk each time; the command line printed has the seed to repeat it.
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock")?.as_secs();
+    let words = format!(
+        "run --release --package tidewire-memo --example stress -- --seconds 60 --seed {seed}"
+    );
+    cargo(root, &words, &[])
+}
+
+impl Outcome {
+    const fn of(passed: bool) -> Self {
+        if passed { Self::Passed } else { Self::Failed }
+    }
+}
+
+/// Runs cargo with words and environment variables.
+fn cargo(root: &Path, words: &str, variables: &[(&str, &str)]) -> Result<Outcome> {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.current_dir(root).args(words.split(' '));
+    // Debug information doubles the size of target/; incremental files help only a second build.
+    command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_PROFILE_TEST_DEBUG", "0");
+    if std::env::var_os("CI").is_some() {
+        command.env("CARGO_INCREMENTAL", "0");
+    }
+    let mut shown = String::new();
+    for (name, value) in variables {
+        command.env(name, value);
+        shown += &format!("{name}='{value}' ");
+    }
+    println!("$ {shown}cargo {words}");
+    execute(&mut command)
+}
+
+fn execute(command: &mut Command) -> Result<Outcome> {
+    let status = command.status().with_context(|| format!("{command:?} cannot be started"))?;
+    Ok(Outcome::of(status.success()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_does_not_exist_is_refused_with_the_way_to_list_them() {
+        let error = run(Path::new("."), &["fmt", "lint"]).expect_err("there is no such step");
+        assert_eq!(error.to_string(), "`lint` is no step; `cargo xtask ci --list` names them");
+    }
+
+    #[test]
+    fn steps_have_different_names() {
+        let mut names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), STEPS.len());
+    }
+}

@@ -1,0 +1,157 @@
+//! What a room never does, stated in ARCHITECTURE.md as absences.
+//!
+//! | rooms | never name |
+//! |---|---|
+//! | memo, service, live, mock | sockets, the system's clock, the environment |
+//! | every room but cli | printing, ending the program |
+//!
+//! Tests are free. Only names are looked at: a socket behind another library is not found here, but
+//! the edges between rooms and the review of each dependency are.
+
+use crate::rust_file::RustFile;
+use crate::tree::{File, Finding, Tree};
+
+const PURE_ROOMS: &[&str] = &["memo", "service", "live", "mock"];
+
+/// What a pure room may not name, and what to do instead.
+const IMPURE: &[(&str, &str)] = &[
+    (
+        "std::net",
+        "a room without sockets; an address is `core::net::SocketAddr`, a socket belongs in `server` or `client`",
+    ),
+    ("std::os::unix::net", "a room without sockets; a socket belongs in `server` or `client`"),
+    ("tokio::net", "a room without sockets; a socket belongs in `server` or `client`"),
+    ("Instant::now", "a room without a clock; take the time as an argument"),
+    ("SystemTime::now", "a room without a clock; take the time as an argument"),
+    ("std::env", "a room that does not read the environment; take the value as an argument"),
+];
+
+const PRINTING: &[&str] = &["println", "print", "eprintln", "eprint", "dbg"];
+const LEAVING: &[&str] =
+    &["process::exit", "process::abort", "std::process::exit", "std::process::abort"];
+const STREAMS: &[&str] = &["io::stdout", "io::stderr"];
+
+/// Names that a room may not mention outside of its tests.
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (file, rust) in tree.rust() {
+        let Some(room) = file.room() else { continue };
+        let mut found = Vec::new();
+        if PURE_ROOMS.contains(&room) {
+            impure(room, rust, &mut found);
+        }
+        if room != "cli" {
+            printing(room, rust, &mut found);
+        }
+        findings.extend(outside_tests(tree, file, found));
+    }
+    findings
+}
+
+fn outside_tests(tree: &Tree, file: &File, mut found: Vec<(usize, String)>) -> Vec<Finding> {
+    found.sort();
+    found.dedup();
+    found.retain(|(line, _)| !tree.is_test_line(file, *line));
+    found.into_iter().map(|(line, text)| Finding::error(&file.path, line, text)).collect()
+}
+
+fn impure(room: &str, rust: &RustFile, found: &mut Vec<(usize, String)>) {
+    for (path, instead) in IMPURE {
+        for line in rust.mentions(path) {
+            found.push((line, format!("`{room}` names `{path}` but is {instead}")));
+        }
+    }
+}
+
+fn printing(room: &str, rust: &RustFile, found: &mut Vec<(usize, String)>) {
+    for window in rust.tokens.windows(4) {
+        let [name, bang, _, argument] = window else { continue };
+        // What a build script tells cargo is not output.
+        let is_for_cargo = room == "build" && argument.text.starts_with("\"cargo:");
+        if bang.text == "!" && PRINTING.contains(&name.text.as_str()) && !is_for_cargo {
+            let text = format!(
+                "`{room}` calls `{}!`, but only `cli` prints; return it, or emit a tracing event",
+                name.text
+            );
+            found.push((name.line, text));
+        }
+    }
+    for path in STREAMS {
+        for line in rust.mentions(path) {
+            found.push((
+                line,
+                format!(
+                    "`{room}` names `{path}`, but only `cli` prints; take a writer as an argument"
+                ),
+            ));
+        }
+    }
+    for path in LEAVING {
+        for line in rust.mentions(path) {
+            found.push((
+                line,
+                format!("`{room}` ends the program, but only `cli` exits; return an error"),
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(path: &str, text: &str) -> Vec<String> {
+        check(&Tree::of(&[(path, text)])).iter().map(Finding::to_string).collect()
+    }
+
+    #[test]
+    fn a_pure_room_that_names_a_socket_a_clock_or_the_environment_is_a_finding() {
+        for bad in [
+            "use std::net::TcpStream;",
+            "use std::{fmt, net};",
+            "use tokio::net::UnixStream;",
+            "fn f() { std::time::Instant::now(); }",
+            "fn f() { tokio::select! { _ = g(Instant::now()) => {} } }",
+            "fn f() { SystemTime::now(); }",
+            "fn f() { std::env::var(\"A\"); }",
+            "use std::env;",
+        ] {
+            assert_eq!(findings("crates/live/src/a.rs", bad).len(), 1, "{bad}");
+            assert_eq!(findings("crates/server/src/a.rs", bad).len(), 0, "{bad}");
+            assert_eq!(findings("crates/live/tests/a.rs", bad).len(), 0, "{bad}");
+            let in_tests = format!("#[cfg(test)]\nmod tests {{ {bad} }}");
+            assert_eq!(findings("crates/live/src/a.rs", &in_tests).len(), 0, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_room_that_prints_or_exits_is_a_finding_unless_it_is_the_program() {
+        for bad in [
+            "fn f() { println!(\"a\"); }",
+            "fn f() { eprint!(\"a\"); }",
+            "fn f() { std::io::stdout().flush(); }",
+            "fn f() { std::process::exit(1); }",
+            "use std::process; fn f() { process::exit(1) }",
+        ] {
+            assert_eq!(findings("crates/bench/src/a.rs", bad).len(), 1, "{bad}");
+            assert_eq!(findings("crates/cli/src/a.rs", bad).len(), 0, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_build_script_may_talk_to_cargo() {
+        let text = "fn f() { println!(\"cargo:rerun-if-changed=a\"); }";
+        assert_eq!(findings("crates/build/src/a.rs", text).len(), 0);
+        assert_eq!(findings("crates/server/src/a.rs", text).len(), 1);
+    }
+
+    #[test]
+    fn the_finding_says_what_to_do() {
+        assert_eq!(
+            findings("crates/memo/src/a.rs", "\nfn f() { Instant::now(); }"),
+            [
+                "crates/memo/src/a.rs:2: `memo` names `Instant::now` but is a room without a clock; take the time as an argument"
+            ]
+        );
+    }
+}

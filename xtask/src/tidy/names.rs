@@ -1,0 +1,174 @@
+//! Names say what a thing is about. A drawer name (`utils`, `Manager`) says only that its author
+//! had nowhere to put it, and `get_` says nothing at all.
+//!
+//! Looked at: files, folders and modules (any word of the name), types (the last word), public
+//! functions (`get_`). Test code may name itself as it likes, except for its files.
+
+use syn::visit::{self, Visit};
+use syn::{Ident, Visibility};
+
+use crate::tree::{Finding, Tree};
+
+const BANNED: &[&str] =
+    &["utils", "util", "common", "helpers", "helper", "manager", "managers", "misc", "impl"];
+
+/// Files, modules, types and functions with a banned name.
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (file, rust) in tree.rust() {
+        if file.is_generated() {
+            continue;
+        }
+        for part in file.path.split('/') {
+            if let Some(word) = banned_word(part.trim_end_matches(".rs")) {
+                let text =
+                    format!("`{part}` has `{word}` in its name; name it after what it is about");
+                findings.push(Finding::error(&file.path, 1, text));
+            }
+        }
+        let mut walk = Walk { findings: Vec::new() };
+        walk.visit_file(&rust.syntax);
+        let outside_tests =
+            walk.findings.into_iter().filter(|(line, _)| !tree.is_test_line(file, *line));
+        findings.extend(outside_tests.map(|(line, text)| Finding::error(&file.path, line, text)));
+    }
+    findings
+}
+
+/// The banned word in a name in snake case.
+fn banned_word(name: &str) -> Option<&'static str> {
+    name.split(['_', '-']).find_map(|word| BANNED.iter().find(|banned| **banned == word).copied())
+}
+
+/// The banned word at the end of a name in camel case.
+fn banned_ending(name: &str) -> Option<&'static str> {
+    let start = name.rfind(char::is_uppercase)?;
+    let last = name[start..].to_lowercase();
+    BANNED.iter().find(|banned| **banned == last).copied()
+}
+
+struct Walk {
+    findings: Vec<(usize, String)>,
+}
+
+impl Walk {
+    fn find(&mut self, name: &Ident, text: String) {
+        self.findings.push((name.span().start().line, text));
+    }
+
+    fn type_name(&mut self, name: &Ident) {
+        if let Some(word) = banned_ending(&name.to_string()) {
+            self.find(
+                name,
+                format!("the type `{name}` ends in `{word}`; name it after what it is"),
+            );
+        }
+    }
+
+    fn public_function(&mut self, name: &Ident) {
+        if let Some(rest) = name.to_string().strip_prefix("get_") {
+            self.find(
+                name,
+                format!("the public function `{name}` starts with `get_`; call it `{rest}`"),
+            );
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Walk {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if let Some(word) = banned_word(&item.ident.to_string()) {
+            let text = format!(
+                "the module `{}` has `{word}` in its name; name it after what it is about",
+                item.ident
+            );
+            self.find(&item.ident, text);
+        }
+        visit::visit_item_mod(self, item);
+    }
+
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        self.type_name(&item.ident);
+    }
+
+    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
+        self.type_name(&item.ident);
+    }
+
+    fn visit_item_type(&mut self, item: &'ast syn::ItemType) {
+        self.type_name(&item.ident);
+    }
+
+    fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
+        self.type_name(&item.ident);
+        if matches!(item.vis, Visibility::Public(_)) {
+            for member in &item.items {
+                if let syn::TraitItem::Fn(function) = member {
+                    self.public_function(&function.sig.ident);
+                }
+            }
+        }
+        visit::visit_item_trait(self, item);
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        if matches!(item.vis, Visibility::Public(_)) {
+            self.public_function(&item.sig.ident);
+        }
+        visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        if matches!(item.vis, Visibility::Public(_)) {
+            self.public_function(&item.sig.ident);
+        }
+        visit::visit_impl_item_fn(self, item);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(path: &str, text: &str) -> Vec<String> {
+        check(&Tree::of(&[(path, text)])).iter().map(Finding::to_string).collect()
+    }
+
+    #[test]
+    fn drawer_names_of_files_folders_modules_and_types_are_findings() {
+        for (path, text, start) in [
+            ("crates/live/src/utils.rs", "", "crates/live/src/utils.rs:1: `utils.rs` has `utils`"),
+            ("crates/live/src/frame_helpers.rs", "", "crates/live/src/frame_helpers.rs:1: "),
+            ("crates/live/src/common/a.rs", "", "crates/live/src/common/a.rs:1: `common` has"),
+            ("crates/live/src/a.rs", "\nmod misc {}", "crates/live/src/a.rs:2: the module `misc`"),
+            (
+                "crates/live/src/a.rs",
+                "struct SessionManager;",
+                "crates/live/src/a.rs:1: the type `SessionManager`",
+            ),
+            ("crates/live/src/a.rs", "enum Helper {}", "crates/live/src/a.rs:1: the type `Helper`"),
+            (
+                "crates/live/src/a.rs",
+                "type CallImpl = ();",
+                "crates/live/src/a.rs:1: the type `CallImpl`",
+            ),
+        ] {
+            let findings = findings(path, text);
+            assert!(findings.len() == 1 && findings[0].starts_with(start), "{path}: {findings:?}");
+        }
+    }
+
+    #[test]
+    fn a_get_prefix_is_a_finding_where_it_is_public() {
+        let text = "pub fn get_a() {}\nfn get_b() {}\nstruct C;\nimpl C {\n    pub fn get_d(&self) {}\n}\npub trait E {\n    fn get_f();\n}\nimpl E for C {\n    fn get_f() {}\n}\n";
+        let findings = findings("crates/live/src/a.rs", text);
+        let lines: Vec<&str> = findings.iter().filter_map(|f| f.split(':').nth(1)).collect();
+        assert_eq!(lines, ["1", "5", "8"], "{findings:?}");
+    }
+
+    #[test]
+    fn good_names_and_test_code_pass() {
+        let text = "struct CommonName;\npub fn get(key: &str) {}\nstruct Simplest;\n#[cfg(test)]\nmod tests {\n    struct Helper;\n}\n";
+        assert_eq!(findings("crates/live/src/implicit.rs", text), [""; 0]);
+    }
+}
