@@ -63,9 +63,9 @@ pub(crate) type Running<V> = Pin<Box<dyn Future<Output = Result<V, Error>> + Sen
 #[repr(C)]
 pub(crate) struct Node<K, V> {
     pub(crate) header: Header,
-    pub(crate) key: K,
     /// Null when there is none. Written under the graph lock; read by hits.
     pub(crate) value: AtomicPtr<Head>,
+    pub(crate) key: K,
     owns: std::marker::PhantomData<V>,
 }
 

@@ -43,13 +43,6 @@ pub(crate) const GONE: u8 = 6;
 /// The first field of every node type, so that a pointer to a node is a pointer to its header.
 #[repr(C)]
 pub(crate) struct Header {
-    state: AtomicU8,
-    /// The one thing a hit writes: asked for since the eviction hand passed.
-    visited: PlainAtomicU8,
-    /// Which memo or source of the graph this belongs to.
-    pub(crate) owner: u16,
-    flags: Cell<u8>,
-    pub(crate) id: Id,
     /// The hash of the key, kept so that tables are rebuilt without running user code.
     pub(crate) hash: u64,
     version: AtomicU64,
@@ -60,11 +53,19 @@ pub(crate) struct Header {
     dependants: UnsafeCell<Edges>,
     dependencies: UnsafeCell<Edges>,
     pub(crate) work: Cell<*const WorkHead>,
-    /// Bytes this node counts for.
-    pub(crate) weight: Cell<u32>,
     /// Neighbours in the eviction queue: towards the newest and towards the oldest.
     pub(crate) newer: Cell<u32>,
     pub(crate) older: Cell<u32>,
+    /// Bytes this node counts for.
+    pub(crate) weight: Cell<u32>,
+    flags: Cell<u8>,
+    // What a hit reads comes last, beside the value pointer and the key that follow the header.
+    /// The one thing a hit writes: asked for since the eviction hand passed.
+    visited: PlainAtomicU8,
+    state: AtomicU8,
+    /// Which memo or source of the graph this belongs to.
+    pub(crate) owner: u16,
+    pub(crate) id: Id,
 }
 
 // SAFETY: what is not atomic is touched under the graph lock only, see above.
