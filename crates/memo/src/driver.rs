@@ -37,6 +37,7 @@ impl Graph {
 
 fn run(shared: &Shared, stop: &AtomicBool) {
     while !stop.load(SeqCst) {
+        // tidy: allow-clock this optional thread is what drives the graph's time
         let now = Instant::now();
         let next = shared.advance(now);
         if !shared.sleep() {

@@ -1,3 +1,5 @@
+//! Answers read in pieces of every size, requests written to the letter.
+
 use super::*;
 use crate::reply::AnyStatus;
 

@@ -20,6 +20,7 @@ fn a_target_that_refuses_is_an_error_not_a_measurement() {
 fn a_target_that_stalls_is_named() {
     let peer = Peer::start(|seen| {
         if seen.number == 50 {
+            // tidy: allow-sleep the peer is slow, which is what is measured
             std::thread::sleep(Duration::from_millis(400));
         }
         Manner::Answer(answer(200, "x"))
@@ -33,6 +34,7 @@ fn a_target_that_stalls_is_named() {
 fn a_stall_reaches_every_request_that_was_due_in_it() {
     let peer = Peer::start(|seen| {
         if seen.number == 100 {
+            // tidy: allow-sleep the peer is slow, which is what is measured
             std::thread::sleep(Duration::from_millis(300));
         }
         Manner::Answer(answer(200, "x"))
@@ -58,6 +60,7 @@ fn a_target_that_never_answers_runs_into_the_time_limit() {
 #[test]
 fn a_slow_target_is_slow_but_does_not_stall() {
     let peer = Peer::start(|_| {
+        // tidy: allow-sleep the peer is slow, which is what is measured
         std::thread::sleep(Duration::from_millis(150));
         Manner::Answer(answer(200, "x"))
     });
@@ -135,6 +138,7 @@ fn too_few_file_descriptors_are_named_before_the_run() {
 #[test]
 fn an_unreachable_rate_is_said_and_drops_are_counted() {
     let peer = Peer::start(|_| {
+        // tidy: allow-sleep the peer is slow, which is what is measured
         std::thread::sleep(Duration::from_millis(20));
         Manner::Answer(answer(200, "x"))
     });
