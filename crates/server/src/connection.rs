@@ -138,7 +138,10 @@ impl Connection {
         let uri = uri.unwrap_or(parts.uri);
         let target = Target::Http(HttpTarget { method: parts.method, uri, params });
         let call = Call { target, context, codec: tidewire_service::Codec::Json, body };
-        Responding::Plain(Isolated::call(&**service, call))
+        match Isolated::call(&**service, call).into_ready() {
+            Ok(outcome) => Responding::ready(plain::outcome(outcome)),
+            Err(pending) => Responding::Plain(pending),
+        }
     }
 
     fn unknown(&self, request: Request<Incoming>) -> Responding {
@@ -232,13 +235,9 @@ impl Future for Responding {
             Self::Ready(response) => {
                 Poll::Ready(Ok(response.take().expect("a response is polled until ready, once")))
             }
-            Self::Plain(answer) => Pin::new(answer).poll(cx).map(|outcome| {
-                let response = match outcome {
-                    Ok(reply) => plain::response(reply),
-                    Err(error) => plain::error_response(&error),
-                };
-                Ok(response.map(ResponseBody::Plain))
-            }),
+            Self::Plain(answer) => Pin::new(answer)
+                .poll(cx)
+                .map(|outcome| Ok(plain::outcome(outcome).map(ResponseBody::Plain))),
             Self::Rest(response) => {
                 response.as_mut().poll(cx).map(|response| Ok(response.map(ResponseBody::Plain)))
             }

@@ -11,9 +11,12 @@
 //! | reads | what is held is written first: the library has no more requests at hand |
 //! | flushes and then waits | [`Gathering::has_held`]: the connection is polled once more, and writes |
 //!
+//! It says that it cannot write several slices at once, so that the library makes one of a head and a
+//! small body, which it then copies once more; that costs less than keeping account of slices.
+//!
 //! HTTP/2, which gathers by itself, and upgraded connections pass through.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -138,26 +141,6 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gather<IO> {
         }
         this.held.extend_from_slice(data);
         Poll::Ready(Ok(data.len()))
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let this = &mut *self;
-        let length = slices.iter().map(|slice| slice.len()).sum();
-        if !ready!(this.poll_room(cx, length))? {
-            return Pin::new(&mut this.io).poll_write_vectored(cx, slices);
-        }
-        for slice in slices {
-            this.held.extend_from_slice(slice);
-        }
-        Poll::Ready(Ok(length))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

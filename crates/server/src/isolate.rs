@@ -16,11 +16,18 @@ pub(crate) struct Isolated(Answer);
 
 impl Isolated {
     /// Calls the service.
+    #[inline]
     pub(crate) fn call(service: &dyn Service, call: Call) -> Self {
         Self(
             catch_unwind(AssertUnwindSafe(|| service.call(call)))
                 .unwrap_or_else(|panic| Answer::ready(Err(panicked(&*panic)))),
         )
+    }
+
+    /// The outcome when it is there already, or the answer back when it has to be awaited.
+    #[inline]
+    pub(crate) fn into_ready(self) -> Result<Result<Reply>, Self> {
+        self.0.into_ready().map_err(Self)
     }
 }
 

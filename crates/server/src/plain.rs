@@ -12,6 +12,7 @@ use tidewire_service::{Body, Context, Error, Frame, Protocol, Reply};
 ///
 /// # Errors
 /// When the length that the head declares is over the limit.
+#[inline]
 pub(crate) fn split(
     request: Request<Incoming>,
     body_bytes_max: usize,
@@ -42,11 +43,22 @@ pub(crate) async fn discard(body: Body) {
 }
 
 /// The context of a plain HTTP request.
+#[inline]
 pub(crate) fn context(headers: HeaderMap, extensions: http::Extensions) -> Context {
     Context::new(headers).with_extensions(extensions).with_protocol(Protocol::Http)
 }
 
+/// The response for a reply or an error.
+#[inline]
+pub(crate) fn outcome(outcome: Result<Reply, Error>) -> Response<Body> {
+    match outcome {
+        Ok(reply) => response(reply),
+        Err(error) => error_response(&error),
+    }
+}
+
 /// The response for a reply.
+#[inline]
 pub(crate) fn response(reply: Reply) -> Response<Body> {
     let Reply { status, headers, body, trailers, .. } = reply;
     let body = if trailers.is_empty() { body } else { with_trailers(body, trailers) };

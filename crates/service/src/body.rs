@@ -85,6 +85,7 @@ impl Body {
     ///
     /// # Errors
     /// At once when the length is known and over the limit.
+    #[inline]
     pub fn limit(self, bytes_max: usize) -> Result<Self, Error> {
         let frames = match self {
             Self::Full(bytes) if bytes.len() > bytes_max => return Err(too_large(bytes_max)),
@@ -139,6 +140,7 @@ impl Body {
     }
 
     /// The number of bytes, when it is known without reading.
+    #[inline]
     pub fn len(&self) -> Option<usize> {
         match self {
             Self::Empty => Some(0),
@@ -148,6 +150,7 @@ impl Body {
     }
 
     /// Whether it is known to be empty.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }

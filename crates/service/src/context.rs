@@ -53,12 +53,14 @@ pub struct Peer {
 
 impl Context {
     /// A context with these headers, and nothing else known.
+    #[inline]
     pub fn new(headers: HeaderMap) -> Self {
         Self { headers, ..Self::default() }
     }
 
     /// Sets the point in time after which no answer is wanted.
     #[must_use]
+    #[inline]
     pub fn with_deadline(mut self, deadline: impl Into<Option<Instant>>) -> Self {
         self.deadline = deadline.into();
         self
@@ -66,6 +68,7 @@ impl Context {
 
     /// Sets the other side of the connection.
     #[must_use]
+    #[inline]
     pub fn with_peer(mut self, peer: impl Into<Option<Arc<Peer>>>) -> Self {
         self.peer = peer.into();
         self
@@ -73,6 +76,7 @@ impl Context {
 
     /// Sets the protocol that the call arrived by.
     #[must_use]
+    #[inline]
     pub fn with_protocol(mut self, protocol: Protocol) -> Self {
         self.protocol = Some(protocol);
         self
@@ -80,6 +84,7 @@ impl Context {
 
     /// Sets what travels with the request inside the process.
     #[must_use]
+    #[inline]
     pub fn with_extensions(mut self, extensions: Extensions) -> Self {
         self.extensions = extensions;
         self

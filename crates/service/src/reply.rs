@@ -33,6 +33,7 @@ pub struct Reply<T = Body> {
 
 impl<T> Reply<T> {
     /// A reply with status 200 and nothing beside its body.
+    #[inline]
     pub fn new(body: T) -> Self {
         Self {
             status: StatusCode::OK,
@@ -45,6 +46,7 @@ impl<T> Reply<T> {
 
     /// Sets the HTTP status, for REST and plain HTTP.
     #[must_use]
+    #[inline]
     pub fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self
@@ -52,6 +54,7 @@ impl<T> Reply<T> {
 
     /// Adds a header; an earlier one of the same name stays.
     #[must_use]
+    #[inline]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.append(name, value);
         self
@@ -89,18 +92,21 @@ impl<T> Reply<T> {
 
 impl Reply {
     /// A plain HTTP answer of text.
+    #[inline]
     pub fn text(text: impl Into<Body>) -> Self {
         Self::new(text.into())
             .with_header(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))
     }
 
     /// A plain HTTP answer of encoded JSON.
+    #[inline]
     pub fn json(json: impl Into<Bytes>) -> Self {
         Self::new(Body::Full(json.into()))
             .with_header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
     }
 
     /// A plain HTTP answer without a body.
+    #[inline]
     pub fn empty(status: StatusCode) -> Self {
         Self::new(Body::Empty).with_status(status)
     }

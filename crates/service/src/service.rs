@@ -64,24 +64,44 @@ enum State {
 
 impl Answer {
     /// An answer that is there at once.
+    #[inline]
     pub fn ready(outcome: Result<Reply>) -> Self {
         Self(State::Ready(Some(outcome)))
     }
 
     /// An answer that has to be awaited.
+    #[inline]
     pub fn pending(outcome: impl Future<Output = Result<Reply>> + Send + 'static) -> Self {
         Self(State::Pending(Box::pin(outcome)))
     }
 }
 
+impl Answer {
+    /// The outcome when it is there already, or the answer back when it has to be awaited.
+    ///
+    /// # Errors
+    /// The answer itself, still pending.
+    ///
+    /// # Panics
+    /// When it was polled to its end before.
+    #[inline]
+    pub fn into_ready(self) -> Result<Result<Reply>, Self> {
+        match self.0 {
+            State::Ready(outcome) => Ok(outcome.expect(TAKEN)),
+            State::Pending(_) => Err(self),
+        }
+    }
+}
+
+const TAKEN: &str = "an answer is polled until it is ready, once";
+
 impl Future for Answer {
     type Output = Result<Reply>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            State::Ready(outcome) => {
-                Poll::Ready(outcome.take().expect("an answer is polled until it is ready, once"))
-            }
+            State::Ready(outcome) => Poll::Ready(outcome.take().expect(TAKEN)),
             State::Pending(outcome) => outcome.as_mut().poll(cx),
         }
     }
