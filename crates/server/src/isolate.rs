@@ -26,6 +26,7 @@ impl Isolated {
 
     /// The outcome when it is there already, or the answer back when it has to be awaited.
     #[inline]
+    #[expect(clippy::result_large_err, reason = "it is as large as what it holds back")]
     pub(crate) fn into_ready(self) -> Result<Result<Reply>, Self> {
         self.0.into_ready().map_err(Self)
     }

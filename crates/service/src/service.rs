@@ -85,6 +85,7 @@ impl Answer {
     /// # Panics
     /// When it was polled to its end before.
     #[inline]
+    #[expect(clippy::result_large_err, reason = "it is as large as what it holds back")]
     pub fn into_ready(self) -> Result<Result<Reply>, Self> {
         match self.0 {
             State::Ready(outcome) => Ok(outcome.expect(TAKEN)),
