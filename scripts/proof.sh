@@ -3,7 +3,7 @@
 # first that fails ends the run.
 #
 #   scripts/proof.sh          all parts
-#   scripts/proof.sh PART...  only these: deny, stress, miri
+#   scripts/proof.sh PART...  only these: deny, stress, models, fuzz, miri
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +13,7 @@ NIGHTLY=nightly-2026-11-01
 
 tools="$PWD/.tools"
 parts=("$@")
-((${#parts[@]})) || parts=(deny stress miri)
+((${#parts[@]})) || parts=(deny stress models fuzz miri)
 
 # Licences, bans and sources. Advisories need a copy of their database, which not every machine can
 # fetch: they are checked where it can be.
@@ -32,11 +32,22 @@ part_deny() {
 }
 
 part_stress() {
-  if [[ ! -f crates/memo/examples/stress.rs ]]; then
-    echo "proof: no crates/memo/examples/stress.rs yet"
-    return 0
-  fi
   cargo run --release --package tidewire-memo --example stress -- --seconds 600 --seed "$(date +%s)"
+}
+
+# The models of memo with ten times the schedules of a test run.
+part_models() {
+  MODEL_SCHEDULES=4000 RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle \
+    cargo test --release --package tidewire-memo --test model
+}
+
+# Ten minutes a fuzz target.
+part_fuzz() {
+  if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
+    cargo install cargo-fuzz --locked --quiet --root "$tools" --target-dir .cache/cargo-fuzz
+    export PATH="$tools/bin:$PATH"
+  fi
+  sh fuzz/run.sh 600
 }
 
 part_miri() {
@@ -49,7 +60,7 @@ part_miri() {
 
 for part in "${parts[@]}"; do
   if ! declare -F "part_$part" >/dev/null; then
-    echo "proof: no part is called $part; there are deny, stress, miri" >&2
+    echo "proof: no part is called $part; there are deny, stress, models, fuzz, miri" >&2
     exit 2
   fi
   started=$SECONDS

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 
-use crate::tree::Tree;
 use crate::{foreign, tidy};
 
 /// One step: its name, what it shows, and how it is done.
@@ -37,7 +36,12 @@ const STEPS: &[Step] = &[
     Step { name: "snippets", about: "commands in README and guide work", work: snippets },
     Step { name: "foreign", about: "foreign clients agree with a foreign server", work: foreign },
     Step { name: "conformance", about: "the Connect conformance suite", work: conformance },
-    Step { name: "models", about: "every interleaving of the models of memo", work: models },
+    Step {
+        name: "python",
+        about: "the live protocol in Python agrees with its fixtures",
+        work: python,
+    },
+    Step { name: "models", about: "schedules of the models of memo", work: models },
     Step { name: "stress", about: "a minute of randomized stress on memo", work: stress },
 ];
 
@@ -144,33 +148,18 @@ fn foreign(root: &Path) -> Result<Outcome> {
     Ok(Outcome::of(foreign::run(root, None)? == ExitCode::SUCCESS))
 }
 
-/// Models are the tests of memo under a module `models`, run by the checker that its manifest names.
-/// The checker's flag changes every crate, hence a target folder of its own.
-fn models(root: &Path) -> Result<Outcome> {
-    let manifest = std::fs::read_to_string(root.join("crates/memo/Cargo.toml"))?;
-    let checker = ["loom", "shuttle"].into_iter().find(|name| manifest.contains(name));
-    let (Some(checker), true) = (checker, has_models(root)?) else {
-        return Ok(Outcome::Nothing("memo has no module `models` and a checker yet"));
-    };
-    let flags = format!("--cfg {checker}");
-    let folder = format!("target/{checker}");
-    let variables = [("RUSTFLAGS", flags.as_str()), ("CARGO_TARGET_DIR", folder.as_str())];
-    cargo(root, "test --package tidewire-memo --release --lib --tests models", &variables)
+/// A second implementation of the live protocol, written from its specification.
+fn python(root: &Path) -> Result<Outcome> {
+    execute(Command::new("python3").arg("tests/live_py/test_fixtures.py").current_dir(root))
 }
 
-fn has_models(root: &Path) -> Result<bool> {
-    let tree = Tree::read(root)?;
-    let is_model = |path: &str| {
-        path.starts_with("crates/memo/")
-            && (path.ends_with("/models.rs") || path.contains("/models/"))
-    };
-    Ok(tree.files.iter().any(|file| is_model(&file.path)))
+/// The models of memo. The checker's flag changes every crate, hence a target folder of its own.
+fn models(root: &Path) -> Result<Outcome> {
+    let variables = [("RUSTFLAGS", "--cfg shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")];
+    cargo(root, "test --package tidewire-memo --release --test model", &variables)
 }
 
 fn stress(root: &Path) -> Result<Outcome> {
-    if !root.join("crates/memo/examples/stress.rs").exists() {
-        return Ok(Outcome::Nothing("no crates/memo/examples/stress.rs yet"));
-    }
     // Another walk each time; the command line printed has the seed to repeat it.
     let seed = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock")?.as_secs();
     let words = format!(

@@ -34,7 +34,10 @@ mod exit;
 pub use echo::Echo;
 pub use exit::{Exit, Failure};
 pub use http;
-pub use tidewire_server::{Address, Builder, Limits, Running, Server, StartError, tower};
+pub use tidewire_server::{
+    Address, Builder, Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, Limits, RestOptions,
+    Running, Server, StartError, UnknownNames, tower,
+};
 #[cfg(feature = "tls")]
 pub use tidewire_server::{Tls, TlsError};
 pub use tidewire_service::{

@@ -10,7 +10,7 @@ use http::{HeaderMap, Response};
 pub(crate) fn unsupported_compression(headers: &HeaderMap) -> Option<Response<ConnectRpcBody>> {
     let (name, value) =
         ENCODINGS.into_iter().find_map(|name| headers.get(&name).map(|value| (name, value)))?;
-    if KNOWN.iter().any(|known| value == known) {
+    if value.is_empty() || KNOWN.iter().any(|known| value == known) {
         return None;
     }
     let asked = value.to_str().unwrap_or("that is not text");
@@ -27,4 +27,4 @@ const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 /// Where Connect unary, Connect streams and gRPC name the compression of what they send.
 const ENCODINGS: [HeaderName; 3] =
     [CONTENT_ENCODING, HeaderName::from_static("connect-content-encoding"), GRPC_ENCODING];
-const KNOWN: [&str; 4] = ["gzip", "zstd", "identity", ""];
+const KNOWN: [&str; 3] = ["gzip", "zstd", "identity"];
