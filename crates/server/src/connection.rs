@@ -26,7 +26,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::command::Commands;
 use crate::gather::Gather;
-use crate::isolate::Isolated;
+use crate::isolate::{Isolated, IsolatedOutcome};
 use crate::limits::Limits;
 use crate::plain;
 use crate::rest::{self, Exchange, Rest, Transcoding};
@@ -147,7 +147,7 @@ impl Connection {
     fn unknown(&self, request: Request<Incoming>) -> Responding {
         let path = request.uri().path();
         let response = if is_rpc(request.method(), path, request.headers()) {
-            unknown_method(&self.app.methods, path, request.headers()).map(ResponseBody::Rpc)
+            unknown_method(&self.app.methods, path, request.headers()).map(ResponseBody::rpc)
         } else {
             plain::not_found(path).map(ResponseBody::Plain)
         };
@@ -193,7 +193,7 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
     fn call(&self, request: Request<Incoming>) -> Responding {
         if self.app.methods.contains(request.uri().path()) {
             if let Some(response) = unsupported_compression(request.headers()) {
-                return self.after_body(request, response.map(ResponseBody::Rpc));
+                return self.after_body(request, response.map(ResponseBody::rpc));
             }
             let mut rpc = self.rpc.clone();
             return Responding::Rpc(tower_service::Service::call(&mut rpc, request));
@@ -213,7 +213,7 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
 /// The future of a response.
 enum Responding {
     Ready(Option<Response<ResponseBody>>),
-    Plain(Isolated),
+    Plain(IsolatedOutcome),
     Rest(Transcoding),
     Rpc(ResponseFuture<ConnectRpcBody>),
     Late(ResponseFuture<ResponseBody>),
@@ -243,7 +243,7 @@ impl Future for Responding {
             }
             Self::Late(response) => response.as_mut().poll(cx),
             Self::Rpc(response) => {
-                response.as_mut().poll(cx).map_ok(|response| response.map(ResponseBody::Rpc))
+                response.as_mut().poll(cx).map_ok(|response| response.map(ResponseBody::rpc))
             }
         }
     }
@@ -252,7 +252,14 @@ impl Future for Responding {
 /// The body of a response.
 enum ResponseBody {
     Plain(Body),
-    Rpc(ConnectRpcBody),
+    /// Boxed, since it is several times as large and every response is moved about.
+    Rpc(Box<ConnectRpcBody>),
+}
+
+impl ResponseBody {
+    fn rpc(body: ConnectRpcBody) -> Self {
+        Self::Rpc(Box::new(body))
+    }
 }
 
 impl http_body::Body for ResponseBody {
@@ -265,14 +272,13 @@ impl http_body::Body for ResponseBody {
     ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
         match &mut *self {
             Self::Plain(body) => Pin::new(body).poll_frame(cx),
-            Self::Rpc(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Self::Rpc(body) => Pin::new(&mut **body).poll_frame(cx).map_err(|never| match never {}),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Plain(body) => body.is_end_stream(),
-            Self::Rpc(ConnectRpcBody::Full(body)) => body.is_end_stream(),
             Self::Rpc(body) => body.is_end_stream(),
         }
     }
@@ -280,9 +286,11 @@ impl http_body::Body for ResponseBody {
     fn size_hint(&self) -> http_body::SizeHint {
         match self {
             Self::Plain(body) => body.size_hint(),
-            // The library's own body hides this, and with it the content length.
-            Self::Rpc(ConnectRpcBody::Full(body)) => body.size_hint(),
-            Self::Rpc(body) => body.size_hint(),
+            Self::Rpc(body) => match &**body {
+                // The library's own body hides this, and with it the content length.
+                ConnectRpcBody::Full(body) => body.size_hint(),
+                other => other.size_hint(),
+            },
         }
     }
 }

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tidewire_service::{Answer, Call, Error, Reply, Result, Service};
+use tidewire_service::{Answer, Call, Error, Outcome, Reply, Result, Service};
 
 /// The answer of a service, with panics turned into errors.
 pub(crate) struct Isolated(Answer);
@@ -24,11 +24,22 @@ impl Isolated {
         )
     }
 
-    /// The outcome when it is there already, or the answer back when it has to be awaited.
+    /// The outcome when it is there already, otherwise the future that has to be awaited.
     #[inline]
-    #[expect(clippy::result_large_err, reason = "it is as large as what it holds back")]
-    pub(crate) fn into_ready(self) -> Result<Result<Reply>, Self> {
-        self.0.into_ready().map_err(Self)
+    pub(crate) fn into_ready(self) -> Result<Result<Reply>, IsolatedOutcome> {
+        self.0.into_ready().map_err(IsolatedOutcome)
+    }
+}
+
+/// The boxed future of a reply, with panics turned into errors.
+pub(crate) struct IsolatedOutcome(Outcome);
+
+impl Future for IsolatedOutcome {
+    type Output = Result<Reply>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx)))
+            .unwrap_or_else(|panic| Poll::Ready(Err(panicked(&*panic))))
     }
 }
 

@@ -37,7 +37,9 @@ pub use freshness::{Freshness, Lifetime, Staleness, Validator};
 pub use interface::{Interface, RpcService};
 pub use reply::Reply;
 pub use schema::{Message, Schema, SchemaError, Served};
-pub use service::{Answer, Layer, ReadyFn, Service, ServiceFn, ready_fn, service_fn, stack};
+pub use service::{
+    Answer, Layer, Outcome, ReadyFn, Service, ServiceFn, ready_fn, service_fn, stack,
+};
 pub use spec::{Idempotency, Method, Names, Scope, Spec, StreamKind};
 pub use stream::Stream;
 pub use tidewire_proto::{Diagnostic, Diagnostics, Sources};

@@ -59,7 +59,7 @@ pub struct Answer(State);
 #[expect(clippy::large_enum_variant, reason = "boxing a ready reply is what this type avoids")]
 enum State {
     Ready(Option<Result<Reply>>),
-    Pending(Pin<Box<dyn Future<Output = Result<Reply>> + Send>>),
+    Pending(Outcome),
 }
 
 impl Answer {
@@ -77,22 +77,24 @@ impl Answer {
 }
 
 impl Answer {
-    /// The outcome when it is there already, or the answer back when it has to be awaited.
+    /// The outcome when it is there already, otherwise the future that has to be awaited.
     ///
     /// # Errors
-    /// The answer itself, still pending.
+    /// The future, which is one pointer wide where an answer is as wide as a reply.
     ///
     /// # Panics
     /// When it was polled to its end before.
     #[inline]
-    #[expect(clippy::result_large_err, reason = "it is as large as what it holds back")]
-    pub fn into_ready(self) -> Result<Result<Reply>, Self> {
+    pub fn into_ready(self) -> Result<Result<Reply>, Outcome> {
         match self.0 {
             State::Ready(outcome) => Ok(outcome.expect(TAKEN)),
-            State::Pending(_) => Err(self),
+            State::Pending(outcome) => Err(outcome),
         }
     }
 }
+
+/// The boxed future of a reply.
+pub type Outcome = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
 
 const TAKEN: &str = "an answer is polled until it is ready, once";
 
