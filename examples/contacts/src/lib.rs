@@ -2,19 +2,28 @@
 //!
 //! ```text
 //! proto/contacts/v1/contacts.proto ─▶ service.rs ─▶ store.rs (trait) ─▶ store/sqlite.rs
+//! proto/keyvalue/v1/keyvalue.proto ─▶ keyvalue.rs
+//! proto/mvc/v1/mvc.proto ───────────▶ mvc.rs
 //!                    plain handlers ─▶ plain.rs
 //! ```
 //!
 //! The program is in `main.rs`; [`add_to`] is apart from it so that tests start the application in
 //! their own process.
 
+mod keyvalue;
+mod mvc;
+mod page;
 mod plain;
 mod service;
 pub mod store;
 
 use tidewire::Builder;
 
+use crate::keyvalue::Caesar;
+use crate::mvc::Hello;
 use crate::proto::contacts::v1::ContactsServer;
+use crate::proto::keyvalue::v1::KeyValueServer;
+use crate::proto::mvc::v1::IndexServer;
 pub use crate::service::{Scheme, TypedContacts};
 use crate::store::Store;
 
@@ -23,8 +32,10 @@ pub mod proto {
     tidewire::include_protos!();
 }
 
-/// Adds the application to a server: the typed service, and the plain handlers beside it.
+/// Adds the application to a server: the typed services, and the plain handlers beside them.
 pub fn add_to(builder: Builder, store: impl Store, scheme: Scheme) -> Builder {
-    let contacts = ContactsServer::new(TypedContacts::new(store, scheme));
-    plain::add_to(builder).service(contacts)
+    plain::add_to(builder)
+        .service(ContactsServer::new(TypedContacts::new(store, scheme)))
+        .service(KeyValueServer::new(Caesar))
+        .service(IndexServer::new(Hello))
 }

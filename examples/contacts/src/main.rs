@@ -115,6 +115,8 @@ fn print_start(server: &Running, path: &Path, added: u32) {
 try, in another terminal:
   curl -i {url}/contacts/1
   curl -i {url}/contacts --json '{{\"firstName\":\"Ada\",\"surname\":\"Lovelace\"}}'
+  curl -i -X PATCH {url}/contacts/1 --json '{{\"surname\":\"Lovelace\"}}'
+  curl '{url}/contacts:page?page_size=3'
   curl -i -X DELETE {url}/contacts/2
   curl {url}/contacts.v1.Contacts/Get --json '{{\"id\":1}}'
   grpcurl -plaintext -d '{{\"id\":1}}' {address} contacts.v1.Contacts/Get

@@ -3,10 +3,12 @@
 
 use tidewire::http::HeaderValue;
 use tidewire::http::header::{HOST, LOCATION};
-use tidewire::{Context, Error, Protocol, Reply, Result};
+use tidewire::{Context, Error, Protocol, Reply, Result, Stream};
 
+use crate::page;
 use crate::proto::contacts::v1::{
-    Contact, Contacts, CreateRequest, DeleteReply, DeleteRequest, GetRequest,
+    Contact, Contacts, CreateRequest, DeleteReply, DeleteRequest, GetRequest, ListRequest,
+    PageReply, PageRequest, UpdateRequest,
 };
 use crate::store::Store;
 
@@ -59,11 +61,29 @@ impl<S: Store> Contacts for TypedContacts<S> {
     }
 
     async fn get(&self, _: Context, request: GetRequest) -> Result<Reply<Contact>> {
-        let id = request.id;
-        match self.store.find(id).await? {
-            Some(contact) => Ok(contact.into()),
-            None => Err(Error::not_found(format!("no contact has id {id}"))),
-        }
+        found(request.id, self.store.find(request.id).await?)
+    }
+
+    async fn list(&self, _: Context, _: ListRequest) -> Result<Reply<Stream<Contact>>> {
+        Ok(self.store.list().await?.into())
+    }
+
+    async fn page(&self, _: Context, request: PageRequest) -> Result<Reply<PageReply>> {
+        let size = page::size(request.page_size)?;
+        let after = page::after(&request.page_token)?;
+        // One more than the page shows whether another follows.
+        let mut contacts = self.store.page(after, size + 1).await?;
+        let more = contacts.len() > size as usize;
+        contacts.truncate(size as usize);
+        let last = contacts.last().filter(|_| more);
+        let next_page_token = last.map(|last| page::token_after(last.id)).unwrap_or_default();
+        Ok(PageReply { contacts, next_page_token, ..Default::default() }.into())
+    }
+
+    async fn update(&self, _: Context, request: UpdateRequest) -> Result<Reply<Contact>> {
+        check_name("first_name", request.first_name.as_deref().unwrap_or_default())?;
+        check_name("surname", request.surname.as_deref().unwrap_or_default())?;
+        found(request.id, self.store.update(request).await?)
     }
 
     async fn delete(&self, _: Context, request: DeleteRequest) -> Result<Reply<DeleteReply>> {
@@ -72,14 +92,27 @@ impl<S: Store> Contacts for TypedContacts<S> {
     }
 }
 
-fn check_name(field: &str, name: &str) -> Result<()> {
-    if name.len() <= NAME_BYTES_MAX {
-        return Ok(());
+fn found(id: i32, contact: Option<Contact>) -> Result<Reply<Contact>> {
+    match contact {
+        Some(contact) => Ok(contact.into()),
+        None => Err(Error::not_found(format!("no contact has id {id}"))),
     }
+}
+
+fn check_name(field: &str, name: &str) -> Result<()> {
     let len = name.len();
-    Err(Error::invalid_argument(format!(
-        "field {field} is {len} bytes, over the limit of {NAME_BYTES_MAX}; shorten it"
-    )))
+    if len > NAME_BYTES_MAX {
+        return Err(Error::invalid_argument(format!(
+            "field {field} is {len} bytes, over the limit of {NAME_BYTES_MAX}; shorten it"
+        )));
+    }
+    // The one character that not every database can keep.
+    if name.contains('\0') {
+        return Err(Error::invalid_argument(format!(
+            "field {field} holds a NUL character; leave it out"
+        )));
+    }
+    Ok(())
 }
 
 const NAME_BYTES_MAX: usize = 1024;

@@ -2,11 +2,12 @@
 //!
 //! Records are the messages of the `.proto`, so nothing is copied from one struct into another.
 
+mod names;
 pub mod sqlite;
 
-use tidewire::Result;
+use tidewire::{Result, Stream};
 
-use crate::proto::contacts::v1::{Contact, CreateRequest};
+use crate::proto::contacts::v1::{Contact, CreateRequest, UpdateRequest};
 
 /// Keeps contacts.
 ///
@@ -19,6 +20,17 @@ pub trait Store: Send + Sync + 'static {
 
     /// The contact with this id.
     fn find(&self, id: i32) -> impl Future<Output = Result<Option<Contact>>> + Send;
+
+    /// Up to `rows` contacts with ids over `after`, by ascending id.
+    fn page(&self, after: i32, rows: u32) -> impl Future<Output = Result<Vec<Contact>>> + Send;
+
+    /// All contacts by ascending id, in as little memory as for one page. Whoever was there from
+    /// the begin to the end of the list is on it exactly once.
+    fn list(&self) -> impl Future<Output = Result<Stream<Contact>>> + Send;
+
+    /// Changes the fields that are there; the contact as it is then, if there is one.
+    fn update(&self, change: UpdateRequest)
+    -> impl Future<Output = Result<Option<Contact>>> + Send;
 
     /// Removes the contact with this id, if there is one.
     fn delete(&self, id: i32) -> impl Future<Output = Result<()>> + Send;

@@ -1,8 +1,8 @@
 //! Contacts in an embedded SQLite database.
 //!
 //! ```text
-//! find ─────────▶ queue ─▶ reader threads, a read-only connection each
-//! create, delete ▶ queue ─▶ writer thread: what waits is one transaction, synced once
+//! find, page, list ──────▶ queue ─▶ reader threads, a read-only connection each
+//! create, update, delete ▶ queue ─▶ writer thread: what waits is one transaction, synced once
 //! ```
 //!
 //! SQLite blocks, so it runs on threads of its own and not on those of the async runtime. Both
@@ -10,10 +10,13 @@
 //! (readers never wait for the writer) with `synchronous = FULL`: a write is on the disk before it
 //! is acknowledged. `NORMAL` would lose the latest writes with the power. What a sync costs is shared
 //! by all writes that wait.
+//!
+//! A list is read page by page, so that a client that takes hours to read it holds neither a thread
+//! nor a snapshot, which would keep the log from being written back.
 
 mod fault;
 pub mod fill;
-mod names;
+mod list;
 mod reader;
 mod schema;
 mod writer;
@@ -24,10 +27,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rusqlite::OptionalExtension as _;
+use tidewire::Stream;
 
 use self::reader::Reads;
 use self::writer::Writes;
-use crate::proto::contacts::v1::{Contact, CreateRequest};
+use crate::proto::contacts::v1::{Contact, CreateRequest, UpdateRequest};
 use crate::store::Store;
 
 /// A store in a SQLite database file.
@@ -106,6 +110,34 @@ impl Store for Sqlite {
             found.optional()
         };
         self.reads.run(select).await
+    }
+
+    async fn page(&self, after: i32, rows: u32) -> tidewire::Result<Vec<Contact>> {
+        self.reads.run(move |database| list::rows(database, after, i32::MAX, rows)).await
+    }
+
+    async fn list(&self) -> tidewire::Result<Stream<Contact>> {
+        list::all(self.reads.weak()).await
+    }
+
+    async fn update(&self, change: UpdateRequest) -> tidewire::Result<Option<Contact>> {
+        let UpdateRequest { id, first_name, surname, .. } = change;
+        let update = move |database: &rusqlite::Connection| {
+            let mut update = database.prepare_cached(
+                "UPDATE contact SET firstname = coalesce(?2, firstname), \
+                 surname = coalesce(?3, surname) WHERE id = ?1 RETURNING firstname, surname",
+            )?;
+            let updated = update.query_row((id, first_name, surname), |row| {
+                Ok(Contact {
+                    id,
+                    first_name: row.get(0)?,
+                    surname: row.get(1)?,
+                    ..Default::default()
+                })
+            });
+            updated.optional()
+        };
+        self.writes.run(update).await
     }
 
     async fn delete(&self, id: i32) -> tidewire::Result<()> {

@@ -25,7 +25,7 @@ async fn each_fault_of_a_connect_request_has_its_code_and_names_what_is_wrong() 
     check("Get", JSON, r#"{"id":2147483648}"#, 400, "id").await;
     check("Get", JSON, r#"{"id":5}"#, 404, "no contact has id 5").await;
     check("Get", "text/csv", "1", 415, "").await;
-    check("Update", JSON, "{}", 404, "unimplemented").await;
+    check("Rename", JSON, "{}", 404, "unimplemented").await;
     app.stop().await;
 }
 

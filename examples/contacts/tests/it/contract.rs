@@ -100,3 +100,104 @@ async fn what_is_wrong_with_a_request_is_said_with_the_field() {
     check(Method::PUT, "/contacts", "{}", 405, "POST").await;
     app.stop().await;
 }
+
+#[tokio::test]
+async fn all_contacts_are_one_array_or_a_line_each() {
+    let app = App::start().await;
+    let empty = app.get("/contacts").await;
+    assert_eq!((empty.header("content-type"), empty.text()), ("application/json", "[]"));
+    for name in ["a", "b", "c"] {
+        app.post("/contacts", format!(r#"{{"firstName":"{name}"}}"#)).await;
+    }
+    app.delete("/contacts/2").await;
+    let all = app.get("/contacts").await;
+    assert_eq!(all.status, 200);
+    assert_eq!(
+        all.text(),
+        r#"[{"id":1,"firstName":"a","surname":""},{"id":3,"firstName":"c","surname":""}]"#
+    );
+    let request = Request::get("/contacts")
+        .header("host", app.address())
+        .header("accept", "application/x-ndjson")
+        .body(Full::new(Bytes::new()))
+        .unwrap();
+    let lines = exchange(&app.address(), request).await;
+    assert_eq!(
+        lines.text(),
+        "{\"id\":1,\"firstName\":\"a\",\"surname\":\"\"}\n{\"id\":3,\"firstName\":\"c\",\"surname\":\"\"}\n"
+    );
+    app.stop().await;
+}
+
+#[tokio::test]
+async fn pages_follow_each_other_without_a_gap_or_a_repeat_whatever_comes_and_goes() {
+    let app = App::start().await;
+    for _ in 0..5 {
+        app.post("/contacts", "{}").await;
+    }
+    let ids = |page: &serde_json::Value| -> Vec<i64> {
+        let contacts = page["contacts"].as_array().unwrap();
+        contacts.iter().map(|contact| contact["id"].as_i64().unwrap()).collect()
+    };
+    let page = async |token: &str| -> serde_json::Value {
+        let answer = app.get(&format!("/contacts:page?page_size=2&page_token={token}")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        serde_json::from_str(answer.text()).unwrap()
+    };
+    let first = page("").await;
+    assert_eq!(ids(&first), [1, 2]);
+    app.delete("/contacts/2").await;
+    app.delete("/contacts/3").await;
+    let second = page(first["nextPageToken"].as_str().unwrap()).await;
+    assert_eq!(ids(&second), [4, 5]);
+    assert_eq!(second["nextPageToken"], "", "the last page, although it is full");
+    let whole = app.get("/contacts:page").await;
+    assert_eq!(
+        whole.text(),
+        r#"{"contacts":[{"id":1,"firstName":"","surname":""},{"id":4,"firstName":"","surname":""},{"id":5,"firstName":"","surname":""}],"nextPageToken":""}"#
+    );
+    app.stop().await;
+}
+
+#[tokio::test]
+async fn a_change_changes_the_fields_that_it_has() {
+    let app = App::start().await;
+    app.post("/contacts", r#"{"firstName":"Ada","surname":"Lovelace"}"#).await;
+    let check = async |body: &str, expected: &str| {
+        let patched = app.send(Method::PATCH, "/contacts/1", "application/json", body.to_owned());
+        let patched = patched.await;
+        assert_eq!((patched.status.as_u16(), patched.text()), (200, expected), "{body}");
+        assert_eq!(app.get("/contacts/1").await.text(), expected);
+    };
+    check(r#"{"surname":"Byron"}"#, r#"{"id":1,"firstName":"Ada","surname":"Byron"}"#).await;
+    check("{}", r#"{"id":1,"firstName":"Ada","surname":"Byron"}"#).await;
+    check(r#"{"firstName":"","surname":null}"#, r#"{"id":1,"firstName":"","surname":"Byron"}"#)
+        .await;
+    check(r#"{"id":7,"firstName":"x"}"#, r#"{"id":1,"firstName":"x","surname":"Byron"}"#).await;
+    app.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_page_or_a_change_is_said_with_the_field() {
+    let app = App::start().await;
+    let check = async |method: Method, path: &str, body: &str, status: u16, needle: &str| {
+        let answer = app.send(method, path, "application/json", body.to_owned()).await;
+        assert_eq!(answer.status, status, "{path} {body}: {}", answer.text());
+        assert!(answer.text().contains(needle), "{path} {body}: {}", answer.text());
+    };
+    let page = "/contacts:page?page_size=-1";
+    check(Method::GET, page, "", 400, "field page_size is -1").await;
+    check(Method::GET, "/contacts:page?page_size=x", "", 400, "GET /contacts:page").await;
+    check(Method::GET, "/contacts:page?page_token=1", "", 400, "field page_token is none").await;
+    check(Method::GET, "/contacts:page?size=1", "", 400, "page_size").await;
+    check(Method::PATCH, "/contacts/1", r#"{"surname":"x"}"#, 404, "no contact has id 1").await;
+    check(Method::PATCH, "/contacts/1", "{}", 404, "no contact has id 1").await;
+    check(Method::PATCH, "/contacts/x", "{}", 400, "PATCH /contacts/{id}").await;
+    check(Method::PATCH, "/contacts/1", r#"{"surname":1}"#, 400, "surname").await;
+    let long = format!(r#"{{"surname":"{}"}}"#, "x".repeat(1025));
+    check(Method::PATCH, "/contacts/1", &long, 400, "field surname is 1025 bytes").await;
+    let nul = r#"{"surname":"\u0000"}"#;
+    check(Method::PATCH, "/contacts/1", nul, 400, "field surname holds a NUL").await;
+    check(Method::POST, "/contacts", nul, 400, "field surname holds a NUL").await;
+    app.stop().await;
+}

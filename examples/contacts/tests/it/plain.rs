@@ -36,3 +36,23 @@ async fn a_plain_handler_with_a_wrong_verb_or_path_says_so() {
     assert_eq!(app.get("/echo").await.status, 404);
     app.stop().await;
 }
+
+#[tokio::test]
+async fn typed_methods_answer_as_the_seeds_have_them() {
+    let app = App::start().await;
+    let check = async |path: &str, content_type: &str, body: &str| {
+        let answer = app.get(path).await;
+        assert_eq!((answer.status.as_u16(), answer.text()), (200, body), "{path}");
+        assert_eq!(answer.header("content-type"), content_type, "{path}");
+    };
+    const JSON: &str = "application/json";
+    check("/store/the", JSON, r#"{"value":"lzw"}"#).await;
+    check("/store/hello", JSON, r#"{"value":"zwddg"}"#).await;
+    check("/store/xyz%2Fz", JSON, r#"{"value":"pqr/r"}"#).await;
+    check("/mvc/plaintext", "text/plain; charset=utf-8", "Hello World!").await;
+    check("/mvc/json", JSON, r#"{"message":"Hello World!"}"#).await;
+    let long = app.get(&format!("/store/{}", "x".repeat(1025))).await;
+    assert_eq!(long.status, 400);
+    assert!(long.text().contains("field key is 1025 bytes"), "{}", long.text());
+    app.stop().await;
+}

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::names::Names;
 use super::{Options, schema};
+use crate::store::names::Names;
 
 /// How far a fill is.
 #[derive(Debug, Clone, Copy)]

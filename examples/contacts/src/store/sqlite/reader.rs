@@ -1,5 +1,6 @@
 //! Threads that read: one read-only connection each, one bounded queue for all of them.
 
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result};
@@ -12,7 +13,14 @@ use super::{Options, fault};
 /// Sends reads to the threads.
 #[derive(Debug)]
 pub(super) struct Reads {
-    queue: Sender<Read>,
+    queue: Arc<Sender<Read>>,
+    queue_max: usize,
+}
+
+/// Sends reads to the threads for as long as the store is there, and does not keep it there.
+#[derive(Debug, Clone)]
+pub(super) struct WeakReads {
+    queue: Weak<Sender<Read>>,
     queue_max: usize,
 }
 
@@ -32,7 +40,7 @@ impl Reads {
             let thread = thread.spawn(move || read(&database, &waiting));
             threads.push(thread.context("cannot start a thread")?);
         }
-        Ok(Self { queue, queue_max: options.queue_max })
+        Ok(Self { queue: Arc::new(queue), queue_max: options.queue_max })
     }
 
     /// Runs a read on one of the threads.
@@ -46,19 +54,48 @@ impl Reads {
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<R> + Send + 'static,
     ) -> tidewire::Result<R> {
-        let (reply, outcome) = oneshot::channel();
-        let read = move |database: &Connection| {
-            if !reply.is_closed() {
-                // The caller may have gone in the meantime, which is fine.
-                let _ = reply.send(work(database).map_err(fault::explain));
-            }
-        };
-        self.queue.try_send(Box::new(read)).map_err(|refused| match refused {
-            TrySendError::Full(_) => fault::queue_full("reads", self.queue_max),
-            TrySendError::Disconnected(_) => fault::ended(),
-        })?;
+        send(&self.queue, self.queue_max, work)?.await.map_err(|_| fault::ended())?
+    }
+
+    /// For what may outlive the store.
+    pub(super) fn weak(&self) -> WeakReads {
+        WeakReads { queue: Arc::downgrade(&self.queue), queue_max: self.queue_max }
+    }
+}
+
+impl WeakReads {
+    /// [`Reads::run`].
+    ///
+    /// # Errors
+    /// As there, and `UNAVAILABLE` when the store is gone.
+    pub(super) async fn run<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<R> + Send + 'static,
+    ) -> tidewire::Result<R> {
+        let queue = self.queue.upgrade().ok_or_else(fault::ended)?;
+        let outcome = send(&queue, self.queue_max, work)?;
+        drop(queue);
         outcome.await.map_err(|_| fault::ended())?
     }
+}
+
+fn send<R: Send + 'static>(
+    queue: &Sender<Read>,
+    queue_max: usize,
+    work: impl FnOnce(&Connection) -> rusqlite::Result<R> + Send + 'static,
+) -> tidewire::Result<oneshot::Receiver<tidewire::Result<R>>> {
+    let (reply, outcome) = oneshot::channel();
+    let read = move |database: &Connection| {
+        if !reply.is_closed() {
+            // The caller may have gone in the meantime, which is fine.
+            let _ = reply.send(work(database).map_err(fault::explain));
+        }
+    };
+    queue.try_send(Box::new(read)).map_err(|refused| match refused {
+        TrySendError::Full(_) => fault::queue_full("reads", queue_max),
+        TrySendError::Disconnected(_) => fault::ended(),
+    })?;
+    Ok(outcome)
 }
 
 fn read(database: &Connection, waiting: &Receiver<Read>) {

@@ -1,14 +1,14 @@
 //! Made-up names: the same ones for the same number, in several scripts' worth of letters.
 
 /// Names to choose from.
-pub(super) struct Names {
+pub(crate) struct Names {
     first_names: Vec<&'static str>,
     surnames: Vec<&'static str>,
 }
 
 impl Names {
     /// All of them.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             first_names: FIRST_NAMES.split(", ").collect(),
             surnames: SURNAMES.split(", ").collect(),
@@ -16,7 +16,7 @@ impl Names {
     }
 
     /// The first name and surname of a made-up contact.
-    pub(super) fn of(&self, id: u32) -> (&'static str, &'static str) {
+    pub(crate) fn of(&self, id: u32) -> (&'static str, &'static str) {
         let mixed = mix(u64::from(id));
         (pick(&self.first_names, mixed >> 32), pick(&self.surnames, mixed & 0xffff_ffff))
     }
