@@ -47,7 +47,7 @@ impl ConformanceService for Conformance {
             Stream::new(unfold(script, async |mut script| Some((script.next().await?, script))));
         let replies = replies
             .map(|payload| Ok(ServerStreamResponse { payload: payload?, ..Default::default() }));
-        Ok(Reply { headers, trailers, ..Reply::new(replies) })
+        Ok(Reply { headers, trailers: trailers.into(), ..Reply::new(replies) })
     }
 
     async fn client_stream(
@@ -86,7 +86,7 @@ impl ConformanceService for Conformance {
         }));
         let replies = replies
             .map(|payload| Ok(BidiStreamResponse { payload: payload?, ..Default::default() }));
-        Ok(Reply { headers, trailers, ..Reply::new(replies) })
+        Ok(Reply { headers, trailers: trailers.into(), ..Reply::new(replies) })
     }
 
     async fn unimplemented(
@@ -119,7 +119,7 @@ async fn unary(
         Some(Response::ResponseData(data)) => data,
         None => Vec::new(),
     };
-    Ok(Reply { headers, trailers, ..Reply::new(payload(data, Some(info))) })
+    Ok(Reply { headers, trailers: trailers.into(), ..Reply::new(payload(data, Some(info))) })
 }
 
 /// The replies that a request defines, one after the other, and the error at their end.

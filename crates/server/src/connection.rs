@@ -138,10 +138,8 @@ impl Connection {
         let uri = uri.unwrap_or(parts.uri);
         let target = Target::Http(HttpTarget { method: parts.method, uri, params });
         let call = Call { target, context, codec: tidewire_service::Codec::Json, body };
-        match Isolated::call(&**service, call).into_ready() {
-            Ok(outcome) => Responding::ready(plain::outcome(outcome)),
-            Err(pending) => Responding::Plain(pending),
-        }
+        Isolated::respond(&**service, call, |outcome| Responding::ready(plain::outcome(outcome)))
+            .unwrap_or_else(Responding::Plain)
     }
 
     fn unknown(&self, request: Request<Incoming>) -> Responding {

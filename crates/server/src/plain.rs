@@ -61,7 +61,7 @@ pub(crate) fn outcome(outcome: Result<Reply, Error>) -> Response<Body> {
 #[inline]
 pub(crate) fn response(reply: Reply) -> Response<Body> {
     let Reply { status, headers, body, trailers, .. } = reply;
-    let body = if trailers.is_empty() { body } else { with_trailers(body, trailers) };
+    let body = if trailers.is_empty() { body } else { with_trailers(body, trailers.into_map()) };
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;

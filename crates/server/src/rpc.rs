@@ -134,7 +134,7 @@ impl Dispatch {
             let reply = answer.await.map_err(|error| failed(&method, error))?;
             let Reply { headers, body, trailers, .. } = reply;
             let mut response = Response::new(messages(method, body));
-            (response.headers, response.trailers) = (headers, trailers);
+            (response.headers, response.trailers) = (headers, trailers.into_map());
             Ok(response)
         })
     }
@@ -152,7 +152,7 @@ async fn whole(reply: Reply) -> Result<Response<EncodedBody>> {
         other => other.collect(usize::MAX).await?,
     };
     let mut response = Response::new(EncodedBody::Contiguous(bytes));
-    (response.headers, response.trailers) = (headers, trailers);
+    (response.headers, response.trailers) = (headers, trailers.into_map());
     Ok(response)
 }
 

@@ -24,6 +24,7 @@ mod schema;
 mod service;
 mod spec;
 mod stream;
+mod trailers;
 mod types;
 
 pub use body::{Body, Frame};
@@ -43,6 +44,7 @@ pub use service::{
 pub use spec::{Idempotency, Method, Names, Scope, Spec, StreamKind};
 pub use stream::Stream;
 pub use tidewire_proto::{Diagnostic, Diagnostics, Sources};
+pub use trailers::Trailers;
 pub use types::{RegisterTypes, register_types};
 
 /// The outcome of a call: a value, or an [`Error`] with a [`Code`].

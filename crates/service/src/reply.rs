@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::{Body, Freshness};
+use crate::{Body, Freshness, Trailers};
 
 /// A successful answer.
 ///
@@ -26,7 +26,7 @@ pub struct Reply<T = Body> {
     pub body: T,
     /// Sent after the body where the protocol can. A body that is a stream may instead end with
     /// [`Frame::Trailers`](crate::Frame::Trailers).
-    pub trailers: HeaderMap,
+    pub trailers: Trailers,
     /// How long it stays true.
     pub freshness: Freshness,
 }
@@ -39,7 +39,7 @@ impl<T> Reply<T> {
             status: StatusCode::OK,
             headers: HeaderMap::new(),
             body,
-            trailers: HeaderMap::new(),
+            trailers: Trailers::default(),
             freshness: Freshness::default(),
         }
     }

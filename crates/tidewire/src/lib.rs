@@ -43,7 +43,7 @@ pub use tidewire_server::{Tls, TlsError};
 pub use tidewire_service::{
     Answer, Body, Call, Channel, Code, Codec, Context, Detail, Error, Frame, Freshness, Interface,
     Layer, Message, Method, Peer, Protocol, Reply, Result, RpcService, Schema, SchemaError,
-    Service, Sources, Spec, Stream, ready_fn, service_fn,
+    Service, Sources, Spec, Stream, Trailers, ready_fn, service_fn,
 };
 
 /// Includes the code that `tidewire_build` made: one module a package.
