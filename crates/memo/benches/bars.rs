@@ -2,6 +2,7 @@
 //!
 //! `cargo bench -p tidewire-memo --bench bars -- hit peers reads compute miss publish cascade memory`
 //!
+//! `quick` among the arguments makes few and short runs, for a profiler that counts instructions.
 //! Prints one table row per measurement: the median of the runs, their minimum and maximum. Loops over
 //! keys include about one xorshift step per call ("floor"). Pin it to the cores you mean; `memory`
 //! reads `/proc/self/statm` and wants a process of its own.
@@ -21,6 +22,7 @@ use tidewire_memo::{Graph, Memo, Source};
 const KEYS: u64 = 1000;
 const CALLS: u64 = 1 << 20;
 const RUNS: usize = 9;
+const QUICK_CALLS: u64 = 1 << 16;
 const MILLION: u64 = 1_000_000;
 
 #[derive(Clone, PartialEq)]
@@ -45,7 +47,7 @@ fn main() {
     println!("| what | median | min | max | unit |");
     println!("|---|---|---|---|---|");
     for (name, part) in parts {
-        if chosen.is_empty() || chosen.iter().any(|c| c == name) {
+        if chosen.iter().all(|c| c == "quick") || chosen.iter().any(|c| c == name) {
             part();
         }
     }
@@ -271,20 +273,24 @@ fn compute() {
 fn miss() {
     let mut fresh = Vec::new();
     let mut with_edge = Vec::new();
-    for _ in 0..3 {
+    let (runs, keys) = if is_quick() { (1, QUICK_CALLS) } else { (3, MILLION) };
+    for _ in 0..runs {
         let graph = Graph::new();
         graph.set_budget(usize::MAX);
         let base = Memo::infallible_in(&graph, "base", |key: u64| async move { key });
-        fresh.push(each(MILLION, || get_all(base, 0..MILLION)));
+        fresh.push(each(keys, || get_all(base, 0..keys)));
         let rows = Source::new_in(&graph, "rows");
         let one = Memo::infallible_in(&graph, "one", move |key: u64| async move {
             rows.read(&0);
             key
         });
-        with_edge.push(each(MILLION, || get_all(one, 0..MILLION)));
+        with_edge.push(each(keys, || get_all(one, 0..keys)));
     }
     row("miss, fresh key", &mut fresh, "ns");
     row("miss, fresh key, one source edge", &mut with_edge, "ns");
+    if is_quick() {
+        return;
+    }
 
     let graph = Graph::new();
     let rows = Source::new_in(&graph, "rows");
@@ -547,15 +553,16 @@ fn get_all<V: Send + Sync>(memo: Memo<u64, V>, keys: std::ops::Range<u64>) {
 /// Nanoseconds per call on each of `threads` threads; the median is returned.
 fn calls(name: &str, threads: usize, call: impl Fn(&mut Random) -> u64 + Sync) -> f64 {
     let mut runs = Vec::new();
-    for _ in 0..RUNS {
+    let (calls, runs_wanted) = if is_quick() { (QUICK_CALLS, 1) } else { (CALLS, RUNS) };
+    for _ in 0..runs_wanted {
         let barrier = Barrier::new(threads);
         let run = || {
             let mut random = Random(7);
             barrier.wait();
             let start = Instant::now();
-            let sum = (0..CALLS).fold(0u64, |sum, _| sum.wrapping_add(call(&mut random)));
+            let sum = (0..calls).fold(0u64, |sum, _| sum.wrapping_add(call(&mut random)));
             black_box(sum);
-            start.elapsed().as_nanos() as f64 / CALLS as f64
+            start.elapsed().as_nanos() as f64 / calls as f64
         };
         let times: Vec<f64> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
@@ -602,12 +609,17 @@ fn ratio(name: &str, threads: usize, value: f64) {
     println!("| **{name}, {threads} thread(s)** | **{value:.1}** | | | × |");
 }
 
+fn is_quick() -> bool {
+    std::env::args().any(|argument| argument == "quick")
+}
+
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
 /// The answer of a future that is ready at the first poll, without an executor.
+#[inline(always)]
 fn ready<F: Future + Unpin>(mut future: F) -> F::Output {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::Pin::new(&mut future).poll(&mut context) {

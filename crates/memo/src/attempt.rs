@@ -1,14 +1,14 @@
 //! The life of a computation: check, run, publish, and again when a change came between.
 //!
 //! ```text
-//!   Start ──▶ Checking ──unchanged──▶ served without running
-//!     ▲           │ changed
-//!     │           ▼
-//!     │        Running ──▶ Publishing ──ok──▶ done
-//!     │                      │   ▲ │
-//!     │      only suspect    ▼   │ │
-//!     │                  Settling─┘ │
-//!     └──────── rejected ───────────┘   (callers from before the attempt are served its value)
+//!   start ──▶ Checking ──unchanged──▶ served without running
+//!     ▲ │         │ changed
+//!     │ ▼         ▼
+//!     │ Calling ──▶ Running ──▶ Publishing ──ok──▶ done
+//!     │                          │   ▲ │
+//!     │          only suspect    ▼   │ │
+//!     │                      Settling┘ │
+//!     └──────── rejected ──────────────┘   (callers from before the attempt are served its value)
 //! ```
 //! An attempt notes the tick and the revision at which it starts. What it may be used for afterwards is
 //! decided in [`crate::publish`].
@@ -28,7 +28,7 @@ use crate::event::EventKind;
 use crate::fault::{Fault, injected};
 use crate::hazard;
 use crate::key::Key;
-use crate::memo::Running;
+use crate::memo::{Node, Running};
 use crate::node::{FRESH, SUSPECT};
 use crate::publish::{Candidate, Verdict};
 use crate::trash::Trash;
@@ -45,10 +45,13 @@ pub(crate) struct Attempt<V> {
     rejections: u32,
     /// Verifications of suspect dependencies of one candidate.
     settled: u32,
+    /// The node had a value when the attempt started. Only this work can give it one.
+    has_old: bool,
 }
 
 enum Phase<V> {
-    Start,
+    /// The function is about to be called.
+    Calling,
     Checking(Verification),
     Running(Running<V>),
     Publishing(Candidate<V>),
@@ -62,8 +65,30 @@ pub(crate) struct Abandoned<V> {
 }
 
 impl<V> Attempt<V> {
-    pub(crate) fn new() -> Self {
-        Self { phase: Phase::Start, start_revision: 0, start_tick: 0, rejections: 0, settled: 0 }
+    /// The first attempt, in the hold of the graph lock in which its work is made.
+    pub(crate) fn started<K>(core: &mut Core, node: &Node<K, V>, revision: u64) -> Self {
+        let mut attempt = Self {
+            phase: Phase::Over,
+            start_revision: 0,
+            start_tick: 0,
+            rejections: 0,
+            settled: 0,
+            has_old: false,
+        };
+        attempt.phase = attempt.start(core, node, revision);
+        attempt
+    }
+
+    /// Notes what everything later is compared with, and says what comes first.
+    fn start<K>(&mut self, core: &mut Core, node: &Node<K, V>, revision: u64) -> Phase<V> {
+        self.start_revision = revision;
+        self.start_tick = core.tick;
+        self.settled = 0;
+        self.has_old = !node.value.load(Acquire).is_null();
+        if matches!(node.header.state(), SUSPECT | FRESH) {
+            return Phase::Checking(Verification::own(node.header.id));
+        }
+        call(core, node)
     }
 
     /// Stops; the user's future is dropped with what this returns.
@@ -81,9 +106,9 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         loop {
             let phase = std::mem::replace(&mut attempt.phase, Phase::Over);
             let next = match phase {
-                Phase::Start => self.start(&mut attempt),
+                Phase::Calling => self.call(),
                 Phase::Checking(check) => self.check(check, context),
-                Phase::Running(future) => self.run(future, context),
+                Phase::Running(future) => self.run(future, attempt.has_old, context),
                 Phase::Publishing(candidate) => self.try_publish(&mut attempt, candidate),
                 Phase::Settling(candidate, check) => {
                     self.settle(&mut attempt, candidate, check, context)
@@ -102,40 +127,20 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         }
     }
 
-    fn start(&self, attempt: &mut Attempt<V>) -> Next<V> {
-        let core = self.shared().core.lock();
-        if self.head.finished.get() {
-            return Next::over();
-        }
-        self.head.rejected.set(false);
-        attempt.start_revision = self.shared().revision();
-        attempt.start_tick = core.tick;
-        attempt.settled = 0;
-        let state = self.node().header.state();
-        drop(core);
-        if matches!(state, SUSPECT | FRESH) {
-            Next::Continue(Phase::Checking(Verification::own(self.id)))
-        } else {
-            self.begin()
-        }
-    }
-
     /// Whether the old value is still good.
     fn check(&self, mut check: Verification, context: &mut Context<'_>) -> Next<V> {
-        match check.poll(self.shared(), self.id, context) {
+        let unchanged = match check.poll(self.shared(), self.id, context) {
             Poll::Pending => return Next::Wait(Phase::Checking(check)),
-            Poll::Ready(false) => return self.begin(),
-            Poll::Ready(true) => {}
-        }
+            Poll::Ready(unchanged) => unchanged,
+        };
         let mut core = self.shared().core.lock();
-        if self.head.finished.get() {
+        if self.head.is_finished() {
             return Next::over();
         }
         let node = self.node();
         let head = node.value.load(Acquire);
-        if node.header.state() != FRESH || head.is_null() {
-            drop(core);
-            return self.begin();
+        if !unchanged || node.header.state() != FRESH || head.is_null() {
+            return Next::Continue(call(&mut core, node));
         }
         // SAFETY: the node's value is alive while the graph lock is held.
         let outcome = unsafe { Outcome::from_shared(head) };
@@ -144,18 +149,14 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     }
 
     /// Calls the function.
-    fn begin(&self) -> Next<V> {
+    fn call(&self) -> Next<V> {
         // SAFETY: the attempt lock is held, and no user code is running in this frame.
         unsafe { &mut *self.frame() }.reset();
         let key = {
             let _pin = pin();
-            let mut core = self.shared().core.lock();
-            if self.head.finished.get() {
-                return Next::over();
+            if self.head.is_finished() {
+                return self.over();
             }
-            core.stats.started += 1;
-            core.note(EventKind::Started, &self.node().header);
-            drop(core);
             self.node().key.clone()
         };
         let pinned = pin();
@@ -180,7 +181,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         }
     }
 
-    fn run(&self, mut future: Running<V>, context: &mut Context<'_>) -> Next<V> {
+    fn run(&self, mut future: Running<V>, has_old: bool, context: &mut Context<'_>) -> Next<V> {
         let polled = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: as in `begin`.
             let _entered = Entered::new(Some(unsafe { &*self.frame() }));
@@ -196,20 +197,20 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         };
         let candidate = catch_unwind(AssertUnwindSafe(|| {
             drop(future);
-            self.candidate(result)
+            self.candidate(result, has_old)
         }));
         match candidate {
             Ok(Some(candidate)) => Next::Continue(Phase::Publishing(candidate)),
-            Ok(None) => Next::over(),
+            Ok(None) => self.over(),
             Err(payload) => self.panicked(&*payload),
         }
     }
 
     fn try_publish(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next<V> {
-        match self.publish(attempt.start_tick, &candidate) {
+        match self.publish(attempt.start_tick, candidate) {
             Verdict::Published => Next::over(),
-            Verdict::Rejected => self.rejected(attempt, candidate),
-            Verdict::Suspect(dependency) => {
+            Verdict::Rejected(candidate) => self.rejected(attempt, candidate),
+            Verdict::Suspect(candidate, dependency) => {
                 if attempt.settled >= SETTLE_LIMIT {
                     return self.rejected(attempt, candidate);
                 }
@@ -240,7 +241,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     fn rejected(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next<V> {
         {
             let mut core = self.shared().core.lock();
-            if self.head.finished.get() {
+            if self.head.is_finished() {
                 return Next::over();
             }
             core.stats.rejected += 1;
@@ -255,7 +256,13 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         }
         self.serve_early(attempt, &candidate);
         attempt.rejections += 1;
-        Next::Continue(Phase::Start)
+        let mut core = self.shared().core.lock();
+        if self.head.is_finished() {
+            return Next::over();
+        }
+        self.head.rejected.set(false);
+        let revision = self.shared().revision();
+        Next::Continue(attempt.start(&mut core, self.node(), revision))
     }
 
     fn serves_early(&self, attempt: &Attempt<V>) -> bool {
@@ -281,9 +288,15 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     fn fail(&self, error: Error) -> Next<V> {
         let outcome = Outcome::new(Err(error));
         let mut core = self.shared().core.lock();
-        if !self.head.finished.get() {
+        if !self.head.is_finished() {
             self.conclude(&mut core, outcome, false);
         }
+        Next::over()
+    }
+
+    /// Over, as somebody said who may still be putting the outcome on the board, under the graph lock.
+    fn over(&self) -> Next<V> {
+        drop(self.shared().core.lock());
         Next::over()
     }
 
@@ -295,6 +308,13 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         self.memo().discard_empty(core, node, &mut trash);
         self.board.lock().done = Some(Done { outcome, published });
     }
+}
+
+/// Notes that the function is called next.
+fn call<K, V>(core: &mut Core, node: &Node<K, V>) -> Phase<V> {
+    core.stats.started += 1;
+    core.note(EventKind::Started, &node.header);
+    Phase::Calling
 }
 
 enum Next<V> {

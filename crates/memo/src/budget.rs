@@ -140,7 +140,7 @@ impl Core {
 
     /// Drops the value of a node, or the node itself when nothing depends on it. Not while it computes.
     pub(crate) fn evict(&mut self, node: &Header, trash: &mut Trash) -> bool {
-        if !node.work.get().is_null() {
+        if node.is_computing() {
             return false;
         }
         let owner = self.owner(node);
@@ -202,7 +202,7 @@ impl Core {
 
     /// Removes a node whatever depends on it, and marks what does.
     pub(crate) fn force_out(&mut self, node: &Header, walk: &mut Walk) -> bool {
-        if !node.work.get().is_null() {
+        if node.is_computing() {
             return false;
         }
         let owner = self.owner(node);
@@ -238,7 +238,7 @@ impl Core {
             };
             let node = self.neighbour(at)?;
             queue.hand.set(node.newer.get());
-            let busy = !node.work.get().is_null();
+            let busy = node.is_computing();
             let empty = matches!(node.state(), GHOST | FADED);
             if !busy && !empty && !node.take_visited() {
                 return Some(node);

@@ -22,12 +22,52 @@ pub(crate) struct Record {
     pub(crate) version: u64,
 }
 
+/// Records in the order of reading; the first few need no allocation.
+pub(crate) struct Records {
+    few: [Record; FEW],
+    count: usize,
+    /// All of them, when there are more than a few.
+    many: Vec<Record>,
+}
+
+impl Records {
+    fn new() -> Self {
+        Self { few: [Record { id: Id::NONE, version: 0 }; FEW], count: 0, many: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[Record] {
+        if self.count <= FEW { &self.few[..self.count] } else { &self.many }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, record: Record) {
+        match self.few.get_mut(self.count) {
+            Some(place) => *place = record,
+            None => self.push_to_many(record),
+        }
+        self.count += 1;
+    }
+
+    fn push_to_many(&mut self, record: Record) {
+        if self.count == FEW {
+            self.many.extend_from_slice(&self.few);
+        }
+        self.many.push(record);
+    }
+
+    fn clear(&mut self) {
+        self.count = 0;
+        self.many.clear();
+    }
+}
+
 /// What one attempt has read so far. Touched only by the thread that polls it.
 pub(crate) struct Frame {
     pub(crate) graph: &'static Shared,
     /// The node that is being computed.
     pub(crate) node: Id,
-    records: UnsafeCell<Vec<Record>>,
+    records: UnsafeCell<Records>,
     index: UnsafeCell<Vec<u32>>,
     tainted: Cell<bool>,
     /// Where scoped tasks leave what they read; see [`crate::scope`].
@@ -67,7 +107,7 @@ impl Frame {
         Self {
             graph,
             node,
-            records: UnsafeCell::new(Vec::new()),
+            records: UnsafeCell::new(Records::new()),
             index: UnsafeCell::new(Vec::new()),
             tainted: Cell::new(false),
             adopted: OnceCell::new(),
@@ -90,12 +130,13 @@ impl Frame {
         }
         // SAFETY: a frame is touched by the one thread that polls it, and nothing below calls out.
         let records = unsafe { &mut *self.records.get() };
-        if records.len() <= LINEAR {
-            match records.iter().find(|record| record.id.slot() == id.slot()) {
+        if records.count <= LINEAR {
+            let mut known = records.as_slice().iter();
+            match known.find(|record| record.id.slot() == id.slot()) {
                 Some(record) => self.compare(record, id, version),
                 None => {
                     records.push(Record { id, version });
-                    if records.len() > LINEAR {
+                    if records.count > LINEAR {
                         self.rebuild_index(LINEAR * 4);
                     }
                 }
@@ -107,15 +148,15 @@ impl Frame {
         let mask = index.len() - 1;
         let mut at = place(id) & mask;
         while index[at] != 0 {
-            let record = &records[index[at] as usize - 1];
+            let record = &records.as_slice()[index[at] as usize - 1];
             if record.id.slot() == id.slot() {
                 return self.compare(record, id, version);
             }
             at = (at + 1) & mask;
         }
         records.push(Record { id, version });
-        index[at] = records.len() as u32;
-        if records.len() * 2 > index.len() {
+        index[at] = records.count as u32;
+        if records.count * 2 > index.len() {
             let length = index.len() * 2;
             self.rebuild_index(length);
         }
@@ -133,7 +174,12 @@ impl Frame {
     /// What was read, in order. Not while the frame is entered.
     pub(crate) fn records(&self) -> &[Record] {
         // SAFETY: the callers are the attempt itself, between polls.
-        unsafe { &*self.records.get() }
+        unsafe { &*self.records.get() }.as_slice()
+    }
+
+    /// What was read, to be added to what scoped tasks read.
+    pub(crate) fn records_mut(&mut self) -> &mut Records {
+        self.records.get_mut()
     }
 
     fn compare(&self, record: &Record, id: Id, version: u64) {
@@ -151,7 +197,7 @@ impl Frame {
     #[cold]
     fn rebuild_index(&self, length: usize) {
         // SAFETY: as in `record`, whose borrow of the index ended.
-        let records = unsafe { &*self.records.get() };
+        let records = unsafe { &*self.records.get() }.as_slice();
         let mut index = vec![0u32; length];
         for (number, record) in (1u32..).zip(records) {
             let mut at = place(record.id) & (length - 1);
@@ -169,6 +215,8 @@ fn place(id: Id) -> usize {
     (id.slot().wrapping_mul(0x9E37_79B1) >> 7) as usize
 }
 
+/// Records without an allocation.
+const FEW: usize = 4;
 /// Up to this many dependencies a search beats an index.
 const LINEAR: usize = 16;
 

@@ -72,7 +72,8 @@ impl Walk {
         for _ in 0..chunk {
             let Some((edges, at)) = self.stack.last_mut() else { break };
             let Some(id) = edges.get(*at) else {
-                finished.extend(self.stack.pop());
+                // Lists with memory of their own are freed outside the lock.
+                finished.extend(self.stack.pop().filter(|(edges, _)| edges.heap_bytes() > 0));
                 continue;
             };
             *at += 1;

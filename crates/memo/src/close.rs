@@ -33,8 +33,12 @@ impl Shared {
             self.close_owner(owner);
         }
         let mut trash = Trash::default();
-        self.core.lock().watchers.close(&mut trash);
-        drop(trash);
+        let patience = {
+            let mut core = self.core.lock();
+            core.watchers.close(&mut trash);
+            core.patience.take()
+        };
+        drop((trash, patience));
         epoch::collect();
     }
 
@@ -59,10 +63,10 @@ impl Core {
     fn close_some(&mut self, owner: &'static Owner, walk: &mut Walk, trash: &mut Trash) -> bool {
         for _ in 0..PER_HOLD {
             let Some(node) = self.neighbour(owner.queue.oldest.get()) else { return false };
-            let work = node.work.get();
+            let work = node.work(self);
             if !work.is_null() {
                 // SAFETY: the running work of a node of this owner.
-                unsafe { (owner.functions.abort)(owner, work, trash) };
+                unsafe { (owner.functions.abort)(self, owner, work, trash) };
             }
             self.force_out(node, walk);
         }

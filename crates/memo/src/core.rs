@@ -10,8 +10,9 @@ use crate::event::{Event, EventKind};
 use crate::expiry::Expiry;
 use crate::node::{GONE, Header};
 use crate::owner::Owner;
-use crate::slots::{Id, Slots};
+use crate::slots::{Id, Slots, Works};
 use crate::stats::Stats;
+use crate::stuck::Patience;
 use crate::trash::Trash;
 use crate::watch::Watchers;
 
@@ -20,12 +21,15 @@ pub(crate) struct Core {
     /// Raised per change, per changed value published and per chunk of a walk.
     pub(crate) tick: u64,
     pub(crate) slots: Slots,
+    pub(crate) works: Works,
     /// The latest change of keys that no node stands for, striped by hash.
     absent: Box<[u64]>,
     pub(crate) owners: Vec<Option<&'static Owner>>,
     pub(crate) ledger: Ledger,
     pub(crate) expiry: Expiry,
     pub(crate) watchers: Watchers,
+    /// Set while somebody wants to hear of computations that do not end.
+    pub(crate) patience: Option<Patience>,
     pub(crate) stats: Stats,
     pub(crate) log: Option<Vec<Event>>,
     pub(crate) closed: bool,
@@ -39,11 +43,13 @@ impl Core {
         Self {
             tick: first_tick,
             slots: Slots::new(),
+            works: Works::default(),
             absent: vec![0; if cfg!(shuttle) { 2 } else { ABSENT_STRIPES }].into(),
             owners: Vec::new(),
             ledger: Ledger::new(),
             expiry: Expiry::new(),
             watchers: Watchers::new(),
+            patience: None,
             stats: Stats::default(),
             log: None,
             closed: false,

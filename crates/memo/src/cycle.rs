@@ -15,7 +15,7 @@ use crate::work;
 
 /// The cycle that `asker` would close by waiting for `wanted`, if it would.
 pub(crate) fn find(core: &Core, asker: Id, wanted: Id) -> Option<Cycle> {
-    if asker == Id::NONE || core.node(wanted)?.work.get().is_null() {
+    if asker == Id::NONE || !core.node(wanted)?.is_computing() {
         return None;
     }
     // From each node found, the one that it waits for on the way down to `asker`.

@@ -14,7 +14,6 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -25,46 +24,41 @@ use parking_lot::Mutex;
 use crate::hazard;
 
 /// Proof that this thread is pinned: pointers loaded while it lives stay valid while it lives.
+///
+/// Pins of one thread end in the reverse order of their beginning: the outermost one unpins.
 pub(crate) struct Pin {
-    not_send: PhantomData<*const ()>,
+    /// Null for an inner pin.
+    record: *const Record,
 }
 
 /// Pins the thread; nests.
 #[inline(always)]
 pub(crate) fn pin() -> Pin {
-    if !cfg!(shuttle) {
-        THREAD.with(|thread| {
-            let depth = thread.depth.get();
-            thread.depth.set(depth + 1);
-            if depth == 0 {
-                let record = thread.record.get();
-                if record.is_null() {
-                    pin_slow(thread);
-                } else {
-                    // SAFETY: records are leaked, so a non-null pointer to one is always valid.
-                    unsafe { &*record }.epoch.store(EPOCH.load(Acquire), Relaxed);
-                    compiler_fence(SeqCst);
-                }
-            }
-        });
+    if cfg!(shuttle) {
+        return Pin { record: ptr::null() };
     }
-    Pin { not_send: PhantomData }
+    THREAD.with(|thread| {
+        let record = thread.record.get();
+        if record.is_null() {
+            return pin_slow(thread);
+        }
+        // SAFETY: records are leaked, so a non-null pointer to one is always valid.
+        let epoch = unsafe { &(*record).epoch };
+        if epoch.load(Relaxed) != 0 {
+            return Pin { record: ptr::null() };
+        }
+        epoch.store(EPOCH.load(Acquire), Relaxed);
+        compiler_fence(SeqCst);
+        Pin { record }
+    })
 }
 
 impl Drop for Pin {
     #[inline(always)]
     fn drop(&mut self) {
-        if !cfg!(shuttle) {
-            THREAD.with(|thread| {
-                let depth = thread.depth.get() - 1;
-                thread.depth.set(depth);
-                if depth == 0 {
-                    let record = thread.record.get();
-                    let record = if record.is_null() { thread.fenced.get() } else { record };
-                    // SAFETY: pinning set one of the two pointers, and records are leaked.
-                    unsafe { &*record }.epoch.store(0, Release);
-                }
-            });
+        if !self.record.is_null() {
+            // SAFETY: records are leaked.
+            unsafe { &*self.record }.epoch.store(0, Release);
         }
     }
 }
@@ -136,9 +130,10 @@ fn oldest_pinned() -> u64 {
     pinned.filter(|&epoch| epoch != 0).min().unwrap_or(u64::MAX)
 }
 
+/// The first pin of a thread, and every pin where pinning needs a fence.
 #[cold]
 #[inline(never)]
-fn pin_slow(thread: &Thread) {
+fn pin_slow(thread: &Thread) -> Pin {
     if thread.fenced.get().is_null() {
         let asymmetric = barrier::available();
         let record = Record::claim();
@@ -149,9 +144,15 @@ fn pin_slow(thread: &Thread) {
         // When the thread is already ending the record is simply never reused.
         let _ = AT_EXIT.try_with(|exit| exit.record.set(record));
     }
+    let record = thread.fenced.get();
     // SAFETY: set just above or earlier; records are leaked.
-    unsafe { &*thread.fenced.get() }.epoch.store(EPOCH.load(SeqCst), SeqCst);
+    let epoch = unsafe { &(*record).epoch };
+    if epoch.load(Relaxed) != 0 {
+        return Pin { record: ptr::null() };
+    }
+    epoch.store(EPOCH.load(SeqCst), SeqCst);
     std::sync::atomic::fence(SeqCst);
+    Pin { record }
 }
 
 #[repr(align(128))]
@@ -180,7 +181,6 @@ struct Thread {
     /// Set only where pinning needs no fence.
     record: Cell<*const Record>,
     fenced: Cell<*const Record>,
-    depth: Cell<u32>,
 }
 
 struct AtExit {
@@ -194,12 +194,13 @@ impl Drop for AtExit {
             return;
         }
         let _ = THREAD.try_with(|thread| {
+            // SAFETY: records are leaked.
+            let record = unsafe { &*record };
             // A destructor that runs after this one and pins claims a record of its own.
-            if thread.depth.get() == 0 {
+            if record.epoch.load(Relaxed) == 0 {
                 thread.record.set(ptr::null());
                 thread.fenced.set(ptr::null());
-                // SAFETY: records are leaked.
-                RECORDS.lock().free.push(unsafe { &*record });
+                RECORDS.lock().free.push(record);
             }
         });
     }
@@ -218,7 +219,7 @@ const COLLECT_EVERY: usize = 1024;
 
 thread_local! {
     static THREAD: Thread = const {
-        Thread { record: Cell::new(ptr::null()), fenced: Cell::new(ptr::null()), depth: Cell::new(0) }
+        Thread { record: Cell::new(ptr::null()), fenced: Cell::new(ptr::null()) }
     };
     static AT_EXIT: AtExit = const { AtExit { record: Cell::new(ptr::null()) } };
 }

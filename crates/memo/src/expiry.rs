@@ -108,7 +108,8 @@ impl Expiry {
 
 impl Graph {
     /// Tells the graph what time it is: values whose `ttl` is over become stale, a bounded number per
-    /// call. Returns when to call again; `None` while no value has a deadline.
+    /// call. Returns when to call again; `None` while no value has a deadline and nobody asked for
+    /// [`Graph::on_stuck`].
     ///
     /// Time is whatever the caller says it is; it never goes back. A value counts from the last
     /// `advance` before it was published. A driver (see [`Graph::drive`], feature `driver`) calls this
@@ -135,8 +136,10 @@ impl Shared {
                 }
             });
         }
+        let look_again = self.look_for_stuck(now);
         let core = self.core.lock();
-        if due.len() == EXPIRED_PER_CALL { Some(now) } else { core.expiry.next() }
+        let next = if due.len() == EXPIRED_PER_CALL { Some(now) } else { core.expiry.next() };
+        next.into_iter().chain(look_again).min()
     }
 
     /// Lets `alarm` be called when a value with a deadline is published after [`Shared::sleep`].

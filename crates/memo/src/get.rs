@@ -19,6 +19,7 @@ use crate::node::{FRESH, SUSPECT};
 use crate::slots::Id;
 use crate::value::Outcome;
 use crate::verify::{Progress, Verification};
+use crate::wake;
 use crate::work::{Joined, Work};
 
 /// The future of [`Memo::get`]. A hit is answered by the first poll, without an allocation.
@@ -51,8 +52,7 @@ impl<K: Key, V: Send + Sync + 'static> Future for Get<K, V> {
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if self.joined.is_none()
-            && !self.memo.inner.owner.is_probed()
-            && let Some(value) = self.memo.cached(&self.key)
+            && let Some(value) = self.memo.unprobed(&self.key)
         {
             return Poll::Ready(Ok(value));
         }
@@ -62,7 +62,8 @@ impl<K: Key, V: Send + Sync + 'static> Future for Get<K, V> {
 
 /// What a caller finds that is no lock-free hit.
 enum Entry<K: Key, V: Send + Sync + 'static> {
-    Value(Outcome<V>, Id),
+    Hit(Cached<V>, Id),
+    Failure(Outcome<V>, Id),
     Join(Joined<K, V>),
     Refused(Error),
 }
@@ -75,31 +76,41 @@ impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
         if let Some(audit) = &mut self.audit {
             return audit.as_mut().poll(context);
         }
-        if self.joined.is_none() {
-            if let Some(value) = self.memo.cached(&self.key) {
-                // Probed: the hit was noted, and may have been chosen to be audited.
-                return self.serve_probed(value, context);
-            }
-            match self.enter(frame) {
-                Entry::Value(outcome, id) => {
-                    return Poll::Ready(deliver(&outcome, Some(id), self.memo, frame));
+        let answer = match &mut self.joined {
+            Some(joined) => wait(joined, context),
+            None => {
+                if self.memo.inner.owner.is_probed()
+                    && let Some(value) = self.memo.cached(&self.key)
+                {
+                    // The hit was noted, and may have been chosen to be audited.
+                    return self.serve_probed(value, context);
                 }
-                Entry::Refused(error) => {
-                    frame.into_iter().for_each(Frame::taint);
-                    return Poll::Ready(Err(error));
+                match self.enter(frame) {
+                    Entry::Hit(value, id) => {
+                        let record = |frame: &Frame| {
+                            frame.record(self.memo.shared(), id, value.version());
+                        };
+                        frame.into_iter().for_each(record);
+                        return Poll::Ready(Ok(value));
+                    }
+                    Entry::Failure(outcome, id) => {
+                        return Poll::Ready(deliver(outcome, Some(id), self.memo, frame));
+                    }
+                    Entry::Refused(error) => {
+                        frame.into_iter().for_each(Frame::taint);
+                        return Poll::Ready(Err(error));
+                    }
+                    Entry::Join(joined) => wait(self.joined.insert(joined), context),
                 }
-                Entry::Join(joined) => self.joined = Some(joined),
             }
-        }
-        let joined = self.joined.as_ref().expect("joined above");
-        let Some((outcome, published)) = wait(joined, context) else { return Poll::Pending };
+        };
+        let Some((outcome, published)) = answer else { return Poll::Pending };
+        let joined = self.joined.take().expect("there is an answer, so it has joined");
         let id = published.then_some(joined.work.id);
-        if let Some(joined) = self.joined.take() {
-            joined.leave();
-        }
+        joined.leave();
         crate::budget::relieve(self.memo.shared());
         epoch::collect_if_due();
-        Poll::Ready(deliver(&outcome, id, self.memo, frame))
+        Poll::Ready(deliver(outcome, id, self.memo, frame))
     }
 
     fn serve_probed(
@@ -122,16 +133,16 @@ impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
         let Some((mut core, node)) = self.memo.node(&self.key) else {
             return Entry::Refused(Error::closed(self.memo.name()));
         };
-        if node.header.state() == SUSPECT && node.header.work.get().is_null() {
+        if node.header.state() == SUSPECT && !node.header.is_computing() {
             // Most of what is suspect can be settled right here, without an allocation for a work.
             let mut check = Verification::own(node.header.id);
             let progress = check.proceed(&mut core, self.memo.shared().walk_chunk());
             debug_assert!(!matches!(progress, Progress::Compute(id) if id == node.header.id));
         }
         if node.header.state() == FRESH
-            && let Some(outcome) = current_value(&mut core, node)
+            && let Some(entry) = current_value(&mut core, node)
         {
-            return Entry::Value(outcome, node.header.id);
+            return entry;
         }
         if let Some(cycle) = cycle::find(&core, self.parent, node.header.id) {
             core.stats.cycles += 1;
@@ -142,70 +153,81 @@ impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
     }
 }
 
-/// The value of a fresh node, under the lock.
+/// The value of a fresh node, under the lock and pinned.
 #[allow(unsafe_code)]
-fn current_value<K, V>(core: &mut Core, node: &Node<K, V>) -> Option<Outcome<V>> {
+fn current_value<K: Key, V: Send + Sync + 'static>(
+    core: &mut Core,
+    node: &Node<K, V>,
+) -> Option<Entry<K, V>> {
     let head = node.value.load(std::sync::atomic::Ordering::Acquire);
     if head.is_null() {
         return None;
     }
     core.note(EventKind::Hit, &node.header);
+    let id = node.header.id;
     // SAFETY: the node's value is alive while the graph lock is held.
-    Some(unsafe { Outcome::from_shared(head) })
+    if unsafe { &*head }.is_failure() {
+        // SAFETY: as above.
+        return Some(Entry::Failure(unsafe { Outcome::from_shared(head) }, id));
+    }
+    // SAFETY: a value, read under the caller's pin.
+    Some(Entry::Hit(unsafe { Cached::pinned(head) }, id))
 }
 
 /// Polls the computation, or waits for whoever does.
 fn wait<K: Key, V: Send + Sync + 'static>(
-    joined: &Joined<K, V>,
+    joined: &mut Joined<K, V>,
     context: &mut Context<'_>,
 ) -> Option<(Outcome<V>, bool)> {
+    let mut starts = joined.takes_start();
     let work = &joined.work;
     loop {
-        let level = {
+        let level = Level::enter();
+        if !starts || level.is_none() {
             let mut board = work.board.lock();
             if let Some(answer) = joined.answer(&board) {
                 return Some(answer);
             }
-            if board.polling {
+            if board.polling && !starts {
                 board.wait(joined.caller(), context.waker());
                 return None;
             }
-            let Some(level) = Level::enter() else {
+            if level.is_none() {
+                board.polling = false;
                 board.wait(joined.caller(), context.waker());
                 drop(board);
                 work.defer();
                 return None;
-            };
+            }
             board.start_polling();
-            level
-        };
+        }
         let waker = Waker::from(work.clone());
         let polled = work.poll(&mut Context::from_waker(&waker));
         let mut board = work.board.lock();
+        let answer = joined.answer(&board);
         if polled.is_ready() {
-            board.polling = false;
+            let waiting = board.stop_polling();
             drop(board);
-            work.wake_all();
-            level.drain();
-            continue;
-        }
-        if let Some(answer) = joined.answer(&board) {
+            waiting.into_iter().for_each(|(_, waker)| wake::wake(waker));
+        } else if answer.is_some() {
             // Served early: the others drive on, and `leave` tells one of them.
             board.polling = false;
             drop(board);
-            level.drain();
-            return Some(answer);
+        } else {
+            board.stay_driver(joined.caller(), context.waker());
+            drop(board);
         }
-        board.stay_driver(joined.caller(), context.waker());
-        drop(board);
-        level.drain();
-        return None;
+        level.iter().for_each(Level::drain);
+        if answer.is_some() || polled.is_pending() {
+            return answer;
+        }
+        starts = false;
     }
 }
 
 /// Hands an outcome to the caller and tells the frame what was used.
 fn deliver<K: Key, V: Send + Sync + 'static>(
-    outcome: &Outcome<V>,
+    outcome: Outcome<V>,
     published: Option<Id>,
     memo: Memo<K, V>,
     frame: Option<&Frame>,
@@ -217,7 +239,7 @@ fn deliver<K: Key, V: Send + Sync + 'static>(
         }
     }
     match outcome.result() {
-        Ok(_) => Ok(Cached::counted(outcome.clone())),
+        Ok(_) => Ok(Cached::counted(outcome)),
         Err(error) => Err(error.clone()),
     }
 }

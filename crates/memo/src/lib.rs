@@ -45,7 +45,7 @@
 //! - A caller that was waiting *before* a change may be given the value of the attempt that the change
 //!   outdated, once; such a value can mix before and after. [`Memo::strict`] makes it wait instead.
 //! - A computation in a task that is spawned without [`scope`] is not captured, and a cycle through it
-//!   is not found.
+//!   hangs; [`Graph::on_stuck`] names it.
 //! - A caller that polls once and then neither polls nor drops its `get` can hold up the others until
 //!   one more wake or one more caller comes.
 //!
@@ -103,6 +103,7 @@ mod scope;
 mod slots;
 mod source;
 mod stats;
+mod stuck;
 mod sync;
 mod table;
 mod trash;
@@ -130,6 +131,7 @@ pub use methods::{Method, MethodOutput, Methods};
 pub use scope::{Scoped, scope};
 pub use source::Source;
 pub use stats::Stats;
+pub use stuck::Stuck;
 pub use tidewire_memo_macros::memo;
 pub use watch::{Notify, Watch};
 pub use write::WriteGuard;

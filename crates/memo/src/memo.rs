@@ -192,7 +192,17 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     #[must_use]
     pub fn cached(&self, key: &K) -> Option<Cached<V>> {
         // SAFETY: `hit` calls it pinned, with the head of a value.
-        self.hit(key, |head| unsafe { Cached::pinned(head) })
+        self.hit::<true, _>(key, |head| unsafe { Cached::pinned(head) })
+    }
+
+    /// The same, while nobody wants to hear of hits.
+    #[inline(always)]
+    pub(crate) fn unprobed(&self, key: &K) -> Option<Cached<V>> {
+        if self.inner.owner.is_probed() {
+            return None;
+        }
+        // SAFETY: `hit` calls it pinned, with the head of a value.
+        self.hit::<false, _>(key, |head| unsafe { Cached::pinned(head) })
     }
 
     /// Lends the value of `key` to `look`, if it is in memory and current.
@@ -201,7 +211,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     #[inline(always)]
     pub fn with<R>(&self, key: &K, look: impl FnOnce(&V) -> R) -> Option<R> {
         // SAFETY: `hit` calls it pinned, with the head of a value.
-        self.hit(key, |head| look(unsafe { value_of(head) }))
+        self.hit::<true, _>(key, |head| look(unsafe { value_of(head) }))
     }
 
     /// A copy of the value of `key`, if it is in memory and current.
@@ -277,7 +287,11 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
 
     /// The lock-free path: no read-modify-write, no allocation, one relaxed bit.
     #[inline(always)]
-    pub(crate) fn hit<R>(&self, key: &K, serve: impl FnOnce(*const Head) -> R) -> Option<R> {
+    fn hit<const PROBES: bool, R>(
+        &self,
+        key: &K,
+        serve: impl FnOnce(*const Head) -> R,
+    ) -> Option<R> {
         let _pin = pin();
         let node = self.find(self.hash(key), key)?;
         if node.header.state() != FRESH {
@@ -294,7 +308,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
             // SAFETY: as above.
             frame.record(self.shared(), node.header.id, unsafe { &*head }.version());
         }
-        if self.inner.owner.is_probed() {
+        if PROBES && self.inner.owner.is_probed() {
             self.probed(node.header.id);
         }
         Some(serve(head))
@@ -403,7 +417,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     /// Removes a node that never got a value and that nobody computes or watches.
     pub(crate) fn discard_empty(&self, core: &mut Core, node: &Node<K, V>, trash: &mut Trash) {
         let header = &node.header;
-        if header.state() == EMPTY && header.work.get().is_null() && !header.is_watched() {
+        if header.state() == EMPTY && !header.is_computing() && !header.is_watched() {
             core.remove(&self.inner.owner, header, trash);
         }
     }
@@ -513,9 +527,14 @@ impl<K: Key, V: Send + Sync + 'static> FunctionsOf<K, V> {
 
     /// # Safety
     /// As [`Functions`] says.
-    unsafe fn abort(owner: &'static Owner, work: *const WorkHead, trash: &mut Trash) {
+    unsafe fn abort(
+        core: &mut Core,
+        owner: &'static Owner,
+        work: *const WorkHead,
+        trash: &mut Trash,
+    ) {
         // SAFETY: the work of a node of these types, kept alive by its callers.
-        unsafe { &*work.cast::<Work<K, V>>() }.abort(owner, trash);
+        unsafe { &*work.cast::<Work<K, V>>() }.abort(core, owner, trash);
     }
 
     /// # Safety

@@ -45,21 +45,23 @@ pub(crate) const GONE: u8 = 6;
 pub(crate) struct Header {
     /// The hash of the key, kept so that tables are rebuilt without running user code.
     pub(crate) hash: u64,
-    version: AtomicU64,
     /// The tick up to which every dependency was known not to have changed.
     pub(crate) verified: Cell<u64>,
-    /// The tick at which the list of dependants was last taken by a walk.
+    /// The tick at which a walk last took dependants from the list.
     pub(crate) taken: Cell<u64>,
-    dependants: UnsafeCell<Edges>,
     dependencies: UnsafeCell<Edges>,
-    pub(crate) work: Cell<*const WorkHead>,
+    version: AtomicU64,
     /// Neighbours in the eviction queue: towards the newest and towards the oldest.
     pub(crate) newer: Cell<u32>,
     pub(crate) older: Cell<u32>,
     /// Bytes this node counts for.
     pub(crate) weight: Cell<u32>,
+    /// The running computation, a number in [`Core::works`]; [`NO_WORK`] for none.
+    work: Cell<u32>,
+    // What a walk touches and what a hit reads come last, beside the value pointer and the key that
+    // follow the header.
+    dependants: UnsafeCell<Edges>,
     flags: Cell<u8>,
-    // What a hit reads comes last, beside the value pointer and the key that follow the header.
     /// The one thing a hit writes: asked for since the eviction hand passed.
     visited: PlainAtomicU8,
     state: AtomicU8,
@@ -73,6 +75,8 @@ unsafe impl Sync for Header {}
 // SAFETY: as above; nothing in it belongs to a thread.
 unsafe impl Send for Header {}
 
+/// See [`Header::is_computing`].
+const NO_WORK: u32 = u32::MAX;
 const WATCHED: u8 = 1;
 const SOURCE: u8 = 2;
 
@@ -90,7 +94,7 @@ impl Header {
             taken: Cell::new(0),
             dependants: UnsafeCell::new(Edges::new()),
             dependencies: UnsafeCell::new(Edges::new()),
-            work: Cell::new(ptr::null()),
+            work: Cell::new(NO_WORK),
             weight: Cell::new(0),
             newer: Cell::new(u32::MAX),
             older: Cell::new(u32::MAX),
@@ -165,8 +169,37 @@ impl Header {
         unsafe { &*self.dependencies.get() }
     }
 
+    /// Whether a computation hangs off the node.
+    pub(crate) fn is_computing(&self) -> bool {
+        self.work.get() != NO_WORK
+    }
+
+    /// The running computation; null when there is none. Alive while the graph lock is held.
+    pub(crate) fn work(&self, core: &Core) -> *const WorkHead {
+        if self.is_computing() { core.works.get(self.work.get()) } else { ptr::null() }
+    }
+
+    /// Hangs a computation off a node that has none.
+    pub(crate) fn set_work(&self, core: &mut Core, work: *const WorkHead) {
+        debug_assert!(!self.is_computing());
+        self.work.set(core.works.add(work));
+    }
+
+    /// Takes the computation off the node.
+    pub(crate) fn clear_work(&self, core: &mut Core) {
+        if self.is_computing() {
+            core.works.remove(self.work.replace(NO_WORK));
+        }
+    }
+
     /// Takes the list of dependants; whoever walks it marks each of them.
+    ///
+    /// An empty list is left alone, and when it was taken is not noted: nobody who was verified since it
+    /// was last taken had an edge in it, so nobody has one to restore.
     pub(crate) fn take_dependants(&self, core: &mut Core) -> Edges {
+        if self.dependants(core).len() == 0 {
+            return Edges::new();
+        }
         self.taken.set(core.tick);
         // SAFETY: `&mut Core` proves that this is the only access to any list of the graph.
         std::mem::replace(unsafe { &mut *self.dependants.get() }, Edges::new())
@@ -175,6 +208,21 @@ impl Header {
     pub(crate) fn add_dependant(&self, core: &mut Core, id: Id) {
         // SAFETY: as above.
         unsafe { &mut *self.dependants.get() }.push(&core.slots, id);
+    }
+
+    /// Starts loading what a walk touches into the cache.
+    #[inline]
+    pub(crate) fn prefetch(node: *const Self) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: a prefetch of any address is allowed; it reads nothing.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let walked = node.cast::<i8>().wrapping_add(std::mem::offset_of!(Self, dependants));
+            _mm_prefetch::<_MM_HINT_T0>(walked);
+            _mm_prefetch::<_MM_HINT_T0>(walked.wrapping_add(size_of::<Edges>()));
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = node;
     }
 
     /// Gives the old list back, to be dropped outside the lock.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::core::Core;
 use crate::graph::Shared;
 use crate::node::Header;
 use crate::slots::Id;
@@ -46,7 +47,7 @@ pub(crate) struct Functions {
     /// Drops the function, so that nothing starts any more. Not under the lock.
     pub(crate) close: unsafe fn(&'static Owner),
     /// Ends a running computation with an error of kind *closed*.
-    pub(crate) abort: unsafe fn(&'static Owner, *const WorkHead, &mut Trash),
+    pub(crate) abort: unsafe fn(&mut Core, &'static Owner, *const WorkHead, &mut Trash),
 }
 
 /// A future that brings a node up to date and forgets how that went.

@@ -17,7 +17,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use crate::capture::Record;
+use crate::capture::{Record, Records};
 use crate::core::Core;
 use crate::edges::Edges;
 use crate::epoch::{self, pin};
@@ -39,42 +39,42 @@ pub(crate) struct Candidate<V> {
     fingerprint: Option<u64>,
     /// Bytes of the value on the heap.
     heap_bytes: usize,
-    records: Vec<Record>,
     tainted: bool,
 }
 
-/// What the graph says.
-pub(crate) enum Verdict {
+/// What became of a candidate.
+pub(crate) enum Verdict<V> {
     Published,
-    Rejected,
+    Rejected(Candidate<V>),
     /// This dependency must be verified first.
-    Suspect(Id),
+    Suspect(Candidate<V>, Id),
+}
+
+/// What the graph says.
+enum Validity {
+    Valid,
+    Invalid,
+    Unsure(Id),
 }
 
 impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// Runs the user code that publishing needs: equality, weight, fingerprint. `None` when finished.
-    pub(crate) fn candidate(&self, result: Result<V, Error>) -> Option<Candidate<V>> {
+    ///
+    /// What was read stays in the frame, which nobody touches until the next attempt calls the function.
+    pub(crate) fn candidate(
+        &self,
+        result: Result<V, Error>,
+        has_old: bool,
+    ) -> Option<Candidate<V>> {
         let outcome = Outcome::new(result);
         // SAFETY: the attempt lock is held, and the user's future is done with the frame.
-        let frame = unsafe { &*self.frame() };
-        let mut records = frame.records().to_vec();
+        let frame = unsafe { &mut *self.frame() };
         let mut tainted = frame.is_tainted();
-        if let Some(adopted) = frame.adopted.get() {
+        if let Some(adopted) = frame.adopted.take() {
             let (more, their_taint) = adopted.close();
-            tainted |= their_taint | !merge(&mut records, &more);
+            tainted |= their_taint | !merge(frame.records_mut(), &more);
         }
-        let old = {
-            let _pin = pin();
-            let core = self.shared().core.lock();
-            if self.head.finished.get() {
-                return None;
-            }
-            let head = self.node().value.load(Acquire);
-            // SAFETY: the node's value is alive while the graph lock is held.
-            let old = (!head.is_null()).then(|| unsafe { Outcome::<V>::from_shared(head) });
-            drop(core);
-            old
-        };
+        let old = if has_old { self.old_value()? } else { None };
         let options = &self.inner.options;
         let (mut equal, mut fingerprint, mut heap_bytes) = (false, None, 0);
         if let Ok(new) = outcome.result() {
@@ -83,37 +83,51 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             fingerprint = self.inner.equal.and_then(|_| options.fingerprint(new));
             heap_bytes = options.heap_bytes(new);
         }
-        Some(Candidate { outcome, equal, fingerprint, heap_bytes, records, tainted })
+        Some(Candidate { outcome, equal, fingerprint, heap_bytes, tainted })
+    }
+
+    /// What the node has; `None` outside when finished, inside when it has nothing.
+    fn old_value(&self) -> Option<Option<Outcome<V>>> {
+        let _pin = pin();
+        if self.head.is_finished() {
+            return None;
+        }
+        let head = self.node().value.load(Acquire);
+        // SAFETY: a value is retired after it was taken out of its node, and the pin holds.
+        Some((!head.is_null()).then(|| unsafe { Outcome::from_shared(head) }))
     }
 
     /// One try; see the module documentation.
-    pub(crate) fn publish(&self, start_tick: u64, candidate: &Candidate<V>) -> Verdict {
+    pub(crate) fn publish(&self, start_tick: u64, candidate: Candidate<V>) -> Verdict<V> {
         let options = &self.inner.options;
         let failed = candidate.outcome.result().is_err();
         let life = if failed { options.error_ttl() } else { options.ttl() };
         if candidate.tainted || (failed && life.is_none()) {
-            return Verdict::Rejected;
+            return Verdict::Rejected(candidate);
         }
-        let ids = candidate.records.iter().map(|record| record.id);
-        let edges = Edges::exact(ids);
-        let old_edges;
+        // SAFETY: the attempt lock is held, and no user code is running in this frame.
+        let records = unsafe { &*self.frame() }.records();
+        let edges = Edges::exact(records.iter().map(|record| record.id));
+        let (value, unused, old_edges);
         let mut alarm = None;
         {
             let mut core = self.shared().core.lock();
-            if self.head.finished.get() || self.head.rejected.get() {
-                return Verdict::Rejected;
+            if self.head.is_finished() || self.head.rejected.get() {
+                drop(core);
+                return Verdict::Rejected(candidate);
             }
-            match validate(&core, &candidate.records, start_tick) {
-                Verdict::Published => {}
-                verdict => return verdict,
+            match validate(&core, records, start_tick) {
+                Validity::Valid => {}
+                Validity::Invalid => return Verdict::Rejected(candidate),
+                Validity::Unsure(dependency) => return Verdict::Suspect(candidate, dependency),
             }
             let node = self.node();
             register(&mut core, node, &edges);
-            let value = self.place(&mut core, node, candidate);
             let weight = self.inner.owner.node_bytes
                 + size_of::<crate::value::Good<V>>()
                 + candidate.heap_bytes
                 + edges.heap_bytes();
+            (value, unused) = self.place(&mut core, node, candidate);
             old_edges = node.header.set_dependencies(&mut core, edges);
             core.weigh(&node.header, weight);
             core.check_budget(self.shared(), Some(&self.inner.owner));
@@ -126,22 +140,28 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             node.header.set_state(FRESH);
             self.board.lock().done = Some(Done { outcome: value, published: true });
         }
-        drop(old_edges);
+        drop((old_edges, unused));
         if let Some(alarm) = alarm {
             alarm();
         }
         Verdict::Published
     }
 
-    /// Puts the value into the node, or keeps the equal one that is there; returns what callers get.
-    fn place(&self, core: &mut Core, node: &Node<K, V>, candidate: &Candidate<V>) -> Outcome<V> {
+    /// Puts the value into the node, or keeps the equal one that is there; returns what callers get, and
+    /// what is not needed, to be dropped outside the lock.
+    fn place(
+        &self,
+        core: &mut Core,
+        node: &Node<K, V>,
+        candidate: Candidate<V>,
+    ) -> (Outcome<V>, Option<Outcome<V>>) {
         core.stats.published += 1;
         let old = node.value.load(Acquire);
         if candidate.equal && !old.is_null() {
             core.stats.cut_off += 1;
             core.note(EventKind::CutOff, &node.header);
             // SAFETY: the node's value is alive while the graph lock is held.
-            return unsafe { Outcome::from_shared(old) };
+            return (unsafe { Outcome::from_shared(old) }, Some(candidate.outcome));
         }
         let remembered = core.ledger.fingerprint(self.id);
         let same = old.is_null() && remembered.is_some() && remembered == candidate.fingerprint;
@@ -163,26 +183,26 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             // SAFETY: replaced just now, so new readers cannot find it; the node owned one count.
             unsafe { epoch::retire(old.cast(), Outcome::<V>::release) };
         }
-        candidate.outcome.clone()
+        (candidate.outcome, None)
     }
 }
 
-fn validate(core: &Core, records: &[Record], start_tick: u64) -> Verdict {
+fn validate(core: &Core, records: &[Record], start_tick: u64) -> Validity {
     let mut suspect = None;
     for record in records {
-        let Some(node) = core.node(record.id) else { return Verdict::Rejected };
+        let Some(node) = core.node(record.id) else { return Validity::Invalid };
         let version = node.version();
         if version != record.version && !injected(Fault::VersionsNotCompared) {
-            return Verdict::Rejected;
+            return Validity::Invalid;
         }
         if node.is_source() && version > start_tick && !injected(Fault::SourceStartIgnored) {
-            return Verdict::Rejected;
+            return Validity::Invalid;
         }
         if suspect.is_none() && !node.is_current() && !injected(Fault::SuspectAccepted) {
             suspect = Some(record.id);
         }
     }
-    suspect.map_or(Verdict::Published, Verdict::Suspect)
+    suspect.map_or(Validity::Valid, Validity::Unsure)
 }
 
 /// Makes the node a dependant of everything in `edges`, where it is not one already: a list that was
@@ -203,9 +223,9 @@ fn register<K, V>(core: &mut Core, node: &Node<K, V>, edges: &Edges) {
 }
 
 /// Adds what scoped tasks read; `false` when they saw another version of something.
-fn merge(records: &mut Vec<Record>, more: &[Record]) -> bool {
+fn merge(records: &mut Records, more: &[Record]) -> bool {
     let mut known: std::collections::HashMap<u32, Record> =
-        records.iter().map(|record| (record.id.slot(), *record)).collect();
+        records.as_slice().iter().map(|record| (record.id.slot(), *record)).collect();
     for record in more {
         match known.insert(record.id.slot(), *record) {
             None => records.push(*record),

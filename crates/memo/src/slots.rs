@@ -6,6 +6,7 @@
 use std::ptr;
 
 use crate::node::Header;
+use crate::work::WorkHead;
 
 /// The identity of a node, also after the node is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,17 +74,9 @@ impl Slots {
     /// Starts loading the node of `id` into the cache.
     #[inline]
     pub(crate) fn prefetch(&self, id: Id) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
         if let Some(entry) = self.entries.get(id.slot() as usize) {
-            #[allow(unsafe_code)]
-            // SAFETY: a prefetch of any address is allowed; it reads nothing.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(entry.node.cast());
-            }
+            Header::prefetch(entry.node);
         }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        let _ = id;
     }
 
     /// Reserves a slot; [`Slots::fill`] gives it its node.
@@ -108,6 +101,38 @@ impl Slots {
         if entry.generation != u32::MAX {
             self.free.push(id.slot());
         }
+    }
+}
+
+/// The running computations, by number: a node has room for a number only, as few of them compute.
+#[derive(Default)]
+pub(crate) struct Works {
+    entries: Vec<*const WorkHead>,
+    free: Vec<u32>,
+}
+
+impl Works {
+    pub(crate) fn add(&mut self, work: *const WorkHead) -> u32 {
+        if let Some(number) = self.free.pop() {
+            self.entries[number as usize] = work;
+            return number;
+        }
+        self.entries.push(work);
+        u32::try_from(self.entries.len() - 1).expect("fewer computations than nodes")
+    }
+
+    pub(crate) fn get(&self, number: u32) -> *const WorkHead {
+        self.entries[number as usize]
+    }
+
+    /// All that are running.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = *const WorkHead> + '_ {
+        self.entries.iter().copied().filter(|work| !work.is_null())
+    }
+
+    pub(crate) fn remove(&mut self, number: u32) {
+        self.entries[number as usize] = ptr::null();
+        self.free.push(number);
     }
 }
 

@@ -344,7 +344,7 @@ impl<K: Key> FunctionsOf<K> {
         drop_value: |_| false,
         label: Self::label,
         close: |_| (),
-        abort: |_, _, _| unreachable!("a source computes nothing"),
+        abort: |_, _, _, _| unreachable!("a source computes nothing"),
     };
 
     /// # Safety

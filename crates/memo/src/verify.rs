@@ -20,7 +20,10 @@ use crate::slots::Id;
 
 /// A verification in progress; kept across polls.
 pub(crate) struct Verification {
-    stack: Vec<Step>,
+    /// What is looked at now, and on whose behalf, the root first. Mostly there is only a root, which
+    /// then costs no allocation.
+    top: Step,
+    below: Vec<Step>,
     /// The root must end with a value in memory: its owner wants to serve it.
     own: bool,
     restarts: u32,
@@ -47,8 +50,8 @@ pub(crate) enum Progress {
 impl Verification {
     /// Verifies a dependency, computing it if need be.
     pub(crate) fn of(root: Id) -> Self {
-        let stack = vec![Step { id: root, next: 0 }];
-        Self { stack, own: false, restarts: 0, refreshing: None }
+        let top = Step { id: root, next: 0 };
+        Self { top, below: Vec::new(), own: false, restarts: 0, refreshing: None }
     }
 
     /// Verifies the value of a node whose computation asks.
@@ -70,7 +73,7 @@ impl Verification {
                 }
                 self.refreshing = None;
                 let core = shared.core.lock();
-                let refreshed = self.stack.last().and_then(|step| core.node(step.id));
+                let refreshed = core.node(self.top.id);
                 if !refreshed.is_some_and(Header::is_current) {
                     return Poll::Ready(false);
                 }
@@ -99,22 +102,20 @@ impl Verification {
     /// One chunk under the lock.
     pub(crate) fn proceed(&mut self, core: &mut Core, chunk: usize) -> Progress {
         for _ in 0..chunk {
-            let Some(&step) = self.stack.last() else { return Progress::Done(true) };
-            let is_root = self.stack.len() == 1;
+            let step = self.top;
+            let is_root = self.below.is_empty();
             let Some(node) = core.node(step.id) else {
-                self.stack.pop();
-                if is_root {
-                    return Progress::Done(false);
-                }
+                let Some(asker) = self.below.pop() else { return Progress::Done(false) };
+                self.top = asker;
                 continue;
             };
             let wants_value = is_root && self.own;
             match node.state() {
                 FRESH | GHOST => {
-                    if is_root {
+                    let Some(asker) = self.below.pop() else {
                         return Progress::Done(node.state() == FRESH || !wants_value);
-                    }
-                    self.stack.pop();
+                    };
+                    self.top = asker;
                     continue;
                 }
                 SUSPECT => {}
@@ -127,19 +128,15 @@ impl Verification {
                 Finding::Changed if wants_value => return Progress::Done(false),
                 Finding::Changed => return Progress::Compute(step.id),
                 Finding::Unsure { at, dependency } => {
-                    if let Some(top) = self.stack.last_mut() {
-                        top.next = at;
-                    }
-                    self.stack.push(Step { id: dependency, next: 0 });
+                    self.below.push(Step { id: step.id, next: at });
+                    self.top = Step { id: dependency, next: 0 };
                 }
                 Finding::Restart => {
                     self.restarts += 1;
                     if self.restarts > RESTARTS {
                         return Progress::Done(false);
                     }
-                    if let Some(top) = self.stack.last_mut() {
-                        top.next = 0;
-                    }
+                    self.top.next = 0;
                 }
             }
         }

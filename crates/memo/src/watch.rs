@@ -142,7 +142,7 @@ impl Shared {
         let Some(node) = core.node(id) else { return };
         node.set_watched(false);
         let empty = node.state() == crate::node::EMPTY;
-        if empty && node.work.get().is_null() {
+        if empty && !node.is_computing() {
             let owner = core.owner(node);
             core.remove(owner, node, &mut trash);
         }

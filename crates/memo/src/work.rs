@@ -9,8 +9,9 @@
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::task::{Context, Wake, Waker};
+use std::time::{Duration, Instant};
 
 use crate::attempt::Attempt;
 use crate::capture::Frame;
@@ -25,23 +26,27 @@ use crate::memo::{Inner, Node};
 use crate::node::Header;
 use crate::owner::Owner;
 use crate::slots::Id;
-use crate::sync::Mutex;
+use crate::sync::{AtomicU8, Mutex};
 use crate::trash::Trash;
 use crate::value::Outcome;
 use crate::wake;
 
-/// The erased part, touched under the graph lock only.
+/// The erased part, written under the graph lock only.
 pub(crate) struct WorkHead {
-    pub(crate) callers: Cell<u32>,
+    pub(crate) node: Id,
+    callers: Cell<u32>,
     next_caller: Cell<u32>,
-    /// The outcome is on the board, or nobody wants one any more.
-    pub(crate) finished: Cell<bool>,
+    /// The outcome is on the board (by the end of the hold that set this), or nobody wants one any more.
+    finished: AtomicU8,
     /// An explicit invalidation came while the attempt ran.
     pub(crate) rejected: Cell<bool>,
     /// The revision at which the latest caller joined.
     pub(crate) latest_join: Cell<u64>,
     /// The nodes whose computations wait for this one.
     parents: RefCell<Vec<Id>>,
+    /// When [`crate::stuck`] first saw it, and whether it was reported.
+    first_seen: Cell<Option<Instant>>,
+    reported: Cell<bool>,
 }
 
 /// See the module documentation.
@@ -89,6 +94,8 @@ pub(crate) struct Joined<K: 'static, V: 'static> {
     pub(crate) revision: u64,
     caller: u32,
     parent: Id,
+    /// This caller made the work, which counts as being polled until it does so.
+    starts: bool,
 }
 
 // SAFETY: `head` is touched under the graph lock, `frame` under the attempt lock, `node` is alive
@@ -98,8 +105,8 @@ unsafe impl<K: Send + Sync, V: Send + Sync> Send for Work<K, V> {}
 unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Work<K, V> {}
 
 /// Rejects the running attempt of a node, if any.
-pub(crate) fn reject(_: &Core, node: &Header) {
-    let work = node.work.get();
+pub(crate) fn reject(core: &Core, node: &Header) {
+    let work = node.work(core);
     if !work.is_null() {
         // SAFETY: the work of a node is alive while the pointer is there, which changes under the lock.
         unsafe { &*work }.rejected.set(true);
@@ -107,30 +114,63 @@ pub(crate) fn reject(_: &Core, node: &Header) {
 }
 
 /// The nodes whose computations wait for `node`.
-pub(crate) fn parents(_: &Core, node: &Header) -> Vec<Id> {
-    let work = node.work.get();
+pub(crate) fn parents(core: &Core, node: &Header) -> Vec<Id> {
+    let work = node.work(core);
     if work.is_null() {
         return Vec::new();
     }
     // SAFETY: as above.
-    unsafe { &*work }.parents.borrow().clone()
+    unsafe { &*work }.parents()
 }
 
 impl WorkHead {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(node: Id) -> Self {
         Self {
+            node,
             callers: Cell::new(0),
             next_caller: Cell::new(0),
-            finished: Cell::new(false),
+            finished: AtomicU8::new(0),
             rejected: Cell::new(false),
             latest_join: Cell::new(0),
             parents: RefCell::new(Vec::new()),
+            first_seen: Cell::new(None),
+            reported: Cell::new(false),
         }
+    }
+
+    pub(crate) fn callers(&self) -> u32 {
+        self.callers.get()
+    }
+
+    /// The nodes whose computations wait for this one. Under the graph lock.
+    pub(crate) fn parents(&self) -> Vec<Id> {
+        self.parents.borrow().clone()
+    }
+
+    /// For how long it has been seen to run; `None` the first time. Under the graph lock.
+    pub(crate) fn seen(&self, now: Instant) -> Option<Duration> {
+        let Some(first) = self.first_seen.get() else {
+            self.first_seen.set(Some(now));
+            return None;
+        };
+        Some(now.saturating_duration_since(first))
+    }
+
+    /// `true` the first time. Under the graph lock.
+    pub(crate) fn tell_once(&self) -> bool {
+        !self.reported.replace(true)
+    }
+
+    /// Whether it is over. Without the graph lock this is a hint, with two uses: what is finished stays
+    /// so; and a node whose work was not finished under a pin is alive while that pin holds, since it is
+    /// retired after its work was finished.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished.load(Acquire) != 0
     }
 }
 
 impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
-    /// Starts or joins the computation of a node.
+    /// Starts or joins the computation of a node. Whoever starts it polls it next.
     pub(crate) fn join(
         core: &mut Core,
         inner: &'static Inner<K, V>,
@@ -138,10 +178,12 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         parent: Id,
     ) -> Joined<K, V> {
         let revision = inner.owner.graph.revision();
-        let running = node.header.work.get();
-        let work = if running.is_null() {
-            let work = Arc::new(Self::new(inner, node));
-            node.header.work.set(Arc::as_ptr(&work).cast());
+        let running = node.header.work(core);
+        let starts = running.is_null();
+        let work = if starts {
+            let attempt = Attempt::started(core, node, revision);
+            let work = Arc::new(Self::new(inner, node, attempt));
+            node.header.set_work(core, Arc::as_ptr(&work).cast());
             work
         } else {
             core.stats.joined += 1;
@@ -161,24 +203,24 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         if parent != Id::NONE {
             head.parents.borrow_mut().push(parent);
         }
-        Joined { work, revision, caller, parent }
+        Joined { work, revision, caller, parent, starts }
     }
 
-    fn new(inner: &'static Inner<K, V>, node: &Node<K, V>) -> Self {
+    fn new(inner: &'static Inner<K, V>, node: &Node<K, V>, attempt: Attempt<V>) -> Self {
         let id = node.header.id;
         Self {
-            head: WorkHead::new(),
+            head: WorkHead::new(id),
             inner,
             node,
             id,
             frame: UnsafeCell::new(Frame::new(inner.owner.graph, id)),
-            attempt: Mutex::new(Attempt::new()),
+            attempt: Mutex::new(attempt),
             cancelled: AtomicBool::new(false),
             deferred: AtomicBool::new(false),
             board: Mutex::new(Board {
                 done: None,
                 early: None,
-                polling: false,
+                polling: true,
                 woken: false,
                 driver: None,
                 waiting: Vec::new(),
@@ -190,22 +232,21 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         self.inner.owner.graph
     }
 
-    /// The node, while the work is not finished. Call it under the graph lock after checking that, or
-    /// pinned after having done so under the same pin.
+    /// The node, while the work is not finished. Call it under the graph lock or pinned, and check
+    /// [`WorkHead::is_finished`] first under that very lock or pin.
     pub(crate) fn node<'a>(&self) -> &'a Node<K, V> {
         // SAFETY: a node with a running work is not removed except by `abort`, which finishes the work.
         unsafe { &*self.node }
     }
 
-    /// The key, for the function; `None` when finished.
     pub(crate) fn frame(&self) -> *mut Frame {
         self.frame.get()
     }
 
     /// Takes the work off its node. The caller puts the outcome on the board in the same hold.
-    pub(crate) fn finish(&self, _: &mut Core) {
-        self.node().header.work.set(std::ptr::null());
-        self.head.finished.set(true);
+    pub(crate) fn finish(&self, core: &mut Core) {
+        self.node().header.clear_work(core);
+        self.head.finished.store(1, Release);
     }
 
     /// Wakes everyone who waits.
@@ -215,9 +256,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     }
 
     /// Ends the computation with an error, from under the graph lock.
-    pub(crate) fn abort(&self, owner: &Owner, trash: &mut Trash) {
-        self.node().header.work.set(std::ptr::null());
-        self.head.finished.set(true);
+    pub(crate) fn abort(&self, core: &mut Core, owner: &Owner, trash: &mut Trash) {
+        self.finish(core);
         let outcome = Outcome::new(Err(Error::closed(&owner.name)));
         let mut board = self.board.lock();
         board.done = Some(Done { outcome, published: false });
@@ -241,6 +281,12 @@ impl<V> Board<V> {
         if self.woken {
             waker.wake_by_ref();
         }
+    }
+
+    /// Ends a poll after which the outcome is there; returns who is to be told.
+    pub(crate) fn stop_polling(&mut self) -> Vec<(u32, Waker)> {
+        self.polling = false;
+        std::mem::take(&mut self.waiting)
     }
 
     /// Waits for somebody else's poll.
@@ -281,6 +327,11 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
         self.caller
     }
 
+    /// Whether the right to poll is this caller's from before; asked once.
+    pub(crate) fn takes_start(&mut self) -> bool {
+        std::mem::take(&mut self.starts)
+    }
+
     /// What the board has for this caller.
     pub(crate) fn answer(&self, board: &Board<V>) -> Option<(Outcome<V>, bool)> {
         if let Some(done) = &board.done {
@@ -294,12 +345,16 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
     /// Goes away before the computation ended.
     pub(crate) fn leave(self) {
         let work = &*self.work;
+        let head = &work.head;
+        if head.is_finished() {
+            // Everybody was or will be told by whoever finished it.
+            return;
+        }
         let mut trash = Trash::default();
         let mut cancelled = false;
         {
             let mut core = work.shared().core.lock();
-            let head = &work.head;
-            if !head.finished.get() {
+            if !head.is_finished() {
                 head.callers.set(head.callers.get() - 1);
                 let mut parents = head.parents.borrow_mut();
                 if let Some(at) = parents.iter().position(|&parent| parent == self.parent) {

@@ -156,3 +156,69 @@ fn the_driver_expires_values_from_a_thread_that_its_drop_joins() {
     drop(driver);
     assert_eq!(graph.stats().expired, 1);
 }
+
+#[test]
+fn a_cycle_through_a_task_without_scope_is_named_when_it_has_lasted_for_long() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let graph = Graph::new();
+    let start = Instant::now();
+    let told: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let teller = told.clone();
+    graph.on_stuck(5 * SECOND, move |stuck| teller.lock().unwrap().push(stuck.to_string()));
+
+    let cell: Arc<std::sync::OnceLock<Memo<u64, u64>>> = Arc::default();
+    let below = cell.clone();
+    let order = Memo::new_in(&graph, "order", move |key: u64| {
+        let customer = *below.get().unwrap();
+        async move { Ok::<_, tidewire_memo::Error>(*customer.get(key).await?) }
+    });
+    let customer = Memo::new_in(&graph, "customer", move |key: u64| async move {
+        let task = tokio::spawn(async move { order.get(key).await.map(|value| *value) });
+        task.await.unwrap()
+    });
+    cell.set(customer).unwrap();
+
+    runtime.block_on(async {
+        let waiting = tokio::spawn(customer.get(7));
+        let idle = async {
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+        };
+        idle.await;
+        assert_eq!(graph.advance(start), Some(start + 5 * SECOND));
+        graph.advance(start + 4 * SECOND);
+        assert!(told.lock().unwrap().is_empty());
+        graph.advance(start + 6 * SECOND);
+        graph.advance(start + 12 * SECOND);
+        waiting.abort();
+    });
+    let told = told.lock().unwrap();
+    assert_eq!(
+        *told,
+        [
+            "customer(7) has been running for 6s with 2 waiting calls, of order(7); if it waits for a \
+          spawned task that asks for order(7), that is a cycle: wrap the task's future in `scope`"
+        ]
+    );
+}
+
+#[test]
+fn what_ends_in_time_or_waits_for_something_else_is_not_called_stuck() {
+    let graph = Graph::new();
+    let start = Instant::now();
+    let told: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let teller = told.clone();
+    graph.on_stuck(SECOND, move |stuck| teller.lock().unwrap().push(stuck.running.clone()));
+    let slow = Memo::infallible_in(&graph, "slow", |_: u64| std::future::pending::<u64>());
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        *slow.get(key).await.unwrap()
+    });
+    let quick = Memo::infallible_in(&graph, "quick", |key: u64| async move { key });
+    let mut get = above.get(1);
+    assert!(crate::support::poll(&mut get).is_pending());
+    now(quick.get(1)).unwrap();
+    graph.advance(start);
+    graph.advance(start + SECOND);
+    assert_eq!(*told.lock().unwrap(), ["slow(1)"]);
+}
