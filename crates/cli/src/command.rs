@@ -1,4 +1,7 @@
 //! One file a command.
 
 pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod describe;
+pub(crate) mod list;
 pub(crate) mod serve;

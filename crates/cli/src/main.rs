@@ -8,7 +8,11 @@
 //! | 130 | a measurement was stopped by Ctrl-C; what was measured is printed |
 
 mod command;
+mod describe;
+mod known;
 mod log;
+mod names;
+mod origin;
 
 use std::process::ExitCode;
 
@@ -26,6 +30,9 @@ struct Arguments {
 enum Command {
     /// Serve `.proto` files over Connect, gRPC, gRPC-Web and plain HTTP on one port.
     Serve(command::serve::Serve),
+    Check(command::check::Check),
+    List(command::list::List),
+    Describe(command::describe::Describe),
     /// Measure a server: load, latency, its CPU and memory; compare results.
     Bench(tidewire_bench::command::BenchArgs),
 }
@@ -35,6 +42,9 @@ enum Command {
 async fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(serve) => serve.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Check(check) => check.run(),
+        Command::List(list) => list.run().await,
+        Command::Describe(describe) => describe.run().await,
         Command::Bench(bench) => command::bench::run(&bench).await,
     };
     match outcome {

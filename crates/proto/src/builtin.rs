@@ -17,6 +17,11 @@ pub(crate) fn well_known(name: &str) -> Option<protox::file::File> {
         .flatten()
 }
 
+/// The names of all built-in files.
+pub(crate) fn names<'a>() -> impl Iterator<Item = &'a str> + Clone {
+    TEXTS.iter().map(|(name, _)| *name).chain(WELL_KNOWN)
+}
+
 /// Whether `name` is where a published file is expected, whoever provides it.
 pub(crate) fn is_published(name: &str) -> bool {
     name.starts_with("google/") || name.starts_with("tidewire/v1/")
@@ -28,4 +33,18 @@ const TEXTS: [(&str, &str); 5] = [
     ("google/api/http.proto", include_str!("../proto/google/api/http.proto")),
     ("google/api/httpbody.proto", include_str!("../proto/google/api/httpbody.proto")),
     ("tidewire/v1/options.proto", include_str!("../proto/tidewire/v1/options.proto")),
+];
+
+const WELL_KNOWN: [&str; 11] = [
+    "google/protobuf/any.proto",
+    "google/protobuf/api.proto",
+    "google/protobuf/descriptor.proto",
+    "google/protobuf/duration.proto",
+    "google/protobuf/empty.proto",
+    "google/protobuf/field_mask.proto",
+    "google/protobuf/source_context.proto",
+    "google/protobuf/struct.proto",
+    "google/protobuf/timestamp.proto",
+    "google/protobuf/type.proto",
+    "google/protobuf/wrappers.proto",
 ];

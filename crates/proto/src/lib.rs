@@ -31,6 +31,7 @@ mod order;
 mod resolve;
 mod set;
 mod sources;
+mod suggest;
 mod syntax;
 mod wire;
 

@@ -12,19 +12,23 @@ use crate::descriptors::{Descriptors, File};
 use crate::diagnostics::Diagnostics;
 use crate::explain;
 use crate::load::Unit;
+use crate::suggest::Names;
 
 /// Links `units`, which are in order: imports first.
 pub(crate) fn link(units: Vec<Unit>) -> Result<Descriptors, Diagnostics> {
     let mut pool = DescriptorPool::new();
     let mut failed = BTreeSet::new();
     let mut diagnostics = Vec::new();
+    let mut names = None;
     for unit in &units {
         // What imports a file with errors would only repeat them.
         if unit.descriptor.dependency.iter().any(|import| failed.contains(import)) {
             failed.insert(unit.name.clone());
         } else if let Err(error) = add(&mut pool, unit) {
             failed.insert(unit.name.clone());
-            diagnostics.extend(explain::link_error(error, &unit.display, unit.text.as_deref()));
+            let names = names.get_or_insert_with(|| Names::of(&units));
+            let found = explain::link_error(error, &unit.display, unit.text.as_deref());
+            diagnostics.extend(found.into_iter().map(|diagnostic| names.improve(diagnostic, unit)));
         }
     }
     if let Some(diagnostics) = Diagnostics::from_list(diagnostics) {

@@ -16,7 +16,7 @@ use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::resolve::{self, Roots};
 use crate::sources::{DESCRIPTOR_SET_BYTES_MAX, FILE_BYTES_MAX, FILES_MAX, Sources};
 use crate::wire;
-use crate::{builtin, explain, folder, order, set, syntax};
+use crate::{builtin, explain, folder, order, set, suggest, syntax};
 
 /// One file, read and parsed but not linked.
 #[derive(Debug)]
@@ -166,7 +166,11 @@ impl Loader {
             } else if self.is_known(import) {
                 self.meet(import);
             } else {
-                let message = format!("import '{import}' not found");
+                let known = self.requested.iter().chain(self.sets.keys()).map(String::as_str);
+                let message = match suggest::import(import, known.filter(|known| *known != name)) {
+                    Some(meant) => format!("import '{import}' not found; did you mean '{meant}'?"),
+                    None => format!("import '{import}' not found"),
+                };
                 let help = match &unit.encoded {
                     Some(_) => "make the descriptor set with --include_imports",
                     None => "correct the path, or add the folder it is relative to as an include",
@@ -237,7 +241,8 @@ impl Loader {
     }
 }
 
-fn built_in(name: &str) -> Option<Unit> {
+/// The built-in file `name`.
+pub(crate) fn built_in(name: &str) -> Option<Unit> {
     match builtin::text(name) {
         Some(text) => parse(name, name, text.to_owned()).ok(),
         None => builtin::well_known(name).map(|file| Unit {

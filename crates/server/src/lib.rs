@@ -39,7 +39,8 @@ pub use builder::{Builder, Server};
 pub use limits::Limits;
 pub use mount::tower;
 pub use rest::{
-    Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestOptions, UnknownNames,
+    Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestFinding, RestOptions,
+    RestRule, UnknownNames, check_rest, rest_rules,
 };
 pub use routes::RouteError;
 pub use running::{Running, StartError};

@@ -14,6 +14,7 @@
 
 mod annotation;
 mod binding;
+mod check;
 mod content;
 mod field;
 mod http_body;
@@ -46,7 +47,9 @@ use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use tidewire_service::{Body, Call, Codec, Error, Peer, Protocol, Result, StreamKind};
 
+pub use self::annotation::{Rule as RestRule, rest_rules};
 pub use self::binding::RestError;
+pub use self::check::{RestFinding, check_rest};
 pub use self::options::{
     Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestOptions, UnknownNames,
 };

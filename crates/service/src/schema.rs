@@ -102,20 +102,38 @@ impl Schema {
     /// [`Code::InvalidArgument`](crate::Code::InvalidArgument), for JSON with the path of the
     /// field; [`Code::Internal`](crate::Code::Internal) when the schema has no such type.
     pub fn decode(&self, type_name: &str, codec: Codec, bytes: &[u8]) -> Result<Message> {
-        let index = self.pool.message_index(type_name).ok_or_else(|| {
-            Error::internal(format!("the schema has no message type {type_name}"))
-        })?;
+        let index = self.index(type_name)?;
         let message = match codec {
             Codec::Proto => DynamicMessage::decode(Arc::clone(&self.pool), index, bytes)
                 .map_err(|e| Error::invalid_argument(format!("not a valid {type_name}: {e}")))?,
-            Codec::Json => self.read_json(index, bytes)?,
+            Codec::Json => self.read_json(index, bytes, true)?,
         };
         Ok(Message(message))
     }
 
-    fn read_json(&self, index: MessageIndex, bytes: &[u8]) -> Result<DynamicMessage> {
-        let seed =
-            DynamicMessageSeed::new(Arc::clone(&self.pool), index).ignore_unknown_fields(true);
+    /// Decodes JSON that a person wrote: a field that the message does not have is an error.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode); what is wrong in the text names line and column.
+    pub fn decode_exactly(&self, type_name: &str, json: &[u8]) -> Result<Message> {
+        let index = self.index(type_name)?;
+        self.read_json(index, json, false).map(Message)
+    }
+
+    fn index(&self, type_name: &str) -> Result<MessageIndex> {
+        self.pool
+            .message_index(type_name)
+            .ok_or_else(|| Error::internal(format!("the schema has no message type {type_name}")))
+    }
+
+    fn read_json(
+        &self,
+        index: MessageIndex,
+        bytes: &[u8],
+        ignore_unknown: bool,
+    ) -> Result<DynamicMessage> {
+        let seed = DynamicMessageSeed::new(Arc::clone(&self.pool), index)
+            .ignore_unknown_fields(ignore_unknown);
         let mut track = serde_path_to_error::Track::new();
         let mut json = serde_json::Deserializer::from_slice(bytes);
         let decoded = seed

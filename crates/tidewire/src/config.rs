@@ -17,6 +17,7 @@
 //! # Ok::<(), tidewire::config::ConfigError>(())
 //! ```
 
+mod check;
 mod error;
 mod flags;
 mod keys;

@@ -35,15 +35,17 @@ pub use echo::Echo;
 pub use exit::{Exit, Failure};
 pub use http;
 pub use tidewire_server::{
-    Address, Builder, Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, Limits, RestOptions,
-    Running, Server, StartError, UnknownNames, tower,
+    Address, Builder, Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, Limits, RestFinding,
+    RestOptions, RestRule, Running, Server, StartError, UnknownNames, check_rest, rest_rules,
+    tower,
 };
 #[cfg(feature = "tls")]
 pub use tidewire_server::{Tls, TlsError};
 pub use tidewire_service::{
-    Answer, Body, Call, Channel, Code, Codec, Context, Detail, Error, Frame, Freshness, Interface,
-    Layer, Message, Method, Peer, Protocol, Reply, Result, RpcService, Schema, SchemaError,
-    Service, Sources, Spec, Stream, Trailers, ready_fn, service_fn,
+    Answer, Body, Call, Channel, Code, Codec, Context, Detail, Diagnostic, Diagnostics, Error,
+    Frame, Freshness, Interface, Layer, Message, Method, Peer, Protocol, Reply, Result, RpcService,
+    Schema, SchemaError, Service, Sources, Spec, Stream, StreamKind, Trailers, ready_fn,
+    service_fn,
 };
 
 /// Includes the code that `tidewire_build` made: one module a package.

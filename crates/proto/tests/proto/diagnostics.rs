@@ -66,6 +66,47 @@ fn a_wrong_file_is_pointed_at() {
 }
 
 #[test]
+fn a_name_that_is_nearly_right_is_answered_with_the_right_one() {
+    let check = |rest: &str, expected: &str, help: &str| {
+        let text = format!("syntax = \"proto3\";\npackage shop;\nmessage Item {{}}\n{rest}");
+        check(&[("protos/a.proto", &text), ("protos/b/b.proto", "")], expected);
+        let folder = write(&[("protos/a.proto", &text), ("protos/b/b.proto", "")]);
+        let found = compile(&folder, Sources::new().folder(folder.path().join("protos")));
+        assert!(found.ends_with(help), "{found}");
+    };
+    let correct = "correct the name, declare it, or import the file that declares it";
+    check("message A { @Itm i = 1; }", "name 'Itm' is not defined; did you mean 'Item'?", correct);
+    check("message A { @strng s = 1; }", "name 'strng' is not defined; did you mean 'string'?", "");
+    check(
+        "message A { @google.protobuf.Timestamp t = 1; }",
+        "name 'google.protobuf.Timestamp' is not defined",
+        "next step: add `import \"google/protobuf/timestamp.proto\";`",
+    );
+    check(
+        "message A { @google.protobuf.Durtion t = 1; }",
+        "name 'google.protobuf.Durtion' is not defined; did you mean 'google.protobuf.Duration'?",
+        "next step: correct the name, and add `import \"google/protobuf/duration.proto\";`",
+    );
+    check("@import \"b.proto\";", "import 'b.proto' not found; did you mean 'b/b.proto'?", "");
+    let method = |option: &str| {
+        format!("service S {{ rpc M(Item) returns (Item) {{ @option {option}; }} }}")
+    };
+    check(
+        &method("idempotency_levl = IDEMPOTENT"),
+        "option field 'idempotency_levl' is not defined; did you mean 'idempotency_level'?",
+        "",
+    );
+    check(
+        &format!(
+            "import \"google/api/annotations.proto\"; {}",
+            method("(google.api.http) = { gett: \"/\" }")
+        ),
+        "invalid value of type 'google.api.HttpRule' for option '(google.api.http)': field 'gett' not found for message 'google.api.HttpRule'; did you mean 'get'?",
+        "",
+    );
+}
+
+#[test]
 fn an_edition_is_sent_to_descriptor_sets() {
     let text = "// A comment.\n\n@edition = \"2023\";\nmessage A {}";
     check(

@@ -6,18 +6,29 @@
 use buffa::{UnknownField, UnknownFieldData, UnknownFields};
 use http::Method;
 
+use super::binding::RestError;
 use super::router::Verb;
 
-/// One binding of a method, as it was written.
+/// One binding of a method by `google.api.http`, as it was written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Rule {
+#[non_exhaustive]
+pub struct Rule {
     /// The verb; `None` is any.
-    pub(crate) verb: Verb,
-    pub(crate) template: String,
+    pub verb: Option<Method>,
+    /// The path template.
+    pub template: String,
     /// `*`, a field of the request, or empty.
-    pub(crate) body: String,
+    pub body: String,
     /// A field of the reply, or empty.
-    pub(crate) response_body: String,
+    pub response_body: String,
+}
+
+/// The bindings in an encoded `google.protobuf.MethodOptions`, for clients that call by them.
+///
+/// # Errors
+/// What is wrong with the option.
+pub fn rest_rules(method_options: &[u8]) -> Result<Vec<Rule>, RestError> {
+    rules(method_options).map_err(RestError)
 }
 
 /// Reads the bindings out of an encoded `google.protobuf.MethodOptions`: the rule itself first, then

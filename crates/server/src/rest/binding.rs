@@ -81,21 +81,61 @@ pub(crate) fn bindings(
     service: &Arc<dyn Service>,
     json: JsonOptions,
 ) -> Result<Vec<Binding>, RestError> {
+    try_bindings(pool, interface, service, json)
+        .into_iter()
+        .map(|made| made.map(|(binding, _)| binding).map_err(|fault| fault.error()))
+        .collect()
+}
+
+/// An annotation that does not fit its method.
+pub(crate) struct Fault {
+    pub(crate) origin: Origin,
+    /// The path that it is about; none when the annotation as a whole makes no sense.
+    pub(crate) template: Option<String>,
+    pub(crate) why: String,
+}
+
+impl Fault {
+    fn error(&self) -> RestError {
+        match &self.template {
+            Some(template) => self.origin.error(&format!("{template:?}: {}", self.why)),
+            None => self.origin.error(&self.why),
+        }
+    }
+}
+
+/// Each binding of a service, with what was written, or why it is none.
+pub(crate) fn try_bindings(
+    pool: &Arc<DescriptorPool>,
+    interface: &Interface,
+    service: &Arc<dyn Service>,
+    json: JsonOptions,
+) -> Vec<Result<(Binding, Rule), Fault>> {
     let mut found = Vec::new();
-    let Some(descriptor) = pool.service_by_name(interface.name()) else { return Ok(found) };
+    let Some(descriptor) = pool.service_by_name(interface.name()) else { return found };
     for method in interface.methods() {
         let Some(of_method) = descriptor.method(&method.method) else { continue };
         let origin = Origin::of(pool, descriptor, of_method);
         let encoded = of_method.options().map(|options| options.encode_to_vec());
-        let rules = rules(&encoded.unwrap_or_default()).map_err(|why| origin.error(&why))?;
+        let rules = match rules(&encoded.unwrap_or_default()) {
+            Ok(rules) => rules,
+            Err(why) => {
+                found.push(Err(Fault { origin, template: None, why }));
+                continue;
+            }
+        };
         for rule in rules {
             let maker = Maker { pool, method, of_method, json };
-            let template = rule.template.clone();
-            let binding = maker.binding(rule, service, origin.clone());
-            found.push(binding.map_err(|why| origin.error(&format!("{template:?}: {why}")))?);
+            let binding = maker.binding(&rule, service, origin.clone());
+            found.push(match binding {
+                Ok(binding) => Ok((binding, rule)),
+                Err(why) => {
+                    Err(Fault { origin: origin.clone(), template: Some(rule.template), why })
+                }
+            });
         }
     }
-    Ok(found)
+    found
 }
 
 /// Puts bindings of one method together.
@@ -109,13 +149,13 @@ struct Maker<'a> {
 impl Maker<'_> {
     fn binding(
         &self,
-        rule: Rule,
+        rule: &Rule,
         service: &Arc<dyn Service>,
         origin: Origin,
     ) -> Result<Binding, String> {
         let template = Template::parse(&rule.template).map_err(|error| error.to_string())?;
         let input = self.pool.message(self.of_method.input());
-        let (body, raw_request) = self.body(&rule, input)?;
+        let (body, raw_request) = self.body(rule, input)?;
         if self.method.kind.client_streams() && body == BodyRule::None {
             return Err("a method with a request stream needs a `body`".to_owned());
         }
@@ -137,7 +177,7 @@ impl Maker<'_> {
         Ok(Binding {
             method: self.method.clone(),
             service: Arc::clone(service),
-            verb: rule.verb,
+            verb: rule.verb.clone(),
             template,
             request: RequestPlan { pool, message, body, path },
             raw_request,

@@ -14,7 +14,8 @@ use super::binding::RestError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
     file: String,
-    line: Option<i32>,
+    /// From 1.
+    place: Option<(u32, u32)>,
     method: String,
 }
 
@@ -27,9 +28,19 @@ impl Origin {
         let file = pool.file_containing_symbol(service.full_name());
         Self {
             file: file.and_then(|file| file.name.clone()).unwrap_or_default(),
-            line: file.and_then(|file| line(file, service, method)),
+            place: file.and_then(|file| place(file, service, method)),
             method: format!("{}.{}", service.full_name(), method.name()),
         }
+    }
+
+    /// The file, as it is imported.
+    pub(crate) fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Line and column of the annotation, from 1, where the descriptors have source info.
+    pub(crate) fn place(&self) -> Option<(u32, u32)> {
+        self.place
     }
 
     pub(crate) fn error(&self, why: &str) -> RestError {
@@ -39,20 +50,20 @@ impl Origin {
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, line, method } = self;
-        match line {
-            Some(line) => write!(f, "{file}:{line} ({method})"),
+        let Self { file, place, method } = self;
+        match place {
+            Some((line, _)) => write!(f, "{file}:{line} ({method})"),
             None => write!(f, "{file} ({method})"),
         }
     }
 }
 
-/// The line of the annotation, or else of the method.
-fn line(
+/// Where the annotation begins, or else the method.
+fn place(
     file: &FileDescriptorProto,
     service: &ServiceDescriptor,
     method: &MethodDescriptor,
-) -> Option<i32> {
+) -> Option<(u32, u32)> {
     let path = method_path(file, service, method)?;
     let places = &file.source_code_info.as_option()?.location;
     let option = [&path[..], &[METHOD_OPTIONS, HTTP]].concat();
@@ -60,7 +71,8 @@ fn line(
         .iter()
         .find(|place| place.path.starts_with(&option))
         .or_else(|| places.iter().find(|place| place.path == path))?;
-    place.span.first().map(|line| line + 1)
+    let from_one = |at: usize| Some(place.span.get(at)?.unsigned_abs() + 1);
+    Some((from_one(0)?, from_one(1)?))
 }
 
 /// The comment above a method, if the descriptors have comments.

@@ -261,6 +261,18 @@ pub(crate) struct TemplateError {
     why: String,
 }
 
+impl TemplateError {
+    /// Where the text stops being a template, in characters from 1.
+    pub(crate) fn column(&self) -> usize {
+        self.column
+    }
+
+    /// What is wrong there.
+    pub(crate) fn why(&self) -> &str {
+        &self.why
+    }
+}
+
 impl fmt::Display for TemplateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { text, column, why } = self;

@@ -19,9 +19,7 @@ impl ConfigError {
     /// An error in the text of a file: its place, and for a wrong key the nearest right one.
     pub(super) fn toml(name: &str, text: &str, error: &toml::de::Error) -> Self {
         let offset = error.span().map_or(0, |span| span.start);
-        let before = text.get(..offset).unwrap_or(text);
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        let (line, column) = place(text, offset);
         Self(format!("{name}:{line}:{column}: {}", explain(error.message())))
     }
 
@@ -35,8 +33,15 @@ impl ConfigError {
     }
 }
 
+/// Line and column of a byte of a text, from 1.
+pub(super) fn place(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    (before.matches('\n').count() + 1, column)
+}
+
 /// Serde's words for an unknown key in ours, with the nearest known key.
-fn explain(message: &str) -> String {
+pub(super) fn explain(message: &str) -> String {
     let Some(rest) = message.strip_prefix("unknown field `") else {
         return message.trim_end().to_owned();
     };

@@ -1,0 +1,129 @@
+//! `tidewire check`: what is wrong with `.proto` files and `tidewire.toml`, and where.
+//!
+//! | exit code | means |
+//! |---|---|
+//! | 0 | no errors; there may be warnings, unless `--strict` makes them errors |
+//! | 1 | errors were found; they are on standard output |
+//! | 2 | it could not be checked: a path that is not there, or nothing to check |
+
+mod finding;
+mod output;
+mod settings;
+mod sources;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use self::finding::{Finding, Severity};
+use self::output::Texts;
+use crate::Failure;
+
+/// Check `.proto` files and tidewire.toml; points at file, line and column.
+///
+/// Beside what the compiler finds, it finds REST paths that do not fit their methods or match the
+/// same requests, and in a tidewire.toml unknown keys, values that cannot work, files that are not
+/// there and services that the `.proto` files do not have.
+///
+/// Exit codes: 0 no errors, 1 errors, 2 it could not be checked.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Check {
+    /// Folders of `.proto` files (the root of their imports), `.proto` files, descriptor sets,
+    /// `.toml` files [default: tidewire.toml, proto and protos, those that are here].
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Folder in which single `.proto` files look up imports; may be repeated.
+    #[arg(short = 'I', long = "include", value_name = "FOLDER")]
+    includes: Vec<PathBuf>,
+    /// Print one JSON object a finding, for editors and scripts.
+    #[arg(long)]
+    json: bool,
+    /// Take warnings for errors.
+    #[arg(long)]
+    strict: bool,
+}
+
+impl Check {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let paths = if self.paths.is_empty() { defaults()? } else { self.paths.clone() };
+        if let Some(path) = paths.iter().find(|path| !path.exists()) {
+            let why = anyhow::anyhow!("{} does not exist; nothing was checked", path.display());
+            return Err(Failure::usage(why));
+        }
+        let mut found = Found::default();
+        let mut files = Vec::new();
+        for path in &paths {
+            match kind(path) {
+                Kind::Settings => settings::check(path, &mut found).map_err(Failure::usage)?,
+                Kind::Proto => files.push(path.clone()),
+                Kind::Folder | Kind::DescriptorSet if !found.is_new(path) => {}
+                Kind::Folder | Kind::DescriptorSet => sources::check(path, &mut found),
+            }
+        }
+        if !files.is_empty() {
+            sources::check_files(&files, &self.includes, &mut found);
+        }
+        if self.strict {
+            found.findings.iter_mut().for_each(|finding| finding.severity = Severity::Error);
+        }
+        found.findings.sort();
+        found.findings.dedup();
+        output::print(&found, self.json)?;
+        let failed = found.findings.iter().any(|finding| finding.severity == Severity::Error);
+        Ok(ExitCode::from(u8::from(failed)))
+    }
+}
+
+/// What was checked, and what was found.
+#[derive(Debug, Default)]
+struct Found {
+    findings: Vec<Finding>,
+    /// How many files were looked at.
+    files: usize,
+    /// Folders and sets that were looked at already.
+    seen: Vec<PathBuf>,
+    texts: Texts,
+}
+
+impl Found {
+    /// Whether `path` is met for the first time.
+    fn is_new(&mut self, path: &Path) -> bool {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let new = !self.seen.contains(&path);
+        if new {
+            self.seen.push(path);
+        }
+        new
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Settings,
+    Proto,
+    Folder,
+    DescriptorSet,
+}
+
+fn kind(path: &Path) -> Kind {
+    if path.is_dir() {
+        return Kind::Folder;
+    }
+    match path.extension().and_then(|end| end.to_str()) {
+        Some("toml") => Kind::Settings,
+        Some("proto") => Kind::Proto,
+        _ => Kind::DescriptorSet,
+    }
+}
+
+fn defaults() -> Result<Vec<PathBuf>, Failure> {
+    let here = ["tidewire.toml", "proto", "protos"].map(PathBuf::from);
+    let here: Vec<_> = here.into_iter().filter(|path| path.exists()).collect();
+    if here.is_empty() {
+        return Err(Failure::usage(anyhow::anyhow!(
+            "there is no tidewire.toml, proto or protos here; name what to check: tidewire check \
+             my-protos"
+        )));
+    }
+    Ok(here)
+}

@@ -1,0 +1,140 @@
+//! Findings as people and as programs read them.
+//!
+//! ```text
+//! protos/shop.proto:12:3: error: name 'Itm' is not defined; did you mean 'Item'?
+//!    12 |   Itm item = 1;
+//!       |   ^^^
+//!       = correct the name, declare it, or import the file that declares it
+//! ```
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+
+use super::Found;
+use super::finding::{Finding, Severity};
+
+/// The texts of files, each read once.
+#[derive(Debug, Default)]
+pub(super) struct Texts(HashMap<String, Option<String>>);
+
+impl Texts {
+    /// The text of a file, unless it cannot be read.
+    pub(super) fn text(&mut self, file: &str) -> Option<&str> {
+        let read = || std::fs::read_to_string(file).ok();
+        self.0.entry(file.to_owned()).or_insert_with(read).as_deref()
+    }
+
+    /// Line and column of `wanted` in a file, at or below a line.
+    pub(super) fn place(&mut self, file: &str, from_line: u32, wanted: &str) -> Option<(u32, u32)> {
+        let skipped = usize::try_from(from_line).ok()?.checked_sub(1)?;
+        for (index, line) in self.text(file)?.lines().enumerate().skip(skipped) {
+            if let Some(at) = line.find(wanted) {
+                let column = line[..at].chars().count() + 1;
+                return Some((u32::try_from(index + 1).ok()?, u32::try_from(column).ok()?));
+            }
+        }
+        None
+    }
+}
+
+/// Prints all findings and what they come to.
+pub(super) fn print(found: &Found, as_json: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let mut texts = Texts::default();
+    for finding in &found.findings {
+        if as_json {
+            writeln!(out, "{}", serde_json::to_string(finding)?)?;
+        } else {
+            out.write_all(shown(finding, &mut texts).as_bytes())?;
+        }
+    }
+    if !as_json {
+        writeln!(out, "{}", summary(found))?;
+    }
+    out.flush()
+}
+
+fn summary(found: &Found) -> String {
+    let count = |severity| found.findings.iter().filter(|f| f.severity == severity).count();
+    let several = |number: usize, what: &str| match number {
+        1 => format!("1 {what}"),
+        number => format!("{number} {what}s"),
+    };
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    let outcome = match (errors, warnings) {
+        (0, 0) => "nothing wrong".to_owned(),
+        (errors, 0) => several(errors, "error"),
+        (0, warnings) => several(warnings, "warning"),
+        (errors, warnings) => {
+            format!("{}, {}", several(errors, "error"), several(warnings, "warning"))
+        }
+    };
+    format!("checked {}: {outcome}", several(found.files, "file"))
+}
+
+fn shown(finding: &Finding, texts: &mut Texts) -> String {
+    let mut text = finding.file.clone();
+    for number in [finding.line, finding.column].into_iter().flatten() {
+        let _ = write!(text, ":{number}");
+    }
+    let _ = writeln!(text, ": {}: {}", finding.severity.as_str(), finding.message);
+    if let (Some(line), Some(column)) = (finding.line, finding.column)
+        && let Some(source) = texts.text(&finding.file).and_then(|text| nth_line(text, line))
+    {
+        let (indent, mark) = marked(source, column);
+        let _ = writeln!(text, "{line:>5} | {source}");
+        let _ = writeln!(text, "      | {indent}{mark}");
+    }
+    if let Some(help) = &finding.help {
+        let _ = writeln!(text, "      = {help}");
+    }
+    text.push('\n');
+    text
+}
+
+fn nth_line(text: &str, line: u32) -> Option<&str> {
+    text.lines().nth(usize::try_from(line).ok()?.checked_sub(1)?)
+}
+
+/// What goes before and under the word at a column; tabs stay tabs, so that it is under it.
+fn marked(source: &str, column: u32) -> (String, String) {
+    let before = usize::try_from(column).unwrap_or(1).saturating_sub(1);
+    let indent = source.chars().take(before).map(|c| if c == '\t' { c } else { ' ' }).collect();
+    let quotes_before = |quote| source.chars().take(before).filter(|c| *c == quote).count();
+    let mut rest = source.chars().skip(before);
+    let length = match rest.next() {
+        // At a closing quote there is nothing to mark but the quote.
+        Some(quote @ ('"' | '\'')) if quotes_before(quote) % 2 == 0 => {
+            2 + rest.take_while(|c| *c != quote).count()
+        }
+        Some(first) if is_word(first) => 1 + rest.take_while(|c| is_word(*c)).count(),
+        _ => 1,
+    };
+    (indent, "^".repeat(length.min(source.chars().count().saturating_sub(before).max(1))))
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_is_under_the_word() {
+        let check = |source: &str, column, expected: &str| {
+            let (indent, mark) = marked(source, column);
+            assert_eq!(format!("{indent}{mark}"), expected, "{source}");
+        };
+        check("  Itm item = 1;", 3, "  ^^^");
+        check("\tItm item = 1;", 2, "\t^^^");
+        check("import \"a.proto\";", 8, "       ^^^^^^^^^");
+        check("import \"a", 8, "       ^^");
+        check("get: \"/{a\" body: \"*\"", 10, "         ^");
+        check("}", 1, "^");
+        check("", 1, "^");
+        check("über 1", 6, "     ^");
+    }
+}

@@ -1,0 +1,90 @@
+//! `tidewire.toml`: its keys and values, and whether what it names is there and fits together.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use anyhow::Context;
+use tidewire::config::{Config, ServiceConfig};
+
+use super::finding::{Finding, Severity};
+use super::{Found, sources};
+use crate::names;
+
+/// Checks a configuration file and the sources that it names.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(super) fn check(path: &Path, found: &mut Found) -> anyhow::Result<()> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    found.files += 1;
+    let (config, faults) = Config::check(&text, &name);
+    found.findings.extend(faults.iter().map(Finding::from));
+    let here = Here { name: &name };
+    here.log_level(&config, found);
+    here.services(&config, found);
+    Ok(())
+}
+
+struct Here<'a> {
+    name: &'a str,
+}
+
+impl Here<'_> {
+    fn log_level(&self, config: &Config, found: &mut Found) {
+        if let Err(error) = tracing_subscriber::EnvFilter::try_new(&config.log.level) {
+            let message = format!("log.level = {:?}: {error}", config.log.level);
+            self.report(&config.log.level, &message, "write info, or info,hyper=debug", found);
+        }
+    }
+
+    fn services(&self, config: &Config, found: &mut Found) {
+        let (mut interfaces, mut paths) = (Vec::new(), HashMap::new());
+        let mut served = HashSet::new();
+        for service in config.services.iter().filter(|service| service.proto.exists()) {
+            found.is_new(&service.proto);
+            let Some(checked) = sources::load(&service.proto, found) else { continue };
+            let known: Vec<_> = checked.schema.services().map(str::to_owned).collect();
+            let wanted = self.wanted(service, &known, found);
+            for name in &wanted {
+                if !served.insert(name.clone()) {
+                    let message = format!("service {name} is served twice");
+                    self.report(name, &message, "remove it from one [[service]]", found);
+                }
+            }
+            interfaces.extend(checked.interfaces(&wanted, found));
+            paths.extend(checked.paths);
+        }
+        sources::rest(&interfaces, &paths, found);
+    }
+
+    /// The services that are wanted and there.
+    fn wanted(&self, service: &ServiceConfig, known: &[String], found: &mut Found) -> Vec<String> {
+        if service.names.is_empty() {
+            return known.to_vec();
+        }
+        for name in service.names.iter().filter(|name| !known.contains(name)) {
+            let candidates = known.iter().map(String::as_str);
+            let message = format!(
+                "{} has no service {name}{}",
+                service.proto.display(),
+                names::suggestion(name, candidates)
+            );
+            self.report(name, &message, "`tidewire list` shows the services of a folder", found);
+        }
+        service.names.iter().filter(|name| known.contains(name)).cloned().collect()
+    }
+
+    /// Reports something about a value, at the first place where it is written.
+    fn report(&self, value: &str, message: &str, help: &str, found: &mut Found) {
+        let place = found.texts.place(self.name, 1, &format!("\"{value}\""));
+        found.findings.push(Finding {
+            file: self.name.to_owned(),
+            line: place.map(|(line, _)| line),
+            column: place.map(|(_, column)| column),
+            severity: Severity::Error,
+            message: message.to_owned(),
+            help: Some(help.to_owned()),
+        });
+    }
+}

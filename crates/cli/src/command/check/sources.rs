@@ -1,0 +1,122 @@
+//! `.proto` files and descriptor sets: the compiler's diagnostics, then the server's view of REST.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use tidewire::{Interface, RestFinding, Schema, Sources, check_rest};
+
+use super::Found;
+use super::finding::{Finding, Severity};
+
+/// Checks a folder of `.proto` files, or a descriptor set.
+pub(super) fn check(path: &Path, found: &mut Found) {
+    if let Some(checked) = load(path, found) {
+        let services: Vec<_> = checked.schema.services().map(str::to_owned).collect();
+        let interfaces = checked.interfaces(&services, found);
+        rest(&interfaces, &checked.paths, found);
+    }
+}
+
+/// Checks single `.proto` files.
+pub(super) fn check_files(files: &[PathBuf], includes: &[PathBuf], found: &mut Found) {
+    let sources = includes.iter().fold(Sources::new(), |sources, folder| sources.include(folder));
+    let sources = files.iter().fold(sources, |sources, file| sources.file(file));
+    if let Some(checked) = compile(&sources, found) {
+        let services: Vec<_> = checked.schema.services().map(str::to_owned).collect();
+        let interfaces = checked.interfaces(&services, found);
+        rest(&interfaces, &checked.paths, found);
+    }
+}
+
+/// Sources that compile.
+pub(super) struct Checked {
+    pub(super) schema: Schema,
+    /// Where each file was read from, by the name it is imported by.
+    pub(super) paths: HashMap<String, String>,
+}
+
+/// Compiles a folder, or reads a descriptor set; `None` when that found errors.
+pub(super) fn load(path: &Path, found: &mut Found) -> Option<Checked> {
+    let sources = match path.is_dir() {
+        true => Sources::new().folder(path),
+        false => Sources::new().descriptor_set(path),
+    };
+    compile(&sources, found)
+}
+
+fn compile(sources: &Sources, found: &mut Found) -> Option<Checked> {
+    let descriptors = match sources.compile() {
+        Ok(descriptors) => descriptors,
+        Err(diagnostics) => {
+            let mut files: Vec<_> = diagnostics.iter().map(|d| &d.file).collect();
+            files.dedup();
+            found.files += files.len();
+            found.findings.extend(diagnostics.iter().map(Finding::from));
+            return None;
+        }
+    };
+    let requested = descriptors.files().iter().filter(|file| file.requested);
+    found.files += requested.count();
+    let paths = descriptors
+        .files()
+        .iter()
+        .filter_map(|file| Some((file.name.clone(), file.path.as_ref()?.display().to_string())));
+    let paths: HashMap<_, _> = paths.collect();
+    match Schema::from_descriptors(descriptors.bytes()) {
+        Ok(schema) => Some(Checked { schema, paths }),
+        Err(error) => {
+            let first = descriptors.files().iter().find(|file| file.requested);
+            let file = first.map(|file| file.name.clone()).unwrap_or_default();
+            found.findings.push(Finding::error(file, error.to_string()));
+            None
+        }
+    }
+}
+
+impl Checked {
+    /// The interfaces of these services.
+    pub(super) fn interfaces(&self, services: &[String], found: &mut Found) -> Vec<Interface> {
+        let mut interfaces = Vec::new();
+        for name in services {
+            match self.schema.interface(name) {
+                Ok(interface) => interfaces.extend(interface),
+                Err(error) => found.findings.push(Finding::error(name, error.to_string())),
+            }
+        }
+        interfaces
+    }
+}
+
+/// Checks the REST bindings of services that one server is to serve.
+pub(super) fn rest(interfaces: &[Interface], paths: &HashMap<String, String>, found: &mut Found) {
+    match check_rest(interfaces) {
+        Ok(findings) => {
+            for finding in findings {
+                let finding = located(finding, paths, found);
+                found.findings.push(finding);
+            }
+        }
+        Err(error) => found.findings.push(Finding::error("descriptors", error.to_string())),
+    }
+}
+
+/// The finding at the path of its template, or else at the annotation.
+fn located(finding: RestFinding, paths: &HashMap<String, String>, found: &mut Found) -> Finding {
+    let file = paths.get(&finding.file).unwrap_or(&finding.file).clone();
+    let mut place = finding.place;
+    if let (Some((line, _)), Some((template, offset))) = (place, &finding.template) {
+        let at_template = found.texts.place(&file, line, &format!("\"{template}\""));
+        let offset = u32::try_from(*offset).unwrap_or(0);
+        // A fault inside of the template is behind its opening quote.
+        let inside = if offset > 0 { offset + 1 } else { 0 };
+        place = at_template.map(|(line, column)| (line, column + inside)).or(place);
+    }
+    Finding {
+        file,
+        line: place.map(|(line, _)| line),
+        column: place.map(|(_, column)| column),
+        severity: if finding.is_fault { Severity::Error } else { Severity::Warning },
+        message: finding.message,
+        help: finding.help,
+    }
+}

@@ -1,0 +1,114 @@
+//! `tidewire describe`: what a service, a method, a message or an enum is.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::bail;
+
+use crate::Failure;
+use crate::describe::{enumeration, message, method, service, template};
+use crate::known::{Known, is_end};
+use crate::names;
+use crate::origin::Origin;
+
+/// Describe a service, method, message or enum: `.proto` text, and a request to fill in.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Describe {
+    /// Print only the request to fill in, as one line of JSON.
+    #[arg(long)]
+    request: bool,
+    #[command(flatten)]
+    origin: Origin,
+}
+
+impl Describe {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let (origin, mut names) = self.origin.split()?;
+        let known = origin.known(names.first().map(String::as_str)).await?;
+        if names.is_empty() {
+            names.extend(known.services().map(str::to_owned));
+        }
+        let mut out = std::io::stdout().lock();
+        for (index, name) in names.iter().enumerate() {
+            let separator = if index > 0 { "\n" } else { "" };
+            let text = match self.request {
+                true => request(&known, name),
+                false => text(&known, name),
+            };
+            write!(out, "{separator}{}", text.map_err(Failure::usage)?)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn text(known: &Known, name: &str) -> anyhow::Result<String> {
+    let pool = &known.pool;
+    if let Some(text) = known.one_service(name).ok().and_then(|name| service(pool, &name)) {
+        return Ok(text);
+    }
+    let types = pool.messages().iter().map(|message| message.full_name());
+    let types = types.chain(pool.enums().iter().map(|one| one.full_name()));
+    let exact = types.clone().filter(|known| *known == name);
+    let mut found: Vec<_> = exact.collect();
+    if found.is_empty() {
+        found = types.clone().filter(|known| is_end(known, name)).collect();
+    }
+    match found[..] {
+        [] => match (known.method(name), name.contains('/')) {
+            (Ok(found), _) => of_method(known, &found),
+            (Err(error), true) => Err(error),
+            (Err(_), false) => bail!("{}", nothing(known, name, types)),
+        },
+        [name] => {
+            let Some(text) = message(pool, name) else {
+                return Ok(enumeration(pool, name).unwrap_or_default());
+            };
+            let example = template(pool, name).map(|example| example.lines()).unwrap_or_default();
+            Ok(format!("{text}\n{example}\n"))
+        }
+        _ => bail!("{name} is the end of several names; say which: {}", found.join(", ")),
+    }
+}
+
+fn of_method(known: &Known, found: &tidewire::Method) -> anyhow::Result<String> {
+    let text = method(&known.pool, &found.service, &found.method);
+    let mut parts: Vec<_> = text.into_iter().collect();
+    parts.extend(message(&known.pool, &found.input));
+    if found.input != found.output {
+        parts.extend(message(&known.pool, &found.output));
+    }
+    let example = template(&known.pool, &found.input).map(|example| example.line());
+    let example = example.unwrap_or_default();
+    let path = found.path.trim_start_matches('/');
+    parts.push(format!("tidewire call URL {path} '{example}'\n"));
+    Ok(parts.join("\n"))
+}
+
+fn request(known: &Known, name: &str) -> anyhow::Result<String> {
+    let input = match known.pool.message_by_name(name) {
+        Some(message) => message.full_name().to_owned(),
+        None => known.method(name)?.input.to_string(),
+    };
+    let example = template(&known.pool, &input).map(|example| example.line());
+    Ok(format!("{}\n", example.unwrap_or_default()))
+}
+
+fn nothing<'a>(
+    known: &'a Known,
+    name: &str,
+    types: impl Iterator<Item = &'a str> + Clone,
+) -> String {
+    let all = || types.clone().chain(known.services());
+    let last = |name: &'a str| name.rsplit('.').next().unwrap_or(name);
+    let near = names::near(name, all()).or_else(|| {
+        let near = names::near(last_part(name), all().map(last))?;
+        all().find(|full_name| last(full_name) == near)
+    });
+    let near = near.or_else(|| names::near(name, known.methods().map(|(_, method)| method.name())));
+    let suggestion = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+    format!("{} has no service, method, message or enum {name}{suggestion}", known.origin)
+}
+
+fn last_part(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}

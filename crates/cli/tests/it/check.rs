@@ -1,0 +1,118 @@
+//! `tidewire check`.
+
+use crate::program::{folder, run};
+
+const GOOD: &str = r#"syntax = "proto3";
+package shop.v1;
+import "google/api/annotations.proto";
+service Items {
+  rpc Get(GetRequest) returns (Item) {
+    option idempotency_level = NO_SIDE_EFFECTS;
+    option (google.api.http) = { get: "/items/{id}" };
+  }
+}
+message GetRequest { string id = 1; }
+message Item { string name = 1; }
+"#;
+
+#[test]
+fn what_is_right_passes() {
+    let toml = "[server]\nlisten = \"127.0.0.1:0\"\n[[service]]\nproto = \"protos\"\n";
+    let folder = folder(&[("protos/shop.proto", GOOD), ("tidewire.toml", toml)]);
+    run(folder.path(), &["check", "protos"]).check(0, &["checked 1 file: nothing wrong"]);
+    run(folder.path(), &["check", "protos/shop.proto"]).check(0, &["nothing wrong"]);
+    run(folder.path(), &["check"]).check(0, &["checked 2 files: nothing wrong"]);
+    let json = run(folder.path(), &["check", "--json", "protos"]);
+    assert_eq!((json.code, json.stdout.as_str()), (0, ""));
+}
+
+#[test]
+fn a_wrong_proto_is_shown_with_its_line_a_mark_and_the_name_that_was_meant() {
+    let text = GOOD.replace("string id", "strng id").replace("(Item)", "(Itm)");
+    let folder = folder(&[("protos/shop.proto", &text)]);
+    run(folder.path(), &["check", "protos"]).check(
+        1,
+        &[
+            "protos/shop.proto:5:32: error: name 'Itm' is not defined; did you mean 'Item'?\n    \
+             5 |   rpc Get(GetRequest) returns (Itm) {\n      \
+             |                                ^^^\n",
+            "protos/shop.proto:10:22: error: name 'strng' is not defined; did you mean 'string'?",
+            "checked 1 file: 2 errors",
+        ],
+    );
+}
+
+#[test]
+fn paths_that_do_not_fit_are_found_in_the_path() {
+    let text = GOOD.replace("/items/{id}", "/items/{idd}");
+    let folder = folder(&[("protos/shop.proto", &text)]);
+    run(folder.path(), &["check", "protos"])
+        .check(1, &["protos/shop.proto:7:48: error: path \"/items/{idd}\"", "it has id"]);
+    let text = GOOD.replace("/items/{id}", "/items/{id");
+    let folder = crate::program::folder(&[("protos/shop.proto", &text)]);
+    run(folder.path(), &["check", "protos"]).check(1, &["7:50: error: path \"/items/{id\": `}`"]);
+    let both = GOOD.replace(
+        "}\nmessage GetRequest",
+        "  rpc Take(GetRequest) returns (Item) {\n    option (google.api.http) = { get: \"/items/{id=*}\" };\n  }\n}\nmessage GetRequest",
+    );
+    let folder = crate::program::folder(&[("protos/shop.proto", &both)]);
+    run(folder.path(), &["check", "protos"]).check(
+        1,
+        &[
+            "10:39: error: GET /items/{id=*} matches the same requests as GET /items/{id}",
+            "10:39: warning: GET /items/{id=*} calls Take, which is not declared a query",
+        ],
+    );
+}
+
+#[test]
+fn a_query_by_another_verb_than_get_is_a_warning_unless_strict() {
+    let text = GOOD.replace("get: \"/items/{id}\"", "post: \"/items\" body: \"*\"");
+    let folder = folder(&[("protos/shop.proto", &text)]);
+    let warned = ["protos/shop.proto:7:40: warning: POST /items calls Get, which is a query"];
+    run(folder.path(), &["check", "protos"]).check(0, &warned);
+    run(folder.path(), &["check", "--strict", "protos"]).check(1, &["7:40: error: POST"]);
+}
+
+#[test]
+fn every_fault_of_a_configuration_is_found_and_what_it_names_is_checked_too() {
+    let toml = "[server]\nlisten = \"8080\"\nreflectoin = true\n[limits]\nstreams_max = 0\n\
+                [log]\nlevel = \"info,=x\"\n[[service]]\nproto = \"protos\"\n\
+                names = [\"shop.v1.Itms\"]\n[[service]]\nproto = \"none\"\n";
+    let wrong = GOOD.replace("{id}", "{idd}");
+    let folder = folder(&[("tidewire.toml", toml), ("protos/shop.proto", &wrong)]);
+    run(folder.path(), &["check", "tidewire.toml"]).check(
+        1,
+        &[
+            "tidewire.toml:2:10: error: \"8080\" is not an address to listen on",
+            "tidewire.toml:3:1: error: unknown key reflectoin; did you mean reflection?",
+            "tidewire.toml:5:15: error: limits.streams_max = 0",
+            "tidewire.toml:7:9: error: log.level = \"info,=x\"",
+            "tidewire.toml:10:10: error: protos has no service shop.v1.Itms; did you mean shop.v1.Items?",
+            "tidewire.toml:12:9: error: none does not exist",
+            "checked 2 files: 6 errors",
+        ],
+    );
+}
+
+#[test]
+fn json_has_one_object_a_finding() {
+    let folder = folder(&[("protos/shop.proto", &GOOD.replace("string id", "strng id"))]);
+    let ran = run(folder.path(), &["check", "--json", "protos"]);
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (
+            1,
+            "{\"file\":\"protos/shop.proto\",\"line\":10,\"column\":22,\"severity\":\"error\",\
+             \"message\":\"name 'strng' is not defined; did you mean 'string'?\",\
+             \"help\":\"correct the name, declare it, or import the file that declares it\"}\n"
+        )
+    );
+}
+
+#[test]
+fn what_cannot_be_checked_is_no_finding() {
+    let folder = folder(&[]);
+    run(folder.path(), &["check", "none"]).check(2, &["none does not exist"]);
+    run(folder.path(), &["check"]).check(2, &["name what to check: tidewire check my-protos"]);
+}

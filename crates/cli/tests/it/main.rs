@@ -1,0 +1,7 @@
+//! The `tidewire` program as its users meet it: arguments in, output and exit codes out.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects")]
+
+mod check;
+mod program;
+mod schema;

@@ -1,0 +1,286 @@
+//! All that is wrong with a configuration file, not only what is wrong first.
+//!
+//! A file is read by the same code as at start. After a fault its key is taken out of the table and
+//! the rest is read again, until nothing is wrong; so every kind of fault is found without a second
+//! description of what is right. Then come values that fit their type and still cannot work, and
+//! files that are not there.
+
+use std::ops::Range;
+use std::path::Path;
+
+use serde::Deserialize;
+use tidewire_service::Diagnostic;
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue, Deserializer};
+
+use super::error::{explain, place};
+use super::{Config, TlsConfig};
+
+impl Config {
+    /// All that is wrong with the text of a configuration file, which is called `name` in what is
+    /// said, in order of place; and what it says without that. Files that it names are looked for
+    /// from the current folder, as a server does.
+    ///
+    /// ```
+    /// use tidewire::config::Config;
+    /// let text = "[server]\nlisten = \"8080\"\n[limits]\nstream_max = 4\n";
+    /// let (_, faults) = Config::check(text, "tidewire.toml");
+    /// assert_eq!(faults.len(), 2);
+    /// assert_eq!(faults[1].message, "unknown key stream_max; did you mean streams_max?");
+    /// ```
+    pub fn check(text: &str, name: &str) -> (Self, Vec<Diagnostic>) {
+        let mut config = Self::default();
+        let mut checker = Checker { text, name, found: Vec::new() };
+        let (mut table, errors) = DeTable::parse_recoverable(text);
+        for error in &errors {
+            checker.report(error.span().map_or(0, |span| span.start), error.message());
+        }
+        // Half of a line that does not parse makes no sense as a setting.
+        if errors.is_empty() {
+            config = checker.read(&mut table);
+            checker.values(&config, table.get_ref());
+        }
+        checker.found.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
+        (config, checker.found)
+    }
+}
+
+struct Checker<'a> {
+    text: &'a str,
+    name: &'a str,
+    found: Vec<Diagnostic>,
+}
+
+impl Checker<'_> {
+    /// Reads the table, without what is wrong in it.
+    fn read(&mut self, table: &mut Spanned<DeTable<'_>>) -> Config {
+        loop {
+            let error = match Config::deserialize(Deserializer::from(table.clone())) {
+                Ok(config) => return config,
+                Err(error) => error,
+            };
+            let offset = error.span().map_or(0, |span| span.start);
+            self.report(offset, error.message());
+            if !take_out(table.get_mut(), offset) {
+                return Config::default();
+            }
+        }
+    }
+
+    fn values(&mut self, config: &Config, table: &DeTable<'_>) {
+        for (key, is_zero) in zeroes(config) {
+            if is_zero {
+                self.at_key(table, key, &format!("{key} = 0 lets nothing through; set 1 or more"));
+            }
+        }
+        let mut listened = Vec::new();
+        for address in &config.server.listen {
+            if listened.contains(&address) {
+                let message = format!("{address} is listened on twice; remove one of the two");
+                self.at_key(table, "server.listen", &message);
+            }
+            listened.push(address);
+        }
+        if let Some(tls) = &config.server.tls {
+            self.tls(config, tls, table);
+        }
+        for (index, service) in config.services.iter().enumerate() {
+            self.file(table, &format!("service.{index}.proto"), &service.proto);
+        }
+    }
+
+    fn tls(&mut self, config: &Config, tls: &TlsConfig, table: &DeTable<'_>) {
+        let before = self.found.len();
+        self.file(table, "server.tls.certificate", &tls.certificate);
+        self.file(table, "server.tls.key", &tls.key);
+        if let Some(authorities) = &tls.client_authorities {
+            self.file(table, "server.tls.client_authorities", authorities);
+        }
+        if self.found.len() == before
+            && let Err(error) = config.server()
+        {
+            self.at_key(table, "server.tls", &error.to_string());
+        }
+    }
+
+    fn file(&mut self, table: &DeTable<'_>, key: &str, path: &Path) {
+        if !path.exists() {
+            let message = format!(
+                "{} does not exist; paths are relative to where the server is started",
+                path.display()
+            );
+            self.at_key(table, key, &message);
+        }
+    }
+
+    fn at_key(&mut self, table: &DeTable<'_>, key: &str, message: &str) {
+        let offset = find(table, key).map_or(0, |span| span.start);
+        self.report(offset, message);
+    }
+
+    fn report(&mut self, offset: usize, message: &str) {
+        let (line, column) = place(self.text, offset);
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let (message, help) = match explain(message).rsplit_once("; ") {
+            Some((message, help)) if !help.starts_with("did you mean") => {
+                (message.to_owned(), Some(help.to_owned()))
+            }
+            _ => (explain(message), None),
+        };
+        let diagnostic = Diagnostic::new(self.name, message).at(number(line), number(column));
+        self.found.push(match help {
+            Some(help) => diagnostic.help(help),
+            None => diagnostic,
+        });
+    }
+}
+
+/// Settings of which none may be 0, and whether they are.
+fn zeroes(config: &Config) -> [(&'static str, bool); 7] {
+    let limits = &config.limits;
+    [
+        ("limits.message_bytes_max", limits.message_bytes_max == Some(0)),
+        ("limits.body_bytes_max", limits.body_bytes_max == Some(0)),
+        ("limits.header_read_timeout", limits.header_read_timeout.is_some_and(|t| t.is_zero())),
+        ("limits.connections_max", limits.connections_max == Some(0)),
+        ("limits.streams_max", limits.streams_max == Some(0)),
+        ("limits.stream_window_bytes", limits.stream_window_bytes == Some(0)),
+        ("limits.connection_window_bytes", limits.connection_window_bytes == Some(0)),
+    ]
+}
+
+/// Takes the innermost entry out whose key or value is at `offset`.
+fn take_out(table: &mut DeTable<'_>, offset: usize) -> bool {
+    let mut found = None;
+    for (key, value) in table.iter_mut() {
+        match take_out_of(value, offset) {
+            Taken::Yes => return true,
+            Taken::ItIsThis => found = Some(key.get_ref().clone()),
+            Taken::No if key.span().contains(&offset) => found = Some(key.get_ref().clone()),
+            Taken::No => {}
+        }
+    }
+    found.is_some_and(|name| table.remove(name.as_ref()).is_some())
+}
+
+/// What became of the entry at an offset.
+enum Taken {
+    Yes,
+    /// The value as a whole is it.
+    ItIsThis,
+    No,
+}
+
+fn take_out_of(value: &mut Spanned<DeValue<'_>>, offset: usize) -> Taken {
+    let here = value.span().contains(&offset);
+    let inside = match value.get_mut() {
+        DeValue::Table(table) => take_out(table, offset),
+        DeValue::Array(items) => match take_out_of_items(items, offset) {
+            Taken::Yes => true,
+            Taken::ItIsThis => return Taken::ItIsThis,
+            Taken::No => false,
+        },
+        _ => false,
+    };
+    match (inside, here) {
+        (true, _) => Taken::Yes,
+        (false, true) => Taken::ItIsThis,
+        (false, false) => Taken::No,
+    }
+}
+
+/// A wrong table is taken out of an array of tables; any other array is wrong as a whole.
+fn take_out_of_items(items: &mut DeArray<'_>, offset: usize) -> Taken {
+    for index in 0..items.len() {
+        let Some(item) = items.get_mut(index) else { break };
+        match take_out_of(item, offset) {
+            Taken::Yes => return Taken::Yes,
+            Taken::ItIsThis if matches!(items[index].get_ref(), DeValue::Table(_)) => {
+                let others = items.iter().enumerate().filter(|(at, _)| *at != index);
+                let mut kept = DeArray::new();
+                others.for_each(|(_, item)| kept.push(item.clone()));
+                *items = kept;
+                return Taken::Yes;
+            }
+            Taken::ItIsThis => return Taken::ItIsThis,
+            Taken::No => {}
+        }
+    }
+    Taken::No
+}
+
+/// Where the value of `a.b.c` is; a number is the index in an array.
+fn find(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
+    let (first, rest) = key.split_once('.').unwrap_or((key, ""));
+    find_in(table.get(first)?, rest)
+}
+
+fn find_in(value: &Spanned<DeValue<'_>>, rest: &str) -> Option<Range<usize>> {
+    if rest.is_empty() {
+        return Some(value.span());
+    }
+    match value.get_ref() {
+        DeValue::Table(table) => find(table, rest),
+        DeValue::Array(items) => {
+            let (index, rest) = rest.split_once('.').unwrap_or((rest, ""));
+            find_in(items.get(index.parse::<usize>().ok()?)?, rest)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &[&str]) {
+        let (_, found) = Config::check(text, "t.toml");
+        let found: Vec<_> = found
+            .iter()
+            .map(|d| {
+                let (line, column) = (d.line.unwrap(), d.column.unwrap());
+                format!("{line}:{column}: {}", d.message)
+            })
+            .collect();
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn every_fault_is_found_with_its_place() {
+        check("", &[]);
+        check("[server]\nlisten = [\"127.0.0.1:1\", \"unix:/run/a.sock\"]\n", &[]);
+        check(
+            "[serve]\nx = 1\n[limits]\nstream_max = 4\nbody_bytes_max = \"4 parsecs\"\n",
+            &[
+                "1:2: unknown key serve; did you mean server?",
+                "4:1: unknown key stream_max; did you mean streams_max?",
+                "5:18: \"4 parsecs\" is not a size",
+            ],
+        );
+        check(
+            "[limits]\nstreams_max = \"many\"\nconnections_max = -1\ndrain_timeout = 10\n",
+            &[
+                "2:15: invalid type: string \"many\", expected u32",
+                "3:19: invalid value: integer `-1`, expected usize",
+                "4:17: invalid type: integer `10`, expected a string",
+            ],
+        );
+        check(
+            "[limits]\nstreams_max = 0\n",
+            &["2:15: limits.streams_max = 0 lets nothing through"],
+        );
+        check("[limits\nstreams_max = 1\n", &["1:8: unclosed table, expected `]`"]);
+    }
+
+    #[test]
+    fn what_is_not_on_disk_is_found() {
+        check(
+            "[[service]]\nproto = \"no/such/folder\"\n[[service]]\nnames = [\"a\"]\n",
+            &["2:9: no/such/folder does not exist", "3:1: missing field `proto`"],
+        );
+        check(
+            "[server.tls]\ncertificate = \"none.pem\"\nkey = \"none.key\"\n",
+            &["2:15: none.pem does not exist", "3:7: none.key does not exist"],
+        );
+    }
+}
