@@ -37,7 +37,9 @@ pub(crate) fn first_answer(
     probe.duration = plan.server.start_timeout;
     let (progress, _received) = unbounded_channel();
     loop {
-        let failure = match engine::run(&probe, Clock::start(), stop, &progress) {
+        let ran = engine::prepare(&probe)
+            .and_then(|()| engine::run(&probe, Clock::start(), stop, &progress));
+        let failure = match ran {
             Ok(run) if run.recorder.measured.ok > 0 => return Ok(running.spawned_at.elapsed()),
             Ok(run) => run.recorder.failures.keys().next().map(ToString::to_string),
             Err(error) => Some(error.to_string()),

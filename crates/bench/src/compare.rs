@@ -108,7 +108,8 @@ pub(crate) fn compare(base: &[RunResult], new: &[RunResult], seed: u64) -> (Meth
     (method, rows)
 }
 
-/// Server CPU per request has no per-second histogram; only rounds give it an interval.
+/// Server CPU per request: of whole runs as rounds, else of the seconds in which both the CPU and
+/// the answers were sampled.
 fn cpu_row(
     base: &[RunResult],
     new: &[RunResult],
@@ -120,11 +121,40 @@ fn cpu_row(
         phases.iter().find(|phase| phase.name == "measured")?.cpu_seconds_per_request
     };
     let all = |runs: &[RunResult]| runs.iter().map(cpu).collect::<Option<Vec<f64>>>();
-    let (base, new) = (all(base)?, all(new)?);
-    let ratio = if rounds { rounds_interval(&base, &new, random) } else { None };
+    let (base_runs, new_runs) = (all(base)?, all(new)?);
+    let ratio = if rounds {
+        rounds_interval(&base_runs, &new_runs, random)
+    } else {
+        let (base, new) = (cpu_seconds(base), cpu_seconds(new));
+        let (base, new): (Vec<_>, Vec<_>) = (base.iter().collect(), new.iter().collect());
+        blocks_interval(&base, &new, cpu_per_request, random)
+    };
     let average = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-    let (base, new) = (average(&base), average(&new));
+    let (base, new) = (average(&base_runs), average(&new_runs));
     Some(Row { name: "server CPU per request", better: Better::Lower, base, new, ratio })
+}
+
+/// One second of a run: the CPU seconds of the server and the requests it answered.
+type CpuSecond = (f64, f64);
+
+/// A sample taken at the end of a second describes it.
+fn cpu_seconds(runs: &[RunResult]) -> Vec<CpuSecond> {
+    let of = |run: &RunResult| -> Vec<CpuSecond> {
+        let samples = run.server.iter().flat_map(|server| &server.samples);
+        samples
+            .filter_map(|sample| {
+                let second = (sample.at.round() as u64).checked_sub(1)?;
+                let row = run.timeline.iter().find(|row| row.at == second)?;
+                Some((sample.cores, (row.ok + row.failed) as f64))
+            })
+            .collect()
+    };
+    runs.iter().flat_map(of).collect()
+}
+
+fn cpu_per_request(seconds: &[&CpuSecond]) -> f64 {
+    let sum = |part: fn(&CpuSecond) -> f64| seconds.iter().map(|one| part(one)).sum::<f64>();
+    sum(|one| one.0) / sum(|one| one.1)
 }
 
 /// The whole seconds of a run: the last, partial one would look like a slow one.
@@ -149,10 +179,10 @@ fn quantile(rows: &[&Second], quantile: f64) -> f64 {
     Sparse(buckets.into_iter().collect()).quantile(quantile)
 }
 
-fn blocks_interval(
-    base: &[&Second],
-    new: &[&Second],
-    figure: Figure,
+fn blocks_interval<T>(
+    base: &[&T],
+    new: &[&T],
+    figure: impl Fn(&[&T]) -> f64,
     random: &mut fastrand::Rng,
 ) -> Option<(f64, f64, f64)> {
     if base.len() < SECONDS_MIN || new.len() < SECONDS_MIN {
@@ -164,7 +194,7 @@ fn blocks_interval(
 }
 
 /// As many seconds as there are, in blocks that wrap around the end.
-fn draw<'a>(rows: &[&'a Second], random: &mut fastrand::Rng) -> Vec<&'a Second> {
+fn draw<'a, T>(rows: &[&'a T], random: &mut fastrand::Rng) -> Vec<&'a T> {
     let mut drawn = Vec::with_capacity(rows.len() + BLOCK_SECONDS);
     while drawn.len() < rows.len() {
         let start = random.usize(..rows.len());
@@ -213,6 +243,7 @@ fn interval(ratio: f64, mut ratios: Vec<f64>) -> Option<(f64, f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::{Phase, Server, ServerSample};
 
     /// A run of 30 s around a rate and a latency in µs, with noise from `seed`.
     fn run(rate: f64, micros: f64, seed: u64) -> RunResult {
@@ -230,7 +261,34 @@ mod tests {
                 ..Second::default()
             });
         }
+        let mut server = Server::default();
+        server.phases.push(Phase {
+            name: "measured".to_owned(),
+            cpu_seconds_per_request: Some(micros / 1e7),
+            ..Phase::default()
+        });
+        server.samples = (1..=30)
+            .map(|at| {
+                let noise = 1.0 + (random.f64() - 0.5) * 0.1;
+                let cores = rate * micros / 1e7 * noise;
+                ServerSample { at: at as f64 + 0.01, cores, rss_bytes: 0 }
+            })
+            .collect();
+        result.server = Some(server);
         result
+    }
+
+    #[test]
+    fn the_servers_cpu_has_an_interval_of_its_own() {
+        let cpu = |base, new| {
+            let (_, rows) = compare(&[base], &[new], 1);
+            rows.into_iter().find(|row| row.name == "server CPU per request").unwrap()
+        };
+        let same = cpu(run(1000.0, 100.0, 1), run(1000.0, 100.0, 2));
+        assert_eq!(same.verdict(), "no difference shown", "{same:?}");
+        let slower = cpu(run(1000.0, 100.0, 1), run(1000.0, 120.0, 2));
+        assert_eq!(slower.verdict(), "worse", "{slower:?}");
+        assert!((slower.worse_by() - 0.2).abs() < 0.05, "{slower:?}");
     }
 
     #[test]

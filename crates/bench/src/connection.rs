@@ -1,4 +1,4 @@
-//! One socket with its codec and the bytes not yet written.
+//! One socket with its codec, its TLS session if it has one, and the bytes not yet written.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -8,7 +8,9 @@ use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketT
 
 use crate::clock::{Nanos, SECOND};
 use crate::codec::Codec;
+use crate::failure::Failure;
 use crate::target::Address;
+use crate::tls::{Session, Tls};
 
 const BACKOFF_FIRST: Nanos = SECOND / 100;
 const BACKOFF_MAX: Nanos = SECOND;
@@ -18,6 +20,8 @@ const BACKOFF_MAX: Nanos = SECOND;
 pub(crate) enum State {
     Closed,
     Connecting,
+    /// Connected; TLS, if there is any, is being negotiated.
+    Greeting,
     Open,
 }
 
@@ -33,6 +37,7 @@ pub(crate) struct Connection {
     /// It stands in the engine's line of connections with room.
     pub(crate) in_line: bool,
     fd: Option<OwnedFd>,
+    tls: Option<Box<Session>>,
     written: usize,
     backoff: Nanos,
 }
@@ -47,50 +52,49 @@ impl Connection {
             opened_at: 0,
             in_line: false,
             fd: None,
+            tls: None,
             written: 0,
             backoff: BACKOFF_FIRST,
         }
     }
 
     /// Starts connecting; the socket is the caller's to register.
-    pub(crate) fn open(&mut self, address: &Address, now: Nanos) -> Result<&OwnedFd, Errno> {
-        let family = match address {
-            Address::Tcp(address) if address.is_ipv4() => AddressFamily::INET,
-            Address::Tcp(_) => AddressFamily::INET6,
-            Address::Unix(_) => AddressFamily::UNIX,
-        };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-        let connected = match address {
-            Address::Tcp(address) => {
-                sockopt::set_tcp_nodelay(&fd, true)?;
-                rustix::net::connect(&fd, address)
-            }
-            Address::Unix(path) => rustix::net::connect(&fd, &SocketAddrUnix::new(path)?),
-        };
-        match connected {
-            Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(errno) => return Err(errno),
-        }
+    pub(crate) fn open(
+        &mut self,
+        address: &Address,
+        tls: Option<&Tls>,
+        now: Nanos,
+    ) -> Result<&OwnedFd, Failure> {
+        self.tls = tls.map(Tls::session).transpose()?.map(Box::new);
+        let fd = connect(address).map_err(Failure::Connect)?;
         self.state = State::Connecting;
         self.opened_at = now;
         Ok(self.fd.insert(fd))
     }
 
-    /// The socket turned writable for the first time: whether that means connected.
-    pub(crate) fn connected(&mut self) -> Result<(), Errno> {
-        let Some(fd) = &self.fd else { return Err(Errno::NOTCONN) };
-        sockopt::socket_error(fd)??;
+    /// The socket has news while the connection is not open yet; true once it is.
+    pub(crate) fn proceed(&mut self) -> Result<bool, Failure> {
+        let Some(fd) = &self.fd else { return Err(Failure::Connect(Errno::NOTCONN)) };
+        if self.state == State::Connecting {
+            sockopt::socket_error(fd).and_then(|inner| inner).map_err(Failure::Connect)?;
+            self.state = State::Greeting;
+        }
+        if let Some(tls) = &mut self.tls
+            && !tls.greet(fd)?
+        {
+            return Ok(false);
+        }
         self.state = State::Open;
         self.backoff = BACKOFF_FIRST;
-        Ok(())
+        Ok(true)
     }
 
-    /// Reads once; 0 is the end.
-    pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
-        match &self.fd {
-            Some(fd) => rustix::io::read(fd, buffer),
-            None => Err(Errno::AGAIN),
+    /// Reads what is there; 0 is the end, less than `buffer` holds means that nothing is left.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
+        match (&self.fd, &mut self.tls) {
+            (None, _) => Err(Failure::Broken(Errno::AGAIN)),
+            (Some(fd), None) => rustix::io::read(fd, buffer).map_err(Failure::Broken),
+            (Some(fd), Some(tls)) => tls.read(fd, buffer),
         }
     }
 
@@ -99,8 +103,16 @@ impl Connection {
         let Some(fd) = self.fd.as_ref().filter(|_| self.state == State::Open) else {
             return Ok(());
         };
+        if let Some(tls) = &mut self.tls {
+            tls.send(fd)?;
+        }
         while self.written < self.out.len() {
-            match rustix::net::send(fd, &self.out[self.written..], SendFlags::NOSIGNAL) {
+            let rest = &self.out[self.written..];
+            let sent = match &mut self.tls {
+                None => rustix::net::send(fd, rest, SendFlags::NOSIGNAL),
+                Some(tls) => tls.write(fd, rest),
+            };
+            match sent {
                 Ok(count) => self.written += count,
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => {}
@@ -117,6 +129,7 @@ impl Connection {
         if let Some(fd) = self.fd.take() {
             let _ = sockopt::set_socket_linger(&fd, Some(Duration::ZERO));
         }
+        self.tls = None;
         self.state = State::Closed;
         self.codec = codec;
         self.out.clear();
@@ -127,5 +140,26 @@ impl Connection {
     pub(crate) fn back_off(&mut self, now: Nanos) {
         self.opens_at = now + self.backoff;
         self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
+    }
+}
+
+fn connect(address: &Address) -> Result<OwnedFd, Errno> {
+    let family = match address {
+        Address::Tcp(address) if address.is_ipv4() => AddressFamily::INET,
+        Address::Tcp(_) => AddressFamily::INET6,
+        Address::Unix(_) => AddressFamily::UNIX,
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    let connected = match address {
+        Address::Tcp(address) => {
+            sockopt::set_tcp_nodelay(&fd, true)?;
+            rustix::net::connect(&fd, address)
+        }
+        Address::Unix(path) => rustix::net::connect(&fd, &SocketAddrUnix::new(path)?),
+    };
+    match connected {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(fd),
+        Err(errno) => Err(errno),
     }
 }

@@ -5,9 +5,14 @@
 //! runtime was rejected here because its wakers and per-connection tasks cost more than the
 //! request itself, and everything a load generator spends is missing from the machine under test.
 
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use rustix::net::sockopt::{self, Timeout};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::clock::{Clock, Nanos};
@@ -15,10 +20,14 @@ use crate::error::Error;
 use crate::plan::Plan;
 use crate::recorder::Recorder;
 use crate::target::Address;
+use crate::tls::Tls;
 
 mod worker;
 
 use worker::Worker;
+
+/// How long the first connection may take.
+const REACH: Duration = Duration::from_secs(5);
 
 /// Ends a run early; clones share one flag.
 #[derive(Debug, Clone, Default)]
@@ -68,6 +77,12 @@ pub(crate) struct Run {
     pub(crate) interrupted: bool,
 }
 
+/// Makes sure that `plan` can be run at all, before its clock starts. Blocks.
+pub(crate) fn prepare(plan: &Plan) -> Result<(), Error> {
+    reserve_descriptors(plan)?;
+    reachable(plan)
+}
+
 /// Runs `plan` to its end, or until `stop` is raised. Blocks.
 pub(crate) fn run(
     plan: &Plan,
@@ -75,8 +90,6 @@ pub(crate) fn run(
     stop: &Stop,
     progress: &UnboundedSender<Progress>,
 ) -> Result<Run, Error> {
-    reserve_descriptors(plan)?;
-    reachable(&plan.target.address)?;
     let runs: Vec<Result<Run, Error>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..plan.threads)
             .map(|index| {
@@ -130,19 +143,31 @@ fn reserve_descriptors(plan: &Plan) -> Result<(), Error> {
 }
 
 /// A target that refuses at the very start is a mistake, not a measurement.
-fn reachable(address: &Address) -> Result<(), Error> {
-    let tried = match address {
-        Address::Tcp(address) => {
-            std::net::TcpStream::connect_timeout(address, std::time::Duration::from_secs(5))
-                .map(drop)
-        }
-        Address::Unix(path) => std::os::unix::net::UnixStream::connect(path).map(drop),
-    };
-    tried.map_err(|error| {
+fn reachable(plan: &Plan) -> Result<(), Error> {
+    let address = &plan.target.address;
+    let fd: OwnedFd = match address {
+        Address::Tcp(address) => TcpStream::connect_timeout(address, REACH).map(OwnedFd::from),
+        Address::Unix(path) => UnixStream::connect(path).map(OwnedFd::from),
+    }
+    .map_err(|error| {
         let text = error.to_string().to_lowercase();
         let reason = text.split(" (os error").next().unwrap_or_default();
         Error::unreachable(format!(
             "cannot connect to {address}: {reason}; is the target running there?"
         ))
-    })
+    })?;
+    let Some(tls) = &plan.tls else { return Ok(()) };
+    let _ = sockopt::set_socket_timeout(&fd, Timeout::Recv, Some(REACH));
+    let greeted = tls.session().and_then(|mut session| session.greet(&fd));
+    let why = match greeted {
+        Ok(true) => return Ok(()),
+        Ok(false) => "TLS: no answer to the handshake".to_owned(),
+        Err(failure) => failure.to_string(),
+    };
+    Err(Error::unreachable(format!(
+        "cannot speak {} with {address}: {why}; is it a TLS port with that protocol, and is its \
+         certificate for {} (name its authority with --cacert, or use --insecure)?",
+        plan.tls.as_ref().map_or("TLS", Tls::protocol),
+        plan.target.host(),
+    )))
 }

@@ -7,6 +7,8 @@ use std::fmt;
 pub(crate) enum Failure {
     /// The connection could not be opened.
     Connect(rustix::io::Errno),
+    /// TLS was not agreed on, or broke.
+    Tls(String),
     /// The connection ended before the answer was complete.
     Closed,
     /// Reading or writing failed.
@@ -36,6 +38,11 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Whether the target would not have the connection at all.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Connect(_) | Self::Tls(_))
+    }
+
     /// Whether the target answered, if not as it should.
     pub(crate) fn is_answer(&self) -> bool {
         matches!(
@@ -54,6 +61,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connect(errno) => write!(out, "connect: {}", describe(*errno)),
+            Self::Tls(why) => write!(out, "TLS: {why}"),
             Self::Closed => out.write_str("closed before the answer was complete"),
             Self::Broken(errno) => write!(out, "connection: {}", describe(*errno)),
             Self::Timeout => out.write_str("timeout"),

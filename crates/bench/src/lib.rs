@@ -42,6 +42,7 @@ mod reply;
 mod request;
 mod scenario;
 mod schedule;
+mod schema;
 mod server;
 mod stall;
 mod summary;
@@ -49,6 +50,7 @@ mod target;
 mod template;
 mod threshold;
 mod timeline;
+mod tls;
 mod websocket;
 mod workload;
 

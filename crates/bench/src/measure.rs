@@ -30,12 +30,7 @@ pub(crate) async fn measure(
     console: &mut Console<'_>,
     stop: &Stop,
 ) -> Result<RunResult, Error> {
-    let (mut running, start) = begin(plan, stop).await?;
-    if let Some(server) = &mut running
-        && let Some(status) = server.has_ended()
-    {
-        return Err(Error::unreachable(format!("the server under test has ended ({status})")));
-    }
+    let (running, start) = begin(plan, stop).await?;
     let clock = Clock::start();
     let watch = running.as_ref().map(|server| Watch::begin(server.pid, clock, plan.origin()));
     let (progress, received) = unbounded_channel();
@@ -65,14 +60,19 @@ async fn begin(plan: &Arc<Plan>, stop: &Stop) -> Result<(Option<Running>, Option
     let (plan, stop) = (Arc::clone(plan), stop.clone());
     let (finished, begun) = oneshot::channel();
     std::thread::spawn(move || {
-        let started = Running::begin(&plan.server).and_then(|running| {
-            let Some(mut running) = running else { return Ok((None, None)) };
-            if plan.server.command.is_none() {
-                return Ok((Some(running), None));
+        let started = Running::begin(&plan.server).and_then(|mut running| {
+            let mut start = None;
+            if let Some(server) = running.as_mut().filter(|_| plan.server.command.is_some()) {
+                let took = cold_start::first_answer(server, &plan, &stop)?;
+                start = Some(server::start_phase(server, took));
             }
-            let took = cold_start::first_answer(&mut running, &plan, &stop)?;
-            let phase = server::start_phase(&running, took);
-            Ok((Some(running), Some(phase)))
+            if let Some(status) = running.as_mut().and_then(Running::has_ended) {
+                return Err(Error::unreachable(format!(
+                    "the server under test has ended ({status})"
+                )));
+            }
+            engine::prepare(&plan)?;
+            Ok((running, start))
         });
         let _ = finished.send(started);
     });
@@ -327,7 +327,7 @@ fn describe(plan: &Plan) -> LoadDescription {
         Model::Open { segments, .. } => ("open", segments.last().map(|last| last.to)),
     };
     LoadDescription {
-        target: format!("http://{}{}", plan.target.authority, plan.target.path),
+        target: plan.target.url(),
         protocol,
         model: model.to_owned(),
         shape: shape(plan),

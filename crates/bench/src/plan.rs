@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::clock::{Nanos, nanos};
 use crate::schedule::{Segment, Spacing};
 use crate::target::Target;
+use crate::tls::Tls;
 use crate::workload::Workload;
 
 /// How load is offered.
@@ -37,6 +38,7 @@ pub(crate) enum Reuse {
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) target: Target,
+    pub(crate) tls: Option<Tls>,
     pub(crate) workload: Workload,
     pub(crate) model: Model,
     pub(crate) connections: usize,

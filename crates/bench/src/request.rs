@@ -2,12 +2,13 @@
 //!
 //! Each protocol adds its own headers and wraps the body its own way; after that a request is a
 //! [`Wire`]. A request without templates is encoded once per run, not once per send. Bodies are
-//! bytes: JSON text for the JSON codecs, encoded messages for protobuf. Encoding JSON to protobuf
-//! by a schema belongs in front of this, where a body is read.
+//! bytes: JSON text for the JSON codecs, encoded messages for protobuf. With a schema
+//! (`--proto`) the body is JSON in any case, and is encoded here.
 
 use crate::envelope;
 use crate::http2::hpack::Block;
 use crate::reply::Dialect;
+use crate::schema::Messages;
 use crate::template::{Generator, Template};
 
 /// What is spoken on a connection.
@@ -46,6 +47,8 @@ pub(crate) struct Speech {
     /// Messages per request in calls whose client side is a stream.
     pub(crate) messages: usize,
     pub(crate) authority: String,
+    /// TLS is below it.
+    pub(crate) secure: bool,
     /// Ask the target to close after each answer.
     pub(crate) closes: bool,
 }
@@ -68,6 +71,8 @@ pub(crate) struct Request {
     pub(crate) path: Template,
     pub(crate) headers: Vec<(String, Template)>,
     pub(crate) body: Body,
+    /// Turns the body from JSON into protobuf.
+    pub(crate) messages: Option<Messages>,
 }
 
 /// A body as described.
@@ -95,18 +100,22 @@ impl Request {
         body && self.path.is_fixed() && self.headers.iter().all(|(_, value)| value.is_fixed())
     }
 
-    /// Fills the templates and encodes.
+    /// Fills the templates and encodes; the error, about a body that does not fit its schema, is
+    /// for a person.
     pub(crate) fn encode(
         &self,
         speech: &Speech,
         values: &[String],
         generator: &mut Generator,
         wire: &mut Wire,
-    ) {
-        let body = match &self.body {
+    ) -> Result<(), String> {
+        let mut body = match &self.body {
             Body::Bytes(bytes) => bytes.clone(),
             Body::Template(template) => template.render(values, generator).into_bytes(),
         };
+        if let Some(messages) = &self.messages {
+            body = messages.encode(&body)?;
+        }
         let mut filled = Filled {
             method: self.method.clone(),
             path: self.path.render(values, generator),
@@ -133,6 +142,7 @@ impl Request {
             }
             Transport::WebSocket => wire.head = filled.body,
         }
+        Ok(())
     }
 }
 
@@ -230,7 +240,7 @@ impl Filled {
         let length = self.body.len().to_string();
         let mut fields = vec![
             (":method", self.method.as_str()),
-            (":scheme", "http"),
+            (":scheme", if speech.secure { "https" } else { "http" }),
             (":path", self.path.as_str()),
             (":authority", host.map_or(&speech.authority, |(_, value)| value).as_str()),
         ];
@@ -273,6 +283,7 @@ mod tests {
             codec: MessageCodec::Json,
             messages: 2,
             authority: "host:1".to_owned(),
+            secure: false,
             closes: false,
         };
         let request = Request {
@@ -280,10 +291,11 @@ mod tests {
             path: Template::literal("/p.S/M"),
             headers: vec![("X-A".to_owned(), Template::literal("b"))],
             body: Body::Bytes(body.as_bytes().to_vec()),
+            messages: None,
         };
         let mut wire = Wire::default();
         let mut generator = Generator { random: fastrand::Rng::new(), sequence: 0, stride: 1 };
-        request.encode(&speech, &[], &mut generator, &mut wire);
+        request.encode(&speech, &[], &mut generator, &mut wire).unwrap();
         String::from_utf8(wire.head).unwrap()
     }
 

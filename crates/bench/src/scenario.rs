@@ -154,6 +154,7 @@ fn step(index: usize, table: &StepTable, names: &mut Names) -> Result<Step, Flaw
             Some(body) => Body::Template(template(body, names)?),
             None => Body::Bytes(Vec::new()),
         },
+        messages: None,
     };
     let mut extracts = Vec::new();
     for (name, origin) in &table.extract {

@@ -27,23 +27,24 @@ pub(crate) struct Target {
     pub(crate) address: Address,
     pub(crate) authority: String,
     pub(crate) path: String,
-    /// `ws://` was given.
+    /// `ws://` or `wss://` was given.
     pub(crate) websocket: bool,
+    /// `https://` or `wss://` was given.
+    pub(crate) secure: bool,
 }
 
 impl Target {
-    /// Parses `http://host:port/path` or `ws://…`; `unix` replaces the address by a socket's path.
+    /// Parses `http://host:port/path`, `https://…`, `ws://…` or `wss://…`; `unix` replaces the
+    /// address by a socket's path.
     pub(crate) fn parse(url: &str, unix: Option<&Path>) -> Result<Self, Error> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| {
             Error::usage(format!("target {url:?} is not a URL; write http://host:port/path"))
         })?;
-        let websocket = match scheme {
-            "http" => false,
-            "ws" => true,
-            "https" | "wss" => {
-                let text = "TLS targets are not supported yet; measure the plain port behind it";
-                return Err(Error::usage(format!("target {url:?}: {text}")));
-            }
+        let (websocket, secure) = match scheme {
+            "http" => (false, false),
+            "https" => (false, true),
+            "ws" => (true, false),
+            "wss" => (true, true),
             _ => return Err(Error::usage(format!("target {url:?}: unknown scheme {scheme:?}"))),
         };
         let rest = rest.split('#').next().unwrap_or_default();
@@ -55,17 +56,37 @@ impl Target {
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         let address = match unix {
             Some(socket) => Address::Unix(socket.to_owned()),
-            None => Address::Tcp(resolve(authority)?),
+            None => Address::Tcp(resolve(authority, if secure { 443 } else { 80 })?),
         };
-        Ok(Self { address, authority: authority.to_owned(), path, websocket })
+        Ok(Self { address, authority: authority.to_owned(), path, websocket, secure })
+    }
+
+    /// The host without its port, as certificates name it.
+    pub(crate) fn host(&self) -> &str {
+        let host = match self.authority.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+            _ => &self.authority,
+        };
+        host.trim_start_matches('[').trim_end_matches(']')
+    }
+
+    /// How the target was named.
+    pub(crate) fn url(&self) -> String {
+        let scheme = match (self.websocket, self.secure) {
+            (false, false) => "http",
+            (false, true) => "https",
+            (true, false) => "ws",
+            (true, true) => "wss",
+        };
+        format!("{scheme}://{}{}", self.authority, self.path)
     }
 }
 
-fn resolve(authority: &str) -> Result<SocketAddr, Error> {
+fn resolve(authority: &str, port: u16) -> Result<SocketAddr, Error> {
     let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| {
         !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
     });
-    let full = if has_port { authority.to_owned() } else { format!("{authority}:80") };
+    let full = if has_port { authority.to_owned() } else { format!("{authority}:{port}") };
     let addresses: Vec<SocketAddr> = full
         .to_socket_addrs()
         .map_err(|error| Error::usage(format!("host {authority:?} cannot be resolved: {error}")))?
@@ -89,6 +110,10 @@ mod tests {
         let unix = Target::parse("http://app/x", Some(Path::new("/run/app.sock"))).unwrap();
         assert_eq!(unix.address, Address::Unix("/run/app.sock".into()));
         assert!(Target::parse("ws://127.0.0.1:1/", None).unwrap().websocket);
+        let secure = Target::parse("https://127.0.0.1/a", None).unwrap();
+        assert_eq!(secure.address.to_string(), "127.0.0.1:443");
+        assert_eq!((secure.host(), secure.url().as_str()), ("127.0.0.1", "https://127.0.0.1/a"));
+        assert_eq!(Target::parse("wss://[::1]:9/", None).unwrap().host(), "::1");
     }
 
     #[test]
@@ -96,7 +121,6 @@ mod tests {
         for (url, needle) in [
             ("localhost:80", "not a URL"),
             ("ftp://x/", "unknown scheme"),
-            ("https://x/", "TLS"),
             ("http:///x", "no host"),
         ] {
             let error = Target::parse(url, None).unwrap_err();

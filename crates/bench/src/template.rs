@@ -77,6 +77,15 @@ impl Template {
         self.0.iter().all(|part| matches!(part, Part::Text(_)))
     }
 
+    /// The text, if it is always the same.
+    pub(crate) fn fixed(&self) -> Option<String> {
+        let text = |part: &Part| match part {
+            Part::Text(text) => Some(text.clone()),
+            _ => None,
+        };
+        self.0.iter().map(text).collect()
+    }
+
     pub(crate) fn render(&self, values: &[String], generator: &mut Generator) -> String {
         let mut out = String::new();
         for part in &self.0 {

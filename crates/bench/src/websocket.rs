@@ -1,8 +1,8 @@
 //! The WebSocket client side, without a socket: one text message out, one message back.
 //!
 //! A request is a message, its answer the next message that arrives; several may be under way and
-//! are answered in order. RFC 6455; the key of the handshake is not verified, because a load
-//! generator has nothing to protect with it.
+//! are answered in order. RFC 6455. Every handshake uses the sample key of its section 1.3, so the
+//! `Sec-WebSocket-Accept` that proves a WebSocket server at the other end is always the same.
 
 use std::collections::VecDeque;
 
@@ -17,12 +17,14 @@ const PING: u8 = 0x9;
 const PONG: u8 = 0xa;
 const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
+const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+const ACCEPT: &[u8] = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Handshake,
     Open,
-    Refused(u16),
+    Refused(Failure),
     Broken(&'static str),
 }
 
@@ -44,7 +46,7 @@ impl WebSocket {
     pub(crate) fn new(expectation: Expectation, depth: usize, authority: &str, path: &str) -> Self {
         let handshake = format!(
             "GET {path} HTTP/1.1\r\nhost: {authority}\r\nupgrade: websocket\r\n\
-             connection: Upgrade\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+             connection: Upgrade\r\nsec-websocket-key: {KEY}\r\n\
              sec-websocket-version: 13\r\n\r\n"
         );
         Self {
@@ -86,8 +88,8 @@ impl WebSocket {
 
     /// Why no message can ever be sent on this connection.
     pub(crate) fn refusal(&self) -> Option<Failure> {
-        match self.state {
-            State::Refused(status) => Some(Failure::Status(status)),
+        match &self.state {
+            State::Refused(failure) => Some(failure.clone()),
             _ => None,
         }
     }
@@ -129,13 +131,13 @@ impl WebSocket {
         let Some(end) = memmem::find(&self.carry, b"\r\n\r\n") else { return };
         let status = self.carry.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok());
         let status = status.and_then(|digits| digits.parse().ok()).unwrap_or(0);
-        self.carry.drain(..end + 4);
-        if status == 101 {
-            self.state = State::Open;
-        } else {
-            self.state = State::Refused(status);
-            self.closing = true;
-        }
+        let head: Vec<u8> = self.carry.drain(..end + 4).collect();
+        self.state = match status {
+            101 if accepts(&head) => State::Open,
+            101 => State::Refused(Failure::Protocol("a wrong Sec-WebSocket-Accept")),
+            _ => State::Refused(Failure::Status(status)),
+        };
+        self.closing = self.state != State::Open;
     }
 
     fn frame(
@@ -168,6 +170,17 @@ impl WebSocket {
         }
         None
     }
+}
+
+/// Whether the head of a handshake has the answer to [`KEY`].
+fn accepts(head: &[u8]) -> bool {
+    let mut lines = head.split(|byte| *byte == b'\n');
+    lines.any(|line| {
+        let mut parts = line.splitn(2, |byte| *byte == b':');
+        let name = parts.next().unwrap_or_default();
+        let value = parts.next().unwrap_or_default().trim_ascii();
+        name.eq_ignore_ascii_case(b"sec-websocket-accept") && value == ACCEPT
+    })
 }
 
 type Frame = (u8, std::ops::Range<usize>, usize);

@@ -1,6 +1,7 @@
 //! What one virtual user does: the steps of a scenario, or a single request.
 
 use crate::check::{Check, Extract};
+use crate::error::Error;
 use crate::failure::Failure;
 use crate::feeder::Feeder;
 use crate::reply::{Answer, AnyStatus, Expectation, Keep, Kept};
@@ -72,27 +73,30 @@ pub(crate) const NO_SESSION: u32 = u32::MAX;
 
 impl<'a> Composer<'a> {
     /// The composer of worker `index` of `count`.
-    pub(crate) fn new(workload: &'a Workload, index: usize, count: usize) -> Self {
+    ///
+    /// # Errors
+    /// When a body does not fit its schema.
+    pub(crate) fn new(workload: &'a Workload, index: usize, count: usize) -> Result<Self, Error> {
         let mut generator = Generator {
             random: fastrand::Rng::with_seed(workload.seed.wrapping_add(index as u64)),
             sequence: index as u64,
             stride: count as u64,
         };
-        let fixed = workload
-            .steps
-            .iter()
-            .map(|step| {
-                step.request.is_fixed().then(|| {
-                    let mut wire = Wire::default();
+        let mut fixed = Vec::new();
+        for step in &workload.steps {
+            let mut wire = Wire::default();
+            let is_fixed = step.request.is_fixed();
+            if is_fixed {
+                let encoded =
                     step.request.encode(&workload.speech, &[], &mut generator, &mut wire);
-                    wire
-                })
-            })
-            .collect();
+                encoded.map_err(|what| misfit(step, &what))?;
+            }
+            fixed.push(is_fixed.then_some(wire));
+        }
         generator.sequence = index as u64;
         let judges =
             workload.steps.iter().any(|step| !step.checks.is_empty() || !step.extracts.is_empty());
-        Self {
+        Ok(Self {
             workload,
             fixed,
             scratch: Wire::default(),
@@ -101,7 +105,7 @@ impl<'a> Composer<'a> {
             sessions: Vec::new(),
             free: Vec::new(),
             judges,
-        }
+        })
     }
 
     /// Begins an iteration: a session with a row of every feeder, if templates need one.
@@ -129,15 +133,21 @@ impl<'a> Composer<'a> {
     }
 
     /// The bytes of a step's request.
-    pub(crate) fn wire(&mut self, session: u32, step: u32) -> &Wire {
+    ///
+    /// # Errors
+    /// When a filled body does not fit its schema.
+    pub(crate) fn wire(&mut self, session: u32, step: u32) -> Result<&Wire, Error> {
         let index = step as usize;
         if let Some(wire) = &self.fixed[index] {
-            return wire;
+            return Ok(wire);
         }
         let values = self.sessions.get(session as usize).map_or(&[][..], Vec::as_slice);
-        let request = &self.workload.steps[index].request;
-        request.encode(&self.workload.speech, values, &mut self.generator, &mut self.scratch);
-        &self.scratch
+        let step = &self.workload.steps[index];
+        let speech = &self.workload.speech;
+        let encoded =
+            step.request.encode(speech, values, &mut self.generator, &mut self.scratch);
+        encoded.map_err(|what| misfit(step, &what))?;
+        Ok(&self.scratch)
     }
 
     /// The verdict on an answer: its own, then the checks, then what must be extracted.
@@ -174,4 +184,8 @@ impl<'a> Composer<'a> {
     pub(crate) fn next_step(&self, step: u32) -> Option<u32> {
         (step as usize + 1 < self.workload.steps.len()).then_some(step + 1)
     }
+}
+
+fn misfit(step: &Step, what: &str) -> Error {
+    Error::usage(format!("the body of {}: {what}", step.name))
 }

@@ -26,7 +26,7 @@ Examples:
   tidewire bench run http://127.0.0.1:8080/ --ramp 1..300 --over 300s --html out.html
   tidewire bench run http://127.0.0.1:8080/ --find-knee 'p99<10ms,errors<0.1%'")]
 pub struct RunArgs {
-    /// Where to send requests: http://host:port/path or ws://host:port/path.
+    /// Where to send requests: http://host:port/path, or https, ws, wss.
     url: String,
 
     /// Connections.
@@ -77,10 +77,16 @@ pub struct RunArgs {
     /// Connect to this Unix socket instead of the URL's host.
     #[arg(long, value_name = "PATH", help_heading = "Request")]
     unix: Option<PathBuf>,
+    /// Trust only the authorities in this PEM file (https).
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure", help_heading = "Request")]
+    cacert: Option<PathBuf>,
+    /// Trust any certificate (https).
+    #[arg(long, help_heading = "Request")]
+    insecure: bool,
     /// Protocol of the calls.
     #[arg(long, value_enum, default_value_t = ProtocolArg::Http, help_heading = "Request")]
     protocol: ProtocolArg,
-    /// Speak HTTP/2 without TLS (prior knowledge); gRPC always does.
+    /// Speak HTTP/2: by ALPN with https, else by prior knowledge; gRPC always does.
     #[arg(long, help_heading = "Request")]
     http2: bool,
     /// Encoding of messages in Connect and gRPC calls.
@@ -104,6 +110,10 @@ pub struct RunArgs {
     /// Read the body from a file, byte for byte.
     #[arg(long, conflicts_with = "body", help_heading = "Request")]
     body_file: Option<PathBuf>,
+    /// Write bodies as JSON and send protobuf: a folder of .proto files, or a descriptor set.
+    /// The URL's path names the method: /package.Service/Method.
+    #[arg(long, value_name = "PATH", help_heading = "Request")]
+    proto: Option<PathBuf>,
     /// Rows of values for templates: .csv with a header line, or .jsonl; repeatable.
     #[arg(long, value_name = "FILE", help_heading = "Request")]
     feeder: Vec<PathBuf>,

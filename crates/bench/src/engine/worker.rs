@@ -52,6 +52,8 @@ pub(super) struct Worker<'a> {
     buffer: Vec<u8>,
     next_tick: Nanos,
     stopped_at: Option<Nanos>,
+    /// A request that could not even be written: the run ends.
+    fault: Option<Error>,
     cpu_at_origin: Option<(Nanos, Nanos)>,
     cpu_at_end: Option<(Nanos, Nanos)>,
     reconnects: u64,
@@ -85,11 +87,12 @@ impl<'a> Worker<'a> {
             dirty: Vec::new(),
             resumes: VecDeque::new(),
             flights: Flights::default(),
-            composer: Composer::new(&plan.workload, index, plan.threads),
+            composer: Composer::new(&plan.workload, index, plan.threads)?,
             load: load(plan, index),
             buffer: vec![0; READ_BUFFER],
             next_tick: 0,
             stopped_at: None,
+            fault: None,
             cpu_at_origin: None,
             cpu_at_end: None,
             reconnects: 0,
@@ -105,6 +108,9 @@ impl<'a> Worker<'a> {
                 self.tick(now);
             }
             self.dispatch(now);
+            if let Some(fault) = self.fault.take() {
+                return Err(fault);
+            }
             if self.is_done(now) {
                 break;
             }
@@ -152,6 +158,9 @@ impl<'a> Worker<'a> {
 
     /// Starts the next request on a connection with room; false if there is none to start.
     fn start_next(&mut self, index: usize, now: Nanos) -> bool {
+        if self.fault.is_some() {
+            return false;
+        }
         if let Some((session, step)) = self.resumes.pop_front() {
             self.load.resume(now);
             self.start(index, now, now, session, step);
@@ -172,7 +181,13 @@ impl<'a> Worker<'a> {
                 return;
             }
         }
-        let wire = self.composer.wire(session, step);
+        let wire = match self.composer.wire(session, step) {
+            Ok(wire) => wire,
+            Err(fault) => {
+                self.fault = Some(fault);
+                return;
+            }
+        };
         let connection = &mut self.connections[index];
         let quiet = connection.out.is_empty();
         connection.codec.start(key, wire, &mut connection.out);
@@ -182,13 +197,16 @@ impl<'a> Worker<'a> {
     }
 
     fn open(&mut self, index: usize, now: Nanos) {
-        let opened = self.connections[index].open(&self.plan.target.address, now);
+        let plan = self.plan;
+        let opened =
+            self.connections[index].open(&plan.target.address, plan.tls.as_ref(), now);
         let registered = opened.and_then(|fd| {
             let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
             epoll::add(&self.epoll, fd, EventData::new_u64(index as u64), flags)
+                .map_err(Failure::Connect)
         });
-        if let Err(errno) = registered {
-            self.lost(index, now, &Failure::Connect(errno));
+        if let Err(failure) = registered {
+            self.lost(index, now, &failure);
         }
     }
 
@@ -198,26 +216,40 @@ impl<'a> Worker<'a> {
             return;
         }
         let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-        if state == State::Connecting && flags.intersects(EventFlags::OUT | EventFlags::ERR) {
-            let now = self.clock.now();
-            let connection = &mut self.connections[index];
-            if let Err(errno) = connection.connected() {
-                self.lost(index, now, &Failure::Connect(errno));
-                return;
-            }
-            self.load.recorder.connects.record(now - connection.opened_at);
-            let mut first = Vec::new();
-            connection.codec.connected(&mut first);
-            connection.out.splice(..0, first);
-            self.flush(index, now);
-            self.room(index, now);
+        // A target may say something right after the handshake of TLS, read with its end.
+        let greeted = state == State::Greeting;
+        let news = greeted || flags.intersects(EventFlags::OUT | EventFlags::ERR);
+        if state != State::Open && news && !self.proceed(index) {
+            return;
         }
-        if flags.intersects(EventFlags::IN) || hung_up {
+        if flags.intersects(EventFlags::IN) || hung_up || greeted {
             self.read(index, hung_up);
         } else if flags.contains(EventFlags::OUT) {
             let now = self.clock.now();
             self.flush(index, now);
         }
+    }
+
+    /// Goes on with opening a connection; true once it is open.
+    fn proceed(&mut self, index: usize) -> bool {
+        let proceeded = self.connections[index].proceed();
+        let now = self.clock.now();
+        match proceeded {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(failure) => {
+                self.lost(index, now, &failure);
+                return false;
+            }
+        }
+        let connection = &mut self.connections[index];
+        self.load.recorder.connects.record(now - connection.opened_at);
+        let mut first = Vec::new();
+        connection.codec.connected(&mut first);
+        connection.out.splice(..0, first);
+        self.flush(index, now);
+        self.room(index, now);
+        true
     }
 
     fn read(&mut self, index: usize, hung_up: bool) {
@@ -236,15 +268,15 @@ impl<'a> Worker<'a> {
                         break;
                     }
                 }
-                Err(Errno::AGAIN) => break,
-                Err(Errno::INTR) => {}
-                Err(Errno::CONNRESET) => {
+                Err(Failure::Broken(Errno::AGAIN)) => break,
+                Err(Failure::Broken(Errno::INTR)) => {}
+                Err(Failure::Broken(Errno::CONNRESET)) => {
                     self.ended(index);
                     break;
                 }
-                Err(errno) => {
+                Err(failure) => {
                     let now = self.clock.now();
-                    self.lost(index, now, &Failure::Broken(errno));
+                    self.lost(index, now, &failure);
                     break;
                 }
             }
@@ -348,7 +380,7 @@ impl<'a> Worker<'a> {
                 self.complete(now, &flight, 0, 0, Err(failure.clone()));
             }
         }
-        if matches!(failure, Failure::Connect(_))
+        if failure.is_refusal()
             || self.connections[index].codec.refusal().is_some()
         {
             self.refused(index, now, failure, keys.is_empty());

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::{HeaderMap, Response};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsAcceptor;
 
 use crate::harness::{Manner, Peer, measured, read_until};
 
@@ -25,6 +27,10 @@ struct Server {
 }
 
 fn start(handler: Box<Handler>) -> Server {
+    start_on(handler, None)
+}
+
+fn start_on(handler: Box<Handler>, tls: Option<TlsAcceptor>) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let served = Arc::new(AtomicU64::new(0));
@@ -36,17 +42,30 @@ fn start(handler: Box<Handler>) -> Server {
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             while let Ok((stream, _)) = listener.accept().await {
                 let (handler, served) = (Arc::clone(&handler), Arc::clone(&served));
-                tokio::spawn(async move {
-                    let Ok(mut connection) = h2::server::handshake(stream).await else { return };
-                    while let Some(Ok((request, respond))) = connection.accept().await {
-                        served.fetch_add(1, Ordering::SeqCst);
-                        tokio::spawn(reply(request, respond, Arc::clone(&handler)));
-                    }
-                });
+                match tls.clone() {
+                    None => drop(tokio::spawn(converse(stream, handler, served))),
+                    Some(tls) => drop(tokio::spawn(async move {
+                        if let Ok(stream) = tls.accept(stream).await {
+                            converse(stream, handler, served).await;
+                        }
+                    })),
+                }
             }
         });
     });
     server
+}
+
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    handler: Arc<Handler>,
+    served: Arc<AtomicU64>,
+) {
+    let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+    while let Some(Ok((request, respond))) = connection.accept().await {
+        served.fetch_add(1, Ordering::SeqCst);
+        tokio::spawn(reply(request, respond, Arc::clone(&handler)));
+    }
 }
 
 async fn reply(
@@ -127,6 +146,21 @@ fn large_answers_over_http2_are_read_whole() {
     let (_, result, text) = measured(&[&url, "--http2", "-n", "12", "-c", "1", "--depth", "4"]);
     assert_eq!(result.requests.ok, 12, "{text}");
     assert!(result.requests.bytes > 36_000_000);
+}
+
+#[test]
+fn http2_over_tls_is_agreed_on_by_alpn() {
+    let tls = crate::tls::server_config(&[b"h2", b"http/1.1"]);
+    let handler = |request: &http::request::Parts, body: &[u8]| {
+        assert_eq!(request.uri.scheme_str(), Some("https"));
+        Answered { status: 200, data: body.repeat(50_000), trailers: None }
+    };
+    let server = start_on(Box::new(handler), Some(tls.into()));
+    let url = format!("https://{}/", server.address);
+    let load = ["--http2", "-n", "400", "-c", "2", "--depth", "20", "--body", "x"];
+    let (_, result, text) = measured(&[&[url.as_str(), "--insecure"], &load[..]].concat());
+    assert_eq!((result.requests.ok, server.served.load(Ordering::SeqCst)), (400, 400), "{text}");
+    assert!(result.requests.bytes > 400 * 50_000);
 }
 
 #[test]
@@ -243,7 +277,8 @@ fn websocket_messages_are_echoed_and_pings_answered() {
                     return;
                 }
                 read_until(&mut stream, b"\r\n\r\n");
-                let _ = stream.write_all(b"HTTP/1.1 101 Switching\r\nupgrade: websocket\r\n\r\n");
+                let _ = stream.write_all(b"HTTP/1.1 101 Switching\r\nSec-WebSocket-Accept: \
+                    s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n");
                 let (mut pongs, mut messages) = (0, 0);
                 loop {
                     let mut head = [0; 6];
@@ -279,4 +314,13 @@ fn a_refused_websocket_handshake_is_a_failure() {
     let url = format!("ws://{}/", peer.address);
     let (_, result, text) = measured(&[&url, "-n", "3", "-c", "1", "--body", "x"]);
     assert_eq!(result.failures["status 403"], 3, "{text}");
+}
+
+#[test]
+fn a_websocket_handshake_without_its_proof_is_a_failure() {
+    let wrong = "HTTP/1.1 101 Switching\r\nsec-websocket-accept: AAAA\r\n\r\n".to_owned();
+    let peer = Peer::start(move |_| Manner::Answer(wrong.clone()));
+    let url = format!("ws://{}/", peer.address);
+    let (_, result, text) = measured(&[&url, "-n", "3", "-c", "1", "--body", "x"]);
+    assert_eq!(result.failures["protocol: a wrong Sec-WebSocket-Accept"], 3, "{text}");
 }

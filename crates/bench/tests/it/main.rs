@@ -8,3 +8,5 @@ mod harness;
 mod http;
 mod process;
 mod results;
+mod schema;
+mod tls;

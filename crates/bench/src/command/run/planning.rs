@@ -1,5 +1,7 @@
 //! From arguments to a plan, or to an error that names the argument.
 
+use std::path::Path;
+
 use super::{CodecArg, KindArg, ProtocolArg, RunArgs};
 use crate::check::Check;
 use crate::error::Error;
@@ -9,10 +11,12 @@ use crate::plan::{Model, Plan, Reuse, ServerPlan};
 use crate::request::{Body, MessageCodec, Protocol, Request, Speech, Transport};
 use crate::scenario;
 use crate::schedule::{Segment, Spacing};
+use crate::schema::Services;
 use crate::target::Target;
+use crate::tls::{self, Tls, Trust};
 use crate::template::{Names, Template};
 use crate::threshold::Threshold;
-use crate::workload::{Step, Workload};
+use crate::workload::{Composer, Step, Workload};
 
 pub(super) fn plan(args: &RunArgs) -> Result<Plan, Error> {
     let target = Target::parse(&args.url, args.unix.as_deref())?;
@@ -31,8 +35,12 @@ pub(super) fn plan(args: &RunArgs) -> Result<Plan, Error> {
     if args.duration.is_zero() {
         return Err(Error::usage("--duration must be above 0"));
     }
+    let workload = workload(args, &target)?;
+    // Finds a body that does not fit its schema before anything is sent.
+    Composer::new(&workload, 0, 1)?;
     Ok(Plan {
-        workload: workload(args, &target)?,
+        tls: tls(args, &target, workload.speech.transport)?,
+        workload,
         target,
         model,
         connections,
@@ -53,6 +61,19 @@ pub(super) fn plan(args: &RunArgs) -> Result<Plan, Error> {
             start_timeout: args.start_timeout,
         },
     })
+}
+
+fn tls(args: &RunArgs, target: &Target, transport: Transport) -> Result<Option<Tls>, Error> {
+    if !target.secure {
+        return Ok(None);
+    }
+    let trust = match &args.cacert {
+        _ if args.insecure => Trust::Anyone,
+        Some(path) => Trust::File(path),
+        None => Trust::Machine,
+    };
+    let alpn = if transport == Transport::Http2 { tls::H2 } else { tls::HTTP1 };
+    Tls::new(target.host(), alpn, trust).map(Some)
 }
 
 fn model(args: &RunArgs) -> Result<Model, Error> {
@@ -128,8 +149,30 @@ fn workload(args: &RunArgs, target: &Target) -> Result<Workload, Error> {
         feeders,
         seed: args.seed,
     };
+    if let Some(source) = &args.proto {
+        encode_as_protobuf(source, &mut workload)?;
+    }
     workload.normalise();
     Ok(workload)
+}
+
+/// Gives every request the messages of the method that its path names.
+fn encode_as_protobuf(source: &Path, workload: &mut Workload) -> Result<(), Error> {
+    let calls = !matches!(workload.speech.protocol, Protocol::Plain | Protocol::WebSocket);
+    if !calls || workload.speech.codec == MessageCodec::Json {
+        return Err(Error::usage(
+            "--proto turns JSON into protobuf: it needs --protocol grpc, grpc-web or connect, and \
+             --codec proto",
+        ));
+    }
+    let services = Services::open(source)?;
+    for step in &mut workload.steps {
+        let path = step.request.path.fixed().ok_or_else(|| {
+            Error::usage("--proto needs paths without templates: they name the method")
+        })?;
+        step.request.messages = Some(services.messages(&path)?);
+    }
+    Ok(())
 }
 
 fn request(args: &RunArgs, target: &Target, names: &Names) -> Result<Request, Error> {
@@ -153,6 +196,7 @@ fn request(args: &RunArgs, target: &Target, names: &Names) -> Result<Request, Er
         path: template("the URL's path", &target.path, names)?,
         headers,
         body,
+        messages: None,
     })
 }
 
@@ -208,6 +252,7 @@ fn speech(args: &RunArgs, target: &Target) -> Result<Speech, Error> {
         codec,
         messages: if client_streams { args.messages } else { 1 },
         authority: target.authority.clone(),
+        secure: target.secure,
         closes: args.new_connections,
     })
 }

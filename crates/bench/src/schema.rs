@@ -1,0 +1,83 @@
+//! Bodies written as JSON and sent as protobuf, by the schema of the target's service.
+//!
+//! The method is the one that the request's path names, `/package.Service/Method`. A body without
+//! templates is encoded once; one with templates is filled first and encoded for every request, so
+//! a row of a feeder that does not fit the schema is found when it is used, and ends the run.
+
+use std::path::Path;
+
+use tidewire_service::{Codec, Schema};
+
+use crate::error::Error;
+
+/// The services that `--proto` describes.
+#[derive(Debug)]
+pub(crate) struct Services<'a> {
+    source: &'a Path,
+    schema: Schema,
+}
+
+/// The request messages of one method.
+#[derive(Debug, Clone)]
+pub(crate) struct Messages {
+    schema: Schema,
+    input: String,
+}
+
+impl<'a> Services<'a> {
+    /// `source` is a folder of `.proto` files, the root of their imports, or an encoded
+    /// descriptor set.
+    pub(crate) fn open(source: &'a Path) -> Result<Self, Error> {
+        let fault = |what: String| fault(source, &what);
+        let schema = if source.is_dir() {
+            Schema::from_folder(source).map_err(|error| fault(error.to_string()))?
+        } else if source.extension().is_some_and(|ending| ending == "proto") {
+            return Err(fault("give the folder that its imports are relative to".to_owned()));
+        } else {
+            let bytes = std::fs::read(source).map_err(|error| fault(error.to_string()))?;
+            Schema::from_descriptors(bytes).map_err(|error| fault(error.to_string()))?
+        };
+        Ok(Self { source, schema })
+    }
+
+    /// The messages of the method that the path of a request names.
+    pub(crate) fn messages(&self, path: &str) -> Result<Messages, Error> {
+        let fault = |what: String| fault(self.source, &what);
+        let schema = &self.schema;
+        let name = path.split('?').next().unwrap_or_default();
+        let (service, method) =
+            name.trim_start_matches('/').rsplit_once('/').ok_or_else(|| {
+                fault(format!("the path {name:?} is not /package.Service/Method"))
+            })?;
+        let interface = schema.interface(service).map_err(|error| fault(error.to_string()))?;
+        let interface = interface.ok_or_else(|| {
+            let known: Vec<&str> = schema.services().collect();
+            fault(format!("it has no service {service:?}; there are: {}", known.join(", ")))
+        })?;
+        let found = interface.methods().iter().find(|one| one.method == method);
+        let input = match found {
+            Some(method) => method.input.to_string(),
+            None => return Err(fault(format!("{service} has no method {method:?}"))),
+        };
+        Ok(Messages { schema: schema.clone(), input })
+    }
+}
+
+fn fault(source: &Path, what: &str) -> Error {
+    Error::usage(format!("--proto {}: {what}", source.display()))
+}
+
+impl Messages {
+    /// One message as protobuf; the error is for a person.
+    pub(crate) fn encode(&self, json: &[u8]) -> Result<Vec<u8>, String> {
+        let json: &[u8] = if json.is_empty() { b"{}" } else { json };
+        let encoded = self
+            .schema
+            .decode(&self.input, Codec::Json, json)
+            .and_then(|message| message.encode(Codec::Proto));
+        match encoded {
+            Ok(bytes) => Ok(bytes.to_vec()),
+            Err(error) => Err(format!("not a valid {}: {}", self.input, error.message())),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! TLS under any codec: whom the generator trusts, and one connection's session on its socket.
+//!
+//! The protocol of a run is decided before it starts, so ALPN offers only that one; a target that
+//! does not take it ends the handshake with a failure that says so. Sessions are never resumed:
+//! with `--new-connections` every request pays for a whole handshake, as a new user's would.
+//!
+//! | given | trusted |
+//! |---|---|
+//! | nothing | the authorities of the machine ([`BUNDLES`]) |
+//! | `--cacert FILE` | the authorities in that PEM file, and no others |
+//! | `--insecure` | whoever answers |
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
+
+use crate::error::Error;
+use crate::failure::Failure;
+
+/// Where distributions keep the authorities that they trust.
+const BUNDLES: [&str; 3] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+];
+
+/// ALPN names.
+pub(crate) const H2: &[u8] = b"h2";
+pub(crate) const HTTP1: &[u8] = b"http/1.1";
+
+/// Whom to trust.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Trust<'a> {
+    Machine,
+    File(&'a Path),
+    Anyone,
+}
+
+/// How every connection of a run speaks TLS.
+#[derive(Debug, Clone)]
+pub(crate) struct Tls {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    alpn: &'static [u8],
+}
+
+impl Tls {
+    /// `host` is the name that the certificate must have; `alpn` the protocol to agree on.
+    pub(crate) fn new(host: &str, alpn: &'static [u8], trust: Trust<'_>) -> Result<Self, Error> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| Error::usage(format!("{host:?} cannot be the name in a certificate")))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::system(format!("TLS: {error}")))?;
+        let builder = match trust {
+            Trust::Anyone => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider)))
+            }
+            Trust::Machine => builder.with_root_certificates(machine_roots()?),
+            Trust::File(path) => builder.with_root_certificates(roots(path)?),
+        };
+        let mut config = builder.with_no_client_auth();
+        config.alpn_protocols = vec![alpn.to_vec()];
+        config.resumption = Resumption::disabled();
+        Ok(Self { config: Arc::new(config), name, alpn })
+    }
+
+    /// What is spoken below TLS, in words.
+    pub(crate) fn protocol(&self) -> &'static str {
+        if self.alpn == H2 { "HTTP/2 over TLS" } else { "HTTP/1.1 over TLS" }
+    }
+
+    /// The session of a fresh connection.
+    pub(crate) fn session(&self) -> Result<Session, Failure> {
+        let client = ClientConnection::new(Arc::clone(&self.config), self.name.clone())
+            .map_err(|error| Failure::Tls(error.to_string()))?;
+        Ok(Session { client, alpn: self.alpn })
+    }
+}
+
+fn machine_roots() -> Result<RootCertStore, Error> {
+    let bundle = BUNDLES.iter().map(Path::new).find(|path| path.exists()).ok_or_else(|| {
+        Error::system(format!(
+            "no file of trusted authorities at {}; name one with --cacert, or use --insecure",
+            BUNDLES.join(", ")
+        ))
+    })?;
+    roots(bundle)
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, Error> {
+    let fault = |what: String| Error::usage(format!("--cacert {}: {what}", path.display()));
+    let mut store = RootCertStore::empty();
+    let found = CertificateDer::pem_file_iter(path).map_err(|error| fault(error.to_string()))?;
+    let (added, _) = store.add_parsable_certificates(found.filter_map(Result::ok));
+    if added == 0 {
+        return Err(fault("no certificate in PEM form was found in it".to_owned()));
+    }
+    Ok(store)
+}
+
+/// The TLS state of one connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    client: ClientConnection,
+    alpn: &'static [u8],
+}
+
+impl Session {
+    /// Goes on with the handshake; true once it is done and the protocol agreed on.
+    pub(crate) fn greet(&mut self, fd: &OwnedFd) -> Result<bool, Failure> {
+        loop {
+            self.send(fd).map_err(Failure::Broken)?;
+            if !self.client.is_handshaking() {
+                return self.check_alpn();
+            }
+            match self.receive(fd)? {
+                None => return Ok(false),
+                Some(0) => return Err(Failure::Tls("closed during the handshake".to_owned())),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// HTTP/1.1 needs no agreement; a target without ALPN speaks it.
+    fn check_alpn(&self) -> Result<bool, Failure> {
+        match self.client.alpn_protocol() {
+            Some(agreed) if agreed == self.alpn => Ok(true),
+            None if self.alpn == HTTP1 => Ok(true),
+            _ => {
+                let wanted = String::from_utf8_lossy(self.alpn);
+                Err(Failure::Tls(format!("the target did not agree to {wanted}")))
+            }
+        }
+    }
+
+    /// Reads until `buffer` is full or nothing more is there; 0 is the end.
+    pub(crate) fn read(&mut self, fd: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Failure> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.client.reader().read(&mut buffer[filled..]) {
+                Ok(0) => return Ok(filled),
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => match self.receive(fd)? {
+                    None if filled == 0 => return Err(Failure::Broken(Errno::AGAIN)),
+                    None => return Ok(filled),
+                    Some(_) => {}
+                },
+                // Ends without a goodbye are left to the protocol above, which knows lengths.
+                Err(_) => return Ok(filled),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Reads once from the socket; `None` when nothing is there.
+    fn receive(&mut self, fd: &OwnedFd) -> Result<Option<usize>, Failure> {
+        let count = match self.client.read_tls(&mut Socket(fd)) {
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(Failure::Broken(errno(&error))),
+        };
+        if let Err(error) = self.client.process_new_packets() {
+            // The alert that says why.
+            let _ = self.send(fd);
+            return Err(Failure::Tls(error.to_string()));
+        }
+        Ok(Some(count))
+    }
+
+    /// Takes plain bytes, as far as there is room, and writes what is encrypted.
+    pub(crate) fn write(&mut self, fd: &OwnedFd, plain: &[u8]) -> Result<usize, Errno> {
+        self.send(fd)?;
+        let taken = self.client.writer().write(plain).map_err(|error| errno(&error))?;
+        self.send(fd)?;
+        if taken == 0 { Err(Errno::AGAIN) } else { Ok(taken) }
+    }
+
+    /// Writes what is encrypted as far as the socket takes it.
+    pub(crate) fn send(&mut self, fd: &OwnedFd) -> Result<(), Errno> {
+        while self.client.wants_write() {
+            match self.client.write_tls(&mut Socket(fd)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(errno(&error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+/// The socket as rustls wants it.
+struct Socket<'a>(&'a OwnedFd);
+
+impl std::io::Read for Socket<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        Ok(rustix::io::retry_on_intr(|| rustix::io::read(self.0, &mut *buffer))?)
+    }
+}
+
+impl std::io::Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let flags = rustix::net::SendFlags::NOSIGNAL;
+        Ok(rustix::io::retry_on_intr(|| rustix::net::send(self.0.as_fd(), bytes, flags))?)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Accepts every certificate, but still checks that the target has its key.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
