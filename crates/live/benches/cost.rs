@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo bench -p tidewire-live --bench cost                 every case: ns and allocations
+//! cargo bench -p tidewire-live --bench cost -- watch_memory bytes that a granted watch holds
 //! valgrind --tool=callgrind <bench> unary_query 10000       instructions: subtract a run of half
 //! ```
 //!
@@ -27,22 +28,28 @@ use tidewire_service::{Codec, Validator};
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+/// Bytes allocated and not freed.
+static HELD: AtomicU64 = AtomicU64::new(0);
 
 // SAFETY: every method forwards to `System` unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        HELD.fetch_add(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: the pointer came from `alloc` above with this layout.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        HELD.fetch_add(size as u64, Ordering::Relaxed);
+        HELD.fetch_sub(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: the pointer came from `alloc` above with this layout.
         unsafe { System.realloc(pointer, layout, size) }
     }
@@ -180,6 +187,42 @@ fn watches(count: usize) -> usize {
     done
 }
 
+/// What `count` granted watches hold at the caller and at the callee, beyond the answers.
+fn watch_memory(count: usize) -> (u64, u64) {
+    let mut pair = Pair::new();
+    let mut open = 0;
+    while open < count {
+        for _ in 0..BATCH {
+            let request = Request::query(pair.method, PAYLOAD).watch(Watch::Notify);
+            black_box(pair.client.call(request, 0).expect("there is room"));
+        }
+        pair.serve();
+        for call in std::mem::take(&mut pair.asked) {
+            open += 1;
+            pair.server.reply(call, Reply::new(PAYLOAD).validator(Validator([1; 16])).watched());
+        }
+        pair.hear();
+    }
+    let Pair { client, server, .. } = pair;
+    let freed = |session: Session| {
+        let before = HELD.load(Ordering::Relaxed);
+        drop(session);
+        before - HELD.load(Ordering::Relaxed)
+    };
+    (freed(client), freed(server))
+}
+
+fn print_watch_memory() {
+    const WATCHES: usize = 64_000;
+    let (few, many) = (watch_memory(BATCH), watch_memory(BATCH + WATCHES));
+    let each = |few: u64, many: u64| (many - few) as f64 / WATCHES as f64;
+    println!(
+        "watch_memory: {:.1} bytes a watch at the caller, {:.1} at the callee",
+        each(few.0, many.0),
+        each(few.1, many.1)
+    );
+}
+
 type Case = (&'static str, usize, fn(usize) -> usize);
 
 const CASES: [Case; 7] = [
@@ -199,6 +242,9 @@ const CASES: [Case; 7] = [
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let wanted = arguments.first().map(String::as_str);
+    if wanted.is_none_or(|wanted| wanted == "watch_memory") {
+        print_watch_memory();
+    }
     let count = arguments.get(1).and_then(|count| count.parse().ok());
     for (name, usual, case) in CASES {
         if wanted.is_some_and(|wanted| wanted != name) {

@@ -17,7 +17,6 @@ use crate::metadata::{Fields, Metadata};
 use crate::output::{Packing, put_error, put_error_metadata, put_kept, put_reply_metadata};
 use crate::reader::Frame;
 use crate::reason::{Reason, Violation};
-use crate::receive::Received;
 use crate::session::Session;
 use crate::slots::{CallId, index};
 use crate::stream::{Finish, Stream};
@@ -58,7 +57,11 @@ impl Serving {
 
 impl Session {
     #[inline]
-    pub(crate) fn receive_request(&mut self, frame: &Frame) -> Received {
+    pub(crate) fn receive_request(
+        &mut self,
+        frame: &Frame,
+        event: &mut Option<Event>,
+    ) -> Result<(), Violation> {
         let head = frame.head;
         let stream = head.stream;
         self.check_slot(stream)?;
@@ -83,14 +86,14 @@ impl Session {
         if let Some(refusal) = self.refusal(fields.command.is_some()) {
             let max = self.peer.limits.metadata_max;
             put_error(&mut self.output.main, stream, &refusal, true, max);
-            return Ok(None);
+            return Ok(());
         }
         let watch = self.asked_watch(&head);
         if let Some((id, done)) = fields.command
             && self.features & feature::RESUME != 0
             && !self.admit((id, done), call, number, streams)?
         {
-            return Ok(None);
+            return Ok(());
         }
         self.calls_in += 1;
         self.incoming.insert(
@@ -108,7 +111,7 @@ impl Session {
         );
         let metadata = if fields.has_more { frame.metadata_bytes() } else { Bytes::new() };
         let left = Micros::from(head.deadline_ms) * 1000;
-        Ok(Some(Event::Request(Incoming {
+        *event = Some(Event::Request(Incoming {
             call,
             method,
             http,
@@ -119,7 +122,8 @@ impl Session {
             validator: fields.validator.map(Validator),
             deadline: (left != 0).then(|| self.now.saturating_add(left)),
             command: fields.command.map(|(id, _)| id),
-        })))
+        }));
+        Ok(())
     }
 
     #[inline]

@@ -203,7 +203,7 @@ impl Session {
         if let Some(validator) = call.request.validator {
             metadata::put_entry(out, tag::VALIDATOR, &validator.0);
         }
-        out.extend_from_slice(call.request.metadata.raw());
+        call.request.metadata.put(out);
         let frame = frame.metadata_ends(out);
         let min =
             if self.features & feature::ZSTD != 0 { self.config.compress_min } else { usize::MAX };
@@ -278,18 +278,19 @@ impl Session {
     /// Empties a slot of this side. Returns what was in it through the events of others only.
     #[inline]
     pub(crate) fn free_outgoing(&mut self, index: u32) {
-        let Some(call) = self.outgoing.remove(index) else { return };
+        let Some(call) = self.outgoing.get(index) else { return };
+        let (counted, command) = (call.counted, call.command);
+        let heard = call.stream.as_ref().filter(|_| call.state != State::Cancelled);
+        let held = heard.map(|stream| stream.receive.held());
+        self.outgoing.clear(index);
         self.free.give(index);
-        if call.counted {
+        if counted {
             self.calls_out -= 1;
         }
-        if call.command != 0 {
-            self.commands.answered(call.command);
+        if command != 0 {
+            self.commands.answered(command);
         }
-        if let Some(stream) = call.stream
-            && call.state != State::Cancelled
-        {
-            let held = stream.receive.held();
+        if let Some(held) = held {
             self.return_credit(held);
         }
         if !self.again.is_empty() {
@@ -336,7 +337,11 @@ impl Session {
     }
 
     #[inline]
-    pub(crate) fn receive_reply(&mut self, frame: &Frame) -> Received {
+    pub(crate) fn receive_reply(
+        &mut self,
+        frame: &Frame,
+        event: &mut Option<Event>,
+    ) -> Result<(), Violation> {
         let fields = Fields::read(frame.metadata())?;
         let head = frame.head;
         if head.has(flag::HTTP) {
@@ -376,10 +381,10 @@ impl Session {
             _ => {}
         }
         if cancelled {
-            return Ok(None);
+            return Ok(());
         }
         let metadata = if fields.has_more { frame.metadata_bytes() } else { Bytes::new() };
-        Ok(Some(Event::Reply(Answer {
+        *event = Some(Event::Reply(Answer {
             call,
             metadata: Metadata::from_checked(metadata),
             payload,
@@ -388,7 +393,8 @@ impl Session {
             validator: fields.validator.map(Validator),
             max_age_ms: fields.max_age,
             status: fields.status,
-        })))
+        }));
+        Ok(())
     }
 
     pub(crate) fn receive_error(&mut self, frame: &Frame) -> Received {

@@ -73,8 +73,12 @@ const TOKEN_BYTES_MAX: usize = 256;
 /// Headers and trailers of a frame, as encoded on the wire. The default is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Metadata {
-    raw: Bytes,
+    /// Never `Some` of nothing: most calls have no metadata, and `None` costs nothing to move about
+    /// and to drop.
+    raw: Option<Bytes>,
 }
+
+static NOTHING: Bytes = Bytes::new();
 
 /// One entry of a metadata block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,8 +152,9 @@ fn is_header_name(name: &[u8]) -> bool {
 
 impl Metadata {
     /// Wraps a block that [`Fields::read`] has checked.
+    #[inline]
     pub(crate) fn from_checked(raw: Bytes) -> Self {
-        Self { raw }
+        Self { raw: (!raw.is_empty()).then_some(raw) }
     }
 
     /// Starts building metadata.
@@ -173,18 +178,27 @@ impl Metadata {
     }
 
     /// The encoded block.
+    #[inline]
     pub fn raw(&self) -> &Bytes {
-        &self.raw
+        self.raw.as_ref().unwrap_or(&NOTHING)
+    }
+
+    /// Appends the encoded block.
+    #[inline]
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        if let Some(raw) = &self.raw {
+            out.extend_from_slice(raw);
+        }
     }
 
     /// Whether there is no entry at all.
     pub fn is_empty(&self) -> bool {
-        self.raw.is_empty()
+        self.raw.is_none()
     }
 
     /// Every entry, fields included.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        entries(&self.raw).map_while(Result::ok)
+        entries(self.raw()).map_while(Result::ok)
     }
 
     /// Headers in order, names in lower case; those after the trailers mark are left out.
@@ -281,7 +295,7 @@ impl MetadataBuilder {
 
     /// The metadata.
     pub fn build(self) -> Metadata {
-        Metadata { raw: self.0.into() }
+        Metadata::from_checked(self.0.into())
     }
 }
 
@@ -350,11 +364,23 @@ impl<'a> Fields<'a> {
     #[inline]
     pub fn read(raw: &'a [u8]) -> Result<Self, Violation> {
         let mut fields = Self::default();
-        let mut seen = 0u64;
+        // Nearly every reply has none, and nearly every request begins with a small method number.
+        let (mut rest, mut seen) = (raw, 0);
+        if let &[tag::METHOD, 1, number @ ..0x80, ref after @ ..] = raw {
+            fields.method = Some(number.into());
+            (rest, seen) = (after, 1 << tag::METHOD);
+        }
+        if !rest.is_empty() {
+            fields.read_rest(rest, seen)?;
+        }
+        Ok(fields)
+    }
+
+    fn read_rest(&mut self, raw: &'a [u8], mut seen: u64) -> Result<(), Violation> {
         for entry in entries(raw) {
             let entry = entry?;
             if !(1..64).contains(&entry.tag) {
-                fields.has_more = true;
+                self.has_more = true;
                 continue;
             }
             let repeats = matches!(entry.tag, tag::DETAIL | tag::DEPENDS);
@@ -362,11 +388,11 @@ impl<'a> Fields<'a> {
                 return Err(Violation::malformed("a metadata field occurs twice"));
             }
             seen |= 1 << entry.tag;
-            fields.set(entry).ok_or_else(|| {
+            self.set(entry).ok_or_else(|| {
                 Violation::malformed("a metadata field has a value that does not fit")
             })?;
         }
-        Ok(fields)
+        Ok(())
     }
 
     #[inline]

@@ -101,7 +101,7 @@ pub(crate) fn put_reply_metadata(out: &mut Vec<u8>, reply: &Reply) {
     if let Some(status) = reply.status {
         metadata::put_number(out, tag::STATUS, status.into());
     }
-    out.extend_from_slice(reply.metadata.raw());
+    reply.metadata.put(out);
 }
 
 /// Appends the metadata of an error, cut down to code and message when it is over the limit.

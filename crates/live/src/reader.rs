@@ -12,7 +12,8 @@ use crate::reason::{Reason, Violation};
 #[derive(Debug)]
 pub(crate) struct Reader {
     input: BytesMut,
-    whole: Bytes,
+    /// Whole frames; `None` when there are none, or while a frame has it.
+    whole: Option<Bytes>,
     position: usize,
     frame_max: u32,
     metadata_max: u16,
@@ -59,7 +60,7 @@ impl Reader {
     pub(crate) fn new(frame_max: u32, metadata_max: u16) -> Self {
         Self {
             input: BytesMut::new(),
-            whole: Bytes::new(),
+            whole: None,
             position: 0,
             frame_max,
             metadata_max,
@@ -74,7 +75,7 @@ impl Reader {
 
     /// Bytes received and not yet looked at.
     pub(crate) fn buffered(&self) -> usize {
-        self.input.len() + self.whole.len() - self.position
+        self.input.len() + self.whole.as_ref().map_or(0, |whole| whole.len() - self.position)
     }
 
     /// Forgets everything, for a new connection.
@@ -88,28 +89,33 @@ impl Reader {
     /// saves two atomic operations a frame.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Frame>, Violation> {
-        if self.position >= self.whole.len() && !self.fill()? {
+        let is_done = self.whole.as_ref().is_none_or(|whole| self.position >= whole.len());
+        if is_done && !self.fill()? {
             return Ok(None);
         }
         let at = self.position;
-        let head = self.whole[at..at + HEAD_BYTES].try_into().map(|head| Head::decode(&head));
-        let head = head.expect("a slice of sixteen bytes is sixteen bytes");
+        let Some(head) = self.whole.as_ref().and_then(|whole| whole[at..].first_chunk()) else {
+            return Ok(None);
+        };
+        let head = Head::decode(head);
         self.check(&head)?;
         self.greeted = true;
         self.position = at + HEAD_BYTES + head.len as usize;
-        let buffer = std::mem::take(&mut self.whole);
+        let buffer = self.whole.take().unwrap_or_default();
         Ok(Some(Frame { head, buffer, start: at + HEAD_BYTES }))
     }
 
     /// Returns the buffer of a frame that is done with.
     #[inline]
     pub(crate) fn give_back(&mut self, frame: Frame) {
-        self.whole = frame.buffer;
+        self.whole = Some(frame.buffer);
     }
 
-    /// Freezes the complete frames of the input.
+    /// Freezes the complete frames of the input. Once per read, so it stays out of the way of
+    /// [`next`](Self::next).
+    #[inline(never)]
     fn fill(&mut self) -> Result<bool, Violation> {
-        self.whole = Bytes::new();
+        self.whole = None;
         self.position = 0;
         let mut end = 0;
         let mut first = !self.greeted;
@@ -130,7 +136,7 @@ impl Reader {
         if end == 0 {
             return Ok(false);
         }
-        self.whole = self.input.split_to(end).freeze();
+        self.whole = Some(self.input.split_to(end).freeze());
         Ok(true)
     }
 
@@ -150,6 +156,7 @@ impl Reader {
     }
 }
 
+#[cold]
 fn check_first(head: &Head) -> Result<(), Violation> {
     let hello = head.kind == Kind::Hello as u8 && head.deadline_ms == MAGIC;
     let goaway = head.kind == Kind::Goaway as u8;

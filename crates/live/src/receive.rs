@@ -17,10 +17,14 @@ const PING_BYTES_MAX: usize = 64;
 pub(crate) type Received = Result<Option<Event>, Violation>;
 
 impl Session {
-    /// Handles one frame.
+    /// Handles one frame; puts what the application should know into `event`, which is empty.
     #[inline]
-    pub(crate) fn receive(&mut self, frame: &Frame) -> Received {
-        let Some(kind) = Kind::from_number(frame.head.kind) else { return Ok(None) };
+    pub(crate) fn receive(
+        &mut self,
+        frame: &Frame,
+        event: &mut Option<Event>,
+    ) -> Result<(), Violation> {
+        let Some(kind) = Kind::from_number(frame.head.kind) else { return Ok(()) };
         if self.phase == Phase::Greeting && !matches!(kind, Kind::Hello | Kind::Goaway) {
             return Err(Violation::new(Reason::Unexpected, "a frame before the hello"));
         }
@@ -29,33 +33,42 @@ impl Session {
                 if frame.head.stream == 0 {
                     return Err(Violation::malformed("a call's frame on stream 0"));
                 }
-                self.receive_of_call(kind, frame)
+                return self.receive_of_call(kind, frame, event);
             }
-            Kind::Cancel => self.receive_cancel(frame),
-            Kind::Credit => self.receive_credit(frame),
+            Kind::Cancel => *event = self.receive_cancel(frame)?,
+            Kind::Credit => *event = self.receive_credit(frame)?,
             _ if frame.head.stream != 0 => {
-                Err(Violation::malformed("a connection's frame on a stream"))
+                return Err(Violation::malformed("a connection's frame on a stream"));
             }
-            _ => self.receive_of_connection(kind, frame),
+            _ => *event = self.receive_of_connection(kind, frame)?,
         }
+        Ok(())
     }
 
     #[inline]
-    fn receive_of_call(&mut self, kind: Kind, frame: &Frame) -> Received {
+    fn receive_of_call(
+        &mut self,
+        kind: Kind,
+        frame: &Frame,
+        event: &mut Option<Event>,
+    ) -> Result<(), Violation> {
         let stream = frame.head.stream;
         let ours = self.is_ours(stream);
         match kind {
-            Kind::Request => self.receive_request(frame),
-            Kind::Items => self.receive_items(frame),
-            Kind::End if !ours => self.receive_end_of_request(frame),
-            _ if !ours => Err(Violation::new(
-                Reason::StreamNumber,
-                format!("an answer on stream {stream}, which is a number of its sender"),
-            )),
-            Kind::Reply => self.receive_reply(frame),
-            Kind::Error => self.receive_error(frame),
-            _ => self.receive_end_of_reply(frame),
+            Kind::Request => return self.receive_request(frame, event),
+            Kind::Items => *event = self.receive_items(frame)?,
+            Kind::End if !ours => *event = self.receive_end_of_request(frame)?,
+            _ if !ours => {
+                return Err(Violation::new(
+                    Reason::StreamNumber,
+                    format!("an answer on stream {stream}, which is a number of its sender"),
+                ));
+            }
+            Kind::Reply => return self.receive_reply(frame, event),
+            Kind::Error => *event = self.receive_error(frame)?,
+            _ => *event = self.receive_end_of_reply(frame)?,
         }
+        Ok(())
     }
 
     fn receive_of_connection(&mut self, kind: Kind, frame: &Frame) -> Received {
@@ -106,9 +119,11 @@ impl Session {
     /// The payload, decompressed if need be.
     #[inline]
     pub(crate) fn payload(&mut self, frame: &Frame) -> Result<Bytes, Violation> {
-        if !frame.head.has(flag::ZSTD) {
-            return Ok(frame.payload_bytes());
-        }
+        if frame.head.has(flag::ZSTD) { self.unpacked(frame) } else { Ok(frame.payload_bytes()) }
+    }
+
+    #[inline(never)]
+    fn unpacked(&mut self, frame: &Frame) -> Result<Bytes, Violation> {
         self.need(feature::ZSTD, "zstd")?;
         let frame_max = self.config.limits.frame_max;
         Ok(self.compression.decompress(frame.payload(), frame_max)?.into())

@@ -179,18 +179,27 @@ impl Session {
     }
 
     /// The next event, if any. Handles received frames one by one.
+    #[inline]
     pub fn poll_event(&mut self, now: Micros) -> Option<Event> {
+        // An event is big: it is written where the caller wants it, not passed up.
+        let mut event = None;
+        self.next_event(now, &mut event);
+        event
+    }
+
+    fn next_event(&mut self, now: Micros, event: &mut Option<Event>) {
         self.now = self.now.max(now);
         loop {
-            if let Some(event) = self.events.pop_front() {
-                return Some(event);
+            if !self.events.is_empty() {
+                *event = self.events.pop_front();
+                return;
             }
             if !self.wants_read() {
-                return None;
+                return;
             }
             let frame = match self.reader.next() {
                 Ok(Some(frame)) => frame,
-                Ok(None) => return None,
+                Ok(None) => return,
                 Err(violation) => {
                     self.close(violation);
                     continue;
@@ -198,13 +207,16 @@ impl Session {
             };
             self.last_received = self.now;
             self.pinged = false;
-            let received = self.receive(&frame);
+            let received = self.receive(&frame, event);
             self.reader.give_back(frame);
-            match received {
-                Ok(Some(event)) if self.events.is_empty() => return Some(event),
-                Ok(Some(event)) => self.events.push_back(event),
-                Ok(None) => {}
-                Err(violation) => self.close(violation),
+            if let Err(violation) = received {
+                self.close(violation);
+            }
+            if event.is_some() {
+                if self.events.is_empty() {
+                    return;
+                }
+                self.events.extend(event.take());
             }
         }
     }

@@ -42,7 +42,7 @@ pub(crate) fn index(stream: u32) -> u32 {
 
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
-    pages: Vec<Option<Box<[Slot<T>]>>>,
+    pages: Vec<Option<Box<[Slot<T>; PAGE as usize]>>>,
     open: u32,
 }
 
@@ -66,15 +66,16 @@ impl<T> Slots<T> {
         self.open
     }
 
+    #[inline]
     fn slot(&self, index: u32) -> Option<&Slot<T>> {
         let page = self.pages.get((index / PAGE) as usize)?.as_deref()?;
-        page.get((index % PAGE) as usize)
+        Some(&page[(index % PAGE) as usize])
     }
 
     #[inline]
     fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T>> {
         let page = self.pages.get_mut((index / PAGE) as usize)?.as_deref_mut()?;
-        page.get_mut((index % PAGE) as usize)
+        Some(&mut page[(index % PAGE) as usize])
     }
 
     /// What is in a slot.
@@ -121,7 +122,17 @@ impl<T> Slots<T> {
         if self.pages.len() <= page {
             self.pages.resize_with(page + 1, || None);
         }
-        self.pages[page] = Some((0..PAGE).map(|_| Slot { generation: 0, value: None }).collect());
+        let empty = |_| Slot { generation: 0, value: None };
+        self.pages[page] = Some(Box::new(std::array::from_fn(empty)));
+    }
+
+    /// Empties a slot, dropping what is in it where it is.
+    #[inline]
+    pub(crate) fn clear(&mut self, index: u32) {
+        let Some(slot) = self.slot_mut(index).filter(|slot| slot.value.is_some()) else { return };
+        slot.value = None;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.open -= 1;
     }
 
     /// Empties a slot.

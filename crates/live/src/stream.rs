@@ -83,17 +83,26 @@ impl Sender {
     /// Queues an item.
     #[inline]
     pub(crate) fn push(&mut self, item: &[u8], pool: &mut Vec<Vec<u8>>) {
-        let fits = self.next < self.chunks.len()
-            && self.chunks.back().is_some_and(|chunk| {
-                chunk.bytes.len() + item.len() + varint::BYTES_MAX <= CHUNK_BYTES
-            });
-        if !fits {
-            let bytes = pool.pop().unwrap_or_default();
-            self.chunks.push_back(Chunk { start: self.queued, bytes });
+        let is_open = self.next < self.chunks.len();
+        if let Some(chunk) = self.chunks.back_mut()
+            && is_open
+            && chunk.bytes.len() + item.len() + varint::BYTES_MAX <= CHUNK_BYTES
+        {
+            varint::put_string(&mut chunk.bytes, item);
+            self.queued = chunk.start + chunk.bytes.len() as u64;
+        } else {
+            self.push_chunk(item, pool);
         }
-        let chunk = self.chunks.back_mut().expect("a chunk with room was just made sure of");
-        varint::put_string(&mut chunk.bytes, item);
-        self.queued = chunk.start + chunk.bytes.len() as u64;
+    }
+
+    /// Queues an item as the first of a chunk.
+    #[cold]
+    fn push_chunk(&mut self, item: &[u8], pool: &mut Vec<Vec<u8>>) {
+        let mut bytes = pool.pop().unwrap_or_default();
+        let start = self.queued;
+        varint::put_string(&mut bytes, item);
+        self.queued = start + bytes.len() as u64;
+        self.chunks.push_back(Chunk { start, bytes });
     }
 
     /// The next chunk, if the window lets it go.
