@@ -45,10 +45,10 @@ impl<'a> Services<'a> {
         let fault = |what: String| fault(self.source, &what);
         let schema = &self.schema;
         let name = path.split('?').next().unwrap_or_default();
-        let (service, method) =
-            name.trim_start_matches('/').rsplit_once('/').ok_or_else(|| {
-                fault(format!("the path {name:?} is not /package.Service/Method"))
-            })?;
+        let (service, method) = name
+            .trim_start_matches('/')
+            .rsplit_once('/')
+            .ok_or_else(|| fault(format!("the path {name:?} is not /package.Service/Method")))?;
         let interface = schema.interface(service).map_err(|error| fault(error.to_string()))?;
         let interface = interface.ok_or_else(|| {
             let known: Vec<&str> = schema.services().collect();

@@ -29,11 +29,8 @@ use crate::error::Error;
 use crate::failure::Failure;
 
 /// Where distributions keep the authorities that they trust.
-const BUNDLES: [&str; 3] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/cert.pem",
-];
+const BUNDLES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 /// ALPN names.
 pub(crate) const H2: &[u8] = b"h2";

@@ -87,8 +87,7 @@ impl<'a> Composer<'a> {
             let mut wire = Wire::default();
             let is_fixed = step.request.is_fixed();
             if is_fixed {
-                let encoded =
-                    step.request.encode(&workload.speech, &[], &mut generator, &mut wire);
+                let encoded = step.request.encode(&workload.speech, &[], &mut generator, &mut wire);
                 encoded.map_err(|what| misfit(step, &what))?;
             }
             fixed.push(is_fixed.then_some(wire));
@@ -144,8 +143,7 @@ impl<'a> Composer<'a> {
         let values = self.sessions.get(session as usize).map_or(&[][..], Vec::as_slice);
         let step = &self.workload.steps[index];
         let speech = &self.workload.speech;
-        let encoded =
-            step.request.encode(speech, values, &mut self.generator, &mut self.scratch);
+        let encoded = step.request.encode(speech, values, &mut self.generator, &mut self.scratch);
         encoded.map_err(|what| misfit(step, &what))?;
         Ok(&self.scratch)
     }

@@ -198,8 +198,7 @@ impl<'a> Worker<'a> {
 
     fn open(&mut self, index: usize, now: Nanos) {
         let plan = self.plan;
-        let opened =
-            self.connections[index].open(&plan.target.address, plan.tls.as_ref(), now);
+        let opened = self.connections[index].open(&plan.target.address, plan.tls.as_ref(), now);
         let registered = opened.and_then(|fd| {
             let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
             epoll::add(&self.epoll, fd, EventData::new_u64(index as u64), flags)
@@ -380,9 +379,7 @@ impl<'a> Worker<'a> {
                 self.complete(now, &flight, 0, 0, Err(failure.clone()));
             }
         }
-        if failure.is_refusal()
-            || self.connections[index].codec.refusal().is_some()
-        {
+        if failure.is_refusal() || self.connections[index].codec.refusal().is_some() {
             self.refused(index, now, failure, keys.is_empty());
         }
         self.closed(index, now);

@@ -277,8 +277,10 @@ fn websocket_messages_are_echoed_and_pings_answered() {
                     return;
                 }
                 read_until(&mut stream, b"\r\n\r\n");
-                let _ = stream.write_all(b"HTTP/1.1 101 Switching\r\nSec-WebSocket-Accept: \
-                    s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n");
+                let _ = stream.write_all(
+                    b"HTTP/1.1 101 Switching\r\nSec-WebSocket-Accept: \
+                    s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
+                );
                 let (mut pongs, mut messages) = (0, 0);
                 loop {
                     let mut head = [0; 6];

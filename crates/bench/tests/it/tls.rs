@@ -67,7 +67,8 @@ fn requests_over_tls_are_answered_whatever_their_size() {
         Manner::Answer(answer(200, body))
     });
     let trust = ["--cacert", AUTHORITY];
-    let run = |extra: &[&str]| measured(&[&[url.as_str(), "-n", "200"], &trust[..], extra].concat());
+    let run =
+        |extra: &[&str]| measured(&[&[url.as_str(), "-n", "200"], &trust[..], extra].concat());
     let (_, result, text) = run(&["--expect-body", "hello"]);
     assert_eq!(result.requests.ok, 200, "{text}");
     assert_eq!(result.load.target, url);

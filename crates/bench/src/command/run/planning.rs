@@ -13,9 +13,9 @@ use crate::scenario;
 use crate::schedule::{Segment, Spacing};
 use crate::schema::Services;
 use crate::target::Target;
-use crate::tls::{self, Tls, Trust};
 use crate::template::{Names, Template};
 use crate::threshold::Threshold;
+use crate::tls::{self, Tls, Trust};
 use crate::workload::{Composer, Step, Workload};
 
 pub(super) fn plan(args: &RunArgs) -> Result<Plan, Error> {
