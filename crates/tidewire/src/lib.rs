@@ -34,6 +34,8 @@ mod exit;
 pub use echo::Echo;
 pub use exit::{Exit, Failure};
 pub use http;
+pub use tidewire_client as client;
+pub use tidewire_client::Client;
 pub use tidewire_server::{
     Address, Builder, Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, Limits, RestFinding,
     RestOptions, RestRule, Running, Server, StartError, UnknownNames, check_rest, rest_rules,

@@ -1,0 +1,192 @@
+//! How a client is made: where its servers are, and how it speaks with them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_service::Codec;
+
+use crate::balance::{Balancer, Source};
+use crate::client::Client;
+use crate::dial::Dialer;
+use crate::endpoint::{BuildError, Endpoint};
+use crate::limits::Limits;
+use crate::trace::Trace;
+use crate::wire::Dialect;
+use crate::wire::compression::Compression;
+
+/// The RPC protocol that a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// Connect, over HTTP/1.1 or HTTP/2.
+    #[default]
+    Connect,
+    /// gRPC, over HTTP/2 only.
+    Grpc,
+    /// gRPC-Web, over HTTP/1.1 or HTTP/2.
+    GrpcWeb,
+}
+
+impl Protocol {
+    /// The name: `connect`, `grpc` or `grpc-web`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Grpc => "grpc",
+            Self::GrpcWeb => "grpc-web",
+        }
+    }
+}
+
+/// The version of HTTP that a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum HttpVersion {
+    /// What ALPN chooses over TLS. Without TLS HTTP/2 for gRPC, else HTTP/1.1.
+    #[default]
+    Auto,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2; without TLS by prior knowledge.
+    Http2,
+}
+
+/// Builds a [`Client`].
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until build"]
+pub struct Builder {
+    urls: Vec<String>,
+    protocol: Protocol,
+    http: HttpVersion,
+    codec: Codec,
+    compression: Compression,
+    queries_by_get: bool,
+    limits: Limits,
+    timeout: Option<Duration>,
+    trace: Option<Trace>,
+    #[cfg(feature = "tls")]
+    tls: Option<crate::Tls>,
+}
+
+impl Builder {
+    pub(crate) fn new(url: String) -> Self {
+        Self {
+            urls: vec![url],
+            protocol: Protocol::default(),
+            http: HttpVersion::default(),
+            codec: Codec::Proto,
+            compression: Compression::default(),
+            queries_by_get: false,
+            limits: Limits::default(),
+            timeout: None,
+            trace: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    /// Adds the URL of another server of the same service; calls go to all in turn.
+    pub fn url(mut self, url: impl Into<String>) -> Self {
+        self.urls.push(url.into());
+        self
+    }
+
+    /// Sets the RPC protocol; Connect unless set.
+    pub fn protocol(mut self, protocol: Protocol) -> Self {
+        self.protocol = protocol;
+        self
+    }
+
+    /// Sets the version of HTTP; chosen by protocol and ALPN unless set.
+    pub fn http(mut self, http: HttpVersion) -> Self {
+        self.http = http;
+        self
+    }
+
+    /// Sets how generated clients encode messages; protobuf unless set.
+    pub fn codec(mut self, codec: Codec) -> Self {
+        self.codec = codec;
+        self
+    }
+
+    /// Sets what is compressed; replies may be, unless set.
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    /// Sends queries over Connect by GET, so that HTTP caches on the way can answer them.
+    pub fn queries_by_get(mut self) -> Self {
+        self.queries_by_get = true;
+        self
+    }
+
+    /// Sets the bounds.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Bounds every call that has no earlier deadline; without it such a call has none.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Watches every call that has no trace of its own.
+    pub fn trace(mut self, trace: Trace) -> Self {
+        self.trace = Some(trace);
+        self
+    }
+
+    /// Sets whom `https` URLs trust; the system's authorities unless set.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: crate::Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// The client. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// A URL that is none; certificates that cannot be used; gRPC over HTTP/1.1.
+    pub fn build(self) -> Result<Client, BuildError> {
+        if self.protocol == Protocol::Grpc && self.http == HttpVersion::Http1 {
+            return Err(BuildError::new(
+                "gRPC needs HTTP/2; leave the HTTP version out, or use Connect or gRPC-Web",
+            ));
+        }
+        let sources: Result<Vec<_>, _> = self.urls.iter().map(|url| self.source(url)).collect();
+        let dialect = Dialect {
+            protocol: self.protocol,
+            compression: self.compression,
+            queries_by_get: self.queries_by_get,
+            message_bytes_max: self.limits.message_bytes_max,
+        };
+        let balancer = Balancer::new(sources?, self.limits);
+        Ok(Client::new(dialect, self.codec, balancer, self.timeout, self.trace))
+    }
+
+    fn source(&self, url: &str) -> Result<Source, BuildError> {
+        let endpoint = Endpoint::parse(url)?;
+        let prefers_http2 = self.protocol == Protocol::Grpc;
+        let dialer = Dialer {
+            host: Arc::from(endpoint.name()),
+            http: self.http,
+            prefers_http2,
+            #[cfg(feature = "tls")]
+            tls: match &endpoint.place {
+                crate::endpoint::Place::Host { host, .. } if endpoint.is_tls => {
+                    let tls = self.tls.clone().unwrap_or_default();
+                    Some(tls.connector(host, self.http, prefers_http2)?)
+                }
+                _ => None,
+            },
+        };
+        #[cfg(not(feature = "tls"))]
+        if endpoint.is_tls {
+            return Err(BuildError::new(format!("{url} needs TLS; build with the feature tls")));
+        }
+        Ok(Source { endpoint, dialer })
+    }
+}

@@ -1,0 +1,116 @@
+//! The deadline of a call, kept in every phase of it.
+//!
+//! The server is told how long it has, but a server that is stuck, or a network that swallows what
+//! is sent, must not hold a caller up: the same deadline runs here, by tokio's clock. Its error names
+//! the phase that it passed in. A call without a deadline has no timer.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tidewire_service::Error;
+use tokio::time::Sleep;
+
+use crate::trace::now;
+
+/// What a call is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    Queue,
+    Resolve,
+    Connect,
+    Tls,
+    Http2,
+    Send,
+    Headers,
+    Body,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Queue => "waiting for a free connection to",
+            Self::Resolve => "resolving",
+            Self::Connect => "connecting to",
+            Self::Tls => "in the TLS handshake with",
+            Self::Http2 => "starting HTTP/2 with",
+            Self::Send => "sending the request to",
+            Self::Headers => "waiting for the response of",
+            Self::Body => "reading the response of",
+        })
+    }
+}
+
+/// A phase that another task moves on.
+#[derive(Debug)]
+pub(crate) struct SharedPhase(AtomicU8);
+
+impl SharedPhase {
+    pub(crate) fn new(phase: Phase) -> Self {
+        Self(AtomicU8::new(phase as u8))
+    }
+
+    pub(crate) fn set(&self, phase: Phase) {
+        self.0.store(phase as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        const ALL: [Phase; 5] =
+            [Phase::Queue, Phase::Resolve, Phase::Connect, Phase::Tls, Phase::Http2];
+        let index = usize::from(self.0.load(Ordering::Relaxed));
+        ALL.get(index).copied().unwrap_or(Phase::Connect)
+    }
+}
+
+/// The end of a call's time, if it has one.
+pub(crate) struct Deadline {
+    at: Option<Instant>,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+/// The deadline passed.
+#[derive(Debug)]
+pub(crate) struct Passed;
+
+impl Deadline {
+    /// The earlier of a point in time and a duration from now.
+    pub(crate) fn new(at: Option<Instant>, timeout: Option<Duration>) -> Self {
+        let latest = timeout.and_then(|timeout| now().checked_add(timeout));
+        let at = match (at, latest) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        Self { at, sleep: None }
+    }
+
+    /// What is left; `None` without a deadline.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        self.at.map(|at| at.saturating_duration_since(now()))
+    }
+
+    /// Ready once it passed.
+    pub(crate) fn poll_passed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(at) = self.at else { return Poll::Pending };
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at.into())));
+        sleep.as_mut().poll(cx)
+    }
+
+    /// The outcome of `work`, unless the deadline passes first.
+    pub(crate) async fn race<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Passed> {
+        let mut work = pin!(work);
+        poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(outcome) => Poll::Ready(Ok(outcome)),
+            Poll::Pending => self.poll_passed(cx).map(|()| Err(Passed)),
+        })
+        .await
+    }
+}
+
+/// The error of a call whose deadline passed.
+pub(crate) fn passed(phase: Phase, host: &str) -> Error {
+    Error::deadline_exceeded(format!("the deadline passed {phase} {host}"))
+}

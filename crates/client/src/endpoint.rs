@@ -1,0 +1,129 @@
+//! The URL of a server, read once: `http://host:port`, `https://host`, `unix:/run/shop.sock`.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use http::Uri;
+use http::uri::{Authority, Scheme};
+
+/// A server as its URL names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    pub(crate) place: Place,
+    pub(crate) is_tls: bool,
+    /// What requests name as their host.
+    pub(crate) authority: Authority,
+    /// The path before that of a method, without a slash at its end.
+    pub(crate) prefix: String,
+}
+
+/// Where a server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A name or an address, to be resolved.
+    Host { host: String, port: u16 },
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// A client that cannot be built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuildError(String);
+
+impl BuildError {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+impl Endpoint {
+    pub(crate) fn parse(url: &str) -> Result<Self, BuildError> {
+        if let Some(path) = url.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            if path.is_empty() {
+                return Err(no_url(url));
+            }
+            return Ok(Self {
+                place: Place::Unix(path.into()),
+                is_tls: false,
+                authority: Authority::from_static("localhost"),
+                prefix: String::new(),
+            });
+        }
+        let uri: Uri = url.parse().map_err(|_| no_url(url))?;
+        let is_tls = match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTP => false,
+            Some(scheme) if *scheme == Scheme::HTTPS => true,
+            _ => return Err(no_url(url)),
+        };
+        let authority = uri.authority().ok_or_else(|| no_url(url))?;
+        if authority.as_str().contains('@') {
+            return Err(BuildError::new(format!(
+                "\"{url}\" holds a user name; send credentials in the header authorization"
+            )));
+        }
+        if uri.query().is_some() {
+            return Err(BuildError::new(format!("\"{url}\" has a query; leave it out")));
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let port = authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        Ok(Self {
+            place: Place::Host { host, port },
+            is_tls,
+            authority: authority.clone(),
+            prefix: uri.path().trim_end_matches('/').to_owned(),
+        })
+    }
+
+    /// How errors name it: `127.0.0.1:8080`, `unix:/run/shop.sock`.
+    pub(crate) fn name(&self) -> String {
+        match &self.place {
+            Place::Host { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+            Place::Host { host, port } => format!("{host}:{port}"),
+            Place::Unix(path) => format!("unix:{}", path.display()),
+        }
+    }
+
+    pub(crate) fn scheme(&self) -> Scheme {
+        if self.is_tls { Scheme::HTTPS } else { Scheme::HTTP }
+    }
+}
+
+fn no_url(text: &str) -> BuildError {
+    BuildError::new(format!(
+        "\"{text}\" is not the URL of a server; write http://127.0.0.1:8080, https://example.org \
+         or unix:/path/to.sock"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read_with_their_defaults() {
+        for (url, name, is_tls, prefix) in [
+            ("http://127.0.0.1:8080", "127.0.0.1:8080", false, ""),
+            ("https://example.org", "example.org:443", true, ""),
+            ("http://example.org/api/v1/", "example.org:80", false, "/api/v1"),
+            ("http://[::1]:80", "[::1]:80", false, ""),
+            ("unix:/run/a.sock", "unix:/run/a.sock", false, ""),
+        ] {
+            let endpoint = Endpoint::parse(url).unwrap();
+            assert_eq!(endpoint.name(), name);
+            assert_eq!((endpoint.is_tls, endpoint.prefix.as_str()), (is_tls, prefix), "{url}");
+        }
+        for url in ["127.0.0.1:8080", "ftp://a", "unix:", "", "http://", "http://a?b=c"] {
+            let error = Endpoint::parse(url).unwrap_err().to_string();
+            assert!(error.contains(url), "{error}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Calling out: typed and dynamic calls over Connect, gRPC, gRPC-Web and plain HTTP.
+//!
+//! A [`Client`] is a [`Service`](tidewire_service::Service) that another process answers. It takes
+//! the place of a local one everywhere: behind a generated client, behind a layer, mounted in a
+//! server.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use tidewire_client::{Client, Protocol};
+//! use tidewire_service::{Call, Codec, Context, Service, Spec, StreamKind};
+//!
+//! // Typed: any generated client takes it.
+//! let client = Client::builder("http://127.0.0.1:8080").protocol(Protocol::Grpc).build()?;
+//! // let greeter = GreeterClient::new(client.clone());
+//! // let reply = greeter.greet(request).await?;
+//!
+//! // Dynamic: bytes of protobuf or JSON, for a method known by name.
+//! let method = Spec::dynamic("shop.v1.Contacts", "Get", StreamKind::Unary, ["", ""]);
+//! let method = std::sync::Arc::new(method);
+//! let json = r#"{"id":"7"}"#;
+//! let call = Call::method(method, Context::default(), Codec::Json, json);
+//! let reply = client.call(call).await?;
+//!
+//! // Plain HTTP, over the same pooled connections.
+//! let call = Call::http(http::Method::GET, "/store/a".parse()?, Context::default(), "");
+//! let reply = client.call(call).await?;
+//! println!("{} {:?}", reply.status, reply.headers);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | what | where |
+//! |---|---|
+//! | protocol, HTTP version, codec, compression, bounds, TLS | [`Builder`] |
+//! | deadline and request headers | the `Context` of a call |
+//! | response headers and trailers | the `Reply`, or the `Error`; those of protocols are left out |
+//! | every step of a call, with raw headers and times | [`Trace`] |
+//!
+//! A deadline is told to the server and kept here too, in every phase; the error names the phase.
+//! Dropping the future of a call, or the stream of a reply, cancels the call.
+
+mod balance;
+mod builder;
+mod client;
+mod connection;
+mod deadline;
+mod dial;
+mod endpoint;
+mod exchange;
+mod failure;
+mod limits;
+mod outgoing;
+mod plain;
+mod pool;
+#[cfg(feature = "tls")]
+mod tls;
+mod trace;
+mod wire;
+
+pub use builder::{Builder, HttpVersion, Protocol};
+pub use client::Client;
+pub use endpoint::BuildError;
+pub use limits::Limits;
+#[cfg(feature = "tls")]
+pub use tls::Tls;
+pub use trace::{Event, Secured, Step, Trace};
+pub use wire::compression::{Compression, Encoding};
+pub use wire::headers::{binary, binary_value};

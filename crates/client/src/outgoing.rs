@@ -1,0 +1,175 @@
+//! The body of a request as the HTTP library sends it, and what ends it early.
+//!
+//! A request of one message is there at once; a stream is pulled as the connection takes it. When
+//! the caller goes away while a stream is still being sent, [`Cancel`] resets it; when the caller's
+//! own stream fails, its error is kept in [`Shared`] and becomes the error of the call.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+use http_body::{Body as _, Frame, SizeHint};
+use tidewire_service::{Body, Error};
+
+use crate::trace::{Step, Trace, tell};
+
+/// The body of a request.
+pub(crate) struct Outgoing {
+    kind: Kind,
+    trace: Option<Trace>,
+    /// The envelope's first bytes were taken.
+    started: bool,
+}
+
+enum Kind {
+    Empty,
+    /// A whole body in one or two pieces: an envelope's head, then its message.
+    Whole(Bytes, Bytes),
+    Stream(Body, Arc<Shared>),
+}
+
+/// What the sender of a streamed request shares with whoever waits for the response.
+#[derive(Default)]
+pub(crate) struct Shared {
+    is_canceled: AtomicBool,
+    is_done: AtomicBool,
+    waker: AtomicWaker,
+    error: Mutex<Option<Error>>,
+}
+
+/// Resets a request that is still being sent, when dropped.
+pub(crate) struct Cancel(Arc<Shared>);
+
+impl Outgoing {
+    pub(crate) fn empty(trace: Option<Trace>) -> Self {
+        Self { kind: Kind::Empty, trace, started: false }
+    }
+
+    /// A body that is there: `head` goes first, and may be empty.
+    pub(crate) fn whole(head: Bytes, bytes: Bytes, trace: Option<Trace>) -> Self {
+        let kind = match (head.is_empty(), bytes.is_empty()) {
+            (true, true) => Kind::Empty,
+            (true, false) => Kind::Whole(bytes, head),
+            (false, _) => Kind::Whole(head, bytes),
+        };
+        Self { kind, trace, started: false }
+    }
+
+    /// A body as it comes, and the means to end it early.
+    pub(crate) fn stream(body: Body, trace: Option<Trace>) -> (Self, Cancel) {
+        let shared = Arc::new(Shared::default());
+        let cancel = Cancel(Arc::clone(&shared));
+        (Self { kind: Kind::Stream(body, shared), trace, started: false }, cancel)
+    }
+
+    fn poll_stream(
+        body: &mut Body,
+        shared: &Shared,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        if shared.is_canceled.load(Ordering::Acquire) {
+            return Poll::Ready(Some(Err(h2::Reason::CANCEL.into())));
+        }
+        match Pin::new(body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(frame))),
+            Poll::Ready(Some(Err(error))) => {
+                *shared.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                shared.is_done.store(true, Ordering::Release);
+                Poll::Ready(Some(Err(h2::Reason::CANCEL.into())))
+            }
+            Poll::Ready(None) => {
+                shared.is_done.store(true, Ordering::Release);
+                Poll::Ready(None)
+            }
+            Poll::Pending => {
+                shared.waker.register(cx.waker());
+                if shared.is_canceled.load(Ordering::Acquire) {
+                    return Poll::Ready(Some(Err(h2::Reason::CANCEL.into())));
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl http_body::Body for Outgoing {
+    type Data = Bytes;
+    type Error = h2::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        let this = &mut *self;
+        let frame = match &mut this.kind {
+            Kind::Empty => Poll::Ready(None),
+            Kind::Whole(head, bytes) => {
+                let next = std::mem::replace(head, std::mem::take(bytes));
+                if !this.started {
+                    let wire_bytes = next.len() + head.len();
+                    tell(this.trace.as_ref(), || Step::MessageSent { wire_bytes });
+                    this.started = true;
+                }
+                if head.is_empty() {
+                    this.kind = Kind::Empty;
+                }
+                Poll::Ready(Some(Ok(Frame::data(next))))
+            }
+            Kind::Stream(body, shared) => {
+                let frame = Self::poll_stream(body, shared, cx);
+                if let Poll::Ready(Some(Ok(frame))) = &frame {
+                    let wire_bytes = frame.data_ref().map_or(0, Bytes::len);
+                    tell(this.trace.as_ref(), || Step::MessageSent { wire_bytes });
+                }
+                frame
+            }
+        };
+        let is_last = match &frame {
+            Poll::Ready(None) => true,
+            Poll::Ready(Some(Ok(_))) => matches!(this.kind, Kind::Empty),
+            _ => false,
+        };
+        if is_last && let Some(trace) = this.trace.take() {
+            tell(Some(&trace), || Step::RequestSent);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Empty => true,
+            Kind::Whole(..) => false,
+            Kind::Stream(body, _) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Whole(head, bytes) => SizeHint::with_exact((head.len() + bytes.len()) as u64),
+            Kind::Stream(body, _) => body.size_hint(),
+        }
+    }
+}
+
+impl Cancel {
+    /// The error that the caller's own stream ended with.
+    pub(crate) fn error(&self) -> Option<Error> {
+        self.0.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether the whole request was sent.
+    pub(crate) fn is_done(&self) -> bool {
+        self.0.is_done.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Cancel {
+    fn drop(&mut self) {
+        self.0.is_canceled.store(true, Ordering::Release);
+        self.0.waker.wake();
+    }
+}

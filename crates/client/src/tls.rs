@@ -1,0 +1,270 @@
+//! TLS as a client: whom it trusts, and who it is.
+//!
+//! ALPN offers what the client may speak. Verification is off only by a call that says so.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, client::Resumption,
+};
+use tidewire_service::Error;
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+use crate::trace::Secured;
+use crate::{BuildError, HttpVersion};
+
+/// Whom a client trusts, and the certificate that it shows.
+///
+/// ```
+/// # fn example(ca_pem: &[u8], cert_pem: &[u8], key_pem: &[u8]) {
+/// use tidewire_client::{Client, Tls};
+/// let tls = Tls::new().authorities(ca_pem).identity(cert_pem, key_pem);
+/// let client = Client::builder("https://shop.internal:8443").tls(tls).build();
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct Tls {
+    authorities: Option<Vec<u8>>,
+    identity: Option<(Vec<u8>, Vec<u8>)>,
+    server_name: Option<String>,
+    is_unverified: bool,
+}
+
+impl Tls {
+    /// Trust in the authorities that the system trusts.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trusts these authorities (PEM) in place of the system's.
+    #[must_use]
+    pub fn authorities(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.authorities = Some(pem.into());
+        self
+    }
+
+    /// Shows a certificate, a PEM chain with its PEM private key, to servers that ask for one.
+    #[must_use]
+    pub fn identity(mut self, certificates: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.identity = Some((certificates.into(), key.into()));
+        self
+    }
+
+    /// Expects a certificate for this name in place of the host's.
+    #[must_use]
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
+    }
+
+    /// Accepts any certificate: anyone on the way can read and change what is sent.
+    #[must_use]
+    pub fn danger_without_verification(mut self) -> Self {
+        self.is_unverified = true;
+        self
+    }
+
+    pub(crate) fn connector(
+        &self,
+        host: &str,
+        http: HttpVersion,
+        needs_http2: bool,
+    ) -> Result<Connector, BuildError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| BuildError::new(format!("TLS versions: {error}")))?;
+        let config = if self.is_unverified {
+            config
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AcceptAny(Arc::clone(&provider))))
+        } else {
+            config.with_root_certificates(self.roots()?)
+        };
+        let mut config = match &self.identity {
+            None => config.with_no_client_auth(),
+            Some((chain, key)) => {
+                let key = PrivateKeyDer::from_pem_slice(key)
+                    .map_err(|error| unusable("client key", &error))?;
+                config
+                    .with_client_auth_cert(certificates(chain, "client certificate")?, key)
+                    .map_err(|error| unusable("client certificate and key", &error))?
+            }
+        };
+        config.resumption = Resumption::in_memory_sessions(64);
+        config.alpn_protocols = match http {
+            HttpVersion::Http1 => vec![b"http/1.1".to_vec()],
+            HttpVersion::Http2 => vec![b"h2".to_vec()],
+            HttpVersion::Auto if needs_http2 => vec![b"h2".to_vec()],
+            HttpVersion::Auto => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        };
+        let name = self.server_name.as_deref().unwrap_or(host);
+        let server_name = match name.parse::<IpAddr>() {
+            Ok(address) => ServerName::from(address),
+            Err(_) => ServerName::try_from(name.to_owned()).map_err(|_| {
+                BuildError::new(format!("\"{name}\" is no name that a certificate could be for"))
+            })?,
+        };
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        Ok(Connector { connector, server_name })
+    }
+
+    fn roots(&self) -> Result<RootCertStore, BuildError> {
+        let mut roots = RootCertStore::empty();
+        if let Some(pem) = &self.authorities {
+            for authority in certificates(pem, "authorities")? {
+                roots.add(authority).map_err(|error| unusable("authorities", &error))?;
+            }
+            return Ok(roots);
+        }
+        let found = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            return Err(BuildError::new(
+                "the system has no certificate authorities to trust; name some with \
+                 Tls::authorities",
+            ));
+        }
+        Ok(roots)
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("server_name", &self.server_name)
+            .field("is_unverified", &self.is_unverified)
+            .finish_non_exhaustive()
+    }
+}
+
+fn certificates(
+    pem: &[u8],
+    what: &'static str,
+) -> Result<Vec<CertificateDer<'static>>, BuildError> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let found = found.map_err(|error| unusable(what, &error))?;
+    if found.is_empty() {
+        return Err(unusable(what, &"no PEM certificate found"));
+    }
+    Ok(found)
+}
+
+fn unusable(what: &str, why: &dyn fmt::Display) -> BuildError {
+    BuildError::new(format!("TLS {what} cannot be used: {why}"))
+}
+
+/// Does the handshakes of one client.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    connector: tokio_rustls::TlsConnector,
+    server_name: ServerName<'static>,
+}
+
+impl Connector {
+    pub(crate) async fn connect(
+        &self,
+        stream: TcpStream,
+        host: &str,
+    ) -> Result<(TlsStream<TcpStream>, Secured), Error> {
+        let stream = self
+            .connector
+            .connect(self.server_name.clone(), stream)
+            .await
+            .map_err(|error| handshake_failed(host, &error))?;
+        let (_, session) = stream.get_ref();
+        let text = |value: &dyn fmt::Debug| format!("{value:?}");
+        let secured = Secured {
+            version: session.protocol_version().map(|v| text(&v)).unwrap_or_default(),
+            cipher: session
+                .negotiated_cipher_suite()
+                .map(|suite| text(&suite.suite()))
+                .unwrap_or_default(),
+            alpn: session.alpn_protocol().map(|p| String::from_utf8_lossy(p).into_owned()),
+            certificates: session
+                .peer_certificates()
+                .unwrap_or_default()
+                .iter()
+                .map(|certificate| certificate.to_vec())
+                .collect(),
+        };
+        Ok((stream, secured))
+    }
+}
+
+/// What a failed handshake means, as far as it can be told.
+fn handshake_failed(host: &str, error: &std::io::Error) -> Error {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let why = match tls {
+        Some(rustls::Error::InvalidMessage(_)) => {
+            "the server does not speak TLS on this port; use http://".to_owned()
+        }
+        Some(rustls::Error::NoApplicationProtocol) => {
+            "the server speaks none of the wanted HTTP versions over TLS".to_owned()
+        }
+        Some(rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol)) => {
+            "the server speaks none of the wanted HTTP versions over TLS".to_owned()
+        }
+        Some(rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired)) => {
+            "the server asks for a client certificate".to_owned()
+        }
+        Some(rustls::Error::InvalidCertificate(why)) => {
+            format!("its certificate is not accepted: {why}")
+        }
+        Some(other) => other.to_string(),
+        None if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            "the server closed the connection; it may not speak TLS on this port".to_owned()
+        }
+        None => error.to_string(),
+    };
+    Error::unavailable(format!("the TLS handshake with {host} failed: {why}"))
+        .with_cause(std::io::Error::other(error.to_string()))
+}
+
+/// Accepts any certificate; signatures are still checked.
+#[derive(Debug)]
+struct AcceptAny(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AcceptAny {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

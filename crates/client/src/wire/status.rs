@@ -1,0 +1,151 @@
+//! gRPC's status: `grpc-status`, `grpc-message`, and the details in `grpc-status-details-bin`.
+//!
+//! The details are an encoded `google.rpc.Status`, which is read here by hand: three fields, one of
+//! them an `Any`. Where it is there its code and message count, as in grpc-go.
+
+use base64::Engine as _;
+use bytes::{Buf, Bytes};
+use http::{HeaderMap, HeaderName};
+use percent_encoding::percent_decode;
+use tidewire_service::{Code, Detail, Error};
+
+use super::headers::{BASE64, name};
+
+pub(crate) const GRPC_STATUS: HeaderName = name("grpc-status");
+const GRPC_MESSAGE: HeaderName = name("grpc-message");
+const GRPC_DETAILS: HeaderName = name("grpc-status-details-bin");
+
+/// What trailers say of a call: `None` if they do not say it.
+pub(crate) fn of_trailers(trailers: &HeaderMap) -> Option<Result<(), Error>> {
+    let status = trailers.get(GRPC_STATUS)?;
+    let number = status.to_str().ok().and_then(|text| text.parse::<u32>().ok());
+    if number == Some(0) {
+        return Some(Ok(()));
+    }
+    let Some(number) = number else {
+        let text = format!("the server sent the status {status:?}, which is no number");
+        return Some(Err(Error::internal(text)));
+    };
+    let message = trailers.get(GRPC_MESSAGE).map(|value| percent_decode(value.as_bytes()));
+    let message = message.map(|text| text.decode_utf8_lossy().into_owned()).unwrap_or_default();
+    let code = Code::from_number(number).unwrap_or(Code::Unknown);
+    let details = trailers.get(GRPC_DETAILS).and_then(|value| BASE64.decode(value).ok());
+    let Some(status) = details.and_then(|bytes| Status::decode(bytes.into())) else {
+        return Some(Err(Error::new(code, message)));
+    };
+    let code = Code::from_number(status.code).unwrap_or(code);
+    let message = if status.message.is_empty() { message } else { status.message };
+    let error = Error::new(code, message);
+    Some(Err(status.details.into_iter().fold(error, Error::with_detail)))
+}
+
+/// `google.rpc.Status`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Status {
+    code: u32,
+    message: String,
+    details: Vec<Detail>,
+}
+
+impl Status {
+    fn decode(mut bytes: Bytes) -> Option<Self> {
+        let mut status = Self::default();
+        while bytes.has_remaining() {
+            match field(&mut bytes)? {
+                (1, Field::Number(code)) => status.code = u32::try_from(code).ok()?,
+                (2, Field::Bytes(text)) => {
+                    status.message = String::from_utf8_lossy(&text).into_owned();
+                }
+                (3, Field::Bytes(any)) => status.details.push(detail(any)?),
+                _ => {}
+            }
+        }
+        Some(status)
+    }
+}
+
+/// `google.protobuf.Any`.
+fn detail(mut bytes: Bytes) -> Option<Detail> {
+    let mut detail = Detail { type_name: String::new(), value: Bytes::new() };
+    while bytes.has_remaining() {
+        match field(&mut bytes)? {
+            (1, Field::Bytes(url)) => {
+                let url = String::from_utf8_lossy(&url).into_owned();
+                detail.type_name = url.rsplit('/').next().unwrap_or_default().to_owned();
+            }
+            (2, Field::Bytes(value)) => detail.value = value,
+            _ => {}
+        }
+    }
+    Some(detail)
+}
+
+enum Field {
+    Number(u64),
+    Bytes(Bytes),
+    Fixed,
+}
+
+/// The next field of a protobuf message: its number and value.
+fn field(bytes: &mut Bytes) -> Option<(u64, Field)> {
+    let tag = varint(bytes)?;
+    let fixed = |bytes: &mut Bytes, length| {
+        (bytes.remaining() >= length).then(|| bytes.advance(length)).map(|()| Field::Fixed)
+    };
+    let value = match tag & 7 {
+        0 => Field::Number(varint(bytes)?),
+        1 => fixed(bytes, 8)?,
+        2 => {
+            let length = usize::try_from(varint(bytes)?).ok()?;
+            (bytes.remaining() >= length).then(|| Field::Bytes(bytes.split_to(length)))?
+        }
+        5 => fixed(bytes, 4)?,
+        _ => return None,
+    };
+    Some((tag >> 3, value))
+}
+
+fn varint(bytes: &mut Bytes) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = bytes.try_get_u8().ok()?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    #[test]
+    fn trailers_become_an_error_with_its_details() {
+        let mut trailers = HeaderMap::new();
+        assert!(of_trailers(&trailers).is_none());
+        trailers.insert(GRPC_STATUS, HeaderValue::from_static("0"));
+        assert!(of_trailers(&trailers).unwrap().is_ok());
+
+        trailers.insert(GRPC_STATUS, HeaderValue::from_static("5"));
+        trailers.insert(GRPC_MESSAGE, HeaderValue::from_static("no%20%E2%9C%93"));
+        let error = of_trailers(&trailers).unwrap().unwrap_err();
+        assert_eq!((error.code(), error.message()), (Code::NotFound, "no ✓"));
+
+        // code 9, message "m", a detail of type t.T with the bytes 1 2.
+        let any = b"\x0a\x05x/t.T\x12\x02\x01\x02";
+        let status = [&b"\x08\x09\x12\x01m\x1a\x0b"[..], any].concat();
+        trailers.insert(GRPC_DETAILS, super::super::headers::binary_value(&status));
+        let error = of_trailers(&trailers).unwrap().unwrap_err();
+        assert_eq!((error.code(), error.message()), (Code::FailedPrecondition, "m"));
+        let detail = Detail { type_name: "t.T".to_owned(), value: Bytes::from_static(&[1, 2]) };
+        assert_eq!(error.details(), [detail]);
+
+        trailers.insert(GRPC_DETAILS, HeaderValue::from_static("////"));
+        assert_eq!(of_trailers(&trailers).unwrap().unwrap_err().message(), "no ✓");
+        trailers.insert(GRPC_STATUS, HeaderValue::from_static("99"));
+        assert_eq!(of_trailers(&trailers).unwrap().unwrap_err().code(), Code::Unknown);
+    }
+}
