@@ -78,6 +78,11 @@ pub(crate) unsafe fn retire(address: *mut (), release: unsafe fn(*mut ())) {
     WAITING.fetch_add(1, Relaxed);
 }
 
+/// Says that what was just retired is this large: large things are collected sooner.
+pub(crate) fn note_bytes(bytes: usize) {
+    WAITING.fetch_add(bytes / BYTES_PER_ITEM, Relaxed);
+}
+
 /// Collects when enough garbage waits. Call it with no lock held.
 #[inline]
 pub(crate) fn collect_if_due() {
@@ -216,6 +221,8 @@ struct Garbage {
 unsafe impl Send for Garbage {}
 
 const COLLECT_EVERY: usize = 1024;
+/// This much garbage waits for no longer than an item does: at most 4 MiB wait.
+const BYTES_PER_ITEM: usize = 4096;
 
 thread_local! {
     static THREAD: Thread = const {

@@ -75,6 +75,18 @@ unsafe impl Sync for Header {}
 // SAFETY: as above; nothing in it belongs to a thread.
 unsafe impl Send for Header {}
 
+#[inline]
+fn prefetch(address: *const i8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch of any address is allowed; it reads nothing.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address);
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
+}
+
 /// See [`Header::is_computing`].
 const NO_WORK: u32 = u32::MAX;
 const WATCHED: u8 = 1;
@@ -213,16 +225,15 @@ impl Header {
     /// Starts loading what a walk touches into the cache.
     #[inline]
     pub(crate) fn prefetch(node: *const Self) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: a prefetch of any address is allowed; it reads nothing.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let walked = node.cast::<i8>().wrapping_add(std::mem::offset_of!(Self, dependants));
-            _mm_prefetch::<_MM_HINT_T0>(walked);
-            _mm_prefetch::<_MM_HINT_T0>(walked.wrapping_add(size_of::<Edges>()));
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        let _ = node;
+        let walked = node.cast::<i8>().wrapping_add(std::mem::offset_of!(Self, dependants));
+        prefetch(walked);
+        prefetch(walked.wrapping_add(size_of::<Edges>()));
+    }
+
+    /// Starts loading the hash into the cache.
+    #[inline]
+    pub(crate) fn prefetch_hash(node: *const Self) {
+        prefetch(node.cast());
     }
 
     /// Gives the old list back, to be dropped outside the lock.

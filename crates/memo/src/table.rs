@@ -199,6 +199,7 @@ impl Shard {
         if !old.is_null() {
             // SAFETY: unreachable since the store above; released once.
             unsafe { epoch::retire(old.cast(), |packed| Buckets::free(packed.cast())) };
+            epoch::note_bytes(buckets.map_or(0, Buckets::len) * size_of::<Bucket>());
         }
         new
     }
@@ -312,6 +313,11 @@ impl Buckets {
         let mut spilled = 0;
         for at in 0..self.len() {
             // SAFETY: only writers replace buckets, and the caller is one.
+            for place in unsafe { &self.at(at + PREFETCH).nodes } {
+                // The hash of a node is far away, and the caller holds the graph lock.
+                Header::prefetch_hash(place.load(Relaxed).cast());
+            }
+            // SAFETY: as above.
             for place in unsafe { &self.at(at).nodes } {
                 let node = place.load(Relaxed);
                 if !node.is_null() {
@@ -349,6 +355,8 @@ fn equal_bytes(word: u64, byte: u64) -> u64 {
 }
 
 const PLACES: usize = 7;
+/// Buckets whose nodes are loaded into the cache ahead of a rebuild.
+const PREFETCH: usize = 2;
 /// The top bits of the bytes that belong to places.
 const PLACE_BITS: u64 = 0x0080_8080_8080_8080;
 /// Set in the tags of a bucket that was full when a node of it, or of one before, was inserted.
