@@ -141,7 +141,7 @@ impl Config {
         }
         Ok(modules::Generated {
             packages,
-            descriptor_set: descriptors.without_source_info(),
+            descriptor_set: descriptors.with_places_of_methods(),
             runtime_path: self.runtime_path.clone(),
         })
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::wire;
+use crate::{places, wire};
 
 /// Compiled sources: every file and everything it imports, imports first.
 #[derive(Debug, Clone)]
@@ -29,7 +29,13 @@ impl Descriptors {
         self.encode(File::bytes)
     }
 
-    /// The same without `source_code_info`: what a program embeds or serves by reflection.
+    /// The same with the comments of methods and the places of their HTTP rules as the only
+    /// `source_code_info`: what a program embeds, so that a server can say where a route is written.
+    pub fn with_places_of_methods(&self) -> Vec<u8> {
+        self.encode(|file| places::of_methods_only(file.bytes()))
+    }
+
+    /// The same without `source_code_info`.
     pub fn without_source_info(&self) -> Vec<u8> {
         self.encode(|file| wire::without(file.bytes(), SOURCE_CODE_INFO))
     }

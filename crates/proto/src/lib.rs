@@ -28,6 +28,7 @@ mod link;
 mod load;
 mod options;
 mod order;
+mod places;
 mod resolve;
 mod set;
 mod sources;

@@ -53,6 +53,15 @@ pub(crate) fn fields(message: &[u8]) -> Option<Vec<Field<'_>>> {
     Some(fields)
 }
 
+/// Packed numbers, or `None` where they are broken off.
+pub(crate) fn varints(packed: &[u8]) -> Option<Vec<u64>> {
+    let (mut numbers, mut at) = (Vec::new(), 0);
+    while at < packed.len() {
+        numbers.push(varint(packed, &mut at)?);
+    }
+    Some(numbers)
+}
+
 /// `message` without its fields `number`.
 pub(crate) fn without(message: &[u8], number: u32) -> Vec<u8> {
     let Some(fields) = fields(message) else { return message.to_vec() };

@@ -10,12 +10,16 @@
 //! service sees a call like any other: its method, JSON, the request message. What a server without
 //! annotated methods pays is one look at an empty router.
 //!
+//! A client says how long it waits in `Connect-Timeout-Ms` and gets gzip where it takes that.
+//!
 //! Rules: the comments of `google/api/http.proto`; JSON: the proto JSON mapping.
 
 mod annotation;
 mod binding;
 mod check;
+mod compress;
 mod content;
+mod deadline;
 mod field;
 mod http_body;
 mod items;
@@ -46,6 +50,7 @@ use http::request::Parts;
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use tidewire_service::{Body, Call, Codec, Error, Peer, Protocol, Result, StreamKind};
+use tokio::time::Instant;
 
 pub use self::annotation::{Rule as RestRule, rest_rules};
 pub use self::binding::RestError;
@@ -101,15 +106,30 @@ impl Exchange {
     pub(crate) fn run(self, request: Request<Incoming>) -> Transcoding {
         Box::pin(async move {
             let head = request.method() == Method::HEAD;
-            let response = match self.answer(request).await {
+            let gzip = self.options.compression && compress::accepted(request.headers());
+            let answer = match deadline::of(request.headers()) {
+                Ok(None) => self.answer(request, None).await,
+                Ok(Some(at)) => {
+                    let answer = tokio::time::timeout_at(at, self.answer(request, Some(at)));
+                    answer.await.unwrap_or_else(|_| Err(deadline::passed()))
+                }
+                Err(error) => Err(error),
+            };
+            let response = match answer {
                 Ok(response) => response,
                 Err(error) => problem::response(&error, self.options.errors),
             };
+            let response =
+                if self.options.compression { compress::apply(response, gzip) } else { response };
             if head { without_body(response) } else { response }
         })
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>> {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        deadline: Option<Instant>,
+    ) -> Result<Response<Body>> {
         // A stream of messages is bounded message by message.
         let streams = self.binding.method.kind.client_streams();
         let body_bytes_max = if streams { usize::MAX } else { self.body_bytes_max };
@@ -130,14 +150,15 @@ impl Exchange {
         add_host(&mut parts);
         let context = plain::context(parts.headers, parts.extensions)
             .with_protocol(Protocol::Rest)
-            .with_peer(Arc::clone(&self.peer));
+            .with_peer(Arc::clone(&self.peer))
+            .with_deadline(deadline.map(Instant::into_std));
         let call = Call::method(self.binding.method.clone(), context, Codec::Json, body);
         let answer = Isolated::call(&*self.binding.service, call);
         let reply = match &self.commands {
             Some(commands) => commands.run(answer).await?,
             None => answer.await?,
         };
-        reply::response(&self.binding, reply, wants_lines).await
+        reply::response(&self.binding, reply, wants_lines, deadline).await
     }
 
     /// The request message, or a stream of them.

@@ -194,3 +194,37 @@ fn damaged_sets_never_panic() {
         let _ = Sources::new().descriptor_set(&path).compile();
     }
 }
+
+#[test]
+fn what_a_program_embeds_has_the_places_of_methods_and_nothing_else_of_source_info() {
+    let text = "syntax = \"proto3\";
+import \"google/api/annotations.proto\";
+// A message.
+message A { string id = 1; }
+service S {
+  // Gets one.
+  rpc Get(A) returns (A) {
+    option (google.api.http) = { get: \"/a/{id}\" };
+  } // After it.
+}
+";
+    let folder = write(&[("a.proto", text), ("b.proto", "syntax = \"proto3\"; message B {}")]);
+    let compiled = Sources::new().folder(folder.path()).compile().unwrap();
+    let set = FileDescriptorSet::decode(compiled.with_places_of_methods().as_slice()).unwrap();
+    let file = |name: &str| set.file.iter().find(|file| file.name() == name).unwrap();
+    assert_eq!(file("b.proto").source_code_info, None);
+    let info = file("a.proto").source_code_info.clone().unwrap();
+    let places: Vec<_> = info
+        .location
+        .iter()
+        .map(|at| (&at.path[..], at.span[0] + 1, at.leading_comments(), at.trailing_comments()))
+        .collect();
+    assert_eq!(
+        places,
+        [(&[6, 0, 2, 0][..], 7, " Gets one.\n", ""), (&[6, 0, 2, 0, 4, 72_295_728][..], 8, "", ""),]
+    );
+    let bare = FileDescriptorSet::decode(compiled.without_source_info().as_slice()).unwrap();
+    let without =
+        |file: &FileDescriptorProto| FileDescriptorProto { source_code_info: None, ..file.clone() };
+    assert_eq!(set.file.iter().map(without).collect::<Vec<_>>(), bare.file);
+}

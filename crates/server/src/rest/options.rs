@@ -27,6 +27,9 @@ pub struct RestOptions {
     pub unknown_members: UnknownNames,
     /// How many parameters a query may have; 256 by default.
     pub query_parameters_max: usize,
+    /// Whether replies of text or JSON over 1 KiB are compressed for clients that take gzip; they
+    /// are unless set.
+    pub compression: bool,
     /// Whether `/openapi.json` is served; where reflection is on unless set.
     pub openapi: Option<bool>,
     /// The title of that document; the names of the services unless set.
@@ -44,6 +47,7 @@ impl Default for RestOptions {
             unknown_parameters: UnknownNames::Refused,
             unknown_members: UnknownNames::Ignored,
             query_parameters_max: 256,
+            compression: true,
             openapi: None,
             title: None,
             version: "1".to_owned(),

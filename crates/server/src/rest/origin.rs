@@ -1,7 +1,7 @@
 //! Where a method's annotation is written, for messages about it.
 //!
-//! A descriptor set with source info gives file and line; one without (generated code embeds such a
-//! set) gives the file.
+//! A descriptor set with source info gives file and line; generated code embeds as much of it as is
+//! needed here. One without gives the file.
 
 use std::fmt;
 

@@ -2,7 +2,9 @@
 
 mod bad_input;
 mod binding;
+mod compress;
 mod conflict;
+mod deadline;
 mod life;
 mod openapi;
 mod print;

@@ -1,0 +1,71 @@
+//! Where methods and their HTTP rules are written, cut out of a file's source info.
+//!
+//! Source info is often larger than all the rest of a file. A server needs two things of it: the
+//! lines of `google.api.http`, for messages about routes, and the comments of methods, for its
+//! OpenAPI document. Only these are kept in what a program embeds.
+//!
+//! | place | path in the file's descriptor | kept of it |
+//! |---|---|---|
+//! | a method | `6, service, 2, method` | span, comment above |
+//! | its HTTP rule | `6, service, 2, method, 4, 72295728` | span |
+
+use crate::wire::{self, Value};
+
+/// `file`, an encoded `FileDescriptorProto`, with its source info cut down.
+pub(crate) fn of_methods_only(file: &[u8]) -> Vec<u8> {
+    let Some(fields) = wire::fields(file) else { return file.to_vec() };
+    let mut kept = Vec::with_capacity(file.len());
+    for field in fields {
+        match field.value {
+            Value::Bytes(info) if field.number == SOURCE_CODE_INFO => {
+                let info = cut_down(info);
+                if !info.is_empty() {
+                    wire::push_bytes(&mut kept, SOURCE_CODE_INFO, &info);
+                }
+            }
+            _ => kept.extend_from_slice(&file[field.range]),
+        }
+    }
+    kept
+}
+
+/// The locations of methods and HTTP rules.
+fn cut_down(info: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let mut last_rule = Vec::new();
+    for field in wire::fields(info).unwrap_or_default() {
+        let Value::Bytes(location) = field.value else { continue };
+        let Some(fields) = wire::fields(location) else { continue };
+        let path = fields.iter().find_map(|field| match field.value {
+            Value::Bytes(path) if field.number == LOCATION_PATH => wire::varints(path),
+            _ => None,
+        });
+        let wanted: &[u32] = match path.as_deref() {
+            Some([SERVICE, _, METHOD, _]) => &[LOCATION_PATH, LOCATION_SPAN, LEADING_COMMENTS],
+            // A rule may be written field by field; its first place is where it begins.
+            Some(path @ [SERVICE, _, METHOD, _, OPTIONS, HTTP, ..]) if last_rule != path[..4] => {
+                last_rule = path[..4].to_vec();
+                &[LOCATION_PATH, LOCATION_SPAN]
+            }
+            _ => continue,
+        };
+        let mut cut = Vec::new();
+        for field in fields.iter().filter(|field| wanted.contains(&field.number)) {
+            cut.extend_from_slice(&location[field.range.clone()]);
+        }
+        wire::push_bytes(&mut kept, field.number, &cut);
+    }
+    kept
+}
+
+/// `FileDescriptorProto.source_code_info`.
+const SOURCE_CODE_INFO: u32 = 9;
+/// `SourceCodeInfo.Location.path`, `.span` and `.leading_comments`.
+const LOCATION_PATH: u32 = 1;
+const LOCATION_SPAN: u32 = 2;
+const LEADING_COMMENTS: u32 = 3;
+/// The steps of a path.
+const SERVICE: u64 = 6;
+const METHOD: u64 = 2;
+const OPTIONS: u64 = 4;
+const HTTP: u64 = 72_295_728;

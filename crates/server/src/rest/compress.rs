@@ -1,0 +1,168 @@
+//! Replies to clients that take gzip, compressed where it pays.
+//!
+//! | reply | what is done |
+//! |---|---|
+//! | text or JSON, over [`BYTES_MIN`] | compressed as a whole |
+//! | a stream of text or JSON | each batch compressed and flushed, so that none waits for the next |
+//! | anything else, or encoded by the service itself | sent as it is |
+//!
+//! Only gzip: every client of HTTP knows it, and a browser that knows others takes it too.
+
+use std::io::Write as _;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures_util::StreamExt as _;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
+use http::{HeaderMap, Response};
+use tidewire_service::{Body, Frame};
+
+/// Whether a client takes gzip (RFC 9110, section 12.5.3).
+pub(crate) fn accepted(headers: &HeaderMap) -> bool {
+    let mut any = false;
+    for value in headers.get_all(ACCEPT_ENCODING) {
+        for range in value.to_str().unwrap_or_default().split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let coding = parts.next().unwrap_or_default();
+            let refused = parts.any(|part| {
+                let weight = part.strip_prefix("q=").or_else(|| part.strip_prefix("Q="));
+                weight.is_some_and(|weight| weight.parse::<f32>().is_ok_and(|q| q <= 0.0))
+            });
+            match coding {
+                _ if coding.eq_ignore_ascii_case("gzip") => return !refused,
+                "*" => any = !refused,
+                _ => {}
+            }
+        }
+    }
+    any
+}
+
+/// The response as it is sent to a client that takes gzip or does not.
+pub(crate) fn apply(response: Response<Body>, accepted: bool) -> Response<Body> {
+    if !is_worth_it(&response) {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    parts.headers.append(VARY, HeaderValue::from_static("accept-encoding"));
+    if !accepted {
+        return Response::from_parts(parts, body);
+    }
+    parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    let body = match body {
+        Body::Empty => Body::Empty,
+        Body::Full(bytes) => {
+            let mut gzip = Gzip::new();
+            let mut out = gzip.add(&bytes, Then::GoOn);
+            out.extend_from_slice(&gzip.end());
+            Body::Full(out.into())
+        }
+        Body::Stream(frames) => streamed(frames),
+    };
+    Response::from_parts(parts, body)
+}
+
+fn is_worth_it(response: &Response<Body>) -> bool {
+    let long = response.body().len().is_none_or(|length| length >= BYTES_MIN);
+    long && !response.headers().contains_key(CONTENT_ENCODING)
+        && response.headers().get(CONTENT_TYPE).is_some_and(|value| is_text(value.as_bytes()))
+}
+
+/// Whether a content type is of text; others are compressed already, or too rare to know.
+fn is_text(content_type: &[u8]) -> bool {
+    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
+    let essence = essence.trim_ascii().to_ascii_lowercase();
+    essence.starts_with(b"text/")
+        || [&b"json"[..], b"javascript", b"xml"].iter().any(|name| essence.ends_with(name))
+}
+
+type Frames = std::pin::Pin<
+    Box<dyn futures_core::Stream<Item = Result<Frame, tidewire_service::Error>> + Send>,
+>;
+
+fn streamed(frames: Frames) -> Body {
+    // `None` stands for the end, at which the trailer of gzip is written.
+    let frames = frames.map(Some).chain(futures_util::stream::iter([None]));
+    let mut gzip = Gzip::new();
+    Body::frames(frames.filter_map(move |frame| {
+        let frame = match frame {
+            Some(Ok(Frame::Data(data))) => Some(Ok(gzip.add(&data, Then::Flush))),
+            Some(Ok(Frame::Trailers(_))) => None,
+            Some(Err(error)) => Some(Err(error)),
+            None => Some(Ok(gzip.end())),
+        };
+        std::future::ready(frame.map(|data| data.map(|data| Frame::Data(Bytes::from(data)))))
+    }))
+}
+
+/// An encoder that gives what it has so far.
+struct Gzip(GzEncoder<Vec<u8>>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    GoOn,
+    Flush,
+}
+
+impl Gzip {
+    fn new() -> Self {
+        Self(GzEncoder::new(Vec::new(), Compression::fast()))
+    }
+
+    fn add(&mut self, data: &[u8], then: Then) -> Vec<u8> {
+        // Writing to a vector does not fail.
+        let _ = self.0.write_all(data);
+        if then == Then::Flush {
+            let _ = self.0.flush();
+        }
+        std::mem::take(self.0.get_mut())
+    }
+
+    fn end(&mut self) -> Vec<u8> {
+        let _ = self.0.try_finish();
+        std::mem::take(self.0.get_mut())
+    }
+}
+
+/// Below this the head of the response weighs more.
+const BYTES_MIN: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gzip_is_taken_where_the_client_names_it_or_anything() {
+        for (header, expected) in [
+            ("", false),
+            ("gzip", true),
+            ("br, GZIP;q=0.5", true),
+            ("gzip;q=0", false),
+            ("gzip; q=0.0, *", false),
+            ("*", true),
+            ("*;q=0", false),
+            ("identity, deflate", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(header));
+            assert_eq!(accepted(&headers), expected, "{header}");
+        }
+        assert!(!accepted(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn text_is_worth_compressing_and_images_are_not() {
+        for (content_type, expected) in [
+            ("application/json", true),
+            ("application/x-ndjson", true),
+            ("application/problem+json", true),
+            ("Text/HTML; charset=utf-8", true),
+            ("image/svg+xml", true),
+            ("image/png", false),
+            ("application/zip", false),
+        ] {
+            assert_eq!(is_text(content_type.as_bytes()), expected, "{content_type}");
+        }
+    }
+}
