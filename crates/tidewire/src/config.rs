@@ -21,6 +21,7 @@ mod check;
 mod error;
 mod flags;
 mod keys;
+mod rest;
 mod value;
 
 use std::path::{Path, PathBuf};
@@ -32,6 +33,10 @@ use toml::{Table, Value};
 pub use self::error::ConfigError;
 pub use self::flags::Flags;
 pub use self::keys::{KEYS, Key};
+pub use self::rest::{
+    DefaultsSetting, ErrorsSetting, Int64Setting, NamesSetting, RestConfig, RestServiceConfig,
+    UnknownSetting,
+};
 
 /// Everything that can be set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -42,6 +47,8 @@ pub struct Config {
     pub server: ServerConfig,
     /// `[limits]`: the bounds.
     pub limits: LimitsConfig,
+    /// `[rest]`: how REST requests are read and replies are printed.
+    pub rest: RestConfig,
     /// `[log]`: what is logged.
     pub log: LogConfig,
     /// `[[service]]`: services without code of their own.
@@ -204,8 +211,10 @@ impl Config {
     /// # Errors
     /// TLS files that cannot be read or used.
     pub fn server(&self) -> Result<Builder, ConfigError> {
-        let mut builder =
-            Server::builder().limits(self.limits()).reflection(self.server.reflection);
+        let mut builder = Server::builder()
+            .limits(self.limits())
+            .rest(self.rest.options())
+            .reflection(self.server.reflection);
         for address in &self.server.listen {
             builder = builder.listen(address.clone());
         }

@@ -17,7 +17,7 @@ pub struct Key {
     pub about: &'static str,
 }
 
-/// All settings that are one value. `[[service]]` tables come from the file only.
+/// All settings that are one value. `[[service]]` and `[rest.services]` come from the file only.
 pub const KEYS: &[Key] = &[
     key(
         "server.listen",
@@ -42,6 +42,27 @@ pub const KEYS: &[Key] = &[
     key("limits.stream_window_bytes", "128KiB", "128KiB", "unread bytes of one HTTP/2 stream"),
     key("limits.connection_window_bytes", "8MiB", "8MiB", "unread bytes of one HTTP/2 connection"),
     key("limits.drain_timeout", "10s", "10s", "how long a drain waits for running calls"),
+    key("rest.errors", "connect", "connect", "errors over REST: connect, or problem (RFC 9457)"),
+    key("rest.defaults", "printed", "printed", "fields with default values: printed or omitted"),
+    key("rest.int64", "number", "number", "64-bit integers: number or text"),
+    key("rest.names", "json", "json", "field names: json (firstName) or original (first_name)"),
+    key(
+        "rest.unknown_parameters",
+        "refused",
+        "refused",
+        "query parameters that name no field: refused or ignored",
+    ),
+    key(
+        "rest.unknown_members",
+        "ignored",
+        "ignored",
+        "members of a JSON body that name no field: refused or ignored",
+    ),
+    key("rest.query_parameters_max", "256", "256", "parameters of one query"),
+    key("rest.compression", "true", "true", "gzip for replies over 1 KiB, where a client takes it"),
+    key("rest.openapi", "true", "where reflection is on", "`/openapi.json`"),
+    key("rest.title", "Contacts", "the names of the services", "title of that document"),
+    key("rest.version", "1", "1", "version of the interface that the document gives"),
     key("log.level", "info", "info", "error, warn, info, debug, trace, or directives a module"),
 ];
 
@@ -78,7 +99,7 @@ pub(super) fn of_name(name: &str) -> Result<&'static Key, ConfigError> {
 
 /// The value of a variable or flag: a boolean or number where it reads as one, else text.
 pub(super) fn value(key: &Key, text: &str) -> Value {
-    if matches!(key.path, "log.level" | "server.listen") {
+    if matches!(key.path, "log.level" | "server.listen" | "rest.title" | "rest.version") {
         return Value::String(text.to_owned());
     }
     if let Ok(boolean) = text.parse() {
