@@ -1,7 +1,7 @@
 //! Contacts over REST and all RPC protocols, from one `.proto`: the reference application.
 //!
 //! ```text
-//! proto/contacts/v1/contacts.proto ─▶ service.rs ─▶ store.rs (trait) ─▶ store/sqlite.rs
+//! proto/contacts/v1/contacts.proto ─▶ service.rs ─▶ store.rs (trait) ─▶ store/sqlite.rs, store/postgres.rs
 //! proto/keyvalue/v1/keyvalue.proto ─▶ keyvalue.rs
 //! proto/mvc/v1/mvc.proto ───────────▶ mvc.rs
 //!                    plain handlers ─▶ plain.rs
@@ -10,6 +10,7 @@
 //! The program is in `main.rs`; [`add_to`] is apart from it so that tests start the application in
 //! their own process.
 
+mod database;
 mod keyvalue;
 mod mvc;
 mod page;
@@ -19,6 +20,7 @@ pub mod store;
 
 use tidewire::Builder;
 
+pub use crate::database::Database;
 use crate::keyvalue::Caesar;
 use crate::mvc::Hello;
 use crate::proto::contacts::v1::ContactsServer;

@@ -1,30 +1,39 @@
 //! The reference application as a program: settings, database, what to try, a clean stop.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use contacts::Scheme;
-use contacts::store::sqlite::fill::{Progress, fill};
-use contacts::store::sqlite::{Options, Sqlite};
+use contacts::store::postgres::{self, Postgres};
+use contacts::store::sqlite::{self, Sqlite};
+use contacts::store::{Progress, Store};
+use contacts::{Database, Scheme};
 use tidewire::Running;
 use tidewire::config::{Config, Flags};
 use tracing_subscriber::EnvFilter;
 
-/// Contacts over REST, Connect, gRPC and gRPC-Web on one port, kept in SQLite.
+/// Contacts over REST, Connect, gRPC and gRPC-Web on one port, kept in SQLite or PostgreSQL.
 ///
-/// Settings come from tidewire.toml, the environment (TIDEWIRE_SERVER_LISTEN) and flags.
+/// Settings come from tidewire.toml, the environment (TIDEWIRE_SERVER_LISTEN) and flags. The
+/// variables Contacts_DatabaseHost, …Name, …Username and …Password name a PostgreSQL database too.
 #[derive(Debug, Parser)]
 #[command(name = "contacts", version)]
 struct Arguments {
-    /// Database file, made at the first start.
+    /// SQLite database file, made at the first start.
     #[arg(long, env = "CONTACTS_DB", default_value = "contacts.sqlite", value_name = "FILE")]
     database: PathBuf,
-    /// How many made-up contacts the database is filled with at the first start.
-    #[arg(long, env = "CONTACTS", default_value_t = 100_000, value_name = "ROWS")]
-    contacts: u32,
+    /// PostgreSQL database to use instead, such as postgres://user:password@localhost:5432/contacts.
+    #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
+    database_url: Option<String>,
+    /// Connections to PostgreSQL; each carries many statements at once.
+    #[arg(long, env = "CONTACTS_DB_CONNECTIONS", value_name = "NUMBER")]
+    database_connections: Option<usize>,
+    /// How many made-up contacts the database is filled with at the first start [default: 100000
+    /// in SQLite, none in PostgreSQL].
+    #[arg(long, env = "CONTACTS", value_name = "ROWS")]
+    contacts: Option<u32>,
     /// Configuration file [default: tidewire.toml where there is one].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -55,12 +64,27 @@ async fn run(arguments: &Arguments) -> Result<()> {
     })?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 
-    let path = &arguments.database;
-    let added = fill(path, arguments.contacts, show)?;
-    let store = Sqlite::open(path, &Options::default())?;
+    match arguments.database()? {
+        Database::Sqlite(path) => {
+            let added = sqlite::fill::fill(&path, arguments.contacts.unwrap_or(100_000), show)?;
+            let store = Sqlite::open(&path, &sqlite::Options::default())?;
+            serve(&config, store, &path.display().to_string(), added).await
+        }
+        Database::Postgres(database) => {
+            let mut options = postgres::Options::default();
+            options.connections = arguments.database_connections.unwrap_or(options.connections);
+            let added =
+                postgres::fill::fill(&database, arguments.contacts.unwrap_or(0), show).await?;
+            let store = Postgres::connect(&database, &options).await?;
+            serve(&config, store, &postgres::place(&database), added).await
+        }
+    }
+}
+
+async fn serve(config: &Config, store: impl Store, place: &str, added: u32) -> Result<()> {
     let scheme = if config.server.tls.is_some() { Scheme::Https } else { Scheme::Http };
     let server = contacts::add_to(config.server()?, store, scheme).start().await?;
-    print_start(&server, path, added);
+    print_start(&server, place, added);
     let in_time = server.until_stopped().await?;
     print_stop(in_time);
     Ok(())
@@ -74,6 +98,11 @@ impl Arguments {
             settings: self.settings.clone(),
         };
         Ok(flags.load(std::env::vars())?)
+    }
+
+    fn database(&self) -> Result<Database> {
+        let url = self.database_url.as_deref().filter(|url| !url.is_empty());
+        Database::chosen(url, |name| std::env::var(name).ok(), self.database.clone())
     }
 }
 
@@ -98,13 +127,12 @@ fn show(progress: Progress) {
 }
 
 #[expect(clippy::print_stdout, reason = "the program's own output")]
-fn print_start(server: &Running, path: &Path, added: u32) {
+fn print_start(server: &Running, place: &str, added: u32) {
     let url = server.url();
-    let database = path.display();
     if added > 0 {
-        println!("added {added} contacts to {database}; remove the file to start afresh");
+        println!("added {added} contacts to {place}; remove it to start afresh");
     } else {
-        println!("using the contacts in {database}; remove the file to start afresh");
+        println!("using the contacts in {place}; remove it to start afresh");
     }
     for address in server.addresses() {
         println!("listening on {address}");

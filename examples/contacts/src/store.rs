@@ -3,10 +3,13 @@
 //! Records are the messages of the `.proto`, so nothing is copied from one struct into another.
 
 mod names;
+pub mod postgres;
+mod progress;
 pub mod sqlite;
 
 use tidewire::{Result, Stream};
 
+pub use self::progress::Progress;
 use crate::proto::contacts::v1::{Contact, CreateRequest, UpdateRequest};
 
 /// Keeps contacts.

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use contacts::Scheme;
+use contacts::store::Store;
+use contacts::store::postgres::{self, Postgres};
 use contacts::store::sqlite::{Options, Sqlite};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::{http1, http2};
@@ -13,6 +15,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tempfile::TempDir;
 use tidewire::{Address, Running, Server};
 use tokio::net::TcpStream;
+
+use crate::cluster;
 
 /// The application on a free port, on a database in a folder of its own.
 pub(crate) struct App {
@@ -35,9 +39,31 @@ impl App {
         Self::start_on(tempfile::tempdir().unwrap(), Options::default()).await
     }
 
-    /// Starts on the database in a folder.
+    /// Starts on an empty database of each kind.
+    pub(crate) async fn each() -> [Self; 2] {
+        let postgres = cluster::database().await;
+        [
+            Self::start().await,
+            Self::start_on_postgres(&postgres, postgres::Options::default()).await,
+        ]
+    }
+
+    /// Starts on the SQLite database in a folder.
     pub(crate) async fn start_on(folder: TempDir, options: Options) -> Self {
         let store = Sqlite::open(&database_in(folder.path()), &options).unwrap();
+        Self::start_with(store, folder).await
+    }
+
+    /// Starts on a PostgreSQL database.
+    pub(crate) async fn start_on_postgres(
+        config: &postgres::Config,
+        options: postgres::Options,
+    ) -> Self {
+        let store = Postgres::connect(config, &options).await.unwrap();
+        Self::start_with(store, tempfile::tempdir().unwrap()).await
+    }
+
+    async fn start_with(store: impl Store, folder: TempDir) -> Self {
         let builder = Server::builder().listen("127.0.0.1:0".parse::<Address>().unwrap());
         let server = contacts::add_to(builder, store, Scheme::Http).start().await.unwrap();
         Self { server, folder }

@@ -10,6 +10,7 @@ use hyper::Request;
 use tempfile::TempDir;
 
 use crate::app::{Answer, App, database_in, exchange};
+use crate::cluster;
 
 #[tokio::test]
 async fn a_restart_keeps_the_contacts() {
@@ -42,6 +43,29 @@ async fn a_program_that_is_killed_keeps_what_it_acknowledged() {
     assert!(program.child.wait().unwrap().success());
 }
 
+#[tokio::test]
+async fn the_program_finds_its_postgres_by_url_or_by_the_variables_of_the_seed() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = cluster::database().await;
+    let url = cluster::url(&config);
+    let mut program = Program::start_with(command(&folder, "3").env("DATABASE_URL", &url));
+    let created = program.call("Create", r#"{"firstName":"Ada"}"#).await;
+    assert_eq!(created.text(), r#"{"id":4,"firstName":"Ada"}"#);
+    program.child.kill().unwrap();
+    program.child.wait().unwrap();
+
+    let tokio_postgres::config::Host::Unix(host) = &config.get_hosts()[0] else { panic!() };
+    let mut program = Program::start_with(
+        command(&folder, "3")
+            .env("Contacts_DatabaseHost", host)
+            .env("Contacts_DatabaseName", config.get_dbname().unwrap()),
+    );
+    let found = program.call("Get", r#"{"id":4}"#).await;
+    assert_eq!(found.text(), created.text());
+    program.terminate();
+    assert!(program.child.wait().unwrap().success());
+}
+
 #[test]
 fn wrong_settings_end_the_program_with_a_line_that_says_what_is_wrong() {
     let folder = tempfile::tempdir().unwrap();
@@ -57,6 +81,8 @@ fn wrong_settings_end_the_program_with_a_line_that_says_what_is_wrong() {
     check(&["--config", "not-there.toml"], "not-there.toml");
     check(&["--database", "not/there.sqlite"], "not/there.sqlite");
     check(&["--contacts", "many"], "many");
+    check(&["--database-url", "mysql://h/n"], "write postgres://user@host/name");
+    check(&["--database-url", "postgres://u@127.0.0.1:1/n"], "u@127.0.0.1:1/n");
 }
 
 /// The application as a process of its own.
@@ -69,7 +95,11 @@ struct Program {
 impl Program {
     /// Starts it and waits until it says where it listens.
     fn start(folder: &TempDir, contacts: &str) -> Self {
-        let mut child = command(folder, contacts).stdout(Stdio::piped()).spawn().unwrap();
+        Self::start_with(&mut command(folder, contacts))
+    }
+
+    fn start_with(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         let address = loop {

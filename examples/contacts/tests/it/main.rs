@@ -5,8 +5,11 @@
 mod app;
 mod bad_input;
 mod bounds;
+mod cluster;
 mod contract;
 mod durability;
 mod filling;
+mod outage;
 mod plain;
+mod plan;
 mod rpc;

@@ -1,0 +1,148 @@
+//! Contacts in a PostgreSQL database.
+//!
+//! ```text
+//! find, page ─────────────┐
+//! create, update, delete ─┴▶ a few connections, each with many prepared statements on their way
+//! list ────────────────────▶ a connection and a cursor of its own, 1,000 rows at a time
+//! ```
+//!
+//! A statement is one message there and one back; a connection carries as many at once as there are
+//! calls (pipelining), so that a few connections do the work that elsewhere takes hundreds, and
+//! PostgreSQL keeps as few processes. What PostgreSQL said to have committed is what is acknowledged.
+//!
+//! | what happens | what a call sees |
+//! |---|---|
+//! | no connection is up | `UNAVAILABLE` at once; connections come back by themselves, with backoff |
+//! | a connection breaks with the call on it | `UNAVAILABLE`; for a write, that its outcome is not known |
+//! | a statement runs over [`Options::statement_timeout`] | `UNAVAILABLE`: PostgreSQL undid it |
+//! | more calls on their way than [`Options::in_flight_max`] | `RESOURCE_EXHAUSTED` at once |
+
+mod fault;
+pub mod fill;
+mod list;
+mod pool;
+mod schema;
+mod session;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire::Stream;
+pub use tokio_postgres::Config;
+
+pub use self::session::place;
+
+use tokio_postgres::types::ToSql;
+
+use self::pool::Pool;
+use crate::proto::contacts::v1::{Contact, CreateRequest, UpdateRequest};
+use crate::store::Store;
+
+/// A store in a PostgreSQL database.
+///
+/// Dropping it closes its connections at once; a server that uses it is drained before.
+#[derive(Debug)]
+pub struct Postgres {
+    pool: Pool,
+    lists: Arc<list::Lists>,
+}
+
+/// The bounds of a [`Postgres`].
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many connections are kept open for all but lists.
+    pub connections: usize,
+    /// How many statements are on their way at once, over all connections.
+    pub in_flight_max: usize,
+    /// How many lists are read at once, on a connection each.
+    pub lists_max: usize,
+    /// How long a connection may take to be opened.
+    pub connect_timeout: Duration,
+    /// How long PostgreSQL works on a statement before it gives up. An answer that takes twice as
+    /// long to arrive ends the connection.
+    pub statement_timeout: Duration,
+    /// How long a list waits for its client to read on before PostgreSQL ends it, since it keeps a
+    /// snapshot for it.
+    pub list_idle_timeout: Duration,
+    /// The pauses between attempts to connect grow from the first to the second.
+    pub backoff: (Duration, Duration),
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            connections: 4,
+            in_flight_max: 1024,
+            lists_max: 8,
+            connect_timeout: Duration::from_secs(5),
+            statement_timeout: Duration::from_secs(5),
+            list_idle_timeout: Duration::from_mins(5),
+            backoff: (Duration::from_millis(50), Duration::from_secs(5)),
+        }
+    }
+}
+
+impl Postgres {
+    /// Connects, and makes the table where there is none.
+    ///
+    /// # Errors
+    /// When the database cannot be reached or refuses: an application that starts with a wrong
+    /// address should end and say so. Once connected, a database that goes away is waited for.
+    pub async fn connect(config: &Config, options: &Options) -> anyhow::Result<Self> {
+        let config = session::prepared(config, options)?;
+        schema::prepare(&config).await?;
+        let pool = Pool::start(&config, options).await?;
+        Ok(Self { pool, lists: Arc::new(list::Lists::new(config, options)) })
+    }
+}
+
+impl Store for Postgres {
+    async fn create(&self, names: CreateRequest) -> tidewire::Result<Contact> {
+        let CreateRequest { first_name, surname, .. } = names;
+        let lease = self.pool.lease()?;
+        let session = lease.session();
+        let names: [&(dyn ToSql + Sync); 2] = [&first_name, &surname];
+        let row = lease.write(session.client.query_one(&session.insert, &names)).await?;
+        Ok(Contact { id: row.get(0), first_name, surname, ..Default::default() })
+    }
+
+    async fn find(&self, id: i32) -> tidewire::Result<Option<Contact>> {
+        let lease = self.pool.lease()?;
+        let session = lease.session();
+        let found = lease.read(session.client.query_opt(&session.find, &[&id])).await?;
+        Ok(found.map(|row| Contact {
+            id,
+            first_name: row.get(0),
+            surname: row.get(1),
+            ..Default::default()
+        }))
+    }
+
+    async fn page(&self, after: i32, rows: u32) -> tidewire::Result<Vec<Contact>> {
+        let lease = self.pool.lease()?;
+        let session = lease.session();
+        let rows = i64::from(rows);
+        let rows = lease.read(session.client.query(&session.page, &[&after, &rows])).await?;
+        Ok(rows.iter().map(session::contact).collect())
+    }
+
+    async fn list(&self) -> tidewire::Result<Stream<Contact>> {
+        self.lists.start().await
+    }
+
+    async fn update(&self, change: UpdateRequest) -> tidewire::Result<Option<Contact>> {
+        let UpdateRequest { id, first_name, surname, .. } = change;
+        let lease = self.pool.lease()?;
+        let session = lease.session();
+        let params: [&(dyn ToSql + Sync); 3] = [&id, &first_name, &surname];
+        let updated = lease.write(session.client.query_opt(&session.update, &params)).await?;
+        Ok(updated.as_ref().map(session::contact))
+    }
+
+    async fn delete(&self, id: i32) -> tidewire::Result<()> {
+        let lease = self.pool.lease()?;
+        let session = lease.session();
+        lease.write(session.client.execute(&session.delete, &[&id])).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! A PostgreSQL of the tests' own, from Debian's package: a data folder in a temporary one, a Unix
+//! socket in it, and no network.
+//!
+//! It is stopped and its folder removed when the test process is gone, however that ends: a shell
+//! waits for the end of a pipe that only this process holds. That PostgreSQL is not installed is a
+//! failure, never a skip.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use contacts::store::postgres::Config;
+use tokio_postgres::NoTls;
+
+/// A PostgreSQL server.
+pub(crate) struct Cluster {
+    folder: PathBuf,
+    bin: PathBuf,
+    _watcher: Child,
+}
+
+/// A new database in a cluster that all tests share.
+pub(crate) async fn database() -> Config {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    CLUSTER.get_or_init(Cluster::start).database().await
+}
+
+impl Cluster {
+    /// Makes a cluster and starts it.
+    pub(crate) fn start() -> Self {
+        let bin = installed();
+        let folder = tempfile::Builder::new().prefix("contacts-pg").tempdir().unwrap().keep();
+        if is_root() {
+            // PostgreSQL does not run as root.
+            run(Command::new("chown").arg(USER).arg(&folder));
+        }
+        let script = r#"read -r _; "$0" -D "$1/data" -m immediate -w stop; rm -rf "$1""#;
+        let watcher = unprivileged("sh")
+            .args(["-c", script])
+            .args([bin.join("pg_ctl"), folder.clone()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let cluster = Self { folder, bin, _watcher: watcher };
+        let mut initdb = unprivileged(&cluster.bin.join("initdb"));
+        initdb.args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-N", "-D"]);
+        run(initdb.arg(cluster.folder.join("data")));
+        cluster.resume();
+        cluster
+    }
+
+    /// Starts it where it was stopped; it answers when this returns.
+    pub(crate) fn resume(&self) {
+        let socket = self.folder.display();
+        // What a crash of PostgreSQL, not of the machine, must not lose needs no sync.
+        let options = format!("-k {socket} -h '' -F -c max_connections=100");
+        let mut start = self.pg_ctl("start");
+        run(start.args(["-o", &options, "-l"]).arg(self.folder.join("log")));
+    }
+
+    /// Stops it as a crash would: no connection is told, nothing is written out.
+    pub(crate) fn crash(&self) {
+        run(self.pg_ctl("stop").args(["-m", "immediate"]));
+    }
+
+    fn pg_ctl(&self, action: &str) -> Command {
+        let mut command = unprivileged(&self.bin.join("pg_ctl"));
+        command.args(["-w", "-s", "-D"]).arg(self.folder.join("data")).arg(action);
+        command
+    }
+
+    /// A new database in it.
+    pub(crate) async fn database(&self) -> Config {
+        static COUNT: AtomicU32 = AtomicU32::new(1);
+        let name = format!("test_{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        execute(&self.config("postgres"), &format!("CREATE DATABASE {name}")).await;
+        self.config(&name)
+    }
+
+    fn config(&self, database: &str) -> Config {
+        let mut config = Config::new();
+        config.host_path(&self.folder).user("postgres").dbname(database);
+        config
+    }
+}
+
+/// A URL for a configuration of a test.
+pub(crate) fn url(config: &Config) -> String {
+    let tokio_postgres::config::Host::Unix(folder) = &config.get_hosts()[0] else {
+        panic!("tests use Unix sockets")
+    };
+    format!(
+        "postgres:///{}?host={}&user=postgres",
+        config.get_dbname().unwrap(),
+        folder.display().to_string().replace('/', "%2F")
+    )
+}
+
+/// Runs statements on a connection of their own.
+pub(crate) async fn execute(config: &Config, sql: &str) {
+    let session = open(config).await;
+    session.batch_execute(sql).await.unwrap();
+}
+
+/// Another program's connection; it ends when it is dropped.
+pub(crate) async fn open(config: &Config) -> tokio_postgres::Client {
+    let (client, connection) = config.connect(NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// Where the newest installed PostgreSQL has its programs.
+fn installed() -> PathBuf {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut versions: Vec<(u32, PathBuf)> = versions
+        .filter_map(|entry| {
+            let version = entry.file_name().to_str()?.parse().ok()?;
+            Some((version, entry.path().join("bin")))
+        })
+        .filter(|(_, bin)| bin.join("initdb").exists())
+        .collect();
+    versions.sort();
+    versions.pop().map(|(_, bin)| bin).expect(
+        "PostgreSQL is not installed below /usr/lib/postgresql; run `make setup` (Debian: \
+         apt-get install postgresql)",
+    )
+}
+
+fn unprivileged(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    if !is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", USER, "--regid", USER, "--clear-groups", "--"]).arg(program);
+    command.current_dir("/");
+    command
+}
+
+fn is_root() -> bool {
+    Path::new("/proc/self").metadata().unwrap().uid() == 0
+}
+
+fn run(command: &mut Command) {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {text}");
+}
+
+/// The user that Debian's package makes.
+const USER: &str = "postgres";
