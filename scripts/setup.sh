@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need and the Rust toolchain does not bring: pinned Go programs into
-# .tools/bin, the Go test programs built from tests/foreign/go, and the Node packages of
-# tests/foreign/node. What is there already at the right version is left alone.
+# .tools/bin, the Go test programs built from tests/foreign/go, the Node packages of
+# tests/foreign/node, schemathesis in a Python environment below .tools, and Debian's PostgreSQL.
+# What is there already at the right version is left alone.
 #
 # A missing tool is named in one plain line and the exit code is 1, so that CI cannot pass without it.
 set -euo pipefail
@@ -98,9 +99,36 @@ debian() {
 }
 apt_install() { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$1"; }
 
+# PostgreSQL as the Debian release has it. The tests make clusters of their own, so none is made here.
+postgresql() {
+  compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && return 0
+  if command -v apt-get >/dev/null && [[ $(id -u) == 0 ]]; then
+    local configuration=/etc/postgresql-common/createcluster.conf
+    mkdir -p "$(dirname "$configuration")"
+    [[ -e $configuration ]] || echo 'create_main_cluster = false' >"$configuration"
+    run "installed the Debian package postgresql" apt_install postgresql || return 0
+  else
+    missing "postgresql: install it (Debian: apt-get install postgresql)"
+  fi
+}
+
+# Makes up requests from an OpenAPI document; all its packages are pinned.
+schemathesis() {
+  local folder=$tools/schemathesis key
+  key="$(python3 --version) $(hash_of scripts/schemathesis.txt)"
+  if [[ -x $folder/bin/st ]] && fresh schemathesis "$key"; then return 0; fi
+  run "installed schemathesis" install_schemathesis "$folder" || return 0
+  stamp schemathesis "$key"
+}
+install_schemathesis() {
+  rm -rf "$1" && python3 -m venv "$1" && "$1/bin/pip" install --quiet --no-deps -r scripts/schemathesis.txt
+}
+
 started=$SECONDS
 
 debian curl curl
+postgresql
+debian setpriv util-linux
 
 if command -v go >/dev/null; then
   go_tool "$CONNECTCONFORMANCE"
@@ -115,6 +143,12 @@ if command -v node >/dev/null && command -v npm >/dev/null; then
   node_packages
 else
   missing "node and npm: install Node.js 20 or newer; the Node client needs it"
+fi
+
+if command -v python3 >/dev/null && python3 -c 'import ensurepip' 2>/dev/null; then
+  schemathesis
+else
+  missing "python3 with venv: install it (Debian: apt-get install python3-venv); schemathesis needs it"
 fi
 
 if ((missing)); then
