@@ -46,7 +46,7 @@ impl Cluster {
             .spawn()
             .unwrap();
         let cluster = Self { folder, bin, _watcher: watcher };
-        let mut initdb = unprivileged(&cluster.bin.join("initdb"));
+        let mut initdb = unprivileged(cluster.bin.join("initdb"));
         initdb.args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-N", "-D"]);
         run(initdb.arg(cluster.folder.join("data")));
         cluster.resume();
@@ -68,7 +68,7 @@ impl Cluster {
     }
 
     fn pg_ctl(&self, action: &str) -> Command {
-        let mut command = unprivileged(&self.bin.join("pg_ctl"));
+        let mut command = unprivileged(self.bin.join("pg_ctl"));
         command.args(["-w", "-s", "-D"]).arg(self.folder.join("data")).arg(action);
         command
     }
