@@ -118,7 +118,7 @@ def row(case, round_, result, requests, stalls, seen_so_far):
     seen = sorted((answered - origin - i * gap) / 1e9 for i, (_, answered) in enumerate(requests))
     delayed = sum(1 for value in latencies if value > alone / 1e9 + 1e-3)
     corrected, worst = result["latency"]["corrected"], 0.0
-    cells = [case[0], str(round_ + 1), f"{delayed / len(latencies) * 100:.2f} %", " ".join(f"{CONNECTIONS / cycle * 1e6:,.0f}" for cycle in cycles)]
+    cells = [case[0], str(round_ + 1), f"{delayed / len(latencies) * 100:.2f} %", " ".join(f"{CONNECTIONS / cycle * 1e6:,.1f}" for cycle in cycles)]
     for name, quantile in QUANTILES:
         value = corrected[name]
         if name in case[2]:
