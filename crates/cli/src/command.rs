@@ -1,7 +1,9 @@
 //! One file a command.
 
 pub(crate) mod bench;
+pub(crate) mod call;
 pub(crate) mod check;
+pub(crate) mod complete;
 pub(crate) mod describe;
 pub(crate) mod list;
 pub(crate) mod serve;

@@ -5,8 +5,10 @@
 //! | 0 | done |
 //! | 1 | it failed, or a threshold did not hold; the last line on standard error says why |
 //! | 2 | the arguments or the configuration are wrong, or a measurement could not be made |
+//! | 3, 4, 5, 65 to 80 | what a call came to; see `call/outcome.rs` |
 //! | 130 | a measurement was stopped by Ctrl-C; what was measured is printed |
 
+mod call;
 mod command;
 mod describe;
 mod known;
@@ -16,7 +18,7 @@ mod origin;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Define a service once in protobuf; serve it over every protocol.
 #[derive(Debug, Parser)]
@@ -30,9 +32,13 @@ struct Arguments {
 enum Command {
     /// Serve `.proto` files over Connect, gRPC, gRPC-Web and plain HTTP on one port.
     Serve(command::serve::Serve),
-    Check(command::check::Check),
+    Call(command::call::CallArgs),
     List(command::list::List),
     Describe(command::describe::Describe),
+    Check(command::check::Check),
+    Completions(command::complete::Completions),
+    #[command(hide = true)]
+    Complete(command::complete::Complete),
     /// Measure a server: load, latency, its CPU and memory; compare results.
     Bench(tidewire_bench::command::BenchArgs),
 }
@@ -42,7 +48,10 @@ enum Command {
 async fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(serve) => serve.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Call(call) => call.run().await,
         Command::Check(check) => check.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Complete(complete) => complete.run(&Arguments::command()).await,
         Command::List(list) => list.run().await,
         Command::Describe(describe) => describe.run().await,
         Command::Bench(bench) => command::bench::run(&bench).await,

@@ -1,37 +1,67 @@
-//! Where a schema is from, as arguments say it.
+//! Where a schema is from, as arguments say it: files, or a server.
 
 use std::path::{Path, PathBuf};
 
 use crate::Failure;
+use crate::call::detect::detect;
+use crate::call::reach::Reach;
+use crate::call::reflection::reflect;
+use crate::call::target::Target;
+use crate::call::watch::Watch;
 use crate::known::Known;
 
 /// Where services are described, and what of them is asked for.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Origin {
-    /// A folder of `.proto` files, a `.proto` file or a descriptor set; then the names of services,
-    /// methods, messages or enums: shop.v1.Items, Items, Items/Get.
-    #[arg(value_names = ["ORIGIN", "NAME"], required = true)]
+    /// A server (localhost:8080), a folder of `.proto` files, a `.proto` file or a descriptor set;
+    /// then names: shop.v1.Items, Items, Items/Get, shop.v1.Item.
+    #[arg(value_names = ["ORIGIN", "NAME"])]
     words: Vec<String>,
+    /// Folder of `.proto` files or a `.proto` file, in place of ORIGIN; may be repeated.
+    #[arg(long, value_name = "PATH")]
+    proto: Vec<PathBuf>,
+    /// File with a descriptor set, in place of ORIGIN; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    descriptor_set: Vec<PathBuf>,
+    #[command(flatten)]
+    reach: Reach,
 }
 
 impl Origin {
     /// The origin itself, and the names behind it.
-    pub(crate) fn split(&self) -> Result<(Chosen, Vec<String>), Failure> {
-        let (first, names) =
-            self.words.split_first().map_or((None, &[][..]), |(f, n)| (Some(f), n));
-        let path = PathBuf::from(first.cloned().unwrap_or_default());
-        Ok((Chosen { paths: vec![path] }, names.to_vec()))
+    pub(crate) fn split(&self) -> Result<(Chosen<'_>, Vec<String>), Failure> {
+        let paths = [&self.proto[..], &self.descriptor_set].concat();
+        if !paths.is_empty() {
+            return Ok((Chosen::Files(paths), self.words.clone()));
+        }
+        let Some((first, names)) = self.words.split_first() else {
+            return Err(Failure::usage(anyhow::anyhow!(
+                "name a server, such as localhost:8080, or a folder of .proto files"
+            )));
+        };
+        if !Path::new(first).exists() && Target::is_meant(first) {
+            let target = Target::parse(first).map_err(Failure::usage)?;
+            return Ok((Chosen::Server(target, &self.reach), names.to_vec()));
+        }
+        Ok((Chosen::Files(vec![first.into()]), names.to_vec()))
     }
 }
 
 /// An origin that was chosen.
-pub(crate) struct Chosen {
-    paths: Vec<PathBuf>,
+pub(crate) enum Chosen<'a> {
+    Files(Vec<PathBuf>),
+    Server(Target, &'a Reach),
 }
 
-impl Chosen {
-    pub(crate) async fn known(&self, _: Option<&str>) -> Result<Known, Failure> {
-        let paths: Vec<&Path> = self.paths.iter().map(PathBuf::as_path).collect();
-        Known::load(&paths).map_err(Failure::usage)
+impl Chosen<'_> {
+    /// Its schema.
+    pub(crate) async fn known(&self) -> Result<Known, Failure> {
+        match self {
+            Self::Files(paths) => Known::load(paths).map_err(Failure::usage),
+            Self::Server(target, reach) => {
+                let server = detect(target, reach, &Watch::new(false)).await?;
+                reflect(&server, reach, None).await
+            }
+        }
     }
 }

@@ -56,7 +56,6 @@ pub fn stack(layers: &[Arc<dyn Layer>], service: Arc<dyn Service>) -> Arc<dyn Se
 /// When polled again after it was ready.
 pub struct Answer(State);
 
-#[expect(clippy::large_enum_variant, reason = "boxing a ready reply is what this type avoids")]
 enum State {
     Ready(Option<Result<Reply>>),
     Pending(Outcome),

@@ -24,7 +24,7 @@ pub(crate) struct Describe {
 impl Describe {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         let (origin, mut names) = self.origin.split()?;
-        let known = origin.known(names.first().map(String::as_str)).await?;
+        let known = origin.known().await?;
         if names.is_empty() {
             names.extend(known.services().map(str::to_owned));
         }

@@ -17,7 +17,7 @@ pub(crate) struct List {
 impl List {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         let (origin, names) = self.origin.split()?;
-        let known = origin.known(names.first().map(String::as_str)).await?;
+        let known = origin.known().await?;
         let mut out = std::io::stdout().lock();
         for line in lines(&known, &names).map_err(Failure::usage)? {
             writeln!(out, "{line}")?;

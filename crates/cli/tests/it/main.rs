@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
+mod call;
 mod check;
 mod program;
 mod schema;
+mod server;
+mod trouble;

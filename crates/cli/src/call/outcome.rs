@@ -1,0 +1,53 @@
+//! What a call came to, as exit codes and as text.
+//!
+//! | exit code | means |
+//! |---|---|
+//! | 0 | the call succeeded |
+//! | 1 | something else went wrong, such as a file that cannot be written |
+//! | 2 | the arguments, the schema or the request are wrong; nothing was called |
+//! | 3 | the server cannot be reached, or speaks something else |
+//! | 4, 5 | plain HTTP or REST: a status of 400 or over, of 500 or over |
+//! | 64 + n | the server answered with the error of that gRPC code: 69 is `not_found` |
+//! | 68 | `deadline_exceeded`, whoever noticed |
+
+use std::fmt::Write as _;
+
+use tidewire::{Code, Codec, Error};
+
+use super::watch::Watch;
+use crate::Failure;
+use crate::known::Known;
+
+/// The server cannot be reached, or speaks something else.
+pub(crate) const UNREACHABLE: u8 = 3;
+
+/// The exit code for an error code that a server answered with.
+pub(crate) fn exit_code(code: Code) -> u8 {
+    64 + code.number()
+}
+
+/// The failure of a call: what the server said, or why it could not be asked.
+pub(crate) fn failure(error: &Error, watch: &Watch, known: Option<&Known>) -> Failure {
+    let answered = watch.seen().status.is_some();
+    let code = match error.code() {
+        Code::DeadlineExceeded => exit_code(Code::DeadlineExceeded),
+        code if answered => exit_code(code),
+        _ => UNREACHABLE,
+    };
+    let mut text = error.to_string();
+    for detail in error.details() {
+        let _ = write!(text, "\n  detail {}: ", detail.type_name);
+        let json = known.and_then(|known| {
+            let message = known.schema.decode(&detail.type_name, Codec::Proto, &detail.value);
+            message.and_then(|message| message.encode(Codec::Json)).ok()
+        });
+        match json {
+            Some(json) => text.push_str(&String::from_utf8_lossy(&json)),
+            None => {
+                let _ =
+                    write!(text, "{} bytes of a message that the schema lacks", detail.value.len());
+            }
+        }
+    }
+    Failure { error: anyhow::Error::msg(text), code }
+}

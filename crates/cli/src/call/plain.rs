@@ -1,0 +1,81 @@
+//! A plain HTTP request: the body goes out and comes back as it is.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use tidewire::http::header::{CONTENT_TYPE, HeaderValue};
+use tidewire::http::{self, Uri};
+use tidewire::{Body, Call, Context, Frame, Service};
+use tidewire_client::Protocol;
+
+use super::detect::Server;
+use super::outcome;
+use super::reach::Reach;
+use super::rpc::next_frame;
+use super::watch::Watch;
+use crate::Failure;
+
+/// A request by its verb and path.
+pub(crate) struct Plain {
+    pub(crate) verb: http::Method,
+    /// Path and query.
+    pub(crate) path: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Plain {
+    /// Sends the request and prints what comes back.
+    pub(crate) async fn run(
+        self,
+        server: &Server,
+        reach: &Reach,
+        watch: &Watch,
+    ) -> Result<ExitCode, Failure> {
+        let client = reach
+            .client(&server.url, Protocol::Connect, server.http, &watch.trace())
+            .map_err(Failure::usage)?;
+        let uri: Uri = self
+            .path
+            .parse()
+            .with_context(|| format!("{} cannot be a path", self.path))
+            .map_err(Failure::usage)?;
+        let mut headers = reach.headers();
+        if !self.body.is_empty() && !headers.contains_key(CONTENT_TYPE) {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        let deadline = reach.deadline.map(|deadline| Instant::now() + deadline);
+        let context = Context::new(headers).with_deadline(deadline);
+        let body = if self.body.is_empty() { Body::Empty } else { Body::Full(self.body.into()) };
+        watch.begin();
+        let answered = client.call(Call::http(self.verb, uri, context, body)).await;
+        let mut reply = answered.map_err(|error| outcome::failure(&error, watch, None))?;
+        let mut last = b'\n';
+        loop {
+            let frame = next_frame(&mut reply.body).await;
+            match frame.map_err(|error| outcome::failure(&error, watch, None))? {
+                Some(Frame::Data(chunk)) => {
+                    last = chunk.last().copied().unwrap_or(last);
+                    let mut out = io::stdout().lock();
+                    out.write_all(&chunk).and_then(|()| out.flush())?;
+                }
+                Some(Frame::Trailers(_)) => {}
+                None => break,
+            }
+        }
+        if last != b'\n' {
+            writeln!(io::stdout())?;
+        }
+        watch.show_timing();
+        match reply.status.as_u16() {
+            500.. => Err(failed(reply.status, 5)),
+            400.. => Err(failed(reply.status, 4)),
+            _ => Ok(ExitCode::SUCCESS),
+        }
+    }
+}
+
+fn failed(status: http::StatusCode, code: u8) -> Failure {
+    Failure { error: anyhow::anyhow!("the server answered {status}"), code }
+}

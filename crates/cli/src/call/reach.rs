@@ -1,0 +1,101 @@
+//! How a server is reached: the flags that `call`, `list` and `describe` share.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tidewire::http::{HeaderMap, HeaderName, HeaderValue};
+use tidewire_client::{Builder, Client, HttpVersion, Protocol, Tls, Trace};
+
+/// Flags about the way to a server.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "The way to the server")]
+pub(crate) struct Reach {
+    /// Header of every request, such as `authorization: Bearer xyz`; may be repeated.
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    headers: Vec<(HeaderName, HeaderValue)>,
+    /// How long a call may take, such as 500ms or 10s; the server is told.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub(crate) deadline: Option<Duration>,
+    /// Authorities to trust in place of the system's (PEM file).
+    #[arg(long, value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    /// Certificate to show to the server (PEM file); needs --key.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Private key of --cert (PEM file).
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Accept any certificate: anyone on the way can read and change what is sent.
+    #[arg(long)]
+    insecure: bool,
+    /// Name that the server's certificate has to be for, in place of the host's.
+    #[arg(long, value_name = "NAME")]
+    server_name: Option<String>,
+}
+
+impl Reach {
+    /// No flags but a deadline.
+    pub(crate) fn within(deadline: Duration) -> Self {
+        Self { deadline: Some(deadline), ..Self::default() }
+    }
+
+    /// A client of the server at a URL.
+    pub(crate) fn client(
+        &self,
+        url: &str,
+        protocol: Protocol,
+        http: HttpVersion,
+        trace: &Trace,
+    ) -> anyhow::Result<Client> {
+        let builder = Client::builder(url).protocol(protocol).http(http).trace(trace.clone());
+        Ok(self.secured(builder)?.build()?)
+    }
+
+    /// A client that finds out whether a server speaks TLS, whatever its certificate.
+    pub(crate) fn unverified(&self, url: &str, trace: &Trace) -> anyhow::Result<Client> {
+        let builder = Client::builder(url).protocol(Protocol::Connect).trace(trace.clone());
+        Ok(builder.tls(Tls::new().danger_without_verification()).build()?)
+    }
+
+    /// The headers of a request.
+    pub(crate) fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &self.headers {
+            headers.append(name.clone(), value.clone());
+        }
+        headers
+    }
+
+    fn secured(&self, builder: Builder) -> anyhow::Result<Builder> {
+        let mut tls = Tls::new();
+        if let Some(path) = &self.cacert {
+            tls = tls.authorities(read(path)?);
+        }
+        if let (Some(certificate), Some(key)) = (&self.cert, &self.key) {
+            tls = tls.identity(read(certificate)?, read(key)?);
+        }
+        if let Some(name) = &self.server_name {
+            tls = tls.server_name(name);
+        }
+        if self.insecure {
+            tls = tls.danger_without_verification();
+        }
+        Ok(builder.tls(tls))
+    }
+}
+
+fn read(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn header(text: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
+    let Some((name, value)) = text.split_once(':') else {
+        bail!("write a header as \"name: value\"");
+    };
+    let name = HeaderName::from_bytes(name.trim().as_bytes())
+        .with_context(|| format!("{name:?} is no name of a header"))?;
+    let value = HeaderValue::from_str(value.trim())
+        .with_context(|| format!("the value of {name} cannot be sent"))?;
+    Ok((name, value))
+}

@@ -1,0 +1,229 @@
+//! One call of a method: JSON in, JSON out, whichever side streams.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use anyhow::anyhow;
+use tidewire::{Body, Call, Codec, Context, Error, Frame, Method, Service, StreamKind};
+use tidewire_client::{Client, HttpVersion, Protocol};
+
+use super::detect::Server;
+use super::input::{self, Input};
+use super::outcome;
+use super::reach::Reach;
+use super::watch::Watch;
+use crate::Failure;
+use crate::known::Known;
+
+/// A call that is ready to be made.
+pub(crate) struct Rpc<'a> {
+    pub(crate) server: &'a Server,
+    /// `None` is what the server speaks.
+    pub(crate) protocol: Option<Protocol>,
+    pub(crate) reach: &'a Reach,
+    pub(crate) known: &'a Known,
+    pub(crate) method: &'a Method,
+    pub(crate) watch: &'a Watch,
+}
+
+impl Rpc<'_> {
+    /// Makes the call and prints what comes back.
+    pub(crate) async fn run(&self, input: &Input) -> Result<ExitCode, Failure> {
+        let wrong = Arc::new(OnceLock::new());
+        let body = self.body(input, &wrong)?;
+        let protocol = self.protocol.unwrap_or(match self.server.speaks_grpc {
+            true => Protocol::Grpc,
+            false => Protocol::Connect,
+        });
+        let outcome = match body {
+            // What was refused because of its content type was not looked at: it may be sent again.
+            Body::Full(message) if self.protocol.is_none() && protocol == Protocol::Connect => {
+                let first = self.once(protocol, Body::Full(message.clone())).await;
+                let refused = self.watch.seen().status.is_some_and(|status| status.as_u16() == 415);
+                match first {
+                    Err(CallError::Call(_)) if refused => {
+                        self.watch.note("not Connect; trying gRPC-Web");
+                        self.once(Protocol::GrpcWeb, Body::Full(message)).await
+                    }
+                    outcome => outcome,
+                }
+            }
+            body => self.once(protocol, body).await,
+        };
+        self.watch.show_timing();
+        match outcome {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(CallError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(CallError::Output(error)) => Err(error.into()),
+            Err(CallError::Usage(error)) => Err(Failure::usage(error)),
+            Err(CallError::Call(error)) => match wrong.get() {
+                Some(why) => Err(Failure::usage(anyhow!("{why}"))),
+                None => Err(outcome::failure(&error, self.watch, Some(self.known))),
+            },
+        }
+    }
+
+    /// The request; `wrong` is set when what a stream is made of turns out to be wrong.
+    fn body(&self, input: &Input, wrong: &Arc<OnceLock<String>>) -> Result<Body, Failure> {
+        let (known, type_name) = (self.known, &*self.method.input);
+        let follows = matches!(input, Input::Nothing | Input::Standard);
+        if !self.method.kind.client_streams() {
+            let messages = input.messages(known, type_name).map_err(Failure::usage)?;
+            let is_given = *input != Input::Nothing;
+            let path = self.method.path.trim_start_matches('/');
+            let message = input::one(messages, is_given, path).map_err(Failure::usage)?;
+            return Ok(Body::Full(message.into()));
+        }
+        if !follows {
+            let messages = input.messages(known, type_name).map_err(Failure::usage)?;
+            let messages = messages.into_iter().map(|message| Ok(message.into()));
+            return Ok(Body::stream(futures_util::stream::iter(messages)));
+        }
+        if io::stdin().is_terminal() {
+            invite(self.method);
+        }
+        let messages = Input::follow(known.clone(), type_name.to_owned());
+        let wrong = Arc::clone(wrong);
+        Ok(Body::stream(futures_util::stream::unfold(
+            (messages, wrong),
+            |(mut messages, wrong)| async move {
+                let message = messages.recv().await?;
+                if let Err(error) = &message {
+                    let _ = wrong.set(error.message().to_owned());
+                }
+                Some((message.map(Into::into), (messages, wrong)))
+            },
+        )))
+    }
+
+    async fn once(&self, protocol: Protocol, body: Body) -> Result<(), CallError> {
+        let client = self.client(protocol).map_err(CallError::Usage)?;
+        self.watch.begin();
+        self.watch.note(&format!("{} by {}", self.method.path, protocol.as_str()));
+        let deadline = self.reach.deadline.map(|deadline| Instant::now() + deadline);
+        let context = Context::new(self.reach.headers()).with_deadline(deadline);
+        let call = Call::method(self.method.clone(), context, Codec::Proto, body);
+        let mut reply = client.call(call).await.map_err(CallError::Call)?;
+        let pretty = self.method.kind == StreamKind::Unary && io::stdout().is_terminal();
+        while let Some(frame) = next_frame(&mut reply.body).await.map_err(CallError::Call)? {
+            if let Frame::Data(message) = frame {
+                self.print(&message, pretty)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn client(&self, protocol: Protocol) -> anyhow::Result<Client> {
+        // gRPC and bidirectional streams need HTTP/2.
+        let needs_http2 = protocol == Protocol::Grpc || self.method.kind == StreamKind::Bidi;
+        let http = match self.server.http {
+            HttpVersion::Http1 if needs_http2 => HttpVersion::Auto,
+            http => http,
+        };
+        self.reach.client(&self.server.url, protocol, http, &self.watch.trace())
+    }
+
+    fn print(&self, message: &[u8], pretty: bool) -> Result<(), CallError> {
+        let decoded = self.known.schema.decode(&self.method.output, Codec::Proto, message);
+        let json = decoded.and_then(|message| message.encode(Codec::Json));
+        let json = json.map_err(|error| {
+            CallError::Call(Error::internal(format!(
+                "the reply does not fit the schema: {}",
+                error.message()
+            )))
+        })?;
+        let mut out = io::stdout().lock();
+        let text = String::from_utf8_lossy(&json);
+        let text = if pretty { spread(&text) } else { text.into_owned() };
+        writeln!(out, "{text}").and_then(|()| out.flush()).map_err(CallError::Output)
+    }
+}
+
+enum CallError {
+    Usage(anyhow::Error),
+    Call(Error),
+    Output(io::Error),
+}
+
+/// The next frame of a body; `None` at its end.
+pub(crate) async fn next_frame(body: &mut Body) -> tidewire::Result<Option<Frame>> {
+    match body {
+        Body::Empty => Ok(None),
+        Body::Full(_) => match std::mem::take(body) {
+            Body::Full(bytes) => Ok(Some(Frame::Data(bytes))),
+            _ => Ok(None),
+        },
+        Body::Stream(frames) => futures_util::StreamExt::next(frames).await.transpose(),
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "the program's own output")]
+fn invite(method: &Method) {
+    eprintln!("type a {} as JSON and press Enter; Ctrl-D ends the requests", method.input);
+}
+
+/// One line of JSON over several lines, in the same order.
+fn spread(json: &str) -> String {
+    let (mut out, mut depth) = (String::new(), 0_usize);
+    let (mut in_text, mut escaped) = (false, false);
+    let line = |out: &mut String, depth: usize| {
+        out.push('\n');
+        out.push_str(&"  ".repeat(depth));
+    };
+    let mut chars = json.chars().peekable();
+    while let Some(c) = chars.next() {
+        if in_text {
+            out.push(c);
+            in_text = escaped || c != '"';
+            escaped = c == '\\' && !escaped;
+            continue;
+        }
+        match c {
+            '{' | '[' => {
+                out.push(c);
+                if let Some(end) = chars.next_if(|next| matches!(next, '}' | ']')) {
+                    out.push(end);
+                } else {
+                    depth += 1;
+                    line(&mut out, depth);
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                line(&mut out, depth);
+                out.push(c);
+            }
+            ',' => {
+                out.push(c);
+                line(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            '"' => {
+                in_text = true;
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_json_is_spread_in_its_order() {
+        let check = |json, expected| assert_eq!(spread(json), expected, "{json}");
+        check("{}", "{}");
+        check(
+            r#"{"b":1,"a":[{"c":"x,{\"}"},[]]}"#,
+            "{\n  \"b\": 1,\n  \"a\": [\n    {\n      \"c\": \"x,{\\\"}\"\n    },\n    []\n  ]\n}",
+        );
+        check(r#"{"a":"\\"}"#, "{\n  \"a\": \"\\\\\"\n}");
+    }
+}

@@ -1,0 +1,205 @@
+//! What happens on the wire: for `-v`, and to tell what an error means.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tidewire::http::{HeaderMap, StatusCode};
+use tidewire_client::{Event, Step, Trace};
+
+/// Sees the steps of calls; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Watch(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    is_shown: bool,
+    seen: Mutex<Seen>,
+}
+
+/// What was seen so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen {
+    pub(crate) is_connected: bool,
+    pub(crate) is_secured: bool,
+    /// Which HTTP a TLS handshake chose.
+    pub(crate) alpn: Option<String>,
+    pub(crate) status: Option<StatusCode>,
+    pub(crate) content_type: String,
+    started: Option<Instant>,
+    connected_at: Option<Instant>,
+    secured_at: Option<Instant>,
+    request_at: Option<Instant>,
+    sent_at: Option<Instant>,
+    response_at: Option<Instant>,
+    done_at: Option<Instant>,
+    bytes_sent: usize,
+    bytes_received: usize,
+    messages_sent: usize,
+    messages_received: usize,
+}
+
+impl Watch {
+    /// Sees, and shows on standard error if that is wanted.
+    pub(crate) fn new(is_shown: bool) -> Self {
+        let seen = Mutex::new(Seen::default());
+        Self(Arc::new(Inner { is_shown, seen }))
+    }
+
+    /// Forgets what was seen: a call begins.
+    pub(crate) fn begin(&self) {
+        *self.lock() = Seen { started: Some(Instant::now()), ..Seen::default() };
+    }
+
+    /// The callback for a client.
+    pub(crate) fn trace(&self) -> Trace {
+        let watch = self.clone();
+        Trace::new(move |event| watch.see(event))
+    }
+
+    /// What was seen so far.
+    pub(crate) fn seen(&self) -> Seen {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn see(&self, event: &Event<'_>) {
+        let mut seen = self.lock();
+        seen.note(event);
+        drop(seen);
+        if self.0.is_shown
+            && let Some(text) = shown(&event.step)
+        {
+            show(&text);
+        }
+    }
+
+    /// Shows how long each phase took, if anything is shown.
+    pub(crate) fn show_timing(&self) {
+        if self.0.is_shown {
+            show(&self.seen().timing());
+        }
+    }
+
+    /// Shows a line about what was found out.
+    pub(crate) fn note(&self, text: &str) {
+        if self.0.is_shown {
+            show(&format!("* {text}\n"));
+        }
+    }
+}
+
+impl Seen {
+    fn note(&mut self, event: &Event<'_>) {
+        match &event.step {
+            Step::Connected { .. } => {
+                self.is_connected = true;
+                self.connected_at = Some(event.at);
+            }
+            Step::Reused { .. } => self.is_connected = true,
+            Step::Secured(secured) => {
+                self.is_secured = true;
+                self.alpn.clone_from(&secured.alpn);
+                self.secured_at = Some(event.at);
+            }
+            Step::Request { .. } => self.request_at = Some(event.at),
+            Step::MessageSent { wire_bytes } => {
+                self.messages_sent += 1;
+                self.bytes_sent += wire_bytes;
+            }
+            Step::RequestSent => self.sent_at = Some(event.at),
+            Step::Response { status, headers, .. } => {
+                self.status = Some(*status);
+                self.response_at = Some(event.at);
+                let content_type = headers.get("content-type").and_then(|v| v.to_str().ok());
+                self.content_type = content_type.unwrap_or_default().to_owned();
+            }
+            Step::MessageReceived { wire_bytes } => {
+                self.messages_received += 1;
+                self.bytes_received += wire_bytes;
+            }
+            Step::Done => self.done_at = Some(event.at),
+            _ => {}
+        }
+    }
+
+    fn timing(&self) -> String {
+        let mut text = "* timing:".to_owned();
+        let Some(started) = self.started else { return String::new() };
+        let mut last = started;
+        for (what, at) in [
+            ("connect", self.connected_at),
+            ("tls", self.secured_at),
+            ("ready", self.request_at),
+            ("request sent", self.sent_at),
+            ("first byte", self.response_at),
+            ("read", self.done_at),
+        ] {
+            // A stream is answered before all of it is sent.
+            let Some(at) = at else { continue };
+            let took = at.saturating_duration_since(last);
+            let _ = write!(text, " {what} {:.2} ms,", took.as_secs_f64() * 1e3);
+            last = last.max(at);
+        }
+        let total = last.saturating_duration_since(started);
+        let _ = writeln!(text, " total {:.2} ms", total.as_secs_f64() * 1e3);
+        let count = |messages: usize, bytes: usize| format!("{messages} messages of {bytes} bytes");
+        let sent = count(self.messages_sent, self.bytes_sent);
+        let received = count(self.messages_received, self.bytes_received);
+        let _ = writeln!(text, "* sent: {sent}; received: {received}");
+        text
+    }
+}
+
+fn shown(step: &Step<'_>) -> Option<String> {
+    let mut text = String::new();
+    match step {
+        Step::Resolved { host, addresses } => {
+            let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+            let _ = writeln!(text, "* {host} is {}", addresses.join(", "));
+        }
+        Step::Connected { to, local } => {
+            let local = local.map(|local| format!(" from {local}")).unwrap_or_default();
+            let _ = writeln!(text, "* connected to {to}{local}");
+        }
+        Step::Secured(secured) => {
+            let alpn = secured.alpn.as_deref().unwrap_or("none");
+            let (version, cipher) = (&secured.version, &secured.cipher);
+            let _ = writeln!(text, "* {version}, {cipher}, ALPN {alpn}");
+        }
+        Step::Reused { to } => {
+            let _ = writeln!(text, "* connection to {to} is used again");
+        }
+        Step::Request { method, uri, version, headers } => {
+            let _ = writeln!(text, "> {method} {uri} {version:?}");
+            lines(&mut text, ">", headers);
+        }
+        Step::Response { status, version, headers } => {
+            let _ = writeln!(text, "< {version:?} {status}");
+            lines(&mut text, "<", headers);
+        }
+        Step::Trailers { trailers } => {
+            let _ = writeln!(text, "< trailers:");
+            lines(&mut text, "<", trailers);
+        }
+        Step::Retrying { error, after } => {
+            let _ = writeln!(text, "* {error}; again in {after:?}");
+        }
+        _ => return None,
+    }
+    Some(text)
+}
+
+fn lines(text: &mut String, mark: &str, headers: &HeaderMap) {
+    for (name, value) in headers {
+        let _ = writeln!(text, "{mark} {name}: {}", String::from_utf8_lossy(value.as_bytes()));
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "the program's own output")]
+fn show(text: &str) {
+    eprint!("{text}");
+}

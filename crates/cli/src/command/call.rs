@@ -1,0 +1,234 @@
+//! `tidewire call`: one call of a method, or one plain HTTP request.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use tidewire::http;
+use tidewire_client::{HttpVersion, Protocol};
+
+use crate::Failure;
+use crate::call::detect::{Server, detect};
+use crate::call::input::Input;
+use crate::call::outcome::UNREACHABLE;
+use crate::call::plain::Plain;
+use crate::call::reach::Reach;
+use crate::call::reflection::reflect;
+use crate::call::rest;
+use crate::call::rpc::Rpc;
+use crate::call::target::Target;
+use crate::call::watch::Watch;
+use crate::known::Known;
+
+/// Call a method of a server over Connect, gRPC, gRPC-Web or REST; or any path by plain HTTP.
+///
+///   tidewire call localhost:8080                                  what there is to call
+///   tidewire call localhost:8080 Contacts/Get '{"id":1}'          one request, as JSON
+///   tidewire call localhost:8080 Contacts/Get @request.json       from a file; - is standard input
+///   tidewire call localhost:8080 Chat/Talk                        a stream: a message a line
+///   tidewire call localhost:8080/contacts/1                       plain HTTP
+///   tidewire call localhost:8080/contacts -X POST '{"name":"A"}'
+///
+/// Whether the server speaks TLS and gRPC is found out. Its schema comes from reflection, or from
+/// --proto. Replies are printed as JSON, each on a line.
+///
+/// Exit codes: 0 success; 2 the arguments or the request are wrong; 3 the server cannot be reached or
+/// speaks something else; 4 and 5 an HTTP status of 400 or over, of 500 or over; 64 + n the server
+/// answered with the error of gRPC code n (69 is not_found, 68 deadline_exceeded); 1 anything else.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct CallArgs {
+    /// The server: localhost:8080, https://example.org, unix:/run/shop.sock; perhaps with a path.
+    #[arg(value_name = "URL")]
+    target: String,
+    /// The method: Contacts/Get, contacts.v1.Contacts/Get, or Get where one service has it.
+    #[arg(value_name = "METHOD")]
+    method: Option<String>,
+    /// The request as JSON; @FILE reads a file, - standard input [default: {}, and standard input
+    /// for a stream of requests].
+    #[arg(value_name = "JSON")]
+    request: Option<String>,
+    /// Schema: a folder of `.proto` files or a `.proto` file, in place of reflection; may be repeated.
+    #[arg(long, value_name = "PATH")]
+    proto: Vec<PathBuf>,
+    /// Schema: a file with a descriptor set; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    descriptor_set: Vec<PathBuf>,
+    /// Protocol [default: gRPC where the server speaks it, else Connect].
+    #[arg(long, value_enum)]
+    protocol: Option<Spoken>,
+    /// Verb of a plain HTTP request [default: GET, and POST with a body].
+    #[arg(short = 'X', long = "verb", value_name = "VERB")]
+    verb: Option<http::Method>,
+    /// Show what goes over the wire, and how long each phase took.
+    #[arg(short, long)]
+    verbose: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Spoken {
+    Connect,
+    Grpc,
+    GrpcWeb,
+    Rest,
+}
+
+/// What is to be done.
+enum Task {
+    List,
+    Method { name: String, input: Input },
+    Plain { path: String, input: Input },
+}
+
+impl CallArgs {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let mut target = Target::parse(&self.target).map_err(Failure::usage)?;
+        let task = self.task(&mut target).map_err(Failure::usage)?;
+        let watch = Watch::new(self.verbose);
+        let (name, input) = match task {
+            Task::Plain { path, input } => return self.plain(&target, path, &input, &watch).await,
+            Task::Method { name, input } => (Some(name), input),
+            Task::List => (None, Input::Nothing),
+        };
+        let local = self.local()?;
+        // Without a name nothing is called, so a local schema is enough.
+        if let (Some(known), None) = (&local, &name) {
+            return print_methods(known);
+        }
+        if let (Some(known), Some(name)) = (&local, &name) {
+            known.method(name).map_err(Failure::usage)?;
+        }
+        let server = detect(&target, &self.reach, &watch).await?;
+        let known = match local {
+            Some(known) => known,
+            None => reflect(&server, &self.reach, name.as_deref()).await?,
+        };
+        let Some(name) = name else { return print_methods(&known) };
+        let method = known.method(&name).map_err(Failure::usage)?;
+        if self.protocol == Some(Spoken::Rest) {
+            return self.rest(&server, &known, &method, &input, &watch).await;
+        }
+        let protocol = self.protocol.map(Spoken::rpc);
+        if protocol == Some(Protocol::Grpc) && server.http == HttpVersion::Http1 {
+            let text =
+                "the server speaks HTTP/1.1 only, and gRPC needs HTTP/2; leave --protocol out";
+            return Err(Failure { error: anyhow!(text), code: UNREACHABLE });
+        }
+        let (reach, watch) = (&self.reach, &watch);
+        let rpc = Rpc { server: &server, protocol, reach, known: &known, method: &method, watch };
+        rpc.run(&input).await
+    }
+
+    fn task(&self, target: &mut Target) -> anyhow::Result<Task> {
+        let is_json = |word: &String| word.starts_with(['{', '[', '@']) || word == "-";
+        let [first, second] = [&self.method, &self.request];
+        if self.verb.is_none()
+            && let Some(name) = target.method()
+        {
+            if second.is_some() {
+                anyhow::bail!("the URL names the method already; leave {} out", word(first));
+            }
+            return Ok(Task::Method {
+                name: name.to_owned(),
+                input: Input::parse(first.as_deref()),
+            });
+        }
+        let is_plain = self.verb.is_some() || target.path.is_some();
+        match first {
+            Some(name) if self.verb.is_none() && !is_json(name) => {
+                target.keep_path_as_prefix();
+                let input = Input::parse(second.as_deref());
+                Ok(Task::Method { name: name.clone(), input })
+            }
+            first if is_plain => {
+                if second.is_some() {
+                    anyhow::bail!("a plain request has one body; leave {} out", word(second));
+                }
+                let path = target.path.take().unwrap_or_else(|| "/".to_owned());
+                Ok(Task::Plain { path, input: Input::parse(first.as_deref()) })
+            }
+            Some(json) => anyhow::bail!("{json} is no method; name one before the request"),
+            None => Ok(Task::List),
+        }
+    }
+
+    fn local(&self) -> Result<Option<Known>, Failure> {
+        let paths = [&self.proto[..], &self.descriptor_set].concat();
+        match paths.is_empty() {
+            true => Ok(None),
+            false => Known::load(&paths).map(Some).map_err(Failure::usage),
+        }
+    }
+
+    async fn plain(
+        &self,
+        target: &Target,
+        path: String,
+        input: &Input,
+        watch: &Watch,
+    ) -> Result<ExitCode, Failure> {
+        let body = input.bytes().map_err(Failure::usage)?;
+        let verb = match &self.verb {
+            Some(verb) => verb.clone(),
+            None if body.is_empty() => http::Method::GET,
+            None => http::Method::POST,
+        };
+        let server = match target.urls().split_first() {
+            Some((url, _)) if target.is_certain() => Server::at(url),
+            _ => detect(target, &self.reach, watch).await?,
+        };
+        let outcome = Plain { verb, path, body }.run(&server, &self.reach, watch).await;
+        // Whoever did not answer may speak something else; asking says what.
+        match outcome {
+            Err(failure) if watch.seen().status.is_none() && watch.seen().is_connected => {
+                Err(detect(target, &self.reach, watch).await.err().unwrap_or(failure))
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn rest(
+        &self,
+        server: &Server,
+        known: &Known,
+        method: &tidewire::Method,
+        input: &Input,
+        watch: &Watch,
+    ) -> Result<ExitCode, Failure> {
+        if method.kind.client_streams() {
+            let text = "a stream of requests is not sent by REST; leave --protocol out";
+            return Err(Failure::usage(anyhow!(text)));
+        }
+        let mut json = input.bytes().map_err(Failure::usage)?;
+        if *input == Input::Nothing {
+            json = b"{}".to_vec();
+        }
+        let plain = rest::request(known, method, &json).map_err(Failure::usage)?;
+        plain.run(server, &self.reach, watch).await
+    }
+}
+
+impl Spoken {
+    const fn rpc(self) -> Protocol {
+        match self {
+            Self::Grpc => Protocol::Grpc,
+            Self::GrpcWeb => Protocol::GrpcWeb,
+            Self::Connect | Self::Rest => Protocol::Connect,
+        }
+    }
+}
+
+fn word(word: &Option<String>) -> &str {
+    word.as_deref().unwrap_or_default()
+}
+
+fn print_methods(known: &Known) -> Result<ExitCode, Failure> {
+    let mut out = std::io::stdout().lock();
+    for (service, method) in known.methods() {
+        writeln!(out, "{}", crate::known::path(service, method))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
