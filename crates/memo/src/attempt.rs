@@ -55,7 +55,8 @@ enum Phase<V> {
     Checking(Verification),
     Running(Running<V>),
     Publishing(Candidate<V>),
-    Settling(Candidate<V>, Verification),
+    /// Boxed, since it is rare and phases are moved about.
+    Settling(Box<(Candidate<V>, Verification)>),
     Over,
 }
 
@@ -110,9 +111,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 Phase::Checking(check) => self.check(check, context),
                 Phase::Running(future) => self.run(future, attempt.has_old, context),
                 Phase::Publishing(candidate) => self.try_publish(&mut attempt, candidate),
-                Phase::Settling(candidate, check) => {
-                    self.settle(&mut attempt, candidate, check, context)
-                }
+                Phase::Settling(settling) => self.settle(&mut attempt, settling, context),
                 Phase::Over => return Poll::Ready(()),
             };
             match next {
@@ -217,7 +216,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 attempt.settled += 1;
                 self.serve_early(attempt, &candidate);
                 let check = Verification::of(dependency);
-                Next::Continue(Phase::Settling(candidate, check))
+                Next::Continue(Phase::Settling(Box::new((candidate, check))))
             }
         }
     }
@@ -225,14 +224,13 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     fn settle(
         &self,
         attempt: &mut Attempt<V>,
-        candidate: Candidate<V>,
-        mut check: Verification,
+        mut settling: Box<(Candidate<V>, Verification)>,
         context: &mut Context<'_>,
     ) -> Next<V> {
-        match check.poll(self.shared(), self.id, context) {
-            Poll::Pending => Next::Wait(Phase::Settling(candidate, check)),
-            Poll::Ready(true) => Next::Continue(Phase::Publishing(candidate)),
-            Poll::Ready(false) => self.rejected(attempt, candidate),
+        match settling.1.poll(self.shared(), self.id, context) {
+            Poll::Pending => Next::Wait(Phase::Settling(settling)),
+            Poll::Ready(true) => Next::Continue(Phase::Publishing(settling.0)),
+            Poll::Ready(false) => self.rejected(attempt, settling.0),
         }
     }
 

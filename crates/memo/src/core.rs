@@ -101,7 +101,9 @@ impl Core {
         self.stats.removed += 1;
         node.set_state(GONE);
         let dependencies = node.set_dependencies(self, crate::edges::Edges::new());
-        trash.edges.push(dependencies);
+        if dependencies.heap_bytes() > 0 {
+            trash.edges.push(dependencies);
+        }
     }
 
     /// Whether a current node depends on this one. Looks at a bounded number of edges; when they do

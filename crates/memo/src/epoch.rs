@@ -221,8 +221,8 @@ struct Garbage {
 unsafe impl Send for Garbage {}
 
 const COLLECT_EVERY: usize = 1024;
-/// This much garbage waits for no longer than an item does: at most 4 MiB wait.
-const BYTES_PER_ITEM: usize = 4096;
+/// This much garbage counts like an item: at most 1 MiB waits.
+const BYTES_PER_ITEM: usize = 1024;
 
 thread_local! {
     static THREAD: Thread = const {
