@@ -90,7 +90,7 @@ impl Packing<'_> {
 }
 
 /// Appends the metadata of a reply.
-#[inline]
+#[inline(always)]
 pub(crate) fn put_reply_metadata(out: &mut Vec<u8>, reply: &Reply) {
     if let Some(validator) = reply.validator {
         metadata::put_entry(out, tag::VALIDATOR, &validator.0);

@@ -87,7 +87,7 @@ impl Reader {
     ///
     /// The frame takes the shared buffer with it; [`give_back`](Self::give_back) returns it. That
     /// saves two atomic operations a frame.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<Frame>, Violation> {
         let is_done = self.whole.as_ref().is_none_or(|whole| self.position >= whole.len());
         if is_done && !self.fill()? {

@@ -117,7 +117,7 @@ impl Session {
     }
 
     /// The payload, decompressed if need be.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn payload(&mut self, frame: &Frame) -> Result<Bytes, Violation> {
         if frame.head.has(flag::ZSTD) { self.unpacked(frame) } else { Ok(frame.payload_bytes()) }
     }

@@ -104,7 +104,7 @@ impl<T> Slots<T> {
     }
 
     /// Fills a free slot and returns its generation.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, index: u32, value: T) -> u32 {
         if self.slot_mut(index).is_none() {
             self.make_page(index);
