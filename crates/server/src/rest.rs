@@ -110,8 +110,10 @@ impl Exchange {
             let answer = match deadline::of(request.headers()) {
                 Ok(None) => self.answer(request, None).await,
                 Ok(Some(at)) => {
-                    let answer = tokio::time::timeout_at(at, self.answer(request, Some(at)));
-                    answer.await.unwrap_or_else(|_| Err(deadline::passed()))
+                    // In a box of its own, so that a call without a deadline stays small.
+                    let answer = Box::pin(self.answer(request, Some(at)));
+                    let answer = tokio::time::timeout_at(at, answer).await;
+                    answer.unwrap_or_else(|_| Err(deadline::passed()))
                 }
                 Err(error) => Err(error),
             };
@@ -141,12 +143,16 @@ impl Exchange {
             Ok(values) => values,
             Err(error) => {
                 // Closing before the body is read would break the client's sending.
-                let discard = plain::discard(body);
+                let discard = Box::pin(plain::discard(body));
                 let _ = tokio::time::timeout(self.refusal_timeout, discard).await;
                 return Err(error);
             }
         };
-        let body = self.body(&parts, values, body).await.map_err(|error| self.located(error))?;
+        let body = match body {
+            Body::Stream(_) => Box::pin(self.body(&parts, values, body)).await,
+            whole => self.whole(&parts, values, whole),
+        };
+        let body = body.map_err(|error| self.located(error))?;
         add_host(&mut parts);
         let context = plain::context(parts.headers, parts.extensions)
             .with_protocol(Protocol::Rest)
@@ -155,7 +161,7 @@ impl Exchange {
         let call = Call::method(self.binding.method.clone(), context, Codec::Json, body);
         let answer = Isolated::call(&*self.binding.service, call);
         let reply = match &self.commands {
-            Some(commands) => commands.run(answer).await?,
+            Some(commands) => Box::pin(commands.run(answer)).await?,
             None => answer.await?,
         };
         reply::response(&self.binding, reply, wants_lines, deadline).await
@@ -166,14 +172,23 @@ impl Exchange {
         if self.binding.method.kind.client_streams() {
             return Ok(self.messages(parts, assigns, body));
         }
+        let bytes = if self.binding.request.body == BodyRule::None {
+            body.collect(0).await.map_err(|_| content::no_body())?
+        } else {
+            body.collect(self.body_bytes_max).await?
+        };
+        self.whole(parts, assigns, Body::Full(bytes))
+    }
+
+    /// [`body`](Self::body) where there is nothing to wait for.
+    fn whole(&self, parts: &Parts, assigns: Vec<Assign<'_>>, body: Body) -> Result<Body> {
+        if self.binding.method.kind.client_streams() {
+            return Ok(self.messages(parts, assigns, body));
+        }
         let plan = &self.binding.request;
         let bytes = match body {
-            Body::Empty => Bytes::new(),
             Body::Full(bytes) => bytes,
-            stream if plan.body == BodyRule::None => {
-                stream.collect(0).await.map_err(|_| content::no_body())?
-            }
-            stream => stream.collect(self.body_bytes_max).await?,
+            _ => Bytes::new(),
         };
         let bytes = match self.binding.raw_request {
             true => http_body::to_message(content::content_type(&parts.headers), &bytes),

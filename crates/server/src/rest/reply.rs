@@ -28,11 +28,11 @@ pub(crate) async fn response(
     let Reply { status, headers, body, .. } = reply;
     let status = status_of(binding, status);
     let mut response = if binding.method.kind.server_streams() {
-        stream(binding, body, wants_lines, deadline).await?
+        Box::pin(stream(binding, body, wants_lines, deadline)).await?
     } else {
         let message = match body {
             Body::Full(message) => message,
-            other => other.collect(usize::MAX).await?,
+            other => Box::pin(other.collect(usize::MAX)).await?,
         };
         one(&binding.reply, message, status)?
     };
