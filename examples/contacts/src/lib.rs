@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! proto/contacts/v1/contacts.proto ─▶ service.rs ─▶ store.rs (trait) ─▶ store/sqlite.rs, store/postgres.rs
-//! proto/keyvalue/v1/keyvalue.proto ─▶ keyvalue.rs
+//! proto/keyvalue/v1/keyvalue.proto ─▶ keyvalue.rs; relay.rs ─▶ a store elsewhere, over HTTP
 //! proto/mvc/v1/mvc.proto ───────────▶ mvc.rs
 //!                    plain handlers ─▶ plain.rs
 //! ```
@@ -15,17 +15,19 @@ mod keyvalue;
 mod mvc;
 mod page;
 mod plain;
+mod relay;
 mod service;
 pub mod store;
 
-use tidewire::Builder;
+use tidewire::{Builder, Client};
 
 pub use crate::database::Database;
 use crate::keyvalue::Caesar;
 use crate::mvc::Hello;
 use crate::proto::contacts::v1::ContactsServer;
-use crate::proto::keyvalue::v1::KeyValueServer;
+use crate::proto::keyvalue::v1::{KeyValueServer, RelayServer};
 use crate::proto::mvc::v1::IndexServer;
+use crate::relay::ToStore;
 pub use crate::service::{Scheme, TypedContacts};
 use crate::store::Store;
 
@@ -34,10 +36,12 @@ pub mod proto {
     tidewire::include_protos!();
 }
 
-/// Adds the application to a server: the typed services, and the plain handlers beside them.
-pub fn add_to(builder: Builder, store: impl Store, scheme: Scheme) -> Builder {
+/// Adds the application to a server: the typed services, and the plain handlers beside them. A relay
+/// asks the key/value store that `key_values` leads to.
+pub fn add_to(builder: Builder, store: impl Store, scheme: Scheme, key_values: Client) -> Builder {
     plain::add_to(builder)
         .service(ContactsServer::new(TypedContacts::new(store, scheme)))
         .service(KeyValueServer::new(Caesar))
+        .service(RelayServer::new(ToStore(key_values)))
         .service(IndexServer::new(Hello))
 }

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
@@ -10,8 +11,8 @@ use contacts::store::postgres::{self, Postgres};
 use contacts::store::sqlite::{self, Sqlite};
 use contacts::store::{Progress, Store};
 use contacts::{Database, Scheme};
-use tidewire::Running;
 use tidewire::config::{Config, Flags};
+use tidewire::{Address, Client, Running};
 use tracing_subscriber::EnvFilter;
 
 /// Contacts over REST, Connect, gRPC and gRPC-Web on one port, kept in SQLite or PostgreSQL.
@@ -34,6 +35,12 @@ struct Arguments {
     /// in SQLite, none in PostgreSQL].
     #[arg(long, env = "CONTACTS", value_name = "ROWS")]
     contacts: Option<u32>,
+    /// Host of the key/value store that the relay asks [default: this application itself].
+    #[arg(long, env = "Relay_KeyValueServiceHostname", value_name = "HOST")]
+    key_value_host: Option<String>,
+    /// Port of the key/value store [default: 8080].
+    #[arg(long, env = "Relay_KeyValueServicePort", value_name = "PORT")]
+    key_value_port: Option<u16>,
     /// Configuration file [default: tidewire.toml where there is one].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -64,11 +71,12 @@ async fn run(arguments: &Arguments) -> Result<()> {
     })?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 
+    let key_values = arguments.key_values(&config)?;
     match arguments.database()? {
         Database::Sqlite(path) => {
             let added = sqlite::fill::fill(&path, arguments.contacts.unwrap_or(100_000), show)?;
             let store = Sqlite::open(&path, &sqlite::Options::default())?;
-            serve(&config, store, &path.display().to_string(), added).await
+            serve(&config, store, key_values, &path.display().to_string(), added).await
         }
         Database::Postgres(database) => {
             let mut options = postgres::Options::default();
@@ -76,14 +84,20 @@ async fn run(arguments: &Arguments) -> Result<()> {
             let added =
                 postgres::fill::fill(&database, arguments.contacts.unwrap_or(0), show).await?;
             let store = Postgres::connect(&database, &options).await?;
-            serve(&config, store, &postgres::place(&database), added).await
+            serve(&config, store, key_values, &postgres::place(&database), added).await
         }
     }
 }
 
-async fn serve(config: &Config, store: impl Store, place: &str, added: u32) -> Result<()> {
+async fn serve(
+    config: &Config,
+    store: impl Store,
+    key_values: Client,
+    place: &str,
+    added: u32,
+) -> Result<()> {
     let scheme = if config.server.tls.is_some() { Scheme::Https } else { Scheme::Http };
-    let server = contacts::add_to(config.server()?, store, scheme).start().await?;
+    let server = contacts::add_to(config.server()?, store, scheme, key_values).start().await?;
     print_start(&server, place, added);
     let in_time = server.until_stopped().await?;
     print_stop(in_time);
@@ -98,6 +112,26 @@ impl Arguments {
             settings: self.settings.clone(),
         };
         Ok(flags.load(std::env::vars())?)
+    }
+
+    /// Where the relay's key/value store is: as asked for, as seed 003 has it where half is asked
+    /// for, else this application itself.
+    fn key_values(&self, config: &Config) -> Result<Client> {
+        let own = config.server.listen.iter().find_map(|address| match address {
+            Address::Tcp(address) if address.port() != 0 && config.server.tls.is_none() => {
+                Some(format!("http://127.0.0.1:{}", address.port()))
+            }
+            _ => None,
+        });
+        let url = match (&self.key_value_host, self.key_value_port, own) {
+            (None, None, Some(own)) => own,
+            (host, port, _) => {
+                let host = host.as_deref().unwrap_or("localhost");
+                format!("http://{host}:{}", port.unwrap_or(8080))
+            }
+        };
+        let client = Client::builder(&*url).timeout(RELAY_TIMEOUT).build();
+        client.with_context(|| format!("key/value store at {url}"))
     }
 
     fn database(&self) -> Result<Database> {
@@ -150,6 +184,7 @@ try, in another terminal:
   grpcurl -plaintext -d '{{\"id\":1}}' {address} contacts.v1.Contacts/Get
   grpcurl -plaintext {address} list
   curl {url}/echo/hello
+  curl {url}/relay/hello
 Ctrl-C stops it."
     );
 }
@@ -162,3 +197,6 @@ fn print_stop(in_time: bool) {
         println!("stopped; some calls were cut off after limits.drain_timeout");
     }
 }
+
+/// How long the relay waits for the key/value store.
+const RELAY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -13,7 +13,7 @@ use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tempfile::TempDir;
-use tidewire::{Address, Running, Server};
+use tidewire::{Address, Client, Running, Server};
 use tokio::net::TcpStream;
 
 use crate::cluster;
@@ -63,9 +63,22 @@ impl App {
         Self::start_with(store, tempfile::tempdir().unwrap()).await
     }
 
+    /// Starts on an empty database, with a relay that asks the key/value store at a URL.
+    pub(crate) async fn start_with_relay_to(key_values: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Sqlite::open(&database_in(folder.path()), &Options::default()).unwrap();
+        Self::start_on_parts(store, folder, key_values).await
+    }
+
     async fn start_with(store: impl Store, folder: TempDir) -> Self {
+        Self::start_on_parts(store, folder, NOWHERE).await
+    }
+
+    async fn start_on_parts(store: impl Store, folder: TempDir, key_values: &str) -> Self {
+        let key_values = Client::builder(key_values).build().unwrap();
         let builder = Server::builder().listen("127.0.0.1:0".parse::<Address>().unwrap());
-        let server = contacts::add_to(builder, store, Scheme::Http).start().await.unwrap();
+        let server =
+            contacts::add_to(builder, store, Scheme::Http, key_values).start().await.unwrap();
         Self { server, folder }
     }
 
@@ -168,6 +181,9 @@ impl Answer {
         value.map_or("", |value| value.to_str().unwrap())
     }
 }
+
+/// A URL where nothing listens.
+pub(crate) const NOWHERE: &str = "http://127.0.0.1:1";
 
 /// The database file in a folder.
 pub(crate) fn database_in(folder: &Path) -> PathBuf {

@@ -3,9 +3,9 @@
 use contacts::Scheme;
 use contacts::store::sqlite::{Options, Sqlite};
 use hyper::Method;
-use tidewire::{Address, Reply, Server, ready_fn};
+use tidewire::{Address, Client, Reply, Server, ready_fn};
 
-use crate::app::{App, database_in};
+use crate::app::{App, NOWHERE, database_in};
 
 #[tokio::test]
 async fn each_fault_of_a_connect_request_has_its_code_and_names_what_is_wrong() {
@@ -44,13 +44,14 @@ async fn a_command_is_not_answered_by_get() {
 async fn a_route_in_the_way_of_a_method_is_refused_with_the_line_of_the_proto() {
     let folder = tempfile::tempdir().unwrap();
     let store = Sqlite::open(&database_in(folder.path()), &Options::default()).unwrap();
+    let nowhere = Client::builder(NOWHERE).build().unwrap();
     let own = ready_fn(|_| Ok(Reply::text("mine")));
     let server = Server::builder().listen("127.0.0.1:0".parse::<Address>().unwrap()).route(
         Method::GET,
         "/contacts/{name}",
         own,
     );
-    let error = contacts::add_to(server, store, Scheme::Http).start().await.unwrap_err();
+    let error = contacts::add_to(server, store, Scheme::Http, nowhere).start().await.unwrap_err();
     let proto = std::fs::read_to_string("proto/contacts/v1/contacts.proto").unwrap();
     let line = proto.lines().position(|line| line.contains("get: \"/contacts/{id}\"")).unwrap() + 1;
     assert_eq!(

@@ -12,4 +12,5 @@ mod filling;
 mod outage;
 mod plain;
 mod plan;
+mod relay;
 mod rpc;
