@@ -11,15 +11,17 @@ st=$PWD/.tools/schemathesis/bin/st
 [[ -x $st ]] || { echo "schemathesis: $st is missing; run make setup" >&2; exit 1; }
 seed=${1:-$RANDOM}
 work=$(mktemp -d)
-server=
-trap '[[ -z $server ]] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
+servers=()
+trap 'kill "${servers[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
 
-# start COMMAND...: starts a server that prints `listening on ADDRESS`, and sets server and address.
+# start COMMAND...: starts a server that prints `listening on ADDRESS`, and sets address.
 start() {
-  "$@" >"$work/out" 2>"$work/err" &
+  local out=$work/out.${#servers[@]} server
+  "$@" >"$out" 2>"$work/err" &
   server=$!
-  until address=$(sed -n 's/^listening on //p' "$work/out") && [[ -n $address ]]; do
-    kill -0 "$server" 2>/dev/null || { cat "$work/out" "$work/err" >&2; exit 1; }
+  servers+=("$server")
+  until address=$(sed -n 's/^listening on //p' "$out") && [[ -n $address ]]; do
+    kill -0 "$server" 2>/dev/null || { cat "$out" "$work/err" >&2; exit 1; }
     sleep 0.1
   done
 }
@@ -56,15 +58,20 @@ if check --max-examples 5 --phases fuzzing >"$work/broken.log" 2>&1; then
   exit 1
 fi
 grep -q 'Server error' "$work/broken.log" || { cat "$work/broken.log" >&2; exit 1; }
-kill "$server"
 
-start env CONTACTS=50 CONTACTS_DB="$work/contacts.sqlite" TIDEWIRE_SERVER_LISTEN=127.0.0.1:0 \
-  "${CARGO_TARGET_DIR:-target}/debug/contacts"
-if ! check --workers 2 --max-examples 20 --warnings off | tee "$work/log"; then
+# One that the other's relay asks: without it each relayed call would rightly be a 503.
+contacts() {
+  start env CONTACTS=50 CONTACTS_DB="$work/$1.sqlite" TIDEWIRE_SERVER_LISTEN=127.0.0.1:0 \
+    Relay_KeyValueServiceHostname=127.0.0.1 Relay_KeyValueServicePort="$2" \
+    "${CARGO_TARGET_DIR:-target}/debug/contacts"
+}
+contacts store 1
+contacts tested "${address##*:}"
+if ! check --workers 2 --max-examples 30 --warnings off | tee "$work/log"; then
   cat "$work/err" >&2
   echo "schemathesis: repeat with: scripts/schemathesis.sh $seed" >&2
   exit 1
 fi
 # A run that made up next to nothing shows nothing.
 cases=$(sed -n 's/^ *\([0-9]*\) generated, .*/\1/p' "$work/log")
-((${cases:-0} >= 500)) || { echo "schemathesis: only ${cases:-0} requests were made up" >&2; exit 1; }
+((${cases:-0} >= 300)) || { echo "schemathesis: only ${cases:-0} requests were made up" >&2; exit 1; }
