@@ -58,11 +58,18 @@ async fn main() -> ExitCode {
     };
     match outcome {
         Ok(code) => code,
+        // Whoever read the output has enough of it.
+        Err(failure) if is_broken_pipe(&failure.error) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("tidewire: {:#}", failure.error);
             ExitCode::from(failure.code)
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// Why a command failed, and the exit code for it.

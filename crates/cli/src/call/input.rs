@@ -3,7 +3,7 @@
 //! Values follow one another with blanks or line ends between them; a value may go over several
 //! lines. Each is read as soon as it is complete, so that on a terminal every line is sent at once.
 
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail};
@@ -73,7 +73,8 @@ impl Input {
         Ok(messages)
     }
 
-    /// The messages of standard input as they come; the first wrong one ends them.
+    /// The messages of standard input as they come. The first wrong one ends them, but on a terminal,
+    /// where it is said and left out: who types may type again.
     pub(crate) fn follow(
         known: Known,
         type_name: String,
@@ -81,6 +82,7 @@ impl Input {
         let (send, receive) = mpsc::channel(16);
         // Not a task: a read of a terminal cannot be given up, and must not hold the program's end up.
         std::thread::spawn(move || {
+            let is_forgiving = io::stdin().is_terminal();
             let mut splitter = Splitter::new(Self::Standard.name());
             let mut buffer = vec![0; 64 << 10];
             loop {
@@ -102,6 +104,11 @@ impl Input {
                     let (item, is_last) = match next {
                         Ok(None) => break,
                         Ok(Some(message)) => (Ok(message), false),
+                        Err(error) if is_forgiving => {
+                            say(&error);
+                            splitter.forget();
+                            continue;
+                        }
                         Err(error) => (Err(Error::canceled(format!("{error:#}"))), true),
                     };
                     if send.blocking_send(item).is_err() || is_last {
@@ -115,6 +122,11 @@ impl Input {
         });
         receive
     }
+}
+
+#[expect(clippy::print_stderr, reason = "the program's own error output")]
+fn say(error: &anyhow::Error) {
+    eprintln!("{error:#}");
 }
 
 /// One JSON value and where it begins.
@@ -142,6 +154,11 @@ impl Splitter {
 
     fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Drops what is there and not taken yet.
+    fn forget(&mut self) {
+        self.take(self.buffer.len());
     }
 
     /// The next value, if all of it is there.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tidewire::http::{HeaderMap, HeaderName, HeaderValue};
-use tidewire_client::{Builder, Client, HttpVersion, Protocol, Tls, Trace};
+use tidewire_client::{Builder, Client, HttpVersion, Limits, Protocol, Tls, Trace};
 
 /// Flags about the way to a server.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -48,7 +48,10 @@ impl Reach {
         http: HttpVersion,
         trace: &Trace,
     ) -> anyhow::Result<Client> {
+        let mut limits = Limits::default();
+        limits.message_bytes_max = REPLY_BYTES_MAX;
         let builder = Client::builder(url).protocol(protocol).http(http).trace(trace.clone());
+        let builder = builder.limits(limits);
         Ok(self.secured(builder)?.build()?)
     }
 
@@ -99,3 +102,6 @@ fn header(text: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
         .with_context(|| format!("the value of {name} cannot be sent"))?;
     Ok((name, value))
 }
+
+/// The largest message of a reply: somebody asked for it.
+const REPLY_BYTES_MAX: usize = 256 << 20;

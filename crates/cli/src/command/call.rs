@@ -107,7 +107,7 @@ impl CallArgs {
             None => reflect(&server, &self.reach, name.as_deref()).await?,
         };
         let Some(name) = name else { return print_methods(&known) };
-        let method = known.method(&name).map_err(Failure::usage)?;
+        let method = known.method(&name).map_err(|error| self.meant(error, &name))?;
         if self.protocol == Some(Spoken::Rest) {
             return self.rest(&server, &known, &method, &input, &watch).await;
         }
@@ -120,6 +120,16 @@ impl CallArgs {
         let (reach, watch) = (&self.reach, &watch);
         let rpc = Rpc { server: &server, protocol, reach, known: &known, method: &method, watch };
         rpc.run(&input).await
+    }
+
+    /// What a method that is not there may be: a command of other programs.
+    fn meant(&self, error: anyhow::Error, name: &str) -> Failure {
+        Failure::usage(match name {
+            "list" | "describe" => {
+                anyhow!("{error}; or `tidewire {name} {}`?", self.target)
+            }
+            _ => error,
+        })
     }
 
     fn task(&self, target: &mut Target) -> anyhow::Result<Task> {

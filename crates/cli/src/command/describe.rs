@@ -26,7 +26,13 @@ impl Describe {
         let (origin, mut names) = self.origin.split()?;
         let known = origin.known().await?;
         if names.is_empty() {
-            names.extend(known.services().map(str::to_owned));
+            let all = known.services().map(str::to_owned);
+            // Health and reflection are the same everywhere.
+            let own = all.clone().filter(|name| !name.starts_with("grpc."));
+            names.extend(own);
+            if names.is_empty() {
+                names.extend(all);
+            }
         }
         let mut out = std::io::stdout().lock();
         for (index, name) in names.iter().enumerate() {
@@ -43,8 +49,10 @@ impl Describe {
 
 fn text(known: &Known, name: &str) -> anyhow::Result<String> {
     let pool = &known.pool;
-    if let Some(text) = known.one_service(name).ok().and_then(|name| service(pool, &name)) {
-        return Ok(text);
+    let found = known.one_service(name).ok();
+    if let Some((name, text)) = found.and_then(|name| Some((name.clone(), service(pool, &name)?))) {
+        let package = name.rsplit_once('.').map(|(package, _)| format!("package {package};\n\n"));
+        return Ok(format!("{}{text}", package.unwrap_or_default()));
     }
     let types = pool.messages().iter().map(|message| message.full_name());
     let types = types.chain(pool.enums().iter().map(|one| one.full_name()));

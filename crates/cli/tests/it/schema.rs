@@ -53,7 +53,9 @@ fn a_service_is_described_as_it_is_written() {
     let service = run(folder.path(), &["describe", "protos", "Items"]);
     assert_eq!(
         service.stdout,
-        r#"// Items of the shop.
+        r#"package shop.v1;
+
+// Items of the shop.
 service Items {
   // Get finds one.
   rpc Get(GetRequest) returns (Item) {
