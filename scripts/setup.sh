@@ -71,13 +71,14 @@ go_programs() {
   local folder=tests/foreign/go key files
   mapfile -t files < <(find "$folder" -type f \( -name '*.go' -o -name 'go.*' \) | LC_ALL=C sort)
   key="$(go env GOVERSION) $(hash_of "${files[@]}")"
-  if [[ -x $bin/foreign-go-client && -x $bin/foreign-go-server ]] && fresh foreign-go "$key"; then return 0; fi
-  run "built the Go client and server of $folder" build_go_programs "$folder" || return 0
+  if [[ -x $bin/foreign-go-client && -x $bin/foreign-go-server && -x $bin/foreign-grpc-server ]] && fresh foreign-go "$key"; then return 0; fi
+  run "built the Go client and servers of $folder" build_go_programs "$folder" || return 0
   stamp foreign-go "$key"
 }
 build_go_programs() {
   (cd "$1" && go build -o "$bin/foreign-go-client" ./client &&
-    go build -o "$bin/foreign-go-server" ./server)
+    go build -o "$bin/foreign-go-server" ./server &&
+    go build -o "$bin/foreign-grpc-server" ./grpcserver)
 }
 
 node_packages() {

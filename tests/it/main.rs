@@ -10,3 +10,6 @@ mod harness;
 mod in_process;
 mod plain;
 mod run_time_schema;
+mod secure;
+mod trouble;
+mod upstream;

@@ -3,3 +3,4 @@
 pub mod behaviour;
 pub mod program;
 pub mod proto;
+pub mod served;

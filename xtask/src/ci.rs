@@ -138,15 +138,30 @@ fn snippets(root: &Path) -> Result<Outcome> {
     execute(Command::new("bash").arg(script).current_dir(root))
 }
 
-/// Every server case of the suite, against our server with our generated service.
+/// Every case of the suite: our server with our generated service, then our client.
 fn conformance(root: &Path) -> Result<Outcome> {
     let built = cargo(root, "build --package tidewire-conformance", &[])?;
     if !matches!(built, Outcome::Passed) {
         return Ok(built);
     }
-    let mut suite = Command::new(root.join(".tools/bin/connectconformance"));
-    suite.args(["--mode", "server", "--", "target/debug/tidewire-conformance"]);
-    execute(suite.current_dir(root))
+    let suite = |arguments: &[&str]| {
+        let mut suite = Command::new(root.join(".tools/bin/connectconformance"));
+        execute(suite.args(arguments).current_dir(root))
+    };
+    let server = suite(&["--mode", "server", "--", "target/debug/tidewire-conformance"])?;
+    if !matches!(server, Outcome::Passed) {
+        return Ok(server);
+    }
+    suite(&[
+        "--mode",
+        "client",
+        "--conf",
+        "conformance/client.yaml",
+        "--known-failing",
+        "@conformance/client-unsupported.txt",
+        "--",
+        "target/debug/tidewire-conformance-client",
+    ])
 }
 
 fn foreign(root: &Path) -> Result<Outcome> {

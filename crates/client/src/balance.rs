@@ -1,27 +1,50 @@
-//! Which address a call goes to: all addresses of all URLs, in turn.
+//! Which address a call goes to: all addresses of all URLs in turn, but for those that fail.
+//!
+//! | what happened at an address | consequence |
+//! |---|---|
+//! | a connection failed or broke | it is left out for a while: 1 s, doubling up to 30 s |
+//! | three replies in a row were `unavailable` | the same |
+//! | a call came through | it counts as new |
+//!
+//! When all are left out, the one whose time is up first is taken: a client never refuses a call
+//! because of what happened before. Names are resolved again every `limits.resolve_interval`, and a
+//! second after an address failed; meanwhile calls go on with the addresses that are known.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
-use tidewire_service::{Error, Result};
+use tidewire_service::{Code, Error, Result};
+use tokio::task::JoinSet;
 
 use crate::deadline::{Deadline, Phase, passed};
 use crate::dial::{Address, Dialer};
 use crate::endpoint::{Endpoint, Place};
 use crate::limits::Limits;
 use crate::pool::{Pool, Target};
-use crate::trace::{Step, Trace, tell};
+use crate::resolve::Resolver;
+use crate::trace::{Step, Trace, now, tell};
 
 /// The addresses of a client's servers.
 pub(crate) struct Balancer {
     sources: Vec<Source>,
+    resolver: Resolver,
     limits: Limits,
-    pools: Mutex<Option<Pools>>,
+    known: Mutex<Known>,
     next: AtomicUsize,
+    /// The task that resolves again.
+    tasks: Mutex<JoinSet<()>>,
+    me: Weak<Self>,
 }
 
-type Pools = Arc<[Arc<Pool>]>;
+#[derive(Default)]
+struct Known {
+    backends: Option<Arc<[Arc<Backend>]>>,
+    resolved: Option<Instant>,
+    is_resolving: bool,
+    is_suspect: bool,
+}
 
 /// One URL.
 pub(crate) struct Source {
@@ -29,64 +52,240 @@ pub(crate) struct Source {
     pub(crate) dialer: Dialer,
 }
 
+/// An address, its connections and how it fares.
+pub(crate) struct Backend {
+    pub(crate) pool: Arc<Pool>,
+    health: Mutex<Health>,
+}
+
+#[derive(Debug, Default)]
+struct Health {
+    /// Failures since the last success.
+    failures: u32,
+    /// How often it was left out since the last success.
+    ejections: u32,
+    out_until: Option<Instant>,
+}
+
 impl Balancer {
-    pub(crate) fn new(sources: Vec<Source>, limits: Limits) -> Self {
-        Self { sources, limits, pools: Mutex::default(), next: AtomicUsize::new(0) }
+    pub(crate) fn new(sources: Vec<Source>, resolver: Resolver, limits: Limits) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            sources,
+            resolver,
+            limits,
+            known: Mutex::default(),
+            next: AtomicUsize::new(0),
+            tasks: Mutex::default(),
+            me: me.clone(),
+        })
     }
 
-    /// The connections for the next call.
+    /// The address for the next call.
     pub(crate) async fn pick(
         &self,
         deadline: &mut Deadline,
         trace: Option<&Trace>,
-    ) -> Result<Arc<Pool>> {
-        let known = self.pools.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let pools = match known {
-            Some(pools) => pools,
-            None => self.resolve(deadline, trace).await?,
+    ) -> Result<Arc<Backend>> {
+        let known = self.lock().backends.clone();
+        let backends = match known {
+            Some(backends) => {
+                self.resolve_again_if_due();
+                backends
+            }
+            None => self.resolve_first(deadline, trace).await?,
         };
+        if let [only] = &*backends {
+            return Ok(Arc::clone(only));
+        }
         let next = self.next.fetch_add(1, Ordering::Relaxed);
-        Ok(Arc::clone(&pools[next % pools.len()]))
+        let present = now();
+        let in_turn = (0..backends.len()).map(|i| &backends[next.wrapping_add(i) % backends.len()]);
+        let mut soonest: Option<(Instant, &Arc<Backend>)> = None;
+        for backend in in_turn {
+            match backend.out_until().filter(|until| *until > present) {
+                None => return Ok(Arc::clone(backend)),
+                Some(until) if soonest.is_none_or(|(other, _)| until < other) => {
+                    soonest = Some((until, backend));
+                }
+                Some(_) => {}
+            }
+        }
+        let (_, backend) = soonest.ok_or_else(|| Error::unavailable("there is no address"))?;
+        Ok(Arc::clone(backend))
     }
 
     /// How many addresses there are; at least 1.
     pub(crate) fn count(&self) -> usize {
-        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        pools.as_ref().map_or(1, |pools| pools.len())
+        self.lock().backends.as_ref().map_or(1, |backends| backends.len())
     }
 
     pub(crate) fn open_connections(&self) -> usize {
-        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        pools.iter().flat_map(|pools| pools.iter()).map(|pool| pool.open_connections()).sum()
+        let backends = self.lock().backends.clone();
+        let backends = backends.iter().flat_map(|backends| backends.iter());
+        backends.map(|backend| backend.pool.open_connections()).sum()
     }
 
-    async fn resolve(&self, deadline: &mut Deadline, trace: Option<&Trace>) -> Result<Pools> {
-        let mut pools = Vec::new();
+    /// An address failed: it may be gone from the name.
+    pub(crate) fn suspect(&self) {
+        self.lock().is_suspect = true;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn resolve_first(
+        &self,
+        deadline: &mut Deadline,
+        trace: Option<&Trace>,
+    ) -> Result<Arc<[Arc<Backend>]>> {
+        let found = match deadline.race(self.resolve(&[], trace)).await {
+            Ok(found) => found?,
+            Err(_) => {
+                let host = self.sources.first().map_or("", |source| &*source.dialer.host);
+                return Err(passed(Phase::Resolve, host));
+            }
+        };
+        let mut known = self.lock();
+        known.resolved = Some(now());
+        // Another call may have been first; then its connections are used.
+        Ok(Arc::clone(known.backends.get_or_insert(found)))
+    }
+
+    fn resolve_again_if_due(&self) {
+        if !self.sources.iter().any(Source::is_named) {
+            return;
+        }
+        let mut known = self.lock();
+        let age = known.resolved.map(|at| now().saturating_duration_since(at));
+        let patience = match known.is_suspect {
+            true => SUSPECT_INTERVAL,
+            false => self.limits.resolve_interval,
+        };
+        if known.is_resolving || age.is_none_or(|age| age < patience) {
+            return;
+        }
+        known.is_resolving = true;
+        drop(known);
+        let me = self.me.clone();
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
+            let Some(balancer) = me.upgrade() else { return };
+            let old = balancer.lock().backends.clone();
+            let found = balancer.resolve(old.as_deref().unwrap_or_default(), None).await;
+            let mut known = balancer.lock();
+            known.is_resolving = false;
+            known.is_suspect = false;
+            known.resolved = Some(now());
+            match found {
+                Ok(found) => known.backends = Some(found),
+                Err(error) => tracing::warn!(%error, "the addresses that were known stay in use"),
+            }
+        });
+    }
+
+    /// The addresses of all URLs; those that are known keep their connections.
+    async fn resolve(
+        &self,
+        old: &[Arc<Backend>],
+        trace: Option<&Trace>,
+    ) -> Result<Arc<[Arc<Backend>]>> {
+        let mut backends = Vec::new();
         let mut failed = None;
         for source in &self.sources {
-            match source.addresses(deadline, trace).await {
-                Ok(addresses) => pools.extend(
-                    addresses.into_iter().map(|a| Pool::new(source.target(a), self.limits.clone())),
-                ),
-                Err(error) => failed = Some(error),
+            let addresses = match source.addresses(&self.resolver, trace).await {
+                Ok(addresses) => addresses,
+                Err(error) => {
+                    failed = Some(error);
+                    continue;
+                }
+            };
+            for address in addresses {
+                let target = source.target(address);
+                let known = old.iter().find(|backend| backend.is_at(&target));
+                backends.push(known.map_or_else(
+                    || Arc::new(Backend::new(Pool::new(target, self.limits.clone()))),
+                    Arc::clone,
+                ));
             }
         }
-        if pools.is_empty() {
-            return Err(failed.unwrap_or_else(|| Error::unavailable("there is no address")));
+        match failed {
+            Some(error) if backends.is_empty() => Err(error),
+            _ if backends.is_empty() => Err(Error::unavailable(format!(
+                "the name {} has no addresses",
+                self.sources.first().map_or("", |source| &*source.dialer.host)
+            ))),
+            _ => Ok(backends.into()),
         }
-        let pools: Pools = pools.into();
-        let mut known = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another call may have been first; then its connections are used.
-        Ok(Arc::clone(known.get_or_insert(pools)))
+    }
+}
+
+/// How soon after an address failed names are resolved again.
+const SUSPECT_INTERVAL: Duration = Duration::from_secs(1);
+/// How many replies in a row may be `unavailable`.
+const FAILURES_MAX: u32 = 3;
+/// For how long an address is left out at first, and at most.
+const OUT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+impl Backend {
+    fn new(pool: Arc<Pool>) -> Self {
+        Self { pool, health: Mutex::default() }
+    }
+
+    fn is_at(&self, target: &Target) -> bool {
+        let own = &self.pool.target;
+        own.address == target.address && own.authority == target.authority
+    }
+
+    fn out_until(&self) -> Option<Instant> {
+        self.health().out_until
+    }
+
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection failed or broke.
+    pub(crate) fn broke(&self) {
+        self.health().eject();
+    }
+
+    /// A call was answered.
+    pub(crate) fn answered(&self, error: Option<&Error>) {
+        let mut health = self.health();
+        if error.is_none_or(|error| error.code() != Code::Unavailable) {
+            if health.failures > 0 || health.ejections > 0 {
+                *health = Health::default();
+            }
+            return;
+        }
+        health.failures += 1;
+        if health.failures >= FAILURES_MAX {
+            health.eject();
+        }
+    }
+}
+
+impl Health {
+    fn eject(&mut self) {
+        let doubled = OUT.0.saturating_mul(2_u32.saturating_pow(self.ejections.min(16)));
+        self.failures = 0;
+        self.ejections += 1;
+        self.out_until = now().checked_add(doubled.min(OUT.1));
     }
 }
 
 impl Source {
-    async fn addresses(
-        &self,
-        deadline: &mut Deadline,
-        trace: Option<&Trace>,
-    ) -> Result<Vec<Address>> {
+    /// Whether there is a name to resolve.
+    fn is_named(&self) -> bool {
+        match &self.endpoint.place {
+            Place::Unix(_) => false,
+            Place::Host { host, .. } => host.parse::<IpAddr>().is_err(),
+        }
+    }
+
+    async fn addresses(&self, resolver: &Resolver, trace: Option<&Trace>) -> Result<Vec<Address>> {
         let (host, port) = match &self.endpoint.place {
             Place::Unix(path) => return Ok(vec![Address::Unix(path.clone())]),
             Place::Host { host, port } => (host, *port),
@@ -94,14 +293,10 @@ impl Source {
         if let Ok(ip) = host.parse::<IpAddr>() {
             return Ok(vec![Address::Tcp(SocketAddr::new(ip, port))]);
         }
-        let found = deadline.race(tokio::net::lookup_host((host.as_str(), port))).await;
-        let found = found.map_err(|_| passed(Phase::Resolve, &self.dialer.host))?;
-        let found: Vec<SocketAddr> = found
-            .map_err(|error| {
-                Error::unavailable(format!("the name {host} cannot be resolved: {error}"))
-                    .with_cause(error)
-            })?
-            .collect();
+        let found = resolver.resolve(host, port).await.map_err(|error| {
+            Error::unavailable(format!("the name {host} cannot be resolved: {error}"))
+                .with_cause(error)
+        })?;
         tell(trace, || Step::Resolved { host, addresses: &found });
         Ok(found.into_iter().map(Address::Tcp).collect())
     }

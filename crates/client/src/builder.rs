@@ -6,10 +6,12 @@ use std::time::Duration;
 use tidewire_service::Codec;
 
 use crate::balance::{Balancer, Source};
-use crate::client::Client;
+use crate::client::{Client, Inner};
 use crate::dial::Dialer;
 use crate::endpoint::{BuildError, Endpoint};
 use crate::limits::Limits;
+use crate::resolve::Resolver;
+use crate::retry::{Retries, Retry};
 use crate::trace::Trace;
 use crate::wire::Dialect;
 use crate::wire::compression::Compression;
@@ -64,6 +66,8 @@ pub struct Builder {
     limits: Limits,
     timeout: Option<Duration>,
     trace: Option<Trace>,
+    retry: Retry,
+    resolver: Resolver,
     #[cfg(feature = "tls")]
     tls: Option<crate::Tls>,
 }
@@ -80,6 +84,8 @@ impl Builder {
             limits: Limits::default(),
             timeout: None,
             trace: None,
+            retry: Retry::default(),
+            resolver: Resolver::default(),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -133,6 +139,18 @@ impl Builder {
         self
     }
 
+    /// Sets how failed calls are made again; queries and idempotent methods are, unless set.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Sets who knows the addresses of names; the system unless set.
+    pub fn resolver(mut self, resolver: Resolver) -> Self {
+        self.resolver = resolver;
+        self
+    }
+
     /// Watches every call that has no trace of its own.
     pub fn trace(mut self, trace: Trace) -> Self {
         self.trace = Some(trace);
@@ -163,8 +181,14 @@ impl Builder {
             queries_by_get: self.queries_by_get,
             message_bytes_max: self.limits.message_bytes_max,
         };
-        let balancer = Balancer::new(sources?, self.limits);
-        Ok(Client::new(dialect, self.codec, balancer, self.timeout, self.trace))
+        Ok(Client::new(Inner {
+            dialect,
+            codec: self.codec,
+            balancer: Balancer::new(sources?, self.resolver, self.limits),
+            timeout: self.timeout,
+            trace: self.trace,
+            retries: Retries::new(self.retry),
+        }))
     }
 
     fn source(&self, url: &str) -> Result<Source, BuildError> {

@@ -7,17 +7,18 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tidewire_service::{
-    Answer, Body, Call, Channel, Codec, Context, Error, Frame, Method, Reply, Result, Service,
-    Target,
+    Answer, Body, Call, Channel, Code, Codec, Context, Error, Frame, Method, Reply, Result,
+    Service, Target,
 };
 
-use crate::balance::Balancer;
+use crate::balance::{Backend, Balancer};
 use crate::builder::Builder;
 use crate::deadline::{Deadline, Phase, passed};
 use crate::exchange::{Failed, Outbound, Received, exchange};
-use crate::trace::Trace;
-use crate::wire::{Dialect, Expected, Message, headers};
-use crate::{Protocol, plain};
+use crate::plain;
+use crate::retry::{Retries, is_repeatable};
+use crate::trace::{Step, Trace, now, tell};
+use crate::wire::{Dialect, Expected, Message};
 
 /// Calls servers over Connect, gRPC, gRPC-Web or plain HTTP; cheap to clone.
 ///
@@ -27,12 +28,14 @@ use crate::{Protocol, plain};
 #[derive(Clone)]
 pub struct Client(Arc<Inner>);
 
-struct Inner {
-    dialect: Dialect,
-    codec: Codec,
-    balancer: Balancer,
-    timeout: Option<Duration>,
-    trace: Option<Trace>,
+/// What all clones of a client share.
+pub(crate) struct Inner {
+    pub(crate) dialect: Dialect,
+    pub(crate) codec: Codec,
+    pub(crate) balancer: Arc<Balancer>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) trace: Option<Trace>,
+    pub(crate) retries: Retries,
 }
 
 impl Client {
@@ -41,14 +44,8 @@ impl Client {
         Builder::new(url.into())
     }
 
-    pub(crate) fn new(
-        dialect: Dialect,
-        codec: Codec,
-        balancer: Balancer,
-        timeout: Option<Duration>,
-        trace: Option<Trace>,
-    ) -> Self {
-        Self(Arc::new(Inner { dialect, codec, balancer, timeout, trace }))
+    pub(crate) fn new(inner: Inner) -> Self {
+        Self(Arc::new(inner))
     }
 
     /// A channel for generated clients, with the codec of the builder; a client that is used as a
@@ -75,82 +72,116 @@ impl Inner {
         let Call { target, context, codec, body } = call;
         let trace = context.extensions().get::<Trace>().cloned().or_else(|| self.trace.clone());
         let at = self.deadline(&context);
-        match target {
+        let (outbound, read, is_repeatable) = match target {
             Target::Method(method) => {
-                self.call_method(&method, codec, context, body, at, trace).await
+                let message = message(&method, body).await?;
+                let outbound =
+                    self.dialect.request(&method, codec, context, message, trace.as_ref())?;
+                let expected = Expected { kind: method.kind, codec };
+                (outbound, Read::Method(expected), is_repeatable(&method))
             }
             Target::Http(target) => {
+                let is_safe = target.method.is_safe();
                 let outbound = plain::request(target, context, body, trace.as_ref())?;
-                let (received, _) = self.attempt(outbound, at, trace, None).await?;
-                Ok(plain::reply(received))
+                (outbound, Read::Plain, is_safe)
             }
-        }
+        };
+        self.call_until_done(outbound, &read, is_repeatable, at, trace).await
     }
 
     fn deadline(&self, context: &Context) -> Option<Instant> {
-        let latest = self.timeout.and_then(|timeout| crate::trace::now().checked_add(timeout));
+        let latest = self.timeout.and_then(|timeout| now().checked_add(timeout));
         match (context.deadline(), latest) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
     }
 
-    async fn call_method(
+    /// Makes a call, and makes it again where that is allowed.
+    async fn call_until_done(
         &self,
-        method: &Method,
-        codec: Codec,
-        context: Context,
-        body: Body,
+        mut outbound: Outbound,
+        read: &Read,
+        is_repeatable: bool,
         at: Option<Instant>,
         trace: Option<Trace>,
     ) -> Result<Reply> {
-        let message = match body {
-            Body::Stream(_) if method.kind.client_streams() => Message::Many(body),
-            Body::Stream(frames) => Message::One(one_message(frames).await?),
-            Body::Full(message) => Message::One(message),
-            Body::Empty if method.kind.client_streams() => Message::Many(body),
-            Body::Empty => Message::One(Bytes::new()),
+        let is_repeatable = is_repeatable && self.retries.is_on();
+        let mut failed = 0;
+        loop {
+            let spare = if is_repeatable { outbound.replica() } else { None };
+            let outcome = self.call_once(outbound, read, at, trace.clone()).await;
+            let error = match outcome {
+                Ok(reply) => {
+                    self.retries.succeeded();
+                    return Ok(reply);
+                }
+                Err(error) => error,
+            };
+            failed += 1;
+            let Some(again) = spare else { return Err(error) };
+            let Some(wait) = self.retries.again(&error, failed) else { return Err(error) };
+            // What would come too late is not tried.
+            if at.is_some_and(|at| now() + wait >= at) {
+                return Err(error);
+            }
+            tell(trace.as_ref(), || Step::Retrying { error: &error, after: wait });
+            tokio::time::sleep(wait).await;
+            outbound = again;
+        }
+    }
+
+    async fn call_once(
+        &self,
+        outbound: Outbound,
+        read: &Read,
+        at: Option<Instant>,
+        trace: Option<Trace>,
+    ) -> Result<Reply> {
+        let (received, backend) = self.send(outbound, read, at, trace).await?;
+        let outcome = match read {
+            Read::Plain => Ok(plain::reply(received)),
+            Read::Method(expected) => self.dialect.reply(expected, received).await,
         };
-        let outbound = self.dialect.request(method, codec, context, message, trace.as_ref())?;
-        let expected = Expected { kind: method.kind, codec };
-        let (received, _) = self.attempt(outbound, at, trace, Some(self.dialect.protocol)).await?;
-        self.dialect.reply(&expected, received).await
+        backend.answered(outcome.as_ref().err());
+        outcome
     }
 
     /// Sends a request until a server has it: what was surely not seen goes to the next address.
-    async fn attempt(
+    async fn send(
         &self,
         mut outbound: Outbound,
+        read: &Read,
         at: Option<Instant>,
         trace: Option<Trace>,
-        protocol: Option<Protocol>,
-    ) -> Result<(Received, ())> {
-        let mut left = self.balancer.count().max(2);
+    ) -> Result<(Received, Arc<Backend>)> {
+        let mut tries_left = None;
         loop {
-            let mut deadline = Deadline::new(at, None);
-            let pool = self.balancer.pick(&mut deadline, trace.as_ref()).await?;
+            let mut deadline = Deadline::new(at);
+            let backend = self.balancer.pick(&mut deadline, trace.as_ref()).await?;
             if let Some(remaining) = deadline.remaining() {
                 if remaining.is_zero() {
-                    return Err(passed(Phase::Send, &pool.target.host));
+                    return Err(passed(Phase::Send, &backend.pool.target.host));
                 }
-                let headers = &mut outbound.headers;
-                match protocol {
-                    Some(Protocol::Connect) => {
-                        headers.insert(CONNECT_TIMEOUT, headers::connect_timeout(remaining));
-                    }
-                    Some(_) => {
-                        headers.insert(GRPC_TIMEOUT, headers::grpc_timeout(remaining));
-                    }
-                    None => {}
+                if matches!(read, Read::Method(_)) {
+                    let (name, value) = self.dialect.timeout(remaining);
+                    outbound.headers.insert(name, value);
                 }
             }
-            let failed = match exchange(&pool, outbound, deadline, trace.clone()).await {
-                Ok(received) => return Ok((received, ())),
+            let failed = match exchange(&backend.pool, outbound, deadline, trace.clone()).await {
+                Ok(received) => return Ok((received, backend)),
                 Err(failed) => failed,
             };
-            left -= 1;
+            if failed.is_address_bad {
+                backend.broke();
+                self.balancer.suspect();
+            }
+            let left = tries_left.get_or_insert_with(|| self.balancer.count().max(2));
+            *left -= 1;
             match failed {
-                Failed { unsent: Some(back), is_address_bad: true, .. } if left > 0 => {
+                Failed { unsent: Some(back), is_address_bad: true, error }
+                    if *left > 0 && error.code() != Code::DeadlineExceeded =>
+                {
                     outbound = back;
                 }
                 Failed { error, .. } => return Err(error),
@@ -159,8 +190,21 @@ impl Inner {
     }
 }
 
-const CONNECT_TIMEOUT: http::HeaderName = headers::name("connect-timeout-ms");
-const GRPC_TIMEOUT: http::HeaderName = headers::name("grpc-timeout");
+/// How a response is read.
+enum Read {
+    Method(Expected),
+    Plain,
+}
+
+/// The request message of a method, or the stream of them.
+async fn message(method: &Method, body: Body) -> Result<Message> {
+    Ok(match body {
+        Body::Full(message) => Message::One(message),
+        body if method.kind.client_streams() => Message::Many(body),
+        Body::Empty => Message::One(Bytes::new()),
+        Body::Stream(frames) => Message::One(one_message(frames).await?),
+    })
+}
 
 /// The one message of a stream.
 async fn one_message(

@@ -77,13 +77,7 @@ pub(crate) struct Deadline {
 pub(crate) struct Passed;
 
 impl Deadline {
-    /// The earlier of a point in time and a duration from now.
-    pub(crate) fn new(at: Option<Instant>, timeout: Option<Duration>) -> Self {
-        let latest = timeout.and_then(|timeout| now().checked_add(timeout));
-        let at = match (at, latest) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+    pub(crate) fn new(at: Option<Instant>) -> Self {
         Self { at, sleep: None }
     }
 

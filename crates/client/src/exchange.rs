@@ -53,6 +53,19 @@ pub(crate) struct Inbound {
     trace: Option<Trace>,
 }
 
+impl Outbound {
+    /// The same request once more, unless its body is a stream.
+    pub(crate) fn replica(&self) -> Option<Self> {
+        Some(Self {
+            body: self.body.replica()?,
+            method: self.method.clone(),
+            path: self.path.clone(),
+            headers: self.headers.clone(),
+            cancel: None,
+        })
+    }
+}
+
 impl Failed {
     fn sent(error: Error) -> Self {
         Self { error, unsent: None, is_address_bad: false }

@@ -52,17 +52,23 @@ mod limits;
 mod outgoing;
 mod plain;
 mod pool;
+mod resolve;
+mod retry;
 #[cfg(feature = "tls")]
 mod tls;
 mod trace;
+mod upstream;
 mod wire;
 
 pub use builder::{Builder, HttpVersion, Protocol};
 pub use client::Client;
 pub use endpoint::BuildError;
 pub use limits::Limits;
+pub use resolve::Resolver;
+pub use retry::Retry;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 pub use trace::{Event, Secured, Step, Trace};
+pub use upstream::Upstream;
 pub use wire::compression::{Compression, Encoding};
 pub use wire::headers::{binary, binary_value};

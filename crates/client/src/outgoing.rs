@@ -65,6 +65,16 @@ impl Outgoing {
         (Self { kind: Kind::Stream(body, shared), trace, started: false }, cancel)
     }
 
+    /// The same body once more, if it is there.
+    pub(crate) fn replica(&self) -> Option<Self> {
+        let kind = match &self.kind {
+            Kind::Empty => Kind::Empty,
+            Kind::Whole(first, rest) => Kind::Whole(first.clone(), rest.clone()),
+            Kind::Stream(..) => return None,
+        };
+        Some(Self { kind, trace: self.trace.clone(), started: false })
+    }
+
     fn poll_stream(
         body: &mut Body,
         shared: &Shared,

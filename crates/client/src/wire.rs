@@ -20,6 +20,7 @@ pub(crate) mod unary;
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
+use http::{HeaderName, HeaderValue};
 use tidewire_service::{Code, Codec, Context, Error, Method, Reply, Result, StreamKind};
 
 use self::compression::Compression;
@@ -74,6 +75,14 @@ impl Dialect {
         }
     }
 
+    /// The header that tells the server how long it has.
+    pub(crate) fn timeout(&self, left: std::time::Duration) -> (HeaderName, HeaderValue) {
+        match self.protocol {
+            Protocol::Connect => (CONNECT_TIMEOUT, headers::connect_timeout(left)),
+            _ => (GRPC_TIMEOUT, headers::grpc_timeout(left)),
+        }
+    }
+
     /// The reply that a response holds.
     pub(crate) async fn reply(&self, expected: &Expected, received: Received) -> Result<Reply> {
         if self.is_unary_connect(expected.kind) {
@@ -82,6 +91,9 @@ impl Dialect {
         enveloped::reply(self, expected, received).await
     }
 }
+
+const CONNECT_TIMEOUT: HeaderName = headers::name("connect-timeout-ms");
+const GRPC_TIMEOUT: HeaderName = headers::name("grpc-timeout");
 
 /// The path of a method.
 fn path_of(method: &Method) -> Result<PathAndQuery> {

@@ -27,7 +27,9 @@ mod value;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use tidewire_client::{Client, Protocol, Upstream};
 use tidewire_server::{Address, Builder, Limits, Server};
+use tidewire_service::Schema;
 use toml::{Table, Value};
 
 pub use self::error::ConfigError;
@@ -134,6 +136,19 @@ pub struct ServiceConfig {
     /// What answers.
     #[serde(default)]
     pub backend: Backend,
+    /// The URL of the upstream, or those of several servers of it.
+    #[serde(default, deserialize_with = "value::texts")]
+    pub url: Vec<String>,
+    /// The protocol of the upstream; Connect when left out.
+    #[serde(default)]
+    pub protocol: UpstreamProtocol,
+    /// A PEM file of the authorities that an upstream over TLS is trusted by, in place of the
+    /// system's.
+    #[serde(default)]
+    pub authorities: Option<PathBuf>,
+    /// How long the upstream may take for a call; without it as long as the caller allows.
+    #[serde(default, deserialize_with = "value::duration")]
+    pub timeout: Option<std::time::Duration>,
 }
 
 /// What answers the calls of a configured service.
@@ -144,12 +159,72 @@ pub enum Backend {
     /// The fields of the request; see [`Echo`](crate::Echo).
     #[default]
     Echo,
+    /// A remote service, over the protocol that it speaks; see [`Upstream`].
+    Upstream,
+}
+
+/// The protocol that an upstream speaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum UpstreamProtocol {
+    /// Connect.
+    #[default]
+    Connect,
+    /// gRPC.
+    Grpc,
+    /// gRPC-Web.
+    GrpcWeb,
 }
 
 impl ServiceConfig {
     /// All services of a folder of `.proto` files, answered by an echo.
     pub fn echo(proto: impl Into<PathBuf>) -> Self {
-        Self { proto: proto.into(), names: Vec::new(), backend: Backend::Echo }
+        Self {
+            proto: proto.into(),
+            names: Vec::new(),
+            backend: Backend::Echo,
+            url: Vec::new(),
+            protocol: UpstreamProtocol::default(),
+            authorities: None,
+            timeout: None,
+        }
+    }
+
+    /// The upstream that is configured, for the messages of `schema`.
+    ///
+    /// # Errors
+    /// No URL, or one that is none; a file of authorities that cannot be used.
+    pub fn upstream(&self, schema: &Schema) -> Result<Upstream, ConfigError> {
+        let Some((first, others)) = self.url.split_first() else {
+            return Err(ConfigError::new(
+                "service.url is missing; backend = \"upstream\" needs one, such as \
+                 \"http://127.0.0.1:9000\""
+                    .into(),
+            ));
+        };
+        let protocol = match self.protocol {
+            UpstreamProtocol::Connect => Protocol::Connect,
+            UpstreamProtocol::Grpc => Protocol::Grpc,
+            UpstreamProtocol::GrpcWeb => Protocol::GrpcWeb,
+        };
+        let mut builder = Client::builder(first).protocol(protocol);
+        for url in others {
+            builder = builder.url(url);
+        }
+        if let Some(timeout) = self.timeout {
+            builder = builder.timeout(timeout);
+        }
+        if let Some(path) = &self.authorities {
+            builder = trusting(builder, path)?;
+        }
+        let client =
+            builder.build().map_err(|error| ConfigError::new(format!("service.url: {error}")))?;
+        let upstream = Upstream::new(client);
+        Ok(match protocol {
+            Protocol::Connect => upstream,
+            _ => upstream.protobuf_only(schema),
+        })
     }
 }
 
@@ -260,6 +335,24 @@ impl TlsConfig {
     fn apply(&self, _: Builder) -> Result<Builder, ConfigError> {
         Err(ConfigError::new("server.tls: this program was built without the feature tls".into()))
     }
+}
+
+#[cfg(feature = "tls")]
+fn trusting(
+    builder: tidewire_client::Builder,
+    path: &Path,
+) -> Result<tidewire_client::Builder, ConfigError> {
+    Ok(builder.tls(tidewire_client::Tls::new().authorities(read_bytes(path)?)))
+}
+
+#[cfg(not(feature = "tls"))]
+fn trusting(
+    _: tidewire_client::Builder,
+    _: &Path,
+) -> Result<tidewire_client::Builder, ConfigError> {
+    Err(ConfigError::new(
+        "service.authorities: this program was built without the feature tls".into(),
+    ))
 }
 
 #[cfg(feature = "tls")]

@@ -75,9 +75,16 @@ fn add(
     } else {
         service.names.clone()
     };
+    let upstream = match service.backend {
+        Backend::Upstream => Some(service.upstream(&schema)?),
+        _ => None,
+    };
     for name in wanted {
-        builder = match service.backend {
-            Backend::Echo => builder.service(schema.serve(&name, Echo::new(&schema))?),
+        builder = match (service.backend, &upstream) {
+            (Backend::Upstream, Some(upstream)) => {
+                builder.service(schema.serve(&name, upstream.clone())?)
+            }
+            (Backend::Echo, _) => builder.service(schema.serve(&name, Echo::new(&schema))?),
             _ => anyhow::bail!("backend of {name} is not known to this program"),
         };
         names.push(name);

@@ -74,3 +74,19 @@ pub(super) fn addresses<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Addre
     };
     texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }
+
+/// One text or a list of them.
+pub(super) fn texts<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMany {
+        One(String),
+        Many(Vec<String>),
+    }
+
+    match OneOrMany::deserialize(input) {
+        Ok(OneOrMany::One(text)) => Ok(vec![text]),
+        Ok(OneOrMany::Many(texts)) => Ok(texts),
+        Err(_) => Err(D::Error::custom("this takes a text or a list of texts")),
+    }
+}

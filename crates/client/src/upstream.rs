@@ -1,0 +1,114 @@
+//! A remote service as a backend: what a server passes calls on to.
+//!
+//! Messages, headers, errors with their details, and trailers pass through as they are; nothing is
+//! decoded, unless an upstream that speaks protobuf only is called with JSON.
+
+use std::future::ready;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tidewire_service::{
+    Answer, Body, Call, Codec, Context, Frame, Method, Reply, Result, Schema, Service, Target,
+};
+
+use crate::Client;
+use crate::trace::Trace;
+
+/// Passes calls on to a remote service.
+///
+/// The caller's headers go along, credentials too, but for those of the connection and the protocol;
+/// the deadline goes along with what is left of it. A reply or an error comes back with its headers
+/// and trailers. Calls of plain HTTP pass through as well.
+///
+/// ```no_run
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use tidewire_client::{Client, Protocol, Upstream};
+/// use tidewire_service::Schema;
+/// let schema = Schema::from_folder("protos")?;
+/// let client = Client::builder("http://10.0.0.7:50051").protocol(Protocol::Grpc).build()?;
+/// let upstream = Upstream::new(client).protobuf_only(&schema);
+/// let service = schema.serve("shop.v1.Contacts", upstream)?;
+/// // Server::builder().service(service)
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Upstream {
+    client: Client,
+    schema: Option<Schema>,
+}
+
+impl Upstream {
+    /// Passes calls on through `client`, in the protocol of the client and the codec of the caller.
+    pub fn new(client: Client) -> Self {
+        Self { client, schema: None }
+    }
+
+    /// Sends protobuf whatever the caller sends, since most gRPC servers know no JSON.
+    ///
+    /// `schema` knows the messages, to make JSON of replies.
+    #[must_use]
+    pub fn protobuf_only(mut self, schema: &Schema) -> Self {
+        self.schema = Some(schema.clone());
+        self
+    }
+}
+
+impl Service for Upstream {
+    fn call(&self, mut call: Call) -> Answer {
+        call.context = passed_on(call.context);
+        match (&self.schema, &call.target, call.codec) {
+            (Some(schema), Target::Method(method), Codec::Json) => {
+                let (schema, method, client) =
+                    (schema.clone(), method.clone(), self.client.clone());
+                Answer::pending(async move { translated(&client, schema, method, call).await })
+            }
+            _ => self.client.call(call),
+        }
+    }
+}
+
+/// What the caller sent along, without what belongs to this process.
+fn passed_on(context: Context) -> Context {
+    let deadline = context.deadline();
+    let trace = context.extensions().get::<Trace>().cloned();
+    let (headers, _) = context.into_parts();
+    let mut context = Context::new(headers).with_deadline(deadline);
+    if let Some(trace) = trace {
+        context.extensions_mut().insert(trace);
+    }
+    context
+}
+
+/// A call in JSON of an upstream that knows protobuf only.
+async fn translated(
+    client: &Client,
+    schema: Schema,
+    method: Method,
+    mut call: Call,
+) -> Result<Reply> {
+    let (input, output) = (method.input.clone().into_owned(), method.output.clone().into_owned());
+    call.codec = Codec::Proto;
+    call.body = {
+        let schema = schema.clone();
+        each(call.body, move |json| schema.decode(&input, Codec::Json, json)?.encode(Codec::Proto))?
+    };
+    let reply = client.call(call).await?;
+    reply.try_map(|body| {
+        each(body, move |bytes| schema.decode(&output, Codec::Proto, bytes)?.encode(Codec::Json))
+    })
+}
+
+/// Changes each message of a body.
+fn each(body: Body, change: impl Fn(&Bytes) -> Result<Bytes> + Send + 'static) -> Result<Body> {
+    Ok(match body {
+        Body::Empty => Body::Empty,
+        Body::Full(message) => Body::Full(change(&message)?),
+        Body::Stream(frames) => Body::frames(frames.then(move |frame| {
+            ready(match frame {
+                Ok(Frame::Data(message)) => change(&message).map(Frame::Data),
+                other => other,
+            })
+        })),
+    })
+}

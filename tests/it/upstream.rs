@@ -1,0 +1,189 @@
+//! A remote service behind our server: what its callers see is what it says, over any two protocols.
+
+use std::net::SocketAddr;
+
+use tidewire::client::{HttpVersion, Protocol, Upstream};
+use tidewire::{Body, Call, Client, Code, Codec, Context, Frame, Schema, Server, Service, Stream};
+use tidewire_tests::program::{root, tool};
+use tidewire_tests::proto::*;
+use tidewire_tests::served::Served;
+
+use crate::harness::{behaviour, start};
+
+const SERVICE: &str = "tidewire.test.v1.BehaviourService";
+
+fn client(address: SocketAddr, protocol: Protocol, http: HttpVersion) -> Client {
+    Client::builder(format!("http://{address}")).protocol(protocol).http(http).build().unwrap()
+}
+
+/// Every behaviour, as a typed client sees it.
+async fn check_every_behaviour(way: &str, client: &Client) {
+    let typed = BehaviourServiceClient::new(client.channel());
+    let mut context = Context::default();
+    context.headers_mut().insert("x-ping", "there".parse().unwrap());
+    let request = EchoRequest {
+        text: "ä".into(),
+        number: i64::MIN,
+        data: vec![0, 255],
+        ..Default::default()
+    };
+    let reply = BehaviourService::echo(&typed, context, request).await;
+    let reply = reply.unwrap_or_else(|error| panic!("{way}: {error:?}"));
+    assert_eq!((reply.body.text.as_str(), reply.body.number), ("ä", i64::MIN), "{way}");
+    assert_eq!(reply.headers["x-pong"], "there", "{way}");
+    assert_eq!(reply.trailers["x-pong-trailer"], "there", "{way}");
+
+    let mut numbers = typed.count(CountRequest { n: 3, ..Default::default() }).await.unwrap().body;
+    for expected in 1..=3 {
+        assert_eq!(numbers.next().await.unwrap().unwrap().number, expected, "{way}");
+    }
+    assert!(numbers.next().await.unwrap().is_none(), "{way}");
+
+    let request = CountRequest { n: 3, fail_after: 2, ..Default::default() };
+    let mut numbers = typed.count(request).await.unwrap().body;
+    assert_eq!(numbers.next().await.unwrap().unwrap().number, 1, "{way}");
+    assert_eq!(numbers.next().await.unwrap().unwrap().number, 2, "{way}");
+    let error = numbers.next().await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::Aborted, "stopped after 2"), "{way}");
+
+    let values =
+        Stream::from_values((1..=4).map(|value| SumRequest { value, ..Default::default() }));
+    let sum = typed.sum(values).await.unwrap().body;
+    assert_eq!((sum.total, sum.messages), (10, 4), "{way}");
+
+    let texts = ["a", "b"].map(|text| ChatRequest { text: text.to_owned(), ..Default::default() });
+    let mut replies = typed.chat(Stream::from_values(texts)).await.unwrap().body;
+    assert_eq!(replies.next().await.unwrap().unwrap().text, "a", "{way}");
+    assert_eq!(replies.next().await.unwrap().unwrap().text, "b", "{way}");
+    assert!(replies.next().await.unwrap().is_none(), "{way}");
+
+    let request = FailRequest {
+        code: 9,
+        message: "100 % grün".into(),
+        with_detail: true,
+        ..Default::default()
+    };
+    let error = typed.fail(request).await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::FailedPrecondition, "100 % grün"), "{way}");
+    let details: Vec<_> = error.details().iter().map(|d| d.type_name.as_str()).collect();
+    assert_eq!(details, ["tidewire.test.v1.FailDetail"], "{way}");
+    let known = error.headers().get("x-fail").or_else(|| error.trailers().get("x-fail"));
+    assert_eq!(known.expect("the header of the error"), "yes", "{way}");
+}
+
+/// A server in front of `upstream`, called over every protocol.
+async fn check_in_front_of(name: &str, upstream: Client) {
+    let schema = Schema::from_folder(root().join("tests/proto")).unwrap();
+    let upstream = Upstream::new(upstream).protobuf_only(&schema);
+    let server = Server::builder().service(schema.serve(SERVICE, upstream).unwrap());
+    let (_running, front) = start(server).await;
+    for (protocol, http) in [
+        (Protocol::Connect, HttpVersion::Http1),
+        (Protocol::Connect, HttpVersion::Http2),
+        (Protocol::Grpc, HttpVersion::Http2),
+        (Protocol::GrpcWeb, HttpVersion::Http1),
+    ] {
+        let way = format!("{protocol:?} {http:?} in front of {name}");
+        check_every_behaviour(&way, &client(front, protocol, http)).await;
+        let json = Client::builder(format!("http://{front}"))
+            .protocol(protocol)
+            .http(http)
+            .codec(Codec::Json)
+            .build()
+            .unwrap();
+        check_every_behaviour(&format!("{way}, JSON"), &json).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn our_own_server_is_an_upstream_over_every_protocol() {
+    let (builder, _) = behaviour();
+    let (_running, address) = start(builder).await;
+    for (protocol, http) in [
+        (Protocol::Connect, HttpVersion::Http1),
+        (Protocol::Connect, HttpVersion::Http2),
+        (Protocol::Grpc, HttpVersion::Http2),
+        (Protocol::GrpcWeb, HttpVersion::Http1),
+    ] {
+        let upstream = client(address, protocol, http);
+        check_in_front_of(&format!("ours over {protocol:?} {http:?}"), upstream).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connect_go_is_called_and_is_an_upstream() {
+    let served = Served::start(tool("foreign-go-server"), &[], 1).await;
+    for (protocol, http) in [
+        (Protocol::Connect, HttpVersion::Http1),
+        (Protocol::Connect, HttpVersion::Http2),
+        (Protocol::Grpc, HttpVersion::Http2),
+        (Protocol::GrpcWeb, HttpVersion::Http1),
+        (Protocol::GrpcWeb, HttpVersion::Http2),
+    ] {
+        let client = client(served.addresses[0], protocol, http);
+        check_every_behaviour(&format!("connect-go {protocol:?} {http:?}"), &client).await;
+        check_in_front_of("connect-go", client).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn grpc_go_is_called_and_is_an_upstream() {
+    let served = Served::start(tool("foreign-grpc-server"), &[], 1).await;
+    let client = client(served.addresses[0], Protocol::Grpc, HttpVersion::Auto);
+    check_every_behaviour("grpc-go", &client).await;
+    let trailers = trailers_of_count(&client).await;
+    assert_eq!(trailers["x-counted"], "2");
+    check_in_front_of("grpc-go", client).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connect_es_is_called_and_is_an_upstream() {
+    let served = Served::start("node", &["tests/foreign/node/server.js"], 2).await;
+    for (protocol, http, address) in [
+        (Protocol::Connect, HttpVersion::Http1, served.addresses[0]),
+        (Protocol::GrpcWeb, HttpVersion::Http1, served.addresses[0]),
+        (Protocol::Connect, HttpVersion::Http2, served.addresses[1]),
+        (Protocol::Grpc, HttpVersion::Http2, served.addresses[1]),
+        (Protocol::GrpcWeb, HttpVersion::Http2, served.addresses[1]),
+    ] {
+        let client = client(address, protocol, http);
+        check_every_behaviour(&format!("connect-es {protocol:?} {http:?}"), &client).await;
+        assert_eq!(trailers_of_count(&client).await["x-counted"], "2", "{protocol:?} {http:?}");
+        check_in_front_of("connect-es", client).await;
+    }
+}
+
+/// The trailers that end a stream of two numbers.
+async fn trailers_of_count(client: &Client) -> tidewire::http::HeaderMap {
+    let request = Codec::Proto.encode(&CountRequest { n: 2, ..Default::default() }).unwrap();
+    let method = &behaviour_service::COUNT;
+    let call = Call::method(method, Context::default(), Codec::Proto, request);
+    let Body::Stream(mut frames) = client.call(call).await.unwrap().body else {
+        panic!("a stream is expected")
+    };
+    let mut trailers = None;
+    while let Some(frame) = futures_util::StreamExt::next(&mut frames).await {
+        if let Frame::Trailers(found) = frame.unwrap() {
+            trailers = Some(found);
+        }
+    }
+    trailers.expect("a stream ends with trailers")
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_down_is_unavailable_to_every_caller() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let gone = listener.local_addr().unwrap();
+    drop(listener);
+    let schema = Schema::from_folder(root().join("tests/proto")).unwrap();
+    let upstream = Upstream::new(client(gone, Protocol::Grpc, HttpVersion::Auto));
+    let server = Server::builder().service(schema.serve(SERVICE, upstream).unwrap());
+    let (_running, front) = start(server).await;
+    let client = client(front, Protocol::Connect, HttpVersion::Http1);
+    let error = BehaviourServiceClient::new(client.channel())
+        .echo(EchoRequest::default())
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable);
+    assert!(error.message().contains(&format!("cannot connect to {gone}")), "{error}");
+}
