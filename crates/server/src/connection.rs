@@ -31,7 +31,9 @@ use crate::limits::Limits;
 use crate::plain;
 use crate::rest::{self, Exchange, Rest, Transcoding};
 use crate::routes::{Found, Routes};
-use crate::rpc::{Dispatch, Methods, unknown_method, unsupported_compression};
+use crate::rpc::{
+    Completed, Dispatch, Known, LateTrailers, Methods, unknown_method, unsupported_compression,
+};
 use crate::stop::{Stage, Stop};
 
 /// What all connections of a server share.
@@ -188,12 +190,18 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
     type Error = Infallible;
     type Future = Responding;
 
-    fn call(&self, request: Request<Incoming>) -> Responding {
-        if self.app.methods.contains(request.uri().path()) {
+    fn call(&self, mut request: Request<Incoming>) -> Responding {
+        if let Some(known) = self.app.methods.find(request.uri().path()) {
             if let Some(response) = unsupported_compression(request.headers()) {
                 return self.after_body(request, response.map(ResponseBody::rpc));
             }
             let mut rpc = self.rpc.clone();
+            if known == Known::Streams {
+                let late = LateTrailers::default();
+                request.extensions_mut().insert(late.clone());
+                let response = tower_service::Service::call(&mut rpc, request);
+                return Responding::Streaming(response, Some(late));
+            }
             return Responding::Rpc(tower_service::Service::call(&mut rpc, request));
         }
         match self.app.rest.find(request.method(), request.uri().path()) {
@@ -214,6 +222,7 @@ enum Responding {
     Plain(IsolatedOutcome),
     Rest(Transcoding),
     Rpc(ResponseFuture<ConnectRpcBody>),
+    Streaming(ResponseFuture<ConnectRpcBody>, Option<LateTrailers>),
     Late(ResponseFuture<ResponseBody>),
 }
 
@@ -240,6 +249,10 @@ impl Future for Responding {
                 response.as_mut().poll(cx).map(|response| Ok(response.map(ResponseBody::Plain)))
             }
             Self::Late(response) => response.as_mut().poll(cx),
+            Self::Streaming(response, late) => response.as_mut().poll(cx).map_ok(|response| {
+                let late = late.take().unwrap_or_default();
+                response.map(|body| ResponseBody::Streaming(Box::new(Completed::new(body, late))))
+            }),
             Self::Rpc(response) => {
                 response.as_mut().poll(cx).map_ok(|response| response.map(ResponseBody::rpc))
             }
@@ -252,6 +265,7 @@ enum ResponseBody {
     Plain(Body),
     /// Boxed, since it is several times as large and every response is moved about.
     Rpc(Box<ConnectRpcBody>),
+    Streaming(Box<Completed>),
 }
 
 impl ResponseBody {
@@ -271,6 +285,9 @@ impl http_body::Body for ResponseBody {
         match &mut *self {
             Self::Plain(body) => Pin::new(body).poll_frame(cx),
             Self::Rpc(body) => Pin::new(&mut **body).poll_frame(cx).map_err(|never| match never {}),
+            Self::Streaming(body) => {
+                Pin::new(&mut **body).poll_frame(cx).map_err(|never| match never {})
+            }
         }
     }
 
@@ -278,12 +295,14 @@ impl http_body::Body for ResponseBody {
         match self {
             Self::Plain(body) => body.is_end_stream(),
             Self::Rpc(body) => body.is_end_stream(),
+            Self::Streaming(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> http_body::SizeHint {
         match self {
             Self::Plain(body) => body.size_hint(),
+            Self::Streaming(_) => http_body::SizeHint::default(),
             Self::Rpc(body) => match &**body {
                 // The library's own body hides this, and with it the content length.
                 ConnectRpcBody::Full(body) => body.size_hint(),

@@ -1,12 +1,13 @@
 //! Connect, gRPC and gRPC-Web: our services behind the connectrpc library.
 //!
 //! The library does envelopes, compression, negotiation, deadlines and error mapping; here its raw
-//! bytes become a [`Call`] and a [`Reply`] becomes its raw bytes. Nothing is decoded. Trailers that a
-//! reply stream only knows at its end reach the caller with an error, not with a success: the
-//! library takes those of a success before the first message.
+//! bytes become a [`Call`] and a [`Reply`] becomes its raw bytes. Nothing is decoded. The library takes
+//! the trailers of a success before the first message; those that a reply stream only knows at its
+//! end go through [`LateTrailers`].
 
 mod compression;
 mod convert;
+mod late_trailers;
 mod unknown;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use tidewire_service::{
 };
 
 pub(crate) use self::compression::unsupported_compression;
+pub(crate) use self::late_trailers::{Completed, LateTrailers};
 pub(crate) use self::unknown::unknown_method;
 use crate::command::Commands;
 use crate::isolate::{Isolated, IsolatedStream};
@@ -32,6 +34,15 @@ use crate::plain::log;
 pub(crate) struct Methods {
     by_path: HashMap<String, Entry>,
     reflection: Router,
+}
+
+/// What is known of a method before it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// It has one reply, or none of its replies' trailers come late.
+    One,
+    /// It has a stream of replies.
+    Streams,
 }
 
 struct Entry {
@@ -66,11 +77,19 @@ impl Methods {
         Ok(())
     }
 
-    /// Whether a path, with its leading slash, is a method.
-    pub(crate) fn contains(&self, path: &str) -> bool {
+    /// Which method is at a path, with its leading slash.
+    pub(crate) fn find(&self, path: &str) -> Option<Known> {
         let path = path.strip_prefix('/').unwrap_or(path);
-        self.by_path.contains_key(path)
-            || (path.starts_with("grpc.reflection.") && self.reflection.lookup(path).is_some())
+        if let Some(entry) = self.by_path.get(path) {
+            return Some(if entry.method.kind.server_streams() {
+                Known::Streams
+            } else {
+                Known::One
+            });
+        }
+        let is_reflection =
+            path.starts_with("grpc.reflection.") && self.reflection.lookup(path).is_some();
+        is_reflection.then_some(Known::One)
     }
 
     /// The paths of all methods, for suggestions.
@@ -128,12 +147,12 @@ impl Dispatch {
     }
 
     /// Many replies: of a server-streaming or a bidirectional call.
-    fn many(entry: &Entry, answer: Isolated) -> StreamingResult {
+    fn many(entry: &Entry, answer: Isolated, late: Option<LateTrailers>) -> StreamingResult {
         let method = entry.method.clone();
         Box::pin(async move {
             let reply = answer.await.map_err(|error| failed(&method, error))?;
             let Reply { headers, body, trailers, .. } = reply;
-            let mut response = Response::new(messages(method, body));
+            let mut response = Response::new(messages(method, body, late));
             (response.headers, response.trailers) = (headers, trailers.into_map());
             Ok(response)
         })
@@ -156,7 +175,12 @@ async fn whole(reply: Reply) -> Result<Response<EncodedBody>> {
     Ok(response)
 }
 
-fn messages(method: Method, body: Body) -> connectrpc::EncodedStream {
+/// Where the trailers that come late go.
+fn late(ctx: &RequestContext) -> Option<LateTrailers> {
+    ctx.extensions().get().cloned()
+}
+
+fn messages(method: Method, body: Body, late: Option<LateTrailers>) -> connectrpc::EncodedStream {
     let frames = match body {
         Body::Empty => return Box::pin(futures_util::stream::empty()),
         Body::Full(bytes) => {
@@ -168,7 +192,12 @@ fn messages(method: Method, body: Body) -> connectrpc::EncodedStream {
     Box::pin(IsolatedStream(Some(frames)).filter_map(move |frame| {
         std::future::ready(match frame {
             Ok(Frame::Data(data)) => Some(Ok(EncodedBody::Contiguous(data))),
-            Ok(Frame::Trailers(_)) => None,
+            Ok(Frame::Trailers(trailers)) => {
+                if let Some(late) = &late {
+                    late.put(trailers);
+                }
+                None
+            }
             Err(error) => Some(Err(failed(&method, error))),
         })
     }))
@@ -219,7 +248,8 @@ impl Dispatcher for Dispatch {
         let Some(entry) = self.entry(path) else {
             return self.methods.reflection.call_server_streaming(path, ctx, request, format);
         };
-        Self::many(entry, self.start(entry, ctx, format, Body::Full(request)))
+        let late = late(&ctx);
+        Self::many(entry, self.start(entry, ctx, format, Body::Full(request)), late)
     }
 
     fn call_client_streaming(
@@ -245,6 +275,7 @@ impl Dispatcher for Dispatch {
         let Some(entry) = self.entry(path) else {
             return self.methods.reflection.call_bidi_streaming(path, ctx, stream, format);
         };
-        Self::many(entry, self.start(entry, ctx, format, requests(stream)))
+        let late = late(&ctx);
+        Self::many(entry, self.start(entry, ctx, format, requests(stream)), late)
     }
 }
