@@ -29,6 +29,8 @@ pub(crate) async fn run(
     if service != "connectrpc.conformance.v1.ConformanceService" {
         bail!("no service {service}");
     }
+    // Makes the messages known that an `Any` in JSON can hold.
+    drop(ConformanceServiceClient::new(client.channel()));
     match request.method.as_deref().unwrap_or_default() {
         "Unary" => play::<UnaryRequest, UnaryResponse>(client, &methods::UNARY, request).await,
         "IdempotentUnary" => {
