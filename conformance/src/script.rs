@@ -66,7 +66,7 @@ macro_rules! payload {
     ($($name:ident)*) => {$(
         impl Payload for $name {
             fn payload(self) -> Option<ConformancePayload> {
-                self.payload.into_option()
+                Some(self.payload.into_option().unwrap_or_default())
             }
         }
     )*};
@@ -231,7 +231,7 @@ async fn receive<Res: Payload>(
                     return Err(Error::canceled("the caller gave up"));
                 }
                 // The sender may be done.
-                drop(replied.send(()).await);
+                let _ = replied.send(()).await;
             }
             Frame::Trailers(trailers) => seen.trailers = trailers,
         }

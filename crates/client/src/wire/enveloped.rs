@@ -232,7 +232,7 @@ struct Replies {
     bytes_max: usize,
     /// The end, once it is known; what follows it is no part of the reply.
     end: Option<End>,
-    /// What the headers said of the end, for a response without trailers.
+    /// What the headers said of the end, for a response without a body and trailers.
     of_headers: Option<End>,
     is_done: bool,
 }
@@ -283,7 +283,12 @@ impl Replies {
                         "{host} sent more after the end of its reply"
                     ))));
                 }
-                Some(Ok(Frame::Data(data))) => self.opener.push(data),
+                Some(Ok(Frame::Data(data))) => {
+                    if !data.is_empty() {
+                        self.of_headers = None;
+                    }
+                    self.opener.push(data);
+                }
                 Some(Ok(Frame::Trailers(trailers))) => {
                     if self.protocol == Protocol::Grpc && self.end.is_none() {
                         self.end = End::grpc(trailers);

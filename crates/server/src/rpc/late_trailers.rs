@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use bytes::{BufMut, Bytes, BytesMut};
 use connectrpc::ConnectRpcBody;
 use http::{HeaderMap, HeaderName};
-use http_body::{Body as _, Frame};
+use http_body::Frame;
 use serde_json::{Map, Value};
 
 /// Where the trailers of one call are put aside; clones share it.
