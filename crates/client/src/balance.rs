@@ -159,7 +159,7 @@ impl Balancer {
         let mut known = self.lock();
         let age = known.resolved.map(|at| now().saturating_duration_since(at));
         let patience = match known.is_suspect {
-            true => SUSPECT_INTERVAL,
+            true => self.limits.resolve_interval.min(SUSPECT_INTERVAL),
             false => self.limits.resolve_interval,
         };
         if known.is_resolving || age.is_none_or(|age| age < patience) {
