@@ -16,8 +16,22 @@ fn client(address: SocketAddr, protocol: Protocol, http: HttpVersion) -> Client 
     Client::builder(format!("http://{address}")).protocol(protocol).http(http).build().unwrap()
 }
 
+/// Whether requests and replies can be on their way at once. connect-go and connect-es refuse that
+/// over HTTP/1.1.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Duplex {
+    Full,
+    Half,
+}
+
+impl Duplex {
+    fn of(http: HttpVersion) -> Self {
+        if http == HttpVersion::Http1 { Self::Half } else { Self::Full }
+    }
+}
+
 /// Every behaviour, as a typed client sees it.
-async fn check_every_behaviour(way: &str, client: &Client) {
+async fn check_every_behaviour(way: &str, client: &Client, duplex: Duplex) {
     let typed = BehaviourServiceClient::new(client.channel());
     let mut context = Context::default();
     context.headers_mut().insert("x-ping", "there".parse().unwrap());
@@ -51,11 +65,14 @@ async fn check_every_behaviour(way: &str, client: &Client) {
     let sum = typed.sum(values).await.unwrap().body;
     assert_eq!((sum.total, sum.messages), (10, 4), "{way}");
 
-    let texts = ["a", "b"].map(|text| ChatRequest { text: text.to_owned(), ..Default::default() });
-    let mut replies = typed.chat(Stream::from_values(texts)).await.unwrap().body;
-    assert_eq!(replies.next().await.unwrap().unwrap().text, "a", "{way}");
-    assert_eq!(replies.next().await.unwrap().unwrap().text, "b", "{way}");
-    assert!(replies.next().await.unwrap().is_none(), "{way}");
+    if duplex == Duplex::Full {
+        let texts =
+            ["a", "b"].map(|text| ChatRequest { text: text.to_owned(), ..Default::default() });
+        let mut replies = typed.chat(Stream::from_values(texts)).await.unwrap().body;
+        assert_eq!(replies.next().await.unwrap().unwrap().text, "a", "{way}");
+        assert_eq!(replies.next().await.unwrap().unwrap().text, "b", "{way}");
+        assert!(replies.next().await.unwrap().is_none(), "{way}");
+    }
 
     let request = FailRequest {
         code: 9,
@@ -72,7 +89,7 @@ async fn check_every_behaviour(way: &str, client: &Client) {
 }
 
 /// A server in front of `upstream`, called over every protocol.
-async fn check_in_front_of(name: &str, upstream: Client) {
+async fn check_in_front_of(name: &str, upstream: Client, duplex: Duplex) {
     let schema = Schema::from_folder(root().join("tests/proto")).unwrap();
     let upstream = Upstream::new(upstream).protobuf_only(&schema);
     let server = Server::builder().service(schema.serve(SERVICE, upstream).unwrap());
@@ -84,14 +101,14 @@ async fn check_in_front_of(name: &str, upstream: Client) {
         (Protocol::GrpcWeb, HttpVersion::Http1),
     ] {
         let way = format!("{protocol:?} {http:?} in front of {name}");
-        check_every_behaviour(&way, &client(front, protocol, http)).await;
+        check_every_behaviour(&way, &client(front, protocol, http), duplex).await;
         let json = Client::builder(format!("http://{front}"))
             .protocol(protocol)
             .http(http)
             .codec(Codec::Json)
             .build()
             .unwrap();
-        check_every_behaviour(&format!("{way}, JSON"), &json).await;
+        check_every_behaviour(&format!("{way}, JSON"), &json, duplex).await;
     }
 }
 
@@ -106,7 +123,8 @@ async fn our_own_server_is_an_upstream_over_every_protocol() {
         (Protocol::GrpcWeb, HttpVersion::Http1),
     ] {
         let upstream = client(address, protocol, http);
-        check_in_front_of(&format!("ours over {protocol:?} {http:?}"), upstream).await;
+        check_in_front_of(&format!("ours over {protocol:?} {http:?}"), upstream, Duplex::Full)
+            .await;
     }
 }
 
@@ -121,8 +139,9 @@ async fn connect_go_is_called_and_is_an_upstream() {
         (Protocol::GrpcWeb, HttpVersion::Http2),
     ] {
         let client = client(served.addresses[0], protocol, http);
-        check_every_behaviour(&format!("connect-go {protocol:?} {http:?}"), &client).await;
-        check_in_front_of("connect-go", client).await;
+        let (way, duplex) = (format!("connect-go {protocol:?} {http:?}"), Duplex::of(http));
+        check_every_behaviour(&way, &client, duplex).await;
+        check_in_front_of(&way, client, duplex).await;
     }
 }
 
@@ -130,10 +149,10 @@ async fn connect_go_is_called_and_is_an_upstream() {
 async fn grpc_go_is_called_and_is_an_upstream() {
     let served = Served::start(tool("foreign-grpc-server"), &[], 1).await;
     let client = client(served.addresses[0], Protocol::Grpc, HttpVersion::Auto);
-    check_every_behaviour("grpc-go", &client).await;
+    check_every_behaviour("grpc-go", &client, Duplex::Full).await;
     let trailers = trailers_of_count(&client).await;
     assert_eq!(trailers["x-counted"], "2");
-    check_in_front_of("grpc-go", client).await;
+    check_in_front_of("grpc-go", client, Duplex::Full).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,9 +166,10 @@ async fn connect_es_is_called_and_is_an_upstream() {
         (Protocol::GrpcWeb, HttpVersion::Http2, served.addresses[1]),
     ] {
         let client = client(address, protocol, http);
-        check_every_behaviour(&format!("connect-es {protocol:?} {http:?}"), &client).await;
+        let (way, duplex) = (format!("connect-es {protocol:?} {http:?}"), Duplex::of(http));
+        check_every_behaviour(&way, &client, duplex).await;
         assert_eq!(trailers_of_count(&client).await["x-counted"], "2", "{protocol:?} {http:?}");
-        check_in_front_of("connect-es", client).await;
+        check_in_front_of(&way, client, duplex).await;
     }
 }
 
@@ -168,6 +188,24 @@ async fn trailers_of_count(client: &Client) -> tidewire::http::HeaderMap {
         }
     }
     trailers.expect("a stream ends with trailers")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trailers_at_the_end_of_a_stream_pass_through_to_every_protocol() {
+    let served = Served::start(tool("foreign-grpc-server"), &[], 1).await;
+    let schema = Schema::from_folder(root().join("tests/proto")).unwrap();
+    let upstream = Upstream::new(client(served.addresses[0], Protocol::Grpc, HttpVersion::Auto));
+    let server = Server::builder().service(schema.serve(SERVICE, upstream).unwrap());
+    let (_running, front) = start(server).await;
+    for (protocol, http) in [
+        (Protocol::Connect, HttpVersion::Http1),
+        (Protocol::Connect, HttpVersion::Http2),
+        (Protocol::Grpc, HttpVersion::Http2),
+        (Protocol::GrpcWeb, HttpVersion::Http1),
+    ] {
+        let trailers = trailers_of_count(&client(front, protocol, http)).await;
+        assert_eq!(trailers["x-counted"], "2", "{protocol:?} {http:?}");
+    }
 }
 
 #[tokio::test]
