@@ -168,7 +168,7 @@ async fn a_reply_without_an_end_is_no_success() {
 
 #[tokio::test]
 async fn a_compressed_bomb_stays_small() {
-    let zeros = vec![0; 50 << 20];
+    let zeros = vec![0; 8 << 20];
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&zeros).unwrap();
     let gzip = gzip.finish().unwrap();
