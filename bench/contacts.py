@@ -19,6 +19,8 @@ BIN = os.environ.get("BENCH_BIN", os.path.join(ROOT, "target", "release"))
 TICK = os.sysconf("SC_CLK_TCK")
 ROWS = 1_000_000
 CONNECTIONS = 64
+# What ends what was started, in whatever way a part ends.
+CLEANUP = []
 
 
 class Process:
@@ -27,6 +29,7 @@ class Process:
     def __init__(self, command, env, cores="0"):
         self.process = subprocess.Popen(["taskset", "-c", cores] + command, stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, text=True, env={**os.environ, **env})
+        CLEANUP.append(self.process.kill)
         for line in self.process.stdout:
             if line.startswith("listening on "):
                 self.address = line.split()[-1]
@@ -64,6 +67,7 @@ class Postgres:
         self.run("initdb", "-A", "trust", "-U", "postgres", "-E", "UTF8", "-D", f"{self.folder}/data")
         self.run("pg_ctl", "-w", "-s", "-D", f"{self.folder}/data", "-l", f"{self.folder}/log",
                  "-o", f"-k {self.folder} -h '' -c max_connections=400", "start", cores="1")
+        CLEANUP.append(self.stop)
         self.url = f"postgres:///postgres?host={self.folder.replace('/', '%2F')}&user=postgres"
 
     def run(self, program, *words, cores="0,1"):
@@ -75,6 +79,7 @@ class Postgres:
         return subprocess.run(command, check=True, capture_output=True, text=True, cwd="/").stdout.strip()
 
     def stop(self):
+        CLEANUP.remove(self.stop)
         self.run("pg_ctl", "-s", "-D", f"{self.folder}/data", "-m", "fast", "stop")
 
 
@@ -248,7 +253,12 @@ def main():
     options = arguments.parse_args()
     for part in options.parts or PARTS:
         with tempfile.TemporaryDirectory() as folder:
-            name, rows = PARTS[part](options, folder)
+            try:
+                name, rows = PARTS[part](options, folder)
+            finally:
+                for end in reversed(CLEANUP[:]):
+                    end()
+                CLEANUP.clear()
         text = "\n".join(rows) + "\n"
         print(text, flush=True)
         if options.write:
