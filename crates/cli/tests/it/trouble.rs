@@ -72,6 +72,12 @@ fn tls_is_found_out_and_its_mistakes_are_named() {
     call(&https, &["--cacert", "/none.pem"]).check(2, &["cannot read /none.pem"]);
     call(&format!("http://{place}"), &[])
         .check(3, &[&format!("the server speaks gRPC only over TLS; write https://{place}")]);
+    let both = Tls::with_client_authorities(&read(&certificate), &read(&key), &read(&certificate));
+    let strict = Background::start(behaviour().tls(both.unwrap()));
+    let https = format!("https://{}", strict.address);
+    call(&https, &["--cacert", &certificate, "--cert", &certificate, "--key", &key])
+        .check(0, &["{\"value\":\"a\"}\n"]);
+    call(&https, &["--cacert", &certificate]).check(3, &[&strict.address]);
     let plain = Background::start(behaviour());
     call(&format!("https://{}", plain.address), &["--insecure"])
         .check(3, &["does not speak TLS on this port; use http://"]);
