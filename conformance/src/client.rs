@@ -57,7 +57,7 @@ async fn main() -> anyhow::Result<()> {
 async fn answer(request: ClientCompatRequest) -> Vec<u8> {
     let test_name = request.test_name.clone();
     let result = match client(&request) {
-        Ok(client) => script::run(&client, request).await.map_err(anyhow::Error::from),
+        Ok(client) => script::run(&client, request).await,
         Err(error) => Err(error),
     };
     let result = match result {

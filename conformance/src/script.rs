@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use buffa::{EnumValue, Message, MessageField, MessageName};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::unfold;
 use serde::Serialize;
@@ -119,21 +120,13 @@ where
     let count = messages.len();
     let cancel = cancel(&request);
     let delay = Duration::from_millis(request.request_delay_ms.into());
-    let is_duplex =
-        request.stream_type == EnumValue::Known(StreamType::STREAM_TYPE_FULL_DUPLEX_BIDI_STREAM);
+    let full_duplex = StreamType::STREAM_TYPE_FULL_DUPLEX_BIDI_STREAM;
+    let is_duplex = request.stream_type == EnumValue::Known(full_duplex);
 
     let taken = Arc::new(AtomicUsize::new(0));
     let (give, take) = mpsc::channel(1);
     let body = if spec.kind.client_streams() {
-        let taken = Arc::clone(&taken);
-        Body::stream(unfold(take, move |mut take| {
-            let taken = Arc::clone(&taken);
-            async move {
-                let message = take.recv().await?;
-                taken.fetch_add(1, Ordering::SeqCst);
-                Some((Ok(message), take))
-            }
-        }))
+        counted(take, Arc::clone(&taken))
     } else {
         taken.store(count, Ordering::SeqCst);
         let [message] = &messages[..] else { bail!("{count} requests, one expected") };
@@ -184,6 +177,18 @@ where
         () = sending => Err(Error::canceled("the caller gave up")),
     };
     Ok(result(seen, outcome, count - taken.load(Ordering::SeqCst).min(count)))
+}
+
+/// The messages of a channel, counted as they are taken.
+fn counted(take: mpsc::Receiver<Bytes>, taken: Arc<AtomicUsize>) -> Body {
+    Body::stream(unfold(take, move |mut take| {
+        let taken = Arc::clone(&taken);
+        async move {
+            let message = take.recv().await?;
+            taken.fetch_add(1, Ordering::SeqCst);
+            Some((Ok(message), take))
+        }
+    }))
 }
 
 async fn drain(replies: &mut mpsc::Receiver<()>) {
