@@ -107,7 +107,8 @@ pub(crate) async fn exchange(
             }
             let is_address_bad = true;
             let unsent = request.map(|request| unbind(pool, request, cancel));
-            return Err(Failed { error: broken(&host, error), unsent, is_address_bad });
+            let error = deadline.explain(broken(&host, error), Phase::Headers, &host);
+            return Err(Failed { error, unsent, is_address_bad });
         }
     };
     let (head, incoming) = response.into_parts();
@@ -258,7 +259,10 @@ impl Inbound {
             }))),
             Poll::Ready(Some(Err(error))) => {
                 let own = self.cancel.as_ref().and_then(Cancel::error);
-                let error = own.unwrap_or_else(|| broken_body(&self.host, error));
+                let error = own.unwrap_or_else(|| {
+                    let error = broken_body(&self.host, error);
+                    self.deadline.explain(error, Phase::Body, &self.host)
+                });
                 self.lease = None;
                 Poll::Ready(Some(Err(error)))
             }
