@@ -73,7 +73,7 @@ impl Messages {
         let json: &[u8] = if json.is_empty() { b"{}" } else { json };
         let encoded = self
             .schema
-            .decode(&self.input, Codec::Json, json)
+            .decode_exactly(&self.input, json)
             .and_then(|message| message.encode(Codec::Proto));
         match encoded {
             Ok(bytes) => Ok(bytes.to_vec()),

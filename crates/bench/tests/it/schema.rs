@@ -52,6 +52,8 @@ fn what_does_not_fit_the_schema_is_named() {
     let proto = ["--codec", "proto", "--body"];
     let misfit = error(method, &[&proto[..], &[r#"{"times": "many"}"#]].concat());
     assert!(misfit.contains("SayHelloRequest") && misfit.contains("times"), "{misfit}");
+    let misspelt = error(method, &[&proto[..], &[r#"{"nmae": "Ada"}"#]].concat());
+    assert!(misspelt.contains("SayHelloRequest") && misspelt.contains("nmae"), "{misspelt}");
     let later = error(method, &[&proto[..], &[r#"{"times": "x{{seq}}"}"#]].concat());
     assert!(later.contains("SayHelloRequest") && later.contains("times"), "{later}");
     let service = error("hello.v1.Nobody/SayHello", &[&proto[..], &["{}"]].concat());
