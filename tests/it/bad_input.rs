@@ -1,8 +1,13 @@
 //! Wrong input: the right protocol-level error and a message that says what to do.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use tidewire::{Limits, Server};
+use tidewire::client::{HttpVersion, Protocol};
+use tidewire::{
+    Body, Call, Client, Code, Codec, Context, Limits, Server, Service, Spec, StreamKind,
+};
 
 use crate::harness::{Response, SERVICE, behaviour, post_json, send, start};
 
@@ -68,6 +73,30 @@ async fn an_unknown_method_gets_the_names_of_those_that_exist() {
     assert!(all.contains("grpc-status: 12") || all.contains("grpc-status:12"), "{all}");
 }
 
+/// A caller that sends no more until it hears something: the answer may not wait for its end.
+#[tokio::test]
+async fn an_unknown_method_is_answered_over_http2_while_the_caller_may_still_send() {
+    let (builder, _) = behaviour();
+    let a_day = Duration::from_secs(86_400);
+    let mut limits = Limits::default();
+    limits.header_read_timeout = a_day;
+    let (_running, address) = start(builder.limits(limits)).await;
+    let url = format!("http://{address}");
+    for protocol in [Protocol::Grpc, Protocol::Connect] {
+        let client = Client::builder(url.as_str()).protocol(protocol).http(HttpVersion::Http2);
+        let method =
+            Spec::dynamic(SERVICE.trim_start_matches('/'), "Ecko", StreamKind::Bidi, ["", ""]);
+        let requests = Body::stream(futures_util::stream::pending());
+        let call = Call::method(Arc::new(method), Context::default(), Codec::Proto, requests);
+        let error = match client.build().unwrap().call(call).await {
+            Err(error) => error,
+            Ok(reply) => reply.body.collect(1024).await.unwrap_err(),
+        };
+        assert_eq!(error.code(), Code::Unimplemented, "{protocol:?} {error}");
+        assert!(error.message().contains("no method"), "{protocol:?} {error}");
+    }
+}
+
 #[tokio::test]
 async fn a_wrong_content_type_gets_the_right_ones() {
     let (_running, address) = server().await;
@@ -98,7 +127,7 @@ async fn an_oversized_body_is_refused_with_the_limit() {
     limits.body_bytes_max = 1000;
     limits.message_bytes_max = 1000;
     let (builder, _) = behaviour();
-    let sink = tidewire::service_fn(async |call: tidewire::Call| {
+    let sink = tidewire::service_fn(async |call: Call| {
         let body = call.body.collect(usize::MAX).await?;
         Ok(tidewire::Reply::text(body.len().to_string()))
     });

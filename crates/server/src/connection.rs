@@ -17,7 +17,7 @@ use std::task::{Context as TaskContext, Poll};
 use bytes::Bytes;
 use connectrpc::{ConnectRpcBody, ConnectRpcService};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response, Version};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -154,13 +154,17 @@ impl Connection {
         self.after_body(request, response)
     }
 
-    /// Answers once the request's body is read: closing before that would break the client's
-    /// sending, and it would never see the answer.
+    /// Answers once the request's body is read: over HTTP/1.1, closing before that would break the
+    /// client's sending, and it would never see the answer. HTTP/2 answers at once, since there a
+    /// client may go on sending for as long as it waits for a reply.
     fn after_body(
         &self,
         request: Request<Incoming>,
         response: Response<ResponseBody>,
     ) -> Responding {
+        if request.version() == Version::HTTP_2 {
+            return Responding::Ready(Some(response));
+        }
         let body = match plain::split(request, self.app.limits.body_bytes_max) {
             Ok((_, body)) if !body.is_empty() => body,
             _ => return Responding::Ready(Some(response)),
