@@ -39,7 +39,7 @@ use crate::known::Known;
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct CallArgs {
-    /// The server: localhost:8080, https://example.org, unix:/run/shop.sock; perhaps with a path.
+    /// The server: localhost:8080, an http(s) URL, unix:/run/shop.sock; perhaps with a path.
     #[arg(value_name = "URL")]
     target: String,
     /// The method: Contacts/Get, contacts.v1.Contacts/Get, or Get where one service has it.
