@@ -4,12 +4,14 @@
 #
 #   scripts/schemathesis.sh [SEED]
 #
+# The seed is the same unless another is given, so that a run can be repeated; one worker, since two
+# threads in Python 3.11's parser at once end in "AST constructor recursion depth mismatch".
 # First it is shown that a 500 fails the run, against a server that gives nothing else.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 st=$PWD/.tools/schemathesis/bin/st
 [[ -x $st ]] || { echo "schemathesis: $st is missing; run make setup" >&2; exit 1; }
-seed=${1:-$RANDOM}
+seed=${1:-7}
 work=$(mktemp -d)
 servers=()
 trap 'kill "${servers[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
@@ -67,7 +69,7 @@ contacts() {
 }
 contacts store 1
 contacts tested "${address##*:}"
-if ! check --workers 2 --max-examples 30 --warnings off | tee "$work/log"; then
+if ! check --workers 1 --max-examples 30 --warnings off | tee "$work/log"; then
   cat "$work/err" >&2
   echo "schemathesis: repeat with: scripts/schemathesis.sh $seed" >&2
   exit 1
