@@ -4,6 +4,7 @@
 //! against a server that the suite runs; what came back is written as a `ClientCompatResponse`.
 //! Several run at once.
 
+mod headers;
 mod script;
 
 /// The suite's messages and services.

@@ -3,6 +3,7 @@
 //! The suite starts it, writes a length-prefixed `ServerCompatRequest` to standard input, reads a
 //! `ServerCompatResponse` from standard output, makes its calls and ends it by a signal.
 
+mod headers;
 mod service;
 
 /// The suite's messages and services.

@@ -12,10 +12,10 @@ use futures_util::stream::unfold;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidewire::http::HeaderMap;
-use tidewire::http::header::{HeaderName, HeaderValue};
 use tidewire::{Body, Call, Client, Codec, Context, Error, Frame, Service, Spec, StreamKind};
 use tokio::sync::mpsc;
 
+use crate::headers::{header_map, headers};
 use crate::proto::connectrpc::conformance::v1::__buffa::oneof::client_compat_request::cancel::CancelTiming;
 use crate::proto::connectrpc::conformance::v1::conformance_service as methods;
 use crate::proto::connectrpc::conformance::v1::{self as suite, *};
@@ -277,27 +277,4 @@ fn result(seen: Seen, outcome: Result<(), Error>, unsent: usize) -> ClientRespon
         num_unsent_requests: i32::try_from(unsent).unwrap_or(i32::MAX),
         ..Default::default()
     }
-}
-
-fn header_map(headers: &[Header]) -> HeaderMap {
-    let mut map = HeaderMap::new();
-    for header in headers {
-        for value in &header.value {
-            let pair = (HeaderName::try_from(&header.name), HeaderValue::try_from(value));
-            if let (Ok(name), Ok(value)) = pair {
-                map.append(name, value);
-            }
-        }
-    }
-    map
-}
-
-fn headers(map: &HeaderMap) -> Vec<Header> {
-    let of = |name: &HeaderName| {
-        let values = map.get_all(name).iter();
-        values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
-    };
-    map.keys()
-        .map(|name| Header { name: name.to_string(), value: of(name), ..Default::default() })
-        .collect()
 }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use buffa::{EnumValue, Message, MessageField, MessageName};
 use futures_util::stream::unfold;
 use tidewire::http::HeaderMap;
-use tidewire::http::header::{HeaderName, HeaderValue};
 use tidewire::{Code, Context, Detail, Error, Reply, Result, Stream};
 
+use crate::headers::{header_map, headers};
 use crate::proto::connectrpc::conformance::v1::__buffa::oneof::unary_response_definition::Response;
 use crate::proto::connectrpc::conformance::v1::conformance_payload::RequestInfo;
 use crate::proto::connectrpc::conformance::v1::{self as suite, *};
@@ -239,28 +239,4 @@ fn any<M: Message + MessageName>(message: &M) -> Any {
 
 fn metadata(definition: &StreamResponseDefinition) -> (HeaderMap, HeaderMap) {
     (header_map(&definition.response_headers), header_map(&definition.response_trailers))
-}
-
-fn header_map(headers: &[Header]) -> HeaderMap {
-    let mut map = HeaderMap::new();
-    for header in headers {
-        for value in &header.value {
-            if let (Ok(name), Ok(value)) =
-                (HeaderName::try_from(&header.name), HeaderValue::try_from(value))
-            {
-                map.append(name, value);
-            }
-        }
-    }
-    map
-}
-
-fn headers(map: &HeaderMap) -> Vec<Header> {
-    let of = |name: &HeaderName| {
-        let values = map.get_all(name).iter();
-        values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
-    };
-    map.keys()
-        .map(|name| Header { name: name.to_string(), value: of(name), ..Default::default() })
-        .collect()
 }
