@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need and the Rust toolchain does not bring: pinned Go programs into
 # .tools/bin, the Go test programs built from tests/foreign/go, the Node packages of
-# tests/foreign/node, schemathesis in a Python environment below .tools, and Debian's PostgreSQL.
+# tests/foreign/node, schemathesis in a Python environment below .tools, and Debian's PostgreSQL and Chromium.
 # What is there already at the right version is left alone.
 #
 # A missing tool is named in one plain line and the exit code is 1, so that CI cannot pass without it.
@@ -100,6 +100,13 @@ debian() {
 }
 apt_install() { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$1"; }
 
+# The browser, by any of its names; see tests/src/program.rs.
+chromium() {
+  local name
+  for name in chromium-browser google-chrome; do command -v "$name" >/dev/null && return 0; done
+  debian chromium chromium
+}
+
 # PostgreSQL as the Debian release has it. The tests make clusters of their own, so none is made here.
 postgresql() {
   compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && return 0
@@ -130,6 +137,7 @@ started=$SECONDS
 debian curl curl
 postgresql
 debian setpriv util-linux
+chromium
 
 if command -v go >/dev/null; then
   go_tool "$CONNECTCONFORMANCE"

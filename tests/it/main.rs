@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
 mod bad_input;
+mod browser;
 mod client;
 mod commands;
 mod foreign;

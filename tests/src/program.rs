@@ -18,6 +18,19 @@ pub fn tool(name: &str) -> PathBuf {
     path
 }
 
+/// The browser, by the names that systems have for Chromium.
+///
+/// # Panics
+/// When there is none: a test that needs it fails, it is never skipped.
+pub fn browser() -> PathBuf {
+    const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .flat_map(|folder| NAMES.map(|name| folder.join(name)))
+        .find(|program| program.exists())
+        .expect("there is no chromium in the PATH; run `make setup` once")
+}
+
 /// Runs a program to its end off the async threads.
 ///
 /// # Panics

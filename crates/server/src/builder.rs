@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use crate::address::Address;
 use crate::command::Commands;
 use crate::connection::{App, http_builder};
+use crate::cors::{Cors, Policy};
 use crate::health::Health;
 use crate::limits::Limits;
 use crate::listener::Listener;
@@ -49,6 +50,7 @@ impl Server {
             limits: Limits::default(),
             reflection: None,
             rest: RestOptions::default(),
+            cors: Cors::default(),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -65,6 +67,7 @@ pub struct Builder {
     limits: Limits,
     reflection: Option<bool>,
     rest: RestOptions,
+    cors: Cors,
     #[cfg(feature = "tls")]
     tls: Option<crate::tls::Tls>,
 }
@@ -136,6 +139,12 @@ impl Builder {
         self
     }
 
+    /// Lets pages of other origins call from a browser; by default none may.
+    pub fn cors(mut self, cors: Cors) -> Self {
+        self.cors = cors;
+        self
+    }
+
     /// Speaks TLS on every TCP address.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: crate::tls::Tls) -> Self {
@@ -146,7 +155,7 @@ impl Builder {
     /// Opens the addresses and serves until the result is drained or dropped.
     ///
     /// # Errors
-    /// [`StartError`]: an address in use, routes or methods that exclude each other.
+    /// [`StartError`]: an address in use, routes, methods or settings that exclude each other.
     pub async fn start(self) -> Result<Running, StartError> {
         let addresses = if self.listen.is_empty() {
             vec![Address::Tcp(([127, 0, 0, 1], 8080).into())]
@@ -231,10 +240,12 @@ impl Builder {
         let rest = Rest::new(services.iter().map(|(i, s)| (i, s)), plain, options)
             .map_err(StartError::Rest)?;
         let routes = routes(self.routes, &self.layers)?;
+        let cors = Policy::new(&self.cors).map_err(StartError::Cors)?.map(Arc::new);
         let app = App {
             methods: Arc::new(methods),
             routes,
             rest,
+            cors,
             commands: Commands::default(),
             http: http_builder(&self.limits),
             limits: self.limits,

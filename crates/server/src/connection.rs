@@ -2,6 +2,7 @@
 //!
 //! | request | goes to |
 //! |---|---|
+//! | a browser's question, where other origins may call | [`Policy`] |
 //! | path of a method | Connect, gRPC or gRPC-Web, by its content type |
 //! | verb and path of a `google.api.http` binding | REST transcoding |
 //! | path of a route or below a mount | that plain HTTP service |
@@ -25,6 +26,7 @@ use tidewire_service::{Body, Call, HttpTarget, Peer, Target};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::command::Commands;
+use crate::cors::{Marked, Policy};
 use crate::gather::Gather;
 use crate::isolate::{Isolated, IsolatedOutcome};
 use crate::limits::Limits;
@@ -41,6 +43,7 @@ pub(crate) struct App {
     pub(crate) methods: Arc<Methods>,
     pub(crate) routes: Routes,
     pub(crate) rest: Rest,
+    pub(crate) cors: Option<Arc<Policy>>,
     pub(crate) commands: Commands,
     pub(crate) limits: Limits,
     pub(crate) http: auto::Builder<TokioExecutor>,
@@ -194,7 +197,19 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
     type Error = Infallible;
     type Future = Responding;
 
-    fn call(&self, mut request: Request<Incoming>) -> Responding {
+    fn call(&self, request: Request<Incoming>) -> Responding {
+        let Some(policy) = &self.app.cors else { return self.respond(request) };
+        if let Some(response) = policy.preflight(&request) {
+            return Responding::ready(response);
+        }
+        let granted = policy.granted(request.headers());
+        let response = self.respond(request);
+        Responding::Marked(Box::new(Marked { response, policy: Arc::clone(policy), granted }))
+    }
+}
+
+impl Connection {
+    fn respond(&self, mut request: Request<Incoming>) -> Responding {
         if let Some(known) = self.app.methods.find(request.uri().path()) {
             if let Some(response) = unsupported_compression(request.headers()) {
                 return self.after_body(request, response.map(ResponseBody::rpc));
@@ -228,6 +243,7 @@ enum Responding {
     Rpc(ResponseFuture<ConnectRpcBody>),
     Streaming(ResponseFuture<ConnectRpcBody>, Option<LateTrailers>),
     Late(ResponseFuture<ResponseBody>),
+    Marked(Box<Marked<Self>>),
 }
 
 type ResponseFuture<B> = Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>> + Send>>;
@@ -253,6 +269,7 @@ impl Future for Responding {
                 response.as_mut().poll(cx).map(|response| Ok(response.map(ResponseBody::Plain)))
             }
             Self::Late(response) => response.as_mut().poll(cx),
+            Self::Marked(response) => Pin::new(&mut **response).poll(cx),
             Self::Streaming(response, late) => response.as_mut().poll(cx).map_ok(|response| {
                 let late = late.take().unwrap_or_default();
                 response.map(|body| ResponseBody::Streaming(Box::new(Completed::new(body, late))))

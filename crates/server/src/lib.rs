@@ -18,6 +18,7 @@ mod address;
 mod builder;
 mod command;
 mod connection;
+mod cors;
 mod gather;
 mod health;
 mod isolate;
@@ -36,6 +37,7 @@ mod tls;
 
 pub use address::{Address, ParseAddressError};
 pub use builder::{Builder, Server};
+pub use cors::{Cors, CorsError};
 pub use limits::Limits;
 pub use mount::tower;
 pub use rest::{

@@ -197,6 +197,8 @@ pub enum StartError {
     Route(RouteError),
     /// A REST route cannot be served.
     Rest(crate::rest::RestError),
+    /// The settings for other origins cannot work.
+    Cors(crate::cors::CorsError),
     /// Two services have a method at the same path.
     DuplicateMethod(String),
     /// The descriptors of a service do not fit together, as reflection needs them to.
@@ -214,6 +216,7 @@ impl fmt::Display for StartError {
             Self::Listen { address, .. } => write!(f, "cannot listen on {address}"),
             Self::Route(error) => error.fmt(f),
             Self::Rest(error) => error.fmt(f),
+            Self::Cors(error) => error.fmt(f),
             Self::DuplicateMethod(path) => {
                 write!(f, "method {path} is served twice; remove one of the services")
             }
@@ -229,6 +232,7 @@ impl std::error::Error for StartError {
             Self::Listen { .. }
             | Self::Route(_)
             | Self::Rest(_)
+            | Self::Cors(_)
             | Self::DuplicateMethod(_)
             | Self::Descriptors(_) => None,
         }

@@ -18,6 +18,7 @@
 //! ```
 
 mod check;
+mod cors;
 mod error;
 mod flags;
 mod keys;
@@ -32,6 +33,7 @@ use tidewire_server::{Address, Builder, Limits, Server};
 use tidewire_service::Schema;
 use toml::{Table, Value};
 
+pub use self::cors::CorsConfig;
 pub use self::error::ConfigError;
 pub use self::flags::Flags;
 pub use self::keys::{KEYS, Key};
@@ -51,6 +53,8 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// `[rest]`: how REST requests are read and replies are printed.
     pub rest: RestConfig,
+    /// `[cors]`: which pages of other origins may call from a browser.
+    pub cors: CorsConfig,
     /// `[log]`: what is logged.
     pub log: LogConfig,
     /// `[[service]]`: services without code of their own.
@@ -284,11 +288,14 @@ impl Config {
     /// A server with these settings, and no services yet.
     ///
     /// # Errors
-    /// TLS files that cannot be read or used.
+    /// TLS files that cannot be read or used; origins that cannot be allowed.
     pub fn server(&self) -> Result<Builder, ConfigError> {
+        let cors = self.cors.cors();
+        cors.check().map_err(|error| ConfigError::new(error.to_string()))?;
         let mut builder = Server::builder()
             .limits(self.limits())
             .rest(self.rest.options())
+            .cors(cors)
             .reflection(self.server.reflection);
         for address in &self.server.listen {
             builder = builder.listen(address.clone());

@@ -37,9 +37,9 @@ pub use http;
 pub use tidewire_client as client;
 pub use tidewire_client::Client;
 pub use tidewire_server::{
-    Address, Builder, Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, Limits, RestFinding,
-    RestOptions, RestRule, Running, Server, StartError, UnknownNames, check_rest, rest_rules,
-    tower,
+    Address, Builder, Cors, CorsError, Defaults, ErrorFormat, FieldNames, Int64, JsonOptions,
+    Limits, RestFinding, RestOptions, RestRule, Running, Server, StartError, UnknownNames,
+    check_rest, rest_rules, tower,
 };
 #[cfg(feature = "tls")]
 pub use tidewire_server::{Tls, TlsError};

@@ -81,6 +81,9 @@ impl Checker<'_> {
             }
             listened.push(address);
         }
+        if let Err(error) = config.cors.cors().check() {
+            self.at_key(table, error.key(), &error.to_string());
+        }
         if let Some(tls) = &config.server.tls {
             self.tls(config, tls, table);
         }
@@ -268,6 +271,11 @@ mod tests {
         check(
             "[limits]\nstreams_max = 0\n",
             &["2:15: limits.streams_max = 0 lets nothing through"],
+        );
+        check(
+            "[cors]\norigins = [\"*\"]\ncredentials = true\n",
+            &["3:15: cors.origins = \"*\" and cors.credentials = true exclude each other, since \
+               any page could act for whoever opens it"],
         );
         check("[limits\nstreams_max = 1\n", &["1:8: unclosed table, expected `]`"]);
     }

@@ -63,6 +63,16 @@ pub const KEYS: &[Key] = &[
     key("rest.openapi", "true", "where reflection is on", "`/openapi.json`"),
     key("rest.title", "Contacts", "the names of the services", "title of that document"),
     key("rest.version", "1", "1", "version of the interface that the document gives"),
+    key(
+        "cors.origins",
+        "https://app.example",
+        "none",
+        "origins whose pages may call from a browser, `*` for all",
+    ),
+    key("cors.credentials", "true", "false", "cookies and client certificates of those pages"),
+    key("cors.max_age", "2h", "2h", "how long a browser remembers what is allowed"),
+    key("cors.headers", "x-tenant", "none", "request headers that pages may send besides"),
+    key("cors.exposed_headers", "x-total", "none", "reply headers that pages may read besides"),
     key("log.level", "info", "info", "error, warn, info, debug, trace, or directives a module"),
 ];
 
@@ -99,7 +109,16 @@ pub(super) fn of_name(name: &str) -> Result<&'static Key, ConfigError> {
 
 /// The value of a variable or flag: a boolean or number where it reads as one, else text.
 pub(super) fn value(key: &Key, text: &str) -> Value {
-    if matches!(key.path, "log.level" | "server.listen" | "rest.title" | "rest.version") {
+    const TEXTS: [&str; 7] = [
+        "cors.exposed_headers",
+        "cors.headers",
+        "cors.origins",
+        "log.level",
+        "rest.title",
+        "rest.version",
+        "server.listen",
+    ];
+    if TEXTS.contains(&key.path) {
         return Value::String(text.to_owned());
     }
     if let Ok(boolean) = text.parse() {

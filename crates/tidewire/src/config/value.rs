@@ -75,6 +75,13 @@ pub(super) fn addresses<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Addre
     texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }
 
+/// A list of texts; one text may hold several with commas between them.
+pub(super) fn list<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<String>, D::Error> {
+    let texts = texts(input)?;
+    let parts = texts.iter().flat_map(|text| text.split(',')).map(|part| part.trim().to_owned());
+    Ok(parts.filter(|part| !part.is_empty()).collect())
+}
+
 /// One text or a list of them.
 pub(super) fn texts<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]

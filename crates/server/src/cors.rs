@@ -1,0 +1,299 @@
+//! Which pages of other origins may call from a browser: cross-origin resource sharing, by
+//! <https://fetch.spec.whatwg.org/#http-cors-protocol>.
+//!
+//! | request | with an allowed origin | with another |
+//! |---|---|---|
+//! | `OPTIONS` with `Origin` and `Access-Control-Request-Method` | 204 before routing: what is allowed, and for how long | 204 that allows nothing |
+//! | any other with `Origin` | the response may be read, with the headers named here | as without this |
+//!
+//! What is allowed is what Connect, gRPC-Web and REST need
+//! (<https://connectrpc.com/docs/cors>), and headers of the application's own by name. Off unless
+//! origins are given, and then one branch a request.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+use http::header::{
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_REQUEST_METHOD, HeaderName, ORIGIN, VARY,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use tidewire_service::Body;
+
+/// Which pages of other origins may call from a browser, and how.
+///
+/// ```
+/// let cors = tidewire_server::Cors::new(["https://app.example"]);
+/// let server = tidewire_server::Server::builder().cors(cors);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cors {
+    /// The origins as browsers send them, `https://app.example`, or `*` for all; none by default.
+    pub origins: Vec<String>,
+    /// Whether browsers send cookies and client certificates along; no by default. Not with `*`.
+    pub credentials: bool,
+    /// How long a browser remembers what is allowed; 2 h by default, more than which none does.
+    pub max_age: Duration,
+    /// Request headers of the application's own; those of the protocols and `authorization` are
+    /// always allowed.
+    pub headers: Vec<String>,
+    /// Reply headers of the application's own that pages may read; those of the protocols always are.
+    /// A trailer of a unary Connect reply is `trailer-NAME`.
+    pub exposed_headers: Vec<String>,
+}
+
+impl Default for Cors {
+    fn default() -> Self {
+        Self {
+            origins: Vec::new(),
+            credentials: false,
+            max_age: Duration::from_secs(2 * 60 * 60),
+            headers: Vec::new(),
+            exposed_headers: Vec::new(),
+        }
+    }
+}
+
+impl Cors {
+    /// Pages of these origins may call.
+    pub fn new<O: Into<String>>(origins: impl IntoIterator<Item = O>) -> Self {
+        Self { origins: origins.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// Whether it can work: as a server finds out at start.
+    ///
+    /// # Errors
+    /// `*` together with credentials; what is not an origin, or not the name of a header.
+    pub fn check(&self) -> Result<(), CorsError> {
+        Policy::new(self).map(|_| ())
+    }
+}
+
+/// Settings for other origins that cannot work; see [`Cors::check`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CorsError {
+    key: &'static str,
+    text: String,
+}
+
+impl CorsError {
+    fn new(key: &'static str, text: String) -> Self {
+        Self { key, text }
+    }
+
+    /// The setting that it is about, `cors.origins`.
+    pub fn key(&self) -> &str {
+        self.key
+    }
+}
+
+impl fmt::Display for CorsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for CorsError {}
+
+/// [`Cors`] as the headers that it becomes.
+pub(crate) struct Policy {
+    /// `None` are all.
+    origins: Option<Vec<HeaderValue>>,
+    credentials: bool,
+    max_age: HeaderValue,
+    headers: HeaderValue,
+    exposed: HeaderValue,
+}
+
+impl Policy {
+    /// Checks the settings; `None` when no origin is allowed.
+    pub(crate) fn new(cors: &Cors) -> Result<Option<Self>, CorsError> {
+        let any = cors.origins.iter().any(|origin| origin == "*");
+        if any && cors.credentials {
+            return Err(CorsError::new(
+                "cors.credentials",
+                "cors.origins = \"*\" and cors.credentials = true exclude each other, since any \
+                 page could act for whoever opens it; name the origins or set cors.credentials = \
+                 false"
+                    .into(),
+            ));
+        }
+        let origins = cors.origins.iter().filter(|origin| *origin != "*");
+        let origins = origins.map(|text| origin(text)).collect::<Result<Vec<_>, _>>()?;
+        let policy = Self {
+            origins: (!any).then_some(origins),
+            credentials: cors.credentials,
+            max_age: cors.max_age.as_secs().into(),
+            headers: names("cors.headers", REQUEST_HEADERS, &cors.headers)?,
+            exposed: names("cors.exposed_headers", REPLY_HEADERS, &cors.exposed_headers)?,
+        };
+        Ok((!cors.origins.is_empty()).then_some(policy))
+    }
+
+    /// The answer to a browser that asks whether it may send a request.
+    pub(crate) fn preflight<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
+        let headers = request.headers();
+        if *request.method() != Method::OPTIONS
+            || !headers.contains_key(ORIGIN)
+            || !headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+        {
+            return None;
+        }
+        let mut response = Response::new(Body::Empty);
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        let granted = self.granted(headers);
+        let headers = response.headers_mut();
+        if granted.is_some() {
+            headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
+            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, self.headers.clone());
+            headers.insert(ACCESS_CONTROL_MAX_AGE, self.max_age.clone());
+        }
+        self.mark(granted, headers);
+        Some(response)
+    }
+
+    /// The origin that a request comes from, as the response has to name it, if it is allowed.
+    pub(crate) fn granted(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let origin = headers.get(ORIGIN)?;
+        match &self.origins {
+            None => Some(HeaderValue::from_static("*")),
+            Some(origins) => origins.contains(origin).then(|| origin.clone()),
+        }
+    }
+
+    /// Says in a response who may read it. Caches must tell callers apart in either case.
+    fn mark(&self, granted: Option<HeaderValue>, headers: &mut HeaderMap) {
+        headers.append(VARY, HeaderValue::from_static("origin"));
+        let Some(origin) = granted else { return };
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        if self.credentials {
+            headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+        }
+    }
+}
+
+/// The future of a response that says who may read it.
+pub(crate) struct Marked<F> {
+    pub(crate) response: F,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) granted: Option<HeaderValue>,
+}
+
+impl<F, B> Future for Marked<F>
+where
+    F: Future<Output = Result<Response<B>, Infallible>> + Unpin,
+{
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<F::Output> {
+        Pin::new(&mut self.response).poll(cx).map_ok(|mut response| {
+            let (granted, headers) = (self.granted.take(), response.headers_mut());
+            if granted.is_some() {
+                headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, self.policy.exposed.clone());
+            }
+            self.policy.mark(granted, headers);
+            response
+        })
+    }
+}
+
+/// An origin as browsers send it: lower case, without a path and without the port that it has anyway.
+fn origin(text: &str) -> Result<HeaderValue, CorsError> {
+    let uri = text.parse::<Uri>().ok();
+    let sent = uri.as_ref().and_then(|uri| {
+        let (scheme, host) = (uri.scheme_str()?, uri.host()?);
+        if host.contains('*') {
+            return None;
+        }
+        let port = match (scheme, uri.port_u16()) {
+            ("http", Some(80)) | ("https", Some(443)) | (_, None) => String::new(),
+            (_, Some(port)) => format!(":{port}"),
+        };
+        Some(format!("{scheme}://{host}{port}").to_lowercase())
+    });
+    let refused = |help: &str| {
+        let text = format!("cors.origins: {text:?} is not an origin as browsers send it; {help}");
+        CorsError::new("cors.origins", text)
+    };
+    match sent {
+        Some(sent) if sent == text => HeaderValue::from_str(text)
+            .map_err(|_| refused("write \"https://app.example\", or \"*\" for all")),
+        Some(sent) => Err(refused(&format!("write {sent:?}"))),
+        None => Err(refused("write \"https://app.example\", or \"*\" for all")),
+    }
+}
+
+/// The names of the protocols and of the application as one header.
+fn names(
+    key: &'static str,
+    protocols: &str,
+    application: &[String],
+) -> Result<HeaderValue, CorsError> {
+    let mut all = protocols.to_owned();
+    for name in application {
+        let parsed: HeaderName = name.parse().map_err(|_| {
+            CorsError::new(
+                key,
+                format!("{key}: {name:?} is not the name of a header; write x-name"),
+            )
+        })?;
+        all = all + ", " + parsed.as_str();
+    }
+    Ok(HeaderValue::from_str(&all).expect("names of headers are ASCII"))
+}
+
+/// Connect needs `GET` and `POST`, gRPC-Web `POST`, REST the others.
+const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
+
+/// What clients of Connect, gRPC-Web and REST send.
+const REQUEST_HEADERS: &str = "content-type, content-encoding, connect-protocol-version, \
+    connect-timeout-ms, connect-accept-encoding, connect-content-encoding, grpc-timeout, \
+    grpc-encoding, grpc-accept-encoding, x-grpc-web, x-user-agent, authorization";
+
+/// What they read in replies; browsers themselves undo `content-encoding`.
+const REPLY_HEADERS: &str = "grpc-status, grpc-message, grpc-status-details-bin, grpc-encoding, \
+    connect-content-encoding, content-encoding, retry-after, www-authenticate";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(cors: &Cors, expected: &str) {
+        let text = cors.check().map_or_else(|error| error.to_string(), |()| "fine".to_owned());
+        assert_eq!(text, expected, "{cors:?}");
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_refused_with_what_to_write() {
+        check(&Cors::default(), "fine");
+        check(&Cors::new(["https://app.example", "http://[::1]:5173"]), "fine");
+        check(&Cors::new(["capacitor://localhost"]), "fine");
+        let refused = |text: &str, help: &str| {
+            let expected =
+                format!("cors.origins: {text:?} is not an origin as browsers send it; {help}");
+            check(&Cors::new([text]), &expected);
+        };
+        refused("https://App.example/", "write \"https://app.example\"");
+        refused("https://app.example:443", "write \"https://app.example\"");
+        refused("http://app.example:8080/page", "write \"http://app.example:8080\"");
+        refused("app.example", "write \"https://app.example\", or \"*\" for all");
+        refused("null", "write \"https://app.example\", or \"*\" for all");
+        refused("https://*.example", "write \"https://app.example\", or \"*\" for all");
+        let headers = vec!["x y".to_owned()];
+        check(
+            &Cors { headers, ..Cors::new(["*"]) },
+            "cors.headers: \"x y\" is not the name of a header; write x-name",
+        );
+        check(
+            &Cors { credentials: true, ..Cors::new(["*"]) },
+            "cors.origins = \"*\" and cors.credentials = true exclude each other, since any page \
+             could act for whoever opens it; name the origins or set cors.credentials = false",
+        );
+    }
+}
