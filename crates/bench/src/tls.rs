@@ -6,7 +6,7 @@
 //!
 //! | given | trusted |
 //! |---|---|
-//! | nothing | the authorities of the machine ([`BUNDLES`]) |
+//! | nothing | the authorities of the machine |
 //! | `--cacert FILE` | the authorities in that PEM file, and no others |
 //! | `--insecure` | whoever answers |
 
@@ -17,20 +17,11 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
-};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
 
 use crate::error::Error;
 use crate::failure::Failure;
-
-/// Where distributions keep the authorities that they trust.
-const BUNDLES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 /// ALPN names.
 pub(crate) const H2: &[u8] = b"h2";
@@ -42,6 +33,28 @@ pub(crate) enum Trust<'a> {
     Machine,
     File(&'a Path),
     Anyone,
+}
+
+impl Trust<'_> {
+    fn config(self) -> Result<ClientConfig, Error> {
+        let tls = tidewire_client::Tls::new();
+        match self {
+            Self::Anyone => tls
+                .danger_without_verification()
+                .config()
+                .map_err(|error| Error::system(error.to_string())),
+            Self::Machine => tls.config().map_err(|_| {
+                Error::system(
+                    "this machine trusts no authorities; name some with --cacert, or use \
+                     --insecure",
+                )
+            }),
+            Self::File(path) => std::fs::read(path)
+                .map_err(|error| error.to_string())
+                .and_then(|pem| tls.authorities(pem).config().map_err(|error| error.to_string()))
+                .map_err(|what| Error::usage(format!("--cacert {}: {what}", path.display()))),
+        }
+    }
 }
 
 /// How every connection of a run speaks TLS.
@@ -57,18 +70,7 @@ impl Tls {
     pub(crate) fn new(host: &str, alpn: &'static [u8], trust: Trust<'_>) -> Result<Self, Error> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| Error::usage(format!("{host:?} cannot be the name in a certificate")))?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| Error::system(format!("TLS: {error}")))?;
-        let builder = match trust {
-            Trust::Anyone => {
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider)))
-            }
-            Trust::Machine => builder.with_root_certificates(machine_roots()?),
-            Trust::File(path) => builder.with_root_certificates(roots(path)?),
-        };
-        let mut config = builder.with_no_client_auth();
+        let mut config = trust.config()?;
         config.alpn_protocols = vec![alpn.to_vec()];
         config.resumption = Resumption::disabled();
         Ok(Self { config: Arc::new(config), name, alpn })
@@ -85,27 +87,6 @@ impl Tls {
             .map_err(|error| Failure::Tls(error.to_string()))?;
         Ok(Session { client, alpn: self.alpn })
     }
-}
-
-fn machine_roots() -> Result<RootCertStore, Error> {
-    let bundle = BUNDLES.iter().map(Path::new).find(|path| path.exists()).ok_or_else(|| {
-        Error::system(format!(
-            "no file of trusted authorities at {}; name one with --cacert, or use --insecure",
-            BUNDLES.join(", ")
-        ))
-    })?;
-    roots(bundle)
-}
-
-fn roots(path: &Path) -> Result<RootCertStore, Error> {
-    let fault = |what: String| Error::usage(format!("--cacert {}: {what}", path.display()));
-    let mut store = RootCertStore::empty();
-    let found = CertificateDer::pem_file_iter(path).map_err(|error| fault(error.to_string()))?;
-    let (added, _) = store.add_parsable_certificates(found.filter_map(Result::ok));
-    if added == 0 {
-        return Err(fault("no certificate in PEM form was found in it".to_owned()));
-    }
-    Ok(store)
 }
 
 /// The TLS state of one connection.
@@ -219,46 +200,5 @@ impl std::io::Write for Socket<'_> {
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
-    }
-}
-
-/// Accepts every certificate, but still checks that the target has its key.
-#[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, known)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, known)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -71,12 +71,11 @@ impl Tls {
         self
     }
 
-    pub(crate) fn connector(
-        &self,
-        host: &str,
-        http: HttpVersion,
-        needs_http2: bool,
-    ) -> Result<Connector, BuildError> {
+    /// This as settings of rustls, without ALPN, for whoever does their own handshakes.
+    ///
+    /// # Errors
+    /// Certificates that cannot be used; a system without authorities.
+    pub fn config(&self) -> Result<ClientConfig, BuildError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -88,16 +87,25 @@ impl Tls {
         } else {
             config.with_root_certificates(self.roots()?)
         };
-        let mut config = match &self.identity {
-            None => config.with_no_client_auth(),
+        match &self.identity {
+            None => Ok(config.with_no_client_auth()),
             Some((chain, key)) => {
                 let key = PrivateKeyDer::from_pem_slice(key)
                     .map_err(|error| unusable("client key", &error))?;
                 config
                     .with_client_auth_cert(certificates(chain, "client certificate")?, key)
-                    .map_err(|error| unusable("client certificate and key", &error))?
+                    .map_err(|error| unusable("client certificate and key", &error))
             }
-        };
+        }
+    }
+
+    pub(crate) fn connector(
+        &self,
+        host: &str,
+        http: HttpVersion,
+        needs_http2: bool,
+    ) -> Result<Connector, BuildError> {
+        let mut config = self.config()?;
         config.resumption = Resumption::in_memory_sessions(64);
         config.alpn_protocols = match http {
             HttpVersion::Http1 => vec![b"http/1.1".to_vec()],

@@ -98,6 +98,9 @@ fn a_certificate_that_nobody_vouches_for_is_an_error_unless_told_otherwise() {
     assert_eq!(result.requests.ok, 10, "{text}");
     let error = bench(&["run", &url, "--cacert", "/no/such/file"]).error();
     assert!(error.contains("--cacert /no/such/file"), "{error}");
+    let key = file("key.pem").display().to_string();
+    let error = bench(&["run", &url, "--cacert", &key]).error();
+    assert!(error.contains("key.pem: TLS authorities cannot be used"), "{error}");
     let other = url.replace("127.0.0.1", "127.0.0.2");
     let named = bench(&["run", &other, "--cacert", AUTHORITY]).error();
     assert!(named.contains("127.0.0.2"), "{named}");
