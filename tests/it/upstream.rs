@@ -1,8 +1,10 @@
 //! A remote service behind our server: what its callers see is what it says, over any two protocols.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use tidewire::client::{HttpVersion, Protocol, Upstream};
+use tidewire::client::{HttpVersion, Protocol, Step, Trace, Upstream};
 use tidewire::{Body, Call, Client, Code, Codec, Context, Frame, Schema, Server, Service, Stream};
 use tidewire_tests::program::{root, tool};
 use tidewire_tests::proto::*;
@@ -153,6 +155,29 @@ async fn grpc_go_is_called_and_is_an_upstream() {
     let trailers = trailers_of_count(&client).await;
     assert_eq!(trailers["x-counted"], "2");
     check_in_front_of("grpc-go", client, Duplex::Full).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_is_made_again_when_grpc_go_says_and_not_when_it_says_never() {
+    let served = Served::start(tool("foreign-grpc-server"), &[], 1).await;
+    let client = client(served.addresses[0], Protocol::Grpc, HttpVersion::Auto);
+    let typed = BehaviourServiceClient::new(client.channel());
+    for (pushback, expected) in [("7", &[7, 7][..]), ("0", &[0, 0]), ("-1", &[]), ("soon", &[])] {
+        let waits = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&waits);
+        let mut context = Context::default();
+        context.headers_mut().insert("x-pushback", pushback.parse().unwrap());
+        context.extensions_mut().insert(Trace::new(move |event| {
+            if let Step::Retrying { after, .. } = event.step {
+                seen.lock().unwrap().push(after);
+            }
+        }));
+        let call = BehaviourService::look(&typed, context, LookRequest::default());
+        let error = call.await.unwrap_err();
+        assert_eq!((error.code(), error.message()), (Code::Unavailable, "come again later"));
+        let expected: Vec<_> = expected.iter().map(|ms| Duration::from_millis(*ms)).collect();
+        assert_eq!(*waits.lock().unwrap(), expected, "{pushback}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

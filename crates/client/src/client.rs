@@ -16,7 +16,7 @@ use crate::builder::Builder;
 use crate::deadline::{Deadline, Phase, passed};
 use crate::exchange::{Failed, Outbound, Received, exchange};
 use crate::plain;
-use crate::retry::{Retries, is_repeatable};
+use crate::retry::{Failures, Retries, is_repeatable};
 use crate::trace::{Step, Trace, now, tell};
 use crate::wire::{Dialect, Expected, Message};
 
@@ -107,7 +107,7 @@ impl Inner {
         trace: Option<Trace>,
     ) -> Result<Reply> {
         let is_repeatable = is_repeatable && self.retries.is_on();
-        let mut failed = 0;
+        let mut failures = Failures::default();
         loop {
             let spare = if is_repeatable { outbound.replica() } else { None };
             let outcome = self.call_once(outbound, read, at, trace.clone()).await;
@@ -118,9 +118,10 @@ impl Inner {
                 }
                 Err(error) => error,
             };
-            failed += 1;
             let Some(again) = spare else { return Err(error) };
-            let Some(wait) = self.retries.again(&error, failed) else { return Err(error) };
+            let Some(wait) = self.retries.again(&error, &mut failures) else {
+                return Err(error);
+            };
             // What would come too late is not tried.
             if at.is_some_and(|at| now() + wait >= at) {
                 return Err(error);

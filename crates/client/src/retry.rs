@@ -11,11 +11,16 @@
 //! not come back together. The budget is a bucket of tokens that all calls of a client share: a retry
 //! takes one, a success gives a tenth back. So a server that is down for good gets at most a tenth
 //! more calls, however many there are.
+//!
+//! A server may say how long to wait: then that long, whatever the bound, and further waits begin anew
+//! (`grpc-retry-pushback-ms`, gRPC proposal A6). What it says is negative or no number where the call is
+//! not to be made again.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use http::{HeaderName, HeaderValue};
 use tidewire_service::{Code, Error, Idempotency, Method};
 
 /// How failed calls are made again.
@@ -82,19 +87,44 @@ impl Retries {
         }
     }
 
-    /// How long to wait before a call is made again; `None` if it is not.
-    pub(crate) fn again(&self, error: &Error, failed: u32) -> Option<Duration> {
-        if error.code() != Code::Unavailable || failed >= self.policy.attempts_max {
+    /// How long to wait before a call that failed anew is made again; `None` if it is not.
+    pub(crate) fn again(&self, error: &Error, failures: &mut Failures) -> Option<Duration> {
+        failures.all += 1;
+        failures.since_pushback += 1;
+        if error.code() != Code::Unavailable || failures.all >= self.policy.attempts_max {
             return None;
         }
+        // A trailer, or a header where there are no trailers.
+        let pushback = error.trailers().get(PUSHBACK).or_else(|| error.headers().get(PUSHBACK));
+        let wait = match pushback {
+            Some(pushback) => {
+                failures.since_pushback = 0;
+                pushed_back(pushback)?
+            }
+            None => self.policy.wait(failures.since_pushback),
+        };
         let taken = self.tenths.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
             (left >= TENTHS).then_some(left - TENTHS)
         });
-        taken.ok().map(|_| self.policy.wait(failed))
+        taken.ok().map(|_| wait)
     }
 }
 
 const TENTHS: i64 = 10;
+
+/// How often one call failed.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    all: u32,
+    since_pushback: u32,
+}
+
+const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+
+fn pushed_back(value: &HeaderValue) -> Option<Duration> {
+    let millis: i32 = value.to_str().ok()?.trim().parse().ok()?;
+    u64::try_from(millis).ok().map(Duration::from_millis)
+}
 
 /// Whether a method promises that a repeated call does no more than one.
 pub(crate) fn is_repeatable(method: &Method) -> bool {
@@ -108,20 +138,48 @@ mod tests {
     #[test]
     fn a_server_that_is_down_gets_no_more_than_the_budget() {
         let retries = Retries::new(Retry { budget: 2, ..Retry::default() });
-        let down = Error::unavailable("down");
-        let allowed = (0..100).filter(|_| retries.again(&down, 1).is_some()).count();
+        let again = || retries.again(&Error::unavailable("down"), &mut Failures::default());
+        let allowed = (0..100).filter(|_| again().is_some()).count();
         assert_eq!(allowed, 2);
         (0..10).for_each(|_| retries.succeeded());
-        assert!(retries.again(&down, 1).is_some(), "ten successes pay for a retry");
-        assert!(retries.again(&down, 1).is_none());
+        assert!(again().is_some(), "ten successes pay for a retry");
+        assert!(again().is_none());
     }
 
     #[test]
     fn only_unavailable_is_tried_again_and_not_for_ever() {
         let retries = Retries::new(Retry::default());
-        assert!(retries.again(&Error::internal("bug"), 1).is_none());
-        assert!(retries.again(&Error::unavailable("down"), 2).is_some());
-        assert!(retries.again(&Error::unavailable("down"), 3).is_none());
+        let bug = Error::internal("bug");
+        assert!(retries.again(&bug, &mut Failures::default()).is_none());
+        let (down, mut failures) = (Error::unavailable("down"), Failures::default());
+        assert!(retries.again(&down, &mut failures).is_some());
+        assert!(retries.again(&down, &mut failures).is_some());
+        assert!(retries.again(&down, &mut failures).is_none());
+    }
+
+    #[test]
+    fn a_wait_that_the_server_names_is_waited_and_further_ones_begin_anew() {
+        let policy =
+            Retry { attempts_max: 9, backoff: Duration::from_millis(1), ..Retry::default() };
+        let retries = Retries::new(policy);
+        let down = Error::unavailable("down");
+        let pushing = |value: &'static str| {
+            let mut error = Error::unavailable("down");
+            error.trailers_mut().insert(PUSHBACK, HeaderValue::from_static(value));
+            error
+        };
+        let mut failures = Failures::default();
+        (0..5).for_each(|_| assert!(retries.again(&down, &mut failures).is_some()));
+        let wait = retries.again(&pushing("5000"), &mut failures);
+        assert_eq!(wait, Some(Duration::from_secs(5)), "over backoff_max");
+        let wait = retries.again(&down, &mut failures).unwrap();
+        assert!(wait <= Duration::from_millis(1), "{wait:?}");
+        for value in ["-1", "soon", "", "3000000000"] {
+            let failures = &mut Failures::default();
+            assert_eq!(retries.again(&pushing(value), failures), None, "{value:?}");
+        }
+        let wait = retries.again(&pushing("0"), &mut Failures::default());
+        assert_eq!(wait, Some(Duration::ZERO));
     }
 
     #[test]

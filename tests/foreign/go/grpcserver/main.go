@@ -1,8 +1,9 @@
 // Command grpcserver serves tidewire.test.v1.BehaviourService with grpc-go on one cleartext port: a
 // foreign peer for Tidewire's own client. Panic is left unimplemented.
 //
-// Usage: grpcserver [ADDRESS]. The default is a free port on 127.0.0.1; the first line of output is
-// `listening on ADDRESS`.
+// Usage: grpcserver [ADDRESS [REFLECTION]]. The default is a free port on 127.0.0.1; the first line of
+// output is `listening on ADDRESS`. REFLECTION is `v1` or `v1alpha`, the only version that is there;
+// without it there is none.
 package main
 
 import (
@@ -19,6 +20,8 @@ import (
 	"google.golang.org/grpc/codes"
 	_ "google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/reflection"
+	v1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/status"
 
 	"tidewire.test/foreign/gen/behaviourv1"
@@ -36,6 +39,17 @@ func main() {
 	fmt.Printf("listening on %s\n", listener.Addr())
 	server := grpc.NewServer()
 	behaviourv1.RegisterBehaviourServiceServer(server, behaviour{})
+	if len(os.Args) > 2 {
+		switch os.Args[2] {
+		case "v1":
+			reflection.RegisterV1(server)
+		case "v1alpha":
+			old := reflection.NewServer(reflection.ServerOptions{Services: server})
+			v1alpha.RegisterServerReflectionServer(server, old)
+		default:
+			log.Fatalf("%s is no version of reflection; there are v1 and v1alpha", os.Args[2])
+		}
+	}
 	log.Fatal(server.Serve(listener))
 }
 
@@ -60,7 +74,16 @@ func (behaviour) Echo(ctx context.Context, in *behaviourv1.EchoRequest) (*behavi
 	}, nil
 }
 
-func (behaviour) Look(_ context.Context, in *behaviourv1.LookRequest) (*behaviourv1.LookReply, error) {
+// Look is unavailable to callers with the header x-pushback, and says when they may come again.
+func (behaviour) Look(ctx context.Context, in *behaviourv1.LookRequest) (*behaviourv1.LookReply, error) {
+	if incoming, ok := metadata.FromIncomingContext(ctx); ok {
+		if pushback := incoming.Get("x-pushback"); len(pushback) > 0 {
+			if err := grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", pushback[0])); err != nil {
+				return nil, err
+			}
+			return nil, status.Error(codes.Unavailable, "come again later")
+		}
+	}
 	return &behaviourv1.LookReply{Value: "value of " + in.Key}, nil
 }
 
