@@ -86,6 +86,27 @@ fn a_server_in_go_is_called_by_every_protocol_with_a_schema_of_files() {
 }
 
 #[test]
+fn the_schema_of_a_server_in_go_comes_from_either_version_of_its_reflection() {
+    for version in ["v1", "v1alpha"] {
+        let server = Foreign::with_reflection(version);
+        check_all(&server.address, &[], &["", "grpc"]);
+        let listed = run(here(), &["list", &server.address]);
+        let reflection = format!("grpc.reflection.{version}.ServerReflection\n");
+        listed.check(0, &["tidewire.test.v1.BehaviourService\n", &reflection]);
+        assert_eq!(listed.stdout.lines().count(), 2, "{}", listed.stdout);
+        run(here(), &["call", &server.address])
+            .check(0, &["tidewire.test.v1.BehaviourService/Echo\n"]);
+        run(here(), &["describe", &server.address, "BehaviourService"])
+            .check(0, &["rpc Chat(stream ChatRequest) returns (stream ChatReply)"]);
+        // A type of an imported file, which comes along with the file that imports it.
+        run(here(), &["describe", &server.address, "EchoRequest"])
+            .check(0, &["google.protobuf.Timestamp at = 8;"]);
+        let echo = ["call", &server.address, "Echo", r#"{"at":"2026-01-02T03:04:05Z"}"#];
+        run(here(), &echo).check(0, &["{\"at\":\"2026-01-02T03:04:05Z\"}\n"]);
+    }
+}
+
+#[test]
 fn a_unix_socket_is_a_server_too() {
     let folder = folder(&[]);
     let socket = folder.path().join("a.sock");

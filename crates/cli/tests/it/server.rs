@@ -138,17 +138,27 @@ impl Behaviour {
     }
 }
 
-/// The server in Go of the behaviour service, without reflection.
+/// A server in Go of the behaviour service.
 pub(crate) struct Foreign {
     child: Child,
     pub(crate) address: String,
 }
 
 impl Foreign {
+    /// connect-go's, without reflection.
     pub(crate) fn start() -> Self {
-        let path: PathBuf = root().join(".tools/bin/foreign-go-server");
-        assert!(path.exists(), "foreign-go-server is not installed; run `make setup` once");
-        let mut child = Command::new(path).stdout(Stdio::piped()).spawn().unwrap();
+        Self::run("foreign-go-server", &[])
+    }
+
+    /// grpc-go's, with one version of reflection.
+    pub(crate) fn with_reflection(version: &str) -> Self {
+        Self::run("foreign-grpc-server", &["127.0.0.1:0", version])
+    }
+
+    fn run(name: &str, arguments: &[&str]) -> Self {
+        let path: PathBuf = root().join(".tools/bin").join(name);
+        assert!(path.exists(), "{name} is not installed; run `make setup` once");
+        let mut child = Command::new(path).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on ").unwrap().to_owned();
