@@ -184,22 +184,29 @@ impl App {
             match event {
                 Event::Closed(_) => self.ended = true,
                 Event::Request(request) => {
-                    let _ = session.peer_method(request.method);
-                    self.answer(session, request.call);
-                    self.peers.push(request.call);
+                    assert_eq!(request.share_payload(), request.payload());
+                    let _ = (request.metadata().headers().count(), request.http());
+                    let (call, method) = (request.call, request.method());
+                    let _ = session.peer_method(method);
+                    self.answer(session, call);
+                    self.peers.push(call);
                 }
                 Event::Items { call, items } => {
+                    let all = items.bytes();
                     let bytes: usize = items.iter().map(<[u8]>::len).sum();
-                    assert!(bytes as u64 <= items.bytes());
+                    assert_eq!(items.shares().map(|item| item.len()).sum::<usize>(), bytes);
+                    assert!(bytes as u64 <= all);
                     if !self.turn.is_multiple_of(3) {
-                        session.consumed(call, items.bytes());
+                        session.consumed(call, all);
                     }
-                    assert_eq!(items.into_bytes().map(|item| item.len()).sum::<usize>(), bytes);
                 }
-                Event::Reply(answer)
-                    if answer.then == Then::Watch && self.turn.is_multiple_of(5) =>
-                {
-                    session.cancel(answer.call);
+                Event::Reply(answer) => {
+                    assert_eq!(answer.share_payload(), answer.payload());
+                    let _ = (answer.metadata().headers().count(), answer.is_unchanged());
+                    if answer.then() == Then::Watch && self.turn.is_multiple_of(5) {
+                        let call = answer.call;
+                        session.cancel(call);
+                    }
                 }
                 _ => {}
             }
@@ -223,7 +230,7 @@ impl App {
             2 => {}
             turn => {
                 let validator = Validator([turn as u8; 16]);
-                session.reply(call, Reply::new(payload.to_vec()).validator(validator).watched());
+                session.reply(call, Reply::new(&payload).validator(validator).watched());
             }
         }
     }

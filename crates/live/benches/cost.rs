@@ -59,7 +59,8 @@ unsafe impl GlobalAlloc for Counting {
 static GLOBAL: Counting = Counting;
 
 const BATCH: usize = 64;
-const PAYLOAD: Bytes = Bytes::from_static(&[7; 32]);
+const BYTES: &[u8] = &[7; 32];
+const PAYLOAD: Bytes = Bytes::from_static(BYTES);
 
 struct Pair {
     client: Session,
@@ -97,7 +98,7 @@ impl Pair {
         self.server.input().extend_from_slice(&self.wire);
         while let Some(event) = self.server.poll_event(0) {
             if let Event::Request(request) = event {
-                black_box(&request.payload);
+                black_box(request.payload());
                 self.asked.push(request.call);
             }
         }
@@ -110,7 +111,7 @@ impl Pair {
         while let Some(event) = self.client.poll_event(0) {
             match event {
                 Event::Reply(answer) => {
-                    black_box(&answer.payload);
+                    black_box(answer.payload());
                     self.answers += 1;
                 }
                 Event::Items { call, items } => {
@@ -118,14 +119,15 @@ impl Pair {
                         black_box(item);
                         self.items += 1;
                     }
-                    self.client.consumed(call, items.bytes());
+                    let bytes = items.bytes();
+                    self.client.consumed(call, bytes);
                 }
                 _ => {}
             }
         }
     }
 
-    fn batch(&mut self, request: impl Fn(MethodId) -> Request, reply: impl Fn() -> Reply) {
+    fn batch(&mut self, request: impl Fn(MethodId) -> Request, reply: impl Fn() -> Reply<'static>) {
         for _ in 0..BATCH {
             let call = self.client.call(request(self.method), 0);
             black_box(call.expect("the batch is below calls_max"));
@@ -140,7 +142,11 @@ impl Pair {
     }
 }
 
-fn unary(calls: usize, request: impl Fn(MethodId) -> Request, reply: impl Fn() -> Reply) -> usize {
+fn unary(
+    calls: usize,
+    request: impl Fn(MethodId) -> Request,
+    reply: impl Fn() -> Reply<'static>,
+) -> usize {
     let mut pair = Pair::new();
     while pair.answers < calls {
         pair.batch(&request, &reply);
@@ -175,7 +181,7 @@ fn watches(count: usize) -> usize {
         pair.serve();
         let asked = std::mem::take(&mut pair.asked);
         for &call in &asked {
-            pair.server.reply(call, Reply::new(PAYLOAD).validator(Validator([1; 16])).watched());
+            pair.server.reply(call, Reply::new(BYTES).validator(Validator([1; 16])).watched());
         }
         pair.hear();
         for &call in &asked {
@@ -199,7 +205,7 @@ fn watch_memory(count: usize) -> (u64, u64) {
         pair.serve();
         for call in std::mem::take(&mut pair.asked) {
             open += 1;
-            pair.server.reply(call, Reply::new(PAYLOAD).validator(Validator([1; 16])).watched());
+            pair.server.reply(call, Reply::new(BYTES).validator(Validator([1; 16])).watched());
         }
         pair.hear();
     }
@@ -226,12 +232,12 @@ fn print_watch_memory() {
 type Case = (&'static str, usize, fn(usize) -> usize);
 
 const CASES: [Case; 7] = [
-    ("unary_query", 400_000, |n| unary(n, |m| Request::query(m, PAYLOAD), || Reply::new(PAYLOAD))),
+    ("unary_query", 400_000, |n| unary(n, |m| Request::query(m, PAYLOAD), || Reply::new(BYTES))),
     ("unary_command", 400_000, |n| {
-        unary(n, |m| Request::command(m, PAYLOAD), || Reply::new(PAYLOAD))
+        unary(n, |m| Request::command(m, PAYLOAD), || Reply::new(BYTES))
     }),
     ("unary_deadline", 400_000, |n| {
-        unary(n, |m| Request::query(m, PAYLOAD).deadline(30_000_000), || Reply::new(PAYLOAD))
+        unary(n, |m| Request::query(m, PAYLOAD).deadline(30_000_000), || Reply::new(BYTES))
     }),
     ("watch_and_stale", 400_000, watches),
     ("stream_1_byte", 20_000_000, |n| stream(n, &[1])),

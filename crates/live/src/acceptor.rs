@@ -46,19 +46,19 @@ impl Acceptor {
     /// # Errors
     /// What is wrong with it; the owner writes [`refuse`](Self::refuse) and closes.
     pub fn poll(&mut self, now: Micros) -> Result<Option<Hello>, Violation> {
-        let Some(frame) = self.reader.next()? else {
+        if !self.reader.fill()? {
             if now >= self.due {
                 let message = "no hello within the handshake time";
                 return Err(Violation::new(Reason::HandshakeTimeout, message));
             }
             return Ok(None);
-        };
-        if frame.head.kind != Kind::Hello as u8 {
+        }
+        self.reader.next();
+        if self.reader.head().kind != Kind::Hello as u8 {
             return Err(Violation::new(Reason::Unexpected, "the first frame is not a hello"));
         }
-        let hello = Hello::decode(&frame.metadata_bytes(), &frame.payload_bytes());
-        self.reader.give_back(frame);
-        let hello = hello?;
+        let (metadata, payload) = (self.reader.share_metadata(), self.reader.share_payload());
+        let hello = Hello::decode(&metadata, &payload)?;
         let (low, high) = hello.versions;
         if low > high || high < VERSIONS.0 || low > VERSIONS.1 {
             return Err(wrong_version(&hello));

@@ -8,16 +8,13 @@ use bytes::Bytes;
 use tidewire_service::{Error, Validator};
 
 use crate::command_window::{Admit, Stored};
-use crate::config::Micros;
-use crate::event::{Event, Incoming};
-use crate::frame::{self, HEAD_BYTES, Kind, flag};
+use crate::event::Event;
+use crate::frame::{self, HEAD_BYTES, Head, Kind, flag};
 use crate::hello::feature;
-use crate::message::{HttpRequest, Reply, Watch};
-use crate::metadata::{Fields, Metadata};
+use crate::message::{Reply, Watch};
 use crate::output::{Packing, put_error, put_error_metadata, put_kept, put_reply_metadata};
-use crate::reader::Frame;
 use crate::reason::{Reason, Violation};
-use crate::session::Session;
+use crate::session::{Next, Session};
 use crate::slots::{CallId, index};
 use crate::stream::{Finish, Stream};
 
@@ -55,126 +52,94 @@ impl Serving {
     }
 }
 
+/// Room for the protocol's own fields in a reply's metadata.
+const OWN_FIELDS_BYTES_MAX: usize = 48;
+
 impl Session {
-    #[inline]
-    pub(crate) fn receive_request(
-        &mut self,
-        frame: &Frame,
-        event: &mut Option<Event>,
-    ) -> Result<(), Violation> {
-        let head = frame.head;
-        let stream = head.stream;
-        self.check_slot(stream)?;
+    #[inline(always)]
+    pub(crate) fn receive_request(&mut self) -> Result<Next, Violation> {
+        let head = self.reader.head();
+        let call = self.new_call(head.stream)?;
         let number = self.requests_in;
         self.requests_in = number.wrapping_add(1);
-        let fields = Fields::read(frame.metadata())?;
-        let http = self.read_http(&head, &fields)?;
-        let method = match http {
-            Some(_) => 0,
-            None => {
-                let max = self.config.limits.methods_max;
-                self.named.check(fields.method, fields.name, max)?
-            }
-        };
-        let payload = self.payload(frame)?;
+        self.fields.read_next(self.reader.metadata())?;
+        let http = head.has(flag::HTTP);
+        if http {
+            self.check_http()?;
+        } else if self.fields.has_name() || !self.named.knows(self.fields.method()) {
+            self.name_method()?;
+        }
+        self.unpack()?;
         let streams = !head.has(flag::END);
-        if streams && !payload.is_empty() {
+        if streams && !self.received_payload().range.is_empty() {
             return Err(Violation::malformed("a request without END has a payload"));
         }
-        let index = index(stream);
-        let call = CallId { stream, generation: self.incoming.generation(index) };
-        if let Some(refusal) = self.refusal(fields.command.is_some()) {
-            let max = self.peer.limits.metadata_max;
-            put_error(&mut self.output.main, stream, &refusal, true, max);
-            return Ok(());
-        }
-        let watch = self.asked_watch(&head);
-        if let Some((id, done)) = fields.command
-            && self.features & feature::RESUME != 0
-            && !self.admit((id, done), call, number, streams)?
+        let command = self.fields.command();
+        let keeps = self.features & feature::RESUME != 0;
+        if (self.drain_sent || command.is_some())
+            && (self.refuses(call, command.is_some()) || keeps && !self.admits(call, number)?)
         {
-            return Ok(());
+            return Ok(Next::Nothing);
         }
         self.calls_in += 1;
-        self.incoming.insert(
-            index,
-            Served {
+        let (watch, validator) = (self.asked_watch(head), self.fields.validator());
+        if let free @ None = self.incoming.take(call.index()).value() {
+            *free = Some(Served {
                 state: Serving::Open,
                 watch,
                 number,
-                http: http.is_some(),
-                has_validator: fields.validator.is_some(),
-                validator: fields.validator.unwrap_or_default(),
-                command: fields.command.map_or(0, |(id, _)| id),
-                stream: streams.then(Box::default),
-            },
-        );
-        let metadata = if fields.has_more { frame.metadata_bytes() } else { Bytes::new() };
-        let left = Micros::from(head.deadline_ms) * 1000;
-        *event = Some(Event::Request(Incoming {
-            call,
-            method,
-            http,
-            metadata: Metadata::from_checked(metadata),
-            payload,
-            streaming: streams,
-            watch,
-            validator: fields.validator.map(Validator),
-            deadline: (left != 0).then(|| self.now.saturating_add(left)),
-            command: fields.command.map(|(id, _)| id),
-        }));
+                http,
+                has_validator: validator.is_some(),
+                validator: validator.map_or([0; 16], |validator| validator.0),
+                command: command.map_or(0, |(id, _)| id),
+                stream: if streams { Some(Box::default()) } else { None },
+            });
+        }
+        self.received = call;
+        Ok(Next::Request)
+    }
+
+    /// The handle of a new call of the peer.
+    #[inline]
+    fn new_call(&self, stream: u32) -> Result<CallId, Violation> {
+        let index = index(stream);
+        if self.is_ours(stream) || index >= self.slots_in || !self.incoming_live {
+            return Err(self.misplaced_request(stream));
+        }
+        let Some(generation) = self.incoming.vacant(index) else { return Err(in_use(stream)) };
+        if self.calls_in >= self.config.limits.calls_max {
+            return Err(too_many(self.config.limits.calls_max));
+        }
+        Ok(CallId { stream, generation })
+    }
+
+    #[cold]
+    fn misplaced_request(&self, stream: u32) -> Violation {
+        if let Some(violation) = self.misplaced(stream) {
+            return violation;
+        }
+        let slots = self.slots_in;
+        if self.is_ours(stream) || index(stream) >= slots {
+            let message = format!(
+                "a request on stream {stream}; its sender has {slots} numbers of one parity"
+            );
+            return Violation::new(Reason::StreamNumber, message);
+        }
+        Violation::new(Reason::Unexpected, "a request before resuming is done")
+    }
+
+    #[inline(never)]
+    fn check_http(&self) -> Result<(), Violation> {
+        self.need(feature::HTTP, "http")?;
+        let raw = self.reader.metadata();
+        if self.fields.http_method(raw).is_none() || self.fields.target(raw).is_none() {
+            return Err(Violation::malformed("an HTTP request without method or target"));
+        }
         Ok(())
     }
 
     #[inline]
-    fn check_slot(&self, stream: u32) -> Result<(), Violation> {
-        let slots = self.config.limits.slots();
-        if self.is_ours(stream) || index(stream) >= slots {
-            return Err(Violation::new(
-                Reason::StreamNumber,
-                format!(
-                    "a request on stream {stream}; its sender has {slots} numbers of one parity"
-                ),
-            ));
-        }
-        if !self.incoming_live {
-            return Err(Violation::new(Reason::Unexpected, "a request before resuming is done"));
-        }
-        if self.incoming.get(index(stream)).is_some() {
-            return Err(Violation::new(
-                Reason::StreamInUse,
-                format!("a request on stream {stream}, where a call is open"),
-            ));
-        }
-        let calls_max = self.config.limits.calls_max;
-        if self.calls_in >= calls_max {
-            return Err(Violation::new(
-                Reason::CallsMax,
-                format!("more open calls than calls_max = {calls_max}"),
-            ));
-        }
-        Ok(())
-    }
-
-    fn read_http(
-        &self,
-        head: &frame::Head,
-        fields: &Fields<'_>,
-    ) -> Result<Option<Box<HttpRequest>>, Violation> {
-        if !head.has(flag::HTTP) {
-            return Ok(None);
-        }
-        self.need(feature::HTTP, "http")?;
-        let (Some(method), Some(target)) = (fields.http_method, fields.target) else {
-            return Err(Violation::malformed("an HTTP request without method or target"));
-        };
-        Ok(Some(Box::new(HttpRequest {
-            method: Bytes::copy_from_slice(method),
-            target: Bytes::copy_from_slice(target),
-        })))
-    }
-
-    fn asked_watch(&self, head: &frame::Head) -> Watch {
+    pub(crate) fn asked_watch(&self, head: Head) -> Watch {
         if self.features & feature::WATCH == 0 || !head.has(flag::END) {
             Watch::No
         } else if head.has(flag::VALUES) {
@@ -186,28 +151,35 @@ impl Session {
         }
     }
 
-    /// Why no call, or no command, is taken now.
-    #[inline]
-    fn refusal(&self, is_command: bool) -> Option<Error> {
-        if self.drain_sent {
-            return Some(Error::unavailable("this side is going away; use another connection"));
-        }
-        let calls_max = self.config.limits.calls_max as usize;
-        (is_command && self.orphans.len() >= calls_max).then(|| {
+    /// Takes the name of a method, or says what is wrong with its number.
+    #[cold]
+    fn name_method(&mut self) -> Result<(), Violation> {
+        let raw = self.reader.metadata();
+        let methods_max = self.config.limits.methods_max;
+        self.named.add(self.fields.method(), self.fields.name(raw), methods_max)
+    }
+
+    /// Whether no call, or no command, is taken now; then it was answered.
+    fn refuses(&mut self, call: CallId, is_command: bool) -> bool {
+        let calls_max = self.config.limits.calls_max;
+        let error = if self.drain_sent {
+            Error::unavailable("this side is going away; use another connection")
+        } else if is_command && self.orphans.len() >= calls_max as usize {
             Error::resource_exhausted(format!(
                 "{calls_max} commands run whose callers gave up, limits.calls_max"
             ))
-        })
+        } else {
+            return false;
+        };
+        let max = self.peer.limits.metadata_max;
+        put_error(&mut self.output.main, call.stream, &error, true, max);
+        true
     }
 
-    /// Whether a command is to run. If not, it was answered, or joined the one that runs.
-    fn admit(
-        &mut self,
-        (id, done): (u64, u64),
-        call: CallId,
-        number: u32,
-        streams: bool,
-    ) -> Result<bool, Violation> {
+    /// Whether a call is to run. If not, it is a command that was answered, or joined the one that
+    /// runs.
+    fn admits(&mut self, call: CallId, number: u32) -> Result<bool, Violation> {
+        let Some((id, done)) = self.fields.command() else { return Ok(true) };
         let max = self.peer.limits.metadata_max;
         let out = &mut self.output.main;
         match self.window.admit(id, done, call)? {
@@ -225,19 +197,17 @@ impl Session {
                     put_error(&mut self.output.main, before.stream, &error, false, max);
                 }
                 self.calls_in += 1;
-                self.incoming.insert(
-                    call.index(),
-                    Served {
-                        state: Serving::Open,
-                        watch: Watch::No,
-                        number,
-                        http: false,
-                        has_validator: false,
-                        validator: [0; 16],
-                        command: id,
-                        stream: streams.then(Box::default),
-                    },
-                );
+                let streams = !self.reader.head().has(flag::END);
+                *self.incoming.take(call.index()).value() = Some(Served {
+                    state: Serving::Open,
+                    watch: Watch::No,
+                    number,
+                    http: false,
+                    has_validator: false,
+                    validator: [0; 16],
+                    command: id,
+                    stream: streams.then(Box::default),
+                });
             }
         }
         Ok(false)
@@ -247,59 +217,63 @@ impl Session {
     ///
     /// A reply to a call that is over is dropped, except that the answer of a command is remembered.
     #[inline]
-    pub fn reply(&mut self, call: CallId, reply: Reply) {
+    pub fn reply(&mut self, call: CallId, reply: Reply<'_>) {
+        let fits = self.check_reply(&reply);
         let Some(served) = self.incoming.of(call) else {
             return self.reply_orphan(call, Ok(reply));
         };
         if served.state.is_watch() {
             return;
         }
-        if let Err(error) = self.check_reply(&reply) {
+        if let Err(error) = fits {
             return self.fail(call, &error);
         }
-        let Some(served) = self.incoming.of(call) else { return };
         if served.stream.is_some() {
-            let mut metadata = Vec::new();
-            put_reply_metadata(&mut metadata, &reply);
-            let flags = flag::END | if served.http { flag::HTTP } else { 0 };
-            let finish = Finish { kind: Kind::Reply, flags, metadata, payload: reply.payload };
-            return self.finish_stream(call, finish);
+            return self.reply_to_stream(call, &reply);
         }
-        let index = call.index();
         let asked = served.watch != Watch::No && reply.watch && reply.validator.is_some();
-        let current =
-            served.has_validator && reply.validator.is_some_and(|v| v.0 == served.validator);
-        let (command, http) = (served.command, served.http);
+        let current = served.has_validator && reply.validator == Some(Validator(served.validator));
+        let command = served.command;
+        let http = if served.http { flag::HTTP } else { 0 };
         let watched =
             asked && self.incoming_live && self.watches_in < self.config.limits.watches_max;
+        let flags = http | if watched { flag::WATCHED } else { flag::END };
+        if let (true, Some(validator)) = (watched, reply.validator) {
+            served.state = Serving::Fresh;
+            served.has_validator = true;
+            served.validator = validator.0;
+            self.watches_in += 1;
+        } else {
+            self.incoming.clear(call.index(), |_| ());
+        }
+        self.calls_in -= 1;
         if command != 0 {
             self.tell_writer();
         }
-        let mut flags = if watched { flag::WATCHED } else { flag::END };
-        flags |= if http { flag::HTTP } else { 0 };
         if self.incoming_live {
             self.write_reply(call.stream, flags, &reply, current);
         }
         if command != 0 {
             self.store_reply(command, flags, &reply);
         }
-        if !watched {
-            self.remove_served(index);
-            return;
-        }
-        self.calls_in -= 1;
-        self.watches_in += 1;
-        if let (Some(served), Some(validator)) = (self.incoming.get_mut(index), reply.validator) {
-            served.state = Serving::Fresh;
-            served.has_validator = true;
-            served.validator = validator.0;
-        }
+    }
+
+    /// Answers a call that has a stream: the reply is its end, after what waits to be sent.
+    #[cold]
+    fn reply_to_stream(&mut self, call: CallId, reply: &Reply<'_>) {
+        let http = self.incoming.of(call).is_some_and(|served| served.http);
+        let mut metadata = Vec::new();
+        put_reply_metadata(&mut metadata, reply);
+        let flags = flag::END | if http { flag::HTTP } else { 0 };
+        let payload = Bytes::copy_from_slice(reply.payload);
+        self.finish_stream(call, Finish { kind: Kind::Reply, flags, metadata, payload });
     }
 
     /// Writes a reply frame; without payload when the caller holds the answer.
     #[inline]
-    pub(crate) fn write_reply(&mut self, stream: u32, flags: u8, reply: &Reply, current: bool) {
+    pub(crate) fn write_reply(&mut self, stream: u32, flags: u8, reply: &Reply<'_>, current: bool) {
         let out = &mut self.output.main;
+        out.reserve(HEAD_BYTES + OWN_FIELDS_BYTES_MAX + reply.payload.len());
         let flags = if current { flags | flag::UNCHANGED } else { flags };
         let frame = frame::open(out, Kind::Reply, stream, flags);
         put_reply_metadata(out, reply);
@@ -307,51 +281,40 @@ impl Session {
         if current {
             return frame.finish(out);
         }
-        let zstd = self.features & feature::ZSTD != 0;
-        let min = if zstd { self.config.compress_min } else { usize::MAX };
-        let mut packing = Packing { compression: &mut self.compression, min };
-        let packed = packing.put(out, &reply.payload);
+        let mut packing = Packing { compression: &mut self.compression, min: self.compress_min };
+        let packed = packing.put(out, reply.payload);
         frame.flags(packed).finish(out);
     }
 
     #[inline]
-    fn store_reply(&mut self, command: u64, flags: u8, reply: &Reply) {
+    fn store_reply(&mut self, command: u64, flags: u8, reply: &Reply<'_>) {
         if self.features & feature::RESUME == 0 {
             return;
         }
         let mut metadata = Vec::new();
         put_reply_metadata(&mut metadata, reply);
         let (kind, flags) = (Kind::Reply as u8, (flags & flag::HTTP) | flag::END);
-        self.window.finish(command, kind, flags, &metadata, &reply.payload);
+        self.window.finish(command, kind, flags, &metadata, reply.payload);
     }
 
     /// Whether the peer could take the reply.
     #[inline]
-    pub(crate) fn check_reply(&self, reply: &Reply) -> Result<(), Error> {
-        const OWN_FIELDS_BYTES_MAX: usize = 48;
-        let metadata = reply.metadata.raw().len() + OWN_FIELDS_BYTES_MAX;
+    pub(crate) fn check_reply(&self, reply: &Reply<'_>) -> Result<(), Error> {
+        let metadata = reply.metadata.len() + OWN_FIELDS_BYTES_MAX;
         let limits = &self.peer.limits;
         if metadata > limits.metadata_max.into() {
-            return Err(over(
-                "reply metadata",
-                metadata,
-                "metadata_max",
-                limits.metadata_max.into(),
-            ));
+            let limit = limits.metadata_max.into();
+            return Err(over("reply metadata", metadata, "metadata_max", limit));
         }
         let whole = metadata + reply.payload.len();
         if whole > limits.frame_max as usize {
             return Err(over("the reply", whole, "frame_max", limits.frame_max as usize));
         }
         let pending = self.output.main.len() + whole;
-        if pending > self.config.output_hard_max {
-            let limit = self.config.output_hard_max;
-            return Err(over(
-                "answers that the peer does not read",
-                pending,
-                "output_hard_max",
-                limit,
-            ));
+        let limit = self.config.output_hard_max;
+        if pending > limit {
+            let what = "answers that the peer does not read";
+            return Err(over(what, pending, "output_hard_max", limit));
         }
         Ok(())
     }
@@ -384,7 +347,7 @@ impl Session {
 
     /// The answer of a command whose call is over: remembered, and given to whoever asked again.
     #[cold]
-    fn reply_orphan(&mut self, call: CallId, outcome: Result<Reply, &Error>) {
+    fn reply_orphan(&mut self, call: CallId, outcome: Result<Reply<'_>, &Error>) {
         let Some(&(_, id)) = self.orphans.iter().find(|(orphan, _)| *orphan == call) else {
             return;
         };
@@ -405,7 +368,7 @@ impl Session {
 
     /// Begins an answer that is a stream of items: headers now, items with
     /// [`push`](Self::push), trailers with [`finish`](Self::finish).
-    pub fn reply_stream(&mut self, call: CallId, head: &Reply) {
+    pub fn reply_stream(&mut self, call: CallId, head: &Reply<'_>) {
         let live = self.incoming_live;
         if self.check_reply(head).is_err() {
             return self
@@ -444,7 +407,7 @@ impl Session {
 
     /// The caller gave up: ends the call now, whatever the handler does.
     pub(crate) fn cancel_served(&mut self, stream: u32) -> Result<(), Violation> {
-        if index(stream) >= self.config.limits.slots() {
+        if index(stream) >= self.slots_in {
             return Err(Violation::new(
                 Reason::StreamNumber,
                 "a cancel on a number over the bound",
@@ -512,6 +475,18 @@ impl Session {
     }
 }
 
+#[cold]
+fn in_use(stream: u32) -> Violation {
+    let message = format!("a request on stream {stream}, where a call is open");
+    Violation::new(Reason::StreamInUse, message)
+}
+
+#[cold]
+fn too_many(calls_max: u32) -> Violation {
+    let message = format!("more open calls than calls_max = {calls_max}");
+    Violation::new(Reason::CallsMax, message)
+}
+
 pub(crate) fn write_head(out: &mut Vec<u8>, stream: u32, flags: u8, metadata: &[u8]) {
     let frame = frame::open(out, Kind::Reply, stream, flags);
     out.extend_from_slice(metadata);
@@ -520,7 +495,7 @@ pub(crate) fn write_head(out: &mut Vec<u8>, stream: u32, flags: u8, metadata: &[
 }
 
 fn write_stored(out: &mut Vec<u8>, stream: u32, stored: &Stored) {
-    let head = frame::Head {
+    let head = Head {
         len: stored.body.len() as u32,
         stream,
         kind: stored.kind,
@@ -544,6 +519,7 @@ pub(crate) fn write_finish(
     put_kept(out, finish.kind, stream, finish.flags, body, packing);
 }
 
+#[cold]
 fn over(what: &str, size: usize, name: &str, limit: usize) -> Error {
     Error::resource_exhausted(format!("{what} at {size} bytes are over {name} = {limit}"))
 }

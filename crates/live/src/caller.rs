@@ -7,19 +7,19 @@
 //! ```
 
 use bytes::Bytes;
-use tidewire_service::{Code, Codec, Error, Validator};
+use tidewire_service::{Code, Codec, Error};
 
 use crate::config::Micros;
-use crate::event::{Answer, Event, Then};
-use crate::frame::{self, Kind, flag};
-use crate::hello::feature;
-use crate::message::{CallKind, CallRefused, Request, RequestBody, Target, Watch};
+use crate::event::{Event, Then};
+use crate::frame::{self, HEAD_BYTES, Head, Kind, flag};
+use crate::hello::{Limits, feature};
+use crate::message::{CallKind, CallRefused, MethodId, Request, RequestBody, Target, Watch};
 use crate::metadata::{self, Fields, Metadata, tag};
+use crate::methods::Called;
 use crate::output::Packing;
-use crate::reader::Frame;
 use crate::reason::{Reason, Violation};
 use crate::receive::Received;
-use crate::session::{Phase, Session};
+use crate::session::{Next, Phase, Session};
 use crate::slots::{CallId, index};
 use crate::stream::{Finish, Stream};
 use crate::varint;
@@ -65,44 +65,52 @@ impl Session {
     #[inline]
     pub fn call(&mut self, request: Request, now: Micros) -> Result<CallId, CallRefused> {
         self.now = self.now.max(now);
-        if self.phase == Phase::Closed {
-            return Err(CallRefused::Closed);
-        }
-        if self.drain_sent || self.drain_received {
-            return Err(CallRefused::Draining);
-        }
-        let calls_max = self.peer.limits.calls_max;
-        let open = self.calls_out as usize + self.again.len();
-        let index = if open < calls_max as usize { self.free.take() } else { u32::MAX };
-        if index >= self.peer.limits.slots() {
-            if index != u32::MAX {
-                self.free.give(index);
-            }
-            self.wants_room = true;
-            return Err(CallRefused::Full { calls_max });
-        }
+        let index = self.free_slot()?;
         if let Some(deadline) = request.deadline {
             self.earliest_deadline = self.earliest_deadline.min(deadline);
         }
         let streams = request.body == RequestBody::Stream;
-        let generation = self.outgoing.insert(
-            index,
-            Outgoing {
+        let slot = self.outgoing.take(index);
+        let generation = slot.generation();
+        if let free @ None = slot.value() {
+            *free = Some(Outgoing {
                 state: State::Waiting,
                 counted: false,
                 suspect: false,
                 number: 0,
                 command: 0,
                 request,
-                stream: streams.then(Box::default),
-            },
-        );
+                stream: if streams { Some(Box::default()) } else { None },
+            });
+        }
         if self.outgoing_live {
             self.send_request(index);
         } else {
             self.again.soon(index, generation);
         }
         Ok(CallId { stream: self.own_stream(index), generation })
+    }
+
+    /// A slot for a new call.
+    #[inline]
+    fn free_slot(&mut self) -> Result<u32, CallRefused> {
+        if self.phase == Phase::Closed {
+            return Err(CallRefused::Closed);
+        }
+        if self.drain_sent || self.drain_received {
+            return Err(CallRefused::Draining);
+        }
+        let Limits { calls_max, .. } = self.peer.limits;
+        let open = self.calls_out as usize + self.again.len();
+        let index = if open < calls_max as usize { self.free.take() } else { u32::MAX };
+        if index < self.slots_out {
+            return Ok(index);
+        }
+        if index != u32::MAX {
+            self.free.give(index);
+        }
+        self.wants_room = true;
+        Err(CallRefused::Full { calls_max })
     }
 
     /// The application is done with a call: it hears no more of it. The callee is asked to stop;
@@ -150,29 +158,20 @@ impl Session {
     /// Writes the request of a slot.
     #[inline]
     pub(crate) fn send_request(&mut self, index: u32) {
-        if let Err(error) = self.check_request(index) {
-            self.end_outgoing(index, || error);
-            return;
-        }
         let stream = self.own_stream(index);
         let Some(call) = self.outgoing.get_mut(index) else { return };
         let request = &call.request;
-        let deadline_ms = request.deadline.map_or(0, |deadline| {
-            let left = deadline.saturating_sub(self.now).div_ceil(1000);
-            u32::try_from(left).unwrap_or(u32::MAX).max(1)
-        });
-        let streams = request.body == RequestBody::Stream;
-        let mut flags = if streams { 0 } else { flag::END };
-        if self.features & feature::WATCH != 0 {
-            flags |= match request.watch {
-                Watch::No => 0,
-                Watch::Notify => flag::NOTIFY,
-                Watch::Values => flag::VALUES,
-            };
+        let peer = Peer {
+            limits: &self.peer.limits,
+            slots: self.slots_out,
+            features: self.features,
+            called: &self.called,
+            now: self.now,
+        };
+        if let Err(error) = peer.takes(request, index) {
+            return self.end_outgoing(index, || error);
         }
-        if matches!(request.target, Target::Http(_)) {
-            flags |= flag::HTTP;
-        }
+        let (flags, deadline_ms) = (peer.flags(request), peer.deadline_ms(request));
         if request.kind != CallKind::Query && call.command == 0 {
             call.command = self.commands.next();
         }
@@ -182,13 +181,14 @@ impl Session {
         self.requests_out = self.requests_out.wrapping_add(1);
         self.calls_out += 1;
         let out = &mut self.output.main;
+        out.reserve(HEAD_BYTES + OWN_FIELDS_BYTES_MAX + request.payload.len());
         let frame = frame::open(out, Kind::Request, stream, flags).deadline_ms(deadline_ms);
-        match &call.request.target {
+        match &request.target {
             Target::Method(method) => {
-                let (number, name) =
-                    self.called.number(*method).expect("check_request knows the method");
-                metadata::put_number(out, tag::METHOD, number.into());
-                if let Some((codec, path)) = name {
+                if let Some(number) = self.called.number(*method) {
+                    metadata::put_number(out, tag::METHOD, number.into());
+                } else if let Some((number, (codec, path))) = self.called.name(*method) {
+                    metadata::put_number(out, tag::METHOD, number.into());
                     put_name(out, *codec, path);
                 }
             }
@@ -200,55 +200,17 @@ impl Session {
         if call.command != 0 {
             metadata::put_command(out, call.command, self.commands.done());
         }
-        if let Some(validator) = call.request.validator {
+        if let Some(validator) = request.validator {
             metadata::put_entry(out, tag::VALIDATOR, &validator.0);
         }
-        call.request.metadata.put(out);
+        request.metadata.put(out);
         let frame = frame.metadata_ends(out);
-        let min =
-            if self.features & feature::ZSTD != 0 { self.config.compress_min } else { usize::MAX };
-        let packed =
-            Packing { compression: &mut self.compression, min }.put(out, &call.request.payload);
+        let mut packing = Packing { compression: &mut self.compression, min: self.compress_min };
+        let packed = packing.put(out, &request.payload);
         frame.flags(packed).finish(out);
-        if streams {
+        if call.stream.is_some() {
             self.join_line(stream);
         }
-    }
-
-    /// Whether the peer could take the request at all.
-    #[inline]
-    fn check_request(&mut self, index: u32) -> Result<(), Error> {
-        let Some(call) = self.outgoing.get(index) else { return Ok(()) };
-        let limits = &self.peer.limits;
-        let request = &call.request;
-        if request.deadline.is_some_and(|deadline| deadline <= self.now) {
-            return Err(late());
-        }
-        let own = match &request.target {
-            Target::Method(method) if self.called.is_named(*method) => 0,
-            Target::Method(_) if self.called.named() >= limits.methods_max => {
-                return Err(too_large("methods", self.called.named() as usize, "methods_max"));
-            }
-            Target::Method(method) => self.called.path_len(*method).ok_or_else(|| {
-                Error::internal("the method was not registered with this session")
-            })?,
-            Target::Http(_) if self.features & feature::HTTP == 0 => {
-                return Err(Error::unimplemented("the peer takes no HTTP calls"));
-            }
-            Target::Http(http) => http.method.len() + http.target.len(),
-        };
-        let metadata = request.metadata.raw().len() + own + OWN_FIELDS_BYTES_MAX;
-        if metadata > limits.metadata_max.into() {
-            return Err(too_large("request metadata", metadata, "metadata_max"));
-        }
-        let whole = metadata + request.payload.len();
-        if whole > limits.frame_max as usize {
-            return Err(too_large("the request", whole, "frame_max"));
-        }
-        if index >= limits.slots() {
-            return Err(too_large("open calls", index as usize, "calls_max + watches_max"));
-        }
-        Ok(())
     }
 
     /// Deadlines that have passed. Runs over all calls, but only when the earliest one is due.
@@ -275,14 +237,15 @@ impl Session {
         CallId { stream: self.own_stream(index), generation: self.outgoing.generation(index) }
     }
 
-    /// Empties a slot of this side. Returns what was in it through the events of others only.
-    #[inline]
+    /// Empties a slot of this side. What was received of a stream and not consumed is the peer's to
+    /// send again.
+    #[inline(always)]
     pub(crate) fn free_outgoing(&mut self, index: u32) {
-        let Some(call) = self.outgoing.get(index) else { return };
-        let (counted, command) = (call.counted, call.command);
-        let heard = call.stream.as_ref().filter(|_| call.state != State::Cancelled);
-        let held = heard.map(|stream| stream.receive.held());
-        self.outgoing.clear(index);
+        let seen = self.outgoing.clear(index, |call| {
+            let heard = call.stream.as_ref().filter(|_| call.state != State::Cancelled);
+            (call.counted, call.command, heard.map(|stream| stream.receive.held()))
+        });
+        let Some((counted, command, held)) = seen else { return };
         self.free.give(index);
         if counted {
             self.calls_out -= 1;
@@ -293,11 +256,16 @@ impl Session {
         if let Some(held) = held {
             self.return_credit(held);
         }
-        if !self.again.is_empty() {
-            self.send_waiting();
+        if self.wants_room || !self.again.is_empty() {
+            self.give_room();
         }
-        if self.wants_room {
-            self.wants_room = false;
+    }
+
+    /// A slot became free: for a call that waits, and for those that were refused.
+    #[inline(never)]
+    fn give_room(&mut self) {
+        self.send_waiting();
+        if std::mem::take(&mut self.wants_room) {
             self.events.push_back(Event::Room);
         }
     }
@@ -312,22 +280,34 @@ impl Session {
         self.free_outgoing(index);
     }
 
-    /// A slot on which the peer may answer.
-    #[inline]
-    fn answered(&mut self, stream: u32) -> Result<(u32, &mut Outgoing), Violation> {
-        let live = self.outgoing_live;
-        let index = index(stream);
-        match self.outgoing.get_mut(index) {
-            Some(call) if call.state != State::Waiting && live => Ok((index, call)),
-            _ => Err(Violation::new(
-                Reason::UnknownStream,
-                format!("an answer on stream {stream}, where no call is open"),
-            )),
+    /// The call that the peer answers, if there is one.
+    #[inline(always)]
+    fn answered(&mut self, stream: u32) -> Option<(CallId, &mut Outgoing)> {
+        if !self.is_ours(stream) || !self.outgoing_live {
+            return None;
         }
+        let (generation, call) = self.outgoing.at(index(stream))?;
+        (call.state != State::Waiting).then_some((CallId { stream, generation }, call))
+    }
+
+    #[cold]
+    fn not_asked(&self, stream: u32) -> Violation {
+        if let Some(violation) = self.misplaced(stream) {
+            return violation;
+        }
+        let (reason, message) = if self.is_ours(stream) {
+            (Reason::UnknownStream, format!("an answer on stream {stream}, where no call is open"))
+        } else {
+            (
+                Reason::StreamNumber,
+                format!("an answer on stream {stream}, which is a number of its sender"),
+            )
+        };
+        Violation::new(reason, message)
     }
 
     /// The last frame of a call came: the slot is free, and the end of a stream is acknowledged.
-    #[inline]
+    #[inline(never)]
     fn terminated(&mut self, index: u32) {
         if self.outgoing.get(index).is_some_and(|call| call.stream.is_some()) {
             let stream = self.own_stream(index);
@@ -336,106 +316,88 @@ impl Session {
         self.free_outgoing(index);
     }
 
-    #[inline]
-    pub(crate) fn receive_reply(
-        &mut self,
-        frame: &Frame,
-        event: &mut Option<Event>,
-    ) -> Result<(), Violation> {
-        let fields = Fields::read(frame.metadata())?;
-        let head = frame.head;
+    #[inline(always)]
+    pub(crate) fn receive_reply(&mut self) -> Result<Next, Violation> {
+        self.fields.read_next(self.reader.metadata())?;
+        let head = self.reader.head();
         if head.has(flag::HTTP) {
             self.need(feature::HTTP, "http")?;
         }
-        let payload = self.payload(frame)?;
+        self.unpack()?;
+        let is_empty = self.received_payload().range.is_empty();
+        let validator = self.fields.validator();
         let stream = head.stream;
-        let (index, outgoing) = self.answered(stream)?;
-        let then = next(&head, outgoing, &fields, &payload)?;
-        let unchanged = head.has(flag::UNCHANGED);
-        if unchanged && outgoing.request.validator.is_none() {
+        let Some((call, outgoing)) = self.answered(stream) else {
+            return Err(self.not_asked(stream));
+        };
+        let then = next(head, outgoing, validator.is_some(), is_empty)?;
+        if head.has(flag::UNCHANGED) && outgoing.request.validator.is_none() {
             return Err(Violation::malformed("UNCHANGED, and the caller named no validator"));
         }
         let cancelled = outgoing.state == State::Cancelled;
-        outgoing.suspect = false;
-        if let (Some(validator), Then::Watch) = (fields.validator, then) {
-            outgoing.request.validator = Some(Validator(validator));
-        }
-        let uncount = then == Then::Watch && std::mem::take(&mut outgoing.counted);
         match then {
-            Then::Watch if !cancelled => {
-                outgoing.state = State::Watching;
-                outgoing.request.deadline = None;
+            Then::Nothing if outgoing.stream.is_none() => self.free_outgoing(call.index()),
+            Then::Nothing => self.terminated(call.index()),
+            Then::Watch => {
+                outgoing.suspect = false;
+                outgoing.request.validator = validator;
+                if !cancelled {
+                    outgoing.state = State::Watching;
+                    outgoing.request.deadline = None;
+                }
+                if std::mem::take(&mut outgoing.counted) {
+                    self.calls_out -= 1;
+                    self.send_waiting();
+                }
             }
-            Then::Items => {
-                outgoing.stream.get_or_insert_default().head = Some(Vec::new());
-            }
-            _ => {}
+            Then::Items => outgoing.stream.get_or_insert_default().head = Some(Vec::new()),
         }
-        let call = CallId { stream, generation: self.outgoing.generation(index) };
-        match then {
-            Then::Nothing => self.terminated(index),
-            Then::Watch if uncount => {
-                self.calls_out -= 1;
-                self.send_waiting();
-            }
-            _ => {}
-        }
-        if cancelled {
-            return Ok(());
-        }
-        let metadata = if fields.has_more { frame.metadata_bytes() } else { Bytes::new() };
-        *event = Some(Event::Reply(Answer {
-            call,
-            metadata: Metadata::from_checked(metadata),
-            payload,
-            then,
-            unchanged,
-            validator: fields.validator.map(Validator),
-            max_age_ms: fields.max_age,
-            status: fields.status,
-        }));
-        Ok(())
+        self.received = call;
+        Ok(if cancelled { Next::Nothing } else { Next::Reply })
     }
 
-    pub(crate) fn receive_error(&mut self, frame: &Frame) -> Received {
-        let fields = Fields::read(frame.metadata())?;
-        let (index, outgoing) = self.answered(frame.head.stream)?;
+    pub(crate) fn receive_error(&mut self) -> Received {
+        let metadata = self.metadata_of()?;
+        let Some((call, outgoing)) = self.answered(self.reader.head().stream) else {
+            return Err(self.not_asked(self.reader.head().stream));
+        };
         let cancelled = outgoing.state == State::Cancelled;
-        let call = self.own_call(index);
-        self.terminated(index);
+        self.terminated(call.index());
         if cancelled {
             return Ok(None);
         }
-        let error = read_error(&fields, frame)?;
-        Ok(Some(Event::Failed { call, error, unprocessed: fields.unprocessed }))
+        let error = read_error(&self.fields, &metadata)?;
+        Ok(Some(Event::Failed { call, error, unprocessed: self.fields.is_unprocessed() }))
     }
 
-    pub(crate) fn receive_end_of_reply(&mut self, frame: &Frame) -> Received {
-        let metadata = crate::receive::metadata_of(frame)?;
-        let (index, outgoing) = self.answered(frame.head.stream)?;
+    pub(crate) fn receive_end_of_reply(&mut self) -> Received {
+        let metadata = self.metadata_of()?;
+        let Some((call, outgoing)) = self.answered(self.reader.head().stream) else {
+            return Err(self.not_asked(self.reader.head().stream));
+        };
         if outgoing.stream.as_ref().is_none_or(|stream| stream.head.is_none()) {
             return Err(Violation::new(Reason::Unexpected, "an end before the head of the reply"));
         }
         let cancelled = outgoing.state == State::Cancelled;
-        let call = self.own_call(index);
-        self.terminated(index);
+        self.terminated(call.index());
         Ok((!cancelled).then_some(Event::End { call, metadata }))
     }
 
     /// The callee wants no more items.
     pub(crate) fn receive_stop(&mut self, stream: u32) -> Received {
-        let (index, outgoing) = self.answered(stream)?;
+        let Some((call, outgoing)) = self.answered(stream) else {
+            return Err(self.not_asked(stream));
+        };
         let Some(state) = &mut outgoing.stream else { return Ok(None) };
         if std::mem::replace(&mut state.stopped, true) || state.send.finish.is_some() {
             return Ok(None);
         }
         state.send.finish = Some(Finish::end(Vec::new()));
         let cancelled = outgoing.state == State::Cancelled;
-        if let Some(stream) = self.outgoing.get_mut(index).and_then(|call| call.stream.as_mut()) {
+        if let Some(stream) = self.outgoing.of(call).and_then(|call| call.stream.as_mut()) {
             stream.send.clear(&mut self.pool);
         }
         self.join_line(stream);
-        let call = self.own_call(index);
         Ok((!cancelled).then_some(Event::StopSending { call }))
     }
 }
@@ -443,46 +405,42 @@ impl Session {
 /// What a reply means for its call.
 #[inline]
 fn next(
-    head: &frame::Head,
+    head: Head,
     call: &Outgoing,
-    fields: &Fields<'_>,
-    payload: &Bytes,
+    has_validator: bool,
+    is_empty: bool,
 ) -> Result<Then, Violation> {
     let unexpected = |message| Err(Violation::new(Reason::Unexpected, message));
-    let has_head = call.stream.as_ref().is_some_and(|stream| stream.head.is_some());
-    if has_head {
+    if call.stream.as_ref().is_some_and(|stream| stream.head.is_some()) {
         return unexpected("a second reply on a stream");
     }
-    if head.has(flag::UNCHANGED) && !payload.is_empty() {
+    if head.has(flag::UNCHANGED) && !is_empty {
         return Err(Violation::malformed("UNCHANGED with a payload"));
     }
-    match (head.has(flag::END), head.has(flag::WATCHED)) {
-        (true, true) => Err(Violation::malformed("a reply with END and WATCHED")),
-        (true, false) => Ok(Then::Nothing),
-        (false, true) if call.request.watch == Watch::No => {
+    match Then::of(head) {
+        Then::Nothing if head.has(flag::WATCHED) => {
+            Err(Violation::malformed("a reply with END and WATCHED"))
+        }
+        Then::Watch if call.request.watch == Watch::No => {
             unexpected("a watch that nobody asked for")
         }
-        (false, true) if call.stream.is_some() => unexpected("a watch of a stream"),
-        (false, true) if fields.validator.is_none() => {
+        Then::Watch if call.stream.is_some() => unexpected("a watch of a stream"),
+        Then::Watch if !has_validator => {
             Err(Violation::malformed("a watched reply without validator"))
         }
-        (false, true) => Ok(Then::Watch),
-        (false, false) if !payload.is_empty() => {
-            Err(Violation::malformed("the head of a stream has a payload"))
-        }
-        (false, false) if call.state == State::Watching => unexpected("a stream on a watch"),
-        (false, false) => Ok(Then::Items),
+        Then::Items if !is_empty => Err(Violation::malformed("the head of a stream has a payload")),
+        Then::Items if call.state == State::Watching => unexpected("a stream on a watch"),
+        then => Ok(then),
     }
 }
 
-fn read_error(fields: &Fields<'_>, frame: &Frame) -> Result<Error, Violation> {
+fn read_error(fields: &Fields, metadata: &Metadata) -> Result<Error, Violation> {
     let code = fields
-        .code
+        .code()
         .and_then(|code| u32::try_from(code).ok())
         .ok_or_else(|| Violation::malformed("an error without code"))?;
     let code = Code::from_number(code).unwrap_or(Code::Unknown);
-    let mut error = Error::new(code, fields.message.unwrap_or(""));
-    let metadata = Metadata::from_checked(frame.metadata_bytes());
+    let mut error = Error::new(code, fields.message(metadata.raw()).unwrap_or(""));
     for entry in metadata.entries().filter(|entry| entry.tag == tag::DETAIL) {
         let mut value = entry.value;
         if let Some(name) = varint::take_string(&mut value) {
@@ -498,6 +456,82 @@ fn read_error(fields: &Fields<'_>, frame: &Frame) -> Result<Error, Violation> {
     Ok(error)
 }
 
+/// Whether the name of a method is taken; the length of its path.
+#[cold]
+fn takes_name(called: &Called, limits: &Limits, method: MethodId) -> Result<usize, Error> {
+    let named = called.named();
+    if named >= limits.methods_max {
+        return Err(too_large("methods", named as usize, "methods_max"));
+    }
+    let unknown = || Error::internal("the method was not registered with this session");
+    called.path_len(method).ok_or_else(unknown)
+}
+
+/// What is known of the side that is to take a request.
+struct Peer<'a> {
+    limits: &'a Limits,
+    slots: u32,
+    features: u64,
+    called: &'a Called,
+    now: Micros,
+}
+
+impl Peer<'_> {
+    /// Whether it could take the request at all.
+    #[inline]
+    fn takes(&self, request: &Request, index: u32) -> Result<(), Error> {
+        let Self { limits, called, .. } = self;
+        if request.deadline.is_some_and(|deadline| deadline <= self.now) {
+            return Err(late());
+        }
+        let own = match &request.target {
+            Target::Method(method) if called.number(*method).is_some() => 0,
+            Target::Method(method) => takes_name(called, limits, *method)?,
+            Target::Http(_) if self.features & feature::HTTP == 0 => {
+                return Err(Error::unimplemented("the peer takes no HTTP calls"));
+            }
+            Target::Http(http) => http.method.len() + http.target.len(),
+        };
+        let metadata = request.metadata.len() + own + OWN_FIELDS_BYTES_MAX;
+        if metadata > limits.metadata_max.into() {
+            return Err(too_large("request metadata", metadata, "metadata_max"));
+        }
+        let whole = metadata + request.payload.len();
+        if whole > limits.frame_max as usize {
+            return Err(too_large("the request", whole, "frame_max"));
+        }
+        if index >= self.slots {
+            return Err(too_large("open calls", index as usize, "calls_max + watches_max"));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn flags(&self, request: &Request) -> u8 {
+        let mut flags = if request.body == RequestBody::Stream { 0 } else { flag::END };
+        if self.features & feature::WATCH != 0 {
+            flags |= match request.watch {
+                Watch::No => 0,
+                Watch::Notify => flag::NOTIFY,
+                Watch::Values => flag::VALUES,
+            };
+        }
+        if matches!(request.target, Target::Http(_)) {
+            flags |= flag::HTTP;
+        }
+        flags
+    }
+
+    /// The time left, rounded up; 0 for no deadline.
+    #[inline]
+    fn deadline_ms(&self, request: &Request) -> u32 {
+        request.deadline.map_or(0, |deadline| {
+            let left = deadline.saturating_sub(self.now).div_ceil(1000);
+            u32::try_from(left).unwrap_or(u32::MAX).max(1)
+        })
+    }
+}
+
 #[cold]
 fn put_name(out: &mut Vec<u8>, codec: Codec, path: &[u8]) {
     out.push(tag::NAME);
@@ -509,10 +543,12 @@ fn put_name(out: &mut Vec<u8>, codec: Codec, path: &[u8]) {
     out.extend_from_slice(path);
 }
 
+#[cold]
 fn late() -> Error {
     Error::deadline_exceeded("the deadline passed before the answer came")
 }
 
+#[cold]
 fn too_large(what: &str, size: usize, limit: &str) -> Error {
     Error::resource_exhausted(format!("{what} at {size} is over the peer's {limit}"))
 }

@@ -1,18 +1,26 @@
 //! What a session tells its owner.
+//!
+//! Requests, answers and items are views of the buffer that they were read into, good until the
+//! session is used again; everything else is owned.
+
+use std::fmt;
+use std::ops::Range;
 
 use bytes::Bytes;
 use tidewire_service::{Error, Validator};
 
-use crate::message::{HttpRequest, Watch};
+use crate::frame::{Head, flag};
+use crate::message::Watch;
 use crate::metadata::Metadata;
 use crate::reason::Violation;
+use crate::session::Session;
 use crate::slots::CallId;
 use crate::{Micros, varint};
 
 /// What a session tells its owner, in order.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Event {
+pub enum Event<'a> {
     /// The handshake is done.
     Connected {
         /// Whether earlier calls and watches go on.
@@ -28,16 +36,16 @@ pub enum Event {
         grace_ms: u32,
     },
     /// The peer calls.
-    Request(Incoming),
+    Request(Incoming<'a>),
     /// The peer answers: a whole answer, the head of a stream, or a value of a watch.
-    Reply(Answer),
+    Reply(Answer<'a>),
     /// Stream items arrived, from either side. Call
     /// [`consumed`](crate::Session::consumed) with [`Items::bytes`] when done with them.
     Items {
         /// The call.
         call: CallId,
         /// The items.
-        items: Items,
+        items: Items<'a>,
     },
     /// No more items: the caller finished its stream, or the callee ended the call.
     End {
@@ -72,11 +80,16 @@ pub enum Event {
         call: CallId,
     },
     /// An answer that this side watches may be stale: a new value is computed, or the answer could
-    /// not be confirmed after a lost connection. An [`Event::Reply`] follows.
+    /// not be confirmed after a lost connection. An [`Event::Reply`] or [`Event::Confirmed`] follows.
     ///
     /// From [`Event::Lost`] on every watched answer is unconfirmed; [`Event::Connected`] with
     /// `resumed` confirms those that were not named here since.
     Suspect {
+        /// The watch.
+        call: CallId,
+    },
+    /// A suspect answer is what it was.
+    Confirmed {
         /// The watch.
         call: CallId,
     },
@@ -106,51 +119,155 @@ pub enum Event {
     Changed(Changed),
 }
 
-/// A call of the peer.
-#[derive(Debug)]
-pub struct Incoming {
+/// A call of the peer, as it lies in the session's read buffer: nothing is copied until the
+/// application takes it.
+pub struct Incoming<'a> {
     /// Its handle.
     pub call: CallId,
-    /// The method's number on this connection, see
-    /// [`peer_method`](crate::Session::peer_method); of no meaning for HTTP.
-    pub method: u32,
-    /// The request line of an HTTP call.
-    pub http: Option<Box<HttpRequest>>,
-    /// Headers of this call; defaults are in [`peer_headers`](crate::Session::peer_headers).
-    pub metadata: Metadata,
-    /// The message or whole body.
-    pub payload: Bytes,
-    /// Whether items follow.
-    pub streaming: bool,
-    /// Whether the caller asks for a watch.
-    pub watch: Watch,
-    /// The answer that the caller holds.
-    pub validator: Option<Validator>,
-    /// When the caller gives up.
-    pub deadline: Option<Micros>,
-    /// The command's id in this session; `None` for a query.
-    pub command: Option<u64>,
+    pub(crate) session: &'a Session,
 }
 
-/// An answer of the peer.
-#[derive(Debug)]
-pub struct Answer {
+impl<'a> Incoming<'a> {
+    /// The method's number on this connection, see
+    /// [`peer_method`](crate::Session::peer_method); of no meaning for HTTP.
+    #[inline]
+    pub fn method(&self) -> u32 {
+        self.session.fields.method().unwrap_or(0) as u32
+    }
+
+    /// The request line of an HTTP call: the verb, and the target with its query.
+    pub fn http(&self) -> Option<(&'a [u8], &'a [u8])> {
+        let fields = &self.session.fields;
+        let raw = self.session.reader.metadata();
+        if !self.session.reader.head().has(flag::HTTP) {
+            return None;
+        }
+        Some((fields.http_method(raw)?, fields.target(raw)?))
+    }
+
+    /// Headers of this call; defaults are in [`peer_headers`](crate::Session::peer_headers).
+    pub fn metadata(&self) -> Metadata {
+        self.session.received_metadata()
+    }
+
+    /// The message or whole body.
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        self.session.received_payload().bytes()
+    }
+
+    /// The message or whole body, kept without copying: a share of the read buffer, which lives as
+    /// long as the longest share.
+    pub fn share_payload(&self) -> Bytes {
+        self.session.received_payload().share()
+    }
+
+    /// Whether items follow.
+    #[inline]
+    pub fn is_streaming(&self) -> bool {
+        !self.session.reader.head().has(flag::END)
+    }
+
+    /// Whether the caller asks for a watch.
+    #[inline]
+    pub fn watch(&self) -> Watch {
+        self.session.asked_watch(self.session.reader.head())
+    }
+
+    /// The answer that the caller holds.
+    #[inline]
+    pub fn validator(&self) -> Option<Validator> {
+        self.session.fields.validator()
+    }
+
+    /// When the caller gives up.
+    #[inline]
+    pub fn deadline(&self) -> Option<Micros> {
+        let left = Micros::from(self.session.reader.head().deadline_ms) * 1000;
+        (left != 0).then(|| self.session.now.saturating_add(left))
+    }
+
+    /// The command's id in this session; `None` for a query.
+    #[inline]
+    pub fn command(&self) -> Option<u64> {
+        self.session.fields.command().map(|(id, _)| id)
+    }
+}
+
+impl fmt::Debug for Incoming<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming")
+            .field("call", &self.call)
+            .field("method", &self.method())
+            .field("payload", &self.payload().len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An answer of the peer, as it lies in the session's read buffer.
+pub struct Answer<'a> {
     /// The call.
     pub call: CallId,
+    pub(crate) session: &'a Session,
+}
+
+impl<'a> Answer<'a> {
     /// Headers and trailers.
-    pub metadata: Metadata,
+    pub fn metadata(&self) -> Metadata {
+        self.session.received_metadata()
+    }
+
     /// The message or whole body.
-    pub payload: Bytes,
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        self.session.received_payload().bytes()
+    }
+
+    /// The message or whole body, kept without copying: a share of the read buffer, which lives as
+    /// long as the longest share.
+    pub fn share_payload(&self) -> Bytes {
+        self.session.received_payload().share()
+    }
+
     /// What follows.
-    pub then: Then,
+    #[inline]
+    pub fn then(&self) -> Then {
+        Then::of(self.session.reader.head())
+    }
+
     /// The answer is what the request's validator named.
-    pub unchanged: bool,
+    #[inline]
+    pub fn is_unchanged(&self) -> bool {
+        self.session.reader.head().has(flag::UNCHANGED)
+    }
+
     /// Names the content.
-    pub validator: Option<Validator>,
+    #[inline]
+    pub fn validator(&self) -> Option<Validator> {
+        self.session.fields.validator()
+    }
+
     /// How long it may be kept, in milliseconds; `u64::MAX` for ever.
-    pub max_age_ms: Option<u64>,
+    #[inline]
+    pub fn max_age_ms(&self) -> Option<u64> {
+        self.session.fields.max_age()
+    }
+
     /// The HTTP status.
-    pub status: Option<u16>,
+    #[inline]
+    pub fn status(&self) -> Option<u16> {
+        self.session.fields.status()
+    }
+}
+
+impl fmt::Debug for Answer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer")
+            .field("call", &self.call)
+            .field("then", &self.then())
+            .field("payload", &self.payload().len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// What follows an answer.
@@ -164,46 +281,61 @@ pub enum Then {
     Watch,
 }
 
-/// The items of one frame.
-#[derive(Debug, Clone)]
-pub struct Items {
-    pub(crate) payload: Bytes,
+impl Then {
+    /// What the flags of a reply say, which does not set both.
+    #[inline]
+    pub(crate) fn of(head: Head) -> Self {
+        if head.has(flag::END) {
+            Self::Nothing
+        } else if head.has(flag::WATCHED) {
+            Self::Watch
+        } else {
+            Self::Items
+        }
+    }
 }
 
-impl Items {
+/// A payload as it lies in the buffer that it was read into.
+#[derive(Debug, Clone)]
+pub(crate) struct Payload<'a> {
+    pub(crate) buffer: &'a Bytes,
+    pub(crate) range: Range<usize>,
+}
+
+impl<'a> Payload<'a> {
+    #[inline]
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        &self.buffer[self.range.clone()]
+    }
+
+    pub(crate) fn share(&self) -> Bytes {
+        self.buffer.slice(self.range.clone())
+    }
+}
+
+/// The items of one frame, as they lie in the session's read buffer.
+#[derive(Debug, Clone)]
+pub struct Items<'a>(pub(crate) Payload<'a>);
+
+impl<'a> Items<'a> {
     /// What to give back as credit when done.
+    #[inline]
     pub fn bytes(&self) -> u64 {
-        self.payload.len() as u64
+        self.0.range.len() as u64
     }
 
     /// The items in order.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let mut rest = &self.payload[..];
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut rest = self.0.bytes();
         std::iter::from_fn(move || varint::take_string(&mut rest))
     }
 
-    /// The items in order, each a share of the frame's buffer.
-    pub fn into_bytes(self) -> impl Iterator<Item = Bytes> {
-        let mut offset = 0;
-        std::iter::from_fn(move || {
-            let mut rest = &self.payload[offset..];
-            let item = varint::take_string(&mut rest)?;
-            let end = self.payload.len() - rest.len();
-            let start = end - item.len();
-            offset = end;
-            Some(self.payload.slice(start..end))
-        })
-    }
-
-    /// Whether every byte belongs to an item, and there is one.
-    pub(crate) fn check(&self) -> bool {
-        let mut rest = &self.payload[..];
-        while !rest.is_empty() {
-            if varint::take_string(&mut rest).is_none() {
-                return false;
-            }
-        }
-        !self.payload.is_empty()
+    /// The items in order, each kept without copying: a share of the read buffer, which lives as
+    /// long as the longest share.
+    pub fn shares(&self) -> impl Iterator<Item = Bytes> + use<'a> {
+        let buffer = self.0.buffer;
+        self.iter().map(|item| buffer.slice_ref(item))
     }
 }
 

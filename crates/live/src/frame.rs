@@ -84,7 +84,7 @@ kinds! {
 }
 
 /// The head of a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Head {
     /// Bytes after the head.
     pub len: u32,
@@ -104,7 +104,11 @@ impl Head {
     /// Reads a head.
     #[inline]
     pub fn decode(bytes: &[u8; HEAD_BYTES]) -> Self {
-        let whole = u128::from_le_bytes(*bytes);
+        Self::from_word(u128::from_le_bytes(*bytes))
+    }
+
+    #[inline(always)]
+    pub(crate) fn from_word(whole: u128) -> Self {
         Self {
             len: whole as u32,
             stream: (whole >> 32) as u32,

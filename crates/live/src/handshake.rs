@@ -11,8 +11,8 @@ use crate::credit::{ReceiveWindow, SendWindow};
 use crate::event::Event;
 use crate::hello::{Hello, VERSIONS, feature};
 use crate::message::{CallKind, RequestBody};
-use crate::reader::Frame;
 use crate::reason::{Reason, Violation};
+use crate::receive::Received;
 use crate::session::{Phase, Session};
 
 impl Session {
@@ -50,8 +50,8 @@ impl Session {
     }
 
     /// The acceptor's hello.
-    pub(crate) fn receive_hello(&mut self, frame: &Frame) -> Result<Option<Event>, Violation> {
-        let hello = Hello::decode(&frame.metadata_bytes(), &frame.payload_bytes())?;
+    pub(crate) fn receive_hello(&mut self) -> Received {
+        let hello = Hello::decode(&self.reader.share_metadata(), &self.reader.share_payload())?;
         if hello.versions != (VERSIONS.1, VERSIONS.1) {
             return Err(wrong_version(&hello));
         }
@@ -77,7 +77,10 @@ impl Session {
     /// Both hellos are there.
     pub(crate) fn open(&mut self, hello: Hello, resumed: bool) {
         self.features = self.config.features & hello.features;
+        let zstd = self.features & feature::ZSTD != 0;
+        self.compress_min = if zstd { self.config.compress_min } else { usize::MAX };
         self.peer_headers = hello.metadata.clone();
+        self.slots_out = hello.limits.slots();
         self.peer = hello;
         self.phase = Phase::Open;
         self.last_received = self.now;

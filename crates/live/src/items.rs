@@ -2,16 +2,15 @@
 
 use crate::callee::{write_finish, write_head};
 use crate::caller::State;
-use crate::event::{Event, Items};
+use crate::event::Event;
 use crate::frame::{self, Kind, flag};
 use crate::hello::feature;
 use crate::message::Push;
 use crate::metadata::Metadata;
 use crate::output::Packing;
-use crate::reader::Frame;
 use crate::reason::{Reason, Violation};
-use crate::receive::{Received, metadata_of};
-use crate::session::Session;
+use crate::receive::Received;
+use crate::session::{Next, Session};
 use crate::slots::{CallId, index};
 use crate::stream::{Finish, Stream};
 use crate::varint;
@@ -205,35 +204,33 @@ impl Session {
         goes_on
     }
 
-    pub(crate) fn receive_items(&mut self, frame: &Frame) -> Received {
-        let stream = frame.head.stream;
-        let payload = self.payload(frame)?;
+    pub(crate) fn receive_items(&mut self) -> Result<Next, Violation> {
+        let stream = self.reader.head().stream;
+        self.unpack()?;
+        let payload = self.received_payload().bytes();
         let bytes = payload.len() as u64;
-        self.receive_window.received(bytes)?;
-        let items = Items { payload };
-        if !items.check() {
+        if !are_items(payload) {
             return Err(Violation::malformed("items are not a sequence of strings"));
         }
+        self.receive_window.received(bytes)?;
         let window = self.config.limits.stream_credit;
         let slot = index(stream);
         let ours = self.is_ours(stream);
         let (state, generation, wanted) = if ours {
-            let generation = self.outgoing.generation(slot);
-            let Some(call) =
-                self.outgoing.get_mut(slot).filter(|call| call.state != State::Waiting)
+            let call = self.outgoing.at(slot);
+            let Some((generation, call)) = call.filter(|(_, call)| call.state != State::Waiting)
             else {
                 return Err(unknown(stream));
             };
             let wanted = call.state != State::Cancelled;
             (call.stream.as_deref_mut().filter(|s| s.head.is_some()), generation, wanted)
         } else {
-            if slot >= self.config.limits.slots() {
+            if slot >= self.slots_in {
                 return Err(unknown(stream));
             }
-            let generation = self.incoming.generation(slot);
-            let Some(call) = self.incoming.get_mut(slot) else {
+            let Some((generation, call)) = self.incoming.at(slot) else {
                 self.return_credit(bytes);
-                return Ok(None);
+                return Ok(Next::Nothing);
             };
             (call.stream.as_deref_mut().filter(|s| !s.receive.ended), generation, true)
         };
@@ -252,17 +249,17 @@ impl Session {
             // Nobody will consume them: the connection gets its credit back at once.
             let _ = state.receive.consume(bytes, window);
             self.return_credit(bytes);
-            return Ok(None);
+            return Ok(Next::Nothing);
         }
-        Ok(Some(Event::Items { call: CallId { stream, generation }, items }))
+        self.received = CallId { stream, generation };
+        Ok(Next::Items)
     }
 
     /// The caller has sent all its items.
-    pub(crate) fn receive_end_of_request(&mut self, frame: &Frame) -> Received {
-        let metadata = metadata_of(frame)?;
-        let stream = frame.head.stream;
-        let generation = self.incoming.generation(index(stream));
-        let Some(call) = self.incoming.get_mut(index(stream)) else { return Ok(None) };
+    pub(crate) fn receive_end_of_request(&mut self) -> Received {
+        let metadata = self.metadata_of()?;
+        let stream = self.reader.head().stream;
+        let Some((generation, call)) = self.incoming.at(index(stream)) else { return Ok(None) };
         match call.stream.as_deref_mut().filter(|stream| !stream.receive.ended) {
             Some(state) => state.receive.ended = true,
             None => {
@@ -274,9 +271,9 @@ impl Session {
         Ok((!is_over).then_some(Event::End { call, metadata }))
     }
 
-    pub(crate) fn receive_credit(&mut self, frame: &Frame) -> Received {
-        let stream = frame.head.stream;
-        let mut payload = frame.payload();
+    pub(crate) fn receive_credit(&mut self) -> Received {
+        let stream = self.reader.head().stream;
+        let mut payload = self.reader.payload();
         let bytes = varint::take(&mut payload)
             .filter(|_| payload.is_empty())
             .ok_or_else(|| Violation::malformed("credit is not one number"))?;
@@ -293,7 +290,7 @@ impl Session {
             None if ours => return Err(unknown(stream)),
             None => return Ok(None),
         }
-        if frame.head.has(flag::END) {
+        if self.reader.head().has(flag::END) {
             return self.receive_end_seen(stream);
         }
         self.join_line(stream);
@@ -335,6 +332,17 @@ impl Session {
         }
         self.join_line(stream);
     }
+}
+
+/// Whether every byte belongs to an item, and there is one.
+fn are_items(payload: &[u8]) -> bool {
+    let mut rest = payload;
+    while !rest.is_empty() {
+        if varint::take_string(&mut rest).is_none() {
+            return false;
+        }
+    }
+    !payload.is_empty()
 }
 
 fn unknown(stream: u32) -> Violation {

@@ -31,7 +31,7 @@
 //!     client.input().extend_from_slice(&wire);
 //!     while let Some(event) = client.poll_event(0) {
 //!         if let Event::Reply(answer) = event {
-//!             assert_eq!((answer.call, &answer.payload[..]), (call, &b"Hello, Ada"[..]));
+//!             assert_eq!((answer.call, answer.payload()), (call, &b"Hello, Ada"[..]));
 //!         }
 //!     }
 //!     wire.clear();
@@ -39,8 +39,8 @@
 //!     server.input().extend_from_slice(&wire);
 //!     while let Some(event) = server.poll_event(0) {
 //!         if let Event::Request(request) = event {
-//!             let text = [b"Hello, ", &request.payload[..]].concat();
-//!             server.reply(request.call, Reply::new(text));
+//!             let (call, text) = (request.call, [b"Hello, ", request.payload()].concat());
+//!             server.reply(call, Reply::new(&text));
 //!         }
 //!     }
 //! }

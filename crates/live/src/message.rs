@@ -152,11 +152,11 @@ impl Request {
 
 /// A successful answer to be sent: whole, or the head of a stream.
 #[derive(Debug, Clone, Default)]
-pub struct Reply {
+pub struct Reply<'a> {
     /// Headers, and trailers of a whole answer.
     pub metadata: Metadata,
-    /// The message or body; empty for the head of a stream.
-    pub payload: Bytes,
+    /// The message or body; empty for the head of a stream. It is copied into the output.
+    pub payload: &'a [u8],
     /// Names the content.
     pub validator: Option<Validator>,
     /// How long it may be kept, in milliseconds; `u64::MAX` for ever.
@@ -167,10 +167,10 @@ pub struct Reply {
     pub watch: bool,
 }
 
-impl Reply {
+impl<'a> Reply<'a> {
     /// An answer with a payload.
-    pub fn new(payload: impl Into<Bytes>) -> Self {
-        Self { payload: payload.into(), ..Self::default() }
+    pub fn new(payload: &'a [u8]) -> Self {
+        Self { payload, ..Self::default() }
     }
 
     /// Names the content.
@@ -204,11 +204,11 @@ impl Reply {
 
 /// What became of a stale watch of mode *values* after it was computed again.
 #[derive(Debug)]
-pub enum Refresh {
+pub enum Refresh<'a> {
     /// It is what it was.
     Unchanged,
     /// A new value, with its validator.
-    Value(Reply),
+    Value(Reply<'a>),
     /// It cannot be computed, or the caller may no longer see it.
     Failed(Error),
 }

@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use tidewire_service::Validator;
 
 use crate::reason::Violation;
 use crate::varint;
@@ -183,6 +184,12 @@ impl Metadata {
         self.raw.as_ref().unwrap_or(&NOTHING)
     }
 
+    /// The length of the encoded block.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.raw.as_ref().map_or(0, Bytes::len)
+    }
+
     /// Appends the encoded block.
     #[inline]
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
@@ -321,6 +328,9 @@ pub fn put_entry(out: &mut Vec<u8>, tag: u8, value: &[u8]) {
 /// Appends a field whose value is one varint.
 #[inline]
 pub fn put_number(out: &mut Vec<u8>, tag: u8, value: u64) {
+    if value < 0x80 {
+        return out.extend_from_slice(&[tag, 1, value as u8]);
+    }
     out.push(tag);
     out.push(varint::size(value) as u8);
     varint::put(out, value);
@@ -335,104 +345,211 @@ pub fn put_command(out: &mut Vec<u8>, id: u64, done: u64) {
     varint::put(out, done);
 }
 
-/// The protocol's fields of one frame.
-#[derive(Debug, Default)]
-#[allow(missing_docs, reason = "named and described in the specification's table of fields")]
-pub struct Fields<'a> {
-    pub method: Option<u64>,
-    pub name: Option<(u8, &'a [u8])>,
-    pub command: Option<(u64, u64)>,
-    pub validator: Option<[u8; 16]>,
-    pub max_age: Option<u64>,
-    pub code: Option<u64>,
-    pub message: Option<&'a str>,
-    pub unprocessed: bool,
-    pub http_method: Option<&'a [u8]>,
-    pub target: Option<&'a [u8]>,
-    pub status: Option<u16>,
-    pub reason: Option<u64>,
-    pub level: Option<u64>,
-    /// Whether there is anything for the application: headers, trailers, details, dependencies.
-    pub has_more: bool,
+/// The protocol's own fields of one frame: numbers as they are, texts as ranges of the block that
+/// was read. Used again from frame to frame: only what is [`seen`](Self::seen) means anything.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Fields {
+    /// A bit for each tag below 64; [`MORE`] for anything that is the application's.
+    seen: u64,
+    method: u64,
+    command: (u64, u64),
+    validator: [u8; 16],
+    max_age: u64,
+    status: u16,
+    code: u64,
+    reason: u64,
+    level: u64,
+    name: Range16,
+    message: Range16,
+    http_method: Range16,
+    target: Range16,
 }
 
-impl<'a> Fields<'a> {
+/// There is something for the application: headers, trailers, details, dependencies. The bit of
+/// tag 0, which is a header.
+const MORE: u64 = 1 << tag::LITERAL;
+
+/// A range of a block, which is at most 65,535 bytes long.
+type Range16 = (u16, u16);
+
+impl Fields {
     /// Reads and checks a whole block.
     ///
     /// # Errors
     /// `malformed`, naming the field.
-    #[inline]
-    pub fn read(raw: &'a [u8]) -> Result<Self, Violation> {
+    pub fn read(raw: &[u8]) -> Result<Self, Violation> {
         let mut fields = Self::default();
-        // Nearly every reply has none, and nearly every request begins with a small method number.
-        let (mut rest, mut seen) = (raw, 0);
-        if let &[tag::METHOD, 1, number @ ..0x80, ref after @ ..] = raw {
-            fields.method = Some(number.into());
-            (rest, seen) = (after, 1 << tag::METHOD);
-        }
-        if !rest.is_empty() {
-            fields.read_rest(rest, seen)?;
-        }
+        fields.read_next(raw)?;
         Ok(fields)
     }
 
-    fn read_rest(&mut self, raw: &'a [u8], mut seen: u64) -> Result<(), Violation> {
-        for entry in entries(raw) {
-            let entry = entry?;
-            if !(1..64).contains(&entry.tag) {
-                self.has_more = true;
+    /// Forgets what was read before, then reads and checks a whole block.
+    #[inline]
+    pub(crate) fn read_next(&mut self, raw: &[u8]) -> Result<(), Violation> {
+        // Nearly every reply has none, and nearly every request begins with a small method number.
+        match *raw {
+            [] => self.seen = 0,
+            [tag::METHOD, 1, number @ ..0x80] => {
+                self.seen = 1 << tag::METHOD;
+                self.method = number.into();
+            }
+            _ => return self.read_all(raw),
+        }
+        Ok(())
+    }
+
+    fn read_all(&mut self, raw: &[u8]) -> Result<(), Violation> {
+        self.seen = 0;
+        let mut rest = raw;
+        while let Some((&tag, after)) = rest.split_first() {
+            rest = after;
+            let entry = take_entry(tag, &mut rest)?;
+            if !(1..64).contains(&tag) {
+                self.seen |= MORE;
                 continue;
             }
-            let repeats = matches!(entry.tag, tag::DETAIL | tag::DEPENDS);
-            if seen & 1 << entry.tag != 0 && !repeats {
+            let repeats = matches!(tag, tag::DETAIL | tag::DEPENDS);
+            if self.has(tag) && !repeats {
                 return Err(Violation::malformed("a metadata field occurs twice"));
             }
-            seen |= 1 << entry.tag;
-            self.set(entry).ok_or_else(|| {
+            self.seen |= 1 << tag;
+            let end = raw.len() - rest.len();
+            self.set(entry, end).ok_or_else(|| {
                 Violation::malformed("a metadata field has a value that does not fit")
             })?;
         }
         Ok(())
     }
 
+    /// Takes an entry whose value ends at `end` of the block.
     #[inline]
-    fn set(&mut self, entry: Entry<'a>) -> Option<()> {
+    fn set(&mut self, entry: Entry<'_>, end: usize) -> Option<()> {
         let mut value = entry.value;
+        let range = || {
+            let start = u16::try_from(end - entry.value.len()).ok()?;
+            Some((start, u16::try_from(end).ok()?))
+        };
         match entry.tag {
-            tag::METHOD => self.method = Some(only_number(value)?),
+            tag::METHOD => self.method = only_number(value)?,
             tag::COMMAND => {
-                self.command = Some((varint::take(&mut value)?, varint::take(&mut value)?));
+                self.command = (varint::take(&mut value)?, varint::take(&mut value)?);
                 return value.is_empty().then_some(());
             }
-            tag::VALIDATOR => self.validator = Some(value.try_into().ok()?),
-            tag::NAME => {
-                let (&codec, path) = value.split_first()?;
-                self.name = Some((codec, path));
+            tag::VALIDATOR => self.validator = value.try_into().ok()?,
+            tag::NAME => self.name = range().filter(|_| !value.is_empty())?,
+            tag::MAX_AGE => self.max_age = only_number(value)?,
+            tag::CODE => self.code = only_number(value)?,
+            tag::MESSAGE => {
+                self.message = range().filter(|_| std::str::from_utf8(value).is_ok())?
             }
-            tag::MAX_AGE => self.max_age = Some(only_number(value)?),
-            tag::CODE => self.code = Some(only_number(value)?),
-            tag::MESSAGE => self.message = Some(std::str::from_utf8(value).ok()?),
-            tag::UNPROCESSED => self.unprocessed = value.is_empty().then_some(true)?,
-            tag::HTTP_METHOD => self.http_method = Some(value),
-            tag::TARGET => self.target = Some(value),
-            tag::STATUS => self.status = Some(only_number(value)?.try_into().ok()?),
-            tag::REASON => self.reason = Some(only_number(value)?),
-            tag::LEVEL => self.level = Some(only_number(value)?),
-            tag::TOKEN if value.len() > TOKEN_BYTES_MAX => return None,
-            tag::TRAILERS if !value.is_empty() => return None,
-            tag::DETAIL => {
-                std::str::from_utf8(varint::take_string(&mut value)?).ok()?;
-                self.has_more = true;
-            }
+            tag::HTTP_METHOD => self.http_method = range()?,
+            tag::TARGET => self.target = range()?,
+            tag::STATUS => self.status = only_number(value)?.try_into().ok()?,
+            tag::REASON => self.reason = only_number(value)?,
+            tag::LEVEL => self.level = only_number(value)?,
+            _ => return self.check(entry.tag, value),
+        }
+        Some(())
+    }
+
+    /// Takes an entry that is looked at only when somebody asks for it.
+    fn check(&mut self, tag: u8, mut value: &[u8]) -> Option<()> {
+        let fits = match tag {
+            tag::UNPROCESSED => return value.is_empty().then_some(()),
+            tag::TOKEN => value.len() <= TOKEN_BYTES_MAX,
+            tag::TRAILERS => value.is_empty(),
+            tag::DETAIL => std::str::from_utf8(varint::take_string(&mut value)?).is_ok(),
             tag::DEPENDS => {
                 varint::take_string(&mut value)?;
                 varint::take_string(&mut value)?;
-                self.has_more = value.is_empty().then_some(true)?;
+                value.is_empty()
             }
-            tag::TOKEN | tag::TRAILERS => self.has_more = true,
-            _ => {}
-        }
-        Some(())
+            _ => return Some(()),
+        };
+        self.seen |= MORE;
+        fits.then_some(())
+    }
+
+    #[inline]
+    fn has(&self, tag: u8) -> bool {
+        self.seen & 1 << tag != 0
+    }
+
+    /// Whether there is anything for the application: headers, trailers, details, dependencies.
+    #[inline]
+    pub(crate) fn has_more(&self) -> bool {
+        self.seen & MORE != 0
+    }
+
+    #[inline]
+    pub(crate) fn method(&self) -> Option<u64> {
+        self.has(tag::METHOD).then_some(self.method)
+    }
+
+    #[inline]
+    pub(crate) fn has_name(&self) -> bool {
+        self.has(tag::NAME)
+    }
+
+    /// Codec and path; `raw` is the block that was read.
+    #[inline]
+    pub(crate) fn name<'a>(&self, raw: &'a [u8]) -> Option<(u8, &'a [u8])> {
+        let (&codec, path) = self.text(tag::NAME, self.name, raw)?.split_first()?;
+        Some((codec, path))
+    }
+
+    /// Id, and below which all are done.
+    #[inline]
+    pub(crate) fn command(&self) -> Option<(u64, u64)> {
+        self.has(tag::COMMAND).then_some(self.command)
+    }
+
+    #[inline]
+    pub(crate) fn validator(&self) -> Option<Validator> {
+        self.has(tag::VALIDATOR).then_some(Validator(self.validator))
+    }
+
+    #[inline]
+    pub(crate) fn max_age(&self) -> Option<u64> {
+        self.has(tag::MAX_AGE).then_some(self.max_age)
+    }
+
+    #[inline]
+    pub(crate) fn status(&self) -> Option<u16> {
+        self.has(tag::STATUS).then_some(self.status)
+    }
+
+    pub(crate) fn code(&self) -> Option<u64> {
+        self.has(tag::CODE).then_some(self.code)
+    }
+
+    pub(crate) fn is_unprocessed(&self) -> bool {
+        self.has(tag::UNPROCESSED)
+    }
+
+    pub(crate) fn reason(&self) -> Option<u64> {
+        self.has(tag::REASON).then_some(self.reason)
+    }
+
+    pub(crate) fn level(&self) -> Option<u64> {
+        self.has(tag::LEVEL).then_some(self.level)
+    }
+
+    pub(crate) fn message<'a>(&self, raw: &'a [u8]) -> Option<&'a str> {
+        std::str::from_utf8(self.text(tag::MESSAGE, self.message, raw)?).ok()
+    }
+
+    pub(crate) fn http_method<'a>(&self, raw: &'a [u8]) -> Option<&'a [u8]> {
+        self.text(tag::HTTP_METHOD, self.http_method, raw)
+    }
+
+    pub(crate) fn target<'a>(&self, raw: &'a [u8]) -> Option<&'a [u8]> {
+        self.text(tag::TARGET, self.target, raw)
+    }
+
+    #[inline]
+    fn text<'a>(&self, tag: u8, (start, end): Range16, raw: &'a [u8]) -> Option<&'a [u8]> {
+        if self.has(tag) { raw.get(start.into()..end.into()) } else { None }
     }
 }
 

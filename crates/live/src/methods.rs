@@ -31,23 +31,19 @@ impl Called {
         MethodId(id)
     }
 
-    /// The number of a method and, the first time on a connection, its name.
+    /// The number of a method, if it has one on this connection.
     #[inline]
-    pub(crate) fn number(&mut self, id: MethodId) -> Option<(u32, Option<&(Codec, Bytes)>)> {
-        let number = *self.numbers.get(id.0 as usize)?;
-        if number != NOT_NAMED {
-            return Some((number, None));
-        }
-        let number = self.named;
-        self.named += 1;
-        self.numbers[id.0 as usize] = number;
-        Some((number, self.known.get(id.0 as usize)))
+    pub(crate) fn number(&self, id: MethodId) -> Option<u32> {
+        self.numbers.get(id.0 as usize).copied().filter(|&number| number != NOT_NAMED)
     }
 
-    /// Whether calling it needs a new number.
-    #[inline]
-    pub(crate) fn is_named(&self, id: MethodId) -> bool {
-        self.numbers.get(id.0 as usize).is_some_and(|&number| number != NOT_NAMED)
+    /// Gives a method its number on this connection.
+    #[cold]
+    pub(crate) fn name(&mut self, id: MethodId) -> Option<(u32, &(Codec, Bytes))> {
+        let number = self.named;
+        *self.numbers.get_mut(id.0 as usize)? = number;
+        self.named += 1;
+        Some((number, self.known.get(id.0 as usize)?))
     }
 
     /// The length of a method's path; `None` for an id of another session.
@@ -84,33 +80,37 @@ impl Named {
         self.0.get(number as usize)
     }
 
+    /// Whether a method number was named.
     #[inline]
-    pub(crate) fn check(
+    pub(crate) fn knows(&self, number: Option<u64>) -> bool {
+        number.is_some_and(|number| number < self.0.len() as u64)
+    }
+
+    /// Names a method.
+    ///
+    /// # Errors
+    /// Also when there is no name, for a number that is not known.
+    pub(crate) fn add(
         &mut self,
         number: Option<u64>,
         name: Option<(u8, &[u8])>,
         methods_max: u32,
-    ) -> Result<u32, Violation> {
+    ) -> Result<(), Violation> {
         let number = number
             .and_then(|number| u32::try_from(number).ok())
             .ok_or_else(|| Violation::malformed("a request has no method number"))?;
-        if let Some((codec, path)) = name {
-            self.add(number, codec, path, methods_max)?;
-        } else if number as usize >= self.0.len() {
+        let Some((codec, path)) = name else {
             return Err(Violation::new(
                 Reason::UnknownMethod,
                 format!("method number {number} was not named on this connection"),
             ));
-        }
-        Ok(number)
-    }
-
-    #[cold]
-    fn add(&mut self, number: u32, codec: u8, path: &[u8], max: u32) -> Result<(), Violation> {
-        if number as usize != self.0.len() || number >= max {
+        };
+        if number as usize != self.0.len() || number >= methods_max {
             return Err(Violation::new(
                 Reason::MethodsMax,
-                format!("method number {number} is out of turn or over methods_max = {max}"),
+                format!(
+                    "method number {number} is out of turn or over methods_max = {methods_max}"
+                ),
             ));
         }
         let codec = match codec {

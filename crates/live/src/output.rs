@@ -91,7 +91,7 @@ impl Packing<'_> {
 
 /// Appends the metadata of a reply.
 #[inline(always)]
-pub(crate) fn put_reply_metadata(out: &mut Vec<u8>, reply: &Reply) {
+pub(crate) fn put_reply_metadata(out: &mut Vec<u8>, reply: &Reply<'_>) {
     if let Some(validator) = reply.validator {
         metadata::put_entry(out, tag::VALIDATOR, &validator.0);
     }

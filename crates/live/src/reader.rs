@@ -1,8 +1,10 @@
 //! Cuts received bytes into frames without copying payloads.
 //!
-//! All complete frames of what was read are frozen into one shared buffer at once; each payload is
-//! a share of it. Limits are checked on the head, before the body has arrived, so a peer cannot make
-//! this side buffer more than one allowed frame.
+//! All complete frames of what was read are frozen into one buffer at once, and a frame is a range
+//! of it: who needs a payload for longer takes a share of the buffer. Limits are checked on the head,
+//! before the body has arrived, so a peer cannot make this side buffer more than one allowed frame.
+
+use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
@@ -12,56 +14,26 @@ use crate::reason::{Reason, Violation};
 #[derive(Debug)]
 pub(crate) struct Reader {
     input: BytesMut,
-    /// Whole frames; `None` when there are none, or while a frame has it.
-    whole: Option<Bytes>,
+    /// Whole frames, up to `position` handled.
+    whole: Bytes,
     position: usize,
+    /// The frame before `position`, as two words: they are stored and loaded once.
+    head: u128,
+    /// Where its metadata begins.
+    start: usize,
     frame_max: u32,
     metadata_max: u16,
     greeted: bool,
-}
-
-/// A frame, as shares of the buffer it came in.
-#[derive(Debug)]
-pub(crate) struct Frame {
-    pub(crate) head: Head,
-    /// The buffer; metadata and payload are ranges of it.
-    pub(crate) buffer: Bytes,
-    pub(crate) start: usize,
-}
-
-impl Frame {
-    #[inline]
-    pub(crate) fn metadata(&self) -> &[u8] {
-        &self.buffer[self.start..self.start + usize::from(self.head.meta_len)]
-    }
-
-    #[inline]
-    pub(crate) fn payload(&self) -> &[u8] {
-        let payload = self.start + usize::from(self.head.meta_len);
-        &self.buffer[payload..self.start + self.head.len as usize]
-    }
-
-    #[inline]
-    pub(crate) fn metadata_bytes(&self) -> Bytes {
-        if self.head.meta_len == 0 {
-            return Bytes::new();
-        }
-        self.buffer.slice(self.start..self.start + usize::from(self.head.meta_len))
-    }
-
-    #[inline]
-    pub(crate) fn payload_bytes(&self) -> Bytes {
-        let payload = self.start + usize::from(self.head.meta_len);
-        self.buffer.slice(payload..self.start + self.head.len as usize)
-    }
 }
 
 impl Reader {
     pub(crate) fn new(frame_max: u32, metadata_max: u16) -> Self {
         Self {
             input: BytesMut::new(),
-            whole: None,
+            whole: Bytes::new(),
             position: 0,
+            head: 0,
+            start: 0,
             frame_max,
             metadata_max,
             greeted: false,
@@ -75,7 +47,7 @@ impl Reader {
 
     /// Bytes received and not yet looked at.
     pub(crate) fn buffered(&self) -> usize {
-        self.input.len() + self.whole.as_ref().map_or(0, |whole| whole.len() - self.position)
+        self.input.len() + self.whole.len() - self.position
     }
 
     /// Forgets everything, for a new connection.
@@ -83,76 +55,109 @@ impl Reader {
         *self = Self::new(self.frame_max, self.metadata_max);
     }
 
-    /// The next whole frame.
-    ///
-    /// The frame takes the shared buffer with it; [`give_back`](Self::give_back) returns it. That
-    /// saves two atomic operations a frame.
+    /// Whether a whole frame is there that was not handled.
     #[inline(always)]
-    pub(crate) fn next(&mut self) -> Result<Option<Frame>, Violation> {
-        let is_done = self.whole.as_ref().is_none_or(|whole| self.position >= whole.len());
-        if is_done && !self.fill()? {
-            return Ok(None);
-        }
-        let at = self.position;
-        let Some(head) = self.whole.as_ref().and_then(|whole| whole[at..].first_chunk()) else {
-            return Ok(None);
-        };
-        let head = Head::decode(head);
-        self.check(&head)?;
-        self.greeted = true;
-        self.position = at + HEAD_BYTES + head.len as usize;
-        let buffer = self.whole.take().unwrap_or_default();
-        Ok(Some(Frame { head, buffer, start: at + HEAD_BYTES }))
+    pub(crate) fn has_next(&self) -> bool {
+        self.position < self.whole.len()
     }
 
-    /// Returns the buffer of a frame that is done with.
+    /// Goes on to the next whole frame, if there is one.
+    #[inline(always)]
+    pub(crate) fn next(&mut self) {
+        if let Some(head) = self.whole.get(self.position..).and_then(|rest| rest.first_chunk()) {
+            self.head = u128::from_le_bytes(*head);
+            self.start = self.position + HEAD_BYTES;
+            self.position = self.start + self.head().len as usize;
+        }
+    }
+
+    /// The head of the frame.
+    #[inline(always)]
+    pub(crate) fn head(&self) -> Head {
+        Head::from_word(self.head)
+    }
+
     #[inline]
-    pub(crate) fn give_back(&mut self, frame: Frame) {
-        self.whole = Some(frame.buffer);
+    fn metadata_end(&self) -> usize {
+        self.start + usize::from(self.head().meta_len)
     }
 
-    /// Freezes the complete frames of the input. Once per read, so it stays out of the way of
-    /// [`next`](Self::next).
-    #[inline(never)]
-    fn fill(&mut self) -> Result<bool, Violation> {
-        self.whole = None;
+    /// The frame's metadata.
+    #[inline]
+    pub(crate) fn metadata(&self) -> &[u8] {
+        &self.whole[self.start..self.metadata_end()]
+    }
+
+    /// The frame's payload.
+    #[inline]
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.whole[self.metadata_end()..self.position]
+    }
+
+    /// The buffer that the frame is in, and where in it the payload is.
+    #[inline]
+    pub(crate) fn payload_range(&self) -> (&Bytes, Range<usize>) {
+        (&self.whole, self.metadata_end()..self.position)
+    }
+
+    /// The metadata, as a share of the buffer.
+    pub(crate) fn share_metadata(&self) -> Bytes {
+        self.whole.slice(self.start..self.metadata_end())
+    }
+
+    /// The payload, as a share of the buffer.
+    pub(crate) fn share_payload(&self) -> Bytes {
+        self.whole.slice(self.metadata_end()..self.position)
+    }
+
+    /// Checks and freezes the complete frames of the input, when those before are handled.
+    ///
+    /// # Errors
+    /// What is wrong with the next frame; false when it is not complete.
+    pub(crate) fn fill(&mut self) -> Result<bool, Violation> {
+        self.whole = Bytes::new();
         self.position = 0;
-        let mut end = 0;
-        let mut first = !self.greeted;
-        while let Some(head) = self.input.get(end..end + HEAD_BYTES) {
-            let head = Head::decode(head.try_into().expect("the slice has sixteen bytes"));
-            let limit = if first { HELLO_BYTES_MAX } else { self.frame_max.max(HELLO_BYTES_MAX) };
-            // A frame that breaks a limit is handed out at once when it is the next one.
-            if end == 0 {
-                self.check(&head)?;
+        let mut rest = &self.input[..];
+        while let Some((head, body)) = rest.split_first_chunk() {
+            let head = Head::decode(head);
+            if !self.greeted {
+                check_first(&head)?;
+            } else if !self.fits(&head) {
+                // The frames before it are handled first.
+                if rest.len() < self.input.len() {
+                    break;
+                }
+                return Err(self.misfit(&head));
             }
-            let frame = HEAD_BYTES + head.len as usize;
-            if head.len > limit || self.input.len() - end < frame {
-                break;
-            }
-            first = false;
-            end += frame;
+            let Some(after) = body.get(head.len as usize..) else { break };
+            self.greeted = true;
+            rest = after;
         }
+        let end = self.input.len() - rest.len();
         if end == 0 {
             return Ok(false);
         }
-        self.whole = Some(self.input.split_to(end).freeze());
+        self.whole = self.input.split_to(end).freeze();
         Ok(true)
     }
 
     #[inline]
-    fn check(&self, head: &Head) -> Result<(), Violation> {
-        if !self.greeted {
-            return check_first(head);
-        }
+    fn fits(&self, head: &Head) -> bool {
+        head.len <= self.frame_max
+            && head.meta_len <= self.metadata_max
+            && u32::from(head.meta_len) <= head.len
+    }
+
+    #[cold]
+    fn misfit(&self, head: &Head) -> Violation {
         if head.len > self.frame_max {
-            return Err(over(Reason::FrameMax, "frame_max", head.len, self.frame_max));
+            return over(Reason::FrameMax, "frame_max", head.len, self.frame_max);
         }
         if head.meta_len > self.metadata_max {
             let (seen, limit) = (head.meta_len.into(), self.metadata_max.into());
-            return Err(over(Reason::MetadataMax, "metadata_max", seen, limit));
+            return over(Reason::MetadataMax, "metadata_max", seen, limit);
         }
-        check_lengths(head)
+        more_metadata()
     }
 }
 
@@ -166,14 +171,11 @@ fn check_first(head: &Head) -> Result<(), Violation> {
     if head.len > HELLO_BYTES_MAX {
         return Err(over(Reason::FrameMax, "hello_bytes_max", head.len, HELLO_BYTES_MAX));
     }
-    check_lengths(head)
+    if u32::from(head.meta_len) > head.len { Err(more_metadata()) } else { Ok(()) }
 }
 
-fn check_lengths(head: &Head) -> Result<(), Violation> {
-    if u32::from(head.meta_len) > head.len {
-        return Err(Violation::malformed("a frame has more metadata than bytes"));
-    }
-    Ok(())
+fn more_metadata() -> Violation {
+    Violation::malformed("a frame has more metadata than bytes")
 }
 
 #[cold]

@@ -2,99 +2,129 @@
 
 use bytes::Bytes;
 
-use crate::event::{Changed, Event};
-use crate::frame::{self, Kind, flag};
+use crate::event::{Changed, Event, Payload};
+use crate::frame::{self, Head, Kind, flag};
 use crate::hello::feature;
 use crate::metadata::{Fields, Metadata};
-use crate::reader::Frame;
 use crate::reason::{Reason, Violation};
-use crate::session::{Phase, Session, merge_headers};
+use crate::session::{Next, Phase, Session, merge_headers};
 use crate::{varint, watch};
 
 /// The most bytes of a ping.
 const PING_BYTES_MAX: usize = 64;
 
-pub(crate) type Received = Result<Option<Event>, Violation>;
+/// What a frame is for the application, beside requests, replies and items.
+pub(crate) type Received = Result<Option<Event<'static>>, Violation>;
 
 impl Session {
-    /// Handles one frame; puts what the application should know into `event`, which is empty.
-    #[inline]
-    pub(crate) fn receive(
-        &mut self,
-        frame: &Frame,
-        event: &mut Option<Event>,
-    ) -> Result<(), Violation> {
-        let Some(kind) = Kind::from_number(frame.head.kind) else { return Ok(()) };
+    /// Handles the reader's frame. The frequent kinds have functions of their own, so that these
+    /// stay small.
+    #[inline(always)]
+    pub(crate) fn receive(&mut self) -> Next {
+        const REQUEST: u8 = Kind::Request as u8;
+        const REPLY: u8 = Kind::Reply as u8;
+        const ITEMS: u8 = Kind::Items as u8;
+        match self.reader.head().kind {
+            REQUEST => self.on_request(),
+            REPLY => self.on_reply(),
+            ITEMS => self.on_items(),
+            _ => self.on_other(),
+        }
+    }
+
+    #[inline(never)]
+    fn on_request(&mut self) -> Next {
+        let received = self.receive_request();
+        self.settle(received)
+    }
+
+    #[inline(never)]
+    fn on_reply(&mut self) -> Next {
+        let received = self.receive_reply();
+        self.settle(received)
+    }
+
+    #[inline(never)]
+    fn on_items(&mut self) -> Next {
+        let received = self.receive_items();
+        self.settle(received)
+    }
+
+    #[inline(never)]
+    fn on_other(&mut self) -> Next {
+        let received = self.receive_other().map(|event| {
+            self.events.extend(event);
+            Next::Nothing
+        });
+        self.settle(received)
+    }
+
+    /// A violation ends the connection.
+    #[inline(always)]
+    fn settle(&mut self, received: Result<Next, Violation>) -> Next {
+        match received {
+            Ok(next) => next,
+            Err(violation) => {
+                self.close(violation);
+                Next::Nothing
+            }
+        }
+    }
+
+    fn receive_other(&mut self) -> Received {
+        let Head { kind, stream, .. } = self.reader.head();
+        let Some(kind) = Kind::from_number(kind) else { return Ok(None) };
         if self.phase == Phase::Greeting && !matches!(kind, Kind::Hello | Kind::Goaway) {
-            return Err(Violation::new(Reason::Unexpected, "a frame before the hello"));
+            return Err(before_hello());
         }
         match kind {
-            Kind::Request | Kind::Reply | Kind::Error | Kind::Items | Kind::End => {
-                if frame.head.stream == 0 {
-                    return Err(Violation::malformed("a call's frame on stream 0"));
-                }
-                return self.receive_of_call(kind, frame, event);
-            }
-            Kind::Cancel => *event = self.receive_cancel(frame)?,
-            Kind::Credit => *event = self.receive_credit(frame)?,
-            _ if frame.head.stream != 0 => {
-                return Err(Violation::malformed("a connection's frame on a stream"));
-            }
-            _ => *event = self.receive_of_connection(kind, frame)?,
+            Kind::Error | Kind::End if stream == 0 => Err(on_connection()),
+            Kind::End if !self.is_ours(stream) => self.receive_end_of_request(),
+            Kind::End => self.receive_end_of_reply(),
+            Kind::Error => self.receive_error(),
+            Kind::Cancel => self.receive_cancel(),
+            Kind::Credit => self.receive_credit(),
+            _ if stream != 0 => Err(Violation::malformed("a connection's frame on a stream")),
+            _ => self.receive_of_connection(kind),
         }
-        Ok(())
     }
 
-    #[inline]
-    fn receive_of_call(
-        &mut self,
-        kind: Kind,
-        frame: &Frame,
-        event: &mut Option<Event>,
-    ) -> Result<(), Violation> {
-        let stream = frame.head.stream;
-        let ours = self.is_ours(stream);
-        match kind {
-            Kind::Request => return self.receive_request(frame, event),
-            Kind::Items => *event = self.receive_items(frame)?,
-            Kind::End if !ours => *event = self.receive_end_of_request(frame)?,
-            _ if !ours => {
-                return Err(Violation::new(
-                    Reason::StreamNumber,
-                    format!("an answer on stream {stream}, which is a number of its sender"),
-                ));
-            }
-            Kind::Reply => return self.receive_reply(frame, event),
-            Kind::Error => *event = self.receive_error(frame)?,
-            _ => *event = self.receive_end_of_reply(frame)?,
+    /// Why a frame of a call cannot be taken, whatever its kind.
+    #[cold]
+    pub(crate) fn misplaced(&self, stream: u32) -> Option<Violation> {
+        if self.phase == Phase::Greeting {
+            Some(before_hello())
+        } else if stream == 0 {
+            Some(on_connection())
+        } else {
+            None
         }
-        Ok(())
     }
 
-    fn receive_of_connection(&mut self, kind: Kind, frame: &Frame) -> Received {
+    fn receive_of_connection(&mut self, kind: Kind) -> Received {
         match kind {
-            Kind::Hello if self.phase == Phase::Greeting => self.receive_hello(frame),
+            Kind::Hello if self.phase == Phase::Greeting => self.receive_hello(),
             Kind::Hello => Err(Violation::new(Reason::Unexpected, "a second hello")),
             Kind::Auth => {
-                let headers = metadata_of(frame)?;
+                let headers = self.metadata_of()?;
                 self.peer_headers = merge_headers(&self.peer_headers, &headers);
                 Ok(Some(Event::Auth))
             }
-            Kind::Ping => self.receive_ping(frame),
+            Kind::Ping => self.receive_ping(),
             Kind::Pong => Ok(None),
-            Kind::Goaway => self.receive_goaway(frame),
-            Kind::Stale => self.receive_stale(frame),
-            Kind::Resume => self.receive_resume(frame),
-            Kind::Resumed => self.receive_resumed(frame),
+            Kind::Goaway => self.receive_goaway(),
+            Kind::Stale => self.receive_stale(),
+            Kind::Resume => self.receive_resume(),
+            Kind::Resumed => self.receive_resumed(),
             Kind::Ready => Ok(Some(Event::Ready)),
             Kind::Busy => {
-                let mut payload = frame.payload();
+                let mut payload = self.reader.payload();
                 let jobs = varint::take(&mut payload)
                     .ok_or_else(|| Violation::malformed("busy without a number"))?;
                 Ok(Some(Event::Busy(jobs)))
             }
-            Kind::Log => receive_log(frame),
-            _ => receive_changed(frame),
+            Kind::Log => self.receive_log(),
+            _ => receive_changed(self.reader.share_payload()),
         }
     }
 
@@ -116,17 +146,43 @@ impl Session {
         index * 2 + if self.dialer { 2 } else { 1 }
     }
 
-    /// The payload, decompressed if need be.
+    /// Decompresses the payload, if need be, for [`received_payload`](Self::received_payload).
     #[inline(always)]
-    pub(crate) fn payload(&mut self, frame: &Frame) -> Result<Bytes, Violation> {
-        if frame.head.has(flag::ZSTD) { self.unpacked(frame) } else { Ok(frame.payload_bytes()) }
+    pub(crate) fn unpack(&mut self) -> Result<(), Violation> {
+        if self.reader.head().has(flag::ZSTD) { self.decompress() } else { Ok(()) }
     }
 
     #[inline(never)]
-    fn unpacked(&mut self, frame: &Frame) -> Result<Bytes, Violation> {
+    fn decompress(&mut self) -> Result<(), Violation> {
         self.need(feature::ZSTD, "zstd")?;
         let frame_max = self.config.limits.frame_max;
-        Ok(self.compression.decompress(frame.payload(), frame_max)?.into())
+        let payload = self.reader.payload();
+        self.unpacked = self.compression.decompress(payload, frame_max)?.into();
+        Ok(())
+    }
+
+    /// The payload of the request, reply or items that were received last.
+    #[inline]
+    pub(crate) fn received_payload(&self) -> Payload<'_> {
+        if self.reader.head().has(flag::ZSTD) {
+            return Payload { buffer: &self.unpacked, range: 0..self.unpacked.len() };
+        }
+        let (buffer, range) = self.reader.payload_range();
+        Payload { buffer, range }
+    }
+
+    /// What the request or reply that was received last has for the application.
+    pub(crate) fn received_metadata(&self) -> Metadata {
+        if !self.fields.has_more() {
+            return Metadata::default();
+        }
+        Metadata::from_checked(self.reader.share_metadata())
+    }
+
+    /// Reads and checks the metadata of a frame whose metadata is the application's.
+    pub(crate) fn metadata_of(&mut self) -> Result<Metadata, Violation> {
+        self.fields.read_next(self.reader.metadata())?;
+        Ok(Metadata::from_checked(self.reader.share_metadata()))
     }
 
     #[inline]
@@ -140,8 +196,8 @@ impl Session {
         Ok(())
     }
 
-    fn receive_ping(&mut self, frame: &Frame) -> Received {
-        let payload = frame.payload();
+    fn receive_ping(&mut self) -> Received {
+        let payload = self.reader.payload();
         if payload.len() > PING_BYTES_MAX {
             return Err(Violation::malformed("a ping of more than 64 bytes"));
         }
@@ -152,23 +208,24 @@ impl Session {
         Ok(None)
     }
 
-    fn receive_goaway(&mut self, frame: &Frame) -> Received {
-        let fields = Fields::read(frame.metadata())?;
-        let reason = Reason::from_number(fields.reason.unwrap_or(0));
-        let message = fields.message.unwrap_or("").to_owned();
+    fn receive_goaway(&mut self) -> Received {
+        let raw = self.reader.metadata();
+        let fields = Fields::read(raw)?;
+        let reason = Reason::from_number(fields.reason().unwrap_or(0));
+        let message = fields.message(raw).unwrap_or("").to_owned();
         if reason != Reason::Drain || self.phase != Phase::Open {
             self.close_silently(Violation::new(reason, message));
             return Ok(None);
         }
         self.drain_received = true;
-        Ok(Some(Event::Draining { grace_ms: frame.head.deadline_ms }))
+        Ok(Some(Event::Draining { grace_ms: self.reader.head().deadline_ms }))
     }
 
     /// `cancel`, on one call or a list of watches.
-    fn receive_cancel(&mut self, frame: &Frame) -> Received {
-        let stream = frame.head.stream;
+    fn receive_cancel(&mut self) -> Received {
+        let stream = self.reader.head().stream;
         if stream == 0 {
-            for stream in varint::take_numbers(frame.payload()) {
+            for stream in varint::take_numbers(&self.reader.share_payload()) {
                 let stream = stream.ok_or_else(|| watch::bad_list("cancel"))?;
                 if self.is_ours(stream) {
                     return Err(watch::bad_list("cancel"));
@@ -182,30 +239,32 @@ impl Session {
         }
         Ok(None)
     }
+
+    fn receive_log(&self) -> Received {
+        let level = Fields::read(self.reader.metadata())?.level().unwrap_or(3);
+        let text = std::str::from_utf8(self.reader.payload())
+            .map_err(|_| Violation::malformed("a log text is not UTF-8"))?
+            .to_owned();
+        let metadata = Metadata::from_checked(self.reader.share_metadata());
+        Ok(Some(Event::Log { level, text, metadata }))
+    }
 }
 
-/// Checked metadata of a frame.
-pub(crate) fn metadata_of(frame: &Frame) -> Result<Metadata, Violation> {
-    Fields::read(frame.metadata())?;
-    Ok(Metadata::from_checked(frame.metadata_bytes()))
+fn before_hello() -> Violation {
+    Violation::new(Reason::Unexpected, "a frame before the hello")
 }
 
-fn receive_log(frame: &Frame) -> Received {
-    let level = Fields::read(frame.metadata())?.level.unwrap_or(3);
-    let text = std::str::from_utf8(frame.payload())
-        .map_err(|_| Violation::malformed("a log text is not UTF-8"))?
-        .to_owned();
-    let metadata = Metadata::from_checked(frame.metadata_bytes());
-    Ok(Some(Event::Log { level, text, metadata }))
+fn on_connection() -> Violation {
+    Violation::malformed("a call's frame on stream 0")
 }
 
-fn receive_changed(frame: &Frame) -> Received {
-    let mut rest = frame.payload();
+fn receive_changed(payload: Bytes) -> Received {
+    let mut rest = &payload[..];
     while !rest.is_empty() {
         let source = varint::take_string(&mut rest);
         if source.and_then(|_| varint::take_string(&mut rest)).is_none() {
             return Err(Violation::malformed("changed is not a list of pairs of strings"));
         }
     }
-    Ok(Some(Event::Changed(Changed { payload: frame.payload_bytes() })))
+    Ok(Some(Event::Changed(Changed { payload })))
 }

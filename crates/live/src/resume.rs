@@ -14,7 +14,6 @@ use crate::caller::State;
 use crate::credit::SendWindow;
 use crate::event::Event;
 use crate::frame::{self, Kind};
-use crate::reader::Frame;
 use crate::reason::{Reason, Violation};
 use crate::receive::Received;
 use crate::session::{Phase, Session};
@@ -188,12 +187,12 @@ impl Session {
     }
 
     /// The peer names its open calls.
-    pub(crate) fn receive_resume(&mut self, frame: &Frame) -> Received {
+    pub(crate) fn receive_resume(&mut self) -> Received {
         if self.incoming_live || self.phase != Phase::Open {
             return Err(Violation::new(Reason::Unexpected, "a resume that was not due"));
         }
-        let slots = self.config.limits.slots();
-        let Named { unconsumed, requests, entries } = decode(frame.payload(), slots)
+        let slots = self.slots_in;
+        let Named { unconsumed, requests, entries } = decode(self.reader.payload(), slots)
             .filter(|named| named.entries.iter().all(|entry| !self.is_ours(entry.stream)))
             .ok_or_else(|| Violation::malformed("a resume that does not fit"))?;
         for slot in self.incoming.indexes().collect::<Vec<_>>() {
@@ -255,14 +254,15 @@ impl Session {
     }
 
     /// The peer says which of the named calls go on.
-    pub(crate) fn receive_resumed(&mut self, frame: &Frame) -> Received {
+    pub(crate) fn receive_resumed(&mut self) -> Received {
         if self.outgoing_live || self.phase != Phase::Open {
             return Err(Violation::new(Reason::Unexpected, "a resumed that was not due"));
         }
         let listed = std::mem::take(&mut self.listed);
+        let payload = self.reader.share_payload();
         let misfit = || Violation::malformed("a resumed that does not fit its resume");
         let (bitmap, mut rest) =
-            frame.payload().split_at_checked(listed.len().div_ceil(8)).ok_or_else(misfit)?;
+            payload.split_at_checked(listed.len().div_ceil(8)).ok_or_else(misfit)?;
         self.outgoing_live = true;
         let mut watches = Vec::new();
         for (number, &(index, kind)) in listed.iter().enumerate() {

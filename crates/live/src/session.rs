@@ -22,7 +22,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use tidewire_service::{Code, Codec, Error};
 
 use crate::again::Again;
@@ -32,11 +32,11 @@ use crate::command_window::{CommandIds, CommandWindow};
 use crate::compress::Compression;
 use crate::config::{Config, Micros, SessionId, micros};
 use crate::credit::{ReceiveWindow, SendWindow};
-use crate::event::Event;
+use crate::event::{Answer, Event, Incoming, Items};
 use crate::frame::{self, Kind};
-use crate::hello::{Hello, feature};
+use crate::hello::{Hello, Limits, feature};
 use crate::message::MethodId;
-use crate::metadata::Metadata;
+use crate::metadata::{Fields, Metadata};
 use crate::methods::{Called, Named, PeerMethod};
 use crate::output::{OUTPUT_BYTES, Output, put_goaway};
 use crate::reader::Reader;
@@ -52,6 +52,9 @@ pub struct Session {
     pub(crate) now: Micros,
     pub(crate) id: Option<SessionId>,
     pub(crate) peer: Hello,
+    /// How many calls and watches each side may have at a time.
+    pub(crate) slots_out: u32,
+    pub(crate) slots_in: u32,
     pub(crate) peer_headers: Metadata,
     pub(crate) features: u64,
     /// Calls of the peer may be answered; false while resuming.
@@ -62,7 +65,13 @@ pub struct Session {
     pub(crate) drain_received: bool,
     pub(crate) reader: Reader,
     pub(crate) output: Output,
-    pub(crate) events: VecDeque<Event>,
+    pub(crate) events: VecDeque<Event<'static>>,
+    /// The call of the reader's frame, if that is handed out.
+    pub(crate) received: CallId,
+    /// What the metadata of the frame says that is handled, or was last.
+    pub(crate) fields: Fields,
+    /// Its payload, if that came compressed.
+    pub(crate) unpacked: Bytes,
     pub(crate) called: Called,
     pub(crate) named: Named,
     pub(crate) outgoing: Slots<Outgoing>,
@@ -89,6 +98,8 @@ pub struct Session {
     pub(crate) receive_window: ReceiveWindow,
     pub(crate) pool: Vec<Vec<u8>>,
     pub(crate) compression: Compression,
+    /// The smallest payload worth compressing; the largest number when that is not in force.
+    pub(crate) compress_min: usize,
     /// No call of this side has a deadline before this.
     pub(crate) earliest_deadline: Micros,
     pub(crate) last_received: Micros,
@@ -106,6 +117,18 @@ pub(crate) enum Phase {
     Closed,
 }
 
+/// What [`Session::poll_event`] is to hand out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    Nothing,
+    /// The first of the queued events.
+    Queued,
+    /// The reader's frame, which is of the call `received`.
+    Request,
+    Reply,
+    Items,
+}
+
 impl Session {
     /// The side that dials. Nothing happens before [`connect`](Self::connect); calls made before wait.
     pub fn dialer(config: Config) -> Self {
@@ -120,6 +143,8 @@ impl Session {
             now: 0,
             id: None,
             peer: Hello::default(),
+            slots_out: Limits::default().slots(),
+            slots_in: limits.slots(),
             peer_headers: Metadata::default(),
             features: 0,
             incoming_live: false,
@@ -129,6 +154,9 @@ impl Session {
             reader: Reader::new(limits.frame_max, limits.metadata_max),
             output: Output::default(),
             events: VecDeque::new(),
+            received: CallId::NONE,
+            fields: Fields::default(),
+            unpacked: Bytes::new(),
             called: Called::default(),
             named: Named::default(),
             outgoing: Slots::default(),
@@ -149,6 +177,7 @@ impl Session {
             receive_window: ReceiveWindow::new(limits.connection_credit),
             pool: Vec::new(),
             compression: Compression::new(),
+            compress_min: usize::MAX,
             earliest_deadline: Micros::MAX,
             last_received: 0,
             greeting_due: Micros::MAX,
@@ -180,45 +209,48 @@ impl Session {
 
     /// The next event, if any. Handles received frames one by one.
     #[inline]
-    pub fn poll_event(&mut self, now: Micros) -> Option<Event> {
-        // An event is big: it is written where the caller wants it, not passed up.
-        let mut event = None;
-        self.next_event(now, &mut event);
-        event
+    pub fn poll_event(&mut self, now: Micros) -> Option<Event<'_>> {
+        let next = self.next_event(now);
+        let call = self.received;
+        match next {
+            Next::Nothing => None,
+            Next::Queued => self.events.pop_front(),
+            Next::Request => Some(Event::Request(Incoming { call, session: self })),
+            Next::Reply => Some(Event::Reply(Answer { call, session: self })),
+            Next::Items => Some(Event::Items { call, items: Items(self.received_payload()) }),
+        }
     }
 
-    fn next_event(&mut self, now: Micros, event: &mut Option<Event>) {
+    fn next_event(&mut self, now: Micros) -> Next {
         self.now = self.now.max(now);
         loop {
             if !self.events.is_empty() {
-                *event = self.events.pop_front();
-                return;
+                return Next::Queued;
             }
             if !self.wants_read() {
-                return;
+                return Next::Nothing;
             }
-            let frame = match self.reader.next() {
-                Ok(Some(frame)) => frame,
-                Ok(None) => return,
-                Err(violation) => {
-                    self.close(violation);
-                    continue;
-                }
-            };
+            if !self.reader.has_next() && !self.fill() {
+                // What is wrong with the next frame is an event.
+                return if self.events.is_empty() { Next::Nothing } else { Next::Queued };
+            }
             self.last_received = self.now;
             self.pinged = false;
-            let received = self.receive(&frame, event);
-            self.reader.give_back(frame);
-            if let Err(violation) = received {
-                self.close(violation);
-            }
-            if event.is_some() {
-                if self.events.is_empty() {
-                    return;
-                }
-                self.events.extend(event.take());
+            self.reader.next();
+            let next = self.receive();
+            if next != Next::Nothing {
+                return next;
             }
         }
+    }
+
+    /// Looks for whole frames in the input.
+    #[inline(never)]
+    fn fill(&mut self) -> bool {
+        self.reader.fill().unwrap_or_else(|violation| {
+            self.close(violation);
+            false
+        })
     }
 
     /// Moves what is queued to `out`, which should be empty; false when there is nothing.
@@ -465,6 +497,7 @@ impl Session {
     }
 
     /// Ends everything; the peer hears why, unless it is gone or ended the session itself.
+    #[cold]
     pub(crate) fn close(&mut self, violation: Violation) {
         if self.phase == Phase::Closed {
             return;

@@ -34,10 +34,10 @@ impl fmt::Debug for CallId {
     }
 }
 
-/// The slot of a stream number.
+/// The slot of a stream number; for the connection's number 0 one that there is not.
 #[inline]
 pub(crate) fn index(stream: u32) -> u32 {
-    (stream - 1) >> 1
+    stream.wrapping_sub(1) >> 1
 }
 
 #[derive(Debug)]
@@ -47,9 +47,23 @@ pub(crate) struct Slots<T> {
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+pub(crate) struct Slot<T> {
     generation: u32,
     value: Option<T>,
+}
+
+impl<T> Slot<T> {
+    #[inline(always)]
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// What is in the slot. To fill it, assign only after a look that it is `None`: then nothing is
+    /// made elsewhere and moved here.
+    #[inline(always)]
+    pub(crate) fn value(&mut self) -> &mut Option<T> {
+        &mut self.value
+    }
 }
 
 const PAGE: u32 = 64;
@@ -90,6 +104,13 @@ impl<T> Slots<T> {
         self.slot_mut(index)?.value.as_mut()
     }
 
+    /// What is in a slot, to be changed, and the slot's generation.
+    #[inline]
+    pub(crate) fn at(&mut self, index: u32) -> Option<(u32, &mut T)> {
+        let slot = self.slot_mut(index)?;
+        Some((slot.generation, slot.value.as_mut()?))
+    }
+
     /// The call that a handle means, unless it is over.
     #[inline]
     pub(crate) fn of(&mut self, call: CallId) -> Option<&mut T> {
@@ -103,17 +124,21 @@ impl<T> Slots<T> {
         self.slot(index).map_or(0, |slot| slot.generation)
     }
 
-    /// Fills a free slot and returns its generation.
+    /// The generation of a slot, if it is free.
+    #[inline]
+    pub(crate) fn vacant(&self, index: u32) -> Option<u32> {
+        let Some(slot) = self.slot(index) else { return Some(0) };
+        slot.value.is_none().then_some(slot.generation)
+    }
+
+    /// A free slot, counted as in use: the caller fills it.
     #[inline(always)]
-    pub(crate) fn insert(&mut self, index: u32, value: T) -> u32 {
-        if self.slot_mut(index).is_none() {
+    pub(crate) fn take(&mut self, index: u32) -> &mut Slot<T> {
+        if self.slot(index).is_none() {
             self.make_page(index);
         }
         self.open += 1;
-        let slot = self.slot_mut(index).expect("the page was just made");
-        debug_assert!(slot.value.is_none(), "a slot is filled once");
-        slot.value = Some(value);
-        slot.generation
+        self.slot_mut(index).expect("the page was just made")
     }
 
     #[cold]
@@ -126,13 +151,15 @@ impl<T> Slots<T> {
         self.pages[page] = Some(Box::new(std::array::from_fn(empty)));
     }
 
-    /// Empties a slot, dropping what is in it where it is.
-    #[inline]
-    pub(crate) fn clear(&mut self, index: u32) {
-        let Some(slot) = self.slot_mut(index).filter(|slot| slot.value.is_some()) else { return };
+    /// Empties a slot after a last look, dropping what is in it where it is.
+    #[inline(always)]
+    pub(crate) fn clear<R>(&mut self, index: u32, look: impl FnOnce(&T) -> R) -> Option<R> {
+        let slot = self.slot_mut(index)?;
+        let seen = look(slot.value.as_ref()?);
         slot.value = None;
         slot.generation = slot.generation.wrapping_add(1);
         self.open -= 1;
+        Some(seen)
     }
 
     /// Empties a slot.
@@ -187,16 +214,22 @@ impl FreeSlots {
 mod tests {
     use super::*;
 
+    fn fill(slots: &mut Slots<&'static str>, index: u32, value: &'static str) -> u32 {
+        let slot = slots.take(index);
+        *slot.value() = Some(value);
+        slot.generation()
+    }
+
     #[test]
     fn a_handle_of_an_ended_call_does_not_reach_the_next_one() {
         let mut slots = Slots::default();
-        let generation = slots.insert(70, "first");
+        let generation = fill(&mut slots, 70, "first");
         let first = CallId { stream: 141, generation };
         assert_eq!(slots.of(first).copied(), Some("first"));
         assert_eq!(slots.remove(70), Some("first"));
-        slots.insert(70, "second");
+        fill(&mut slots, 70, "second");
         assert_eq!(slots.of(first), None);
-        slots.insert(3, "third");
+        fill(&mut slots, 3, "third");
         assert_eq!(slots.iter().collect::<Vec<_>>(), [(3, &"third"), (70, &"second")]);
         assert_eq!(slots.pages.iter().flatten().count(), 2);
     }

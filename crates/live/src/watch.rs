@@ -8,17 +8,14 @@
 //! Staleness is gathered and written at the latest before the next reply to a command, so that a
 //! writer never reads its own older answer.
 
-use bytes::Bytes;
 use tidewire_service::Validator;
 
 use crate::callee::Serving;
 use crate::caller::State;
-use crate::event::{Answer, Event, Then};
+use crate::event::Event;
 use crate::frame::{Kind, flag};
 use crate::message::{Refresh, Reply, Watch};
-use crate::metadata::Metadata;
 use crate::output::{Output, put_error};
-use crate::reader::Frame;
 use crate::reason::Violation;
 use crate::receive::Received;
 use crate::session::Session;
@@ -50,7 +47,7 @@ impl Session {
     }
 
     /// What became of a stale watch of mode *values*.
-    pub fn refresh(&mut self, call: CallId, outcome: Refresh) {
+    pub fn refresh(&mut self, call: CallId, outcome: Refresh<'_>) {
         let live = self.incoming_live;
         let Some(served) = self.incoming.of(call).filter(|served| served.state.is_watch()) else {
             return;
@@ -79,7 +76,7 @@ impl Session {
         }
     }
 
-    fn send_value(&mut self, call: CallId, reply: &Reply, http: u8) {
+    fn send_value(&mut self, call: CallId, reply: &Reply<'_>, http: u8) {
         let Some(validator) = reply.validator else {
             // Without a name for the content it cannot be compared later: the watch ends here.
             return self.end_watch(call);
@@ -133,9 +130,9 @@ impl Session {
     }
 
     /// Answers that this side watches are stale.
-    pub(crate) fn receive_stale(&mut self, frame: &Frame) -> Received {
-        let keep = frame.head.has(flag::KEEP);
-        for stream in varint::take_numbers(frame.payload()) {
+    pub(crate) fn receive_stale(&mut self) -> Received {
+        let keep = self.reader.head().has(flag::KEEP);
+        for stream in varint::take_numbers(&self.reader.share_payload()) {
             let stream = stream.ok_or_else(|| bad_list("stale"))?;
             if !self.is_ours(stream) {
                 return Err(bad_list("stale"));
@@ -160,17 +157,7 @@ impl Session {
         let call = self.own_call(index);
         let Some(outgoing) = self.outgoing.get_mut(index) else { return };
         if outgoing.state == State::Watching && std::mem::take(&mut outgoing.suspect) {
-            let validator = outgoing.request.validator;
-            self.events.push_back(Event::Reply(Answer {
-                call,
-                metadata: Metadata::default(),
-                payload: Bytes::new(),
-                then: Then::Watch,
-                unchanged: true,
-                validator,
-                max_age_ms: None,
-                status: None,
-            }));
+            self.events.push_back(Event::Confirmed { call });
         }
     }
 

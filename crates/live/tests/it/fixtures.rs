@@ -9,12 +9,13 @@ use serde_json::{Value, json};
 use tidewire_live::frame::{self, HEAD_BYTES, Head, Kind, MAGIC, flag};
 use tidewire_live::metadata::{self, entries, put_command, put_entry, put_number, tag};
 use tidewire_live::{
-    CallId, Config, Event, Hello, Limits, Metadata, Push, Reason, Refresh, Reply, Request, Session,
-    Watch, feature, varint,
+    CallId, Config, Hello, Limits, Metadata, Push, Reason, Refresh, Reply, Request, Session, Watch,
+    feature, varint,
 };
 use tidewire_service::{Code, Codec, Detail, Error};
 
 use crate::freshness::{named, value};
+use crate::heard::{Event, hear};
 use crate::hostile;
 use crate::pair::{ID, Pair};
 
@@ -331,7 +332,7 @@ impl Recorder {
         loop {
             let out = self.take_client();
             self.pair.server.input().extend_from_slice(&out);
-            while let Some(event) = self.pair.server.poll_event(0) {
+            while let Some(event) = hear(&mut self.pair.server, 0) {
                 self.pair.at_server.push(event);
             }
             let mut back = Vec::new();
@@ -341,7 +342,7 @@ impl Recorder {
                 self.example.extend_from_slice(&back);
             }
             self.pair.client.input().extend_from_slice(&back);
-            while let Some(event) = self.pair.client.poll_event(0) {
+            while let Some(event) = hear(&mut self.pair.client, 0) {
                 if let Event::Items { call, items } = &event {
                     self.pair.client.consumed(*call, items.bytes());
                 }

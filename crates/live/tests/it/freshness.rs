@@ -1,10 +1,9 @@
 //! Validators, watches of both modes, unchanged answers, read-your-writes.
 
-use tidewire_live::{
-    CallId, Config, Event, Limits, Metadata, Refresh, Reply, Request, Then, Watch,
-};
+use tidewire_live::{CallId, Config, Limits, Metadata, Refresh, Reply, Request, Then, Watch};
 use tidewire_service::{Code, Error, Validator};
 
+use crate::heard::Event;
 use crate::pair::Pair;
 
 pub(crate) fn named(content: &[u8]) -> Validator {
@@ -13,12 +12,12 @@ pub(crate) fn named(content: &[u8]) -> Validator {
     Validator(validator)
 }
 
-pub(crate) fn value(content: &[u8]) -> Reply {
-    Reply::new(content.to_vec()).validator(named(content)).watched()
+pub(crate) fn value(content: &[u8]) -> Reply<'_> {
+    Reply::new(content).validator(named(content)).watched()
 }
 
 /// Makes a watched call and grants it; returns the handles of client and server.
-fn watch(pair: &mut Pair, mode: Watch, content: &[u8]) -> (CallId, CallId) {
+pub(crate) fn watch(pair: &mut Pair, mode: Watch, content: &[u8]) -> (CallId, CallId) {
     let method = pair.method();
     let call = pair.call(Request::query(method, &b"key"[..]).watch(mode));
     let incoming = pair.incoming();

@@ -3,10 +3,11 @@
 use tidewire_live::frame::{self, Head, Kind, flag};
 use tidewire_live::metadata::{put_command, put_entry, put_number, tag};
 use tidewire_live::{
-    Acceptor, Config, Event, Hello, Limits, Reason, Reply, Request, Session, feature, varint,
+    Acceptor, Config, Hello, Limits, Reason, Reply, Request, Session, feature, varint,
 };
 use tidewire_service::Codec;
 
+use crate::heard::{Event, hear};
 use crate::pair::{ID, Pair};
 
 pub(crate) fn config() -> Config {
@@ -47,7 +48,7 @@ fn client() -> Session {
     };
     hello.encode(&mut wire);
     client.input().extend_from_slice(&wire);
-    while client.poll_event(0).is_some() {}
+    while hear(&mut client, 0).is_some() {}
     let method = client.method("/a.B/C", Codec::Proto);
     client.call(Request::query(method, &b""[..]), 0).unwrap();
     client
@@ -91,7 +92,7 @@ fn named(number: u64) -> Vec<u8> {
 fn reason(mut session: Session, bytes: Bytes) -> Reason {
     session.input().extend_from_slice(&bytes.0);
     let mut seen = None;
-    while let Some(event) = session.poll_event(0) {
+    while let Some(event) = hear(&mut session, 0) {
         if let Event::Closed(violation) = event {
             assert!(seen.replace(violation).is_none(), "it ends once");
         }
@@ -368,7 +369,7 @@ fn a_bad_hello_is_refused_with_its_reason() {
         let mut dialer = Session::dialer(Config::default());
         dialer.connect(0);
         dialer.input().extend_from_slice(&refusal);
-        assert!(matches!(dialer.poll_event(0), Some(Event::Closed(heard))
+        assert!(matches!(hear(&mut dialer, 0), Some(Event::Closed(heard))
             if heard.reason == expected));
     }
     let mut acceptor = Acceptor::new(Config { required: feature::HTTP, ..config() }, 0);
@@ -391,7 +392,7 @@ fn kinds_flags_and_fields_of_the_future_are_skipped() {
     bytes.extend([1, 2, 3]);
     bytes.extend(Bytes::new().frame(Kind::Request, 1, flag::END | 0xc0, &meta, b"x").0);
     session.input().extend_from_slice(&bytes);
-    let events: Vec<_> = std::iter::from_fn(|| session.poll_event(0)).collect();
+    let events: Vec<_> = std::iter::from_fn(|| hear(&mut session, 0)).collect();
     assert!(matches!(&events[..], [Event::Connected { .. }, Event::Ready, Event::Request(_)]));
 }
 
@@ -405,7 +406,7 @@ fn callers_frames_on_a_free_slot_are_ignored_and_their_credit_returned() {
         bytes = bytes.frame(Kind::Credit, 3, 0, &[], &[9]);
     }
     session.input().extend_from_slice(&bytes.0);
-    while session.poll_event(0).is_some() {}
+    while hear(&mut session, 0).is_some() {}
     assert!(session.is_connected());
     assert_eq!(session.usage().received_bytes, 0);
 }
@@ -429,9 +430,9 @@ fn a_peer_that_opens_calls_and_never_reads_does_not_grow_memory() {
         if pair.server.wants_read() {
             pair.server.input().extend_from_slice(&wire);
         }
-        while let Some(event) = pair.server.poll_event(round) {
+        while let Some(event) = hear(&mut pair.server, round) {
             if let Event::Request(incoming) = event {
-                pair.server.reply(incoming.call, Reply::new(vec![2; 5_000]));
+                pair.server.reply(incoming.call, Reply::new(&[2; 5_000]));
             }
         }
         most = most.max(pair.server.usage().output_bytes);
@@ -458,9 +459,9 @@ fn answers_over_the_hard_limit_become_errors() {
     let mut wire = Vec::new();
     pair.client.poll_output(0, &mut wire);
     pair.server.input().extend_from_slice(&wire);
-    while let Some(event) = pair.server.poll_event(0) {
+    while let Some(event) = hear(&mut pair.server, 0) {
         if let Event::Request(incoming) = event {
-            pair.server.reply(incoming.call, Reply::new(vec![2; 5_000]));
+            pair.server.reply(incoming.call, Reply::new(&[2; 5_000]));
         }
     }
     assert!(pair.server.usage().output_bytes < 70_000);
@@ -485,7 +486,7 @@ fn a_peer_that_pings_and_never_reads_gets_one_pong() {
     }
     session.input().extend_from_slice(&bytes.0);
     let before = session.usage().output_bytes;
-    while session.poll_event(0).is_some() {}
+    while hear(&mut session, 0).is_some() {}
     assert_eq!(session.usage().output_bytes, before + 17);
 }
 

@@ -6,6 +6,7 @@ mod calls;
 mod fixtures;
 mod freshness;
 mod fuzz;
+mod heard;
 mod hostile;
 mod network;
 mod pair;

@@ -1,9 +1,9 @@
 //! Two sessions joined by a wire that loses nothing.
 
-use tidewire_live::{
-    Acceptor, CallId, Config, Event, Incoming, MethodId, Reply, Request, Session, SessionId, Then,
-};
+use tidewire_live::{Acceptor, CallId, Config, MethodId, Reply, Request, Session, SessionId, Then};
 use tidewire_service::Codec;
+
+use crate::heard::{Event, Incoming, hear};
 
 pub(crate) struct Pair {
     pub(crate) client: Session,
@@ -38,11 +38,11 @@ impl Pair {
             let (now, mut moved) = (self.now, false);
             moved |= carry(&mut self.client, &mut self.server, now);
             moved |= carry(&mut self.server, &mut self.client, now);
-            while let Some(event) = self.client.poll_event(now) {
+            while let Some(event) = hear(&mut self.client, now) {
                 self.at_client.push(event);
                 moved = true;
             }
-            while let Some(event) = self.server.poll_event(now) {
+            while let Some(event) = hear(&mut self.server, now) {
                 self.at_server.push(event);
                 moved = true;
             }
@@ -103,7 +103,7 @@ impl Pair {
         }
     }
 
-    pub(crate) fn reply(&mut self, call: CallId, reply: Reply) {
+    pub(crate) fn reply(&mut self, call: CallId, reply: Reply<'_>) {
         self.server.reply(call, reply);
         self.run();
     }
@@ -113,7 +113,7 @@ impl Pair {
         self.at_client
             .iter()
             .filter_map(|event| match event {
-                Event::Reply(answer) if answer.then != Then::Items => Some(answer.payload.to_vec()),
+                Event::Reply(answer) if answer.then != Then::Items => Some(answer.payload.clone()),
                 _ => None,
             })
             .collect()

@@ -1,12 +1,13 @@
 //! Lost connections, lost sessions, restarted servers, commands at most once.
 
 use tidewire_live::{
-    Acceptor, CallKind, Config, Event, Metadata, Push, Refresh, Reply, Request, Session, SessionId,
+    Acceptor, CallKind, Config, Metadata, Push, Refresh, Reply, Request, Session, SessionId,
     Sessions, Then, Watch, feature,
 };
 use tidewire_service::Code;
 
-use crate::freshness::{named, value};
+use crate::freshness::{named, value, watch};
+use crate::heard::Event;
 use crate::pair::{ID, Pair, carry};
 
 #[test]
@@ -243,6 +244,27 @@ fn after_a_restart_a_sent_command_is_unknown_and_an_idempotent_one_runs_again() 
         .collect();
     assert_eq!(failures, [(sent, Code::Aborted), (stream, Code::Unavailable)]);
     assert!(matches!(pair.at_client.last(), Some(Event::Reply(answer)) if answer.call == again));
+}
+
+#[test]
+fn a_suspect_answer_whose_all_clear_was_lost_is_confirmed_by_resuming() {
+    let mut pair = Pair::new();
+    let (call, served) = watch(&mut pair, Watch::Values, b"one");
+    let method = pair.method();
+    pair.call(Request::command(method, &b"write"[..]));
+    let incoming = pair.incoming();
+    pair.server.stale(served);
+    pair.reply(incoming.call, Reply::new(b"written"));
+    assert!(matches!(&pair.at_client[..], [Event::Suspect { call: suspect }, Event::Reply(_)]
+        if *suspect == call));
+    pair.at_client.clear();
+    pair.server.refresh(served, Refresh::Unchanged);
+    assert!(pair.server.poll_output(0, &mut Vec::new()), "the all-clear is lost");
+    pair.reconnect();
+    assert!(
+        pair.at_client.iter().any(|event| matches!(event, Event::Confirmed { call: confirmed }
+        if *confirmed == call))
+    );
 }
 
 #[test]

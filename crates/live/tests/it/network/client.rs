@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use tidewire_live::{CallId, Event, Metadata, Push, Reply, Request, Session, Then, Watch};
+use tidewire_live::{CallId, Metadata, Push, Reply, Request, Session, Then, Watch};
 use tidewire_service::{Code, Codec, Validator};
 
 use super::{KEYS, Random, config};
+use crate::heard::{Event, hear};
 
 /// What a call was for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,7 +157,7 @@ impl Client {
 
     pub(super) fn run(&mut self, now: u64, random: &mut Random) {
         self.session.handle_timeout(now);
-        while let Some(event) = self.session.poll_event(now) {
+        while let Some(event) = hear(&mut self.session, now) {
             self.hear(event, random, now);
         }
         self.echo();
@@ -246,17 +247,21 @@ impl Client {
                 self.replicas[key as usize].fresh = false;
                 self.watch(key, random, now);
             }
-            Event::Suspect { call } => {
-                let Some(Open { purpose: Purpose::Watch(key), .. }) = self.open.get(&call) else {
-                    panic!("no watch")
-                };
-                self.replicas[*key as usize].fresh = false;
-                self.unconfirmed[*key as usize] = false;
-            }
+            Event::Suspect { call } => self.trust(call, false),
+            Event::Confirmed { call } => self.trust(call, true),
             Event::Request(incoming) => self.asked.push(incoming.call),
             Event::Closed(violation) => panic!("closed: {violation}"),
             _ => {}
         }
+    }
+
+    /// Whether what a watch holds may be used.
+    fn trust(&mut self, call: CallId, fresh: bool) {
+        let Some(Open { purpose: Purpose::Watch(key), .. }) = self.open.get(&call) else {
+            panic!("no watch")
+        };
+        self.replicas[*key as usize].fresh = fresh;
+        self.unconfirmed[*key as usize] = false;
     }
 
     /// A call ended; it was open, so this is the first time.
@@ -265,7 +270,7 @@ impl Client {
         self.open.remove(&call).expect("a call ends once")
     }
 
-    fn answered(&mut self, purpose: Purpose, answer: &tidewire_live::Answer) {
+    fn answered(&mut self, purpose: Purpose, answer: &crate::heard::Answer) {
         let version = || u64::from_le_bytes(answer.payload[..8].try_into().expect("a version"));
         match purpose {
             Purpose::Watch(key) => {

@@ -2,13 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tidewire_live::{
-    CallId, Event, Incoming, Metadata, Push, Refresh, Reply, Request, Session, Then, Watch,
-};
+use tidewire_live::{CallId, Metadata, Push, Refresh, Reply, Request, Session, Then, Watch};
 use tidewire_service::Codec;
 
 use super::client::content;
 use super::{KEYS, Random};
+use crate::heard::{Event, Incoming, hear};
 
 /// A session, as long as its process lives.
 type Owner = [u8; 16];
@@ -68,7 +67,7 @@ impl Server {
 
     pub(super) fn run(&mut self, session: &mut Session, now: u64, random: &mut Random) {
         let owner = session.session_id().expect("sessions can be resumed").id;
-        while let Some(event) = session.poll_event(now) {
+        while let Some(event) = hear(session, now) {
             self.hear(event, owner, session, now, random);
         }
         for (of, key) in std::mem::take(&mut self.marks) {
@@ -190,30 +189,27 @@ impl Server {
                 self.versions[key as usize] += 1;
                 self.mark(key, owner, session, now, random);
                 let version = self.versions[key as usize];
-                session.reply(call, Reply::new(version.to_le_bytes().to_vec()));
+                session.reply(call, Reply::new(&version.to_le_bytes()));
             }
             Work::Answer { call, key, watch, .. } => {
-                let reply = self.value(key);
+                let version = self.versions[key as usize];
                 if watch != Watch::No {
                     self.watchers.insert((owner, call), (key, watch));
                 }
                 let before = session.usage().watches_in;
-                session.reply(call, reply);
+                session.reply(call, value(version, &version.to_le_bytes()));
                 if session.usage().watches_in == before {
                     self.watchers.remove(&(owner, call));
                 }
             }
             Work::Refresh { call, key } => {
                 if self.watchers.contains_key(&(owner, call)) {
-                    session.refresh(call, Refresh::Value(self.value(key)));
+                    let version = self.versions[key as usize];
+                    let bytes = version.to_le_bytes();
+                    session.refresh(call, Refresh::Value(value(version, &bytes)));
                 }
             }
         }
-    }
-
-    fn value(&self, key: u64) -> Reply {
-        let version = self.versions[key as usize];
-        Reply::new(version.to_le_bytes().to_vec()).validator(content(version)).watched()
     }
 
     /// Marks every watcher of a key. Those of parked sessions have no session at hand here: their
@@ -269,6 +265,10 @@ impl Server {
             }
         }
     }
+}
+
+fn value(version: u64, bytes: &[u8]) -> Reply<'_> {
+    Reply::new(bytes).validator(content(version)).watched()
 }
 
 const DUMMY: CallId = CallId::NONE;

@@ -1,0 +1,150 @@
+//! What a session said, kept: events are views that end with the next use of the session.
+
+use tidewire_live::{CallId, Metadata, Session, Then, Violation, Watch};
+use tidewire_service::{Error, Validator};
+
+#[derive(Debug)]
+pub(crate) enum Event {
+    Connected { resumed: bool },
+    Lost,
+    Closed(Violation),
+    Draining { grace_ms: u32 },
+    Request(Incoming),
+    Reply(Answer),
+    Items { call: CallId, items: Items },
+    End { call: CallId, metadata: Metadata },
+    Failed { call: CallId, error: Error, unprocessed: bool },
+    Cancelled { call: CallId },
+    StopSending { call: CallId },
+    Stale { call: CallId },
+    Suspect { call: CallId },
+    Confirmed { call: CallId },
+    Writable { call: CallId },
+    Room,
+    Auth,
+    Ready,
+    Busy(u64),
+    Log { level: u64, text: String, metadata: Metadata },
+    Changed(Vec<(Vec<u8>, Vec<u8>)>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) call: CallId,
+    pub(crate) method: u32,
+    pub(crate) http: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) metadata: Metadata,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) streaming: bool,
+    pub(crate) watch: Watch,
+    pub(crate) validator: Option<Validator>,
+    pub(crate) deadline: Option<u64>,
+    pub(crate) command: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) call: CallId,
+    pub(crate) metadata: Metadata,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) then: Then,
+    pub(crate) unchanged: bool,
+    pub(crate) validator: Option<Validator>,
+    pub(crate) max_age_ms: Option<u64>,
+    pub(crate) status: Option<u16>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Items {
+    bytes: u64,
+    items: Vec<Vec<u8>>,
+}
+
+impl Items {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.items.iter().map(Vec::as_slice)
+    }
+}
+
+impl From<tidewire_live::Items<'_>> for Items {
+    fn from(items: tidewire_live::Items<'_>) -> Self {
+        let shares: Vec<_> = items.shares().collect();
+        assert!(items.iter().eq(shares.iter().map(|share| &share[..])));
+        Self { bytes: items.bytes(), items: items.iter().map(<[u8]>::to_vec).collect() }
+    }
+}
+
+impl From<tidewire_live::Incoming<'_>> for Incoming {
+    fn from(incoming: tidewire_live::Incoming<'_>) -> Self {
+        assert_eq!(incoming.share_payload(), incoming.payload());
+        Self {
+            call: incoming.call,
+            method: incoming.method(),
+            http: incoming.http().map(|(verb, target)| (verb.to_vec(), target.to_vec())),
+            metadata: incoming.metadata(),
+            payload: incoming.payload().to_vec(),
+            streaming: incoming.is_streaming(),
+            watch: incoming.watch(),
+            validator: incoming.validator(),
+            deadline: incoming.deadline(),
+            command: incoming.command(),
+        }
+    }
+}
+
+impl From<tidewire_live::Answer<'_>> for Answer {
+    fn from(answer: tidewire_live::Answer<'_>) -> Self {
+        assert_eq!(answer.share_payload(), answer.payload());
+        Self {
+            call: answer.call,
+            metadata: answer.metadata(),
+            payload: answer.payload().to_vec(),
+            then: answer.then(),
+            unchanged: answer.is_unchanged(),
+            validator: answer.validator(),
+            max_age_ms: answer.max_age_ms(),
+            status: answer.status(),
+        }
+    }
+}
+
+impl From<tidewire_live::Event<'_>> for Event {
+    fn from(event: tidewire_live::Event<'_>) -> Self {
+        use tidewire_live::Event as Live;
+        match event {
+            Live::Connected { resumed } => Self::Connected { resumed },
+            Live::Lost => Self::Lost,
+            Live::Closed(violation) => Self::Closed(violation),
+            Live::Draining { grace_ms } => Self::Draining { grace_ms },
+            Live::Request(incoming) => Self::Request(incoming.into()),
+            Live::Reply(answer) => Self::Reply(answer.into()),
+            Live::Items { call, items } => Self::Items { call, items: items.into() },
+            Live::End { call, metadata } => Self::End { call, metadata },
+            Live::Failed { call, error, unprocessed } => Self::Failed { call, error, unprocessed },
+            Live::Cancelled { call } => Self::Cancelled { call },
+            Live::StopSending { call } => Self::StopSending { call },
+            Live::Stale { call } => Self::Stale { call },
+            Live::Suspect { call } => Self::Suspect { call },
+            Live::Confirmed { call } => Self::Confirmed { call },
+            Live::Writable { call } => Self::Writable { call },
+            Live::Room => Self::Room,
+            Live::Auth => Self::Auth,
+            Live::Ready => Self::Ready,
+            Live::Busy(jobs) => Self::Busy(jobs),
+            Live::Log { level, text, metadata } => Self::Log { level, text, metadata },
+            Live::Changed(changed) => Self::Changed(
+                changed.iter().map(|(source, key)| (source.to_vec(), key.to_vec())).collect(),
+            ),
+            other => panic!("an event that the tests do not know: {other:?}"),
+        }
+    }
+}
+
+/// The next event, kept.
+pub(crate) fn hear(session: &mut Session, now: u64) -> Option<Event> {
+    session.poll_event(now).map(Event::from)
+}
