@@ -20,6 +20,7 @@ use connectrpc::{ConnectRpcBody, ConnectRpcService};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, Request, Response, Version};
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tidewire_service::{Body, Call, HttpTarget, Peer, Target};
@@ -27,7 +28,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::command::Commands;
 use crate::cors::{Marked, Policy};
-use crate::gather::Gather;
+use crate::gather::{Gather, Gathering};
+use crate::head_timer::HeadTimer;
 use crate::isolate::{Isolated, IsolatedOutcome};
 use crate::limits::Limits;
 use crate::plain;
@@ -55,7 +57,7 @@ pub(crate) struct App {
 /// ready, without a bound and whether or not the client reads, so that a long list fills the memory.
 pub(crate) fn http_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_read_timeout);
+    builder.http1().timer(HeadTimer::new()).header_read_timeout(limits.header_read_timeout);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -73,8 +75,8 @@ impl App {
         peer: Arc<Peer>,
         stop: Stop,
     ) {
-        let service = Connection::new(Arc::clone(&self), peer);
         let (io, gathering) = Gather::new(io);
+        let service = Connection::new(Arc::clone(&self), peer, gathering.clone());
         let connection = self.http.serve_connection_with_upgrades(TokioIo::new(io), service);
         let mut connection = std::pin::pin!(connection);
         let mut listener = stop.listener();
@@ -111,10 +113,11 @@ struct Connection {
     app: Arc<App>,
     peer: Arc<Peer>,
     rpc: ConnectRpcService<Dispatch>,
+    gathering: Gathering,
 }
 
 impl Connection {
-    fn new(app: Arc<App>, peer: Arc<Peer>) -> Self {
+    fn new(app: Arc<App>, peer: Arc<Peer>, gathering: Gathering) -> Self {
         let dispatch = Dispatch {
             methods: Arc::clone(&app.methods),
             commands: app.commands.clone(),
@@ -123,7 +126,7 @@ impl Connection {
         let limits = connectrpc::Limits::default()
             .with_max_request_body_size(app.limits.body_bytes_max)
             .with_max_message_size(app.limits.message_bytes_max);
-        Self { rpc: ConnectRpcService::new(dispatch).with_limits(limits), app, peer }
+        Self { rpc: ConnectRpcService::new(dispatch).with_limits(limits), app, peer, gathering }
     }
 
     fn plain(&self, request: Request<Incoming>) -> Responding {
@@ -198,6 +201,10 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
     type Future = Responding;
 
     fn call(&self, request: Request<Incoming>) -> Responding {
+        if request.extensions().get::<OnUpgrade>().is_some() {
+            // Whoever takes the connection over may wait for the client, and it for the answer.
+            self.gathering.end();
+        }
         let Some(policy) = &self.app.cors else { return self.respond(request) };
         if let Some(response) = policy.preflight(&request) {
             return Responding::ready(response);

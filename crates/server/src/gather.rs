@@ -8,13 +8,15 @@
 //! | the library | here |
 //! |---|---|
 //! | writes | is held, up to [`HELD_MAX`]; past it everything is written first |
-//! | reads | what is held is written first: the library has no more requests at hand |
-//! | flushes and then waits | [`Gathering::has_held`]: the connection is polled once more, and writes |
+//! | flushes | is remembered |
+//! | waits | [`Gathering::has_held`]: the connection is polled once more, and what is held is written |
+//!
+//! Reading writes nothing: before its last answer the library looks whether there are more requests.
 //!
 //! It says that it cannot write several slices at once, so that the library makes one of a head and a
 //! small body, which it then copies once more; that costs less than keeping account of slices.
 //!
-//! HTTP/2, which gathers by itself, and upgraded connections pass through.
+//! HTTP/2, which gathers by itself, and connections that are to be upgraded pass through.
 
 use std::io;
 use std::pin::Pin;
@@ -51,14 +53,15 @@ impl Gathering {
     /// Whether a flush is still to be done, now that the connection waits. It will be done in the
     /// next poll of the connection, which the caller makes at once.
     pub(crate) fn has_held(&self) -> bool {
-        let due = self.0.flush_due.swap(false, Ordering::Relaxed);
+        let due = self.0.flush_due.load(Ordering::Relaxed);
         if due {
+            self.0.flush_due.store(false, Ordering::Relaxed);
             self.0.through.store(true, Ordering::Relaxed);
         }
         due
     }
 
-    /// Lets everything pass from now on.
+    /// Lets everything pass from now on, whoever polls the connection.
     pub(crate) fn end(&self) {
         self.0.direct.store(true, Ordering::Relaxed);
     }
@@ -112,7 +115,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gather<IO> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if !this.held.is_empty() {
+        if this.state.is_direct() && !this.held.is_empty() {
             ready!(this.poll_release(cx))?;
         }
         let before = buf.filled().len();

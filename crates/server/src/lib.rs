@@ -20,6 +20,7 @@ mod command;
 mod connection;
 mod cors;
 mod gather;
+mod head_timer;
 mod health;
 mod isolate;
 mod limits;

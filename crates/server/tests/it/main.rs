@@ -4,4 +4,5 @@
 
 mod cors;
 mod http;
+mod http1;
 mod rest;

@@ -1,0 +1,134 @@
+//! HTTP/1.1 connections: requests that do not wait for the answers before them, and those that
+//! become something else.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{CONNECTION, HeaderValue, UPGRADE};
+use http::{Method, StatusCode};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tidewire_server::{Builder, Limits, Running, Server};
+use tidewire_service::{Body, Call, Reply, ready_fn, service_fn};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+/// `/size/{count}` answers with so many bytes, `/waiting` once it is let go, `/upgrade` with a
+/// connection that says back what it hears.
+async fn server(let_go: &Arc<Notify>) -> Running {
+    let let_go = Arc::clone(let_go);
+    let waiting = service_fn(move |_| {
+        let let_go = Arc::clone(&let_go);
+        async move {
+            let_go.notified().await;
+            Ok(Reply::text("at last"))
+        }
+    });
+    let builder = Server::builder()
+        .route(Method::GET, "/size/{count}", ready_fn(size))
+        .route(Method::GET, "/waiting", waiting)
+        .route(Method::GET, "/upgrade", ready_fn(echo));
+    start(builder).await
+}
+
+async fn start(builder: Builder) -> Running {
+    builder.listen(SocketAddr::from(([127, 0, 0, 1], 0))).start().await.unwrap()
+}
+
+fn size(call: Call) -> tidewire_service::Result<Reply> {
+    let count = call.param("count").unwrap().parse().unwrap();
+    Ok(Reply::text(Body::from(vec![b'x'; count])))
+}
+
+fn echo(mut call: Call) -> tidewire_service::Result<Reply> {
+    let upgrade = call.context.extensions_mut().remove::<OnUpgrade>().unwrap();
+    tokio::spawn(async move {
+        let mut stream = TokioIo::new(upgrade.await.unwrap());
+        let mut heard = [0; 5];
+        stream.read_exact(&mut heard).await.unwrap();
+        stream.write_all(&heard).await.unwrap();
+        stream.shutdown().await.unwrap();
+    });
+    Ok(Reply::empty(StatusCode::SWITCHING_PROTOCOLS)
+        .with_header(CONNECTION, HeaderValue::from_static("upgrade"))
+        .with_header(UPGRADE, HeaderValue::from_static("echo")))
+}
+
+async fn connect(server: &Running) -> TcpStream {
+    TcpStream::connect(server.url().trim_start_matches("http://")).await.unwrap()
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n")
+}
+
+/// Reads up to and with `end`.
+async fn read_to(stream: &mut TcpStream, end: &str) -> String {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(end.as_bytes()) {
+        bytes.push(stream.read_u8().await.unwrap());
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_order_however_large_the_answers() {
+    let server = server(&Arc::default()).await;
+    let sizes = [1, 70_000, 3, 600_000, 5, 65_536, 65_300, 0];
+    let mut stream = connect(&server).await;
+    let mut requests: String = sizes.iter().map(|size| get(&format!("/size/{size}"))).collect();
+    // More than the library looks at before it lets others have a turn.
+    requests.push_str(&get("/size/2").repeat(100));
+    stream.write_all(requests.as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).await.unwrap();
+    let lengths: Vec<usize> = answers
+        .split("HTTP/1.1 200 OK\r\n")
+        .skip(1)
+        .map(|answer| answer.split_once("\r\n\r\n").unwrap().1.len())
+        .collect();
+    assert_eq!(lengths, [&sizes[..], &[2; 100]].concat());
+}
+
+#[tokio::test]
+async fn an_answer_does_not_wait_for_a_later_one() {
+    let let_go = Arc::default();
+    let server = server(&let_go).await;
+    let mut stream = connect(&server).await;
+    let requests = [get("/size/1"), get("/waiting"), get("/size/2")].concat();
+    stream.write_all(requests.as_bytes()).await.unwrap();
+    assert!(read_to(&mut stream, "\r\n\r\nx").await.contains("content-length: 1\r\n"));
+    let_go.notify_one();
+    read_to(&mut stream, "\r\n\r\nat last").await;
+    read_to(&mut stream, "\r\n\r\nxx").await;
+}
+
+#[tokio::test]
+async fn an_upgraded_connection_may_be_read_first() {
+    let server = server(&Arc::default()).await;
+    let mut stream = connect(&server).await;
+    let upgrade =
+        "GET /upgrade HTTP/1.1\r\nhost: test\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+    stream.write_all([&get("/size/1"), upgrade].concat().as_bytes()).await.unwrap();
+    read_to(&mut stream, "\r\n\r\nx").await;
+    assert!(read_to(&mut stream, "\r\n\r\n").await.starts_with("HTTP/1.1 101 "));
+    stream.write_all(b"hello").await.unwrap();
+    let mut echoed = String::new();
+    stream.read_to_string(&mut echoed).await.unwrap();
+    assert_eq!(echoed, "hello");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_finish_a_head_is_cut_off() {
+    let mut limits = Limits::default();
+    limits.header_read_timeout = Duration::from_millis(50);
+    let server = start(Server::builder().limits(limits)).await;
+    let mut stream = connect(&server).await;
+    stream.write_all(b"GET / HT").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert_eq!(answer, "");
+}
