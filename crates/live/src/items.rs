@@ -161,33 +161,30 @@ impl Session {
         let mut pool = std::mem::take(&mut self.pool);
         let mut sent = 0;
         let mut goes_on = true;
-        let mut is_waiting_for_connection = false;
         if let Some(state) = self.stream_at(stream) {
             state.send.in_line = false;
-            match state.send.next(window) {
-                Some(_) if !may_send => {
-                    is_waiting_for_connection = true;
-                    goes_on = false;
-                }
-                Some(chunk) => {
+            if state.send.may_send(window) {
+                if may_send {
+                    let chunk = state.send.next(&mut pool);
                     sent = chunk.len() as u64;
                     let frame = frame::open(out, Kind::Items, stream, 0);
                     let packed = packing.put(out, chunk);
                     frame.flags(packed).finish(out);
                     state.send.advance(resume, &mut pool);
+                } else {
+                    goes_on = false;
                 }
-                None => {}
             }
             if state.send.is_drained() && !state.send.finish_sent {
                 if let Some(finish) = &state.send.finish {
                     write_finish(out, stream, finish, &mut packing);
                     state.send.finish_sent = true;
                 }
-            } else if is_waiting_for_connection || state.send.next(window).is_some() {
-                state.send.in_line = true;
+            } else {
+                state.send.in_line = state.send.may_send(window);
             }
             let in_line = state.send.in_line;
-            let has_room = state.send.unsent() < window && state.send.wants_room;
+            let has_room = state.send.has_room(window) && state.send.wants_room;
             if has_room {
                 state.send.wants_room = false;
                 self.events.push_back(Event::Writable { call: CallId { stream, generation } });

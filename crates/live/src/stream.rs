@@ -28,11 +28,14 @@ pub(crate) struct Stream {
 /// Items on their way out.
 #[derive(Debug, Default)]
 pub(crate) struct Sender {
+    /// The chunk that takes items.
+    open: Vec<u8>,
+    /// The byte that the open chunk begins with.
+    open_start: u64,
+    /// Full chunks, and those that were sent.
     chunks: VecDeque<Chunk>,
-    /// The first chunk that is not sent.
+    /// The first of them that is not sent.
     next: usize,
-    /// Item bytes queued since the stream began.
-    queued: u64,
     /// Item bytes sent.
     sent: u64,
     /// Item bytes that the receiver consumed.
@@ -50,6 +53,12 @@ pub(crate) struct Sender {
 struct Chunk {
     start: u64,
     bytes: Vec<u8>,
+}
+
+impl Chunk {
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
 }
 
 /// The last frame of a direction.
@@ -70,8 +79,9 @@ impl Finish {
 
 impl Sender {
     /// Queued and not yet sent.
+    #[inline]
     pub(crate) fn unsent(&self) -> u64 {
-        self.queued - self.sent
+        self.open_start + self.open.len() as u64 - self.sent
     }
 
     /// Whether another item may be queued.
@@ -83,45 +93,46 @@ impl Sender {
     /// Queues an item.
     #[inline]
     pub(crate) fn push(&mut self, item: &[u8], pool: &mut Vec<Vec<u8>>) {
-        let is_open = self.next < self.chunks.len();
-        if let Some(chunk) = self.chunks.back_mut()
-            && is_open
-            && chunk.bytes.len() + item.len() + varint::BYTES_MAX <= CHUNK_BYTES
-        {
-            varint::put_string(&mut chunk.bytes, item);
-            self.queued = chunk.start + chunk.bytes.len() as u64;
-        } else {
-            self.push_chunk(item, pool);
+        if self.open.len() + item.len() + varint::BYTES_MAX > CHUNK_BYTES {
+            self.close(pool);
         }
+        varint::put_string(&mut self.open, item);
     }
 
-    /// Queues an item as the first of a chunk.
+    /// Closes the open chunk: later items go into a new one.
     #[cold]
-    fn push_chunk(&mut self, item: &[u8], pool: &mut Vec<Vec<u8>>) {
-        let mut bytes = pool.pop().unwrap_or_default();
-        let start = self.queued;
-        varint::put_string(&mut bytes, item);
-        self.queued = start + bytes.len() as u64;
-        self.chunks.push_back(Chunk { start, bytes });
+    fn close(&mut self, pool: &mut Vec<Vec<u8>>) {
+        if self.open.is_empty() {
+            return;
+        }
+        let bytes = std::mem::replace(&mut self.open, pool.pop().unwrap_or_default());
+        let chunk = Chunk { start: self.open_start, bytes };
+        self.open_start = chunk.end();
+        self.chunks.push_back(chunk);
     }
 
-    /// The next chunk, if the window lets it go.
-    pub(crate) fn next(&self, window: u64) -> Option<&[u8]> {
-        if self.sent - self.credited >= window {
-            return None;
-        }
-        self.chunks.get(self.next).map(|chunk| &chunk.bytes[..])
+    /// Whether the window lets another chunk go, and there is one.
+    pub(crate) fn may_send(&self, window: u64) -> bool {
+        self.sent - self.credited < window && !self.is_drained()
     }
 
     /// Whether all items are sent.
     pub(crate) fn is_drained(&self) -> bool {
-        self.next >= self.chunks.len()
+        self.next >= self.chunks.len() && self.open.is_empty()
+    }
+
+    /// The next chunk to be written.
+    pub(crate) fn next(&mut self, pool: &mut Vec<Vec<u8>>) -> &[u8] {
+        if self.next >= self.chunks.len() {
+            self.close(pool);
+        }
+        self.chunks.get(self.next).map_or(&[], |chunk| &chunk.bytes)
     }
 
     /// The chunk of [`next`](Self::next) was written; it is kept if the session can be resumed.
     pub(crate) fn advance(&mut self, keep: bool, pool: &mut Vec<Vec<u8>>) {
         let Some(chunk) = self.chunks.get(self.next) else { return };
-        self.sent = chunk.start + chunk.bytes.len() as u64;
+        self.sent = chunk.end();
         if keep {
             self.next += 1;
         } else if let Some(chunk) = self.chunks.pop_front() {
@@ -142,7 +153,7 @@ impl Sender {
     fn drop_credited(&mut self, pool: &mut Vec<Vec<u8>>) {
         while self.next > 0
             && let Some(first) = self.chunks.front()
-            && first.start + first.bytes.len() as u64 <= self.credited
+            && first.end() <= self.credited
         {
             let chunk = self.chunks.pop_front().expect("the front was just looked at");
             recycle(pool, chunk.bytes);
@@ -175,7 +186,7 @@ impl Sender {
             .iter()
             .position(|chunk| chunk.start >= received)
             .unwrap_or(self.chunks.len());
-        let start = self.chunks.get(self.next).map_or(self.queued, |chunk| chunk.start);
+        let start = self.chunks.get(self.next).map_or(self.open_start, |chunk| chunk.start);
         if start != received {
             return Err(gap(self));
         }
@@ -187,22 +198,23 @@ impl Sender {
 
     /// Drops what is queued, because nobody wants it.
     pub(crate) fn clear(&mut self, pool: &mut Vec<Vec<u8>>) {
+        recycle(pool, std::mem::take(&mut self.open));
         while self.chunks.len() > self.next {
             let chunk = self.chunks.pop_back().expect("the length was just looked at");
-            self.queued = chunk.start;
+            self.open_start = chunk.start;
             recycle(pool, chunk.bytes);
         }
     }
 
     /// Bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.bytes.len()).sum()
+        self.open.len() + self.chunks.iter().map(|chunk| chunk.bytes.len()).sum::<usize>()
     }
 }
 
 fn recycle(pool: &mut Vec<Vec<u8>>, mut bytes: Vec<u8>) {
     const POOLED_MAX: usize = 16;
-    if pool.len() < POOLED_MAX && bytes.capacity() <= 2 * CHUNK_BYTES {
+    if pool.len() < POOLED_MAX && bytes.capacity() > 0 && bytes.capacity() <= 2 * CHUNK_BYTES {
         bytes.clear();
         pool.push(bytes);
     }
@@ -246,8 +258,8 @@ mod tests {
 
     fn send_all(sender: &mut Sender, window: u64, pool: &mut Vec<Vec<u8>>) -> Vec<usize> {
         let mut sizes = Vec::new();
-        while let Some(chunk) = sender.next(window) {
-            sizes.push(chunk.len());
+        while sender.may_send(window) {
+            sizes.push(sender.next(pool).len());
             sender.advance(true, pool);
         }
         sizes
