@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need and the Rust toolchain does not bring: pinned Go programs into
 # .tools/bin, the Go test programs built from tests/foreign/go, the Node packages of
-# tests/foreign/node, schemathesis in a Python environment below .tools, and Debian's PostgreSQL and Chromium.
+# tests/foreign/node, schemathesis in a Python environment below .tools, and Debian's PostgreSQL, Chromium, zsh
+# and fish.
 # What is there already at the right version is left alone.
 #
 # A missing tool is named in one plain line and the exit code is 1, so that CI cannot pass without it.
@@ -137,6 +138,8 @@ started=$SECONDS
 debian curl curl
 postgresql
 debian setpriv util-linux
+debian zsh zsh
+debian fish fish
 chromium
 
 if command -v go >/dev/null; then

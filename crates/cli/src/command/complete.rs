@@ -242,8 +242,17 @@ const ZSH: &str = r#"_tidewire() {
 compdef _tidewire tidewire
 "#;
 
-const FISH: &str =
-    "complete -c tidewire -a '(tidewire complete -- (commandline -cp) 2>/dev/null)'\n";
+/// fish quotes what it inserts by itself. Files are offered where nothing else is, as in the others.
+const FISH: &str = r#"function __tidewire_complete
+    set -l found (tidewire complete -- (commandline -cp) 2>/dev/null)
+    if set -q found[1]
+        string unescape -- $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+complete -c tidewire -f -a '(__tidewire_complete)'
+"#;
 
 #[cfg(test)]
 mod tests {

@@ -227,17 +227,3 @@ fn shells_complete_commands_flags_and_methods() {
     assert_eq!(complete("tidewire call 127.0.0.1:1 L"), "");
     assert_eq!(complete("tidewire completions "), "bash\nzsh\nfish\n");
 }
-
-#[test]
-fn bash_completes_through_the_script() {
-    let server = Background::start(behaviour());
-    let folder = Path::new(env!("CARGO_BIN_EXE_tidewire")).parent().unwrap();
-    let script = format!(
-        "PATH={}:$PATH; eval \"$(tidewire completions bash)\"; COMP_LINE='tidewire call {} Lo'; \
-         COMP_POINT=${{#COMP_LINE}}; _tidewire; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-        folder.display(),
-        server.address
-    );
-    let output = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
-    assert_eq!(ran(output).stdout, "Look\n");
-}

@@ -7,4 +7,5 @@ mod check;
 mod program;
 mod schema;
 mod server;
+mod shells;
 mod trouble;
