@@ -2,12 +2,12 @@
 
 use std::future::Future;
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use tidewire::client::{Builder, HttpVersion, Limits, Protocol, Resolver, Retry};
+use tidewire::client::{Builder, HttpVersion, Limits, Protocol, Resolver, Retry, Step, Trace};
 use tidewire::{Client, Code, Context, Error};
 use tidewire_tests::proto::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -32,6 +32,33 @@ where
         }
     });
     (address, tasks)
+}
+
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// An address that swallows what is sent there: nobody accepts, and the queue is full.
+struct Hole {
+    address: SocketAddr,
+    _listener: TcpListener,
+    _queued: [TcpStream; 2],
+    _waiting: JoinSet<std::io::Result<TcpStream>>,
+}
+
+impl Hole {
+    async fn dig(ip: IpAddr) -> Self {
+        let socket = if ip.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+        let socket = socket.unwrap();
+        socket.bind(SocketAddr::new(ip, 0)).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut waiting = JoinSet::new();
+        for _ in 0..4 {
+            waiting.spawn(TcpStream::connect(address));
+        }
+        let first = waiting.join_next().await.unwrap().unwrap().unwrap();
+        let second = waiting.join_next().await.unwrap().unwrap().unwrap();
+        Self { address, _listener: listener, _queued: [first, second], _waiting: waiting }
+    }
 }
 
 /// Reads the head of a request, answers with `answer`, and then closes or stays silent.
@@ -211,22 +238,12 @@ async fn the_deadline_is_kept_while_a_name_is_resolved() {
 
 #[tokio::test]
 async fn the_deadline_is_kept_while_a_connection_is_opened() {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let listener = socket.listen(1).unwrap();
-    let address = listener.local_addr().unwrap();
-    // Nobody accepts; the queue is full after these.
-    let mut queue = JoinSet::new();
-    for _ in 0..4 {
-        queue.spawn(TcpStream::connect(address));
-    }
-    let full = queue.join_next().await.unwrap().unwrap().unwrap();
-    let next = queue.join_next().await.unwrap().unwrap().unwrap();
+    let hole = Hole::dig(LOCALHOST).await;
+    let address = hole.address;
     for protocol in [Protocol::Connect, Protocol::Grpc] {
         let client = builder(address).protocol(protocol).build().unwrap();
         check(&echo(&client, SHORT).await, Code::DeadlineExceeded, address, "connecting to");
     }
-    drop((full, next, listener));
 }
 
 #[tokio::test]
@@ -307,6 +324,62 @@ async fn an_address_that_fails_is_left_out_and_no_call_is_lost() {
             typed.echo(EchoRequest::default()).await.unwrap();
         }
     }
+}
+
+#[tokio::test]
+async fn an_address_that_swallows_what_is_sent_holds_no_call_up() {
+    let holes = [Hole::dig(LOCALHOST).await, Hole::dig(LOCALHOST).await];
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let (server, _) = behaviour();
+    let (_running, address) = start(server).await;
+    let mut limits = Limits::default();
+    limits.connect_timeout = Duration::from_secs(24 * 60 * 60);
+    limits.connect_stagger = Duration::from_millis(5);
+    for (protocol, found) in [
+        (Protocol::Connect, vec![holes[0].address, address]),
+        (Protocol::Grpc, vec![holes[0].address, gone, holes[1].address, address]),
+        (Protocol::Connect, vec![address, holes[0].address]),
+    ] {
+        let client = Client::builder("http://shop.example")
+            .protocol(protocol)
+            .limits(limits.clone())
+            .retry(Retry::none())
+            .resolver(Resolver::new(move |_, _| std::future::ready(Ok(found.clone()))))
+            .build()
+            .unwrap();
+        let typed = BehaviourServiceClient::new(client.channel());
+        for _ in 0..5 {
+            typed.echo(EchoRequest::default()).await.unwrap();
+        }
+        assert_eq!(client.open_connections(), 1);
+    }
+}
+
+#[tokio::test]
+async fn ipv4_is_tried_beside_ipv6_before_another_of_ipv6() {
+    let hole = Hole::dig(IpAddr::V6(Ipv6Addr::LOCALHOST)).await;
+    let (server, _) = behaviour();
+    let server = server.listen("[::1]:0".parse::<tidewire::Address>().unwrap());
+    let (running, fast) = start(server).await;
+    let other = running.addresses().iter().find_map(|address| match address {
+        tidewire::Address::Tcp(address) if address.is_ipv6() => Some(*address),
+        _ => None,
+    });
+    let found = vec![hole.address, other.unwrap(), fast];
+    let connecting = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = Arc::clone(&connecting);
+    let client = Client::builder("http://shop.example")
+        .resolver(Resolver::new(move |_, _| std::future::ready(Ok(found.clone()))))
+        .trace(Trace::new(move |event| {
+            if let Step::Connecting { to } = event.step {
+                seen.lock().unwrap().push(to.to_owned());
+            }
+        }))
+        .build()
+        .unwrap();
+    let typed = BehaviourServiceClient::new(client.channel());
+    typed.echo(EchoRequest::default()).await.unwrap();
+    assert_eq!(*connecting.lock().unwrap(), [fast.to_string()]);
 }
 
 #[tokio::test]

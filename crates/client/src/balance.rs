@@ -3,6 +3,7 @@
 //! | what happened at an address | consequence |
 //! |---|---|
 //! | a connection failed or broke | it is left out for a while: 1 s, doubling up to 30 s |
+//! | another connected while it did not ([`connect`](crate::connect)) | the same |
 //! | three replies in a row were `unavailable` | the same |
 //! | a call came through | it counts as new |
 //!
@@ -117,6 +118,22 @@ impl Balancer {
     /// How many addresses there are; at least 1.
     pub(crate) fn count(&self) -> usize {
         self.lock().backends.as_ref().map_or(1, |backends| backends.len())
+    }
+
+    /// An address that is not among `tried` and not left out; rather of another family than the last.
+    pub(crate) fn other_than(&self, tried: &[Arc<Backend>]) -> Option<Arc<Backend>> {
+        let backends = self.lock().backends.clone()?;
+        let present = now();
+        let last = tried.last().map(|backend| backend.is_ipv6());
+        let fresh = backends.iter().filter(|backend| {
+            !tried.iter().any(|other| Arc::ptr_eq(other, backend))
+                && backend.out_until().is_none_or(|until| until <= present)
+        });
+        fresh.min_by_key(|backend| Some(backend.is_ipv6()) == last).map(Arc::clone)
+    }
+
+    pub(crate) fn connect_stagger(&self) -> Duration {
+        self.limits.connect_stagger
     }
 
     pub(crate) fn open_connections(&self) -> usize {
@@ -236,6 +253,10 @@ impl Backend {
     fn is_at(&self, target: &Target) -> bool {
         let own = &self.pool.target;
         own.address == target.address && own.authority == target.authority
+    }
+
+    fn is_ipv6(&self) -> bool {
+        matches!(self.pool.target.address, Address::Tcp(address) if address.is_ipv6())
     }
 
     fn out_until(&self) -> Option<Instant> {

@@ -13,6 +13,7 @@ use tidewire_service::{
 
 use crate::balance::{Backend, Balancer};
 use crate::builder::Builder;
+use crate::connect::{Unconnected, connect};
 use crate::deadline::{Deadline, Phase, passed};
 use crate::exchange::{Failed, Outbound, Received, exchange};
 use crate::plain;
@@ -169,10 +170,18 @@ impl Inner {
                     outbound.headers.insert(name, value);
                 }
             }
-            let failed = match exchange(&backend.pool, outbound, deadline, trace.clone()).await {
-                Ok(received) => return Ok((received, backend)),
-                Err(failed) => failed,
-            };
+            let (backend, failed) =
+                match connect(&self.balancer, backend, &mut deadline, trace.as_ref()).await {
+                    Ok((lease, backend)) => {
+                        match exchange(lease, outbound, deadline, trace.clone()).await {
+                            Ok(received) => return Ok((received, backend)),
+                            Err(failed) => (backend, failed),
+                        }
+                    }
+                    Err(Unconnected { error, backend, is_address_bad }) => {
+                        (backend, Failed { error, unsent: Some(outbound), is_address_bad })
+                    }
+                };
             if failed.is_address_bad {
                 backend.broke();
                 self.balancer.suspect();

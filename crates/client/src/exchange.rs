@@ -1,7 +1,7 @@
 //! One HTTP request on one connection, and its response as it comes.
 
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use tidewire_service::{Error, Frame};
 use crate::deadline::{Deadline, Phase, passed};
 use crate::failure::{broken, broken_body, is_unsent};
 use crate::outgoing::{Cancel, Outgoing};
-use crate::pool::{Checkout, Kind, Lease, Pool};
+use crate::pool::{Kind, Lease, Pool};
 use crate::trace::{Step, Trace, tell};
 
 /// A request that is not bound to a server yet.
@@ -72,19 +72,13 @@ impl Failed {
     }
 }
 
-/// Sends a request through a pool and waits for the head of the response.
+/// Sends a request on a connection and waits for the head of the response.
 pub(crate) async fn exchange(
-    pool: &Arc<Pool>,
+    mut lease: Lease,
     outbound: Outbound,
     mut deadline: Deadline,
     trace: Option<Trace>,
 ) -> Result<Received, Failed> {
-    let mut lease = match connect(pool, &mut deadline, trace.as_ref()).await {
-        Ok(lease) => lease,
-        Err((error, is_address_bad)) => {
-            return Err(Failed { error, unsent: Some(outbound), is_address_bad });
-        }
-    };
     let Outbound { method, path, headers, body, cancel } = outbound;
     let request = match bind(&lease, method, path, headers, body) {
         Ok(request) => request,
@@ -97,7 +91,7 @@ pub(crate) async fn exchange(
         headers: request.headers(),
     });
     lease.begin();
-    let host = Arc::clone(&pool.target.host);
+    let host = Arc::clone(&lease.pool.target.host);
     let response = match deadline.race(send(&mut lease, request)).await {
         Err(_) => return Err(Failed::sent(passed(Phase::Headers, &host))),
         Ok(Ok(response)) => response,
@@ -106,7 +100,7 @@ pub(crate) async fn exchange(
                 return Err(Failed::sent(own));
             }
             let is_address_bad = true;
-            let unsent = request.map(|request| unbind(pool, request, cancel));
+            let unsent = request.map(|request| unbind(&lease.pool, request, cancel));
             let error = deadline.explain(broken(&host, error), Phase::Headers, &host);
             return Err(Failed { error, unsent, is_address_bad });
         }
@@ -119,37 +113,6 @@ pub(crate) async fn exchange(
     });
     let body = Inbound { incoming, lease: Some(lease), deadline, cancel, host, trace };
     Ok(Received { head, body })
-}
-
-/// A connection of the pool; on failure also whether the address is to blame.
-async fn connect(
-    pool: &Arc<Pool>,
-    deadline: &mut Deadline,
-    trace: Option<&Trace>,
-) -> Result<Lease, (Error, bool)> {
-    let mut lease = match pool.checkout().map_err(|error| (error, false))? {
-        Checkout::Ready(lease) => lease,
-        Checkout::Waiting(take, dialing) => match deadline.race(take).await {
-            Ok(Ok(outcome)) => outcome.map_err(|error| (error, true))?,
-            Ok(Err(_)) => {
-                return Err((Error::unavailable("the client was closed"), false));
-            }
-            Err(_) => {
-                let phase = dialing.as_ref().map_or(Phase::Queue, |d| d.phase.phase());
-                if let (Some(trace), Some(dialing)) = (trace, dialing) {
-                    let log = dialing.log.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                    log.tell(trace, &pool.target.to);
-                }
-                return Err((passed(phase, &pool.target.host), phase != Phase::Queue));
-            }
-        },
-    };
-    match (trace, lease.log.take()) {
-        (Some(trace), Some(log)) => log.tell(trace, &pool.target.to),
-        (Some(trace), None) => tell(Some(trace), || Step::Reused { to: &pool.target.to }),
-        _ => {}
-    }
-    Ok(lease)
 }
 
 /// The request as the connection wants it: absolute for HTTP/2, with a host for HTTP/1.1.

@@ -42,6 +42,7 @@
 mod balance;
 mod builder;
 mod client;
+mod connect;
 mod connection;
 mod deadline;
 mod dial;

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `message_bytes_max` | 4 MiB | `resource_exhausted`; also bounds what compression may unfold to |
 //! | `connect_timeout` | 10 s | `unavailable`, another address is tried |
+//! | `connect_stagger` | 250 ms | another address is tried beside |
 //! | `resolve_interval` | 30 s | names are resolved again |
 //! | `idle_timeout` | 60 s | an unused connection is closed |
 //! | `http1_connections_max` | 64 an address | calls wait for a free connection |
@@ -25,6 +26,8 @@ pub struct Limits {
     pub message_bytes_max: usize,
     /// How long a connection may take to be ready: TCP, TLS and HTTP/2 together.
     pub connect_timeout: Duration,
+    /// How long a connection may take before another address is tried beside it.
+    pub connect_stagger: Duration,
     /// How long the addresses of a name are used before it is resolved again.
     pub resolve_interval: Duration,
     /// How long an unused connection is kept.
@@ -52,6 +55,7 @@ impl Default for Limits {
         Self {
             message_bytes_max: 4 << 20,
             connect_timeout: Duration::from_secs(10),
+            connect_stagger: Duration::from_millis(250),
             resolve_interval: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(60),
             http1_connections_max: 64,
