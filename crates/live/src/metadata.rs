@@ -129,15 +129,14 @@ impl<'a> Iterator for Entries<'a> {
 
 #[inline]
 fn take_entry<'a>(tag: u8, input: &mut &'a [u8]) -> Result<Entry<'a>, Violation> {
-    const CUT_OFF: &str = "a metadata entry is cut off";
     let mut name = &[][..];
     if tag == tag::LITERAL {
-        name = varint::take_string(input).ok_or_else(|| Violation::malformed(CUT_OFF))?;
+        name = varint::take_string(input).ok_or_else(cut_off)?;
         if !is_header_name(name) {
             return Err(Violation::malformed("a header name is not a lower-case HTTP token"));
         }
     }
-    let value = varint::take_string(input).ok_or_else(|| Violation::malformed(CUT_OFF))?;
+    let value = varint::take_string(input).ok_or_else(cut_off)?;
     let is_header = tag == tag::LITERAL || tag >= tag::HEADER;
     if is_header && value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
         return Err(Violation::malformed("a header value holds CR, LF or NUL"));
@@ -339,10 +338,11 @@ pub fn put_number(out: &mut Vec<u8>, tag: u8, value: u64) {
 /// Appends the `command` field.
 #[inline]
 pub fn put_command(out: &mut Vec<u8>, id: u64, done: u64) {
-    out.push(tag::COMMAND);
-    out.push((varint::size(id) + varint::size(done)) as u8);
+    let at = out.len();
+    out.extend_from_slice(&[tag::COMMAND, 0]);
     varint::put(out, id);
     varint::put(out, done);
+    out[at + 1] = (out.len() - at - 2) as u8;
 }
 
 /// The protocol's own fields of one frame: numbers as they are, texts as ranges of the block that
@@ -386,57 +386,50 @@ impl Fields {
     /// Forgets what was read before, then reads and checks a whole block.
     #[inline]
     pub(crate) fn read_next(&mut self, raw: &[u8]) -> Result<(), Violation> {
+        self.seen = 0;
         // Nearly every reply has none, and nearly every request begins with a small method number.
-        match *raw {
-            [] => self.seen = 0,
-            [tag::METHOD, 1, number @ ..0x80] => {
-                self.seen = 1 << tag::METHOD;
-                self.method = number.into();
-            }
-            _ => return self.read_all(raw),
+        let mut rest = raw;
+        if let [tag::METHOD, 1, number @ ..0x80, after @ ..] = raw {
+            self.seen = 1 << tag::METHOD;
+            self.method = (*number).into();
+            rest = after;
         }
-        Ok(())
+        if rest.is_empty() { Ok(()) } else { self.read_rest(raw, rest) }
     }
 
-    fn read_all(&mut self, raw: &[u8]) -> Result<(), Violation> {
-        self.seen = 0;
-        let mut rest = raw;
+    /// Reads and checks what is left of a block.
+    fn read_rest(&mut self, raw: &[u8], mut rest: &[u8]) -> Result<(), Violation> {
         while let Some((&tag, after)) = rest.split_first() {
             rest = after;
-            let entry = take_entry(tag, &mut rest)?;
             if !(1..64).contains(&tag) {
+                take_entry(tag, &mut rest)?;
                 self.seen |= MORE;
                 continue;
             }
+            let value = varint::take_string(&mut rest).ok_or_else(cut_off)?;
             let repeats = matches!(tag, tag::DETAIL | tag::DEPENDS);
             if self.has(tag) && !repeats {
                 return Err(Violation::malformed("a metadata field occurs twice"));
             }
             self.seen |= 1 << tag;
-            let end = raw.len() - rest.len();
-            self.set(entry, end).ok_or_else(|| {
-                Violation::malformed("a metadata field has a value that does not fit")
-            })?;
+            self.set(tag, value, raw.len() - rest.len()).ok_or_else(misfit)?;
         }
         Ok(())
     }
 
-    /// Takes an entry whose value ends at `end` of the block.
+    /// Takes a field whose value ends at `end` of the block.
     #[inline]
-    fn set(&mut self, entry: Entry<'_>, end: usize) -> Option<()> {
-        let mut value = entry.value;
-        let range = || {
-            let start = u16::try_from(end - entry.value.len()).ok()?;
-            Some((start, u16::try_from(end).ok()?))
-        };
-        match entry.tag {
+    fn set(&mut self, tag: u8, mut value: &[u8], end: usize) -> Option<()> {
+        let len = value.len();
+        let range = || Some((u16::try_from(end - len).ok()?, u16::try_from(end).ok()?));
+        match tag {
             tag::METHOD => self.method = only_number(value)?,
             tag::COMMAND => {
                 self.command = (varint::take(&mut value)?, varint::take(&mut value)?);
                 return value.is_empty().then_some(());
             }
             tag::VALIDATOR => self.validator = value.try_into().ok()?,
-            tag::NAME => self.name = range().filter(|_| !value.is_empty())?,
+            tag::NAME => self.name = range().filter(|_| len > 0)?,
             tag::MAX_AGE => self.max_age = only_number(value)?,
             tag::CODE => self.code = only_number(value)?,
             tag::MESSAGE => {
@@ -447,7 +440,7 @@ impl Fields {
             tag::STATUS => self.status = only_number(value)?.try_into().ok()?,
             tag::REASON => self.reason = only_number(value)?,
             tag::LEVEL => self.level = only_number(value)?,
-            _ => return self.check(entry.tag, value),
+            _ => return self.check(tag, value),
         }
         Some(())
     }
@@ -551,6 +544,16 @@ impl Fields {
     fn text<'a>(&self, tag: u8, (start, end): Range16, raw: &'a [u8]) -> Option<&'a [u8]> {
         if self.has(tag) { raw.get(start.into()..end.into()) } else { None }
     }
+}
+
+#[cold]
+fn cut_off() -> Violation {
+    Violation::malformed("a metadata entry is cut off")
+}
+
+#[cold]
+fn misfit() -> Violation {
+    Violation::malformed("a metadata field has a value that does not fit")
 }
 
 #[inline]

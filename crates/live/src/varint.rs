@@ -12,7 +12,15 @@ pub fn put(out: &mut Vec<u8>, value: u64) {
     if value < 0x80 { out.push(value as u8) } else { put_long(out, value) }
 }
 
+/// Numbers of two and three bytes, such as ids, are written at once.
 fn put_long(out: &mut Vec<u8>, mut value: u64) {
+    let low = |shift: u32| (value >> shift) as u8 | 0x80;
+    if value < 1 << 14 {
+        return out.extend_from_slice(&[low(0), (value >> 7) as u8]);
+    }
+    if value < 1 << 21 {
+        return out.extend_from_slice(&[low(0), low(7), (value >> 14) as u8]);
+    }
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -35,7 +43,6 @@ pub fn take(input: &mut &[u8]) -> Option<u64> {
 }
 
 /// The bytes after the first of a number of several.
-#[cold]
 fn take_rest(first: u8, input: &mut &[u8]) -> Option<u64> {
     let mut value = u64::from(first & 0x7f);
     for position in 1..BYTES_MAX {
