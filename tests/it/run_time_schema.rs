@@ -52,6 +52,37 @@ async fn an_echo_over_a_loaded_schema_answers_every_protocol() {
     assert_eq!(replies.split_whitespace().collect::<String>(), r#"{"name":"a"}{"name":"b"}"#);
 }
 
+/// A descriptor set with what a field of bytes adds to it.
+fn with_field(mut set: Vec<u8>, number: u8, content: &[u8]) -> Vec<u8> {
+    set.push(number << 3 | 2);
+    let mut length = content.len();
+    while length > 0x7f {
+        set.push(u8::try_from(length & 0x7f).unwrap() | 0x80);
+        length >>= 7;
+    }
+    set.push(u8::try_from(length).unwrap());
+    set.extend_from_slice(content);
+    set
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_that_takes_more_memory_than_the_library_expects_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("shop.proto"), SHOP).unwrap();
+    let small = tidewire::Sources::new().folder(folder.path()).compile().unwrap().bytes();
+    // Places of comments take two bytes each as they are written, and over a hundred in memory.
+    let places = [0x0a, 0x00].repeat(400_000);
+    let file = with_field(with_field(Vec::new(), 1, b"large.proto"), 9, &places);
+    let large = with_field(small.to_vec(), 1, &file);
+    let schema = Schema::from_descriptors(large.clone()).unwrap();
+    let (_running, address) = start(server(&schema)).await;
+    let put = "POST /shop.v1.Items/Put\ncontent-type: application/json";
+    send(address, put, br#"{"name":"tea"}"#).await.check(200, &[r#"{"name":"tea"}"#]);
+    let address = address.to_string();
+    let described = ["-plaintext", &address, "describe", "shop.v1.Item"];
+    assert!(succeed(tool("grpcurl"), &described).await.contains("int64 count = 2;"));
+}
+
 #[tokio::test]
 async fn bad_requests_name_the_field() {
     let schema = schema();

@@ -12,6 +12,9 @@ use tidewire::{Method, Schema, Sources};
 
 use crate::names;
 
+/// What descriptors may take in memory, as in [`Schema`]; a server could make much of little.
+const DESCRIPTOR_MEMORY_MAX: usize = 1 << 30;
+
 /// Services and messages by name.
 #[derive(Clone)]
 pub(crate) struct Known {
@@ -30,7 +33,8 @@ impl Known {
         services: Option<Vec<String>>,
         origin: String,
     ) -> anyhow::Result<Self> {
-        let pool = DescriptorPool::decode(&descriptors)
+        let options = buffa::DecodeOptions::new().with_element_memory_limit(DESCRIPTOR_MEMORY_MAX);
+        let pool = DescriptorPool::decode_with_options(&descriptors, &options)
             .map_err(|error| anyhow::anyhow!("the schema of {origin} cannot be used: {error}"))?;
         let schema = Schema::from_descriptors(descriptors)?;
         let services = services.unwrap_or_else(|| schema.services().map(str::to_owned).collect());

@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
+
 use crate::{Method, Service, Spec};
 
 /// The methods of one service and the descriptors of their messages.
@@ -11,7 +13,7 @@ use crate::{Method, Service, Spec};
 pub struct Interface {
     name: Cow<'static, str>,
     methods: Vec<Method>,
-    descriptors: Cow<'static, [u8]>,
+    descriptors: Bytes,
 }
 
 /// A service of methods, in contrast to a plain HTTP handler.
@@ -28,13 +30,15 @@ impl Interface {
         Self {
             name: Cow::Borrowed(name),
             methods: methods.iter().map(|spec| Method::from(*spec)).collect(),
-            descriptors: Cow::Borrowed(descriptors),
+            descriptors: Bytes::from_static(descriptors),
         }
     }
 
     /// The interface of a service that is known only at run time.
-    pub fn dynamic(name: String, methods: Vec<Method>, descriptors: Vec<u8>) -> Self {
-        Self { name: Cow::Owned(name), methods, descriptors: Cow::Owned(descriptors) }
+    ///
+    /// The services of one schema share its descriptors where they are given as [`Bytes`].
+    pub fn dynamic(name: String, methods: Vec<Method>, descriptors: impl Into<Bytes>) -> Self {
+        Self { name: Cow::Owned(name), methods, descriptors: descriptors.into() }
     }
 
     /// The service's full name, `shop.v1.Contacts`.

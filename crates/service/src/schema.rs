@@ -32,6 +32,9 @@ use crate::{
     Spec, StreamKind,
 };
 
+/// What descriptors may take in memory: the library's own bound ends at a few hundred files.
+const DESCRIPTOR_MEMORY_MAX: usize = 1 << 30;
+
 /// Messages and services by name; cheap to clone.
 #[derive(Clone)]
 pub struct Schema {
@@ -63,7 +66,8 @@ impl Schema {
     /// When it does not decode, or an import is missing.
     pub fn from_descriptors(descriptors: impl Into<Bytes>) -> Result<Self, SchemaError> {
         let descriptors = descriptors.into();
-        let pool = DescriptorPool::decode(&descriptors)
+        let options = buffa::DecodeOptions::new().with_element_memory_limit(DESCRIPTOR_MEMORY_MAX);
+        let pool = DescriptorPool::decode_with_options(&descriptors, &options)
             .map_err(|error| SchemaError::Descriptors(error.to_string()))?;
         Ok(Self { pool: Arc::new(pool), descriptors })
     }
@@ -81,7 +85,7 @@ impl Schema {
         let Some(found) = self.pool.service_by_name(service) else { return Ok(None) };
         let methods: Result<Vec<_>, _> =
             found.methods().iter().map(|method| self.method(service, method)).collect();
-        Ok(Some(Interface::dynamic(service.to_owned(), methods?, self.descriptors.to_vec())))
+        Ok(Some(Interface::dynamic(service.to_owned(), methods?, self.descriptors.clone())))
     }
 
     /// Gives `backend` the interface of a service; it is called with raw bytes.

@@ -135,3 +135,29 @@ fn a_method_is_described_with_its_messages_and_a_request_to_fill_in() {
         .check(0, &["enum Color {\n  COLOR_UNSPECIFIED = 0;\n  COLOR_RED = 1;\n}\n"]);
     run(folder.path(), &["describe", "protos", "Itme"]).check(2, &["did you mean shop.v1.Item?"]);
 }
+
+#[test]
+fn a_schema_that_takes_more_memory_than_the_library_expects_is_listed() {
+    let folder = folder(&[("shop.proto", SHOP)]);
+    let sources = tidewire::Sources::new().file(folder.path().join("shop.proto"));
+    let mut set = sources.compile().unwrap().bytes();
+    // Places of comments take two bytes each as they are written, and over a hundred in memory.
+    let mut file = b"\x0a\x0blarge.proto\x4a".to_vec();
+    let places = [0x0a, 0x00].repeat(400_000);
+    push_length(&mut file, places.len());
+    file.extend(places);
+    set.push(0x0a);
+    push_length(&mut set, file.len());
+    set.extend(file);
+    std::fs::write(folder.path().join("large.binpb"), set).unwrap();
+    run(folder.path(), &["list", "large.binpb"]).check(0, &["shop.v1.Items\n"]);
+}
+
+/// A length as protobuf has it.
+fn push_length(to: &mut Vec<u8>, mut length: usize) {
+    while length > 0x7f {
+        to.push(u8::try_from(length & 0x7f).unwrap() | 0x80);
+        length >>= 7;
+    }
+    to.push(u8::try_from(length).unwrap());
+}

@@ -55,20 +55,32 @@ pub(crate) struct ReplyField {
 
 /// Schemas, each decoded once however many services share it.
 #[derive(Default)]
-pub(crate) struct Pools<'a>(HashMap<&'a [u8], Arc<DescriptorPool>>);
+pub(crate) struct Pools<'a> {
+    /// By where they are in memory: the services of one schema share its descriptors.
+    places: HashMap<*const u8, Arc<DescriptorPool>>,
+    contents: HashMap<&'a [u8], Arc<DescriptorPool>>,
+}
 
 impl<'a> Pools<'a> {
     pub(crate) fn pool(&mut self, descriptors: &'a [u8]) -> Result<Arc<DescriptorPool>, RestError> {
-        if let Some(pool) = self.0.get(descriptors) {
+        if let Some(pool) = self.places.get(&descriptors.as_ptr()) {
             return Ok(Arc::clone(pool));
         }
-        let trusted = buffa::DecodeOptions::new().with_element_memory_limit(usize::MAX);
-        let pool = DescriptorPool::decode_with_options(descriptors, &trusted)
-            .map_err(|e| RestError(format!("the services' descriptors do not fit: {e}")))?;
-        let pool = Arc::new(pool);
-        self.0.insert(descriptors, Arc::clone(&pool));
+        let pool = match self.contents.get(descriptors) {
+            Some(pool) => Arc::clone(pool),
+            None => decoded(descriptors)?,
+        };
+        self.contents.insert(descriptors, Arc::clone(&pool));
+        self.places.insert(descriptors.as_ptr(), Arc::clone(&pool));
         Ok(pool)
     }
+}
+
+fn decoded(descriptors: &[u8]) -> Result<Arc<DescriptorPool>, RestError> {
+    let trusted = buffa::DecodeOptions::new().with_element_memory_limit(usize::MAX);
+    let pool = DescriptorPool::decode_with_options(descriptors, &trusted)
+        .map_err(|e| RestError(format!("the services' descriptors do not fit: {e}")))?;
+    Ok(Arc::new(pool))
 }
 
 /// The bindings of a service.
