@@ -53,6 +53,7 @@ async fn all_four_stream_kinds_work_over_every_protocol() {
             sum += number.number;
         }
         assert_eq!(sum, 6, "{way}");
+        assert_eq!(numbers.trailers()["x-counted"], "3", "{way}: known at the end only");
 
         let values =
             Stream::from_values((1..=4).map(|value| SumRequest { value, ..Default::default() }));
@@ -92,6 +93,8 @@ async fn an_error_keeps_code_message_details_and_headers_over_every_protocol() {
         assert_eq!(numbers.next().await.unwrap().unwrap().number, 2, "{way}");
         let error = numbers.next().await.unwrap_err();
         assert_eq!((error.code(), error.message()), (Code::Aborted, "stopped after 2"), "{way}");
+        assert!(!error.trailers().contains_key("x-counted"), "{way}: it did not end well");
+        assert!(numbers.trailers().is_empty(), "{way}");
     }
 }
 

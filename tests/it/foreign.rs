@@ -59,6 +59,10 @@ async fn grpcurl_finds_and_calls_services_by_reflection() {
     let reply =
         grpcurl(&["-d", r#"{"n":2}"#, &address, "tidewire.test.v1.BehaviourService/Count"]).await;
     assert_eq!(reply.split_whitespace().collect::<String>(), r#"{"number":1}{"number":2}"#);
+    let count = "tidewire.test.v1.BehaviourService/Count";
+    let reply = grpcurl(&["-v", "-d", r#"{"n":2}"#, &address, count]).await;
+    let (_, trailers) = reply.split_once("Response trailers received:").unwrap();
+    assert!(trailers.contains("x-counted: 2"), "{reply}");
     let health = grpcurl(&[&address, "grpc.health.v1.Health/Check"]).await;
     assert!(health.contains("SERVING"), "{health}");
     let asked = r#"{"service":"tidewire.test.v1.BehaviourService"}"#;

@@ -24,6 +24,7 @@ async fn all_four_stream_kinds_work_with_both_codecs() {
             sum += number.number;
         }
         assert_eq!(sum, 6);
+        assert_eq!(numbers.trailers()["x-counted"], "3");
 
         let values =
             Stream::from_values((1..=4).map(|value| SumRequest { value, ..Default::default() }));

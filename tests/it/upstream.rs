@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidewire::client::{HttpVersion, Protocol, Step, Trace, Upstream};
-use tidewire::{Body, Call, Client, Code, Codec, Context, Frame, Schema, Server, Service, Stream};
+use tidewire::{Client, Code, Codec, Context, Schema, Server, Stream};
 use tidewire_tests::program::{root, tool};
 use tidewire_tests::proto::*;
 use tidewire_tests::served::Served;
@@ -200,19 +200,11 @@ async fn connect_es_is_called_and_is_an_upstream() {
 
 /// The trailers that end a stream of two numbers.
 async fn trailers_of_count(client: &Client) -> tidewire::http::HeaderMap {
-    let request = Codec::Proto.encode(&CountRequest { n: 2, ..Default::default() }).unwrap();
-    let method = &behaviour_service::COUNT;
-    let call = Call::method(method, Context::default(), Codec::Proto, request);
-    let Body::Stream(mut frames) = client.call(call).await.unwrap().body else {
-        panic!("a stream is expected")
-    };
-    let mut trailers = None;
-    while let Some(frame) = futures_util::StreamExt::next(&mut frames).await {
-        if let Frame::Trailers(found) = frame.unwrap() {
-            trailers = Some(found);
-        }
-    }
-    trailers.expect("a stream ends with trailers")
+    let typed = BehaviourServiceClient::new(client.channel());
+    let mut numbers = typed.count(CountRequest { n: 2, ..Default::default() }).await.unwrap().body;
+    assert!(numbers.trailers().is_empty(), "it has not ended");
+    while numbers.next().await.unwrap().is_some() {}
+    numbers.trailers().clone()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tidewire::http::HeaderValue;
 use tidewire::http::header::HeaderName;
+use tidewire::http::{HeaderMap, HeaderValue};
 use tidewire::{Code, Context, Detail, Error, Reply, Result, Stream};
 
 use crate::proto::*;
@@ -48,7 +48,13 @@ impl BehaviourService for Behaviour {
         let failure =
             (fail_after > 0).then(|| Err(Error::aborted(format!("stopped after {fail_after}"))));
         let items: Vec<Result<CountReply>> = numbers.chain(failure).collect();
-        Ok(Stream::from_results(items).into())
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counting = Arc::clone(&sent);
+        let counted = Stream::from_results(items).map(move |item| {
+            counting.fetch_add(usize::from(item.is_ok()), Ordering::SeqCst);
+            item
+        });
+        Ok(counted.with_trailers(move || count_of(sent.load(Ordering::SeqCst))).into())
     }
 
     async fn sum(&self, _: Context, mut requests: Stream<SumRequest>) -> Result<Reply<SumReply>> {
@@ -96,4 +102,9 @@ impl BehaviourService for Behaviour {
         self.completed.fetch_add(1, Ordering::SeqCst);
         Ok(SlowReply { millis: request.millis, ..Default::default() }.into())
     }
+}
+
+/// The trailers of `Count`, which are not known before its end.
+fn count_of(sent: usize) -> HeaderMap {
+    HeaderMap::from_iter([(HeaderName::from_static("x-counted"), HeaderValue::from(sent))])
 }

@@ -12,6 +12,7 @@ use futures_util::StreamExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::stream::Part;
 use crate::{Answer, Body, Call, Codec, Context, Error, Frame, Reply, Result, Stream};
 
 /// A message that generated code may send and receive.
@@ -120,20 +121,19 @@ pub(crate) fn decode_all<M: Wire>(codec: Codec, body: Body) -> Stream<M> {
         Body::Full(bytes) => {
             Stream::new(futures_util::stream::once(async move { codec.decode(&bytes) }))
         }
-        Body::Stream(frames) => Stream::new(frames.filter_map(move |frame| {
-            let item = match frame {
-                Ok(Frame::Data(data)) => Some(codec.decode(&data)),
-                Ok(Frame::Trailers(_)) => None,
-                Err(error) => Some(Err(error)),
-            };
-            std::future::ready(item)
+        Body::Stream(frames) => Stream::from_parts(frames.map(move |frame| match frame? {
+            Frame::Data(data) => codec.decode(&data).map(Part::Message),
+            Frame::Trailers(trailers) => Ok(Part::Trailers(trailers)),
         })),
     }
 }
 
 /// Encodes each message as it comes.
 pub(crate) fn encode_all<M: Wire>(codec: Codec, items: Stream<M>) -> Body {
-    Body::stream(items.map(move |item| codec.encode(&item?)))
+    Body::frames(items.into_parts().map(move |part| match part? {
+        Part::Message(message) => codec.encode(&message).map(Frame::Data),
+        Part::Trailers(trailers) => Ok(Frame::Trailers(trailers)),
+    }))
 }
 
 fn reply<M: Wire>(codec: Codec, reply: Reply<M>) -> Result<Reply> {

@@ -2,22 +2,47 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use crate::{Error, Result};
+use futures_util::{StreamExt, TryStreamExt};
+use http::HeaderMap;
 
-/// Messages as they come; an error ends the stream.
+use crate::{Error, Result, Trailers};
+
+/// Messages as they come, then trailers if there are any; an error ends the stream.
 ///
 /// ```
 /// use tidewire_service::Stream;
 /// let squares = Stream::from_values((1..4).map(|n| n * n));
 /// ```
-pub struct Stream<T>(Pin<Box<dyn futures_core::Stream<Item = Result<T>> + Send>>);
+pub struct Stream<T> {
+    parts: Pin<Box<dyn futures_core::Stream<Item = Result<Part<T>>> + Send>>,
+    trailers: Trailers,
+}
 
-impl<T> Stream<T> {
+/// One part of a stream, as a [`Frame`](crate::Frame) is of a body.
+pub(crate) enum Part<T> {
+    Message(T),
+    /// At most once, and last.
+    Trailers(HeaderMap),
+}
+
+impl<T: 'static> Stream<T> {
     /// Wraps any stream of results.
-    pub fn new(items: impl futures_core::Stream<Item = Result<T>> + Send + 'static) -> Self {
-        Self(Box::pin(items))
+    pub fn new(messages: impl futures_core::Stream<Item = Result<T>> + Send + 'static) -> Self {
+        Self::from_parts(messages.map_ok(Part::Message))
+    }
+
+    pub(crate) fn from_parts(
+        parts: impl futures_core::Stream<Item = Result<Part<T>>> + Send + 'static,
+    ) -> Self {
+        Self { parts: Box::pin(parts), trailers: Trailers::default() }
+    }
+
+    pub(crate) fn into_parts(
+        self,
+    ) -> impl futures_core::Stream<Item = Result<Part<T>>> + Send + use<T> {
+        self.parts
     }
 
     /// A stream of values that are there already, none of which is an error.
@@ -25,7 +50,7 @@ impl<T> Stream<T> {
     where
         I: IntoIterator<Item = T>,
         I::IntoIter: Send + 'static,
-        T: Send + 'static,
+        T: Send,
     {
         Self::new(futures_util::stream::iter(values.into_iter().map(Ok)))
     }
@@ -35,20 +60,45 @@ impl<T> Stream<T> {
     where
         I: IntoIterator<Item = Result<T>>,
         I::IntoIter: Send + 'static,
-        T: Send + 'static,
+        T: Send,
     {
         Self::new(futures_util::stream::iter(results))
     }
 
-    /// A stream of what `f` makes of each message or error of this one.
+    /// A stream of what `f` makes of each message or error of this one. Trailers stay.
     #[must_use]
-    pub fn map<U>(self, f: impl FnMut(Result<T>) -> Result<U> + Send + 'static) -> Stream<U>
+    pub fn map<U>(self, mut f: impl FnMut(Result<T>) -> Result<U> + Send + 'static) -> Stream<U>
     where
-        T: 'static,
+        U: 'static,
     {
-        Stream::new(futures_util::StreamExt::map(self.0, f))
+        Stream::from_parts(StreamExt::map(self.parts, move |part| match part {
+            Ok(Part::Message(message)) => f(Ok(message)).map(Part::Message),
+            Ok(Part::Trailers(trailers)) => Ok(Part::Trailers(trailers)),
+            Err(error) => f(Err(error)).map(Part::Message),
+        }))
     }
 
+    /// The same stream, with trailers that are asked for once the last message was taken: a count,
+    /// a checksum. They are not sent after an error, which has trailers of its own.
+    ///
+    /// Trailers that are known before belong to [`Reply::trailers`](crate::Reply::trailers).
+    #[must_use]
+    pub fn with_trailers(self, trailers: impl FnOnce() -> HeaderMap + Send + 'static) -> Self
+    where
+        T: Send,
+    {
+        let end = futures_util::stream::once(async move { Ok(Part::Trailers(trailers())) });
+        let mut failed = false;
+        let parts = self.parts.chain(end).take_while(move |part| {
+            let goes_on = !failed;
+            failed |= part.is_err();
+            std::future::ready(goes_on)
+        });
+        Self::from_parts(parts)
+    }
+}
+
+impl<T> Stream<T> {
     /// The next message: `None` at the end.
     ///
     /// # Errors
@@ -57,7 +107,12 @@ impl<T> Stream<T> {
     /// # Cancel safety
     /// Cancel safe: a message is not lost when this future is dropped.
     pub async fn next(&mut self) -> Result<Option<T>, Error> {
-        futures_util::StreamExt::next(&mut self.0).await.transpose()
+        StreamExt::next(self).await.transpose()
+    }
+
+    /// The trailers that came after the last message; empty before the end.
+    pub fn trailers(&self) -> &HeaderMap {
+        &self.trailers
     }
 }
 
@@ -65,11 +120,14 @@ impl<T> futures_core::Stream for Stream<T> {
     type Item = Result<T>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.as_mut().poll_next(cx)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.0.size_hint()
+        loop {
+            match ready!(self.parts.as_mut().poll_next(cx)) {
+                Some(Ok(Part::Message(message))) => return Poll::Ready(Some(Ok(message))),
+                Some(Ok(Part::Trailers(trailers))) => self.trailers = trailers.into(),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
     }
 }
 
