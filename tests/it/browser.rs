@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path};
 use std::process::Stdio;
+use std::time::Duration;
 
 use tidewire::http::header::{CONTENT_TYPE, HeaderValue};
 use tidewire::http::{Method, StatusCode};
@@ -11,6 +12,9 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 
 use crate::harness::{behaviour, start};
+
+/// A bound on a hang, not a measurement.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A file of `tests/foreign/node`.
 fn page(call: &Call) -> Result<Reply, Error> {
@@ -56,7 +60,10 @@ async fn a_page_of_another_origin_calls_what_allows_it_and_nothing_else() {
     let (_closed, closed) = start(open_to("https://app.example")).await;
 
     let profile = tempfile::tempdir().unwrap();
-    let mut browser = Command::new(browser())
+    // A run that is killed leaves no browser behind.
+    let mut browser = Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", "--"])
+        .arg(browser())
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
         .args(["--disable-background-networking", "--disable-dev-shm-usage"])
         .arg(format!("--user-data-dir={}", profile.path().display()))
@@ -67,7 +74,9 @@ async fn a_page_of_another_origin_calls_what_allows_it_and_nothing_else() {
         .spawn()
         .unwrap();
     let lines = tokio::select! {
-        lines = result.recv() => lines.unwrap(),
+        lines = tokio::time::timeout(PATIENCE, result.recv()) => {
+            lines.expect("the page says something in time").unwrap()
+        }
         ended = browser.wait() => panic!("the browser ended before the page did: {ended:?}"),
     };
     browser.kill().await.unwrap();
