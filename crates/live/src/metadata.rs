@@ -346,7 +346,7 @@ pub fn put_command(out: &mut Vec<u8>, id: u64, done: u64) {
 }
 
 /// The protocol's own fields of one frame: numbers as they are, texts as ranges of the block that
-/// was read. Used again from frame to frame: only what is [`seen`](Self::seen) means anything.
+/// was read. Used again from frame to frame: only what was seen means anything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Fields {
     /// A bit for each tag below 64; [`MORE`] for anything that is the application's.
