@@ -18,12 +18,13 @@ use std::task::{Context as TaskContext, Poll};
 use bytes::Bytes;
 use connectrpc::{ConnectRpcBody, ConnectRpcService};
 use http::header::CONTENT_TYPE;
+use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tidewire_service::{Body, Call, HttpTarget, Peer, Target};
+use tidewire_service::{Body, Call, Codec, HttpTarget, Peer, Reply, Target};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::command::Commands;
@@ -57,7 +58,10 @@ pub(crate) struct App {
 /// ready, without a bound and whether or not the client reads, so that a long list fills the memory.
 pub(crate) fn http_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(HeadTimer::new()).header_read_timeout(limits.header_read_timeout);
+    builder
+        .http1()
+        .timer(HeadTimer::new(limits.header_read_timeout))
+        .header_read_timeout(limits.header_read_timeout);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -129,25 +133,47 @@ impl Connection {
         Self { rpc: ConnectRpcService::new(dispatch).with_limits(limits), app, peer, gathering }
     }
 
-    fn plain(&self, request: Request<Incoming>) -> Responding {
-        let found = self.app.routes.find(request.method(), request.uri());
-        let (service, params, uri) = match found {
-            Ok(Found::Service(service, params, uri)) => (service, params, uri),
+    /// By its parts and not by reference, since they end up in the call: the head is large, and each
+    /// move of it costs as much as finding the route.
+    #[inline]
+    fn plain(&self, mut head: Parts, body: Incoming) -> Responding {
+        let (service, params) = match self.app.routes.find(&head.method, &head.uri) {
+            Ok(Found::Service(service, params, None)) => (service, params),
+            Ok(Found::Service(service, params, Some(uri))) => {
+                head.uri = uri;
+                (service, params)
+            }
             Ok(Found::WrongVerb(allowed)) => return Responding::ready(plain::wrong_verb(&allowed)),
-            Ok(Found::Nothing) => return self.unknown(request),
+            Ok(Found::Nothing) => return self.unknown(Request::from_parts(head, body)),
             Err(error) => return Responding::ready(plain::error_response(&error)),
         };
-        let (parts, body) = match plain::split(request, self.app.limits.body_bytes_max) {
-            Ok(split) => split,
+        let body = match plain::body(&head.headers, body, self.app.limits.body_bytes_max) {
+            Ok(body) => body,
             Err(error) => return Responding::ready(plain::error_response(&error)),
         };
-        let context =
-            plain::context(parts.headers, parts.extensions).with_peer(Arc::clone(&self.peer));
-        let uri = uri.unwrap_or(parts.uri);
-        let target = Target::Http(HttpTarget { method: parts.method, uri, params });
-        let call = Call { target, context, codec: tidewire_service::Codec::Json, body };
-        Isolated::respond(&**service, call, |outcome| Responding::ready(plain::outcome(outcome)))
-            .unwrap_or_else(Responding::Plain)
+        let Parts { method, uri, headers, extensions, .. } = head;
+        let context = plain::context(headers, extensions).with_peer(Arc::clone(&self.peer));
+        let target = Target::Http(HttpTarget { method, uri, params });
+        let call = Call { target, context, codec: Codec::Json, body };
+        match Isolated::call(&**service, call).into_ready() {
+            Ok(Ok(reply)) => Responding::Answered(Some(reply)),
+            Ok(Err(error)) => Responding::ready(plain::error_response(&error)),
+            Err(pending) => Responding::Plain(pending),
+        }
+    }
+
+    fn rpc(&self, known: Known, mut request: Request<Incoming>) -> Responding {
+        if let Some(response) = unsupported_compression(request.headers()) {
+            return self.after_body(request, response.map(ResponseBody::rpc));
+        }
+        let mut rpc = self.rpc.clone();
+        if known == Known::Streams {
+            let late = LateTrailers::default();
+            request.extensions_mut().insert(late.clone());
+            let response = tower_service::Service::call(&mut rpc, request);
+            return Responding::Streaming(response, Some(late));
+        }
+        Responding::Rpc(tower_service::Service::call(&mut rpc, request))
     }
 
     fn unknown(&self, request: Request<Incoming>) -> Responding {
@@ -169,11 +195,12 @@ impl Connection {
         response: Response<ResponseBody>,
     ) -> Responding {
         if request.version() == Version::HTTP_2 {
-            return Responding::Ready(Some(response));
+            return Responding::Ready(Some(Box::new(response)));
         }
-        let body = match plain::split(request, self.app.limits.body_bytes_max) {
-            Ok((_, body)) if !body.is_empty() => body,
-            _ => return Responding::Ready(Some(response)),
+        let (head, body) = request.into_parts();
+        let body = match plain::body(&head.headers, body, self.app.limits.body_bytes_max) {
+            Ok(body) if !body.is_empty() => body,
+            _ => return Responding::Ready(Some(Box::new(response))),
         };
         let timeout = self.app.limits.header_read_timeout;
         Responding::Late(Box::pin(async move {
@@ -205,46 +232,43 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
             // Whoever takes the connection over may wait for the client, and it for the answer.
             self.gathering.end();
         }
-        let Some(policy) = &self.app.cors else { return self.respond(request) };
-        if let Some(response) = policy.preflight(&request) {
-            return Responding::ready(response);
-        }
-        let granted = policy.granted(request.headers());
-        let response = self.respond(request);
-        Responding::Marked(Box::new(Marked { response, policy: Arc::clone(policy), granted }))
-    }
-}
-
-impl Connection {
-    fn respond(&self, mut request: Request<Incoming>) -> Responding {
-        if let Some(known) = self.app.methods.find(request.uri().path()) {
-            if let Some(response) = unsupported_compression(request.headers()) {
-                return self.after_body(request, response.map(ResponseBody::rpc));
+        let granted = match &self.app.cors {
+            None => None,
+            Some(policy) => match policy.preflight(&request) {
+                Some(response) => return Responding::ready(response),
+                None => Some((policy, policy.granted(request.headers()))),
+            },
+        };
+        let response = match self.app.methods.find(request.uri().path()) {
+            Some(known) => self.rpc(known, request),
+            None => {
+                let (head, body) = request.into_parts();
+                match self.app.rest.find(&head.method, head.uri.path()) {
+                    rest::Found::Elsewhere => self.plain(head, body),
+                    rest::Found::Response(response) => Responding::ready(response),
+                    rest::Found::Binding(binding, options) => {
+                        let App { commands, limits, .. } = &*self.app;
+                        let exchange =
+                            Exchange::new((binding, options), commands, &self.peer, limits);
+                        Responding::Rest(exchange.run(Request::from_parts(head, body)))
+                    }
+                }
             }
-            let mut rpc = self.rpc.clone();
-            if known == Known::Streams {
-                let late = LateTrailers::default();
-                request.extensions_mut().insert(late.clone());
-                let response = tower_service::Service::call(&mut rpc, request);
-                return Responding::Streaming(response, Some(late));
-            }
-            return Responding::Rpc(tower_service::Service::call(&mut rpc, request));
-        }
-        match self.app.rest.find(request.method(), request.uri().path()) {
-            rest::Found::Elsewhere => self.plain(request),
-            rest::Found::Response(response) => Responding::ready(response),
-            rest::Found::Binding(binding, options) => {
-                let App { commands, limits, .. } = &*self.app;
-                let exchange = Exchange::new((binding, options), commands, &self.peer, limits);
-                Responding::Rest(exchange.run(request))
+        };
+        match granted {
+            None => response,
+            Some((policy, granted)) => {
+                let policy = Arc::clone(policy);
+                Responding::Marked(Box::new(Marked { response, policy, granted }))
             }
         }
     }
 }
 
-/// The future of a response.
+/// The future of a response: small, since the library moves it about.
 enum Responding {
-    Ready(Option<Response<ResponseBody>>),
+    Ready(Option<Box<Response<ResponseBody>>>),
+    Answered(Option<Box<Reply>>),
     Plain(IsolatedOutcome),
     Rest(Transcoding),
     Rpc(ResponseFuture<ConnectRpcBody>),
@@ -257,21 +281,28 @@ type ResponseFuture<B> = Pin<Box<dyn Future<Output = Result<Response<B>, Infalli
 
 impl Responding {
     fn ready(response: Response<Body>) -> Self {
-        Self::Ready(Some(response.map(ResponseBody::Plain)))
+        Self::Ready(Some(Box::new(response.map(ResponseBody::Plain))))
     }
 }
+
+const TAKEN: &str = "a response is polled until it is ready, once";
 
 impl Future for Responding {
     type Output = Result<Response<ResponseBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         match &mut *self {
-            Self::Ready(response) => {
-                Poll::Ready(Ok(response.take().expect("a response is polled until ready, once")))
+            Self::Ready(response) => Poll::Ready(Ok(*response.take().expect(TAKEN))),
+            Self::Answered(reply) => {
+                let reply = reply.take().expect(TAKEN);
+                Poll::Ready(Ok(plain::response(reply, ResponseBody::Plain)))
             }
-            Self::Plain(answer) => Pin::new(answer)
-                .poll(cx)
-                .map(|outcome| Ok(plain::outcome(outcome).map(ResponseBody::Plain))),
+            Self::Plain(answer) => Pin::new(answer).poll(cx).map(|outcome| {
+                Ok(match outcome {
+                    Ok(reply) => plain::response(Box::new(reply), ResponseBody::Plain),
+                    Err(error) => plain::error_response(&error).map(ResponseBody::Plain),
+                })
+            }),
             Self::Rest(response) => {
                 response.as_mut().poll(cx).map(|response| Ok(response.map(ResponseBody::Plain)))
             }

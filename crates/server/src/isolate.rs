@@ -24,31 +24,13 @@ impl Isolated {
         )
     }
 
-    /// Calls the service, and makes a `T` of the outcome if it is there at once.
-    ///
-    /// That is done in place: a call and a reply are large, and moving them about costs more than
-    /// all else that the server does for an answer that is there at once.
+    /// The outcome when it is there already, otherwise its future.
     ///
     /// # Errors
     /// The future that has to be awaited.
     #[inline]
-    pub(crate) fn respond<T>(
-        service: &dyn Service,
-        call: Call,
-        make: impl Fn(Result<Reply>) -> T,
-    ) -> Result<T, IsolatedOutcome> {
-        let mut made = None;
-        let caught = catch_unwind(AssertUnwindSafe(|| {
-            made = Some(match service.call(call).into_ready() {
-                Ok(outcome) => Ok(make(outcome)),
-                Err(pending) => Err(IsolatedOutcome(pending)),
-            });
-        }));
-        match (made, caught) {
-            (Some(made), Ok(())) => made,
-            (_, Err(panic)) => Ok(make(Err(panicked(&*panic)))),
-            (None, Ok(())) => unreachable!("without a panic something was made"),
-        }
+    pub(crate) fn into_ready(self) -> Result<Result<Box<Reply>>, IsolatedOutcome> {
+        self.0.into_ready().map_err(IsolatedOutcome)
     }
 }
 

@@ -2,26 +2,26 @@
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
-use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tidewire_service::{Body, Context, Error, Frame, Protocol, Reply};
 
-/// The request's head and its body, bounded.
+/// The request's body, bounded.
 ///
 /// # Errors
 /// When the length that the head declares is over the limit.
 #[inline]
-pub(crate) fn split(
-    request: Request<Incoming>,
+pub(crate) fn body(
+    headers: &HeaderMap,
+    body: Incoming,
     body_bytes_max: usize,
-) -> Result<(Parts, Body), Error> {
-    let (parts, body) = request.into_parts();
-    if body.is_end_stream() {
-        return Ok((parts, Body::Empty));
-    }
-    let declared = parts.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
+) -> Result<Body, Error> {
+    if body.is_end_stream() { Ok(Body::Empty) } else { bounded(headers, body, body_bytes_max) }
+}
+
+fn bounded(headers: &HeaderMap, body: Incoming, body_bytes_max: usize) -> Result<Body, Error> {
+    let declared = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
     if declared.is_some_and(|length: usize| length > body_bytes_max) {
         return Err(Error::resource_exhausted(format!(
             "request body is {} bytes, over limits.body_bytes_max = {body_bytes_max}; send less \
@@ -33,7 +33,7 @@ pub(crate) fn split(
     let body = Body::wrap_with(body, |cause| {
         Error::canceled("the request body ended before it was complete").with_cause(cause)
     });
-    Ok((parts, body.limit(body_bytes_max)?))
+    body.limit(body_bytes_max)
 }
 
 /// Reads a body to its end and forgets it.
@@ -48,23 +48,15 @@ pub(crate) fn context(headers: HeaderMap, extensions: http::Extensions) -> Conte
     Context::new(headers).with_extensions(extensions).with_protocol(Protocol::Http)
 }
 
-/// The response for a reply or an error.
+/// The response for a reply, around what `wrap` makes of its body.
 #[inline]
-pub(crate) fn outcome(outcome: Result<Reply, Error>) -> Response<Body> {
-    match outcome {
-        Ok(reply) => response(reply),
-        Err(error) => error_response(&error),
-    }
-}
-
-/// The response for a reply.
-#[inline]
-pub(crate) fn response(reply: Reply) -> Response<Body> {
-    let Reply { status, headers, body, trailers, .. } = reply;
+pub(crate) fn response<B>(reply: Box<Reply>, wrap: impl FnOnce(Body) -> B) -> Response<B> {
+    let Reply { status, headers, body, trailers, .. } = *reply;
     let body = if trailers.is_empty() { body } else { with_trailers(body, trailers.into_map()) };
-    let mut response = Response::new(body);
+    let mut response = Response::new(wrap(body));
     *response.status_mut() = status;
-    *response.headers_mut() = headers;
+    // The map that was there is empty and owns nothing; its destructor would look for what it owns.
+    std::mem::forget(std::mem::replace(response.headers_mut(), headers));
     response
 }
 

@@ -135,7 +135,8 @@ impl Exchange {
         // A stream of messages is bounded message by message.
         let streams = self.binding.method.kind.client_streams();
         let body_bytes_max = if streams { usize::MAX } else { self.body_bytes_max };
-        let (mut parts, body) = plain::split(request, body_bytes_max)?;
+        let (mut parts, body) = request.into_parts();
+        let body = plain::body(&parts.headers, body, body_bytes_max)?;
         let wants_lines = content::wants_lines(&parts.headers);
         let values = content::check(&self.binding, &parts.headers, &body)
             .and_then(|()| self.values(&parts).map_err(|error| self.located(error)));

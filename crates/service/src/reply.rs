@@ -94,21 +94,32 @@ impl Reply {
     /// A plain HTTP answer of text.
     #[inline]
     pub fn text(text: impl Into<Body>) -> Self {
-        Self::new(text.into())
-            .with_header(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))
+        Self::of_type("text/plain; charset=utf-8", text.into())
     }
 
     /// A plain HTTP answer of encoded JSON.
     #[inline]
     pub fn json(json: impl Into<Bytes>) -> Self {
-        Self::new(Body::Full(json.into()))
-            .with_header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+        Self::of_type("application/json", Body::Full(json.into()))
     }
 
     /// A plain HTTP answer without a body.
     #[inline]
     pub fn empty(status: StatusCode) -> Self {
         Self::new(Body::Empty).with_status(status)
+    }
+
+    #[inline]
+    fn of_type(content_type: &'static str, body: Body) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        Self {
+            status: StatusCode::OK,
+            headers,
+            body,
+            trailers: Trailers::default(),
+            freshness: Freshness::default(),
+        }
     }
 }
 

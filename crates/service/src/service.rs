@@ -4,8 +4,8 @@
 //! call ─▶ layer ─▶ layer ─▶ backend: Rust │ process │ upstream │ mock │ plain HTTP handler
 //! ```
 //!
-//! [`Answer`] is the future of a reply. One that is there at once (a memo hit, a constant) needs no
-//! allocation; any other is boxed once.
+//! [`Answer`] is the future of a reply, a few pointers wide: the reply that is there at once (a memo
+//! hit, a constant) is boxed, and any other is a boxed future.
 
 use std::fmt;
 use std::future::Future;
@@ -57,7 +57,7 @@ pub fn stack(layers: &[Arc<dyn Layer>], service: Arc<dyn Service>) -> Arc<dyn Se
 pub struct Answer(State);
 
 enum State {
-    Ready(Option<Result<Reply>>),
+    Ready(Option<Result<Box<Reply>>>),
     Pending(Outcome),
 }
 
@@ -65,7 +65,7 @@ impl Answer {
     /// An answer that is there at once.
     #[inline]
     pub fn ready(outcome: Result<Reply>) -> Self {
-        Self(State::Ready(Some(outcome)))
+        Self(State::Ready(Some(outcome.map(Box::new))))
     }
 
     /// An answer that has to be awaited.
@@ -79,12 +79,12 @@ impl Answer {
     /// The outcome when it is there already, otherwise the future that has to be awaited.
     ///
     /// # Errors
-    /// The future, which is one pointer wide where an answer is as wide as a reply.
+    /// The future.
     ///
     /// # Panics
     /// When it was polled to its end before.
     #[inline]
-    pub fn into_ready(self) -> Result<Result<Reply>, Outcome> {
+    pub fn into_ready(self) -> Result<Result<Box<Reply>>, Outcome> {
         match self.0 {
             State::Ready(outcome) => Ok(outcome.expect(TAKEN)),
             State::Pending(outcome) => Err(outcome),
@@ -103,7 +103,7 @@ impl Future for Answer {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            State::Ready(outcome) => Poll::Ready(outcome.take().expect(TAKEN)),
+            State::Ready(outcome) => Poll::Ready(outcome.take().expect(TAKEN).map(|reply| *reply)),
             State::Pending(outcome) => outcome.as_mut().poll(cx),
         }
     }
@@ -156,7 +156,7 @@ impl<F> fmt::Debug for ServiceFn<F> {
 /// A service made of a function that answers at once; see [`ready_fn`].
 pub struct ReadyFn<F>(F);
 
-/// Makes a service of a function that answers without waiting; it allocates nothing.
+/// Makes a service of a function that answers without waiting.
 ///
 /// ```
 /// use tidewire_service::{Call, Reply, ready_fn};
