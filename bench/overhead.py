@@ -3,7 +3,8 @@
 
 Each server runs on core 0 with one thread, the load generator on core 1. Rounds are interleaved
 (A B A B ...). CPU is utime + stime of the server over the measured seconds, divided by the requests
-that the load generator counted in them. Needs h2load and wrk (Debian: nghttp2-client, wrk).
+that the load generator counted in them. A rate is the server's only if the server was busy all the
+time: a run in which one was not is refused at its end. Needs h2load and wrk (Debian: nghttp2-client, wrk).
 
 Usage: bench/overhead.py [--rounds N] [--seconds S] [--only PART]
 """
@@ -11,6 +12,8 @@ import argparse, json, os, re, statistics, struct, subprocess, sys, tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.path.join(HERE, "peers", "target", "release")
+# The least share of a core that a server under full load takes.
+BUSY_MIN = 0.9
 TICK = os.sysconf("SC_CLK_TCK")
 JSON_BODY = json.dumps({
     "name": "it", "d": 4.2, "f": 4.2, "b": True, "n": 42, "l": "42", "c1": "hello",
@@ -86,6 +89,7 @@ def main():
     options = arguments.parse_args()
     print("| case | server | CPU µs/request, median (min–max) | ratio | requests/s, median | ratio |")
     print("|---|---|---|---|---|---|")
+    idle = []
     with tempfile.TemporaryDirectory() as folder:
         for name, (servers, command) in cells(folder).items():
             if options.only not in name:
@@ -104,7 +108,12 @@ def main():
             base_cpu, base_rate = statistics.median(cpu[0]), statistics.median(rate[0])
             for i, server in enumerate(servers):
                 c, r = statistics.median(cpu[i]), statistics.median(rate[i])
+                busy = statistics.median(a * b for a, b in zip(cpu[i], rate[i])) / 1e6
+                if busy < BUSY_MIN:
+                    idle.append(f"{name}: {server} was busy for {busy:.0%} of the time")
                 print(f"| {name} | {server} | {c:.2f} ({min(cpu[i]):.2f}–{max(cpu[i]):.2f}) | {c / base_cpu:.3f} | {r:,.0f} | {r / base_rate:.3f} |", flush=True)
+    if idle:
+        sys.exit("\n".join(idle) + "\nthese rates are the load generator's: run again with nothing beside it")
 
 
 main()
