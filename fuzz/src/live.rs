@@ -2,7 +2,8 @@
 //! stays within the limits, and a session that ended says so once.
 
 use bytes::Bytes;
-use tidewire_live::metadata::{Fields, Metadata, entries};
+use tidewire_live::fields::Fields;
+use tidewire_live::metadata::{Metadata, entries};
 use tidewire_live::{
     Acceptor, CallId, Config, Event, Hello, Limits, Push, Refresh, Reply, Request, Session,
     SessionId, Then, Watch, frame, varint,

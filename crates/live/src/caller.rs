@@ -11,10 +11,11 @@ use tidewire_service::{Code, Codec, Error};
 
 use crate::config::Micros;
 use crate::event::{Event, Then};
+use crate::fields::Fields;
 use crate::frame::{self, HEAD_BYTES, Head, Kind, flag};
 use crate::hello::{Limits, feature};
 use crate::message::{CallKind, CallRefused, MethodId, Request, RequestBody, Target, Watch};
-use crate::metadata::{self, Fields, Metadata, tag};
+use crate::metadata::{self, Metadata, tag};
 use crate::methods::Called;
 use crate::output::Packing;
 use crate::reason::{Reason, Violation};

@@ -159,7 +159,7 @@ impl Hello {
     /// # Errors
     /// `malformed`.
     pub fn decode(metadata: &Bytes, payload: &Bytes) -> Result<Self, Violation> {
-        crate::metadata::Fields::read(metadata)?;
+        crate::fields::Fields::read(metadata)?;
         let mut hello = Self {
             versions: (0, 0),
             metadata: Metadata::from_checked(metadata.clone()),

@@ -217,13 +217,13 @@ impl Session {
             let call = self.outgoing.at(slot);
             let Some((generation, call)) = call.filter(|(_, call)| call.state != State::Waiting)
             else {
-                return Err(unknown(stream));
+                return Err(self.no_stream(stream));
             };
             let wanted = call.state != State::Cancelled;
             (call.stream.as_deref_mut().filter(|s| s.head.is_some()), generation, wanted)
         } else {
             if slot >= self.slots_in {
-                return Err(unknown(stream));
+                return Err(self.no_stream(stream));
             }
             let Some((generation, call)) = self.incoming.at(slot) else {
                 self.return_credit(bytes);
@@ -250,6 +250,11 @@ impl Session {
         }
         self.received = CallId { stream, generation };
         Ok(Next::Items)
+    }
+
+    #[cold]
+    fn no_stream(&self, stream: u32) -> Violation {
+        self.misplaced(stream).unwrap_or_else(|| unknown(stream))
     }
 
     /// The caller has sent all its items.

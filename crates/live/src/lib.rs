@@ -55,6 +55,7 @@ mod compress;
 mod config;
 mod credit;
 mod event;
+pub mod fields;
 pub mod frame;
 mod handshake;
 pub mod hello;

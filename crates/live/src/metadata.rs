@@ -2,11 +2,10 @@
 //!
 //! A sequence of entries `tag, [name], value` (specification 1.2). [`Metadata`] is what an
 //! application sees and sends: headers and trailers in order, with repeats. The protocol's fields
-//! are written by the session in front of it and read once, into [`Fields`].
+//! are written by the session in front of it and read once, into [`Fields`](crate::fields::Fields).
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tidewire_service::Validator;
 
 use crate::reason::Violation;
 use crate::varint;
@@ -69,7 +68,7 @@ pub const HEADER_TABLE: [&str; 28] = [
 ];
 
 const NAME_BYTES_MAX: usize = 256;
-const TOKEN_BYTES_MAX: usize = 256;
+pub(crate) const TOKEN_BYTES_MAX: usize = 256;
 
 /// Headers and trailers of a frame, as encoded on the wire. The default is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -128,7 +127,7 @@ impl<'a> Iterator for Entries<'a> {
 }
 
 #[inline]
-fn take_entry<'a>(tag: u8, input: &mut &'a [u8]) -> Result<Entry<'a>, Violation> {
+pub(crate) fn take_entry<'a>(tag: u8, input: &mut &'a [u8]) -> Result<Entry<'a>, Violation> {
     let mut name = &[][..];
     if tag == tag::LITERAL {
         name = varint::take_string(input).ok_or_else(cut_off)?;
@@ -151,7 +150,7 @@ fn is_header_name(name: &[u8]) -> bool {
 }
 
 impl Metadata {
-    /// Wraps a block that [`Fields::read`] has checked.
+    /// Wraps a block that [`Fields::read`](crate::fields::Fields::read) has checked.
     #[inline]
     pub(crate) fn from_checked(raw: Bytes) -> Self {
         Self { raw: (!raw.is_empty()).then_some(raw) }
@@ -345,221 +344,9 @@ pub fn put_command(out: &mut Vec<u8>, id: u64, done: u64) {
     out[at + 1] = (out.len() - at - 2) as u8;
 }
 
-/// The protocol's own fields of one frame: numbers as they are, texts as ranges of the block that
-/// was read. Used again from frame to frame: only what was seen means anything.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Fields {
-    /// A bit for each tag below 64; [`MORE`] for anything that is the application's.
-    seen: u64,
-    method: u64,
-    command: (u64, u64),
-    validator: [u8; 16],
-    max_age: u64,
-    status: u16,
-    code: u64,
-    reason: u64,
-    level: u64,
-    name: Range16,
-    message: Range16,
-    http_method: Range16,
-    target: Range16,
-}
-
-/// There is something for the application: headers, trailers, details, dependencies. The bit of
-/// tag 0, which is a header.
-const MORE: u64 = 1 << tag::LITERAL;
-
-/// A range of a block, which is at most 65,535 bytes long.
-type Range16 = (u16, u16);
-
-impl Fields {
-    /// Reads and checks a whole block.
-    ///
-    /// # Errors
-    /// `malformed`, naming the field.
-    pub fn read(raw: &[u8]) -> Result<Self, Violation> {
-        let mut fields = Self::default();
-        fields.read_next(raw)?;
-        Ok(fields)
-    }
-
-    /// Forgets what was read before, then reads and checks a whole block.
-    #[inline]
-    pub(crate) fn read_next(&mut self, raw: &[u8]) -> Result<(), Violation> {
-        self.seen = 0;
-        // Nearly every reply has none, and nearly every request begins with a small method number.
-        let mut rest = raw;
-        if let [tag::METHOD, 1, number @ ..0x80, after @ ..] = raw {
-            self.seen = 1 << tag::METHOD;
-            self.method = (*number).into();
-            rest = after;
-        }
-        if rest.is_empty() { Ok(()) } else { self.read_rest(raw, rest) }
-    }
-
-    /// Reads and checks what is left of a block.
-    fn read_rest(&mut self, raw: &[u8], mut rest: &[u8]) -> Result<(), Violation> {
-        while let Some((&tag, after)) = rest.split_first() {
-            rest = after;
-            if !(1..64).contains(&tag) {
-                take_entry(tag, &mut rest)?;
-                self.seen |= MORE;
-                continue;
-            }
-            let value = varint::take_string(&mut rest).ok_or_else(cut_off)?;
-            let repeats = matches!(tag, tag::DETAIL | tag::DEPENDS);
-            if self.has(tag) && !repeats {
-                return Err(Violation::malformed("a metadata field occurs twice"));
-            }
-            self.seen |= 1 << tag;
-            self.set(tag, value, raw.len() - rest.len()).ok_or_else(misfit)?;
-        }
-        Ok(())
-    }
-
-    /// Takes a field whose value ends at `end` of the block.
-    #[inline]
-    fn set(&mut self, tag: u8, mut value: &[u8], end: usize) -> Option<()> {
-        let len = value.len();
-        let range = || Some((u16::try_from(end - len).ok()?, u16::try_from(end).ok()?));
-        match tag {
-            tag::METHOD => self.method = only_number(value)?,
-            tag::COMMAND => {
-                self.command = (varint::take(&mut value)?, varint::take(&mut value)?);
-                return value.is_empty().then_some(());
-            }
-            tag::VALIDATOR => self.validator = value.try_into().ok()?,
-            tag::NAME => self.name = range().filter(|_| len > 0)?,
-            tag::MAX_AGE => self.max_age = only_number(value)?,
-            tag::CODE => self.code = only_number(value)?,
-            tag::MESSAGE => {
-                self.message = range().filter(|_| std::str::from_utf8(value).is_ok())?
-            }
-            tag::HTTP_METHOD => self.http_method = range()?,
-            tag::TARGET => self.target = range()?,
-            tag::STATUS => self.status = only_number(value)?.try_into().ok()?,
-            tag::REASON => self.reason = only_number(value)?,
-            tag::LEVEL => self.level = only_number(value)?,
-            _ => return self.check(tag, value),
-        }
-        Some(())
-    }
-
-    /// Takes an entry that is looked at only when somebody asks for it.
-    fn check(&mut self, tag: u8, mut value: &[u8]) -> Option<()> {
-        let fits = match tag {
-            tag::UNPROCESSED => return value.is_empty().then_some(()),
-            tag::TOKEN => value.len() <= TOKEN_BYTES_MAX,
-            tag::TRAILERS => value.is_empty(),
-            tag::DETAIL => std::str::from_utf8(varint::take_string(&mut value)?).is_ok(),
-            tag::DEPENDS => {
-                varint::take_string(&mut value)?;
-                varint::take_string(&mut value)?;
-                value.is_empty()
-            }
-            _ => return Some(()),
-        };
-        self.seen |= MORE;
-        fits.then_some(())
-    }
-
-    #[inline]
-    fn has(&self, tag: u8) -> bool {
-        self.seen & 1 << tag != 0
-    }
-
-    /// Whether there is anything for the application: headers, trailers, details, dependencies.
-    #[inline]
-    pub(crate) fn has_more(&self) -> bool {
-        self.seen & MORE != 0
-    }
-
-    #[inline]
-    pub(crate) fn method(&self) -> Option<u64> {
-        self.has(tag::METHOD).then_some(self.method)
-    }
-
-    #[inline]
-    pub(crate) fn has_name(&self) -> bool {
-        self.has(tag::NAME)
-    }
-
-    /// Codec and path; `raw` is the block that was read.
-    #[inline]
-    pub(crate) fn name<'a>(&self, raw: &'a [u8]) -> Option<(u8, &'a [u8])> {
-        let (&codec, path) = self.text(tag::NAME, self.name, raw)?.split_first()?;
-        Some((codec, path))
-    }
-
-    /// Id, and below which all are done.
-    #[inline]
-    pub(crate) fn command(&self) -> Option<(u64, u64)> {
-        self.has(tag::COMMAND).then_some(self.command)
-    }
-
-    #[inline]
-    pub(crate) fn validator(&self) -> Option<Validator> {
-        self.has(tag::VALIDATOR).then_some(Validator(self.validator))
-    }
-
-    #[inline]
-    pub(crate) fn max_age(&self) -> Option<u64> {
-        self.has(tag::MAX_AGE).then_some(self.max_age)
-    }
-
-    #[inline]
-    pub(crate) fn status(&self) -> Option<u16> {
-        self.has(tag::STATUS).then_some(self.status)
-    }
-
-    pub(crate) fn code(&self) -> Option<u64> {
-        self.has(tag::CODE).then_some(self.code)
-    }
-
-    pub(crate) fn is_unprocessed(&self) -> bool {
-        self.has(tag::UNPROCESSED)
-    }
-
-    pub(crate) fn reason(&self) -> Option<u64> {
-        self.has(tag::REASON).then_some(self.reason)
-    }
-
-    pub(crate) fn level(&self) -> Option<u64> {
-        self.has(tag::LEVEL).then_some(self.level)
-    }
-
-    pub(crate) fn message<'a>(&self, raw: &'a [u8]) -> Option<&'a str> {
-        std::str::from_utf8(self.text(tag::MESSAGE, self.message, raw)?).ok()
-    }
-
-    pub(crate) fn http_method<'a>(&self, raw: &'a [u8]) -> Option<&'a [u8]> {
-        self.text(tag::HTTP_METHOD, self.http_method, raw)
-    }
-
-    pub(crate) fn target<'a>(&self, raw: &'a [u8]) -> Option<&'a [u8]> {
-        self.text(tag::TARGET, self.target, raw)
-    }
-
-    #[inline]
-    fn text<'a>(&self, tag: u8, (start, end): Range16, raw: &'a [u8]) -> Option<&'a [u8]> {
-        if self.has(tag) { raw.get(start.into()..end.into()) } else { None }
-    }
-}
-
 #[cold]
-fn cut_off() -> Violation {
+pub(crate) fn cut_off() -> Violation {
     Violation::malformed("a metadata entry is cut off")
-}
-
-#[cold]
-fn misfit() -> Violation {
-    Violation::malformed("a metadata field has a value that does not fit")
-}
-
-#[inline]
-fn only_number(mut value: &[u8]) -> Option<u64> {
-    let number = varint::take(&mut value)?;
-    value.is_empty().then_some(number)
 }
 
 #[cfg(test)]
@@ -585,23 +372,6 @@ mod tests {
         assert_eq!(metadata.depends().collect::<Vec<_>>(), [(&b"contacts"[..], &b"7"[..])]);
         let (headers, trailers) = metadata.to_maps();
         assert_eq!((headers.len(), trailers.len()), (3, 1));
-    }
-
-    #[test]
-    fn what_does_not_fit_is_refused() {
-        let check = |raw: &[u8]| Fields::read(raw).is_ok();
-        assert!(check(&[]));
-        assert!(check(&[tag::METHOD, 1, 5]));
-        assert!(check(&[40, 2, 0, 0]), "a field of the future is skipped");
-        assert!(check(&[200, 1, b'x']), "a header number of the future is skipped");
-        assert!(!check(&[tag::METHOD, 1, 5, tag::METHOD, 1, 5]), "twice");
-        assert!(!check(&[tag::METHOD, 2, 5, 5]), "bytes after the number");
-        assert!(!check(&[tag::METHOD, 3, 5]), "cut off");
-        assert!(!check(&[tag::VALIDATOR, 2, 5, 5]), "not 16 bytes");
-        assert!(!check(&[tag::LITERAL, 1, b'A', 0]), "upper case");
-        assert!(!check(&[tag::LITERAL, 0, 0]), "no name");
-        assert!(!check(&[tag::HEADER, 1, b'\n']), "line feed");
-        assert!(!check(&[tag::MESSAGE, 1, 0xff]), "not UTF-8");
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use bytes::Bytes;
 
 use crate::event::{Changed, Event, Payload};
+use crate::fields::Fields;
 use crate::frame::{self, Head, Kind, flag};
 use crate::hello::feature;
-use crate::metadata::{Fields, Metadata};
+use crate::metadata::Metadata;
 use crate::reason::{Reason, Violation};
 use crate::session::{Next, Phase, Session, merge_headers};
 use crate::{varint, watch};

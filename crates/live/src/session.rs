@@ -33,10 +33,11 @@ use crate::compress::Compression;
 use crate::config::{Config, Micros, SessionId, micros};
 use crate::credit::{ReceiveWindow, SendWindow};
 use crate::event::{Answer, Event, Incoming, Items};
+use crate::fields::Fields;
 use crate::frame::{self, Kind};
 use crate::hello::{Hello, Limits, feature};
 use crate::message::MethodId;
-use crate::metadata::{Fields, Metadata};
+use crate::metadata::Metadata;
 use crate::methods::{Called, Named, PeerMethod};
 use crate::output::{OUTPUT_BYTES, Output, put_goaway};
 use crate::reader::Reader;
@@ -223,6 +224,9 @@ impl Session {
 
     fn next_event(&mut self, now: Micros) -> Next {
         self.now = self.now.max(now);
+        if !self.unpacked.is_empty() {
+            self.unpacked = Bytes::new();
+        }
         loop {
             if !self.events.is_empty() {
                 return Next::Queued;
@@ -390,7 +394,7 @@ impl Session {
             watches_in: self.watches_in,
             orphans: self.orphans.len(),
             output_bytes: self.output.main.len() + self.output.control.len(),
-            input_bytes: self.reader.buffered(),
+            input_bytes: self.reader.buffered() + self.unpacked.len(),
             stream_bytes: streams.map(|stream| stream.send.bytes()).sum(),
             command_bytes: self.window.bytes(),
             received_bytes: self.receive_window.held(),
@@ -535,7 +539,7 @@ pub struct Usage {
     pub orphans: usize,
     /// Output that was not taken.
     pub output_bytes: usize,
-    /// Input that was not looked at.
+    /// Input that was not looked at, and the decompressed payload of the last event.
     pub input_bytes: usize,
     /// Stream items queued or kept.
     pub stream_bytes: usize,

@@ -164,6 +164,7 @@ fn large_payloads_are_compressed_only_when_both_offer_it() {
         pair.run();
         let incoming = pair.incoming();
         assert_eq!(incoming.payload.len(), 100_000);
+        assert_eq!(pair.server.usage().input_bytes, 0, "what was handed out is not kept");
         pair.reply(incoming.call, Reply::new(&[b'b'; 50_000]));
         assert_eq!(pair.answers(), [vec![b'b'; 50_000]]);
         wire.len()

@@ -187,6 +187,7 @@ pub(crate) fn cases_at_a_server() -> Vec<Case> {
             Reason::StreamNumber,
         ),
         ("items to nothing", items(2, 1), Reason::UnknownStream),
+        ("items on stream 0", b().frame(Kind::Items, 0, 0, &[], &item(1)), Reason::Malformed),
         (
             "items over stream credit",
             items(1, 150).frame(Kind::Items, 1, 0, &[], &[1, 0]),
