@@ -1,5 +1,6 @@
 //! A generated client speaks to a generated server in the same process, without a socket.
 
+use tidewire::http::HeaderMap;
 use tidewire::{Channel, Code, Codec, Context, Stream};
 use tidewire_tests::behaviour::Behaviour;
 use tidewire_tests::proto::*;
@@ -58,4 +59,19 @@ async fn a_client_is_a_drop_in_for_the_service() {
     }
     let remote = client(Codec::Proto);
     assert_eq!(look(&remote).await, look(&Behaviour::default()).await);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_passed_on_keeps_its_trailers_unless_it_gets_others() {
+    let count = async || {
+        let request = CountRequest { n: 2, ..Default::default() };
+        client(Codec::Proto).count(request).await.unwrap().body
+    };
+    let mut passed_on = count().await.map(|number| number);
+    while passed_on.next().await.unwrap().is_some() {}
+    assert_eq!(passed_on.trailers()["x-counted"], "2");
+
+    let mut replaced = count().await.with_trailers(HeaderMap::new);
+    while replaced.next().await.unwrap().is_some() {}
+    assert!(replaced.trailers().is_empty());
 }

@@ -90,18 +90,21 @@ async fn check_every_behaviour(way: &str, client: &Client, duplex: Duplex) {
     assert_eq!(known.expect("the header of the error"), "yes", "{way}");
 }
 
+/// Every protocol, and each version of HTTP where that matters to an upstream.
+const WAYS: [(Protocol, HttpVersion); 4] = [
+    (Protocol::Connect, HttpVersion::Http1),
+    (Protocol::Connect, HttpVersion::Http2),
+    (Protocol::Grpc, HttpVersion::Http2),
+    (Protocol::GrpcWeb, HttpVersion::Http1),
+];
+
 /// A server in front of `upstream`, called over every protocol.
 async fn check_in_front_of(name: &str, upstream: Client, duplex: Duplex) {
     let schema = Schema::from_folder(root().join("tests/proto")).unwrap();
     let upstream = Upstream::new(upstream).protobuf_only(&schema);
     let server = Server::builder().service(schema.serve(SERVICE, upstream).unwrap());
     let (_running, front) = start(server).await;
-    for (protocol, http) in [
-        (Protocol::Connect, HttpVersion::Http1),
-        (Protocol::Connect, HttpVersion::Http2),
-        (Protocol::Grpc, HttpVersion::Http2),
-        (Protocol::GrpcWeb, HttpVersion::Http1),
-    ] {
+    for (protocol, http) in WAYS {
         let way = format!("{protocol:?} {http:?} in front of {name}");
         check_every_behaviour(&way, &client(front, protocol, http), duplex).await;
         let json = Client::builder(format!("http://{front}"))
@@ -118,12 +121,7 @@ async fn check_in_front_of(name: &str, upstream: Client, duplex: Duplex) {
 async fn our_own_server_is_an_upstream_over_every_protocol() {
     let (builder, _) = behaviour();
     let (_running, address) = start(builder).await;
-    for (protocol, http) in [
-        (Protocol::Connect, HttpVersion::Http1),
-        (Protocol::Connect, HttpVersion::Http2),
-        (Protocol::Grpc, HttpVersion::Http2),
-        (Protocol::GrpcWeb, HttpVersion::Http1),
-    ] {
+    for (protocol, http) in WAYS {
         let upstream = client(address, protocol, http);
         check_in_front_of(&format!("ours over {protocol:?} {http:?}"), upstream, Duplex::Full)
             .await;
@@ -214,12 +212,7 @@ async fn trailers_at_the_end_of_a_stream_pass_through_to_every_protocol() {
     let upstream = Upstream::new(client(served.addresses[0], Protocol::Grpc, HttpVersion::Auto));
     let server = Server::builder().service(schema.serve(SERVICE, upstream).unwrap());
     let (_running, front) = start(server).await;
-    for (protocol, http) in [
-        (Protocol::Connect, HttpVersion::Http1),
-        (Protocol::Connect, HttpVersion::Http2),
-        (Protocol::Grpc, HttpVersion::Http2),
-        (Protocol::GrpcWeb, HttpVersion::Http1),
-    ] {
+    for (protocol, http) in WAYS {
         let trailers = trailers_of_count(&client(front, protocol, http)).await;
         assert_eq!(trailers["x-counted"], "2", "{protocol:?} {http:?}");
     }

@@ -79,7 +79,8 @@ impl<T: 'static> Stream<T> {
     }
 
     /// The same stream, with trailers that are asked for once the last message was taken: a count,
-    /// a checksum. They are not sent after an error, which has trailers of its own.
+    /// a checksum. They take the place of those that it had, and are not sent after an error, which
+    /// has trailers of its own.
     ///
     /// Trailers that are known before belong to [`Reply::trailers`](crate::Reply::trailers).
     #[must_use]
@@ -89,7 +90,9 @@ impl<T: 'static> Stream<T> {
     {
         let end = futures_util::stream::once(async move { Ok(Part::Trailers(trailers())) });
         let mut failed = false;
-        let parts = self.parts.chain(end).take_while(move |part| {
+        let messages =
+            self.parts.filter(|part| std::future::ready(!matches!(part, Ok(Part::Trailers(_)))));
+        let parts = messages.chain(end).take_while(move |part| {
             let goes_on = !failed;
             failed |= part.is_err();
             std::future::ready(goes_on)
