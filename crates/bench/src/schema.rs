@@ -6,7 +6,8 @@
 
 use std::path::Path;
 
-use tidewire_service::{Codec, Schema};
+use tidewire_schema::Schema;
+use tidewire_service::Codec;
 
 use crate::error::Error;
 

@@ -7,8 +7,9 @@ use std::future::ready;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use tidewire_schema::Schema;
 use tidewire_service::{
-    Answer, Body, Call, Codec, Context, Frame, Method, Reply, Result, Schema, Service, Target,
+    Answer, Body, Call, Codec, Context, Frame, Method, Reply, Result, Service, Target,
 };
 
 use crate::Client;
@@ -23,7 +24,7 @@ use crate::trace::Trace;
 /// ```no_run
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use tidewire_client::{Client, Protocol, Upstream};
-/// use tidewire_service::Schema;
+/// use tidewire_schema::Schema;
 /// let schema = Schema::from_folder("protos")?;
 /// let client = Client::builder("http://10.0.0.7:50051").protocol(Protocol::Grpc).build()?;
 /// let upstream = Upstream::new(client).protobuf_only(&schema);

@@ -20,7 +20,6 @@ mod error;
 mod freshness;
 mod interface;
 mod reply;
-mod schema;
 mod service;
 mod spec;
 mod stream;
@@ -37,13 +36,11 @@ pub use error::{Detail, Error};
 pub use freshness::{Freshness, Lifetime, Staleness, Validator};
 pub use interface::{Interface, RpcService};
 pub use reply::Reply;
-pub use schema::{Message, Schema, SchemaError, Served};
 pub use service::{
     Answer, Layer, Outcome, ReadyFn, Service, ServiceFn, ready_fn, service_fn, stack,
 };
 pub use spec::{Idempotency, Method, Names, Scope, Spec, StreamKind};
 pub use stream::Stream;
-pub use tidewire_proto::{Diagnostic, Diagnostics, Sources};
 pub use trailers::Trailers;
 pub use types::{RegisterTypes, register_types};
 

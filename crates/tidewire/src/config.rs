@@ -29,8 +29,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tidewire_client::{Client, Protocol, Upstream};
+use tidewire_schema::Schema;
 use tidewire_server::{Address, Builder, Limits, Server};
-use tidewire_service::Schema;
 use toml::{Table, Value};
 
 pub use self::cors::CorsConfig;

@@ -13,8 +13,9 @@ use std::future::ready;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http_body_util::BodyStream;
+use tidewire_schema::Schema;
 use tidewire_service::{
-    Answer, Body, Call, Codec, Error, Method, Reply, Result, Schema, Service, StreamKind,
+    Answer, Body, Call, Codec, Error, Method, Reply, Result, Service, StreamKind,
 };
 
 /// Answers every method of a schema with the fields of the request that the reply has too.

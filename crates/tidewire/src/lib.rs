@@ -36,6 +36,7 @@ pub use exit::{Exit, Failure};
 pub use http;
 pub use tidewire_client as client;
 pub use tidewire_client::Client;
+pub use tidewire_schema::{Diagnostic, Diagnostics, Message, Schema, SchemaError, Served, Sources};
 pub use tidewire_server::{
     Address, Builder, Cors, CorsError, Defaults, ErrorFormat, FieldNames, Int64, JsonOptions,
     Limits, RestFinding, RestOptions, RestRule, Running, Server, StartError, UnknownNames,
@@ -44,10 +45,9 @@ pub use tidewire_server::{
 #[cfg(feature = "tls")]
 pub use tidewire_server::{Tls, TlsError};
 pub use tidewire_service::{
-    Answer, Body, Call, Channel, Code, Codec, Context, Detail, Diagnostic, Diagnostics, Error,
-    Frame, Freshness, Interface, Layer, Message, Method, Peer, Protocol, Reply, Result, RpcService,
-    Schema, SchemaError, Service, Sources, Spec, Stream, StreamKind, Trailers, ready_fn,
-    service_fn,
+    Answer, Body, Call, Channel, Code, Codec, Context, Detail, Error, Frame, Freshness, Interface,
+    Layer, Method, Peer, Protocol, Reply, Result, RpcService, Service, Spec, Stream, StreamKind,
+    Trailers, ready_fn, service_fn,
 };
 
 /// Includes the code that `tidewire_build` made: one module a package.

@@ -1,12 +1,13 @@
 //! Which room may import which: the table of ARCHITECTURE.md, as data.
 //!
 //! ```text
-//!  6   cli
-//!  5   tidewire    bench
-//!  4   process  mock  oplog
-//!  3   server      client
-//!  2   live
-//!  1   service
+//!  8   cli
+//!  7   tidewire    bench
+//!  5   process  mock  oplog  load
+//!  4   server      client
+//!  3   edge   link
+//!  2   wire   rest   live
+//!  1   service ◀ schema
 //!  0   memo (with memo-macros)   proto
 //!  beside  build, xtask, tests, conformance, examples, clients, docs
 //! ```
@@ -41,20 +42,30 @@ const ROOMS: &[Room] = &[
     room("memo-macros", 0, &[]),
     room("memo", 0, &["memo-macros"]),
     room("proto", 0, &[]),
-    room("service", 1, &["memo", "proto"]),
+    room("service", 1, &[]),
+    // On the half-floor between `service` and what stands on both.
+    room("schema", 1, &["service", "proto"]),
+    room("wire", 2, &["service"]),
+    room("rest", 2, &["service", "schema"]),
     room("live", 2, &["service"]),
-    room("server", 3, &["service", "live", "memo"]),
-    room("client", 3, &["service", "live", "memo"]),
-    room("process", 4, &["service", "live", "memo", "client"]),
-    room("mock", 4, &["service"]),
-    room("oplog", 4, &["memo"]),
+    room("edge", 3, &["memo", "service"]),
+    room("link", 3, &["live", "service"]),
+    room("server", 4, &["service", "schema", "wire", "rest", "live", "link", "edge", "memo"]),
+    room("client", 4, &["service", "schema", "wire", "live", "link", "memo"]),
+    room("process", 5, &["service", "schema", "live", "link", "edge", "memo", "client", "server"]),
+    room("mock", 5, &["service", "schema", "memo"]),
+    room("oplog", 5, &["memo"]),
+    room("load", 5, &["service", "schema", "wire", "live", "link", "client"]),
     room(
         "tidewire",
-        5,
-        &["memo", "service", "live", "server", "client", "process", "mock", "oplog"],
+        7,
+        &[
+            "memo", "service", "schema", "wire", "rest", "live", "link", "edge", "server",
+            "client", "process", "mock", "oplog",
+        ],
     ),
-    room("bench", 5, &["service", "live", "client"]),
-    room("cli", 6, &["tidewire", "bench", "client"]),
+    room("bench", 7, &["load", "client", "service", "schema"]),
+    room("cli", 8, &["tidewire", "bench", "load", "client"]),
     Room { name: "build", floor: None, imports: &["proto"] },
 ];
 
@@ -263,9 +274,12 @@ mod tests {
     fn edges_go_down_as_the_table_says() {
         use Kind::{Build, Dev, Normal};
         for (from, to, kind, is_allowed) in [
-            ("crates/service", "crates/memo", Normal, true),
+            ("crates/service", "crates/memo", Normal, false),
             ("crates/memo", "crates/service", Normal, false),
-            ("crates/service", "crates/proto", Normal, true),
+            ("crates/service", "crates/proto", Normal, false),
+            ("crates/schema", "crates/service", Normal, true),
+            ("crates/schema", "crates/proto", Normal, true),
+            ("crates/service", "crates/schema", Normal, false),
             ("crates/build", "crates/proto", Normal, true),
             ("crates/proto", "crates/memo", Normal, false),
             ("crates/memo", "crates/memo-macros", Normal, true),
@@ -275,8 +289,9 @@ mod tests {
             ("crates/server", "crates/process", Dev, false),
             ("crates/server", "crates/build", Build, true),
             ("crates/server", "crates/build", Normal, false),
-            ("crates/mock", "crates/memo", Normal, false),
-            ("crates/mock", "crates/memo", Dev, true),
+            ("crates/mock", "crates/memo", Normal, true),
+            ("crates/mock", "crates/edge", Normal, false),
+            ("crates/mock", "crates/edge", Dev, true),
             ("crates/build", "crates/service", Normal, false),
             ("crates/build", "crates/service", Dev, true),
             ("crates/build", "crates/server", Dev, false),

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
-use tidewire_service::Diagnostic;
+use tidewire_schema::Diagnostic;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, Deserializer};
 

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use http::Method;
 use tidewire_proto::Sources;
+use tidewire_schema::Schema;
 use tidewire_server::{Address, Builder, RestOptions, Server};
-use tidewire_service::{Reply, Schema, ready_fn};
+use tidewire_service::{Reply, ready_fn};
 
 use super::service::builder;
 use crate::http::get;

@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use http::header::HOST;
+use tidewire_schema::Schema;
 use tidewire_server::{
     Address, Defaults, FieldNames, Int64, JsonOptions, RestOptions, Running, Server,
 };
-use tidewire_service::{Body, Call, Codec, Reply, Schema, ready_fn};
+use tidewire_service::{Body, Call, Codec, Reply, ready_fn};
 
 use super::service::{CANONICAL, schema};
 use crate::http::{get, json};

@@ -8,11 +8,12 @@ use http::HeaderValue;
 use http::header::LOCATION;
 use serde_json::Value;
 use tidewire_proto::Sources;
+use tidewire_schema::Schema;
 use tidewire_server::{
     Address, Builder, Defaults, Int64, JsonOptions, RestOptions, Running, Server,
 };
 use tidewire_service::{
-    Body, Call, Code, Codec, Error, Frame, Protocol, Reply, Result, Schema, Service, service_fn,
+    Body, Call, Code, Codec, Error, Frame, Protocol, Reply, Result, Service, service_fn,
 };
 
 /// The schema with comments and lines.

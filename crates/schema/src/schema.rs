@@ -5,7 +5,8 @@
 //! service, so that a server offers it over all protocols although no code was generated.
 //!
 //! ```
-//! use tidewire_service::{Codec, Schema};
+//! use tidewire_schema::Schema;
+//! use tidewire_service::Codec;
 //! # let folder = std::env::temp_dir().join("tidewire-schema-doctest");
 //! # std::fs::create_dir_all(&folder)?;
 //! # std::fs::write(folder.join("shop.proto"), r#"syntax = "proto3"; message Item { string name = 1; }"#)?;
@@ -26,11 +27,12 @@ use bytes::Bytes;
 use serde::de::DeserializeSeed;
 use tidewire_proto::{Diagnostics, MethodOptions, Sources};
 
-use crate::codec::invalid_json;
-use crate::{
+use tidewire_service::{
     Answer, Call, Codec, Error, Idempotency, Interface, Method, Result, RpcService, Scope, Service,
     Spec, StreamKind,
 };
+
+use crate::json::invalid_json;
 
 /// What descriptors may take in memory: the library's own bound ends at a few hundred files.
 const DESCRIPTOR_MEMORY_MAX: usize = 1 << 30;
@@ -103,8 +105,8 @@ impl Schema {
     /// Unknown JSON fields are ignored, as generated code does.
     ///
     /// # Errors
-    /// [`Code::InvalidArgument`](crate::Code::InvalidArgument), for JSON with the path of the
-    /// field; [`Code::Internal`](crate::Code::Internal) when the schema has no such type.
+    /// [`Code::InvalidArgument`](tidewire_service::Code::InvalidArgument), for JSON with the path of the
+    /// field; [`Code::Internal`](tidewire_service::Code::Internal) when the schema has no such type.
     pub fn decode(&self, type_name: &str, codec: Codec, bytes: &[u8]) -> Result<Message> {
         let index = self.index(type_name)?;
         let message = match codec {
@@ -209,7 +211,7 @@ impl Message {
     /// generated code prints 4.2; both read back to the same value.
     ///
     /// # Errors
-    /// [`Code::Internal`](crate::Code::Internal) when it has no JSON form, such as a timestamp out
+    /// [`Code::Internal`](tidewire_service::Code::Internal) when it has no JSON form, such as a timestamp out
     /// of range.
     pub fn encode(&self, codec: Codec) -> Result<Bytes> {
         match codec {
