@@ -64,8 +64,7 @@ impl Dialect {
         message: Message,
         trace: Option<&Trace>,
     ) -> Result<Outbound> {
-        let (headers, _) = context.into_parts();
-        let mut headers = headers::passed_on(headers);
+        let mut headers = headers::passed_on(context.into_headers());
         headers.entry(http::header::USER_AGENT).or_insert(headers::USER_AGENT);
         match message {
             Message::One(message) if self.is_unary_connect(method.kind) => {

@@ -28,8 +28,8 @@ use serde::de::DeserializeSeed;
 use tidewire_proto::{Diagnostics, MethodOptions, Sources};
 
 use tidewire_service::{
-    Answer, Call, Codec, Error, Idempotency, Interface, Method, Result, RpcService, Scope, Service,
-    Spec, StreamKind,
+    Answer, Call, Codec, Error, Idempotency, Interface, Method, Result, RpcService, Service,
+    Sharing, Spec, StreamKind,
 };
 
 use crate::json::invalid_json;
@@ -109,10 +109,11 @@ impl Schema {
     /// field; [`Code::Internal`](tidewire_service::Code::Internal) when the schema has no such type.
     pub fn decode(&self, type_name: &str, codec: Codec, bytes: &[u8]) -> Result<Message> {
         let index = self.index(type_name)?;
-        let message = match codec {
-            Codec::Proto => DynamicMessage::decode(Arc::clone(&self.pool), index, bytes)
-                .map_err(|e| Error::invalid_argument(format!("not a valid {type_name}: {e}")))?,
-            Codec::Json => self.read_json(index, bytes, true)?,
+        let message = if codec == Codec::Json {
+            self.read_json(index, bytes, true)?
+        } else {
+            DynamicMessage::decode(Arc::clone(&self.pool), index, bytes)
+                .map_err(|e| Error::invalid_argument(format!("not a valid {type_name}: {e}")))?
         };
         Ok(Message(message))
     }
@@ -169,10 +170,11 @@ impl Schema {
         spec.ttl_ms = known.ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
         spec.immutable = known.immutable;
         spec.http_status = known.http_status;
-        spec.scope = match known.scope {
-            Some(tidewire_proto::Scope::Public) => Scope::Public,
-            Some(tidewire_proto::Scope::Vary(names)) => Scope::vary_dynamic(names),
-            Some(tidewire_proto::Scope::Caller) | None => Scope::Caller,
+        spec.coalesce = known.coalesce;
+        spec.sharing = match known.sharing {
+            Some(tidewire_proto::Sharing::Public) => Sharing::Public,
+            Some(tidewire_proto::Sharing::Vary(names)) => Sharing::vary_dynamic(names),
+            Some(tidewire_proto::Sharing::Caller) | None => Sharing::Caller,
         };
         Ok(Arc::new(spec).into())
     }
@@ -214,16 +216,15 @@ impl Message {
     /// [`Code::Internal`](tidewire_service::Code::Internal) when it has no JSON form, such as a timestamp out
     /// of range.
     pub fn encode(&self, codec: Codec) -> Result<Bytes> {
-        match codec {
-            Codec::Proto => self
-                .0
-                .try_encode_to_vec()
-                .map(Bytes::from)
-                .map_err(|e| Error::internal("the message cannot be encoded").with_cause(e)),
-            Codec::Json => self.0.to_json().map(Bytes::from).map_err(|e| {
+        if codec == Codec::Json {
+            return self.0.to_json().map(Bytes::from).map_err(|e| {
                 Error::internal(format!("the message has no JSON form: {e}")).with_cause(e)
-            }),
+            });
         }
+        self.0
+            .try_encode_to_vec()
+            .map(Bytes::from)
+            .map_err(|e| Error::internal("the message cannot be encoded").with_cause(e))
     }
 }
 

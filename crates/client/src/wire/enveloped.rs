@@ -92,7 +92,7 @@ pub(super) async fn reply(
     let host = body.host().clone();
     if head.status != StatusCode::OK {
         let mut error = error_json::of_status(head.status, &host);
-        *error.headers_mut() = headers::own(head.headers);
+        *error.headers_mut() = headers::own(head.headers).into();
         return Err(error);
     }
     let essence = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
@@ -132,8 +132,8 @@ pub(super) async fn reply(
         StreamKind::Unary | StreamKind::Client => one(replies, headers, &host).await,
         StreamKind::Server | StreamKind::Bidi => {
             let mut reply = Reply::new(Body::Empty);
-            let metadata = headers.clone();
-            reply.headers = headers;
+            reply.headers = headers.into();
+            let metadata = reply.headers.clone();
             let items = futures_util::stream::poll_fn(move |cx| replies.poll_next_frame(cx));
             reply.body = Body::frames(items.map(move |item| {
                 item.map_err(|mut error| {
@@ -181,12 +181,12 @@ async fn one(mut replies: Replies, headers: HeaderMap, host: &str) -> Result<Rep
     match outcome.await {
         Ok((message, trailers)) => {
             let mut reply = Reply::new(Body::Full(message));
-            (reply.headers, reply.trailers) = (headers, trailers.into());
+            (reply.headers, reply.trailers) = (headers.into(), trailers.into());
             Ok(reply)
         }
         Err(mut error) => {
             if error.headers().is_empty() {
-                *error.headers_mut() = headers;
+                *error.headers_mut() = headers.into();
             }
             Err(error)
         }
@@ -291,13 +291,15 @@ impl Replies {
                 }
                 Some(Ok(Frame::Trailers(trailers))) => {
                     if self.protocol == Protocol::Grpc && self.end.is_none() {
-                        self.end = End::grpc(trailers);
+                        self.end = End::grpc(trailers.into_map());
                     }
                 }
                 Some(Err(error)) => {
                     // What the end said counts, even if the connection broke after it.
                     return Poll::Ready(match self.end.take() {
-                        Some(end) => end.into_result().map(Frame::Trailers),
+                        Some(end) => {
+                            end.into_result().map(|trailers| Frame::Trailers(trailers.into()))
+                        }
                         None => Err(error),
                     });
                 }
@@ -314,7 +316,8 @@ impl Replies {
                 "{host} ended its reply in the middle of a message"
             )));
         }
-        end.unwrap_or_else(|| End::missing(no_status(host))).into_result().map(Frame::Trailers)
+        let end = end.unwrap_or_else(|| End::missing(no_status(host)));
+        end.into_result().map(|trailers| Frame::Trailers(trailers.into()))
     }
 }
 

@@ -115,7 +115,7 @@ pub(super) async fn reply(
     }
     let (headers, trailers) = split(head.headers);
     let mut reply = Reply::new(Body::Full(data));
-    (reply.headers, reply.trailers) = (headers, trailers.into());
+    (reply.headers, reply.trailers) = (headers.into(), trailers.into());
     Ok(reply)
 }
 
@@ -165,7 +165,8 @@ pub(super) async fn collect(body: &mut Inbound, bytes_max: usize) -> Result<Byte
 }
 
 fn with_metadata(mut error: Error, headers: HeaderMap) -> Error {
-    (*error.headers_mut(), *error.trailers_mut()) = split(headers);
+    let (headers, trailers) = split(headers);
+    (*error.headers_mut(), *error.trailers_mut()) = (headers.into(), trailers.into());
     error
 }
 
