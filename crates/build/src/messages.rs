@@ -1,11 +1,11 @@
 //! Messages and enums: driving `buffa`'s generator.
 //!
-//! Views are off (half the code, and our services hand over owned messages), JSON is on, one file a
-//! package.
+//! Views are off (half the code, and our services hand over owned messages), JSON is on, maps are
+//! ordered (the same content is the same bytes), one file a package.
 
 use buffa::DecodeOptions;
 use buffa_codegen::generated::descriptor::{FileDescriptorProto, FileDescriptorSet};
-use buffa_codegen::{CodeGenConfig, GeneratedFile, TOOLING_ELEMENT_MEMORY_LIMIT};
+use buffa_codegen::{CodeGenConfig, GeneratedFile, MapRepr, TOOLING_ELEMENT_MEMORY_LIMIT};
 use tidewire_proto::Descriptors;
 
 use crate::{Error, comments};
@@ -46,6 +46,7 @@ pub(crate) fn config(extern_paths: &[(String, String)]) -> CodeGenConfig {
     config.generate_views = false;
     config.generate_json = true;
     config.file_per_package = true;
+    config.map_fields = vec![(".".to_owned(), MapRepr::BTreeMap)];
     config.extern_paths = extern_paths.to_vec();
     config
 }
