@@ -9,13 +9,21 @@
 //! Messages are bytes throughout: nothing is encoded or decoded here, so that a remote service can be
 //! passed on unchanged.
 
+#[path = "../../wire/src/compression.rs"]
 pub(crate) mod compression;
+#[path = "../../wire/src/end.rs"]
 pub(crate) mod end;
+#[path = "../../wire/src/envelope.rs"]
 pub(crate) mod envelope;
+#[path = "../../wire/src/read_reply.rs"]
 pub(crate) mod enveloped;
+#[path = "../../wire/src/error_json.rs"]
 pub(crate) mod error_json;
+#[path = "../../wire/src/headers.rs"]
 pub(crate) mod headers;
+#[path = "../../wire/src/status.rs"]
 pub(crate) mod status;
+#[path = "../../wire/src/connect.rs"]
 pub(crate) mod unary;
 
 use bytes::Bytes;
