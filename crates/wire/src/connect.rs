@@ -1,189 +1,197 @@
-//! Connect's unary calls: the message is the body of the request, the reply that of the response.
+//! What is particular to Connect: unary calls without envelopes, streams that end in JSON.
 //!
-//! A failed call has an HTTP status and a body of JSON. Trailers are headers that start with
-//! `trailer-`. A query may go as GET, with its message in the query.
+//! | | a unary call | a stream |
+//! |---|---|---|
+//! | HTTP status | that of the code | 200 |
+//! | error | the body, in JSON | in the last envelope, in JSON |
+//! | trailers | headers that start with `trailer-` | `metadata` in the last envelope |
 
-use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
-use http::uri::PathAndQuery;
-use http::{HeaderMap, StatusCode};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use tidewire_service::{Body, Codec, Error, Method, Reply, Result};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Map, Value};
+use tidewire_service::{Error, Result};
 
-use super::compression::{Encoding, too_large};
-use super::{Dialect, Expected, error_json, headers};
-use crate::exchange::{Inbound, Outbound, Received};
-use crate::outgoing::Outgoing;
-use crate::trace::{Step, Trace, tell};
+use crate::end::End;
+use crate::envelope::{CONNECT_END, seal};
+use crate::error_json;
+use crate::headers::{self, TRAILER, TRAILERS_MAX};
 
-const CONNECT_VERSION: HeaderName = headers::name("connect-protocol-version");
-
-pub(super) fn request(
-    dialect: &Dialect,
-    method: &Method,
-    codec: Codec,
-    mut headers: HeaderMap,
-    message: Bytes,
-    trace: Option<&Trace>,
-) -> Result<Outbound> {
-    if let Some(accepted) = dialect.compression.accepted() {
-        headers.insert(ACCEPT_ENCODING, accepted);
-    }
-    if dialect.queries_by_get && method.is_query() {
-        let url = get(&method.path, codec, &message)?;
-        if url.as_str().len() <= URL_BYTES_MAX {
-            let body = Outgoing::empty(trace.cloned());
-            return Ok(Outbound {
-                method: http::Method::GET,
-                path: url,
-                headers,
-                body,
-                cancel: None,
-            });
+/// Adds trailers to the headers of a unary call.
+pub(crate) fn put_trailers(headers: &mut HeaderMap, trailers: HeaderMap) {
+    for (name, value) in &headers::own(trailers) {
+        if let Ok(name) = HeaderName::try_from(format!("{TRAILER}{name}")) {
+            headers.append(name, value.clone());
         }
     }
-    headers.insert(CONNECT_VERSION, HeaderValue::from_static("1"));
-    headers.insert(CONTENT_TYPE, content_type(codec));
-    let message = match dialect.compression.for_message(message.len()) {
-        None => message,
-        Some(encoding) => {
-            headers.insert(CONTENT_ENCODING, encoding.value());
-            encoding.compress(&message)?
-        }
-    };
-    let body = Outgoing::whole(Bytes::new(), message, trace.cloned());
-    let path = super::path_of(method)?;
-    Ok(Outbound { method: http::Method::POST, path, headers, body, cancel: None })
 }
 
-const fn content_type(codec: Codec) -> HeaderValue {
-    HeaderValue::from_static(match codec {
-        Codec::Proto => "application/proto",
-        Codec::Json => "application/json",
-    })
+/// The service's own headers of a unary call, and its trailers among them.
+pub(crate) fn split(all: HeaderMap) -> (HeaderMap, HeaderMap) {
+    let mut trailers = HeaderMap::new();
+    for (name, value) in &all {
+        let name = name.as_str().strip_prefix(TRAILER);
+        if let Some(name) = name.and_then(|name| HeaderName::try_from(name).ok()) {
+            trailers.append(name, value.clone());
+        }
+    }
+    (headers::own(all), headers::own(trailers))
 }
 
-/// A longer URL goes as POST: servers and what is between refuse it.
-const URL_BYTES_MAX: usize = 8 << 10;
+/// The body of a failed unary call.
+pub(crate) fn error_body(error: &Error) -> Bytes {
+    error_json::to_value(error).to_string().into()
+}
 
-/// The URL of a query; parameters in the order of the Connect specification.
-fn get(path: &str, codec: Codec, message: &[u8]) -> Result<PathAndQuery> {
-    use base64::Engine as _;
-    const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-    let url = match codec {
-        Codec::Json => {
-            let text = String::from_utf8_lossy(message);
-            let text = utf8_percent_encode(&text, KEPT);
-            format!("{path}?connect=v1&encoding=json&message={text}")
+/// The last envelope of a stream.
+pub(crate) fn last_envelope(trailers: HeaderMap, error: Option<&Error>) -> Bytes {
+    let trailers = headers::own(trailers);
+    if trailers.is_empty() && error.is_none() {
+        return Bytes::from_static(b"\x02\0\0\0\x02{}");
+    }
+    let mut json = Map::new();
+    if let Some(error) = error {
+        json.insert("error".to_owned(), error_json::to_value(error));
+    }
+    if !trailers.is_empty() {
+        let mut metadata = Map::new();
+        for name in trailers.keys() {
+            let values = trailers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+            metadata.insert(name.to_string(), values.collect());
         }
-        Codec::Proto => {
-            let text = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(message);
-            format!("{path}?connect=v1&base64=1&encoding=proto&message={text}")
+        json.insert("metadata".to_owned(), Value::Object(metadata));
+    }
+    let json = Value::Object(json).to_string();
+    // An end of over 4 GiB cannot be said; the caller then sees that there is none.
+    seal(CONNECT_END, json.into()).map(|pieces| pieces.concat().into()).unwrap_or_default()
+}
+
+/// The end of a stream: `{"error": …, "metadata": …}`.
+pub(crate) fn end(json: &[u8], host: &str) -> End {
+    let unreadable = |what: &str| End::missing(Error::unknown(format!("{host} {what}")));
+    let mut json = match serde_json::from_slice::<Map<String, Value>>(json) {
+        Ok(json) => json,
+        Err(error) => {
+            return unreadable(&format!("ended a stream with what is no valid JSON: {error}"));
         }
     };
-    PathAndQuery::from_maybe_shared(Bytes::from(url))
-        .map_err(|error| Error::invalid_argument(format!("{path} is no path: {error}")))
-}
-
-pub(super) async fn reply(
-    dialect: &Dialect,
-    expected: &Expected,
-    received: Received,
-) -> Result<Reply> {
-    let Received { head, mut body } = received;
-    let host = body.host().clone();
-    let content_type = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let essence = essence(content_type.unwrap_or_default());
-    if head.status != StatusCode::OK && essence != b"application/json" {
-        return Err(with_metadata(error_json::of_status(head.status, &host), head.headers));
-    }
-    if head.status == StatusCode::OK {
-        check_type(essence, expected.codec, &host)?;
-    }
-    let encoding = Encoding::of_response(head.headers.get(CONTENT_ENCODING), &host)?;
-    let trace = body.take_trace();
-    let data = collect(&mut body, dialect.message_bytes_max).await?;
-    let wire_bytes = data.len();
-    tell(trace.as_ref(), || Step::MessageReceived { wire_bytes });
-    tell(trace.as_ref(), || Step::Done);
-    let data = match encoding {
-        None => data,
-        Some(encoding) => encoding.decompress(&data, dialect.message_bytes_max, &host)?,
+    let Some(raw) = metadata(json.get("metadata")) else {
+        return unreadable(&format!("ended a stream with over {TRAILERS_MAX} trailers"));
     };
-    if head.status != StatusCode::OK {
-        return Err(with_metadata(error_json::of_body(&data, head.status, &host), head.headers));
-    }
-    let (headers, trailers) = split(head.headers);
-    let mut reply = Reply::new(Body::Full(data));
-    (reply.headers, reply.trailers) = (headers, trailers.into());
-    Ok(reply)
+    let outcome = match json.remove("error") {
+        None | Some(Value::Null) => Ok(()),
+        Some(error) => Err(error_json::of_value(error)),
+    };
+    End { raw, outcome }
 }
 
-/// The type without its parameters.
-pub(super) fn essence(content_type: &[u8]) -> &[u8] {
-    content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()
-}
-
-fn check_type(essence: &[u8], codec: Codec, host: &str) -> Result<()> {
-    let wanted = content_type(codec);
-    if essence == wanted.as_bytes() {
-        return Ok(());
-    }
-    let text = format!(
-        "{host} answered with content-type {:?} where {wanted:?} is expected; it may not speak \
-         Connect",
-        String::from_utf8_lossy(essence),
-    );
-    let is_connect =
-        essence.starts_with(b"application/") && !essence.starts_with(b"application/grpc");
-    Err(if is_connect { Error::internal(text) } else { Error::unknown(text) })
-}
-
-/// Reads a body to its end, up to a limit.
-pub(super) async fn collect(body: &mut Inbound, bytes_max: usize) -> Result<Bytes> {
-    if body.declared_length().is_some_and(|length| length > bytes_max as u64) {
-        return Err(too_large(body.host(), bytes_max));
-    }
-    let Some(first) = body.next_data().await? else { return Ok(Bytes::new()) };
-    let mut rest = BytesMut::new();
-    while let Some(data) = body.next_data().await? {
-        if rest.is_empty() {
-            rest.extend_from_slice(&first);
+/// `{"name": ["value", …], …}`; `None` if there are too many.
+fn metadata(json: Option<&Value>) -> Option<HeaderMap> {
+    let mut trailers = HeaderMap::new();
+    for (name, values) in json.and_then(Value::as_object).into_iter().flatten() {
+        let Ok(name) = HeaderName::try_from(name) else { continue };
+        for value in values.as_array().into_iter().flatten() {
+            let value = value.as_str().and_then(|text| HeaderValue::try_from(text).ok());
+            if let Some(value) = value {
+                if trailers.len() == TRAILERS_MAX {
+                    return None;
+                }
+                trailers.append(&name, value);
+            }
         }
-        if rest.len() + data.len() > bytes_max {
-            return Err(too_large(body.host(), bytes_max));
+    }
+    Some(trailers)
+}
+
+/// Whether a request names a version of the protocol that there is.
+///
+/// # Errors
+/// `invalid_argument` for another than 1.
+pub(crate) fn check_version(named: Option<&[u8]>, known: &str) -> Result<()> {
+    match named {
+        None => Ok(()),
+        Some(version) if version == known.as_bytes() => Ok(()),
+        Some(version) => Err(Error::invalid_argument(format!(
+            "no version {} of the Connect protocol; {known} is known",
+            String::from_utf8_lossy(version)
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envelope::HEAD;
+    use tidewire_service::Code;
+
+    fn map(entries: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in entries {
+            map.append(*name, HeaderValue::from_static(value));
         }
-        rest.extend_from_slice(&data);
+        map
     }
-    if rest.is_empty() {
-        if first.len() > bytes_max {
-            return Err(too_large(body.host(), bytes_max));
+
+    #[test]
+    fn trailers_of_a_unary_call_are_headers_and_back() {
+        let own = map(&[("x-a", "1"), ("x-a", "2"), ("x-b-bin", "AA")]);
+        let mut headers = map(&[("x-h", "1"), ("content-type", "application/json")]);
+        put_trailers(&mut headers, own.clone());
+        assert_eq!(headers.get_all("trailer-x-a").iter().count(), 2);
+        assert_eq!(split(headers), (map(&[("x-h", "1")]), own));
+    }
+
+    #[test]
+    fn reserved_names_are_neither_sent_nor_taken_as_trailers() {
+        let reserved = ["grpc-status", "grpc-message", "transfer-encoding", "content-length"];
+        for name in reserved {
+            let mut headers = HeaderMap::new();
+            let trailers = map(&[(name, "5"), ("x-a", "1")]);
+            put_trailers(&mut headers, trailers.clone());
+            assert_eq!(headers, map(&[("trailer-x-a", "1")]));
+            headers.insert(
+                HeaderName::try_from(format!("trailer-{name}")).unwrap(),
+                HeaderValue::from_static("5"),
+            );
+            headers.insert(name, HeaderValue::from_static("5"));
+            assert_eq!(split(headers), (HeaderMap::new(), map(&[("x-a", "1")])));
+
+            let json = last_envelope(trailers, None);
+            assert_eq!(&json[HEAD..], br#"{"metadata":{"x-a":["1"]}}"#);
+            let json = format!(r#"{{"metadata":{{"{name}":["5"],"x-a":["1"]}}}}"#);
+            let trailers = end(json.as_bytes(), "h").into_result().unwrap();
+            assert_eq!(trailers, map(&[("x-a", "1")]));
         }
-        return Ok(first);
     }
-    Ok(rest.freeze())
-}
 
-fn with_metadata(mut error: Error, headers: HeaderMap) -> Error {
-    (*error.headers_mut(), *error.trailers_mut()) = split(headers);
-    error
-}
-
-/// The service's own headers, and its trailers among them.
-fn split(headers: HeaderMap) -> (HeaderMap, HeaderMap) {
-    let headers = headers::own(headers);
-    if !headers.keys().any(|name| name.as_str().starts_with(TRAILER)) {
-        return (headers, HeaderMap::new());
+    #[test]
+    fn the_end_of_a_stream_is_read_as_it_is_written() {
+        assert_eq!(last_envelope(HeaderMap::new(), None)[..], b"\x02\0\0\0\x02{}"[..]);
+        let trailers = map(&[("x-a", "1"), ("x-a", "2")]);
+        let error = Error::not_found("m");
+        let written = last_envelope(trailers.clone(), Some(&error));
+        assert_eq!(written[..HEAD], [2, 0, 0, 0, (written.len() - HEAD) as u8]);
+        let back = end(&written[HEAD..], "h").into_result().unwrap_err();
+        assert_eq!((back.code(), back.message()), (Code::NotFound, "m"));
+        assert_eq!(*back.trailers(), trailers);
     }
-    let (mut kept, mut trailers) = (HeaderMap::new(), HeaderMap::new());
-    for (name, value) in &headers {
-        let trailer = name.as_str().strip_prefix(TRAILER);
-        match trailer.and_then(|name| HeaderName::try_from(name).ok()) {
-            Some(name) => trailers.append(name, value.clone()),
-            None => kept.append(name.clone(), value.clone()),
-        };
-    }
-    (kept, trailers)
-}
 
-const TRAILER: &str = "trailer-";
+    #[test]
+    fn the_end_of_a_stream_that_is_not_valid_is_a_failure() {
+        for (json, expected) in [
+            ("{}", None),
+            (r#"{"error":null,"metadata":null}"#, None),
+            (r#"{"metadata":{"x":"no list","y":[1],"z z":["1"]}}"#, None),
+            (r#"{"error":{}}"#, Some(Code::Unknown)),
+            (r#"{"error":7}"#, Some(Code::Unknown)),
+            (r#"{"error":{"code":"aborted","details":null}}"#, Some(Code::Aborted)),
+            ("", Some(Code::Unknown)),
+            ("[]", Some(Code::Unknown)),
+        ] {
+            let outcome = end(json.as_bytes(), "h").into_result();
+            assert_eq!(outcome.err().map(|error| error.code()), expected, "{json}");
+        }
+        let values = vec!["1"; TRAILERS_MAX + 1];
+        let flood = serde_json::json!({ "metadata": { "a": values } }).to_string();
+        assert!(end(flood.as_bytes(), "h").into_result().is_err());
+    }
+}

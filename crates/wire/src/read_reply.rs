@@ -1,334 +1,368 @@
-//! Messages in envelopes: everything of gRPC and gRPC-Web, and the streams of Connect.
+//! The messages of a reply and its end, out of the bytes of a response in whatever pieces they arrive.
 //!
-//! A reply of one message is read to its end before the caller sees it; a reply of many is a stream
-//! that ends with the trailers, or in the error that they hold.
+//! [`Replies`] is fed with [`push`](Replies::push), [`trailers`](Replies::trailers),
+//! [`finish`](Replies::finish) and [`broke`](Replies::broke), and asked by [`read`](Replies::read)
+//! after each. It knows a response that is none of the protocol's, a failed unary call of Connect, and
+//! gRPC's response of headers only.
+//!
+//! How many messages there may be is left to whoever asks; the end comes last, and once.
 
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
 
-use futures_util::StreamExt;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, TE};
-use http::{HeaderMap, StatusCode};
-use tidewire_service::{Body, Code, Codec, Error, Frame, Method, Reply, Result, StreamKind};
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, StatusCode, response};
+use tidewire_service::{Code, Codec, Error, Result, StreamKind};
 
-use super::compression::Encoding;
-use super::end::{End, web_trailers};
-use super::envelope::{CONNECT_END, Opener, WEB_TRAILERS, seal};
-use super::{Dialect, Expected, Message, error_json, headers, status, unary};
-use crate::Protocol;
-use crate::exchange::{Inbound, Outbound, Received};
-use crate::outgoing::Outgoing;
-use crate::trace::{Step, Trace, tell};
+use crate::caller::Caller;
+use crate::compression::{Coders, Encoding};
+use crate::dialect::{CONNECT_ENCODING, Dialect, Format, Framing, essence};
+use crate::end::End;
+use crate::envelope::{COMPRESSED, CONNECT_END, Opener, WEB_TRAILERS};
+use crate::gathered::Gathered;
+use crate::headers::{self, TRAILERS_MAX};
+use crate::sender::Sender;
+use crate::{connect, error_json, grpc, grpc_web, status};
 
-pub(super) fn request(
-    dialect: &Dialect,
-    method: &Method,
-    codec: Codec,
-    mut headers: HeaderMap,
-    message: Message,
-    trace: Option<&Trace>,
-) -> Result<Outbound> {
-    let (encoding, accepted) = match dialect.protocol {
-        Protocol::Connect => {
-            headers.insert(CONNECT_VERSION, HeaderValue::from_static("1"));
-            (CONNECT_ENCODING, CONNECT_ACCEPT)
-        }
-        Protocol::Grpc => {
-            headers.insert(TE, HeaderValue::from_static("trailers"));
-            (GRPC_ENCODING, GRPC_ACCEPT)
-        }
-        Protocol::GrpcWeb => {
-            headers.insert(GRPC_WEB, HeaderValue::from_static("1"));
-            (GRPC_ENCODING, GRPC_ACCEPT)
-        }
-    };
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type(dialect.protocol, codec)));
-    if let Some(requests) = dialect.compression.requests {
-        headers.insert(encoding, requests.value());
-    }
-    if let Some(accepts) = dialect.compression.accepted() {
-        headers.insert(accepted, accepts);
-    }
-    let (body, cancel) = match message {
-        Message::One(message) => {
-            let (head, message) = seal(message, &dialect.compression)?;
-            (Outgoing::whole(head, message, trace.cloned()), None)
-        }
-        Message::Many(body) => {
-            let (body, cancel) = Outgoing::stream(sealed(dialect, body), trace.cloned());
-            (body, Some(cancel))
-        }
-    };
-    let path = super::path_of(method)?;
-    Ok(Outbound { method: http::Method::POST, path, headers, body, cancel })
-}
-
-/// Each message in its envelope; the caller's trailers have no place in a request.
-fn sealed(dialect: &Dialect, body: Body) -> Body {
-    let compression = dialect.compression.clone();
-    let Body::Stream(frames) = body else { return body };
-    let pieces = frames.filter_map(move |frame| {
-        let piece = match frame {
-            Ok(Frame::Data(message)) => Some(seal(message, &compression)),
-            Ok(Frame::Trailers(_)) => None,
-            Err(error) => Some(Err(error)),
-        };
-        std::future::ready(piece)
-    });
-    Body::stream(pieces.flat_map(|piece| {
-        let both = match piece {
-            Ok((head, message)) => [Some(Ok(head)), (!message.is_empty()).then_some(Ok(message))],
-            Err(error) => [Some(Err(error)), None],
-        };
-        futures_util::stream::iter(both.into_iter().flatten())
-    }))
-}
-
-pub(super) async fn reply(
-    dialect: &Dialect,
-    expected: &Expected,
-    received: Received,
-) -> Result<Reply> {
-    let Received { head, body } = received;
-    let host = body.host().clone();
-    if head.status != StatusCode::OK {
-        let mut error = error_json::of_status(head.status, &host);
-        *error.headers_mut() = headers::own(head.headers);
-        return Err(error);
-    }
-    let essence = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    check_type(unary::essence(essence), dialect.protocol, expected.codec, &host)?;
-    let encoding = match dialect.protocol {
-        Protocol::Connect => {
-            // Stops a response that an HTTP intermediary compressed as a whole.
-            Encoding::of_response(head.headers.get(CONTENT_ENCODING), &host)?;
-            Encoding::of_response(head.headers.get(CONNECT_ENCODING), &host)?
-        }
-        _ => Encoding::of_response(head.headers.get(GRPC_ENCODING), &host)?,
-    };
-    let is_grpc = dialect.protocol != Protocol::Connect;
-    let headers = head.headers;
-    // A response of headers only: they are the trailers. Trailers that follow say more.
-    let of_headers = match is_grpc && headers.contains_key(status::GRPC_STATUS) {
-        true => End::grpc(headers.clone()),
-        false => None,
-    };
-    if body.is_end()
-        && let Some(end) = of_headers
-    {
-        return end.into_result().and_then(|trailers| empty(expected.kind, trailers, &host));
-    }
-    let mut replies = Replies {
-        body,
-        opener: Opener::new(dialect.message_bytes_max),
-        protocol: dialect.protocol,
-        bytes_max: dialect.message_bytes_max,
-        encoding,
-        end: None,
-        of_headers,
-        is_done: false,
-    };
-    let headers = headers::own(headers);
-    match expected.kind {
-        StreamKind::Unary | StreamKind::Client => one(replies, headers, &host).await,
-        StreamKind::Server | StreamKind::Bidi => {
-            let mut reply = Reply::new(Body::Empty);
-            let metadata = headers.clone();
-            reply.headers = headers;
-            let items = futures_util::stream::poll_fn(move |cx| replies.poll_next_frame(cx));
-            reply.body = Body::frames(items.map(move |item| {
-                item.map_err(|mut error| {
-                    if error.headers().is_empty() {
-                        error.headers_mut().clone_from(&metadata);
-                    }
-                    error
-                })
-            }));
-            Ok(reply)
-        }
-    }
-}
-
-/// A reply without a message.
-fn empty(kind: StreamKind, trailers: HeaderMap, host: &str) -> Result<Reply> {
-    if !kind.server_streams() {
-        return Err(no_message(host));
-    }
-    let mut reply = Reply::new(Body::Empty);
-    reply.trailers = trailers.into();
-    Ok(reply)
-}
-
-/// The one message that is expected, and the trailers after it.
-async fn one(mut replies: Replies, headers: HeaderMap, host: &str) -> Result<Reply> {
-    let outcome = async {
-        let mut message = None;
-        loop {
-            match std::future::poll_fn(|cx| replies.poll_next_frame(cx)).await.transpose()? {
-                Some(Frame::Data(_)) if message.is_some() => {
-                    return Err(Error::unimplemented(format!(
-                        "{host} sent more than one message where one is expected"
-                    )));
-                }
-                Some(Frame::Data(data)) => message = Some(data),
-                Some(Frame::Trailers(trailers)) => {
-                    let message = message.ok_or_else(|| no_message(host))?;
-                    return Ok((message, trailers));
-                }
-                None => return Err(no_status(host)),
-            }
-        }
-    };
-    match outcome.await {
-        Ok((message, trailers)) => {
-            let mut reply = Reply::new(Body::Full(message));
-            (reply.headers, reply.trailers) = (headers, trailers.into());
-            Ok(reply)
-        }
-        Err(mut error) => {
-            if error.headers().is_empty() {
-                *error.headers_mut() = headers;
-            }
-            Err(error)
-        }
-    }
-}
-
-fn check_type(essence: &[u8], protocol: Protocol, codec: Codec, host: &str) -> Result<()> {
-    let wanted = content_type(protocol, codec);
-    let (plain, prefix): (&[u8], &[u8]) = match protocol {
-        Protocol::Connect => (b"", b"application/connect+"),
-        Protocol::Grpc => (b"application/grpc", b"application/grpc+"),
-        Protocol::GrpcWeb => (b"application/grpc-web", b"application/grpc-web+"),
-    };
-    if essence == wanted.as_bytes() || (essence == plain && codec == Codec::Proto) {
-        return Ok(());
-    }
-    let text = format!(
-        "{host} answered with content-type {:?} where {wanted:?} is expected; it may not speak {}",
-        String::from_utf8_lossy(essence),
-        protocol.as_str(),
-    );
-    let speaks = essence.starts_with(prefix) || (!plain.is_empty() && essence == plain);
-    Err(Error::new(if speaks { Code::Internal } else { Code::Unknown }, text))
-}
-
-const fn content_type(protocol: Protocol, codec: Codec) -> &'static str {
-    match (protocol, codec) {
-        (Protocol::Connect, Codec::Proto) => "application/connect+proto",
-        (Protocol::Connect, Codec::Json) => "application/connect+json",
-        (Protocol::Grpc, Codec::Proto) => "application/grpc+proto",
-        (Protocol::Grpc, Codec::Json) => "application/grpc+json",
-        (Protocol::GrpcWeb, Codec::Proto) => "application/grpc-web+proto",
-        (Protocol::GrpcWeb, Codec::Json) => "application/grpc-web+json",
-    }
-}
-
-/// The messages of a response, then its trailers.
-struct Replies {
-    body: Inbound,
-    opener: Opener,
-    protocol: Protocol,
+/// Reads the messages of a reply.
+#[derive(Debug)]
+pub struct Replies {
+    format: Format,
     encoding: Option<Encoding>,
     bytes_max: usize,
-    /// The end, once it is known; what follows it is no part of the reply.
-    end: Option<End>,
-    /// What the headers said of the end, for a response without a body and trailers.
-    of_headers: Option<End>,
-    is_done: bool,
+    coders: Arc<Coders>,
+    host: Arc<str>,
+    /// The service's own headers, until they are taken.
+    headers: HeaderMap,
+    body: Body,
+    is_finished: bool,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// Connect's unary call: the message, or the error in JSON.
+    Bare { status: StatusCode, data: Gathered, trailers: HeaderMap, is_read: bool },
+    Enveloped {
+        opener: Opener,
+        /// The end, once it is known; what follows it is no part of the reply.
+        end: Option<End>,
+        /// It was said that the end is there.
+        is_end_seen: bool,
+        /// What the headers said of the end, for a response without a body and trailers.
+        of_headers: Option<End>,
+        goes_on: bool,
+    },
+}
+
+/// What there is to be read.
+#[derive(Debug, PartialEq)]
+pub enum Event {
+    /// A message.
+    Message {
+        /// Its bytes, unfolded.
+        data: Bytes,
+        /// How many there were on the wire, with the envelope.
+        wire_bytes: usize,
+    },
+    /// The end was among the bytes; [`Replies::end_trailers`] shows it. Once, before [`End`](Self::End).
+    EndSeen,
+    /// The call succeeded, with these trailers. Nothing comes after it.
+    End(HeaderMap),
+    /// Nothing until there is more of the response.
+    More,
+}
+
+impl Caller {
+    /// What reads a reply, given the head of its response.
+    ///
+    /// # Errors
+    /// A response that is none of the protocol's, or a failure that the head tells.
+    pub fn replies(
+        &self,
+        kind: StreamKind,
+        codec: Codec,
+        head: response::Parts,
+        host: &Arc<str>,
+    ) -> Result<Replies> {
+        let format = Format::of_call(self.dialect, kind, codec);
+        let is_bare = format.framing == Framing::Bare;
+        let content_type = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+        let essence = essence(content_type.unwrap_or_default());
+        if head.status != StatusCode::OK {
+            let is_json = essence.eq_ignore_ascii_case(b"application/json");
+            if !is_bare || !is_json {
+                let error = error_json::of_status(head.status, host);
+                return Err(with_metadata(error, head.headers, is_bare));
+            }
+        } else {
+            check_type(essence, format, host)?;
+        }
+        let named = |name| Encoding::of_response(&head.headers, name, host);
+        let encoding = match (self.dialect, is_bare) {
+            (Dialect::Connect, true) => named(&CONTENT_ENCODING)?,
+            (Dialect::Connect, false) => {
+                // Stops a response that an HTTP intermediary compressed as a whole.
+                named(&CONTENT_ENCODING)?;
+                named(&CONNECT_ENCODING)?
+            }
+            _ => named(&self.dialect.encoding_header())?,
+        };
+        let (headers, body) = match is_bare {
+            true => {
+                let (headers, trailers) = connect::split(head.headers);
+                let (status, data) = (head.status, Gathered::default());
+                (headers, Body::Bare { status, data, trailers, is_read: false })
+            }
+            false => {
+                let body = Body::enveloped(self.dialect, self.message_bytes_max, &head.headers);
+                (headers::own(head.headers), body)
+            }
+        };
+        Ok(Replies {
+            format,
+            encoding,
+            bytes_max: self.message_bytes_max,
+            coders: Arc::clone(&self.coders),
+            host: Arc::clone(host),
+            headers,
+            body,
+            is_finished: false,
+            is_over: false,
+        })
+    }
+}
+
+impl Body {
+    fn enveloped(dialect: Dialect, bytes_max: usize, headers: &HeaderMap) -> Self {
+        // A response of headers only: they are the trailers. Trailers that follow say more.
+        let is_end = dialect.is_grpc() && headers.contains_key(status::GRPC_STATUS);
+        Self::Enveloped {
+            opener: Opener::new(bytes_max),
+            end: None,
+            is_end_seen: false,
+            of_headers: if is_end { grpc::end(headers.clone()) } else { None },
+            goes_on: false,
+        }
+    }
 }
 
 impl Replies {
-    fn poll_next_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame>>> {
-        if self.is_done {
-            return Poll::Ready(None);
-        }
-        let item = ready!(self.poll_item(cx));
-        self.is_done = !matches!(item, Ok(Frame::Data(_)));
-        Poll::Ready(Some(item))
+    /// The service's own headers; empty the second time.
+    pub fn take_headers(&mut self) -> HeaderMap {
+        std::mem::take(&mut self.headers)
     }
 
-    fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Result<Frame>> {
-        let host = self.body.host().clone();
-        loop {
-            if self.end.is_none()
-                && let Some(envelope) = self.opener.next(&host)?
-            {
-                let wire_bytes = envelope.wire_bytes;
-                let flags = envelope.flags;
-                let data = envelope.unfolded(self.encoding, self.bytes_max, &host)?;
-                match self.protocol {
-                    Protocol::Connect if flags & CONNECT_END != 0 => {
-                        let end = End::connect(&data, &host);
-                        tell(self.body.trace(), || Step::Trailers { trailers: &end.trailers });
-                        self.end = Some(end);
-                    }
-                    Protocol::GrpcWeb if flags & WEB_TRAILERS != 0 => {
-                        let trailers = web_trailers(&data);
-                        tell(self.body.trace(), || Step::Trailers { trailers: &trailers });
-                        let end = End::grpc(trailers);
-                        self.end = Some(end.unwrap_or_else(|| End::missing(no_status(&host))));
-                    }
-                    _ => {
-                        tell(self.body.trace(), || Step::MessageReceived { wire_bytes });
-                        return Poll::Ready(Ok(Frame::Data(data)));
-                    }
-                }
-            }
-            match ready!(self.body.poll_frame(cx)) {
-                Some(Ok(Frame::Data(data))) if self.end.is_some() => {
-                    if data.is_empty() {
-                        continue;
-                    }
-                    return Poll::Ready(Err(Error::internal(format!(
-                        "{host} sent more after the end of its reply"
-                    ))));
-                }
-                Some(Ok(Frame::Data(data))) => {
-                    if !data.is_empty() {
-                        self.of_headers = None;
-                    }
-                    self.opener.push(data);
-                }
-                Some(Ok(Frame::Trailers(trailers))) => {
-                    if self.protocol == Protocol::Grpc && self.end.is_none() {
-                        self.end = End::grpc(trailers);
-                    }
-                }
-                Some(Err(error)) => {
-                    // What the end said counts, even if the connection broke after it.
-                    return Poll::Ready(match self.end.take() {
-                        Some(end) => end.into_result().map(Frame::Trailers),
-                        None => Err(error),
-                    });
-                }
-                None => return Poll::Ready(self.ended(&host)),
+    /// Refuses a body of one message whose length is over the limit before it is read.
+    ///
+    /// # Errors
+    /// `resource_exhausted`.
+    pub fn expect(&self, declared_length: Option<u64>) -> Result<()> {
+        let is_bare = matches!(self.body, Body::Bare { .. });
+        if is_bare && declared_length.is_some_and(|length| length > self.bytes_max as u64) {
+            return Err(self.server().too_large(self.bytes_max));
+        }
+        Ok(())
+    }
+
+    /// Whether the head says how the call ended; so it did if the response has no body.
+    pub fn is_of_headers(&self) -> bool {
+        matches!(&self.body, Body::Enveloped { of_headers: Some(_), .. })
+    }
+
+    /// Adds what arrived. Call [`read`](Self::read) before more is pushed.
+    pub fn push(&mut self, piece: Bytes) {
+        if piece.is_empty() {
+            return;
+        }
+        match &mut self.body {
+            Body::Bare { data, .. } => data.push(piece),
+            Body::Enveloped { opener, end, of_headers, goes_on, .. } => {
+                *of_headers = None;
+                *goes_on = end.is_some();
+                opener.push(piece);
             }
         }
     }
 
-    fn ended(&mut self, host: &str) -> Result<Frame> {
-        let end = self.end.take().or_else(|| self.of_headers.take());
+    /// Adds the HTTP trailers.
+    pub fn trailers(&mut self, trailers: HeaderMap) {
+        if let Body::Enveloped { end, .. } = &mut self.body
+            && self.format.dialect == Dialect::Grpc
+            && end.is_none()
+        {
+            *end = grpc::end(trailers);
+        }
+    }
+
+    /// No more will arrive.
+    pub fn finish(&mut self) {
+        self.is_finished = true;
+    }
+
+    /// The connection broke. What the end said counts, even so.
+    ///
+    /// # Errors
+    /// The error of the reply if it has one, else `error`.
+    pub fn broke(&mut self, error: Error) -> Result<Event> {
+        self.is_over = true;
+        match &mut self.body {
+            Body::Enveloped { end, .. } if end.is_some() => match end.take() {
+                Some(end) => end.into_result().map(Event::End),
+                None => Err(error),
+            },
+            _ => Err(error),
+        }
+    }
+
+    /// What the last bytes of the body said of the end, raw.
+    pub fn end_trailers(&self) -> Option<&HeaderMap> {
+        match &self.body {
+            Body::Bare { .. } => None,
+            Body::Enveloped { end, .. } => end.as_ref().map(|end| &end.raw),
+        }
+    }
+
+    /// What there is to be read.
+    ///
+    /// # Errors
+    /// The error of the call; nothing can be read after it. Its headers are those of the response
+    /// if nobody has taken them.
+    pub fn read(&mut self) -> Result<Event> {
+        if self.is_over {
+            return Err(Error::internal("a reply was read on after its end"));
+        }
+        let event = match &self.body {
+            Body::Bare { .. } => self.bare(),
+            Body::Enveloped { .. } => self.enveloped(),
+        };
+        self.is_over = matches!(event, Err(_) | Ok(Event::End(_)));
+        event
+    }
+
+    fn server(&self) -> Sender<'_> {
+        Sender::Server(&self.host)
+    }
+
+    fn bare(&mut self) -> Result<Event> {
+        let sender = Sender::Server(&self.host);
+        let Body::Bare { status, data, trailers, is_read } = &mut self.body else {
+            return Ok(Event::More);
+        };
+        if data.len() > self.bytes_max {
+            return Err(sender.too_large(self.bytes_max));
+        }
+        if !self.is_finished {
+            return Ok(Event::More);
+        }
+        if *is_read {
+            return Ok(Event::End(std::mem::take(trailers)));
+        }
+        *is_read = true;
+        let data = data.take();
+        let wire_bytes = data.len();
+        let data = match self.encoding {
+            None => data,
+            Some(encoding) => self.coders.unfold(encoding, &data, self.bytes_max, sender)?,
+        };
+        if *status == StatusCode::OK {
+            return Ok(Event::Message { data, wire_bytes });
+        }
+        let mut error = error_json::of_body(&data, *status, &self.host);
+        *error.trailers_mut() = std::mem::take(trailers);
+        *error.headers_mut() = std::mem::take(&mut self.headers);
+        Err(error)
+    }
+
+    fn enveloped(&mut self) -> Result<Event> {
+        let host = &*self.host;
+        let sender = Sender::Server(host);
+        let Body::Enveloped { opener, end, is_end_seen, of_headers, goes_on } = &mut self.body
+        else {
+            return Ok(Event::More);
+        };
+        if end.is_none()
+            && let Some(envelope) = opener.next(sender)?
+        {
+            let (flags, wire_bytes) = (envelope.flags, envelope.wire_bytes());
+            let dialect = self.format.dialect;
+            let data = envelope.unfolded(self.encoding, &self.coders, self.bytes_max, sender)?;
+            *end = Some(match (dialect, flags & !COMPRESSED) {
+                (_, 0) => return Ok(Event::Message { data, wire_bytes }),
+                (Dialect::Connect, CONNECT_END) => connect::end(&data, host),
+                (Dialect::GrpcWeb, WEB_TRAILERS) => web_end(&data, host),
+                _ => {
+                    let text = format!("sent an envelope with the flags {flags:#04x}");
+                    return Err(sender.broke_protocol(&text));
+                }
+            });
+            *goes_on = opener.is_partial();
+        }
+        let in_body = self.format.dialect != Dialect::Grpc;
+        if in_body && end.is_some() && !*is_end_seen {
+            *is_end_seen = true;
+            return Ok(Event::EndSeen);
+        }
+        if in_body && end.is_some() && *goes_on {
+            return Err(sender.broke_protocol("sent more after the end of its reply"));
+        }
+        if !self.is_finished {
+            return Ok(Event::More);
+        }
+        let end = end.take().or_else(|| of_headers.take());
         let is_ok = end.as_ref().is_none_or(|end| end.outcome.is_ok());
-        if is_ok && self.opener.is_partial() {
-            return Err(Error::internal(format!(
-                "{host} ended its reply in the middle of a message"
-            )));
+        if is_ok && opener.is_partial() {
+            return Err(sender.broke_protocol("ended its reply in the middle of a message"));
         }
-        end.unwrap_or_else(|| End::missing(no_status(host))).into_result().map(Frame::Trailers)
+        end.unwrap_or_else(|| End::missing(no_status(host))).into_result().map(Event::End)
     }
 }
 
-fn no_message(host: &str) -> Error {
-    Error::unimplemented(format!("{host} sent no message where one is expected"))
+/// The end that gRPC-Web's last envelope holds.
+fn web_end(block: &[u8], host: &str) -> End {
+    let Some(trailers) = grpc_web::trailers(block) else {
+        let text = format!("{host} sent over {TRAILERS_MAX} trailers");
+        return End::missing(Error::internal(text));
+    };
+    grpc::end(trailers).unwrap_or_else(|| End::missing(no_status(host)))
 }
 
 fn no_status(host: &str) -> Error {
     Error::internal(format!("{host} ended its reply without saying whether the call succeeded"))
 }
 
-const CONNECT_VERSION: HeaderName = headers::name("connect-protocol-version");
-const CONNECT_ENCODING: HeaderName = headers::name("connect-content-encoding");
-const CONNECT_ACCEPT: HeaderName = headers::name("connect-accept-encoding");
-const GRPC_ENCODING: HeaderName = headers::name("grpc-encoding");
-const GRPC_ACCEPT: HeaderName = headers::name("grpc-accept-encoding");
-const GRPC_WEB: HeaderName = headers::name("x-grpc-web");
+fn with_metadata(mut error: Error, headers: HeaderMap, is_bare: bool) -> Error {
+    let (headers, trailers) = match is_bare {
+        true => connect::split(headers),
+        false => (headers::own(headers), HeaderMap::new()),
+    };
+    (*error.headers_mut(), *error.trailers_mut()) = (headers, trailers);
+    error
+}
+
+fn check_type(essence: &[u8], wanted: Format, host: &str) -> Result<()> {
+    let found = Format::of(essence);
+    if found == Some(wanted) {
+        return Ok(());
+    }
+    let text = format!(
+        "{host} answered with content-type {:?} where {:?} is expected; it may not speak {}",
+        String::from_utf8_lossy(essence),
+        wanted.content_type(),
+        wanted.dialect.as_str(),
+    );
+    let essence = essence.to_ascii_lowercase();
+    let speaks = match (wanted.dialect, wanted.framing) {
+        (Dialect::Connect, Framing::Bare) => {
+            essence.starts_with(b"application/") && !essence.starts_with(b"application/grpc")
+        }
+        (Dialect::Connect, _) => essence.starts_with(b"application/connect+"),
+        (Dialect::Grpc, _) => {
+            essence == b"application/grpc" || essence.starts_with(b"application/grpc+")
+        }
+        (Dialect::GrpcWeb, _) => {
+            essence == b"application/grpc-web" || essence.starts_with(b"application/grpc-web+")
+        }
+    };
+    Err(Error::new(if speaks { Code::Internal } else { Code::Unknown }, text))
+}
