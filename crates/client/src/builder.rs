@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_service::Codec;
+use tidewire_wire::{Caller, Coders, Compression, Dialect};
 
 use crate::balance::{Balancer, Source};
 use crate::client::{Client, Inner};
@@ -13,8 +14,6 @@ use crate::limits::Limits;
 use crate::resolve::Resolver;
 use crate::retry::{Retries, Retry};
 use crate::trace::Trace;
-use crate::wire::Dialect;
-use crate::wire::compression::Compression;
 
 /// The RPC protocol that a client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -32,10 +31,14 @@ pub enum Protocol {
 impl Protocol {
     /// The name: `connect`, `grpc` or `grpc-web`.
     pub const fn as_str(self) -> &'static str {
+        self.dialect().as_str()
+    }
+
+    const fn dialect(self) -> Dialect {
         match self {
-            Self::Connect => "connect",
-            Self::Grpc => "grpc",
-            Self::GrpcWeb => "grpc-web",
+            Self::Connect => Dialect::Connect,
+            Self::Grpc => Dialect::Grpc,
+            Self::GrpcWeb => Dialect::GrpcWeb,
         }
     }
 }
@@ -175,14 +178,15 @@ impl Builder {
             ));
         }
         let sources: Result<Vec<_>, _> = self.urls.iter().map(|url| self.source(url)).collect();
-        let dialect = Dialect {
-            protocol: self.protocol,
+        let caller = Caller {
+            dialect: self.protocol.dialect(),
             compression: self.compression,
             queries_by_get: self.queries_by_get,
             message_bytes_max: self.limits.message_bytes_max,
+            coders: Arc::new(Coders::default()),
         };
         Ok(Client::new(Inner {
-            dialect,
+            caller,
             codec: self.codec,
             balancer: Balancer::new(sources?, self.resolver, self.limits),
             timeout: self.timeout,

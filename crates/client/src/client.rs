@@ -10,6 +10,7 @@ use tidewire_service::{
     Answer, Body, Call, Channel, Code, Codec, Context, Error, Frame, Method, Reply, Result,
     Service, Target,
 };
+use tidewire_wire::Caller;
 
 use crate::balance::{Backend, Balancer};
 use crate::builder::Builder;
@@ -19,7 +20,7 @@ use crate::exchange::{Failed, Outbound, Received, exchange};
 use crate::plain;
 use crate::retry::{Failures, Retries, is_repeatable};
 use crate::trace::{Step, Trace, now, tell};
-use crate::wire::{Dialect, Expected, Message};
+use crate::wire::{self, Expected, Message};
 
 /// Calls servers over Connect, gRPC, gRPC-Web or plain HTTP; cheap to clone.
 ///
@@ -31,7 +32,7 @@ pub struct Client(Arc<Inner>);
 
 /// What all clones of a client share.
 pub(crate) struct Inner {
-    pub(crate) dialect: Dialect,
+    pub(crate) caller: Caller,
     pub(crate) codec: Codec,
     pub(crate) balancer: Arc<Balancer>,
     pub(crate) timeout: Option<Duration>,
@@ -80,7 +81,7 @@ impl Inner {
             Target::Method(method) => {
                 let message = message(&method, body).await?;
                 let outbound =
-                    self.dialect.request(&method, codec, context, message, trace.as_ref())?;
+                    wire::request(&self.caller, &method, codec, context, message, trace.as_ref())?;
                 let expected = Expected { kind: method.kind, codec };
                 (outbound, Read::Method(expected), is_repeatable(&method))
             }
@@ -150,7 +151,7 @@ impl Inner {
         let (received, backend) = self.send(outbound, read, at, trace).await?;
         let outcome = match read {
             Read::Plain => Ok(plain::reply(received)),
-            Read::Method(expected) => self.dialect.reply(expected, received).await,
+            Read::Method(expected) => wire::reply(&self.caller, expected, received).await,
         };
         backend.answered(outcome.as_ref().err());
         outcome
@@ -173,7 +174,7 @@ impl Inner {
                     return Err(passed(Phase::Send, &backend.pool.target.host));
                 }
                 if matches!(read, Read::Method(_)) {
-                    let (name, value) = self.dialect.timeout(remaining);
+                    let (name, value) = self.caller.timeout(remaining);
                     outbound.headers.insert(name, value);
                 }
             }
@@ -239,6 +240,6 @@ async fn one_message(
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("dialect", &self.0.dialect).finish_non_exhaustive()
+        f.debug_struct("Client").field("dialect", &self.0.caller.dialect).finish_non_exhaustive()
     }
 }

@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use http::header::HOST;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, response};
@@ -240,17 +239,6 @@ impl Inbound {
                     Poll::Ready(Some(Err(passed(Phase::Body, &self.host))))
                 }
             },
-        }
-    }
-
-    /// The next frame of data; trailers are dropped.
-    pub(crate) async fn next_data(&mut self) -> Result<Option<Bytes>, Error> {
-        loop {
-            match std::future::poll_fn(|cx| self.poll_frame(cx)).await.transpose()? {
-                Some(Frame::Data(data)) => return Ok(Some(data)),
-                Some(Frame::Trailers(_)) => {}
-                None => return Ok(None),
-            }
         }
     }
 

@@ -67,9 +67,8 @@ pub use endpoint::BuildError;
 pub use limits::Limits;
 pub use resolve::Resolver;
 pub use retry::Retry;
+pub use tidewire_wire::{Compression, Encoding, binary, binary_value};
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 pub use trace::{Event, Secured, Step, Trace};
 pub use upstream::Upstream;
-pub use wire::compression::{Compression, Encoding};
-pub use wire::headers::{binary, binary_value};

@@ -5,11 +5,11 @@
 use http::header::CONTENT_LENGTH;
 use http::uri::PathAndQuery;
 use tidewire_service::{Body, Context, HttpTarget, Reply, Result};
+use tidewire_wire::headers::end_to_end;
 
 use crate::exchange::{Outbound, Received};
 use crate::outgoing::Outgoing;
 use crate::trace::{Step, Trace, tell};
-use crate::wire::headers::end_to_end;
 
 pub(crate) fn request(
     target: HttpTarget,

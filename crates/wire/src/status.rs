@@ -1,24 +1,72 @@
 //! gRPC's status: `grpc-status`, `grpc-message`, and the details in `grpc-status-details-bin`.
 //!
-//! The details are an encoded `google.rpc.Status`, which is read here by hand: three fields, one of
-//! them an `Any`. Where it is there its code and message count, as in grpc-go.
+//! The details are an encoded `google.rpc.Status`, which is read and written here by hand: three
+//! fields, one of them an `Any`. Where it is there its code and message count, as in grpc-go.
 
 use base64::Engine as _;
 use bytes::{Buf, Bytes};
-use http::{HeaderMap, HeaderName};
-use percent_encoding::percent_decode;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
 use tidewire_service::{Code, Detail, Error};
 
-use super::headers::{BASE64, name};
+use crate::headers::BASE64;
 
-pub(crate) const GRPC_STATUS: HeaderName = name("grpc-status");
-const GRPC_MESSAGE: HeaderName = name("grpc-message");
-const GRPC_DETAILS: HeaderName = name("grpc-status-details-bin");
+pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const GRPC_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+
+/// Adds the status of a success to trailers.
+pub(crate) fn put_ok(trailers: &mut HeaderMap) {
+    trailers.insert(GRPC_STATUS, HeaderValue::from_static("0"));
+}
+
+/// Adds the status of a failure to trailers.
+pub(crate) fn put(trailers: &mut HeaderMap, error: &Error) {
+    /// What `grpc-message` cannot have as it is: controls, the sign itself, and all but ASCII.
+    const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
+    trailers.insert(GRPC_STATUS, HeaderValue::from(u16::from(error.code().number())));
+    if !error.message().is_empty() {
+        let message = utf8_percent_encode(error.message(), ESCAPED).to_string();
+        trailers.insert(GRPC_MESSAGE, HeaderValue::try_from(message).expect("all is escaped"));
+    }
+    if !error.details().is_empty() {
+        let status = BASE64.encode(encode(error));
+        trailers.insert(GRPC_DETAILS, HeaderValue::try_from(status).expect("base64 is ASCII"));
+    }
+}
+
+/// `google.rpc.Status`.
+fn encode(error: &Error) -> Vec<u8> {
+    let mut status = vec![0x08, error.code().number()];
+    put_bytes(&mut status, 2, error.message().as_bytes());
+    for detail in error.details() {
+        let mut any = Vec::new();
+        put_bytes(&mut any, 1, format!("type.googleapis.com/{}", detail.type_name).as_bytes());
+        put_bytes(&mut any, 2, &detail.value);
+        put_bytes(&mut status, 3, &any);
+    }
+    status
+}
+
+fn put_bytes(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
+    out.push(number << 3 | 2);
+    let mut length = bytes.len();
+    while length >= 0x80 {
+        out.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+    out.extend_from_slice(bytes);
+}
 
 /// What trailers say of a call: `None` if they do not say it.
 pub(crate) fn of_trailers(trailers: &HeaderMap) -> Option<Result<(), Error>> {
-    let status = trailers.get(GRPC_STATUS)?;
-    let number = status.to_str().ok().and_then(|text| text.parse::<u32>().ok());
+    let mut statuses = trailers.get_all(GRPC_STATUS).iter();
+    let status = statuses.next()?;
+    if statuses.any(|other| other != status) {
+        return Some(Err(Error::internal("the server sent two statuses that differ")));
+    }
+    let number = number(status.as_bytes());
     if number == Some(0) {
         return Some(Ok(()));
     }
@@ -37,6 +85,12 @@ pub(crate) fn of_trailers(trailers: &HeaderMap) -> Option<Result<(), Error>> {
     let message = if status.message.is_empty() { message } else { status.message };
     let error = Error::new(code, message);
     Some(Err(status.details.into_iter().fold(error, Error::with_detail)))
+}
+
+/// A status: digits and nothing else, no sign.
+fn number(text: &[u8]) -> Option<u32> {
+    let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(text).ok().filter(|_| is_number)?.parse().ok()
 }
 
 /// `google.rpc.Status`.
@@ -120,7 +174,52 @@ fn varint(bytes: &mut Bytes) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let detail = Detail { type_name: "t.T".to_owned(), value: vec![7; 300].into() };
+        for (message, escaped) in [
+            ("no ✓", "no %E2%9C%93"),
+            ("100 %\r\n\x1b\x7f", "100 %25%0D%0A%1B%7F"),
+            ("~ !", "~ !"),
+            ("", ""),
+        ] {
+            for error in
+                [Error::aborted(message), Error::aborted(message).with_detail(detail.clone())]
+            {
+                let mut trailers = HeaderMap::new();
+                put(&mut trailers, &error);
+                assert_eq!(trailers[GRPC_STATUS], "10");
+                let sent = trailers.get(GRPC_MESSAGE).map_or("", |value| value.to_str().unwrap());
+                assert_eq!(sent, escaped);
+                assert_eq!(trailers.contains_key(GRPC_DETAILS), !error.details().is_empty());
+                let back = of_trailers(&trailers).unwrap().unwrap_err();
+                assert_eq!((back.code(), back.message()), (Code::Aborted, message));
+                assert_eq!(back.details(), error.details());
+            }
+        }
+    }
+
+    #[test]
+    fn a_status_is_digits_and_there_is_one() {
+        let check = |statuses: &[&'static str], expected: Option<Code>| {
+            let mut trailers = HeaderMap::new();
+            for status in statuses {
+                trailers.append(GRPC_STATUS, HeaderValue::from_static(status));
+            }
+            let outcome = of_trailers(&trailers).unwrap();
+            assert_eq!(outcome.map_err(|error| error.code()).err(), expected, "{statuses:?}");
+        };
+        check(&["0"], None);
+        check(&["00"], None);
+        check(&["0", "0"], None);
+        check(&["5"], Some(Code::NotFound));
+        for wrong in
+            [&["+0"][..], &["-0"], &[""], &[" 0"], &["0", "5"], &["5", "0"], &["99999999999"]]
+        {
+            check(wrong, Some(Code::Internal));
+        }
+    }
 
     #[test]
     fn trailers_become_an_error_with_its_details() {
@@ -137,7 +236,7 @@ mod tests {
         // code 9, message "m", a detail of type t.T with the bytes 1 2.
         let any = b"\x0a\x05x/t.T\x12\x02\x01\x02";
         let status = [&b"\x08\x09\x12\x01m\x1a\x0b"[..], any].concat();
-        trailers.insert(GRPC_DETAILS, super::super::headers::binary_value(&status));
+        trailers.insert(GRPC_DETAILS, crate::headers::binary_value(&status));
         let error = of_trailers(&trailers).unwrap().unwrap_err();
         assert_eq!((error.code(), error.message()), (Code::FailedPrecondition, "m"));
         let detail = Detail { type_name: "t.T".to_owned(), value: Bytes::from_static(&[1, 2]) };

@@ -1,16 +1,16 @@
 //! Which headers are the caller's and which the protocol's.
 //!
 //! Headers of a call are passed on but for those that belong to one connection (RFC 9110, section
-//! 7.6.1) or that the protocols set themselves; likewise on the way back.
-
-use std::time::Duration;
+//! 7.6.1) or that the protocols set themselves; likewise on the way back, where headers and trailers
+//! of a service are filtered by whoever writes them and by whoever reads them.
+//!
+//! A name that ends in `-bin` has a value of bytes in base64, on all three protocols.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
-use http::header::{HeaderName, HeaderValue};
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 
 /// The headers of a call that go to the server.
 pub(crate) fn passed_on(headers: HeaderMap) -> HeaderMap {
@@ -19,11 +19,19 @@ pub(crate) fn passed_on(headers: HeaderMap) -> HeaderMap {
 
 /// The headers or trailers of a response that are the service's own.
 pub(crate) fn own(headers: HeaderMap) -> HeaderMap {
-    filtered(headers, is_response_protocol)
+    if headers.is_empty() {
+        return headers;
+    }
+    without(headers, is_response_protocol)
 }
 
 /// The headers of a plain HTTP message without those of its connection.
-pub(crate) fn end_to_end(headers: HeaderMap) -> HeaderMap {
+pub fn end_to_end(headers: HeaderMap) -> HeaderMap {
+    without(headers, is_of_connection)
+}
+
+/// Without what the predicate says, and without what a `connection` header names.
+fn without(headers: HeaderMap, is_dropped: impl Fn(&str) -> bool) -> HeaderMap {
     let named: Vec<String> = headers
         .get_all(header::CONNECTION)
         .iter()
@@ -32,16 +40,17 @@ pub(crate) fn end_to_end(headers: HeaderMap) -> HeaderMap {
         .map(|name| name.trim().to_ascii_lowercase())
         .collect();
     if named.is_empty() {
-        return filtered(headers, is_of_connection);
+        return filtered(headers, is_dropped);
     }
-    filtered(headers, |name| is_of_connection(name) || named.iter().any(|n| n == name))
+    filtered(headers, |name| is_dropped(name) || named.iter().any(|n| n == name))
 }
 
 fn filtered(headers: HeaderMap, is_dropped: impl Fn(&str) -> bool) -> HeaderMap {
     if headers.keys().all(|name| !is_dropped(name.as_str())) {
         return headers;
     }
-    let mut kept = HeaderMap::with_capacity(headers.len() + 8);
+    // As many names as there were fit for certain; there may be any number of values.
+    let mut kept = HeaderMap::with_capacity(headers.keys_len());
     let mut last = None;
     for (name, value) in headers {
         last = name.or(last);
@@ -104,30 +113,16 @@ fn is_response_protocol(name: &str) -> bool {
                 | "grpc-message"
                 | "grpc-status"
                 | "grpc-status-details-bin"
+                | "grpc-timeout"
         )
+        || name.starts_with(TRAILER)
 }
 
-/// `connect-timeout-ms`: at most ten digits.
-pub(crate) fn connect_timeout(left: Duration) -> HeaderValue {
-    let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).min(9_999_999_999);
-    HeaderValue::from(millis)
-}
+/// More trailers than any service has; those of HTTP itself are bounded by their bytes.
+pub(crate) const TRAILERS_MAX: usize = 1024;
 
-/// `grpc-timeout`: at most eight digits, with the finest unit that fits.
-pub(crate) fn grpc_timeout(left: Duration) -> HeaderValue {
-    const DIGITS_MAX: u128 = 99_999_999;
-    let units = [
-        (left.as_nanos(), 'n'),
-        (left.as_micros(), 'u'),
-        (left.as_millis(), 'm'),
-        (u128::from(left.as_secs()), 'S'),
-        (u128::from(left.as_secs() / 60), 'M'),
-    ];
-    let fit = units.into_iter().find(|(value, _)| *value <= DIGITS_MAX);
-    let (value, unit) =
-        fit.unwrap_or_else(|| (u128::from(left.as_secs() / 3600).min(DIGITS_MAX), 'H'));
-    HeaderValue::try_from(format!("{value}{unit}")).unwrap_or(HeaderValue::from_static("0n"))
-}
+/// What Connect's unary calls put before the name of a trailer.
+pub(crate) const TRAILER: &str = "trailer-";
 
 /// Base64 as binary headers have it: written without padding, read with or without.
 pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -140,8 +135,8 @@ pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// The value of a binary header, whose name ends in `-bin`.
 ///
 /// ```
-/// let value = tidewire_client::binary_value(&[0, 255]);
-/// assert_eq!(tidewire_client::binary(&value).as_deref(), Some(&[0, 255][..]));
+/// let value = tidewire_wire::binary_value(&[0, 255]);
+/// assert_eq!(tidewire_wire::binary(&value).as_deref(), Some(&[0, 255][..]));
 /// ```
 pub fn binary_value(bytes: &[u8]) -> HeaderValue {
     HeaderValue::try_from(BASE64.encode(bytes)).expect("base64 is ASCII")
@@ -152,31 +147,9 @@ pub fn binary(value: &HeaderValue) -> Option<Bytes> {
     BASE64.decode(value.as_bytes()).ok().map(Bytes::from)
 }
 
-pub(crate) const fn name(name: &'static str) -> HeaderName {
-    HeaderName::from_static(name)
-}
-
-/// What clients of this library call themselves.
-pub(crate) const USER_AGENT: HeaderValue =
-    HeaderValue::from_static(concat!("tidewire/", env!("CARGO_PKG_VERSION")));
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn timeouts_use_the_finest_unit_that_fits() {
-        for (left, connect, grpc) in [
-            (Duration::ZERO, "0", "0n"),
-            (Duration::from_millis(99), "99", "99000000n"),
-            (Duration::from_millis(1500), "1500", "1500000u"),
-            (Duration::from_secs(3600), "3600000", "3600000m"),
-            (Duration::from_secs(u64::MAX), "9999999999", "99999999H"),
-        ] {
-            assert_eq!(connect_timeout(left), connect);
-            assert_eq!(grpc_timeout(left), grpc);
-        }
-    }
 
     #[test]
     fn headers_of_a_connection_and_of_a_protocol_stay_behind() {
@@ -198,5 +171,32 @@ mod tests {
         let kept = passed_on(headers);
         assert_eq!(kept.get_all("x-a").iter().count(), 2);
         assert!(!kept.contains_key("content-type") && !kept.contains_key("grpc-timeout"));
+    }
+
+    #[test]
+    fn names_that_a_protocol_needs_are_no_metadata() {
+        let mut headers = HeaderMap::new();
+        for name in [
+            "grpc-status",
+            "grpc-message",
+            "grpc-status-details-bin",
+            "grpc-encoding",
+            "transfer-encoding",
+            "connection",
+            "content-length",
+            "content-type",
+            "content-encoding",
+            "trailer-x",
+            "trailer",
+            "x-named",
+            "te",
+        ] {
+            headers.insert(name, HeaderValue::from_static("x-named"));
+        }
+        headers.insert("grpc-retry-pushback-ms", HeaderValue::from_static("7"));
+        headers.insert("x-kept-bin", HeaderValue::from_static("AA"));
+        let kept = own(headers);
+        let names: Vec<_> = kept.keys().map(http::HeaderName::as_str).collect();
+        assert_eq!(names, ["grpc-retry-pushback-ms", "x-kept-bin"]);
     }
 }

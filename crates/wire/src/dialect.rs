@@ -1,0 +1,197 @@
+//! The three protocols, how messages lie in a body, and the content types that say both.
+//!
+//! | content type | dialect | framing |
+//! |---|---|---|
+//! | `application/{proto,json}` | Connect | bare: the body is the message |
+//! | `application/connect+{proto,json}` | Connect | envelopes |
+//! | `application/grpc`, `application/grpc+{proto,json}` | gRPC | envelopes |
+//! | `application/grpc-web`, `application/grpc-web+{proto,json}` | gRPC-Web | envelopes |
+//! | `application/grpc-web-text`, `application/grpc-web-text+proto` | gRPC-Web | envelopes in base64 |
+
+use http::{HeaderName, HeaderValue};
+use tidewire_service::{Codec, Protocol, StreamKind};
+
+/// A protocol of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Dialect {
+    /// Connect, over HTTP/1.1 or HTTP/2.
+    #[default]
+    Connect,
+    /// gRPC, over HTTP/2 only.
+    Grpc,
+    /// gRPC-Web, over HTTP/1.1 or HTTP/2.
+    GrpcWeb,
+}
+
+/// How the messages of a call lie in a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// The body is the message.
+    Bare,
+    /// Each message has five bytes before it.
+    Enveloped,
+    /// The same in base64.
+    Text,
+}
+
+/// What a content type says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Format {
+    pub(crate) dialect: Dialect,
+    pub(crate) framing: Framing,
+    pub(crate) codec: Codec,
+}
+
+impl Dialect {
+    /// The name: `connect`, `grpc` or `grpc-web`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Grpc => "grpc",
+            Self::GrpcWeb => "grpc-web",
+        }
+    }
+
+    /// The protocol as a call's context names it.
+    pub const fn protocol(self) -> Protocol {
+        match self {
+            Self::Connect => Protocol::Connect,
+            Self::Grpc => Protocol::Grpc,
+            Self::GrpcWeb => Protocol::GrpcWeb,
+        }
+    }
+
+    pub(crate) const fn is_grpc(self) -> bool {
+        !matches!(self, Self::Connect)
+    }
+
+    /// Where the compression of messages in envelopes is named.
+    pub(crate) const fn encoding_header(self) -> HeaderName {
+        match self {
+            Self::Connect => CONNECT_ENCODING,
+            Self::Grpc | Self::GrpcWeb => GRPC_ENCODING,
+        }
+    }
+
+    /// Where it is said what the other side may compress messages in envelopes with.
+    pub(crate) const fn accept_header(self) -> HeaderName {
+        match self {
+            Self::Connect => CONNECT_ACCEPT,
+            Self::Grpc | Self::GrpcWeb => GRPC_ACCEPT,
+        }
+    }
+}
+
+impl Format {
+    /// How a client speaks: text is never sent, and only Connect's unary calls are bare.
+    pub(crate) fn of_call(dialect: Dialect, kind: StreamKind, codec: Codec) -> Self {
+        let framing = match (dialect, kind) {
+            (Dialect::Connect, StreamKind::Unary) => Framing::Bare,
+            _ => Framing::Enveloped,
+        };
+        Self { dialect, framing, codec }
+    }
+
+    pub(crate) const fn content_type(self) -> &'static str {
+        match (self.dialect, self.framing, self.codec) {
+            (Dialect::Connect, Framing::Bare, Codec::Proto) => "application/proto",
+            (Dialect::Connect, Framing::Bare, Codec::Json) => "application/json",
+            (Dialect::Connect, _, Codec::Proto) => "application/connect+proto",
+            (Dialect::Connect, _, Codec::Json) => "application/connect+json",
+            (Dialect::Grpc, _, Codec::Proto) => "application/grpc+proto",
+            (Dialect::Grpc, _, Codec::Json) => "application/grpc+json",
+            (Dialect::GrpcWeb, Framing::Text, _) => "application/grpc-web-text+proto",
+            (Dialect::GrpcWeb, _, Codec::Proto) => "application/grpc-web+proto",
+            (Dialect::GrpcWeb, _, Codec::Json) => "application/grpc-web+json",
+        }
+    }
+
+    pub(crate) const fn header(self) -> HeaderValue {
+        HeaderValue::from_static(self.content_type())
+    }
+
+    /// What a content type says; `None` if it is none of these.
+    ///
+    /// Types compare without regard to case (RFC 9110, section 8.3.1). Parameters are ignored, but
+    /// for a charset of JSON that is not UTF-8.
+    pub(crate) fn of(content_type: &[u8]) -> Option<Self> {
+        let essence = essence(content_type);
+        let known = TYPES.iter().find(|(name, _)| essence.eq_ignore_ascii_case(name.as_bytes()));
+        let (_, format) = known?;
+        if format.codec == Codec::Json && !charset_is_utf8(&content_type[essence.len()..]) {
+            return None;
+        }
+        Some(*format)
+    }
+}
+
+/// The type without its parameters.
+pub(crate) fn essence(content_type: &[u8]) -> &[u8] {
+    let end = content_type.iter().position(|byte| *byte == b';').unwrap_or(content_type.len());
+    content_type[..end].trim_ascii_end()
+}
+
+fn charset_is_utf8(parameters: &[u8]) -> bool {
+    parameters.split(|byte| *byte == b';').all(|parameter| {
+        let parameter = parameter.trim_ascii();
+        let Some(equals) = parameter.iter().position(|byte| *byte == b'=') else { return true };
+        let (name, value) = (&parameter[..equals], &parameter[equals + 1..]);
+        let value = value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value);
+        !name.eq_ignore_ascii_case(b"charset") || value.eq_ignore_ascii_case(b"utf-8")
+    })
+}
+
+const fn format(dialect: Dialect, framing: Framing, codec: Codec) -> Format {
+    Format { dialect, framing, codec }
+}
+
+/// Every content type, the most frequent first.
+const TYPES: [(&str, Format); 12] = [
+    ("application/grpc", format(Dialect::Grpc, Framing::Enveloped, Codec::Proto)),
+    ("application/json", format(Dialect::Connect, Framing::Bare, Codec::Json)),
+    ("application/proto", format(Dialect::Connect, Framing::Bare, Codec::Proto)),
+    ("application/grpc+proto", format(Dialect::Grpc, Framing::Enveloped, Codec::Proto)),
+    ("application/grpc+json", format(Dialect::Grpc, Framing::Enveloped, Codec::Json)),
+    ("application/connect+proto", format(Dialect::Connect, Framing::Enveloped, Codec::Proto)),
+    ("application/connect+json", format(Dialect::Connect, Framing::Enveloped, Codec::Json)),
+    ("application/grpc-web", format(Dialect::GrpcWeb, Framing::Enveloped, Codec::Proto)),
+    ("application/grpc-web+proto", format(Dialect::GrpcWeb, Framing::Enveloped, Codec::Proto)),
+    ("application/grpc-web+json", format(Dialect::GrpcWeb, Framing::Enveloped, Codec::Json)),
+    ("application/grpc-web-text", format(Dialect::GrpcWeb, Framing::Text, Codec::Proto)),
+    ("application/grpc-web-text+proto", format(Dialect::GrpcWeb, Framing::Text, Codec::Proto)),
+];
+
+pub(crate) const CONNECT_VERSION: HeaderName = HeaderName::from_static("connect-protocol-version");
+pub(crate) const CONNECT_ENCODING: HeaderName = HeaderName::from_static("connect-content-encoding");
+const CONNECT_ACCEPT: HeaderName = HeaderName::from_static("connect-accept-encoding");
+const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+const GRPC_ACCEPT: HeaderName = HeaderName::from_static("grpc-accept-encoding");
+pub(crate) const GRPC_WEB: HeaderName = HeaderName::from_static("x-grpc-web");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_types_are_read_as_media_types_are() {
+        let check = |content_type: &str, expected: Option<&str>| {
+            let format = Format::of(content_type.as_bytes());
+            assert_eq!(format.map(Format::content_type), expected, "{content_type}");
+        };
+        for (name, format) in TYPES {
+            assert_eq!(Format::of(name.as_bytes()), Some(format));
+            assert_eq!(Format::of(format.content_type().as_bytes()), Some(format));
+        }
+        check("APPLICATION/JSON", Some("application/json"));
+        check("application/json; charset=utf-8", Some("application/json"));
+        check("application/json ;Charset=\"UTF-8\";q=1", Some("application/json"));
+        check("application/json; charset=latin1", None);
+        check("application/json;", Some("application/json"));
+        check("application/proto; charset=latin1", Some("application/proto"));
+        check("Application/Grpc+Proto;x", Some("application/grpc+proto"));
+        for unknown in ["", "application/jsonx", "application/grpc+thrift", "text/json", ";"] {
+            check(unknown, None);
+        }
+        check("application/grpc-web-text+json", None);
+    }
+}

@@ -1,0 +1,261 @@
+//! Envelopes: a byte of flags, four of length, then the message. Connect streams and gRPC share it.
+//!
+//! A message that came in one piece is handed on as it is, without a copy. What has to be gathered
+//! from several pieces grows with what has come, not with what was announced.
+
+use bytes::{Buf, Bytes, BytesMut};
+use tidewire_service::{Error, Result};
+
+use crate::compression::{Coders, Encoding};
+use crate::sender::Sender;
+
+/// The message is compressed.
+pub(crate) const COMPRESSED: u8 = 0b1;
+/// Connect: the end of a stream, as JSON.
+pub(crate) const CONNECT_END: u8 = 0b10;
+/// gRPC-Web: trailers.
+pub(crate) const WEB_TRAILERS: u8 = 0x80;
+/// The bytes before a message.
+pub const HEAD: usize = 5;
+
+/// The head of an envelope and its message; the second is empty when one piece holds both.
+///
+/// # Errors
+/// `resource_exhausted` when the message is over 4 GiB, which no envelope can announce.
+pub(crate) fn seal(flags: u8, message: Bytes) -> Result<[Bytes; 2]> {
+    let head = head(flags, message.len())?;
+    if message.len() <= COPIED_MAX {
+        let mut whole = BytesMut::with_capacity(HEAD + message.len());
+        whole.extend_from_slice(&head);
+        whole.extend_from_slice(&message);
+        return Ok([whole.freeze(), Bytes::new()]);
+    }
+    Ok([Bytes::copy_from_slice(&head), message])
+}
+
+/// A message to be sent, maybe with room for its envelope's head before it.
+#[derive(Debug)]
+pub struct Message(Place);
+
+#[derive(Debug)]
+enum Place {
+    Alone(Bytes),
+    Behind(BytesMut),
+}
+
+impl From<Bytes> for Message {
+    fn from(message: Bytes) -> Self {
+        Self(Place::Alone(message))
+    }
+}
+
+impl Message {
+    /// A message that was encoded behind [`ENVELOPE_HEAD`](crate::ENVELOPE_HEAD) bytes of room: its
+    /// envelope is written in place.
+    ///
+    /// # Panics
+    /// When the buffer is shorter than that.
+    pub fn reserved(buffer: BytesMut) -> Self {
+        assert!(buffer.len() >= HEAD, "a message is behind {HEAD} bytes of room");
+        Self(Place::Behind(buffer))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Place::Alone(message) => message,
+            Place::Behind(buffer) => &buffer[HEAD..],
+        }
+    }
+
+    /// The message without its room.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        match self.0 {
+            Place::Alone(message) => message,
+            Place::Behind(mut buffer) => {
+                buffer.advance(HEAD);
+                buffer.freeze()
+            }
+        }
+    }
+
+    /// The message in its envelope, not compressed.
+    pub(crate) fn seal(self) -> Result<[Bytes; 2]> {
+        match self.0 {
+            Place::Alone(message) => seal(0, message),
+            Place::Behind(mut buffer) => {
+                let head = head(0, buffer.len() - HEAD)?;
+                buffer[..HEAD].copy_from_slice(&head);
+                Ok([buffer.freeze(), Bytes::new()])
+            }
+        }
+    }
+}
+
+fn head(flags: u8, length: usize) -> Result<[u8; HEAD]> {
+    let length = u32::try_from(length)
+        .map_err(|_| Error::resource_exhausted("a message of over 4 GiB cannot be sent"))?;
+    let [a, b, c, d] = length.to_be_bytes();
+    Ok([flags, a, b, c, d])
+}
+
+/// Up to here a copy costs less than a frame of its own.
+const COPIED_MAX: usize = 16 << 10;
+
+/// Takes envelopes out of the chunks in which they arrive.
+#[derive(Debug)]
+pub(crate) struct Opener {
+    chunk: Bytes,
+    partial: BytesMut,
+    bytes_max: usize,
+}
+
+/// An envelope as it arrived.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Envelope {
+    pub(crate) flags: u8,
+    pub(crate) message: Bytes,
+}
+
+impl Opener {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { chunk: Bytes::new(), partial: BytesMut::new(), bytes_max }
+    }
+
+    /// Adds what arrived.
+    pub(crate) fn push(&mut self, data: Bytes) {
+        if self.partial.is_empty() && self.chunk.is_empty() {
+            self.chunk = data;
+            return;
+        }
+        if !self.chunk.is_empty() {
+            self.partial.extend_from_slice(&std::mem::take(&mut self.chunk));
+        }
+        self.partial.extend_from_slice(&data);
+    }
+
+    /// The next whole envelope.
+    ///
+    /// # Errors
+    /// As soon as an envelope announces more than the limit.
+    pub(crate) fn next(&mut self, sender: Sender<'_>) -> Result<Option<Envelope>> {
+        let Some((flags, length)) = self.head() else { return Ok(None) };
+        if length > self.bytes_max {
+            return Err(sender.too_large(self.bytes_max));
+        }
+        let message = if self.partial.is_empty() {
+            if self.chunk.len() - HEAD < length {
+                return Ok(None);
+            }
+            self.chunk.advance(HEAD);
+            self.chunk.split_to(length)
+        } else {
+            if self.partial.len() - HEAD < length {
+                return Ok(None);
+            }
+            self.partial.advance(HEAD);
+            self.partial.split_to(length).freeze()
+        };
+        Ok(Some(Envelope { flags, message }))
+    }
+
+    fn head(&self) -> Option<(u8, usize)> {
+        let bytes: &[u8] = if self.partial.is_empty() { &self.chunk } else { &self.partial };
+        let [flags, a, b, c, d] = *bytes.first_chunk()?;
+        Some((flags, u32::from_be_bytes([a, b, c, d]) as usize))
+    }
+
+    /// Whether part of an envelope is there, and no more will come.
+    pub(crate) fn is_partial(&self) -> bool {
+        !self.chunk.is_empty() || !self.partial.is_empty()
+    }
+}
+
+impl Envelope {
+    /// How long it was on the wire.
+    pub(crate) fn wire_bytes(&self) -> usize {
+        HEAD + self.message.len()
+    }
+
+    /// The message, unfolded.
+    ///
+    /// # Errors
+    /// `internal` when it is compressed and nobody said how, as in gRPC's `compression.md`.
+    pub(crate) fn unfolded(
+        self,
+        encoding: Option<Encoding>,
+        coders: &Coders,
+        bytes_max: usize,
+        sender: Sender<'_>,
+    ) -> Result<Bytes> {
+        if self.flags & COMPRESSED == 0 {
+            return Ok(self.message);
+        }
+        match encoding {
+            Some(encoding) => coders.unfold(encoding, &self.message, bytes_max, sender),
+            None => Err(sender
+                .broke_protocol("sent a compressed message without saying how it is compressed")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn envelopes_are_found_however_they_are_cut() {
+        let wire =
+            [&[0, 0, 0, 0, 3][..], b"abc", &[1, 0, 0, 0, 0], &[2, 0, 0, 0, 1], b"z"].concat();
+        for cut in 1..wire.len() {
+            let mut opener = Opener::new(3);
+            let mut found = Vec::new();
+            for chunk in wire.chunks(cut) {
+                opener.push(Bytes::copy_from_slice(chunk));
+                while let Some(envelope) = opener.next(Sender::Client).unwrap() {
+                    let wire_bytes = envelope.wire_bytes();
+                    found.push((envelope.flags, envelope.message, wire_bytes));
+                }
+            }
+            let expected =
+                [(0, Bytes::from("abc"), 8), (1, Bytes::new(), 5), (2, Bytes::from("z"), 6)];
+            assert_eq!(found, expected, "cut at {cut}");
+            assert!(!opener.is_partial());
+        }
+    }
+
+    #[test]
+    fn an_announced_length_over_the_limit_is_refused_and_one_below_it_takes_no_memory() {
+        let mut opener = Opener::new(2);
+        opener.push(Bytes::from_static(&[0, 0, 0, 0, 3]));
+        assert!(opener.next(Sender::Client).is_err(), "the length alone is over the limit");
+        let mut opener = Opener::new(4 << 20);
+        for byte in [0, 0, 0x40, 0, 0, 1] {
+            opener.push(Bytes::copy_from_slice(&[byte]));
+            assert_eq!(opener.next(Sender::Client).unwrap(), None);
+        }
+        assert!(opener.partial.capacity() < 1024, "4 MiB are announced, a byte has come");
+    }
+
+    #[test]
+    fn a_message_in_one_piece_is_not_copied() {
+        let wire = Bytes::from_static(b"\0\0\0\0\x03abc");
+        let mut opener = Opener::new(3);
+        opener.push(wire.clone());
+        let envelope = opener.next(Sender::Client).unwrap().unwrap();
+        assert_eq!(envelope.message.as_ptr(), wire[5..].as_ptr());
+    }
+
+    #[test]
+    fn a_message_is_sealed_in_the_room_before_it() {
+        let buffer = BytesMut::from(&b".....abc"[..]);
+        let place = buffer.as_ptr();
+        let [sealed, rest] = Message::reserved(buffer.clone()).seal().unwrap();
+        assert_eq!((&sealed[..], &rest[..]), (&b"\0\0\0\0\x03abc"[..], &b""[..]));
+        assert_eq!(Message::reserved(buffer.clone()).into_bytes(), "abc");
+        let [sealed, _] = Message::reserved(buffer).seal().unwrap();
+        assert_eq!(sealed.as_ptr(), place, "it was not moved");
+        let large = Bytes::from(vec![7; COPIED_MAX + 1]);
+        let [head, message] = seal(COMPRESSED, large.clone()).unwrap();
+        assert_eq!((&head[..], message.as_ptr()), (&[1, 0, 0, 64, 1][..], large.as_ptr()));
+    }
+}

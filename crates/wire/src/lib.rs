@@ -1,0 +1,54 @@
+//! Connect, gRPC and gRPC-Web as bytes, for the side that calls and the side that answers.
+//!
+//! Nothing here opens a socket, reads a clock or starts a task; nothing is encoded or decoded beyond
+//! envelopes and heads, so that a message passes unchanged. Bytes are pushed into small state
+//! machines in whatever pieces they arrive.
+//!
+//! | side | a request | a reply |
+//! |---|---|---|
+//! | that answers | [`negotiate`] its head, read its messages by [`Requests`] | written by the [`Exchange`] |
+//! | that calls | written by the [`Caller`] | read by [`Replies`] |
+//!
+//! | matter | file |
+//! |---|---|
+//! | content types, names of headers | `dialect.rs` |
+//! | what a head means, and what is refused | `negotiate.rs` |
+//! | what is particular to a protocol | `connect.rs`, `connect_get.rs`, `grpc.rs`, `grpc_web.rs` |
+//! | five bytes before a message | `envelope.rs` |
+//! | gzip and zstd, with limits before and after | `compression.rs` |
+//! | deadlines as headers | `timeout.rs` |
+//! | errors | `status.rs` (gRPC), `error_json.rs` (Connect) |
+//! | which headers are the protocol's | `headers.rs` |
+//!
+//! Sources: the Connect protocol (connectrpc.com/docs/protocol), gRPC's `PROTOCOL-HTTP2.md` and
+//! `PROTOCOL-WEB.md`, RFC 9110.
+
+mod caller;
+mod compression;
+mod connect;
+mod connect_get;
+mod dialect;
+mod end;
+mod envelope;
+mod error_json;
+mod gathered;
+mod grpc;
+mod grpc_web;
+pub mod headers;
+mod negotiate;
+mod read_reply;
+mod read_request;
+mod sender;
+mod status;
+mod timeout;
+mod write_reply;
+
+pub use caller::{Caller, Request};
+pub use compression::{Coders, Compression, Encoding};
+pub use dialect::Dialect;
+pub use envelope::{HEAD as ENVELOPE_HEAD, Message};
+pub use headers::{binary, binary_value};
+pub use negotiate::{Exchange, Head, Refusal, negotiate, speaks};
+pub use read_reply::{Event, Replies};
+pub use read_request::{Next, Requests};
+pub use write_reply::{Closing, Pieces, Response};
