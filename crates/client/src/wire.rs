@@ -226,7 +226,7 @@ impl Reader {
                     }
                     self.replies.push(data);
                 }
-                Some(Ok(Frame::Trailers(trailers.into()))) => self.replies.trailers(trailers.into_map()),
+                Some(Ok(Frame::Trailers(trailers))) => self.replies.trailers(trailers.into_map()),
                 Some(Err(error)) => return Poll::Ready(self.replies.broke(error)),
                 None => self.finish(),
             }
