@@ -1,4 +1,4 @@
-//! `/contacts`, literally as the assertions of seed 003 have it, on each database.
+//! `/contacts`, literally as the assertions of the web-server comparison have it, on each database.
 
 use bytes::Bytes;
 use http_body_util::Full;

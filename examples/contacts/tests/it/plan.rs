@@ -1,4 +1,4 @@
-//! The load test of seed 003 as a contract: its requests in its order, on connections that are kept,
+//! The load test of the web-server comparison as a contract: its requests in its order, on connections that are kept,
 //! with its assertions to the letter.
 
 use bytes::Bytes;
@@ -22,7 +22,7 @@ const NAMES: [(&str, &str); 5] = [
 ];
 
 #[tokio::test]
-async fn the_load_test_of_the_seed_finds_no_error_on_either_database() {
+async fn the_load_test_of_the_comparison_finds_no_error_on_either_database() {
     for app in App::each().await {
         let mut threads = JoinSet::new();
         for _ in 0..4 {
