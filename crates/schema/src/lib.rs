@@ -6,6 +6,10 @@
 
 mod json;
 mod schema;
+mod validate;
 
 pub use schema::{Message, Schema, SchemaError, Served};
 pub use tidewire_proto::{Diagnostic, Diagnostics, Sources};
+pub use validate::{
+    VIOLATIONS_MAX, Validate, Validator, Violation, Violations, required_without_presence,
+};

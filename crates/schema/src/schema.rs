@@ -40,7 +40,7 @@ const DESCRIPTOR_MEMORY_MAX: usize = 1 << 30;
 /// Messages and services by name; cheap to clone.
 #[derive(Clone)]
 pub struct Schema {
-    pool: Arc<DescriptorPool>,
+    pub(crate) pool: Arc<DescriptorPool>,
     descriptors: Bytes,
 }
 
