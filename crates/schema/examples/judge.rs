@@ -81,10 +81,10 @@ fn messages(pool: &DescriptorPool) -> impl Iterator<Item = String> + '_ {
 }
 
 fn ours(schema: &Schema, validator: Option<&Validator>, name: &str, message: &[u8]) -> Verdict {
-    let Some(validator) = validator else { return Verdict::NoRules };
     if schema.decode(name, Codec::Proto, message).is_err() {
         return Verdict::NoMessage;
     }
+    let Some(validator) = validator else { return Verdict::NoRules };
     match validator.violations(name, message) {
         Ok(None) => Verdict::Valid,
         Ok(Some(found)) => Verdict::violations(&found.encode()),

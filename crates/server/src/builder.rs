@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::Method;
+use tidewire_schema::Validate;
 use tidewire_service::{Interface, Layer, RpcService, Service, stack};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -51,6 +52,7 @@ impl Server {
             reflection: None,
             rest: RestOptions::default(),
             cors: Cors::default(),
+            validation: true,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -68,6 +70,7 @@ pub struct Builder {
     reflection: Option<bool>,
     rest: RestOptions,
     cors: Cors,
+    validation: bool,
     #[cfg(feature = "tls")]
     tls: Option<crate::tls::Tls>,
 }
@@ -142,6 +145,14 @@ impl Builder {
     /// Lets pages of other origins call from a browser; by default none may.
     pub fn cors(mut self, cors: Cors) -> Self {
         self.cors = cors;
+        self
+    }
+
+    /// Switches off, or on again, that requests are checked against the rules that their schema
+    /// has for them (protovalidate, protoc-gen-validate, `REQUIRED`): after all layers, just before
+    /// the service; see [`Validate`].
+    pub fn validation(mut self, on: bool) -> Self {
+        self.validation = on;
         self
     }
 
@@ -229,8 +240,12 @@ impl Builder {
         // Without layers: whoever probes has no credentials.
         let health_service: Arc<dyn Service> = Arc::new(health_service);
         let _ = methods.add(&interfaces[interfaces.len() - 1], &health_service);
-        let services = self.services.into_iter();
-        let services: Vec<_> = services.map(|(i, s)| (i, stack(&self.layers, s))).collect();
+        let mut services = Vec::new();
+        for (interface, service) in self.services {
+            let service =
+                if self.validation { validated(&interface, service)? } else { service };
+            services.push((interface, stack(&self.layers, service)));
+        }
         for (interface, service) in &services {
             methods.add(interface, service).map_err(StartError::DuplicateMethod)?;
         }
@@ -252,6 +267,16 @@ impl Builder {
         };
         Ok((Arc::new(app), health))
     }
+}
+
+/// The service behind the rules of its requests, where it has any.
+fn validated(
+    interface: &Interface,
+    service: Arc<dyn Service>,
+) -> Result<Arc<dyn Service>, StartError> {
+    let rules = Validate::of(interface)
+        .map_err(|cause| StartError::Rules { service: interface.name().to_owned(), cause })?;
+    Ok(rules.map_or(service.clone(), |rules| rules.layer(service)))
 }
 
 fn routes(routes: Vec<Route>, layers: &[Arc<dyn Layer>]) -> Result<Routes, RouteError> {

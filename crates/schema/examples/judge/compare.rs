@@ -153,7 +153,7 @@ impl Tally {
         if ours.is_same(theirs) {
             return;
         }
-        if let Some(reason) = known::reason(name, ours, theirs) {
+        if let Some(reason) = known::reason(name, message, ours, theirs) {
             *self.known.entry(reason).or_default() += 1;
             return;
         }
@@ -176,7 +176,7 @@ impl Tally {
         }
         let unknown: usize = self.unknown.values().sum();
         println!("  {unknown:>7} other differences, in {} messages", self.unknown.len());
-        unknown == 0
+        unknown == 0 && self.values > 0
     }
 }
 

@@ -226,8 +226,8 @@ impl<'a> Generator<'a> {
                 varint(out, 7);
             }
             2 => {
-                let field = random.pick(self.message.fields());
-                push(out, field.number(), *random.pick(&[0, 5]));
+                let number = self.message.fields().first().map_or(1, |field| field.number());
+                push(out, number, *random.pick(&[0, 5]));
                 out.extend([0; 4]);
             }
             3 => out.extend(out.clone()),

@@ -68,12 +68,7 @@ impl Program {
     ///
     /// # Errors
     /// What cannot be evaluated with these values, or that the budget is used up.
-    pub(super) fn run(
-        &self,
-        pool: &Arc<DescriptorPool>,
-        bindings: &Bindings,
-        budget: &mut Budget,
-    ) -> Result<Value, Failure> {
-        eval::Evaluation::new(pool, bindings, budget).run(&self.expr)
+    pub(super) fn run(&self, bindings: &Bindings, budget: &mut Budget) -> Result<Value, Failure> {
+        eval::Evaluation::new(bindings, budget).run(&self.expr)
     }
 }

@@ -232,7 +232,7 @@ impl<'p> Run<'p> {
         let now = self.now();
         let budget = self.budget.get_or_insert(Budget { steps: Budget::STEPS, now });
         let failed = |Failure(why)| Stop::Rule(format!("rule {:?}: {why}", rule.site.id));
-        match rule.program.run(self.pool, &bindings, budget).map_err(failed)? {
+        match rule.program.run(&bindings, budget).map_err(failed)? {
             Value::Bool(true) => Ok(()),
             Value::Bool(false) => self.report(&rule.site, spot),
             Value::Text(text) if text.is_empty() => Ok(()),

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use buffa_descriptor::DescriptorPool;
 use buffa_descriptor::reflect::ReflectMessage;
 
 use super::Bindings;
@@ -45,7 +44,6 @@ impl Budget {
 }
 
 pub(super) struct Evaluation<'a> {
-    pub(super) pool: &'a Arc<DescriptorPool>,
     bindings: &'a Bindings,
     pub(super) budget: &'a mut Budget,
     items: Vec<(&'a str, Value)>,
@@ -58,12 +56,8 @@ pub(super) fn failure(text: impl Into<String>) -> Outcome {
 }
 
 impl<'a> Evaluation<'a> {
-    pub(super) fn new(
-        pool: &'a Arc<DescriptorPool>,
-        bindings: &'a Bindings,
-        budget: &'a mut Budget,
-    ) -> Self {
-        Self { pool, bindings, budget, items: Vec::new() }
+    pub(super) fn new(bindings: &'a Bindings, budget: &'a mut Budget) -> Self {
+        Self { bindings, budget, items: Vec::new() }
     }
 
     pub(super) fn run(&mut self, expr: &'a Expr) -> Outcome {

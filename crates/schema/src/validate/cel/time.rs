@@ -92,6 +92,11 @@ fn part(name: &str, nanos: i128) -> Option<i64> {
     })
 }
 
+/// Whether a zone is one that is known.
+pub(super) fn is_zone(zone: &str) -> bool {
+    offset(zone).is_some()
+}
+
 /// Nanoseconds that a zone is ahead of UTC.
 fn offset(zone: &str) -> Option<i128> {
     if matches!(zone, "" | "UTC" | "Z") {

@@ -13,7 +13,7 @@ use buffa_descriptor::{
 use super::ast::{Each, Expr, Operator};
 use super::functions::signature;
 use super::value::{Value, is_wrapper};
-use super::{Scope, functions};
+use super::{Scope, functions, time};
 
 /// The type of an expression.
 #[derive(Debug, Clone, PartialEq)]
@@ -187,6 +187,12 @@ impl<'a> Checker<'a> {
             }
             Expr::Call { name, target, arguments } => {
                 let target = target.as_deref().map(|target| self.of(target)).transpose()?;
+                if let (Some(Type::Timestamp), [Expr::Literal(Value::Text(zone))]) =
+                    (target.as_ref().map(Type::plain), &**arguments)
+                    && !time::is_zone(zone)
+                {
+                    return Err(format!("{zone} is not an offset, such as +02:00, or UTC"));
+                }
                 let arguments = self.all(arguments)?;
                 signature(name, target.as_ref(), &arguments)
             }

@@ -95,7 +95,7 @@ impl Value {
                 };
                 a.len() == b.len() && a.iter().all(|(key, value)| has(key, value))
             }
-            (Self::Message(a), Self::Message(b)) => a == b,
+            (Self::Message(a), Self::Message(b)) => same(a, b),
             (Self::Type(a), Self::Type(b)) => a == b,
             (a, b) => a.order(b) == Some(Ordering::Equal),
         }
@@ -211,6 +211,17 @@ impl Value {
             _ => Self::Int(0),
         }
     }
+}
+
+/// Whether two messages have the same fields set to equal values.
+fn same(a: &DynamicMessage, b: &DynamicMessage) -> bool {
+    let equal = |field: &FieldDescriptor| match (a.has(field), b.has(field)) {
+        (true, true) => Value::of_field(a, field).equals(&Value::of_field(b, field)),
+        (one, other) => one == other,
+    };
+    a.message_index() == b.message_index()
+        && a.message_descriptor().fields().iter().all(equal)
+        && a.unknown_fields() == b.unknown_fields()
 }
 
 /// Nanoseconds, at the ends of the range where there are more.
