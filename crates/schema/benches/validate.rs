@@ -20,7 +20,11 @@ const CASES: &[(&str, &str, &[u8])] = &[
     ("no_rules", "Plain", b"\x0a\x03Ada\x12\x08Lovelace\x1a\x0fada@example.com"),
     ("three_lengths", "Lengths", b"\x0a\x03Ada\x12\x08Lovelace\x1a\x0fada@example.com"),
     ("three_mixed", "Mixed", b"\x0a\x03Ada\x12\x08Lovelace\x1a\x0fada@example.com"),
-    ("email_uuid_pattern", "Forms", b"\x0a\x0fada@example.com\x12\x24123e4567-e89b-12d3-a456-426614174000\x1a\x08Lovelace"),
+    (
+        "email_uuid_pattern",
+        "Forms",
+        b"\x0a\x0fada@example.com\x12\x24123e4567-e89b-12d3-a456-426614174000\x1a\x08Lovelace",
+    ),
     ("one_cel", "Cel", b"\x0a\x03Ada\x12\x08Lovelace"),
 ];
 

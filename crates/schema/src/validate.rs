@@ -204,7 +204,8 @@ pub fn required_without_presence(schema: &Schema) -> Vec<Diagnostic> {
                     message: message.full_name().to_owned(),
                     owner: fault::Owner::Field(field.number()),
                     option: vec![options::BEHAVIOR.cast_signed()],
-                    why: "REQUIRED says nothing here, since 0 cannot be told from not set".to_owned(),
+                    why: "REQUIRED says nothing here, since 0 cannot be told from not set"
+                        .to_owned(),
                 };
                 let help = "write `optional` before the type of the field";
                 found.push(fault.diagnostic(&schema.pool).help(help));

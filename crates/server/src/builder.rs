@@ -242,8 +242,7 @@ impl Builder {
         let _ = methods.add(&interfaces[interfaces.len() - 1], &health_service);
         let mut services = Vec::new();
         for (interface, service) in self.services {
-            let service =
-                if self.validation { validated(&interface, service)? } else { service };
+            let service = if self.validation { validated(&interface, service)? } else { service };
             services.push((interface, stack(&self.layers, service)));
         }
         for (interface, service) in &services {

@@ -45,14 +45,25 @@ impl<'a> Generator<'a> {
         out
     }
 
-    fn fields(&self, message: &MessageDescriptor, random: &mut Random, depth: usize, out: &mut Vec<u8>) {
-        let oneofs: Vec<usize> = message.oneofs().iter().map(|one| random.below(one.field_indices().len() + 1)).collect();
+    fn fields(
+        &self,
+        message: &MessageDescriptor,
+        random: &mut Random,
+        depth: usize,
+        out: &mut Vec<u8>,
+    ) {
+        let oneofs: Vec<usize> = message
+            .oneofs()
+            .iter()
+            .map(|one| random.below(one.field_indices().len() + 1))
+            .collect();
         for (at, field) in message.fields().iter().enumerate() {
             let chosen = field.oneof_index().is_none_or(|one| {
                 let members = message.oneofs()[usize::from(one)].field_indices();
                 members.get(oneofs[usize::from(one)]) == Some(&(at as u16))
             });
-            let often = if random.one_in(40) { 2 } else { usize::from(chosen && !random.one_in(5)) };
+            let often =
+                if random.one_in(40) { 2 } else { usize::from(chosen && !random.one_in(5)) };
             for _ in 0..often {
                 self.field(field, random, depth, out);
             }
@@ -88,7 +99,15 @@ impl<'a> Generator<'a> {
                 for _ in 0..*random.pick(&[0, 1, 1, 2, 3, 4, 6]) {
                     let mut entry = Vec::new();
                     if !random.one_in(12) {
-                        self.value(SingularKind::Scalar(key), false, 1, &edges, random, depth, &mut entry);
+                        self.value(
+                            SingularKind::Scalar(key),
+                            false,
+                            1,
+                            &edges,
+                            random,
+                            depth,
+                            &mut entry,
+                        );
                     }
                     if !random.one_in(12) {
                         self.value(value, false, 2, &edges, random, depth, &mut entry);
@@ -121,21 +140,33 @@ impl<'a> Generator<'a> {
         match message.full_name() {
             "google.protobuf.Any" => {
                 let url = edges.texts.iter().find(|_| random.one_in(2));
-                let url = url.cloned().unwrap_or_else(|| b"type.googleapis.com/google.protobuf.Empty".to_vec());
+                let url = url
+                    .cloned()
+                    .unwrap_or_else(|| b"type.googleapis.com/google.protobuf.Empty".to_vec());
                 push(&mut inner, 1, 2);
                 varint(&mut inner, url.len() as u64);
                 inner.extend(url);
             }
             "google.protobuf.FieldMask" => {
                 for _ in 0..random.below(4) {
-                    self.value(SingularKind::Scalar(ScalarType::String), false, 1, edges, random, 0, &mut inner);
+                    self.value(
+                        SingularKind::Scalar(ScalarType::String),
+                        false,
+                        1,
+                        edges,
+                        random,
+                        0,
+                        &mut inner,
+                    );
                 }
             }
             "google.protobuf.Timestamp" | "google.protobuf.Duration" => {
                 for (number, values) in [(1, SECONDS), (2, NANOS)] {
                     let value = match edges.integers.as_slice() {
                         [] => *random.pick(values),
-                        known if random.one_in(2) => (*random.pick(known)).clamp(-1 << 40, 1 << 40) as i64,
+                        known if random.one_in(2) => {
+                            (*random.pick(known)).clamp(-1 << 40, 1 << 40) as i64
+                        }
                         _ => *random.pick(values),
                     };
                     if !random.one_in(4) {
@@ -188,8 +219,12 @@ impl<'a> Generator<'a> {
             }
             ScalarType::Double => out.extend(float.to_le_bytes()),
             ScalarType::Float => out.extend((float as f32).to_le_bytes()),
-            ScalarType::Fixed64 | ScalarType::Sfixed64 => out.extend((integer as u64).to_le_bytes()),
-            ScalarType::Fixed32 | ScalarType::Sfixed32 => out.extend((integer as u32).to_le_bytes()),
+            ScalarType::Fixed64 | ScalarType::Sfixed64 => {
+                out.extend((integer as u64).to_le_bytes())
+            }
+            ScalarType::Fixed32 | ScalarType::Sfixed32 => {
+                out.extend((integer as u32).to_le_bytes())
+            }
             ScalarType::Bool => varint(out, (integer & 1) as u64),
             ScalarType::Sint32 => {
                 let number = integer as i32;
@@ -209,8 +244,11 @@ impl<'a> Generator<'a> {
     fn edges(&self, field: &FieldDescriptor) -> Edges {
         let mut edges = Edges::default();
         let Some(options) = field.options() else { return edges };
-        let Some(index) = self.pool.message_index("google.protobuf.FieldOptions") else { return edges };
-        let options = DynamicMessage::decode(Arc::clone(self.pool), index, &options.encode_to_vec());
+        let Some(index) = self.pool.message_index("google.protobuf.FieldOptions") else {
+            return edges;
+        };
+        let options =
+            DynamicMessage::decode(Arc::clone(self.pool), index, &options.encode_to_vec());
         if let Ok(options) = options {
             edges.of(&options);
         }
@@ -253,7 +291,9 @@ impl Edges {
             Value::I64(number) => i128::from(*number),
             Value::U32(number) => i128::from(*number),
             Value::U64(number) => i128::from(*number),
-            Value::F32(number) => return self.float(f64::from(*number), f64::from(number.next_up())),
+            Value::F32(number) => {
+                return self.float(f64::from(*number), f64::from(number.next_up()));
+            }
             Value::F64(number) => return self.float(*number, number.next_up()),
             Value::String(text) => return self.text(text.as_bytes()),
             Value::Bytes(bytes) => return self.text(bytes),
@@ -283,7 +323,9 @@ impl Edges {
 fn text(edges: &Edges, random: &mut Random, bytes: bool) -> Vec<u8> {
     match random.below(6) {
         0..=2 if !edges.texts.is_empty() => random.pick(&edges.texts).clone(),
-        0 if bytes => (0..*random.pick(&[0, 1, 3, 4, 5, 15, 16, 17])).map(|_| random.next() as u8).collect(),
+        0 if bytes => {
+            (0..*random.pick(&[0, 1, 3, 4, 5, 15, 16, 17])).map(|_| random.next() as u8).collect()
+        }
         1 => {
             let alphabet = b"aB1.:/-@%[]_ \t\n#?";
             (0..random.below(12)).map(|_| *random.pick(alphabet)).collect()
@@ -331,25 +373,113 @@ pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 const INTEGERS: &[i128] = &[
-    0, 1, -1, 2, 3, 4, 5, 7, 8, 10, 99, 128, -128, i32::MAX as i128, i32::MIN as i128,
-    i64::MAX as i128, i64::MIN as i128, 1 << 63, u64::MAX as i128, 1_060_000_000,
+    0,
+    1,
+    -1,
+    2,
+    3,
+    4,
+    5,
+    7,
+    8,
+    10,
+    99,
+    128,
+    -128,
+    i32::MAX as i128,
+    i32::MIN as i128,
+    i64::MAX as i128,
+    i64::MIN as i128,
+    1 << 63,
+    u64::MAX as i128,
+    1_060_000_000,
 ];
-const FLOATS: &[f64] = &[
-    0.0, -0.0, 1.0, -1.0, 0.5, 1e300, -1e300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-310,
-];
+const FLOATS: &[f64] =
+    &[0.0, -0.0, 1.0, -1.0, 0.5, 1e300, -1e300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-310];
 const SECONDS: &[i64] = &[
-    0, 1, -1, 5, 10, 60, 3600, 1_060_000_000, 1_700_000_000, 4_000_000_000, 1 << 40, i64::MAX, i64::MIN,
+    0,
+    1,
+    -1,
+    5,
+    10,
+    60,
+    3600,
+    1_060_000_000,
+    1_700_000_000,
+    4_000_000_000,
+    1 << 40,
+    i64::MAX,
+    i64::MIN,
 ];
 const NANOS: &[i64] = &[0, 1, -1, 999_999_999, 1_000_000_000, 500_000_000];
 const TEXTS: &[&str] = &[
-    "", "a", "foo", "bar", "abc", "foobar", "FOO", "ünïcödé", "日本語", "a.b.c", "true", "1", "42",
-    "user@example.com", "foo@", "a@b", "User <u@example.com>", "example.com", "example.com.",
-    "-a.com", "a_b.com", "1.2.3.4", "256.1.1.1", "1.2.3.4/8", "10.0.0.0/8", "::1", "fe80::1%eth0",
-    "::/0", "2001:db8::/32", "2001:db8::1/32", "1:2:3:4:5:6:7:8", "::ffff:1.2.3.4", "[::1]:80",
-    "localhost:80", "localhost:99999", "1.2.3.4:", "https://example.com/a?b#c", "foo/bar?x=y",
-    "//host/path", "http://[::1]/", "http://a b", "urn:isbn:1", "http://u@h:1/%zz", "/a/b", "../x",
-    "123e4567-e89b-12d3-a456-426614174000", "123e4567e89b12d3a456426614174000", "ulid",
-    "01ARZ3NDEKTSV4RRFFQ69G5FAV", "x-header", ":path", "bad header", "value\nline", "v\u{7f}", "\0",
-    "foo.Bar", ".foo.Bar", "foo..Bar", "1foo", "a/b", "a//b", "dir/file.txt", "😀😀😀", "proto",
-    "type.googleapis.com/google.protobuf.Duration", "a.b", "a.b.c", "a", "ab",
+    "",
+    "a",
+    "foo",
+    "bar",
+    "abc",
+    "foobar",
+    "FOO",
+    "ünïcödé",
+    "日本語",
+    "a.b.c",
+    "true",
+    "1",
+    "42",
+    "user@example.com",
+    "foo@",
+    "a@b",
+    "User <u@example.com>",
+    "example.com",
+    "example.com.",
+    "-a.com",
+    "a_b.com",
+    "1.2.3.4",
+    "256.1.1.1",
+    "1.2.3.4/8",
+    "10.0.0.0/8",
+    "::1",
+    "fe80::1%eth0",
+    "::/0",
+    "2001:db8::/32",
+    "2001:db8::1/32",
+    "1:2:3:4:5:6:7:8",
+    "::ffff:1.2.3.4",
+    "[::1]:80",
+    "localhost:80",
+    "localhost:99999",
+    "1.2.3.4:",
+    "https://example.com/a?b#c",
+    "foo/bar?x=y",
+    "//host/path",
+    "http://[::1]/",
+    "http://a b",
+    "urn:isbn:1",
+    "http://u@h:1/%zz",
+    "/a/b",
+    "../x",
+    "123e4567-e89b-12d3-a456-426614174000",
+    "123e4567e89b12d3a456426614174000",
+    "ulid",
+    "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+    "x-header",
+    ":path",
+    "bad header",
+    "value\nline",
+    "v\u{7f}",
+    "\0",
+    "foo.Bar",
+    ".foo.Bar",
+    "foo..Bar",
+    "1foo",
+    "a/b",
+    "a//b",
+    "dir/file.txt",
+    "😀😀😀",
+    "proto",
+    "type.googleapis.com/google.protobuf.Duration",
+    "a.b",
+    "a.b.c",
+    "a",
+    "ab",
 ];

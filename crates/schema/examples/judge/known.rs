@@ -34,7 +34,8 @@ const NAMED_ZONE: &str = "BookHaircutAppointmentRequest";
 fn has_seconds_at_the_end(message: &[u8]) -> bool {
     let largest = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
     let smallest = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01];
-    message.windows(9).any(|part| part == largest) || message.windows(10).any(|part| part == smallest)
+    message.windows(9).any(|part| part == largest)
+        || message.windows(10).any(|part| part == smallest)
 }
 
 /// Whether all violations that only one has are of rules for timestamps.

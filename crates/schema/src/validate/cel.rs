@@ -27,8 +27,8 @@ use std::sync::Arc;
 use buffa_descriptor::DescriptorPool;
 
 pub(super) use eval::{Budget, Failure};
-pub(super) use types::Type;
 pub(super) use time::print_timestamp;
+pub(super) use types::Type;
 pub(super) use value::{Value, duration_nanos, is_wrapper};
 
 /// An expression that was parsed and checked.

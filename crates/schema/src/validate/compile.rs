@@ -6,9 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use buffa_descriptor::{
-    DescriptorPool, FieldDescriptor, FieldKind, MessageIndex, SingularKind,
-};
+use buffa_descriptor::{DescriptorPool, FieldDescriptor, FieldKind, MessageIndex, SingularKind};
 
 use super::cel::{Bindings, Program, Scope, Type, is_wrapper};
 use super::check::Site;
@@ -38,8 +36,13 @@ pub(super) fn compile(
     pool: &Arc<DescriptorPool>,
     messages: impl Iterator<Item = MessageIndex>,
 ) -> Compiled {
-    let mut compiler =
-        Compiler { pool, plans: Vec::new(), known: HashMap::new(), queue: Vec::new(), faults: Vec::new() };
+    let mut compiler = Compiler {
+        pool,
+        plans: Vec::new(),
+        known: HashMap::new(),
+        queue: Vec::new(),
+        faults: Vec::new(),
+    };
     for message in messages {
         compiler.want(message);
     }
@@ -196,7 +199,12 @@ impl Compiler<'_> {
         }
     }
 
-    fn shape(&mut self, message: &str, field: &FieldDescriptor, found: &FieldRules) -> (Shape, ValuePlan) {
+    fn shape(
+        &mut self,
+        message: &str,
+        field: &FieldDescriptor,
+        found: &FieldRules,
+    ) -> (Shape, ValuePlan) {
         let subject = |kind, delimited, prefix| Subject {
             message,
             field,
@@ -217,19 +225,22 @@ impl Compiler<'_> {
                 (Shape::One, self.value(&subject(kind, field.is_delimited(), Vec::new()), rules))
             }
             FieldKind::List(kind) => {
-                let (whole, own) = self.whole(&subject(kind, false, Vec::new()), rules, (18, "repeated"));
+                let (whole, own) =
+                    self.whole(&subject(kind, false, Vec::new()), rules, (18, "repeated"));
                 let prefix = step((18, "repeated"), (4, "items"));
                 let items = subject(kind, field.is_delimited(), prefix);
                 let items = self.value(&items, &wire::message(&own, 4).unwrap_or_default());
                 let own = Rules { member: (18, "repeated"), bytes: &own, prefix: &[] };
                 // Whether messages are equal is not asked: each is another one.
-                let comparable = !items.kind.is_message() || matches!(items.reading, Reading::Wrapper(_));
+                let comparable =
+                    !items.kind.is_message() || matches!(items.reading, Reading::Wrapper(_));
                 let unique = own.unique().filter(|_| comparable);
                 (Shape::List(Box::new(ListPlan { counts: own.counts(), unique, items })), whole)
             }
             FieldKind::Map { key, value } => {
                 let key = SingularKind::Scalar(key);
-                let (whole, own) = self.whole(&subject(value, false, Vec::new()), rules, (19, "map"));
+                let (whole, own) =
+                    self.whole(&subject(value, false, Vec::new()), rules, (19, "map"));
                 let inner = |number| wire::message(&own, number).unwrap_or_default();
                 let keys = subject(key, false, step((19, "map"), (4, "keys")));
                 let keys = self.value(&keys, &inner(4));
@@ -308,7 +319,13 @@ impl Compiler<'_> {
     }
 
     /// `cel` and `cel_expression` of a value.
-    fn expressions(&mut self, subject: &Subject<'_>, rules: &[u8], this: &Type, into: &mut Vec<Rule>) {
+    fn expressions(
+        &mut self,
+        subject: &Subject<'_>,
+        rules: &[u8],
+        this: &Type,
+        into: &mut Vec<Rule>,
+    ) {
         let pool = Arc::clone(self.pool);
         for rule in options::cel_rules(rules, options::CEL_EXPRESSION, options::CEL) {
             let (name, kind) = match rule.member {
@@ -349,8 +366,8 @@ fn program(
     site: Site,
     bindings: Bindings,
 ) -> Result<Rule, String> {
-    let program = Program::compile(expression, scope)
-        .map_err(|why| format!("cel {:?}: {why}", site.id))?;
+    let program =
+        Program::compile(expression, scope).map_err(|why| format!("cel {:?}: {why}", site.id))?;
     let message = match site.message.as_str() {
         "" => format!("{expression:?} returned false"),
         message => message.to_owned(),

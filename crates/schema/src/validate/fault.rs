@@ -56,7 +56,10 @@ impl Fault {
 }
 
 /// Where in a file a message is, by its full name.
-fn locate<'a>(file: &'a FileDescriptorProto, name: &str) -> Option<(Vec<i32>, &'a DescriptorProto)> {
+fn locate<'a>(
+    file: &'a FileDescriptorProto,
+    name: &str,
+) -> Option<(Vec<i32>, &'a DescriptorProto)> {
     let package = file.package.as_deref().unwrap_or_default();
     let rest = match package {
         "" => name,

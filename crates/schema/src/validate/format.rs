@@ -14,9 +14,8 @@ pub(super) use uri::{is_uri, is_uri_ref};
 pub(super) fn is_email(text: &[u8]) -> bool {
     let Some(at) = text.iter().position(|byte| *byte == b'@') else { return false };
     let (name, host) = (&text[..at], &text[at + 1..]);
-    let allowed = |byte: &u8| {
-        byte.is_ascii_alphanumeric() || b".!#$%&'*+/=?^_`{|}~-".contains(byte)
-    };
+    let allowed =
+        |byte: &u8| byte.is_ascii_alphanumeric() || b".!#$%&'*+/=?^_`{|}~-".contains(byte);
     !name.is_empty() && name.iter().all(allowed) && host.split(|byte| *byte == b'.').all(is_label)
 }
 
@@ -89,9 +88,8 @@ pub(super) fn is_tuuid(text: &[u8]) -> bool {
 
 /// 26 characters of Crockford's base 32, the first of them 0 to 7.
 pub(super) fn is_ulid(text: &[u8]) -> bool {
-    let in_alphabet = |byte: &u8| {
-        byte.is_ascii_alphanumeric() && !b"ILOU".contains(&byte.to_ascii_uppercase())
-    };
+    let in_alphabet =
+        |byte: &u8| byte.is_ascii_alphanumeric() && !b"ILOU".contains(&byte.to_ascii_uppercase());
     text.len() == 26 && (b'0'..=b'7').contains(&text[0]) && text.iter().all(in_alphabet)
 }
 

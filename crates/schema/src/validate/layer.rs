@@ -9,9 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use tidewire_service::{
-    Answer, Body, Call, Codec, Frame, Interface, Layer, Result, Service,
-};
+use tidewire_service::{Answer, Body, Call, Codec, Frame, Interface, Layer, Result, Service};
 
 use super::Validator;
 use crate::{Schema, SchemaError};

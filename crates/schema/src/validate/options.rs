@@ -4,8 +4,8 @@
 
 use buffa_descriptor::{FieldDescriptor, MessageDescriptor, OneofDescriptor};
 
-use super::wire::{self, Raw};
 use super::pgv;
+use super::wire::{self, Raw};
 
 /// `(buf.validate.field)`, `(buf.validate.message)` and `(buf.validate.oneof)`.
 pub(super) const RULES: u32 = 1159;

@@ -127,7 +127,6 @@ impl MessagePlan {
             None => self.fields.binary_search_by_key(&number, |field| field.number).ok(),
         }
     }
-
 }
 
 impl ValuePlan {

@@ -10,8 +10,8 @@
 
 use std::sync::Arc;
 
-use buffa_descriptor::{DescriptorPool, MessageIndex};
 use buffa_descriptor::reflect::DynamicMessage;
+use buffa_descriptor::{DescriptorPool, MessageIndex};
 
 use super::cel::{Bindings, Budget, Failure, Value};
 use super::check::{Check, Scalar, Site};
@@ -227,7 +227,12 @@ impl<'p> Run<'p> {
         Ok(())
     }
 
-    fn program(&mut self, rule: &'p Rule, this: &Value, spot: Option<&Spot<'p>>) -> Result<(), Stop> {
+    fn program(
+        &mut self,
+        rule: &'p Rule,
+        this: &Value,
+        spot: Option<&Spot<'p>>,
+    ) -> Result<(), Stop> {
         let bindings = Bindings { this: Some(this.clone()), ..rule.bindings.clone() };
         let now = self.now();
         let budget = self.budget.get_or_insert(Budget { steps: Budget::STEPS, now });
@@ -270,9 +275,7 @@ impl<'p> Run<'p> {
             (Some(index), _, raw) => self.decode(index, raw.bytes())?.encoded_len() == 0,
             (None, Kind::String | Kind::Bytes, raw) => raw.bytes().is_empty(),
             (None, kind, raw) if kind.is_float() => kind.float(raw.bits()) == 0.0,
-            (None, kind, raw) => {
-                kind.integer(raw.bits()) == plan.ignore_zero.map_or(0, i128::from)
-            }
+            (None, kind, raw) => kind.integer(raw.bits()) == plan.ignore_zero.map_or(0, i128::from),
         })
     }
 
@@ -394,15 +397,16 @@ fn unwrapped(reading: Reading, bytes: &[u8]) -> Result<Scalar<'_>, Stop> {
         let fits = |raw: &Raw<'_>| {
             matches!(
                 (raw, wanted),
-                (Raw::Varint(_), 0) | (Raw::Fixed64(_), 1) | (Raw::Bytes(_), 2) | (Raw::Fixed32(_), 5)
+                (Raw::Varint(_), 0)
+                    | (Raw::Fixed64(_), 1)
+                    | (Raw::Bytes(_), 2)
+                    | (Raw::Fixed32(_), 5)
             )
         };
         wire::all(bytes, number).filter(fits).last()
     };
     Ok(match reading {
-        Reading::Wrapper(kind) => {
-            plain(kind, member(1, kind.wire()).unwrap_or(Raw::Varint(0)))
-        }
+        Reading::Wrapper(kind) => plain(kind, member(1, kind.wire()).unwrap_or(Raw::Varint(0))),
         Reading::Duration => Scalar::Integer(duration(bytes).into()),
         Reading::Timestamp => Scalar::Integer(timestamp(bytes)),
         Reading::TypeUrl => Scalar::Bytes(member(1, 2).map_or(&[], Raw::bytes)),

@@ -46,7 +46,12 @@ impl Rules<'_> {
                 let kind = self.kind();
                 let mut checks = self.times((1, 2, 6), kind)?;
                 if self.flag(8) && kind.is_float() {
-                    checks.push(self.check("finite", (8, "finite", Kind::Bool), "must be finite", Test::Finite));
+                    checks.push(self.check(
+                        "finite",
+                        (8, "finite", Kind::Bool),
+                        "must be finite",
+                        Test::Finite,
+                    ));
                 }
                 Ok(checks)
             }
@@ -56,8 +61,18 @@ impl Rules<'_> {
     /// The type that these rules are for.
     fn kind(&self) -> Kind {
         let all = [
-            Kind::Float, Kind::Double, Kind::Int32, Kind::Int64, Kind::Uint32, Kind::Uint64,
-            Kind::Sint32, Kind::Sint64, Kind::Fixed32, Kind::Fixed64, Kind::Sfixed32, Kind::Sfixed64,
+            Kind::Float,
+            Kind::Double,
+            Kind::Int32,
+            Kind::Int64,
+            Kind::Uint32,
+            Kind::Uint64,
+            Kind::Sint32,
+            Kind::Sint64,
+            Kind::Fixed32,
+            Kind::Fixed64,
+            Kind::Sfixed32,
+            Kind::Sfixed64,
         ];
         let found = all.into_iter().find(|kind| kind.rules() == Some(self.member));
         found.unwrap_or(Kind::Message)
@@ -65,7 +80,11 @@ impl Rules<'_> {
 
     /// `const`, bounds, `in` and `not_in` of numbers and times; they are numbered alike from the
     /// numbers of `const`, `lt` and `in`, which is 0 where there is none.
-    fn times(&self, (first, less, list): (u32, u32, u32), kind: Kind) -> Result<Vec<Check>, String> {
+    fn times(
+        &self,
+        (first, less, list): (u32, u32, u32),
+        kind: Kind,
+    ) -> Result<Vec<Check>, String> {
         let constant = |raw: Raw<'_>| match self.member.1 {
             "duration" => Constant::Integer(duration(raw.bytes()).into()),
             "timestamp" => Constant::Integer(timestamp(raw.bytes())),
@@ -125,11 +144,15 @@ impl Rules<'_> {
             (Some((name, number, one, _)), Some((other, _, limit, _))) => {
                 let (and, exclusive) = if turned { ("or", "_exclusive") } else { ("and", "") };
                 let message = format!("must be {} {and} {}", words(name, one), words(other, limit));
-                self.check(&format!("{name}_{other}{exclusive}"), (number, name, kind), &message, test)
+                self.check(
+                    &format!("{name}_{other}{exclusive}"),
+                    (number, name, kind),
+                    &message,
+                    test,
+                )
             }
-            (Some((name, number, one, _)), None) | (None, Some((name, number, one, _))) => {
-                self.check(name, (number, name, kind), &format!("must be {}", words(name, one)), test)
-            }
+            (Some((name, number, one, _)), None) | (None, Some((name, number, one, _))) => self
+                .check(name, (number, name, kind), &format!("must be {}", words(name, one)), test),
             (None, None) => self.check("gt", (0, "gt", kind), "", test),
         }
     }
@@ -154,7 +177,9 @@ impl Rules<'_> {
             let mut found = Vec::new();
             for raw in wire::all(self.bytes, number) {
                 match raw {
-                    Raw::Bytes(packed) if !matches!(kind, Kind::String | Kind::Bytes | Kind::Message) => {
+                    Raw::Bytes(packed)
+                        if !matches!(kind, Kind::String | Kind::Bytes | Kind::Message) =>
+                    {
                         let numbers = wire::packed(packed, kind.wire()).flatten();
                         found.extend(numbers.map(|bits| read(Raw::Varint(bits))));
                     }
@@ -257,8 +282,16 @@ impl Rules<'_> {
     /// `min_items` and `max_items`, or `min_pairs` and `max_pairs`.
     pub(super) fn counts(&self) -> Vec<Count> {
         let (low, high, words): (_, _, [&str; 3]) = match self.member.1 {
-            "map" => ("min_pairs", "max_pairs", ["map must be at least", "map must be at most", "entries"]),
-            _ => ("min_items", "max_items", ["must contain at least", "must contain no more than", "item(s)"]),
+            "map" => (
+                "min_pairs",
+                "max_pairs",
+                ["map must be at least", "map must be at most", "entries"],
+            ),
+            _ => (
+                "min_items",
+                "max_items",
+                ["must contain at least", "must contain no more than", "item(s)"],
+            ),
         };
         let bound = |number| wire::last(self.bytes, number).map(Raw::bits);
         let site = |number, name: &'static str, words: &str, one: u64, what: &str| {
@@ -356,7 +389,10 @@ pub(super) fn timestamp(message: &[u8]) -> i128 {
 }
 
 fn parts(message: &[u8]) -> (i64, i64) {
-    let number = |number| match wire::all(message, number).filter(|raw| matches!(raw, Raw::Varint(_))).last() {
+    let number = |number| match wire::all(message, number)
+        .filter(|raw| matches!(raw, Raw::Varint(_)))
+        .last()
+    {
         Some(raw) => raw.bits().cast_signed(),
         None => 0,
     };

@@ -62,7 +62,11 @@ fn a_rule_that_does_not_compile_is_an_error_with_its_line() {
         "t.proto:6:3: ",
         "oneof: there is no field x",
     );
-    check("message A {\n  int32 n = 1 [(validate.rules).string.min_len = 1];\n}", "t.proto:6:16: ", "rule of A.n");
+    check(
+        "message A {\n  int32 n = 1 [(validate.rules).string.min_len = 1];\n}",
+        "t.proto:6:16: ",
+        "rule of A.n",
+    );
 }
 
 #[test]
@@ -77,7 +81,7 @@ fn expressions_that_make_no_sense_are_refused_and_none_takes_the_compiler_down()
     refused("this.n", "gives int");
     refused("this.n == 'x'", "does not take int and string");
     refused("this.n > 0 &&", "ends too early");
-    refused("this.n.startsWith('a')", "does not take (int)");
+    refused("this.n.startsWith('a')", "startsWith() does not take (int, string)");
     refused("nothing > 1", "nothing is not defined");
     refused("this.s.all(1, true)", "takes a name for the items first");
     refused("this.s.foo()", "has no function foo()");
@@ -135,7 +139,10 @@ fn rules_of_protoc_gen_validate_are_read_as_the_same_rules() {
     );
     let found = broken(&schema, "A", r#"{"name":"x","skipped":{},"numbers":[1,0,2]}"#);
     let expected = [
-        "one: required", "name: string.min_len", "inner: required", "numbers: repeated.max_items",
+        "one: required",
+        "name: string.min_len",
+        "inner: required",
+        "numbers: repeated.max_items",
         "numbers[1]: int32.gt",
     ];
     assert_eq!(found, expected);
@@ -155,7 +162,10 @@ fn required_fields_are_missing_when_empty_and_numbers_need_presence() {
          }",
     );
     let found = broken(&schema, "A", "{}");
-    assert_eq!(found, ["text: required", "list: required", "message: required", "present: required"]);
+    assert_eq!(
+        found,
+        ["text: required", "list: required", "message: required", "present: required"]
+    );
     let warnings = required_without_presence(&schema);
     assert_eq!(warnings.len(), 1);
     assert_eq!((warnings[0].line, warnings[0].column), (Some(9), Some(19)));
@@ -177,7 +187,8 @@ fn parts_of_a_message_that_come_apart_are_checked_together() {
          message B { string s = 1 [(buf.validate.field).required = true]; string t = 2 [(buf.validate.field).required = true]; }",
     );
     let validator = Validator::new(&schema).unwrap();
-    let check = |message: &[u8]| validator.check("A", message).map_err(|error| error.message().to_owned());
+    let check =
+        |message: &[u8]| validator.check("A", message).map_err(|error| error.message().to_owned());
     assert_eq!(check(b"\x0a\x03\x0a\x01s\x0a\x03\x12\x01t"), Ok(()));
     assert_eq!(check(b"\x0a\x03\x0a\x01s"), Err("b.t: value is required".to_owned()));
     // The last member of a oneof is the one that is set.
@@ -228,8 +239,11 @@ fn no_bytes_make_checking_panic() {
     for round in 0..200_000_usize {
         let mut message = [0_u8; 24];
         for byte in &mut message {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let fields = [0x0a, 0x12, 0x1a, 0x22, 0x2a, 0x28, 0x30, 0x3a, 0x0b, 0x0c, 1, 2, 3, 5, 0xff, 0];
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let fields =
+                [0x0a, 0x12, 0x1a, 0x22, 0x2a, 0x28, 0x30, 0x3a, 0x0b, 0x0c, 1, 2, 3, 5, 0xff, 0];
             *byte = fields[(state >> 60) as usize];
         }
         if let Err(error) = validator.check("A", &message[..round % 24]) {

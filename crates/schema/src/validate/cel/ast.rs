@@ -9,17 +9,38 @@ pub(super) enum Expr {
     /// A name: a variable, or a type such as `int`.
     Name(String),
     /// `of.field`, or `has(of.field)`.
-    Select { of: Box<Expr>, field: String, test: bool },
+    Select {
+        of: Box<Expr>,
+        field: String,
+        test: bool,
+    },
     /// A function, called plainly or on a target.
-    Call { name: String, target: Option<Box<Expr>>, arguments: Vec<Expr> },
+    Call {
+        name: String,
+        target: Option<Box<Expr>>,
+        arguments: Vec<Expr>,
+    },
     /// An operator: `_+_`, `!_`, `_[_]`.
-    Operator { name: Operator, operands: Vec<Expr> },
+    Operator {
+        name: Operator,
+        operands: Vec<Expr>,
+    },
     /// `condition ? yes : no`.
-    Choice { condition: Box<Expr>, yes: Box<Expr>, no: Box<Expr> },
+    Choice {
+        condition: Box<Expr>,
+        yes: Box<Expr>,
+        no: Box<Expr>,
+    },
     List(Vec<Expr>),
     Map(Vec<(Expr, Expr)>),
     /// `of.all(name, body)` and its like.
-    Each { kind: Each, of: Box<Expr>, name: String, condition: Option<Box<Expr>>, body: Box<Expr> },
+    Each {
+        kind: Each,
+        of: Box<Expr>,
+        name: String,
+        condition: Option<Box<Expr>>,
+        body: Box<Expr>,
+    },
 }
 
 /// An operator.

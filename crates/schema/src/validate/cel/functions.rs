@@ -68,8 +68,19 @@ const SIGNATURES: &[(&str, &str)] = &[
 
 /// Functions that are called without a target; `size` and `matches` are called either way.
 const PLAIN: &[&str] = &[
-    "size", "matches", "int", "uint", "double", "string", "bytes", "bool", "timestamp", "duration",
-    "dyn", "type", "getField",
+    "size",
+    "matches",
+    "int",
+    "uint",
+    "double",
+    "string",
+    "bytes",
+    "bool",
+    "timestamp",
+    "duration",
+    "dyn",
+    "type",
+    "getField",
 ];
 
 /// The type that a call gives.
@@ -129,7 +140,8 @@ fn type_of(letter: u8) -> Type {
 
 /// Whether a name is that of a type.
 pub(super) fn is_type(name: &str) -> bool {
-    let known = ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type"];
+    let known =
+        ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type"];
     known.contains(&name)
 }
 
@@ -162,11 +174,9 @@ pub(super) fn operate(name: Operator, left: Value, right: Value) -> Outcome {
         match left.order(&right) {
             Some(order) => Ok(Value::Bool(wanted(order))),
             None if comparable => Ok(Value::Bool(false)),
-            None => failure(format!(
-                "{} and {} have no order",
-                left.type_name(),
-                right.type_name()
-            )),
+            None => {
+                failure(format!("{} and {} have no order", left.type_name(), right.type_name()))
+            }
         }
     };
     match name {
@@ -178,9 +188,7 @@ pub(super) fn operate(name: Operator, left: Value, right: Value) -> Outcome {
         Operator::GreaterOrEqual => order(Ordering::is_ge),
         Operator::In => match &right {
             Value::List(items) => Ok(Value::Bool(items.iter().any(|item| item.equals(&left)))),
-            Value::Map(entries) => {
-                Ok(Value::Bool(super::value::lookup(entries, &left).is_some()))
-            }
+            Value::Map(entries) => Ok(Value::Bool(super::value::lookup(entries, &left).is_some())),
             other => failure(format!("{} has no items", other.type_name())),
         },
         Operator::Index => index(&left, &right),
@@ -203,7 +211,8 @@ fn index(of: &Value, at: &Value) -> Outcome {
 }
 
 fn arithmetic(name: Operator, left: Value, right: Value) -> Outcome {
-    let fits = |value: Option<Value>| value.map_or_else(|| failure("overflow, or division by zero"), Ok);
+    let fits =
+        |value: Option<Value>| value.map_or_else(|| failure("overflow, or division by zero"), Ok);
     match (left, right) {
         (Value::Int(a), Value::Int(b)) => fits(
             match name {
@@ -286,9 +295,9 @@ pub(super) fn call(evaluation: &mut Evaluation<'_>, name: &str, values: Vec<Valu
         }
         ("isNan", [Value::Double(number)]) => Ok(Value::Bool(number.is_nan())),
         ("isInf", [Value::Double(number)]) => Ok(Value::Bool(number.is_infinite())),
-        ("isInf", [Value::Double(number), Value::Int(sign)]) => Ok(Value::Bool(
-            number.is_infinite() && (*sign == 0 || (*sign > 0) == (*number > 0.0)),
-        )),
+        ("isInf", [Value::Double(number), Value::Int(sign)]) => {
+            Ok(Value::Bool(number.is_infinite() && (*sign == 0 || (*sign > 0) == (*number > 0.0))))
+        }
         ("unique", [Value::List(items)]) => Ok(Value::Bool(unique(items))),
         ("join", [Value::List(items), separator @ ..]) => {
             let texts: Option<Vec<&str>> = items.iter().map(text_of).collect();
@@ -345,12 +354,7 @@ fn unique(items: &[Value]) -> bool {
     scalars.is_none_or(|scalars| are_unique(scalars.into_iter()))
 }
 
-fn text_call(
-    evaluation: &mut Evaluation<'_>,
-    name: &str,
-    text: &str,
-    rest: &[Value],
-) -> Outcome {
+fn text_call(evaluation: &mut Evaluation<'_>, name: &str, text: &str, rest: &[Value]) -> Outcome {
     let within = |at: i64| usize::try_from(at).ok().filter(|at| *at <= text.chars().count());
     let slice = |from: i64, to: i64| match (within(from), within(to)) {
         (Some(from), Some(to)) if from <= to => {
@@ -368,9 +372,7 @@ fn text_call(
         ("charAt", [Value::Int(at)]) => slice(*at, at.saturating_add(1)),
         ("substring", [Value::Int(from)]) => slice(*from, length),
         ("substring", [Value::Int(from), Value::Int(to)]) => slice(*from, *to),
-        ("indexOf", [Value::Text(part)]) => {
-            Ok(text.find(&**part).map_or(Value::Int(-1), position))
-        }
+        ("indexOf", [Value::Text(part)]) => Ok(text.find(&**part).map_or(Value::Int(-1), position)),
         ("indexOf", [Value::Text(part), Value::Int(from)]) => {
             let Some(from) = within(*from) else { return failure("index out of range") };
             let skip: usize = text.chars().take(from).map(char::len_utf8).sum();

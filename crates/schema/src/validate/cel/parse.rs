@@ -66,7 +66,10 @@ impl Parser {
         })
     }
 
-    fn deeper(&mut self, parse: impl FnOnce(&mut Self) -> Result<Expr, String>) -> Result<Expr, String> {
+    fn deeper(
+        &mut self,
+        parse: impl FnOnce(&mut Self) -> Result<Expr, String>,
+    ) -> Result<Expr, String> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return Err(format!("has more than {DEPTH_MAX} expressions within one another"));

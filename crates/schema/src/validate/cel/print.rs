@@ -66,7 +66,8 @@ fn text(value: &Value) -> String {
         Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Value::List(items) => format!("[{}]", list(&mut items.iter().map(text))),
         Value::Map(entries) => {
-            let mut entries = entries.iter().map(|(key, value)| format!("{}: {}", text(key), text(value)));
+            let mut entries =
+                entries.iter().map(|(key, value)| format!("{}: {}", text(key), text(value)));
             format!("{{{}}}", list(&mut entries))
         }
         Value::Message(message) => message.to_json().unwrap_or_default(),
@@ -103,7 +104,9 @@ pub(super) fn format(pattern: &str, values: &[Value]) -> Outcome {
         let precision = digits.trim_start_matches('.').parse().unwrap_or(6);
         match one(clause, value, precision) {
             Some(text) => out.push_str(&text),
-            None => return failure(format!("format(): %{clause} is not for {}", value.type_name())),
+            None => {
+                return failure(format!("format(): %{clause} is not for {}", value.type_name()));
+            }
         }
     }
     Ok(Value::text(out))

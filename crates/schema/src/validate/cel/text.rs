@@ -62,7 +62,8 @@ fn word(rest: &str) -> Result<(Word, usize), String> {
         return Ok((Word::Name(name.to_owned()), name.len() + 2));
     }
     let sign = SIGNS.iter().find(|sign| rest.starts_with(**sign));
-    let sign = sign.ok_or_else(|| format!("{:?} has no meaning", &rest[..1.max(char_len(rest))]))?;
+    let sign =
+        sign.ok_or_else(|| format!("{:?} has no meaning", &rest[..1.max(char_len(rest))]))?;
     Ok((Word::Sign(sign), sign.len()))
 }
 
@@ -116,9 +117,8 @@ fn string_start(rest: &str) -> Option<(bool, bool, &str)> {
     let quotes = rest.trim_start_matches(['r', 'R', 'b', 'B']);
     let prefix = rest[..rest.len() - quotes.len()].to_ascii_lowercase();
     let quote = ["'''", "\"\"\"", "'", "\""].into_iter().find(|one| quotes.starts_with(one))?;
-    (prefix.len() <= 2 && prefix != "rr" && prefix != "bb").then(|| {
-        (prefix.contains('r'), prefix.contains('b'), quote)
-    })
+    (prefix.len() <= 2 && prefix != "rr" && prefix != "bb")
+        .then(|| (prefix.contains('r'), prefix.contains('b'), quote))
 }
 
 fn string(rest: &str, (raw, bytes, quote): (bool, bool, &str)) -> Result<(Word, usize), String> {

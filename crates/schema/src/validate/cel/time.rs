@@ -49,11 +49,11 @@ pub(super) fn call(name: &str, values: &[Value]) -> Option<Outcome> {
             Some(nanos) => duration(nanos),
             None => failure(format!("{text} is not a duration")),
         }),
-        ("int", [Value::Timestamp(nanos)]) => {
-            Some(Ok(Value::Int(nanos.div_euclid(SECOND) as i64)))
-        }
+        ("int", [Value::Timestamp(nanos)]) => Some(Ok(Value::Int(nanos.div_euclid(SECOND) as i64))),
         ("int", [Value::Duration(nanos)]) => Some(Ok(Value::Int(*nanos))),
-        (name, [Value::Duration(nanos)]) => part_of_duration(name, *nanos).map(|n| Ok(Value::Int(n))),
+        (name, [Value::Duration(nanos)]) => {
+            part_of_duration(name, *nanos).map(|n| Ok(Value::Int(n)))
+        }
         (name, [Value::Timestamp(nanos)]) => part(name, *nanos).map(|n| Ok(Value::Int(n))),
         (name, [Value::Timestamp(nanos), Value::Text(zone)]) => match offset(zone) {
             Some(offset) => part(name, nanos + offset).map(|n| Ok(Value::Int(n))),
@@ -144,7 +144,8 @@ fn parse_timestamp(text: &str) -> Option<i128> {
     };
     let bytes = text.as_bytes();
     let sign = |at: usize, sign: u8| bytes.get(at).map(u8::to_ascii_uppercase) == Some(sign);
-    let signs = sign(4, b'-') && sign(7, b'-') && sign(10, b'T') && sign(13, b':') && sign(16, b':');
+    let signs =
+        sign(4, b'-') && sign(7, b'-') && sign(10, b'T') && sign(13, b':') && sign(16, b':');
     if !signs {
         return None;
     }
@@ -161,7 +162,8 @@ fn parse_timestamp(text: &str) -> Option<i128> {
             if end == 0 {
                 return None;
             }
-            let digits: String = rest.chars().take(end).chain("000000000".chars()).take(9).collect();
+            let digits: String =
+                rest.chars().take(end).chain("000000000".chars()).take(9).collect();
             (digits.parse::<i128>().ok()?, &rest[end..])
         }
         None => (0, rest),
@@ -192,7 +194,8 @@ fn parse_duration(text: &str) -> Option<i128> {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let (number, after) = rest.split_at(digits);
-        let units = [("ns", 1), ("us", 1000), ("µs", 1000), ("ms", 1_000_000), ("h", 3600 * SECOND)];
+        let units =
+            [("ns", 1), ("us", 1000), ("µs", 1000), ("ms", 1_000_000), ("h", 3600 * SECOND)];
         let units = units.iter().chain(&[("m", 60 * SECOND), ("s", SECOND)]);
         let (unit, scale) = units.into_iter().find(|(unit, _)| after.starts_with(unit))?;
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));

@@ -221,7 +221,8 @@ impl<'a> Checker<'a> {
                     keys.push(self.of(key)?);
                     values.push(self.of(value)?);
                 }
-                let of = |types: Vec<_>| Box::new(types.into_iter().reduce(joined).unwrap_or(Type::Dyn));
+                let of =
+                    |types: Vec<_>| Box::new(types.into_iter().reduce(joined).unwrap_or(Type::Dyn));
                 Ok(Type::Map(of(keys), of(values)))
             }
             Expr::Each { kind, of, name, condition, body } => {
@@ -319,9 +320,7 @@ fn operator(name: Operator, operands: &[Type]) -> Option<Type> {
         Operator::Or | Operator::And => {
             (left.fits(&Type::Bool) && right.fits(&Type::Bool)).then_some(Type::Bool)
         }
-        Operator::Equal | Operator::Unequal => {
-            operands[0].fits(&operands[1]).then_some(Type::Bool)
-        }
+        Operator::Equal | Operator::Unequal => operands[0].fits(&operands[1]).then_some(Type::Bool),
         Operator::In => match right {
             Type::List(item) | Type::Map(item, _) => left.fits(item).then_some(Type::Bool),
             Type::Dyn => Some(Type::Bool),

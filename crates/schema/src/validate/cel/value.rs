@@ -204,10 +204,9 @@ impl Value {
             ScalarType::String => Self::text(""),
             ScalarType::Bytes => Self::Bytes(Arc::from([].as_slice())),
             ScalarType::Double | ScalarType::Float => Self::Double(0.0),
-            ScalarType::Uint32
-            | ScalarType::Uint64
-            | ScalarType::Fixed32
-            | ScalarType::Fixed64 => Self::Uint(0),
+            ScalarType::Uint32 | ScalarType::Uint64 | ScalarType::Fixed32 | ScalarType::Fixed64 => {
+                Self::Uint(0)
+            }
             _ => Self::Int(0),
         }
     }

@@ -6,7 +6,9 @@ use buffa_descriptor::reflect::DynamicMessage;
 
 use super::super::cel::Value;
 use super::super::wire::{Fields, message as merged};
-use super::{Bindings, Compiler, Element, Kind, Rule, Scope, Site, Subject, Type, options, program};
+use super::{
+    Bindings, Compiler, Element, Kind, Rule, Scope, Site, Subject, Type, options, program,
+};
 
 /// The smallest number of an extension in a message of rules.
 const FIRST: u32 = 1000;

@@ -36,7 +36,11 @@ fn live(plans: &[MessagePlan]) -> Vec<bool> {
     let mut queue = Vec::new();
     for (at, plan) in plans.iter().enumerate() {
         let own = |field: &FieldPlan| is_needed(field, &|value| has_rules(value));
-        if !plan.programs.is_empty() || !plan.groups.is_empty() || !plan.oneofs.is_empty() || plan.fields.iter().any(own) {
+        if !plan.programs.is_empty()
+            || !plan.groups.is_empty()
+            || !plan.oneofs.is_empty()
+            || plan.fields.iter().any(own)
+        {
             queue.push(at);
         }
         for field in &plan.fields {
@@ -71,13 +75,16 @@ fn trim(plan: &mut MessagePlan) {
         .fields
         .iter()
         .enumerate()
-        .map(|(at, field)| members.contains(&(at as u16)) || is_needed(field, &|value| !value.is_empty()))
+        .map(|(at, field)| {
+            members.contains(&(at as u16)) || is_needed(field, &|value| !value.is_empty())
+        })
         .collect();
     // What another member of the same oneof says decides whether a member is set.
     let in_use = |at: usize| {
-        wanted[at] || oneofs[at].is_some_and(|oneof| {
-            wanted.iter().zip(&oneofs).any(|(wanted, one)| *wanted && *one == Some(oneof))
-        })
+        wanted[at]
+            || oneofs[at].is_some_and(|oneof| {
+                wanted.iter().zip(&oneofs).any(|(wanted, one)| *wanted && *one == Some(oneof))
+            })
     };
     let mut fields: Vec<(u16, FieldPlan)> = std::mem::take(&mut plan.fields)
         .into_iter()
@@ -94,7 +101,8 @@ fn trim(plan: &mut MessagePlan) {
         *members = members.iter().map(place).collect();
     }
     plan.fields = fields.into_iter().map(|(_, field)| field).collect();
-    let small = plan.fields.iter().map(|field| field.number).filter(|number| *number < LOOKUP_MAX).max();
+    let small =
+        plan.fields.iter().map(|field| field.number).filter(|number| *number < LOOKUP_MAX).max();
     let mut lookup = vec![0; small.map_or(0, |number| number as usize + 1)];
     for (at, field) in plan.fields.iter().enumerate() {
         if let Some(slot) = lookup.get_mut(field.number as usize) {

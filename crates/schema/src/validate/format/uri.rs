@@ -147,15 +147,35 @@ mod tests {
     #[test]
     fn uris_are_those_of_protovalidate() {
         let good = [
-            "A://", "a:", "a:b:c", "http://u:p@h:1/p?q#f", "http://[::1]:80", "http://[v1.x]/",
-            "http://[::1%25en0]/", "http://%C3%96/", "a:?", "a:/b//c",
+            "A://",
+            "a:",
+            "a:b:c",
+            "http://u:p@h:1/p?q#f",
+            "http://[::1]:80",
+            "http://[v1.x]/",
+            "http://[::1%25en0]/",
+            "http://%C3%96/",
+            "a:?",
+            "a:/b//c",
         ];
         for good in good {
             assert!(is_uri(good.as_bytes()), "{good} is refused");
         }
         let bad = [
-            "", "1:", ":a", "a", "http://[::1", "http://[1]/", "http://%C3x%96/", "http://%c3/",
-            "a:%0", "a:^", "http://h:a/", "http://a@b@c", "http://[::1.2.3.4.5]", "http://[::1%25]",
+            "",
+            "1:",
+            ":a",
+            "a",
+            "http://[::1",
+            "http://[1]/",
+            "http://%C3x%96/",
+            "http://%c3/",
+            "a:%0",
+            "a:^",
+            "http://h:a/",
+            "http://a@b@c",
+            "http://[::1.2.3.4.5]",
+            "http://[::1%25]",
         ];
         for bad in bad {
             assert!(!is_uri(bad.as_bytes()), "{bad} is taken");

@@ -86,12 +86,19 @@ impl<'p> Run<'p> {
     }
 
     /// Rules in CEL of a list or map as a whole: these look at it decoded.
-    fn of_whole(&mut self, plan: &'p MessagePlan, field: &'p FieldPlan, bytes: &[u8]) -> Result<(), Stop> {
+    fn of_whole(
+        &mut self,
+        plan: &'p MessagePlan,
+        field: &'p FieldPlan,
+        bytes: &[u8],
+    ) -> Result<(), Stop> {
         if field.value.programs.is_empty() {
             return Ok(());
         }
         let message = self.decode(plan.index, bytes)?;
-        let Some(descriptor) = message.message_descriptor().field(field.number) else { return Ok(()) };
+        let Some(descriptor) = message.message_descriptor().field(field.number) else {
+            return Ok(());
+        };
         let this = Value::of_field(&message, descriptor);
         for rule in &field.value.programs {
             self.program(rule, &this, Some(&whole(field)))?;

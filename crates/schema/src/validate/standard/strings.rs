@@ -42,8 +42,16 @@ const FORMS: [Form; 20] = [
 
 impl Rules<'_> {
     pub(super) fn strings(&self) -> Result<Vec<Check>, String> {
-        let mut checks = self.lengths("characters", Test::Characters, [("len", 19), ("min_len", 2), ("max_len", 3)]);
-        checks.extend(self.lengths("bytes", Test::Size, [("len_bytes", 20), ("min_bytes", 4), ("max_bytes", 5)]));
+        let mut checks = self.lengths(
+            "characters",
+            Test::Characters,
+            [("len", 19), ("min_len", 2), ("max_len", 3)],
+        );
+        checks.extend(self.lengths(
+            "bytes",
+            Test::Size,
+            [("len_bytes", 20), ("min_bytes", 4), ("max_bytes", 5)],
+        ));
         checks.extend(self.equal(1, Kind::String, &constant));
         checks.extend(self.pattern((6, "does not match regex pattern"))?);
         checks.extend(self.parts([7, 8, 9], Kind::String));
@@ -56,7 +64,12 @@ impl Rules<'_> {
         for (number, name, words, is) in FORMS {
             if self.flag(number) {
                 let rule = (number, name, Kind::Bool);
-                checks.push(self.check(name, rule, &format!("must be a valid {words}"), Test::Form(is)));
+                checks.push(self.check(
+                    name,
+                    rule,
+                    &format!("must be a valid {words}"),
+                    Test::Form(is),
+                ));
                 if name != "uri_ref" {
                     checks.push(self.not_empty(name, rule, words));
                 }
@@ -67,7 +80,8 @@ impl Rules<'_> {
     }
 
     pub(super) fn bytes(&self) -> Result<Vec<Check>, String> {
-        let mut checks = self.lengths("bytes", Test::Size, [("len", 13), ("min_len", 2), ("max_len", 3)]);
+        let mut checks =
+            self.lengths("bytes", Test::Size, [("len", 13), ("min_len", 2), ("max_len", 3)]);
         checks.extend(self.equal(1, Kind::Bytes, &constant));
         checks.extend(self.pattern((4, "must match regex pattern"))?);
         checks.extend(self.parts([5, 6, 7], Kind::Bytes));
@@ -138,7 +152,9 @@ impl Rules<'_> {
             let Some(part) = self.part(number) else { continue };
             let message = match (kind, name) {
                 (Kind::Bytes, _) => format!("{words} {}", hex(&part)),
-                (_, "contains") => format!("{words} substring `{}`", String::from_utf8_lossy(&part)),
+                (_, "contains") => {
+                    format!("{words} substring `{}`", String::from_utf8_lossy(&part))
+                }
                 _ => format!("{words} `{}`", String::from_utf8_lossy(&part)),
             };
             checks.push(self.check(name, (number, name, kind), &message, make(part)));
