@@ -176,10 +176,10 @@ impl<'a> Generator<'a> {
                 }
             }
             name if name.starts_with("google.protobuf.") => {
-                if let Some(field) = message.fields().first().filter(|_| !random.one_in(6)) {
-                    if let FieldKind::Singular(kind @ SingularKind::Scalar(_)) = field.kind() {
-                        self.value(kind, false, 1, edges, random, depth, &mut inner);
-                    }
+                if let Some(field) = message.fields().first().filter(|_| !random.one_in(6))
+                    && let FieldKind::Singular(kind @ SingularKind::Scalar(_)) = field.kind()
+                {
+                    self.value(kind, false, 1, edges, random, depth, &mut inner);
                 }
             }
             _ if depth > 0 => self.fields(message, random, depth - 1, &mut inner),

@@ -116,7 +116,7 @@ impl Compiler<'_> {
         }
         for (at, oneof) in message.oneofs().iter().enumerate() {
             if !oneof.is_synthetic() && options::is_oneof_required(oneof) {
-                let members = oneof.field_indices().iter().copied().collect();
+                let members = oneof.field_indices().to_vec();
                 debug_assert!(at <= usize::from(u16::MAX));
                 plan.oneofs.push((Element::of_oneof(oneof.name()), members));
             }

@@ -39,7 +39,7 @@ impl Rules<'_> {
             "duration" => self.times((2, 3, 7), Kind::Message),
             "timestamp" => {
                 let mut checks = self.times((2, 3, 0), Kind::Message)?;
-                checks.extend(self.from_now());
+                checks.extend(self.around_now());
                 Ok(checks)
             }
             _ => {
@@ -95,9 +95,11 @@ impl Rules<'_> {
             checks.extend(self.lists(list, kind, &constant));
         }
         let bound = |number| wire::last(self.bytes, number).map(&constant);
-        let below = bound(less).map(|one| (one, false)).or(bound(less + 1).map(|one| (one, true)));
-        let above =
-            bound(less + 2).map(|one| (one, false)).or(bound(less + 3).map(|one| (one, true)));
+        let below =
+            bound(less).map(|one| (one, false)).or_else(|| bound(less + 1).map(|one| (one, true)));
+        let above = bound(less + 2)
+            .map(|one| (one, false))
+            .or_else(|| bound(less + 3).map(|one| (one, true)));
         if above.is_some() || below.is_some() {
             checks.push(self.range(above, below, less, kind));
         }
@@ -257,7 +259,7 @@ impl Rules<'_> {
         checks
     }
 
-    fn from_now(&self) -> Vec<Check> {
+    fn around_now(&self) -> Vec<Check> {
         let mut checks = Vec::new();
         let forever = i128::from(i64::MAX) * 1_000_000_000;
         let mut push = |name, number, kind, message: String, test| {

@@ -10,36 +10,36 @@ pub(super) enum Expr {
     Name(String),
     /// `of.field`, or `has(of.field)`.
     Select {
-        of: Box<Expr>,
+        of: Box<Self>,
         field: String,
         test: bool,
     },
     /// A function, called plainly or on a target.
     Call {
         name: String,
-        target: Option<Box<Expr>>,
-        arguments: Vec<Expr>,
+        target: Option<Box<Self>>,
+        arguments: Vec<Self>,
     },
     /// An operator: `_+_`, `!_`, `_[_]`.
     Operator {
         name: Operator,
-        operands: Vec<Expr>,
+        operands: Vec<Self>,
     },
     /// `condition ? yes : no`.
     Choice {
-        condition: Box<Expr>,
-        yes: Box<Expr>,
-        no: Box<Expr>,
+        condition: Box<Self>,
+        yes: Box<Self>,
+        no: Box<Self>,
     },
-    List(Vec<Expr>),
-    Map(Vec<(Expr, Expr)>),
+    List(Vec<Self>),
+    Map(Vec<(Self, Self)>),
     /// `of.all(name, body)` and its like.
     Each {
         kind: Each,
-        of: Box<Expr>,
+        of: Box<Self>,
         name: String,
-        condition: Option<Box<Expr>>,
-        body: Box<Expr>,
+        condition: Option<Box<Self>>,
+        body: Box<Self>,
     },
 }
 

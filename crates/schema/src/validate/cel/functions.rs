@@ -133,7 +133,7 @@ fn type_of(letter: u8) -> Type {
         b'T' => Type::Timestamp,
         b'D' => Type::Duration,
         b'l' => Type::List(Box::new(Type::Text)),
-        b'Y' => Type::Type,
+        b'Y' => Type::Name,
         _ => Type::Dyn,
     }
 }

@@ -26,14 +26,15 @@ pub(in super::super) enum Type {
     Double,
     Text,
     Bytes,
-    List(Box<Type>),
-    Map(Box<Type>, Box<Type>),
+    List(Box<Self>),
+    Map(Box<Self>, Box<Self>),
     Message(MessageIndex, Arc<str>),
     /// A value that may be null.
-    Wrapper(Box<Type>),
+    Wrapper(Box<Self>),
     Timestamp,
     Duration,
-    Type,
+    /// A type, which is a value too.
+    Name,
 }
 
 impl Type {
@@ -104,7 +105,7 @@ impl Type {
             Value::Double(_) => Self::Double,
             Value::Text(_) => Self::Text,
             Value::Bytes(_) => Self::Bytes,
-            Value::Type(_) => Self::Type,
+            Value::Type(_) => Self::Name,
             _ => Self::Dyn,
         }
     }
@@ -153,7 +154,7 @@ impl fmt::Display for Type {
             Self::Wrapper(of) => write!(f, "wrapper({of})"),
             Self::Timestamp => f.write_str("timestamp"),
             Self::Duration => f.write_str("duration"),
-            Self::Type => f.write_str("type"),
+            Self::Name => f.write_str("type"),
         }
     }
 }
@@ -179,7 +180,7 @@ impl<'a> Checker<'a> {
             Expr::Select { of, field, test } => {
                 // The names of types have dots: google.protobuf.Timestamp.
                 if functions::type_named(expr).is_some() {
-                    return Ok(Type::Type);
+                    return Ok(Type::Name);
                 }
                 let of = self.of(of)?;
                 let of = self.field(&of, field)?;
@@ -281,7 +282,7 @@ impl<'a> Checker<'a> {
         }
         match name {
             "now" => Ok(Type::Timestamp),
-            _ if functions::is_type(name) => Ok(Type::Type),
+            _ if functions::is_type(name) => Ok(Type::Name),
             _ => Err(format!("{name} is not defined")),
         }
     }

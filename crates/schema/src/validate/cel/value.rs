@@ -20,8 +20,8 @@ pub(in super::super) enum Value {
     Double(f64),
     Text(Arc<str>),
     Bytes(Arc<[u8]>),
-    List(Arc<Vec<Value>>),
-    Map(Arc<Vec<(Value, Value)>>),
+    List(Arc<Vec<Self>>),
+    Map(Arc<Vec<(Self, Self)>>),
     Message(Arc<DynamicMessage>),
     /// Nanoseconds since 1970.
     Timestamp(i128),
