@@ -111,7 +111,7 @@ impl Arguments {
             listen: self.listen.clone(),
             settings: self.settings.clone(),
         };
-        Ok(flags.load(std::env::vars())?)
+        Ok(contacts::with_defaults(flags.load(std::env::vars())?))
     }
 
     /// Where the relay's key/value store is: as asked for, as the comparison has it where half is

@@ -16,7 +16,7 @@ const WORDS: [&str; 5] = ["the", "hello", "benchmark", "zzz", "a"];
 const NAMES: [(&str, &str); 5] = [
     ("Ada", "Lovelace"),
     ("Zoë", "O'Brien"),
-    ("", ""),
+    ("Cher", ""),
     ("Łukasz", "van der Berg"),
     ("Robert'); DROP TABLE contact;--", "Tables"),
 ];
