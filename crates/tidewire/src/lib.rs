@@ -36,6 +36,7 @@ pub use exit::{Exit, Failure};
 pub use http;
 pub use tidewire_client as client;
 pub use tidewire_client::Client;
+pub use tidewire_schema as schema;
 pub use tidewire_schema::{Diagnostic, Diagnostics, Message, Schema, SchemaError, Served, Sources};
 pub use tidewire_server::{
     Address, Builder, Cors, CorsError, Defaults, ErrorFormat, FieldNames, Int64, JsonOptions,
