@@ -97,19 +97,16 @@ impl Walk<'_> {
                 }
             };
         }
-        let present = message.field_by_number(descriptor.number()).is_some();
-        if !present {
-            match action {
-                Action::Clear => return Ok(()),
-                Action::Set(_) => set(message, empty(&pool, descriptor.kind(), &inner)?)?,
-            }
+        if let Some(raw) = message.field_by_number_mut(descriptor.number()) {
+            return inner.value(&pool, descriptor.kind(), raw, action);
         }
-        let Some(raw) = message.field_by_number_mut(descriptor.number()) else { return Ok(()) };
-        let outcome = inner.value(&pool, descriptor.kind(), raw, action);
-        if outcome.is_err() && !present {
-            let _ = message.try_clear(descriptor);
+        if matches!(action, Action::Clear) {
+            return Ok(());
         }
-        outcome
+        // Made apart, so that what does not fit changes nothing.
+        let mut raw = empty(&pool, descriptor.kind(), &inner)?;
+        inner.value(&pool, descriptor.kind(), &mut raw, action)?;
+        set(message, raw)
     }
 
     /// Follows a step into the value of a field.
