@@ -179,3 +179,22 @@ fn fields_are_walked_in_the_order_of_their_numbers() {
     let names: Vec<&str> = item.fields().map(|(field, _)| field.name()).collect();
     assert_eq!(names, ["name", "size", "parent", "sold"]);
 }
+
+#[test]
+fn a_message_set_into_itself_again_and_again_ends_in_an_error() {
+    let mut item = item(json!({"name": "a"}));
+    let mut levels = 0;
+    let error = loop {
+        let inner = item.clone();
+        match item.set("parent", &inner) {
+            Ok(()) => levels += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("nest deeper than 100"), "{error}");
+    assert_eq!(levels, 99);
+    let text = text(&item);
+    assert!(
+        schema().decode("shop.v1.Item", tidewire_service::Codec::Json, text.as_bytes()).is_ok()
+    );
+}

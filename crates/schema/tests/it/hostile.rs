@@ -21,7 +21,7 @@ impl Random {
 fn seed() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let given = std::env::var("DYNAMIC_SEED").ok().map(|text| text.parse().unwrap());
-    let seed = given.unwrap_or(u64::from(now.subsec_nanos()));
+    let seed = given.unwrap_or_else(|| u64::from(now.subsec_nanos()));
     println!("DYNAMIC_SEED={seed}");
     seed
 }

@@ -57,15 +57,25 @@ fn run() -> (u64, u64) {
     (seed, number("DYNAMIC_MESSAGES").unwrap_or(5_000))
 }
 
-/// What did not agree.
+/// What became of a run.
 #[derive(Default)]
-struct Differences {
-    found: Vec<String>,
-    /// How many are among those that are known; see `hostile`.
+struct Tally {
+    differences: Vec<String>,
+    /// Messages that are the same text.
+    texts: u64,
+    /// Messages that neither way makes JSON of.
+    refused: u64,
+    /// Messages with extensions, which generated code sends after all fields, where they came.
+    extended: u64,
+    /// Messages with an `Any`, whose JSON generated code orders by name.
+    trees: u64,
+    /// Messages with a wrong wire type, which generated code refuses and protobuf has for unknown.
+    mismatched: u64,
+    /// Changed JSON that generated code reads in its own way; see `hostile`.
     known: u64,
 }
 
-impl Differences {
+impl Tally {
     /// Two outcomes are the same: equal, or both refused.
     fn compare(
         &mut self,
@@ -80,8 +90,103 @@ impl Differences {
             _ => false,
         };
         if !same {
-            let about = about();
-            self.found.push(format!("{what}: {about}\n  typed   {typed:?}\n  dynamic {dynamic:?}"));
+            self.differs(what, &about(), typed, dynamic);
+        }
+    }
+
+    fn differs(&mut self, what: &str, about: &str, typed: &Result<Bytes>, dynamic: &Result<Bytes>) {
+        let text = format!("{what}: {about}\n  typed   {typed:?}\n  dynamic {dynamic:?}");
+        self.differences.push(text);
+    }
+
+    /// Compares what becomes of one random message.
+    fn message(&mut self, seed: u64) {
+        let mut writer = Writer { pool: &POOL, random: Random(seed), extended: false, left: 150 };
+        let typed = writer.random.pick(&*TYPES);
+        let depth = if writer.random.once_in(50) { 12 } else { 3 };
+        let mut bytes = writer.message(POOL.message_index(typed.name).unwrap(), depth);
+        if writer.random.once_in(200) {
+            bytes.pop();
+        }
+        let about = || format!("{}, {seed}: {}", typed.name, hex(&bytes));
+        if self.protobuf(typed, &bytes, writer.extended, about).is_none() {
+            return;
+        }
+        let Some(json) = self.json(typed, &bytes, writer.extended, about) else { return };
+        if !writer.extended {
+            let by_type = (typed.convert)(Codec::Json, &json, Codec::Proto);
+            let by_schema = dynamic(typed.name, Codec::Json, &json, Codec::Proto);
+            let about = || format!("{}\n  {json:?}", about());
+            self.compare("JSON to protobuf", about, &by_type, &by_schema);
+            hostile::check(typed, &json, &mut writer.random, self);
+        }
+    }
+
+    /// From protobuf to protobuf; `None` where there is nothing to go on with.
+    fn protobuf(
+        &mut self,
+        typed: &Typed,
+        bytes: &[u8],
+        extended: bool,
+        about: impl Fn() -> String,
+    ) -> Option<()> {
+        let by_type = (typed.convert)(Codec::Proto, bytes, Codec::Proto);
+        let by_schema = dynamic(typed.name, Codec::Proto, bytes, Codec::Proto);
+        match (&by_type, &by_schema) {
+            (Err(error), _) if mismatches(error) => {
+                self.mismatched += 1;
+                return None;
+            }
+            // Generated code does not look into extensions, whose text may be no UTF-8.
+            (Ok(_), Err(_)) if extended => {
+                self.extended += 1;
+                return None;
+            }
+            (Ok(a), Ok(b)) if extended => {
+                self.extended += 1;
+                let read = |bytes| SCHEMA.decode(typed.name, Codec::Proto, bytes).unwrap();
+                if read(a) != read(b) {
+                    self.differs("protobuf with extensions", &about(), &by_type, &by_schema);
+                }
+            }
+            _ => self.compare("protobuf to protobuf", about, &by_type, &by_schema),
+        }
+        Some(())
+    }
+
+    /// From protobuf to JSON, which is given back.
+    fn json(
+        &mut self,
+        typed: &Typed,
+        bytes: &[u8],
+        extended: bool,
+        about: impl Fn() -> String,
+    ) -> Option<Bytes> {
+        let by_type = (typed.convert)(Codec::Proto, bytes, Codec::Json);
+        let by_schema = dynamic(typed.name, Codec::Proto, bytes, Codec::Json);
+        match (&by_type, &by_schema) {
+            // In an Any.
+            (Err(error), _) if mismatches(error) => {
+                self.mismatched += 1;
+                return None;
+            }
+            (Ok(a), Ok(b)) if a != b && (extended || contains(a, b"@type")) => {
+                self.trees += 1;
+                if !same_tree(&tree(a), &tree(b)) {
+                    self.differs("protobuf to JSON, as trees", &about(), &by_type, &by_schema);
+                }
+            }
+            _ => self.compare("protobuf to JSON", about, &by_type, &by_schema),
+        }
+        match by_schema {
+            Ok(json) => {
+                self.texts += 1;
+                Some(json)
+            }
+            Err(_) => {
+                self.refused += 1;
+                None
+            }
         }
     }
 }
@@ -90,80 +195,15 @@ impl Differences {
 fn random_messages_are_the_same_bytes_and_the_same_text() {
     let (seed, count) = run();
     println!("DYNAMIC_SEED={seed} DYNAMIC_MESSAGES={count}");
-    let mut differences = Differences::default();
-    let (mut texts, mut refused, mut extended, mut with_any, mut mismatched) = (0, 0, 0, 0, 0);
+    let mut tally = Tally::default();
     for round in 0..count {
-        let seed = seed.wrapping_mul(1 << 20) + round;
-        let mut writer = Writer { pool: &POOL, random: Random(seed), extended: false, left: 150 };
-        let Typed { name, convert } = writer.random.pick(&*TYPES);
-        let depth = if writer.random.once_in(50) { 12 } else { 3 };
-        let mut bytes = writer.message(POOL.message_index(name).unwrap(), depth);
-        if writer.random.once_in(200) {
-            bytes.pop();
-        }
-        let about = || format!("{name}, round {round}: {}", hex(&bytes));
-
-        let by_type = convert(Codec::Proto, &bytes, Codec::Proto);
-        let by_schema = dynamic(name, Codec::Proto, &bytes, Codec::Proto);
-        if by_type.as_ref().is_err_and(mismatches) {
-            // Generated code refuses what protobuf has for an unknown field.
-            mismatched += 1;
-            continue;
-        }
-        if writer.extended && by_type.is_ok() && by_schema.is_err() {
-            // Generated code does not look into extensions, whose text may be no UTF-8.
-            extended += 1;
-            continue;
-        }
-        if let (true, Ok(a), Ok(b)) = (writer.extended, &by_type, &by_schema) {
-            // Generated code sends extensions after all fields, where they came.
-            extended += 1;
-            let again = |bytes| SCHEMA.decode(name, Codec::Proto, bytes).unwrap();
-            assert_eq!(again(a), again(b), "{}", about());
-        } else {
-            differences.compare("protobuf to protobuf", about, &by_type, &by_schema);
-        }
-
-        let by_type = convert(Codec::Proto, &bytes, Codec::Json);
-        let by_schema = dynamic(name, Codec::Proto, &bytes, Codec::Json);
-        if by_type.as_ref().is_err_and(mismatches) {
-            // In an Any.
-            mismatched += 1;
-            continue;
-        }
-        let json = match (&by_type, &by_schema) {
-            (Ok(a), Ok(b)) if a != b && (contains(a, b"@type") || writer.extended) => {
-                with_any += 1;
-                if !same_tree(&tree(a), &tree(b)) {
-                    differences.compare("protobuf to JSON, as trees", about, &by_type, &by_schema);
-                }
-                b
-            }
-            _ => {
-                differences.compare("protobuf to JSON", about, &by_type, &by_schema);
-                let Ok(json) = &by_schema else {
-                    refused += 1;
-                    continue;
-                };
-                json
-            }
-        };
-        texts += 1;
-        if !writer.extended {
-            let by_type = convert(Codec::Json, json, Codec::Proto);
-            let by_schema = dynamic(name, Codec::Json, json, Codec::Proto);
-            let about = || format!("{}\n  {json:?}", about());
-            differences.compare("JSON to protobuf", about, &by_type, &by_schema);
-        }
-        if !writer.extended {
-            hostile::check(name, *convert, json, &mut writer.random, &mut differences);
-        }
+        tally.message(seed.wrapping_mul(1 << 20) + round);
     }
-    println!("{texts} texts, {refused} refused, {extended} with extensions, {with_any} by tree");
-    println!("{} of changed JSON that generated code reads in its own way", differences.known);
-    println!("{mismatched} with a wrong wire type, which generated code refuses");
-    let shown: Vec<_> = differences.found.iter().take(40).map(String::as_str).collect();
-    assert!(shown.is_empty(), "{} differences:\n{}", differences.found.len(), shown.join("\n"));
+    let Tally { differences, texts, refused, extended, trees, mismatched, known } = tally;
+    println!("{texts} texts, {refused} refused, {extended} with extensions, {trees} as trees");
+    println!("{mismatched} with a wrong wire type, {known} of changed JSON read in its own way");
+    let shown: Vec<_> = differences.iter().take(20).map(String::as_str).collect();
+    assert!(shown.is_empty(), "{} differences:\n{}", differences.len(), shown.join("\n"));
     assert!(texts > count / 2 && refused > 0, "the messages are of both sorts");
 }
 

@@ -6,27 +6,22 @@ use serde_json::{Value, json};
 use tidewire_service::{Codec, Result};
 
 use super::random::Random;
-use super::{Differences, SCHEMA, dynamic};
+use super::{SCHEMA, Tally, Typed, dynamic};
 
 /// Changes one place of a message's JSON, and compares what becomes of it.
-pub(super) fn check(
-    name: &str,
-    convert: fn(Codec, &[u8], Codec) -> Result<Bytes>,
-    text: &[u8],
-    random: &mut Random,
-    differences: &mut Differences,
-) {
+pub(super) fn check(typed: &Typed, text: &[u8], random: &mut Random, tally: &mut Tally) {
+    let Typed { name, convert } = typed;
     let mut tree: Value = serde_json::from_slice(text).unwrap();
     change(&mut tree, random);
     let text = serde_json::to_vec(&tree).unwrap();
     let by_type = convert(Codec::Json, &text, Codec::Proto);
     let by_schema = dynamic(name, Codec::Json, &text, Codec::Proto);
     if is_known(&by_type, &by_schema) || same_but_for_order(name, &by_type, &by_schema) {
-        differences.known += 1;
+        tally.known += 1;
         return;
     }
     let about = || format!("{name}: {}", String::from_utf8_lossy(&text));
-    differences.compare("changed JSON to protobuf", about, &by_type, &by_schema);
+    tally.compare("changed JSON to protobuf", about, &by_type, &by_schema);
 }
 
 /// Where generated code is not as the JSON mapping of protobuf says, and the schema is:
