@@ -34,6 +34,7 @@ use crate::publish::{Candidate, Verdict};
 use crate::trash::Trash;
 use crate::value::Outcome;
 use crate::verify::Verification;
+use crate::wake::quietly;
 use crate::work::{Done, Work};
 
 /// Where a computation stands.
@@ -104,22 +105,33 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         // What callers capture is their business; the computation has a frame of its own.
         let _entered = Entered::new(None);
         let mut attempt = self.attempt.lock();
+        let driven = catch_unwind(AssertUnwindSafe(|| self.drive(&mut attempt, context)));
+        let polled = driven.unwrap_or_else(|payload| {
+            self.panicked(payload);
+            Poll::Ready(())
+        });
+        drop(attempt);
+        if polled.is_pending() {
+            self.abandon_if_cancelled();
+        }
+        polled
+    }
+
+    fn drive(&self, attempt: &mut Attempt<V>, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let phase = std::mem::replace(&mut attempt.phase, Phase::Over);
             let next = match phase {
                 Phase::Calling => self.call(),
                 Phase::Checking(check) => self.check(check, context),
                 Phase::Running(future) => self.run(future, attempt.has_old, context),
-                Phase::Publishing(candidate) => self.try_publish(&mut attempt, candidate),
-                Phase::Settling(settling) => self.settle(&mut attempt, settling, context),
+                Phase::Publishing(candidate) => self.try_publish(attempt, candidate),
+                Phase::Settling(settling) => self.settle(attempt, settling, context),
                 Phase::Over => return Poll::Ready(()),
             };
             match next {
                 Next::Continue(phase) => attempt.phase = phase,
                 Next::Wait(phase) => {
                     attempt.phase = phase;
-                    drop(attempt);
-                    self.abandon_if_cancelled();
                     return Poll::Pending;
                 }
             }
@@ -166,23 +178,18 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         // The function may take long to return its future: a hazard slot lets reclamation go on.
         let slot = hazard::name(function.cast());
         let pinned = slot.is_none().then_some(pinned);
-        let future = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: this frame is touched by this thread only, which holds the attempt lock.
-            let _entered = Entered::new(Some(unsafe { &*self.frame() }));
-            // SAFETY: named in a slot, or pinned.
-            unsafe { (*function)(key) }
-        }));
-        slot.into_iter().for_each(hazard::clear);
-        drop(pinned);
-        match future {
-            Ok(future) => Next::Continue(Phase::Running(future)),
-            Err(payload) => self.panicked(&*payload),
-        }
+        let named = Named(slot);
+        // SAFETY: this frame is touched by this thread only, which holds the attempt lock.
+        let entered = Entered::new(Some(unsafe { &*self.frame() }));
+        // SAFETY: named in a slot, or pinned.
+        let future = unsafe { (*function)(key) };
+        drop((entered, named, pinned));
+        Next::Continue(Phase::Running(future))
     }
 
     fn run(&self, mut future: Running<V>, has_old: bool, context: &mut Context<'_>) -> Next<V> {
         let polled = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: as in `begin`.
+            // SAFETY: as in `call`.
             let _entered = Entered::new(Some(unsafe { &*self.frame() }));
             Pin::new(&mut future).poll(context)
         }));
@@ -190,24 +197,27 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             Ok(Poll::Pending) => return Next::Wait(Phase::Running(future)),
             Ok(Poll::Ready(result)) => result,
             Err(payload) => {
-                let _ = catch_unwind(AssertUnwindSafe(|| drop(future)));
-                return self.panicked(&*payload);
+                quietly(|| drop(future));
+                self.panicked(payload);
+                return Next::over();
             }
         };
-        let candidate = catch_unwind(AssertUnwindSafe(|| {
-            drop(future);
-            self.candidate(result, has_old)
-        }));
-        match candidate {
-            Ok(Some(candidate)) => Next::Continue(Phase::Publishing(candidate)),
-            Ok(None) => self.over(),
-            Err(payload) => self.panicked(&*payload),
+        let outcome = Outcome::new(result);
+        drop(future);
+        match self.candidate(outcome, has_old) {
+            Some(candidate) => Next::Continue(Phase::Publishing(candidate)),
+            None => self.over(),
         }
     }
 
     fn try_publish(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next<V> {
         match self.publish(attempt.start_tick, candidate) {
-            Verdict::Published => Next::over(),
+            Verdict::Settled => Next::over(),
+            Verdict::Again(candidate) if attempt.settled < SETTLE_LIMIT => {
+                attempt.settled += 1;
+                Next::Continue(Phase::Publishing(candidate))
+            }
+            Verdict::Again(candidate) => self.rejected(attempt, candidate),
             Verdict::Rejected(candidate) => self.rejected(attempt, candidate),
             Verdict::Suspect(candidate, dependency) => {
                 if attempt.settled >= SETTLE_LIMIT {
@@ -237,15 +247,19 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// The value is not valid now. Whoever arrived before the attempt started may have it all the same;
     /// for the others, and there is at most one more round of them, the function runs again.
     fn rejected(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next<V> {
+        let lenient = candidate.tainted || self.serves_early(attempt);
+        let mut trash = Trash::default();
         {
             let mut core = self.shared().core.lock();
             if self.head.is_finished() {
                 return Next::over();
             }
             core.stats.rejected += 1;
+            if lenient && candidate.is_outdated() {
+                core.ring(&self.node().header, &mut trash);
+            }
             core.note(EventKind::Rejected, &self.node().header);
             let all_early = self.head.latest_join.get() <= attempt.start_revision;
-            let lenient = self.serves_early(attempt);
             if (all_early && lenient) || injected(Fault::EarlyForAnyone) {
                 core.stats.unpublished += 1;
                 self.conclude(&mut core, candidate.outcome, false);
@@ -268,7 +282,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     }
 
     fn serve_early(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) {
-        if !self.serves_early(attempt) {
+        if !(candidate.tainted || self.serves_early(attempt)) {
             return;
         }
         let early = (attempt.start_revision, candidate.outcome.clone());
@@ -277,9 +291,10 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         self.wake_all();
     }
 
-    fn panicked(&self, payload: &(dyn std::any::Any + Send)) -> Next<V> {
+    fn panicked(&self, payload: Box<dyn std::any::Any + Send>) {
         self.shared().core.lock().stats.panicked += 1;
-        self.fail(Error::panicked(&self.inner.owner.name, payload))
+        self.fail(Error::panicked(&self.inner.owner.name, &*payload));
+        quietly(|| drop(payload));
     }
 
     /// Everyone who waits gets the error; nothing is memoized.
@@ -299,7 +314,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     }
 
     /// Puts the outcome on the board and takes the work off its node.
-    fn conclude(&self, core: &mut Core, outcome: Outcome<V>, published: bool) {
+    pub(crate) fn conclude(&self, core: &mut Core, outcome: Outcome<V>, published: bool) {
         let mut trash = Trash::default();
         let node = self.node();
         self.finish(core);
@@ -313,6 +328,15 @@ fn call<K, V>(core: &mut Core, node: &Node<K, V>) -> Phase<V> {
     core.stats.started += 1;
     core.note(EventKind::Started, &node.header);
     Phase::Calling
+}
+
+/// Clears a hazard slot when the call that it guards is over, whichever way.
+struct Named(Option<&'static hazard::Slot>);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        self.0.into_iter().for_each(hazard::clear);
+    }
 }
 
 enum Next<V> {

@@ -47,12 +47,9 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    fn is_over(&self) -> bool {
-        self.bytes > self.budget
+    /// Bytes of what is kept beside the nodes.
+    fn aside(&self) -> usize {
+        self.fingerprints.len() * FINGERPRINT_BYTES + self.ghosts.len() * size_of::<Id>()
     }
 
     /// Adds a ghost to the line; forgets those that recovered when they are the majority.
@@ -101,6 +98,12 @@ impl Core {
 
     /// Takes a node out of its queue and out of the accounts.
     pub(crate) fn dequeue(&mut self, node: &Header) {
+        self.unlink(node);
+        self.weigh(node, 0);
+        self.keep_fingerprint(node.id, None);
+    }
+
+    fn unlink(&mut self, node: &Header) {
         let queue = self.queue(node);
         let (newer, older) = (node.newer.get(), node.older.get());
         match self.neighbour(newer) {
@@ -115,14 +118,43 @@ impl Core {
             queue.hand.set(newer);
         }
         queue.length.set(queue.length.get() - 1);
-        self.weigh(node, 0);
-        if !self.ledger.fingerprints.is_empty() {
-            self.ledger.fingerprints.remove(&node.id);
+    }
+
+    /// Changes what a node counts for: itself, its edges in both directions and its value.
+    pub(crate) fn weigh_whole(&mut self, node: &Header, value_bytes: usize) {
+        let edges = node.dependencies(self).heap_bytes() + node.dependants(self).heap_bytes();
+        let bytes = self.owner(node).node_bytes + edges;
+        self.weigh(node, bytes.saturating_add(value_bytes));
+    }
+
+    /// Follows a list of dependants that had this size on the heap.
+    fn weigh_dependants(&mut self, node: &Header, before: usize) {
+        let after = node.dependants(self).heap_bytes();
+        if before != after {
+            let weight = node.weight.get() as usize;
+            self.weigh(node, (weight + after).saturating_sub(before));
         }
     }
 
-    /// Changes what a node counts for.
-    pub(crate) fn weigh(&mut self, node: &Header, weight: usize) {
+    pub(crate) fn add_weight(&mut self, node: &Header, more: usize) {
+        self.weigh(node, (node.weight.get() as usize).saturating_add(more));
+    }
+
+    /// Makes `id` a dependant of `node`.
+    pub(crate) fn add_dependant(&mut self, node: &Header, id: Id) {
+        let before = node.dependants(self).heap_bytes();
+        node.add_dependant(self, id);
+        self.weigh_dependants(node, before);
+    }
+
+    /// Takes the list of dependants; whoever walks it marks each of them.
+    pub(crate) fn take_dependants(&mut self, node: &Header) -> crate::edges::Edges {
+        let taken = node.take_dependants(self);
+        self.weigh_dependants(node, taken.heap_bytes());
+        taken
+    }
+
+    fn weigh(&mut self, node: &Header, weight: usize) {
         let weight = u32::try_from(weight).unwrap_or(u32::MAX);
         let old = node.weight.replace(weight) as usize;
         let queue = self.queue(node);
@@ -130,10 +162,19 @@ impl Core {
         self.ledger.bytes = self.ledger.bytes - old + weight as usize;
     }
 
+    /// Everything that is accounted for.
+    pub(crate) fn bytes(&self) -> usize {
+        self.ledger.bytes + self.ledger.aside() + self.expiry.bytes() + self.watchers.bytes()
+    }
+
+    fn is_over(&self) -> bool {
+        self.bytes() > self.ledger.budget
+    }
+
     /// Notes that somebody must call [`relieve`], if so.
     pub(crate) fn check_budget(&self, shared: &Shared, owner: Option<&Owner>) {
         let over_own = owner.is_some_and(|owner| owner.queue.is_over());
-        if over_own || self.ledger.is_over() {
+        if over_own || self.is_over() {
             shared.over_budget.store(true, SeqCst);
         }
     }
@@ -165,7 +206,7 @@ impl Core {
         if !unsafe { (owner.functions.drop_value)(self.whole(node)) } {
             return false;
         }
-        self.weigh(node, owner.node_bytes + node.dependencies(self).heap_bytes());
+        self.weigh_whole(node, 0);
         self.note(EventKind::Evicted, node);
         self.stats.ghosted += 1;
         let slots = &self.slots;
@@ -187,9 +228,14 @@ impl Core {
         true
     }
 
-    /// Remembers the hash of a published value, for when the value is evicted.
-    pub(crate) fn keep_fingerprint(&mut self, id: Id, fingerprint: u64) {
-        self.ledger.fingerprints.insert(id, fingerprint);
+    /// Remembers the hash of a published value, for when the value is evicted; forgets that of the value
+    /// before when the new one has none, above all when it is an error.
+    pub(crate) fn keep_fingerprint(&mut self, id: Id, fingerprint: Option<u64>) {
+        match fingerprint {
+            Some(fingerprint) => _ = self.ledger.fingerprints.insert(id, fingerprint),
+            None if self.ledger.fingerprints.is_empty() => {}
+            None => _ = self.ledger.fingerprints.remove(&id),
+        }
     }
 
     /// Removes a node without walking its dependants: none is current, or the caller walks them.
@@ -273,7 +319,7 @@ pub(crate) fn relieve(shared: &Shared) {
 /// The owners that must give something back.
 fn over_budget(shared: &Shared) -> Vec<(usize, &'static Owner)> {
     let core = shared.core.lock();
-    let all = core.ledger.is_over();
+    let all = core.is_over();
     let owners = core.owners.iter().flatten();
     let over = owners.filter(|owner| all || owner.queue.is_over());
     over.map(|owner| (owner.queue.bytes.get(), *owner)).collect()
@@ -288,12 +334,12 @@ fn evict_some(shared: &Shared, owner: &'static Owner) -> bool {
     // Every node is seen twice at most: once to clear its bit, once to take it.
     let whole_queue = queue.length.get() as usize * 2 + 2;
     let mut steps = whole_queue.min(HOLD);
-    while queue.is_over() || core.ledger.is_over() {
+    while queue.is_over() || core.is_over() {
         let Some(node) = core.next_victim(queue, &mut steps) else { break };
         core.evict(node, &mut trash);
     }
     let helped = core.ledger.bytes < before;
-    let still = queue.is_over() || core.ledger.is_over();
+    let still = queue.is_over() || core.is_over();
     drop(core);
     drop(trash);
     // A hand that found nothing in a long queue stands somewhere else now, and may find more there.
@@ -307,15 +353,17 @@ fn force_some(shared: &Shared) -> bool {
     }
     let mut forced = false;
     shared.cascade(|core, walk| {
-        for _ in 0..HOLD {
+        for _ in 0..HOLD.min(core.ledger.ghosts.len()) {
             let Some(ghost) = core.ledger.ghosts.pop_front() else { break };
             let Some(node) = core.node(ghost) else { continue };
             let is_ghost = matches!(node.state(), GHOST | FADED);
             if !is_ghost {
                 continue;
             }
-            let over = core.ledger.is_over() || core.queue(node).is_over();
-            if over {
+            let over = core.is_over() || core.queue(node).is_over();
+            if over && core.serves_watch(node) {
+                core.ledger.ghosts.push_back(ghost);
+            } else if over {
                 forced |= core.force_out(node, walk);
             } else {
                 core.ledger.ghosts.push_front(ghost);
@@ -333,7 +381,7 @@ impl Core {
     /// Forces out source nodes of the owner that holds the most, oldest first.
     fn force_sources(&mut self, walk: &mut Walk) -> bool {
         let sources = self.owners.iter().flatten().filter(|owner| owner.is_source);
-        let over = self.ledger.is_over();
+        let over = self.is_over();
         let largest = sources
             .filter(|owner| over || owner.queue.is_over())
             .max_by_key(|owner| owner.queue.length.get())
@@ -341,18 +389,58 @@ impl Core {
         let Some(owner) = largest else { return false };
         let mut forced = false;
         for _ in 0..HOLD {
-            if !self.ledger.is_over() && !owner.queue.is_over() {
+            if !self.is_over() && !owner.queue.is_over() {
                 break;
             }
             let Some(node) = self.neighbour(owner.queue.oldest.get()) else { break };
-            forced |= self.force_out(node, walk);
+            if self.serves_watch(node) {
+                self.renew(node);
+            } else {
+                forced |= self.force_out(node, walk);
+            }
         }
         forced
     }
+
+    /// Puts a node at the young end of its queue.
+    fn renew(&mut self, node: &Header) {
+        let weight = node.weight.get() as usize;
+        self.unlink(node);
+        self.enqueue(node, weight);
+    }
+
+    /// Whether a watch is above this node. What a watch needs is not forced out: the watch would compute
+    /// it anew at once, force out another's, and so on while nothing changes.
+    ///
+    /// Looks at a bounded number of nodes; when they do not decide, the answer is yes, and one of the
+    /// nodes with many dependants stays.
+    fn serves_watch(&self, node: &Header) -> bool {
+        if self.watchers.is_empty() {
+            return false;
+        }
+        let mut found = vec![node.id];
+        let mut at = 0;
+        while let Some(node) = found.get(at).and_then(|&id| self.node(id)) {
+            if node.is_watched() || found.len() > WATCH_SCAN {
+                return true;
+            }
+            for id in node.dependants(self).iter().take(WATCH_SCAN + 1) {
+                if !found.contains(&id) && self.node(id).is_some() {
+                    found.push(id);
+                }
+            }
+            at += 1;
+        }
+        false
+    }
 }
 
+/// Nodes that are looked at for a watch above.
+const WATCH_SCAN: usize = 64;
 const END: u32 = u32::MAX;
 /// Steps of the hand per hold of the graph lock.
 const HOLD: usize = 128;
 const GHOSTS_BEFORE_PRUNE: usize = 1024;
+/// About what an entry of a map with a key of 8 bytes takes.
+const FINGERPRINT_BYTES: usize = 32;
 const DEFAULT_BUDGET: usize = 256 << 20;

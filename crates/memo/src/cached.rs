@@ -82,7 +82,7 @@ impl<V> Drop for Cached<V> {
         match self.slot {
             Some(slot) => hazard::clear(slot),
             // SAFETY: a handle without a slot owns one count.
-            None => drop(unsafe { Outcome::<V>::from_raw(self.head.cast_mut()) }),
+            None => unsafe { Outcome::<V>::from_raw(self.head.cast_mut()) }.give_back(),
         }
     }
 }

@@ -70,6 +70,8 @@ pub(crate) struct Frame {
     records: UnsafeCell<Records>,
     index: UnsafeCell<Vec<u32>>,
     tainted: Cell<bool>,
+    /// Of a task on behalf of a computation.
+    is_scoped: bool,
     /// Where scoped tasks leave what they read; see [`crate::scope`].
     pub(crate) adopted: OnceCell<Arc<Adopted>>,
 }
@@ -110,8 +112,16 @@ impl Frame {
             records: UnsafeCell::new(Records::new()),
             index: UnsafeCell::new(Vec::new()),
             tainted: Cell::new(false),
+            is_scoped: false,
             adopted: OnceCell::new(),
         }
+    }
+
+    /// A frame of a task on behalf of the computation of `frame`; see [`crate::scope`].
+    pub(crate) fn scoped(frame: &Self, adopted: Arc<Adopted>) -> Self {
+        let new = Self { is_scoped: true, ..Self::new(frame.graph, frame.node) };
+        _ = new.adopted.set(adopted);
+        new
     }
 
     /// Forgets everything, for the next attempt.
@@ -123,25 +133,35 @@ impl Frame {
     }
 
     /// Notes that `id` was read at `version`. Reading one node at two versions taints the attempt.
+    ///
+    /// What a task reads is handed over before it gets it, so that an answer it sends never overtakes
+    /// what it was made of.
     #[inline]
     pub(crate) fn record(&self, graph: &'static Shared, id: Id, version: u64) {
         if !ptr::eq(graph, self.graph) {
             return self.foreign();
         }
+        match self.note(id, version) {
+            Note::New if self.is_scoped => self.hand_over(Some(Record { id, version })),
+            Note::Contradiction => self.taint(),
+            Note::New | Note::Known => {}
+        }
+    }
+
+    #[inline]
+    fn note(&self, id: Id, version: u64) -> Note {
         // SAFETY: a frame is touched by the one thread that polls it, and nothing below calls out.
         let records = unsafe { &mut *self.records.get() };
         if records.count <= LINEAR {
             let mut known = records.as_slice().iter();
-            match known.find(|record| record.id.slot() == id.slot()) {
-                Some(record) => self.compare(record, id, version),
-                None => {
-                    records.push(Record { id, version });
-                    if records.count > LINEAR {
-                        self.rebuild_index(LINEAR * 4);
-                    }
-                }
+            if let Some(record) = known.find(|record| record.id.slot() == id.slot()) {
+                return compare(record, id, version);
             }
-            return;
+            records.push(Record { id, version });
+            if records.count > LINEAR {
+                self.rebuild_index(LINEAR * 4);
+            }
+            return Note::New;
         }
         // SAFETY: as above.
         let index = unsafe { &mut *self.index.get() };
@@ -150,7 +170,7 @@ impl Frame {
         while index[at] != 0 {
             let record = &records.as_slice()[index[at] as usize - 1];
             if record.id.slot() == id.slot() {
-                return self.compare(record, id, version);
+                return compare(record, id, version);
             }
             at = (at + 1) & mask;
         }
@@ -160,11 +180,21 @@ impl Frame {
             let length = index.len() * 2;
             self.rebuild_index(length);
         }
+        Note::New
     }
 
     /// Says that the attempt must not be published: it used something that cannot be validated.
     pub(crate) fn taint(&self) {
-        self.tainted.set(true);
+        if !self.tainted.replace(true) && self.is_scoped {
+            self.hand_over(None);
+        }
+    }
+
+    #[cold]
+    fn hand_over(&self, record: Option<Record>) {
+        if let Some(adopted) = self.adopted.get() {
+            adopted.add(self.graph, self.node, record);
+        }
     }
 
     pub(crate) fn is_tainted(&self) -> bool {
@@ -180,12 +210,6 @@ impl Frame {
     /// What was read, to be added to what scoped tasks read.
     pub(crate) fn records_mut(&mut self) -> &mut Records {
         self.records.get_mut()
-    }
-
-    fn compare(&self, record: &Record, id: Id, version: u64) {
-        if record.id != id || record.version != version {
-            self.taint();
-        }
     }
 
     #[cold]
@@ -209,6 +233,17 @@ impl Frame {
         // SAFETY: as above.
         unsafe { *self.index.get() = index };
     }
+}
+
+/// What a read was to a frame.
+enum Note {
+    New,
+    Known,
+    Contradiction,
+}
+
+fn compare(record: &Record, id: Id, version: u64) -> Note {
+    if record.id == id && record.version == version { Note::Known } else { Note::Contradiction }
 }
 
 fn place(id: Id) -> usize {

@@ -8,6 +8,8 @@
 //! The revision counts changes whose walk is *complete*; it is bumped at the end.
 #![allow(unsafe_code)]
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll};
@@ -20,12 +22,14 @@ use crate::graph::Shared;
 use crate::node::{FADED, FRESH, GHOST, Header, SUSPECT};
 use crate::sync::MutexGuard;
 use crate::trash::Trash;
-use crate::{budget, epoch};
+use crate::{budget, epoch, wake};
 
 /// A walk that has begun: lists that were taken and how far each was walked.
 #[derive(Default)]
 pub(crate) struct Walk {
     stack: Vec<(Edges, usize)>,
+    /// Sources that changed as a whole, and the slot up to which their nodes were marked.
+    whole: Vec<(u16, u32, u64)>,
     trash: Trash,
     marked: usize,
     /// Which change this is, so that its caller knows when somebody else finished it.
@@ -40,6 +44,8 @@ pub(crate) trait Mark: Send {
     fn holds(&self, core: &Core) -> bool;
     /// Marks the nodes with the tick of this change.
     fn apply(&self, core: &mut Core, walk: &mut Walk);
+    /// Looking up panicked: the change is taken to concern every key of its source.
+    fn widen(&mut self);
 }
 
 impl Walk {
@@ -50,14 +56,40 @@ impl Walk {
         if node.is_watched() {
             core.watchers.notify(node.id, &mut self.trash);
         }
-        let dependants = node.take_dependants(core);
+        let dependants = core.take_dependants(node);
         if dependants.len() > 0 {
             self.stack.push((dependants, 0));
         }
     }
 
+    /// Marks every key of a source, changed at this tick, a chunk at a time.
+    ///
+    /// A node that is added meanwhile needs no mark: it begins with the tick of this change.
+    pub(crate) fn mark_whole(&mut self, core: &mut Core, owner: u16) {
+        core.raise_absent_all(owner, core.tick);
+        self.whole.push((owner, 0, core.tick));
+    }
+
+    /// Looks at one slot for a node of a source that changed as a whole. `false` when there is none left.
+    fn sweep(&mut self, core: &mut Core) -> bool {
+        let Some((owner, slot, tick)) = self.whole.last_mut() else { return false };
+        if *slot as usize >= core.slots.len() {
+            self.whole.pop();
+            return true;
+        }
+        let (owner, tick) = (*owner, *tick);
+        let node = core.neighbour(*slot);
+        *slot += 1;
+        if let Some(node) = node.filter(|node| node.owner == owner && node.version() < tick) {
+            node.set_version(tick);
+            self.mark(core, node, FRESH);
+            self.marked += 1;
+        }
+        true
+    }
+
     fn is_done(&self) -> bool {
-        self.stack.is_empty()
+        self.stack.is_empty() && self.whole.is_empty()
     }
 
     /// Marks up to one chunk of nodes.
@@ -70,7 +102,12 @@ impl Walk {
         }
         let mut marked = 0;
         for _ in 0..chunk {
-            let Some((edges, at)) = self.stack.last_mut() else { break };
+            let Some((edges, at)) = self.stack.last_mut() else {
+                if self.sweep(&mut core) {
+                    continue;
+                }
+                break;
+            };
             let Some(id) = edges.get(*at) else {
                 // Lists with memory of their own are freed outside the lock.
                 finished.extend(self.stack.pop().filter(|(edges, _)| edges.heap_bytes() > 0));
@@ -81,6 +118,7 @@ impl Walk {
                 core.slots.prefetch(soon);
             }
             let Some(node) = core.node(id) else { continue };
+            node.disturb();
             let suspect = match node.state() {
                 FRESH => SUSPECT,
                 GHOST => FADED,
@@ -108,23 +146,41 @@ impl Walk {
         if !injected(Fault::RevisionBumpedEarly) && !injected(Fault::RevisionNeverBumped) {
             shared.revision.fetch_add(1, SeqCst);
         }
-        self.trash.wake();
     }
 }
+
+/// Looks every key up. Returns what the first of those that panicked said.
+fn look_up(marks: &mut [&mut dyn Mark]) -> Option<Panic> {
+    let mut first = None;
+    for mark in marks {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| mark.find())) {
+            mark.widen();
+            first.get_or_insert(panic);
+        }
+    }
+    first
+}
+
+type Panic = Box<dyn Any + Send>;
 
 impl Shared {
     /// Applies a change and returns how many nodes it marked, when everything reachable is marked.
     pub(crate) fn change(&self, marks: &mut [&mut dyn Mark]) -> usize {
         let mut walk = Walk::default();
+        let mut panic = None;
         {
-            let _held = (!injected(Fault::NoCascadeLock)).then(|| self.begin(marks, &mut walk));
+            let _held =
+                (!injected(Fault::NoCascadeLock)).then(|| self.begin(marks, &mut walk, &mut panic));
             if injected(Fault::NoCascadeLock) {
-                marks.iter_mut().for_each(|mark| mark.find());
+                panic = look_up(marks);
                 self.try_apply(marks, &mut walk);
             }
             walk.finish(self);
         }
         self.after_change();
+        if let Some(panic) = panic.filter(|_| !std::thread::panicking()) {
+            resume_unwind(panic);
+        }
         walk.marked
     }
 
@@ -133,14 +189,14 @@ impl Shared {
         &'static self,
         marks: Vec<Box<dyn Mark + 'a>>,
     ) -> impl Future<Output = ()> + Send + 'a {
-        ChangeAsync { shared: self, marks, number: 0, over: false }
+        ChangeAsync { shared: self, marks, begun: false, number: 0, over: false }
     }
 
     /// Runs `first` under both locks and walks what it marked. For everything that is no source.
     pub(crate) fn cascade(&self, first: impl FnOnce(&mut Core, &mut Walk)) -> usize {
         let mut walk = Walk::default();
         {
-            let _held = self.lock_cascade();
+            let _held = self.lock_cascade(&mut walk.trash);
             let mut core = self.core.lock();
             core.tick += 1;
             core.stats.walks += 1;
@@ -152,28 +208,35 @@ impl Shared {
         walk.marked
     }
 
-    /// Takes the cascade lock with no walk left in it.
-    pub(crate) fn lock_cascade(&self) -> MutexGuard<'_, Option<Walk>> {
+    /// Takes the cascade lock with no walk left in it. Whom that wakes is woken with `trash`, by when the
+    /// lock is released: a waker may come straight back.
+    fn lock_cascade(&self, trash: &mut Trash) -> MutexGuard<'_, Option<Walk>> {
         let mut held = self.cascade.lock();
         if let Some(mut left) = held.take() {
             left.finish(self);
+            trash.take(&mut left.trash);
         }
         held
     }
 
     /// Looks the keys up without a lock, then takes both locks and applies them.
-    fn begin(&self, marks: &mut [&mut dyn Mark], walk: &mut Walk) -> MutexGuard<'_, Option<Walk>> {
+    fn begin(
+        &self,
+        marks: &mut [&mut dyn Mark],
+        walk: &mut Walk,
+        panic: &mut Option<Panic>,
+    ) -> MutexGuard<'_, Option<Walk>> {
         for _ in 0..LOOKUPS {
-            marks.iter_mut().for_each(|mark| mark.find());
-            let held = self.lock_cascade();
+            *panic = look_up(marks).or_else(|| panic.take());
+            let held = self.lock_cascade(&mut walk.trash);
             if self.try_apply(marks, walk) {
                 return held;
             }
         }
         // Other threads keep inserting beside these keys: look up while nobody can.
-        let held = self.lock_cascade();
+        let held = self.lock_cascade(&mut walk.trash);
         loop {
-            marks.iter_mut().for_each(|mark| mark.find());
+            *panic = look_up(marks).or_else(|| panic.take());
             if self.try_apply(marks, walk) {
                 return held;
             }
@@ -195,9 +258,10 @@ impl Shared {
         true
     }
 
+    /// Both locks are free: tasks that wait for them go on, and the budget is looked after.
     fn after_change(&self) {
         let waiters = std::mem::take(&mut *self.cascade_waiters.lock());
-        waiters.into_iter().for_each(std::task::Waker::wake);
+        waiters.into_iter().for_each(wake::wake);
         budget::relieve(self);
         epoch::collect_if_due();
     }
@@ -206,75 +270,94 @@ impl Shared {
 struct ChangeAsync<'a> {
     shared: &'static Shared,
     marks: Vec<Box<dyn Mark + 'a>>,
-    /// The walk that is left in the cascade lock between polls; 0 before it began.
+    /// It was polled, so it will be announced whatever its caller does.
+    begun: bool,
+    /// The walk that is left in the cascade lock between polls; 0 before there is one.
     number: u64,
     over: bool,
+}
+
+impl ChangeAsync<'_> {
+    /// One step under the cascade lock; `None` when somebody else has it. `true` when the change is over.
+    fn step(&mut self, trash: &mut Trash) -> Option<bool> {
+        let shared = self.shared;
+        let mut marks: Vec<&mut dyn Mark> =
+            self.marks.iter_mut().map(|mark| &mut **mark as &mut dyn Mark).collect();
+        if self.number == 0
+            && let Some(panic) = look_up(&mut marks)
+        {
+            resume_unwind(panic);
+        }
+        let mut held = shared.cascade.try_lock()?;
+        if self.number == 0 && held.is_none() {
+            let mut walk = Walk::default();
+            if !shared.try_apply(&marks, &mut walk) {
+                return Some(false);
+            }
+            walk.number = NEXT_WALK.fetch_add(1, SeqCst);
+            self.number = walk.number;
+            *held = Some(walk);
+        }
+        // Before this change has a walk it helps with the one that is in its way.
+        let Some(walk) = held.as_mut() else { return Some(true) };
+        let mine = walk.number == self.number;
+        if self.number != 0 && !mine {
+            return Some(true);
+        }
+        walk.step(shared);
+        if !walk.is_done() {
+            return Some(false);
+        }
+        walk.complete(shared);
+        trash.take(&mut walk.trash);
+        *held = None;
+        Some(mine)
+    }
 }
 
 impl Future for ChangeAsync<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
-        let shared = this.shared;
-        if this.number == 0 {
-            this.marks.iter_mut().for_each(|mark| mark.find());
-        }
-        let Some(mut held) = shared.cascade.try_lock() else {
-            shared.cascade_waiters.lock().push(context.waker().clone());
-            // The walk may have ended in between, and then nobody would wake this task.
-            if shared.cascade.try_lock().is_some() {
-                context.waker().wake_by_ref();
+        self.begun = true;
+        let mut trash = Trash::default();
+        match self.step(&mut trash) {
+            Some(true) => {
+                self.over = true;
+                self.shared.after_change();
+                Poll::Ready(())
             }
-            return Poll::Pending;
-        };
-        if this.number == 0 {
-            if let Some(left) = held.as_mut() {
-                left.step(shared);
-                if left.is_done() {
-                    left.complete(shared);
-                    *held = None;
+            Some(false) => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            None => {
+                let waker = context.waker().clone();
+                self.shared.cascade_waiters.lock().push(waker);
+                // The walk may have ended in between, and then nobody would wake this task.
+                if self.shared.cascade.try_lock().is_some() {
+                    context.waker().wake_by_ref();
                 }
-                drop(held);
-                context.waker().wake_by_ref();
-                return Poll::Pending;
+                Poll::Pending
             }
-            let marks: Vec<&mut dyn Mark> =
-                this.marks.iter_mut().map(|mark| &mut **mark as &mut dyn Mark).collect();
-            let mut walk = Walk::default();
-            if !shared.try_apply(&marks, &mut walk) {
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            walk.number = NEXT_WALK.fetch_add(1, SeqCst);
-            this.number = walk.number;
-            *held = Some(walk);
         }
-        let mine = held.as_mut().filter(|walk| walk.number == this.number);
-        if let Some(walk) = mine {
-            walk.step(shared);
-            if !walk.is_done() {
-                drop(held);
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            walk.complete(shared);
-            *held = None;
-        }
-        drop(held);
-        this.over = true;
-        shared.after_change();
-        Poll::Ready(())
     }
 }
 
 impl Drop for ChangeAsync<'_> {
     /// A change that has begun is finished, whatever its caller does.
     fn drop(&mut self) {
-        if self.number != 0 && !self.over {
-            drop(self.shared.lock_cascade());
-            self.shared.after_change();
+        if self.over || !self.begun {
+            return;
         }
+        if self.number == 0 {
+            let marks = self.marks.iter_mut().map(|mark| &mut **mark as &mut dyn Mark);
+            self.shared.change(&mut marks.collect::<Vec<_>>());
+            return;
+        }
+        let mut trash = Trash::default();
+        drop(self.shared.lock_cascade(&mut trash));
+        self.shared.after_change();
     }
 }
 

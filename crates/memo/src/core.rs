@@ -112,7 +112,8 @@ impl Core {
         let dependants = node.dependants(self);
         let decided = dependants.len() <= LIVENESS_SCAN;
         let scanned = dependants.iter().take(LIVENESS_SCAN);
-        !decided || scanned.filter_map(|id| self.node(id)).any(Header::is_current)
+        let needs = |node: &Header| node.is_current() || node.is_publishing();
+        !decided || scanned.filter_map(|id| self.node(id)).any(needs)
     }
 
     /// The version a source key without a node has.
@@ -126,12 +127,25 @@ impl Core {
         self.absent[at] = self.absent[at].max(tick);
     }
 
+    /// The same for every key of a source.
+    pub(crate) fn raise_absent_all(&mut self, owner: u16, tick: u64) {
+        let _ = owner;
+        self.absent.iter_mut().for_each(|stripe| *stripe = (*stripe).max(tick));
+    }
+
     fn stripe(&self, owner: u16, hash: u64) -> usize {
         (hash ^ u64::from(owner).wrapping_mul(0x9E37_79B9_7F4A_7C15)) as usize % self.absent.len()
     }
 
     pub(crate) fn owner(&self, node: &Header) -> &'static Owner {
         self.owners[node.owner as usize].expect("an owner is removed after its nodes")
+    }
+
+    /// Rings the watches of a node without a mark: what they were given is outdated.
+    pub(crate) fn ring(&self, node: &Header, trash: &mut Trash) {
+        if node.is_watched() {
+            self.watchers.notify(node.id, trash);
+        }
     }
 
     /// Notes an event, when a test or the console listens.

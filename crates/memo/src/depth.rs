@@ -25,7 +25,7 @@ impl Level {
     /// `None` when the stack is deep enough: defer instead.
     pub(crate) fn enter() -> Option<Self> {
         let depth = DEPTH.with(Cell::get);
-        if depth >= LIMIT {
+        if depth >= LIMIT && QUEUE.try_with(|_| ()).is_ok() {
             return None;
         }
         DEPTH.with(|cell| cell.set(depth + 1));
@@ -37,7 +37,9 @@ impl Level {
         if !self.outermost {
             return;
         }
-        while let Some(work) = QUEUE.with(|queue| queue.borrow_mut().pop_front()) {
+        // A thread that is ending has no queue any more, and nothing in it.
+        let next = || QUEUE.try_with(|queue| queue.borrow_mut().pop_front()).ok().flatten();
+        while let Some(work) = next() {
             work.drive();
         }
     }
@@ -54,9 +56,14 @@ pub(crate) fn defer(work: Arc<dyn Deferred>) {
     QUEUE.with(|queue| queue.borrow_mut().push_back(work));
 }
 
+/// Whether nothing is being computed on this thread.
+pub(crate) fn is_outside() -> bool {
+    DEPTH.with(Cell::get) == 0
+}
+
 /// Whether a computation that is woken now may be queued: somebody will drain the queue.
 pub(crate) fn will_drain() -> bool {
-    DEPTH.with(Cell::get) > 0 && !YIELDING.with(Cell::get)
+    !is_outside() && QUEUE.try_with(|_| ()).is_ok() && !YIELDING.with(Cell::get)
 }
 
 /// Runs `wake` so that it reaches the executor: a computation that yields must not be polled again

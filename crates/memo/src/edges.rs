@@ -1,7 +1,9 @@
 //! A list of node ids in 16 bytes, the first one inline.
 //!
-//! Both directions of the dependency graph are such lists. Ids of nodes that are gone stay in
-//! dependants lists until the list would grow; then they are dropped, so that growth stays amortised.
+//! Both directions of the dependency graph are such lists. Ids of nodes that are gone, and ids that are
+//! there twice (a node that reads now this and now that is added each time), stay in dependants lists
+//! until the list would grow; then they are dropped. So a list is at most twice as long as the nodes that
+//! are alive, and growth stays amortised.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
@@ -91,11 +93,12 @@ impl Edges {
             return;
         }
         let mut kept = 0;
+        slots.begin_count();
         for at in 0..self.len as usize {
             // SAFETY: `kept <= at < len`, all initialized.
             unsafe {
                 let id = *self.data.add(at);
-                if slots.node(id).is_some() {
+                if slots.first_in(id) {
                     self.data.add(kept).write(id);
                     kept += 1;
                 }
@@ -105,6 +108,8 @@ impl Edges {
         self.len = kept as u32;
         if self.len > self.capacity / 2 {
             self.reallocate(self.capacity.saturating_mul(2));
+        } else if self.len < self.capacity / 8 {
+            self.reallocate((self.capacity / 4).max(8));
         }
     }
 

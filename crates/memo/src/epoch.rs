@@ -14,7 +14,6 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, AtomicUsize, compiler_fence};
@@ -22,6 +21,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, compiler_fence};
 use parking_lot::Mutex;
 
 use crate::hazard;
+use crate::wake::quietly;
 
 /// Proof that this thread is pinned: pointers loaded while it lives stay valid while it lives.
 ///
@@ -117,16 +117,8 @@ pub(crate) fn collect() {
     for item in free {
         // SAFETY: `retire` demands that `release` is sound once nobody can see the address; that is
         // what the epochs and hazards above established, and the item left the queue for good.
-        let released = catch_unwind(AssertUnwindSafe(|| unsafe { (item.release)(item.address) }));
-        if released.is_err() {
-            PANICKED.fetch_add(1, Relaxed);
-        }
+        quietly(|| unsafe { (item.release)(item.address) });
     }
-}
-
-/// How many destructors of values panicked while their memory was reclaimed.
-pub(crate) fn panicked_drops() -> u64 {
-    PANICKED.load(Relaxed)
 }
 
 fn oldest_pinned() -> u64 {
@@ -236,7 +228,6 @@ static RECORDS: Mutex<Records> = Mutex::new(Records { all: Vec::new(), free: Vec
 static GARBAGE: Mutex<Vec<Garbage>> = Mutex::new(Vec::new());
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 static COLLECTOR: Mutex<()> = Mutex::new(());
-static PANICKED: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(all(target_os = "linux", not(miri), not(shuttle)))]
 mod barrier {
@@ -314,10 +305,10 @@ mod tests {
 
     #[test]
     fn a_destructor_that_panics_is_counted_and_not_passed_on() {
-        let before = panicked_drops();
+        let before = crate::wake::swallowed_panics();
         // SAFETY: the address is never dereferenced.
         unsafe { retire(ptr::without_provenance_mut(0x20), panics) };
-        while panicked_drops() == before {
+        while crate::wake::swallowed_panics() == before {
             collect();
         }
     }

@@ -23,7 +23,7 @@ pub(crate) struct Expiry {
     heap: BinaryHeap<Reverse<(Instant, u64)>>,
     deadlines: HashMap<Id, Instant>,
     /// Published when nobody had told the time yet, or while the driver slept.
-    undated: Vec<(Id, Duration)>,
+    undated: HashMap<Id, Duration>,
     /// Told when something is to be dated.
     alarm: Option<Arc<dyn Fn() + Send + Sync>>,
     asleep: bool,
@@ -35,7 +35,7 @@ impl Expiry {
             now: None,
             heap: BinaryHeap::new(),
             deadlines: HashMap::new(),
-            undated: Vec::new(),
+            undated: HashMap::new(),
             alarm: None,
             asleep: false,
         }
@@ -49,7 +49,7 @@ impl Expiry {
     ) -> Option<Arc<dyn Fn() + Send + Sync>> {
         match self.now {
             Some(now) if !self.asleep => self.date(id, now, life),
-            _ => self.undated.push((id, life)),
+            _ => _ = self.undated.insert(id, life),
         }
         self.asleep.then(|| self.alarm.clone()).flatten()
     }
@@ -59,6 +59,15 @@ impl Expiry {
         if !self.deadlines.is_empty() {
             self.deadlines.remove(&id);
         }
+        if !self.undated.is_empty() {
+            self.undated.remove(&id);
+        }
+    }
+
+    /// What the deadlines take.
+    pub(crate) fn bytes(&self) -> usize {
+        (self.deadlines.len() + self.undated.len()) * DEADLINE_BYTES
+            + self.heap.len() * size_of::<Reverse<(Instant, u64)>>()
     }
 
     fn date(&mut self, id: Id, from: Instant, life: Duration) {
@@ -173,6 +182,8 @@ impl Core {
     }
 }
 
+/// An entry of a map of deadlines, about.
+const DEADLINE_BYTES: usize = 32;
 /// Entries of nodes that are gone before the heap is rebuilt.
 const HEAP_SLACK: usize = 1024;
 /// Bounds one call of `advance`.

@@ -9,7 +9,7 @@ use crate::cached::Cached;
 use crate::capture::{self, Frame};
 use crate::core::Core;
 use crate::cycle;
-use crate::depth::Level;
+use crate::depth::{self, Level};
 use crate::epoch::{self, pin};
 use crate::error::Error;
 use crate::event::EventKind;
@@ -108,7 +108,10 @@ impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
         let joined = self.joined.take().expect("there is an answer, so it has joined");
         let id = published.then_some(joined.work.id);
         joined.leave();
-        crate::budget::relieve(self.memo.shared());
+        if frame.is_none() && depth::is_outside() {
+            // Inside of a computation, what it has read so far would be the first to go.
+            crate::budget::relieve(self.memo.shared());
+        }
         epoch::collect_if_due();
         Poll::Ready(deliver(outcome, id, self.memo, frame))
     }
@@ -127,7 +130,9 @@ impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
     /// Serves, verifies, joins or starts, in one hold of the graph lock where possible.
     fn enter(&mut self, frame: Option<&Frame>) -> Entry<K, V> {
         if let Some(frame) = frame {
-            self.parent = frame.node;
+            // Another graph's nodes have numbers of their own.
+            let same = std::ptr::eq(frame.graph, self.memo.shared());
+            self.parent = if same { frame.node } else { Id::NONE };
         }
         let _pin = pin();
         let Some((mut core, node)) = self.memo.node(&self.key) else {
@@ -184,18 +189,23 @@ fn wait<K: Key, V: Send + Sync + 'static>(
     loop {
         let level = Level::enter();
         if !starts || level.is_none() {
+            // Cloned and dropped outside of the lock: both may be user code.
+            let waker = context.waker().clone();
             let mut board = work.board.lock();
             if let Some(answer) = joined.answer(&board) {
                 return Some(answer);
             }
             if board.polling && !starts {
-                board.wait(joined.caller(), context.waker());
+                let old = board.wait(joined.caller(), waker);
+                drop(board);
+                drop(old);
                 return None;
             }
             if level.is_none() {
                 board.polling = false;
-                board.wait(joined.caller(), context.waker());
+                let old = board.wait(joined.caller(), waker);
                 drop(board);
+                drop(old);
                 work.defer();
                 return None;
             }
@@ -208,14 +218,14 @@ fn wait<K: Key, V: Send + Sync + 'static>(
         if polled.is_ready() {
             let waiting = board.stop_polling();
             drop(board);
-            waiting.into_iter().for_each(|(_, waker)| wake::wake(waker));
+            waiting.into_values().for_each(wake::wake);
         } else if answer.is_some() {
             // Served early: the others drive on, and `leave` tells one of them.
             board.polling = false;
             drop(board);
         } else {
-            board.stay_driver(joined.caller(), context.waker());
             drop(board);
+            work.stay_driver(joined.caller(), context.waker());
         }
         level.iter().for_each(Level::drain);
         if answer.is_some() || polled.is_pending() {

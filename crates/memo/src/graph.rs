@@ -13,7 +13,7 @@ use crate::event::Event;
 use crate::owner::{Owner, PROBE_LOG};
 use crate::stats::Stats;
 use crate::sync::{AtomicU64, Mutex};
-use crate::{epoch, sync};
+use crate::{sync, wake};
 
 /// Memos and sources that may depend on each other.
 ///
@@ -91,8 +91,8 @@ impl Graph {
     pub fn stats(&self) -> Stats {
         let core = self.shared.core.lock();
         let nodes = core.slots.in_use();
-        let bytes = core.ledger.bytes();
-        let panicked_drops = epoch::panicked_drops();
+        let bytes = core.bytes();
+        let panicked_drops = wake::swallowed_panics();
         Stats { nodes, bytes, panicked_drops, ..core.stats }
     }
 

@@ -91,6 +91,10 @@ fn prefetch(address: *const i8) {
 const NO_WORK: u32 = u32::MAX;
 const WATCHED: u8 = 1;
 const SOURCE: u8 = 2;
+/// Edges are being registered in several holds of the graph lock.
+const PUBLISHING: u8 = 4;
+/// A walk came by meanwhile.
+const DISTURBED: u8 = 8;
 
 impl Header {
     pub(crate) fn new(owner: u16, hash: u64, source: bool) -> Self {
@@ -164,8 +168,34 @@ impl Header {
     }
 
     pub(crate) fn set_watched(&self, watched: bool) {
-        let flags = self.flags.get() & !WATCHED;
-        self.flags.set(flags | if watched { WATCHED } else { 0 });
+        self.set_flags(WATCHED, if watched { WATCHED } else { 0 });
+    }
+
+    fn set_flags(&self, clear: u8, set: u8) {
+        self.flags.set(self.flags.get() & !clear | set);
+    }
+
+    /// From here on edges lead to the node although it has no value; see [`Header::disturb`].
+    pub(crate) fn begin_publishing(&self) {
+        self.set_flags(DISTURBED, PUBLISHING);
+    }
+
+    pub(crate) fn is_publishing(&self) -> bool {
+        self.flags.get() & PUBLISHING != 0
+    }
+
+    /// A walk came to the node: a dependency that was found valid is so no longer.
+    pub(crate) fn disturb(&self) {
+        if self.is_publishing() {
+            self.set_flags(0, DISTURBED);
+        }
+    }
+
+    /// Whether no walk came by since the beginning.
+    pub(crate) fn end_publishing(&self) -> bool {
+        let undisturbed = self.flags.get() & DISTURBED == 0;
+        self.set_flags(PUBLISHING | DISTURBED, 0);
+        undisturbed
     }
 
     /// Who depends on this node. The core stands for the graph lock.

@@ -108,6 +108,8 @@ impl List {
     #[inline]
     fn give(&self, class: usize, place: *mut Free) {
         if self.length.get() == BATCH && !self.make_room(class) {
+            // SAFETY: as below; a batch of one ends with a link to nothing.
+            unsafe { place.write(Free { next: ptr::null_mut() }) };
             return POOLS[class].lock().batches.push((place, 1));
         }
         // SAFETY: the place was given up, so it is this list's now, and is large enough.

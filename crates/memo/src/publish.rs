@@ -15,18 +15,19 @@
 //! attempts at most: the one that runs when it arrives, and the next.
 #![allow(unsafe_code)]
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::Duration;
 
 use crate::capture::{Record, Records};
 use crate::core::Core;
 use crate::edges::Edges;
 use crate::epoch::{self, pin};
-use crate::error::Error;
 use crate::event::EventKind;
 use crate::fault::{Fault, injected};
 use crate::key::Key;
 use crate::memo::Node;
-use crate::node::FRESH;
+use crate::node::{FRESH, Header};
 use crate::slots::Id;
 use crate::value::Outcome;
 use crate::work::{Done, Work};
@@ -39,13 +40,23 @@ pub(crate) struct Candidate<V> {
     fingerprint: Option<u64>,
     /// Bytes of the value on the heap.
     heap_bytes: usize,
-    tainted: bool,
+    pub(crate) tainted: bool,
+}
+
+impl<V> Candidate<V> {
+    /// It is not kept because something changed, and not because it can never be kept.
+    pub(crate) fn is_outdated(&self) -> bool {
+        !self.tainted && self.outcome.result().is_ok()
+    }
 }
 
 /// What became of a candidate.
 pub(crate) enum Verdict<V> {
-    Published,
+    /// It is visible; or it is an error that is not kept, and everyone has it.
+    Settled,
     Rejected(Candidate<V>),
+    /// Something was marked or read meanwhile: try again.
+    Again(Candidate<V>),
     /// This dependency must be verified first.
     Suspect(Candidate<V>, Id),
 }
@@ -61,19 +72,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// Runs the user code that publishing needs: equality, weight, fingerprint. `None` when finished.
     ///
     /// What was read stays in the frame, which nobody touches until the next attempt calls the function.
-    pub(crate) fn candidate(
-        &self,
-        result: Result<V, Error>,
-        has_old: bool,
-    ) -> Option<Candidate<V>> {
-        let outcome = Outcome::new(result);
-        // SAFETY: the attempt lock is held, and the user's future is done with the frame.
-        let frame = unsafe { &mut *self.frame() };
-        let mut tainted = frame.is_tainted();
-        if let Some(adopted) = frame.adopted.take() {
-            let (more, their_taint) = adopted.close();
-            tainted |= their_taint | !merge(frame.records_mut(), &more);
-        }
+    pub(crate) fn candidate(&self, outcome: Outcome<V>, has_old: bool) -> Option<Candidate<V>> {
+        let tainted = self.adopt();
         let old = if has_old { self.old_value()? } else { None };
         let options = &self.inner.options;
         let (mut equal, mut fingerprint, mut heap_bytes) = (false, None, 0);
@@ -97,54 +97,135 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         Some((!head.is_null()).then(|| unsafe { Outcome::from_shared(head) }))
     }
 
+    /// Takes over what scoped tasks have read; whether the attempt must not be published.
+    fn adopt(&self) -> bool {
+        // SAFETY: the attempt lock is held, and the user's future is done with the frame.
+        let frame = unsafe { &mut *self.frame() };
+        let mut tainted = frame.is_tainted();
+        if let Some(adopted) = frame.adopted.get() {
+            let (more, their_taint) = adopted.take();
+            tainted |= their_taint;
+            tainted |= !merge(frame.records_mut(), &more);
+        }
+        tainted
+    }
+
     /// One try; see the module documentation.
-    pub(crate) fn publish(&self, start_tick: u64, candidate: Candidate<V>) -> Verdict<V> {
+    pub(crate) fn publish(&self, start_tick: u64, mut candidate: Candidate<V>) -> Verdict<V> {
         let options = &self.inner.options;
         let failed = candidate.outcome.result().is_err();
         let life = if failed { options.error_ttl() } else { options.ttl() };
-        if candidate.tainted || (failed && life.is_none()) {
+        candidate.tainted |= self.adopt();
+        if candidate.tainted {
             return Verdict::Rejected(candidate);
         }
         // SAFETY: the attempt lock is held, and no user code is running in this frame.
-        let records = unsafe { &*self.frame() }.records();
-        let edges = Edges::exact(records.iter().map(|record| record.id));
-        let (value, unused, old_edges);
-        let mut alarm = None;
-        {
-            let mut core = self.shared().core.lock();
-            if self.head.is_finished() || self.head.rejected.get() {
-                drop(core);
-                return Verdict::Rejected(candidate);
+        let frame = unsafe { &*self.frame() };
+        let records = frame.records();
+        let is_large = records.len() > AT_ONCE;
+        if is_large {
+            match self.register_ahead(records, start_tick) {
+                Validity::Valid => {}
+                Validity::Invalid => return Verdict::Rejected(candidate),
+                Validity::Unsure(dependency) => return Verdict::Suspect(candidate, dependency),
             }
+        }
+        let edges = Edges::exact(records.iter().map(|record| record.id));
+        let mut core = self.shared().core.lock();
+        if self.head.is_finished() {
+            drop(core);
+            return Verdict::Rejected(candidate);
+        }
+        let header = &self.node().header;
+        let undisturbed = header.end_publishing();
+        if self.head.rejected.get() {
+            drop(core);
+            return Verdict::Rejected(candidate);
+        }
+        if frame.adopted.get().is_some_and(|adopted| !adopted.is_taken()) {
+            drop(core);
+            return Verdict::Again(candidate);
+        }
+        if is_large && !undisturbed {
+            drop(core);
+            return Verdict::Again(candidate);
+        }
+        if !is_large {
             match validate(&core, records, start_tick) {
                 Validity::Valid => {}
                 Validity::Invalid => return Verdict::Rejected(candidate),
                 Validity::Unsure(dependency) => return Verdict::Suspect(candidate, dependency),
             }
-            let node = self.node();
-            register(&mut core, node, &edges);
-            let weight = self.inner.owner.node_bytes
-                + size_of::<crate::value::Good<V>>()
-                + candidate.heap_bytes
-                + edges.heap_bytes();
-            (value, unused) = self.place(&mut core, node, candidate);
-            old_edges = node.header.set_dependencies(&mut core, edges);
-            core.weigh(&node.header, weight);
-            core.check_budget(self.shared(), Some(&self.inner.owner));
-            node.header.verified.set(core.tick);
-            match life {
-                Some(life) => alarm = core.expiry.publish(self.id, life),
-                None => core.expiry.forget(self.id),
+        }
+        if failed && life.is_none() {
+            // Valid now, so it is good for everyone who has joined by now; but it is not kept.
+            core.stats.unpublished += 1;
+            self.conclude(&mut core, candidate.outcome, false);
+            return Verdict::Settled;
+        }
+        if !is_large {
+            register(&mut core, header, edges.iter());
+        }
+        let unused = self.show(&mut core, candidate, edges, life);
+        if let Some(adopted) = frame.adopted.get() {
+            adopted.close(start_tick, header.version());
+        }
+        drop(core);
+        unused.alarm.iter().for_each(|alarm| alarm());
+        Verdict::Settled
+    }
+
+    /// Registers edges in many holds of the graph lock, so that nobody waits for all of them. A walk that
+    /// comes to the node meanwhile disturbs it, which the last hold finds out.
+    fn register_ahead(&self, records: &[Record], start_tick: u64) -> Validity {
+        for (number, chunk) in records.chunks(AT_ONCE).enumerate() {
+            {
+                let mut core = self.shared().core.lock();
+                if self.head.is_finished() {
+                    return Validity::Invalid;
+                }
+                let header = &self.node().header;
+                if number == 0 {
+                    header.begin_publishing();
+                }
+                let validity = validate(&core, chunk, start_tick);
+                if !matches!(validity, Validity::Valid) {
+                    header.end_publishing();
+                    return validity;
+                }
+                register(&mut core, header, chunk.iter().map(|record| record.id));
             }
-            self.finish(&mut core);
-            node.header.set_state(FRESH);
-            self.board.lock().done = Some(Done { outcome: value, published: true });
+            self.shared().between_chunks();
         }
-        drop((old_edges, unused));
-        if let Some(alarm) = alarm {
-            alarm();
-        }
-        Verdict::Published
+        Validity::Valid
+    }
+
+    /// Makes a valid candidate visible. The edges are registered.
+    fn show(
+        &self,
+        core: &mut Core,
+        candidate: Candidate<V>,
+        edges: Edges,
+        life: Option<Duration>,
+    ) -> Unused<V> {
+        let node = self.node();
+        let value_bytes = size_of::<crate::value::Good<V>>().saturating_add(candidate.heap_bytes);
+        let (value, unused) = self.place(core, node, candidate);
+        let edges = node.header.set_dependencies(core, edges);
+        core.weigh_whole(&node.header, value_bytes);
+        node.header.verified.set(core.tick);
+        let alarm = match life {
+            Some(life) => core.expiry.publish(self.id, life),
+            None => {
+                core.expiry.forget(self.id);
+                None
+            }
+        };
+        core.check_budget(self.shared(), Some(&self.inner.owner));
+        self.finish(core);
+        node.header.set_state(FRESH);
+        self.board.lock().done = Some(Done { outcome: value, published: true });
+        Unused { _edges: edges, _outcome: unused, alarm }
     }
 
     /// Puts the value into the node, or keeps the equal one that is there; returns what callers get, and
@@ -173,9 +254,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             core.note(EventKind::Published, &node.header);
             core.next_tick()
         };
-        if let Some(fingerprint) = candidate.fingerprint {
-            core.keep_fingerprint(self.id, fingerprint);
-        }
+        core.keep_fingerprint(self.id, candidate.fingerprint);
         candidate.outcome.head().set_version(version);
         node.header.set_version(version);
         node.value.store(candidate.outcome.clone().into_raw(), Release);
@@ -205,21 +284,52 @@ fn validate(core: &Core, records: &[Record], start_tick: u64) -> Validity {
     suspect.map_or(Validity::Valid, Validity::Unsure)
 }
 
-/// Makes the node a dependant of everything in `edges`, where it is not one already: a list that was
-/// not taken since the node was last verified still has it, if it was a dependency then.
-fn register<K, V>(core: &mut Core, node: &Node<K, V>, edges: &Edges) {
-    let header = &node.header;
-    let verified = header.verified.get();
-    for (at, id) in edges.iter().enumerate() {
+/// Makes a node a dependant of everything in `edges`, where it is not one already: a list that was not
+/// taken since the node was last verified still has it, if it was a dependency then.
+fn register(core: &mut Core, node: &Header, edges: impl ExactSizeIterator<Item = Id>) {
+    core.stats.longest_hold = core.stats.longest_hold.max(edges.len() as u64);
+    let verified = node.verified.get();
+    for (at, id) in edges.enumerate() {
         let Some(dependency) = core.node(id) else { continue };
-        let old = header.dependencies(core);
+        let old = node.dependencies(core);
         let untouched = dependency.taken.get() <= verified;
         let known = untouched
             && (old.get(at) == Some(id) || old.iter().take(SEARCHED).any(|old| old == id));
         if !known {
-            dependency.add_dependant(core, header.id);
+            core.add_dependant(dependency, node.id);
         }
     }
+}
+
+impl Core {
+    /// Adds a dependency to a published node; `false` when the node's value may be older than it.
+    pub(crate) fn depend(&mut self, node: &Header, id: Id, version: u64, start_tick: u64) -> bool {
+        let record = Record { id, version };
+        let valid = matches!(validate(self, &[record], start_tick), Validity::Valid);
+        if !valid || version > node.verified.get() {
+            return false;
+        }
+        if node.dependencies(self).iter().any(|known| known == id) {
+            return true;
+        }
+        let Some(dependency) = self.node(id) else { return false };
+        self.add_dependant(dependency, node.id);
+        let known = node.dependencies(self).iter();
+        let all: Vec<Id> = known.chain(std::iter::once(id)).collect();
+        let before = node.dependencies(self).heap_bytes();
+        let edges = Edges::exact(all.into_iter());
+        let more = edges.heap_bytes() - before;
+        node.set_dependencies(self, edges);
+        self.add_weight(node, more);
+        true
+    }
+}
+
+/// What publishing leaves, to be dropped and told outside the lock.
+struct Unused<V> {
+    _edges: Edges,
+    _outcome: Option<Outcome<V>>,
+    alarm: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 /// Adds what scoped tasks read; `false` when they saw another version of something.
@@ -236,5 +346,7 @@ fn merge(records: &mut Records, more: &[Record]) -> bool {
     true
 }
 
+/// Edges that are registered in one hold of the graph lock.
+const AT_ONCE: usize = 512;
 /// Old dependencies that are searched for a moved one before the edge is simply added again.
 const SEARCHED: usize = 32;

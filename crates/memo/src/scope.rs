@@ -1,9 +1,9 @@
 //! Capture in a spawned task.
 //!
 //! A task that a computation spawns runs on another thread, where the ambient frame is not set.
-//! [`scope`] gives the task a frame of its own for the same node and hands over what it read after
-//! every poll, so the computation that awaits the task depends on it. What a task reads after its
-//! computation was published is ignored and counted.
+//! [`scope`] gives the task a frame of its own for the same node and hands over every read at once, so
+//! the computation depends on it however the task sends its answer. What a task reads after its
+//! computation was published becomes a dependency late; if it has changed by then, the value is stale.
 #![allow(unsafe_code)]
 
 use std::pin::Pin;
@@ -11,9 +11,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::capture::{Entered, Frame, Record, current};
+use crate::graph::Shared;
+use crate::slots::Id;
 use crate::sync::Mutex;
 
 /// Where scoped tasks of one attempt leave what they read.
+#[derive(Default)]
 pub(crate) struct Adopted {
     state: Mutex<Reads>,
 }
@@ -22,15 +25,72 @@ pub(crate) struct Adopted {
 struct Reads {
     records: Vec<Record>,
     tainted: bool,
-    closed: bool,
+    closed: Option<Closed>,
+}
+
+/// What late reads are compared with.
+#[derive(Clone, Copy)]
+struct Closed {
+    start_tick: u64,
+    /// That of the value that was published.
+    version: u64,
 }
 
 impl Adopted {
-    /// Ends the adoption and returns what was read, and whether the attempt must not be published.
-    pub(crate) fn close(&self) -> (Vec<Record>, bool) {
+    /// What was read since the last call, and whether the attempt must not be published.
+    pub(crate) fn take(&self) -> (Vec<Record>, bool) {
         let mut reads = self.state.lock();
-        reads.closed = true;
         (std::mem::take(&mut reads.records), reads.tainted)
+    }
+
+    /// Whether everything was taken. Under the graph lock, in the hold that publishes.
+    pub(crate) fn is_taken(&self) -> bool {
+        let reads = self.state.lock();
+        reads.records.is_empty()
+    }
+
+    /// The value was published, in this hold of the graph lock: what comes from now on comes late.
+    pub(crate) fn close(&self, start_tick: u64, version: u64) {
+        self.state.lock().closed = Some(Closed { start_tick, version });
+    }
+
+    /// Adds a read; `None` taints.
+    pub(crate) fn add(&self, graph: &'static Shared, node: Id, record: Option<Record>) {
+        let closed = {
+            let mut reads = self.state.lock();
+            if reads.closed.is_none() {
+                reads.records.extend(record);
+                reads.tainted |= record.is_none();
+            }
+            reads.closed
+        };
+        if let Some(closed) = closed {
+            late(graph, node, record, closed);
+        }
+    }
+}
+
+/// A read after its value was published becomes a dependency of it all the same; if what was read has
+/// changed since the attempt began, the value is stale.
+fn late(graph: &'static Shared, id: Id, record: Option<Record>, closed: Closed) {
+    let settled = {
+        let mut core = graph.core.lock();
+        core.stats.late_reads += 1;
+        let Some(node) = core.node(id).filter(|node| node.version() == closed.version) else {
+            return;
+        };
+        match record {
+            Some(record) => core.depend(node, record.id, record.version, closed.start_tick),
+            None => false,
+        }
+    };
+    if !settled {
+        graph.cascade(|core, walk| {
+            let node = core.node(id).filter(|node| node.version() == closed.version);
+            if let Some(node) = node {
+                core.invalidate(node, walk);
+            }
+        });
     }
 }
 
@@ -48,9 +108,8 @@ impl Adopted {
 /// ```
 pub fn scope<F: Future>(future: F) -> Scoped<F> {
     let frame = current().map(|frame| {
-        let adopted =
-            frame.adopted.get_or_init(|| Arc::new(Adopted { state: Mutex::new(Reads::default()) }));
-        ScopedFrame { frame: Frame::new(frame.graph, frame.node), adopted: adopted.clone() }
+        let adopted = frame.adopted.get_or_init(Arc::default);
+        ScopedFrame(Frame::scoped(frame, adopted.clone()))
     });
     Scoped { frame, future }
 }
@@ -62,10 +121,7 @@ pub struct Scoped<F> {
     future: F,
 }
 
-struct ScopedFrame {
-    frame: Frame,
-    adopted: Arc<Adopted>,
-}
+struct ScopedFrame(Frame);
 
 // SAFETY: the frame is private to this future and only touched through `&mut self` of its `poll`.
 unsafe impl Send for ScopedFrame {}
@@ -87,33 +143,7 @@ impl<F: Future> Future for Scoped<F> {
         // SAFETY: as above.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         let Some(scoped) = &mut this.frame else { return future.poll(context) };
-        let polled = {
-            let _entered = Entered::new(Some(&scoped.frame));
-            future.poll(context)
-        };
-        scoped.hand_over();
-        polled
-    }
-}
-
-impl ScopedFrame {
-    fn hand_over(&mut self) {
-        let records = self.frame.records();
-        let tainted = self.frame.is_tainted();
-        if records.is_empty() && !tainted {
-            return;
-        }
-        let late = {
-            let mut reads = self.adopted.state.lock();
-            if !reads.closed {
-                reads.records.extend_from_slice(records);
-                reads.tainted |= tainted;
-            }
-            reads.closed
-        };
-        if late {
-            self.frame.graph.core.lock().stats.late_reads += records.len() as u64;
-        }
-        self.frame.reset();
+        let _entered = Entered::new(Some(&scoped.0));
+        future.poll(context)
     }
 }

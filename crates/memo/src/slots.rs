@@ -3,6 +3,7 @@
 //! A slot is reused with the next generation, so an id that outlived its node finds nothing. A slot
 //! whose generation would wrap is retired for good.
 
+use std::cell::Cell;
 use std::ptr;
 
 use crate::node::Header;
@@ -41,16 +42,42 @@ impl Id {
 pub(crate) struct Slots {
     entries: Vec<Entry>,
     free: Vec<u32>,
+    /// The number of the count of distinct ids that goes on.
+    count: Cell<u32>,
 }
 
 struct Entry {
     node: *const Header,
     generation: u32,
+    /// The last count of distinct ids that met this slot; see [`Slots::first_in`].
+    met: Cell<u32>,
 }
 
 impl Slots {
     pub(crate) fn new() -> Self {
-        Self { entries: Vec::new(), free: Vec::new() }
+        Self { entries: Vec::new(), free: Vec::new(), count: Cell::new(0) }
+    }
+
+    /// Begins to tell ids apart that are met for the first time; ends what was begun before.
+    pub(crate) fn begin_count(&self) {
+        self.count.set(self.count.get().wrapping_add(1));
+        if self.count.get() == 0 {
+            // Once in 2^32 times the marks of long ago could be taken for new ones.
+            self.entries.iter().for_each(|entry| entry.met.set(0));
+            self.count.set(1);
+        }
+    }
+
+    /// Whether `id` has a node and was not met since [`Slots::begin_count`].
+    pub(crate) fn first_in(&self, id: Id) -> bool {
+        let Some(entry) = self.entries.get(id.slot() as usize) else { return false };
+        let alive = entry.generation == id.generation() && !entry.node.is_null();
+        alive && entry.met.replace(self.count.get()) != self.count.get()
+    }
+
+    /// Slots that ever held a node.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
     }
 
     /// Slots that hold a node.
@@ -85,7 +112,7 @@ impl Slots {
             return Id::new(slot, self.entries[slot as usize].generation);
         }
         let slot = u32::try_from(self.entries.len()).expect("fewer than 2^32 nodes in a graph");
-        self.entries.push(Entry { node: ptr::null(), generation: 1 });
+        self.entries.push(Entry { node: ptr::null(), generation: 1, met: Cell::new(0) });
         Id::new(slot, 1)
     }
 

@@ -204,7 +204,15 @@ impl<K: Key> Source<K> {
 
     pub(crate) fn mark(&self, key: K) -> KeyMark<K> {
         let hash = self.inner.hasher.hash_one(&key);
-        KeyMark { inner: self.inner, hash, key, node: None, seen: None, stabbed: None }
+        KeyMark {
+            inner: self.inner,
+            hash,
+            key,
+            node: None,
+            seen: None,
+            stabbed: None,
+            whole: false,
+        }
     }
 
     pub(crate) fn shared(&self) -> &'static Shared {
@@ -286,6 +294,8 @@ pub(crate) struct KeyMark<K: 'static> {
     node: Option<Id>,
     seen: Option<Seen>,
     stabbed: Option<Stabbed>,
+    /// It could not be told which nodes are concerned, so all are.
+    whole: bool,
 }
 
 impl<K: Key> Mark for KeyMark<K> {
@@ -298,7 +308,14 @@ impl<K: Key> Mark for KeyMark<K> {
         self.stabbed = self.inner.intervals.get().map(|intervals| intervals.stab(&self.key));
     }
 
+    fn widen(&mut self) {
+        self.whole = true;
+    }
+
     fn holds(&self, core: &Core) -> bool {
+        if self.whole {
+            return true;
+        }
         if injected(Fault::InsertUnnoticed) {
             return true;
         }
@@ -315,6 +332,10 @@ impl<K: Key> Mark for KeyMark<K> {
 
     fn apply(&self, core: &mut Core, walk: &mut Walk) {
         let tick = core.tick;
+        if self.whole {
+            walk.mark_whole(core, self.inner.owner.number);
+            return self.inner.last_change.store(tick, Relaxed);
+        }
         let mut mark = |core: &mut Core, id| {
             let Some(node) = core.node(id) else { return false };
             node.set_version(tick);

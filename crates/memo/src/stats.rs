@@ -46,6 +46,8 @@ pub struct Stats {
     pub mismatched: u64,
     /// Destructors of values that panicked while memory was reclaimed (all graphs of the process).
     pub panicked_drops: u64,
+    /// The most edges that one hold of the graph lock published: what others may have waited for.
+    pub longest_hold: u64,
     /// Nodes held now.
     pub nodes: usize,
     /// Bytes accounted for now.

@@ -3,6 +3,7 @@
 use std::task::Waker;
 
 use crate::edges::Edges;
+use crate::wake;
 
 /// Declare it before the lock guard, so that it is dropped after the guard.
 #[derive(Default)]
@@ -12,15 +13,15 @@ pub(crate) struct Trash {
 }
 
 impl Trash {
-    pub(crate) fn wake(&mut self) {
-        for waker in self.wakers.drain(..) {
-            waker.wake();
-        }
+    /// Adds what somebody else left, to be dropped with this.
+    pub(crate) fn take(&mut self, other: &mut Self) {
+        self.edges.append(&mut other.edges);
+        self.wakers.append(&mut other.wakers);
     }
 }
 
 impl Drop for Trash {
     fn drop(&mut self) {
-        self.wake();
+        self.wakers.drain(..).for_each(wake::wake);
     }
 }

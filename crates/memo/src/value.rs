@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::error::Error;
 use crate::pool;
+use crate::wake::quietly;
 
 /// What lock-free readers look at before they know which of the two it is.
 #[repr(C)]
@@ -145,17 +146,37 @@ impl<V> Clone for Outcome<V> {
     }
 }
 
-impl<V> Drop for Outcome<V> {
-    fn drop(&mut self) {
-        if self.head().counts.fetch_sub(1, AcqRel) != 1 {
+impl<V> Outcome<V> {
+    /// Gives the count back. What the value's destructor does is the caller's business.
+    pub(crate) fn give_back(self) {
+        let head = self.head;
+        std::mem::forget(self);
+        // SAFETY: the count of `self`, which is gone.
+        unsafe { Self::uncount(head, |destroy| destroy()) };
+    }
+
+    /// # Safety
+    /// Takes over one count.
+    unsafe fn uncount(head: NonNull<Head>, last: impl FnOnce(&mut dyn FnMut())) {
+        // SAFETY: the count keeps it alive up to here.
+        if unsafe { head.as_ref() }.counts.fetch_sub(1, AcqRel) != 1 {
             return;
         }
-        if self.head().is_failure() {
-            // SAFETY: the last count is gone, so nobody else can reach the allocation.
-            drop(unsafe { pool::take(self.head.cast::<Failed>()) });
-        } else {
-            // SAFETY: as above.
-            drop(unsafe { pool::take(self.head.cast::<Good<V>>()) });
-        }
+        // SAFETY: the last count is gone, so nobody else can reach the allocation.
+        last(&mut || unsafe {
+            if head.as_ref().is_failure() {
+                drop(pool::take(head.cast::<Failed>()));
+            } else {
+                drop(pool::take(head.cast::<Good<V>>()));
+            }
+        });
+    }
+}
+
+impl<V> Drop for Outcome<V> {
+    /// Inside of the graph nobody can handle the panic of a destructor, so it is counted and swallowed.
+    fn drop(&mut self) {
+        // SAFETY: the count of `self`, which is not used again.
+        unsafe { Self::uncount(self.head, |destroy| quietly(destroy)) };
     }
 }

@@ -202,7 +202,7 @@ fn confirm(core: &mut Core, node: &Header) {
         let Some(id) = node.dependencies(core).get(at) else { break };
         let Some(dependency) = core.node(id) else { continue };
         if dependency.taken.get() > verified && !injected(Fault::EdgesNotRestored) {
-            dependency.add_dependant(core, node.id);
+            core.add_dependant(dependency, node.id);
         }
     }
     node.verified.set(core.tick);

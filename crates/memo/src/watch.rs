@@ -40,7 +40,8 @@ impl Bell {
     /// Whether it rang since the last time somebody asked; if not, `waker` is woken when it does.
     fn poll(&self, waker: &Waker) -> Poll<()> {
         if !self.rung.load(SeqCst) {
-            let old = self.waker.lock().replace(waker.clone());
+            let waker = waker.clone();
+            let old = self.waker.lock().replace(waker);
             drop(old);
         }
         if self.rung.swap(false, SeqCst) { Poll::Ready(()) } else { Poll::Pending }
@@ -54,21 +55,26 @@ impl Bell {
 /// The bells of a graph, by node.
 pub(crate) struct Watchers {
     bells: HashMap<Id, Vec<Arc<Bell>>>,
+    /// Bells on all nodes.
+    count: usize,
 }
 
 impl Watchers {
     pub(crate) fn new() -> Self {
-        Self { bells: HashMap::new() }
+        Self { bells: HashMap::new(), count: 0 }
     }
 
     pub(crate) fn attach(&mut self, id: Id, bell: &Arc<Bell>) {
         self.bells.entry(id).or_default().push(bell.clone());
+        self.count += 1;
     }
 
     /// Returns whether nobody watches the node any more.
     fn detach(&mut self, id: Id, bell: &Arc<Bell>) -> bool {
         let Some(bells) = self.bells.get_mut(&id) else { return false };
+        let before = bells.len();
         bells.retain(|other| !Arc::ptr_eq(other, bell));
+        self.count -= before - bells.len();
         let empty = bells.is_empty();
         if empty {
             self.bells.remove(&id);
@@ -86,11 +92,21 @@ impl Watchers {
     /// The node is gone: its watches ring and look for the next one.
     pub(crate) fn release(&mut self, id: Id, trash: &mut Trash) {
         self.notify(id, trash);
-        self.bells.remove(&id);
+        self.count -= self.bells.remove(&id).map_or(0, |bells| bells.len());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// What the bells take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.count * BELL_BYTES
     }
 
     /// The graph is closed: every watch rings and finds out.
     pub(crate) fn close(&mut self, trash: &mut Trash) {
+        self.count = 0;
         for (_, bells) in self.bells.drain() {
             bells.iter().for_each(|bell| bell.ring(trash));
         }
@@ -272,6 +288,9 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Notify<K, V> {
         Poll::Ready(this.post.renew().then_some(()))
     }
 }
+
+/// A bell, its place in the map and in its list.
+const BELL_BYTES: usize = 96;
 
 impl<K: Key, V: Send + Sync + 'static> fmt::Debug for Watch<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

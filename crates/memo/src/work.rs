@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell, UnsafeCell};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
@@ -29,7 +30,7 @@ use crate::slots::Id;
 use crate::sync::{AtomicU8, Mutex};
 use crate::trash::Trash;
 use crate::value::Outcome;
-use crate::wake;
+use crate::wake::{self, quietly};
 
 /// The erased part, written under the graph lock only.
 pub(crate) struct WorkHead {
@@ -42,8 +43,8 @@ pub(crate) struct WorkHead {
     pub(crate) rejected: Cell<bool>,
     /// The revision at which the latest caller joined.
     pub(crate) latest_join: Cell<u64>,
-    /// The nodes whose computations wait for this one.
-    parents: RefCell<Vec<Id>>,
+    /// The nodes whose computations wait for this one, by caller.
+    parents: RefCell<BTreeMap<u32, Id>>,
     /// When [`crate::stuck`] first saw it, and whether it was reported.
     first_seen: Cell<Option<Instant>>,
     reported: Cell<bool>,
@@ -77,7 +78,7 @@ pub(crate) struct Board<V> {
     /// The inner future woke since the last poll began.
     woken: bool,
     driver: Option<u32>,
-    waiting: Vec<(u32, Waker)>,
+    waiting: BTreeMap<u32, Waker>,
 }
 
 /// How a computation ended.
@@ -93,7 +94,6 @@ pub(crate) struct Joined<K: 'static, V: 'static> {
     /// Changes completed when the caller joined.
     pub(crate) revision: u64,
     caller: u32,
-    parent: Id,
     /// This caller made the work, which counts as being polled until it does so.
     starts: bool,
 }
@@ -132,7 +132,7 @@ impl WorkHead {
             finished: AtomicU8::new(0),
             rejected: Cell::new(false),
             latest_join: Cell::new(0),
-            parents: RefCell::new(Vec::new()),
+            parents: RefCell::new(BTreeMap::new()),
             first_seen: Cell::new(None),
             reported: Cell::new(false),
         }
@@ -144,7 +144,7 @@ impl WorkHead {
 
     /// The nodes whose computations wait for this one. Under the graph lock.
     pub(crate) fn parents(&self) -> Vec<Id> {
-        self.parents.borrow().clone()
+        self.parents.borrow().values().copied().collect()
     }
 
     /// For how long it has been seen to run; `None` the first time. Under the graph lock.
@@ -201,9 +201,9 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         head.next_caller.set(caller.wrapping_add(1));
         head.latest_join.set(head.latest_join.get().max(revision));
         if parent != Id::NONE {
-            head.parents.borrow_mut().push(parent);
+            head.parents.borrow_mut().insert(caller, parent);
         }
-        Joined { work, revision, caller, parent, starts }
+        Joined { work, revision, caller, starts }
     }
 
     fn new(inner: &'static Inner<K, V>, node: &Node<K, V>, attempt: Attempt<V>) -> Self {
@@ -223,7 +223,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 polling: true,
                 woken: false,
                 driver: None,
-                waiting: Vec::new(),
+                waiting: BTreeMap::new(),
             }),
         }
     }
@@ -245,14 +245,31 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 
     /// Takes the work off its node. The caller puts the outcome on the board in the same hold.
     pub(crate) fn finish(&self, core: &mut Core) {
-        self.node().header.clear_work(core);
+        let header = &self.node().header;
+        header.clear_work(core);
+        header.end_publishing();
         self.head.finished.store(1, Release);
+    }
+
+    /// Ends a poll that is pending: the poller waits like the others, and drives.
+    pub(crate) fn stay_driver(&self, caller: u32, waker: &Waker) {
+        let waiting = waker.clone();
+        let (old, woken) = {
+            let mut board = self.board.lock();
+            board.polling = false;
+            board.driver = Some(caller);
+            (board.wait(caller, waiting), board.woken)
+        };
+        drop(old);
+        if woken {
+            wake::wake(waker.clone());
+        }
     }
 
     /// Wakes everyone who waits.
     pub(crate) fn wake_all(&self) {
         let waiting = std::mem::take(&mut self.board.lock().waiting);
-        waiting.into_iter().for_each(|(_, waker)| wake::wake(waker));
+        waiting.into_values().for_each(wake::wake);
     }
 
     /// Ends the computation with an error, from under the graph lock.
@@ -261,7 +278,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let outcome = Outcome::new(Err(Error::closed(&owner.name)));
         let mut board = self.board.lock();
         board.done = Some(Done { outcome, published: false });
-        trash.wakers.extend(board.waiting.drain(..).map(|(_, waker)| waker));
+        trash.wakers.extend(std::mem::take(&mut board.waiting).into_values());
     }
 }
 
@@ -273,52 +290,35 @@ impl<V> Board<V> {
         self.driver = None;
     }
 
-    /// Ends a poll that is pending: the poller waits like the others, and drives.
-    pub(crate) fn stay_driver(&mut self, caller: u32, waker: &Waker) {
-        self.polling = false;
-        self.driver = Some(caller);
-        self.wait(caller, waker);
-        if self.woken {
-            waker.wake_by_ref();
-        }
-    }
-
     /// Ends a poll after which the outcome is there; returns who is to be told.
-    pub(crate) fn stop_polling(&mut self) -> Vec<(u32, Waker)> {
+    pub(crate) fn stop_polling(&mut self) -> BTreeMap<u32, Waker> {
         self.polling = false;
         std::mem::take(&mut self.waiting)
     }
 
-    /// Waits for somebody else's poll.
-    pub(crate) fn wait(&mut self, caller: u32, waker: &Waker) {
-        match self.waiting.iter_mut().find(|(waiting, _)| *waiting == caller) {
-            Some((_, old)) => old.clone_from(waker),
-            None => self.waiting.push((caller, waker.clone())),
-        }
+    /// Waits for somebody else's poll. Returns the waker that this one replaces.
+    pub(crate) fn wait(&mut self, caller: u32, waker: Waker) -> Option<Waker> {
+        self.waiting.insert(caller, waker)
     }
 
     fn driver_waker(&self) -> Option<Waker> {
-        let driver = self.driver?;
-        let found = self.waiting.iter().find(|(caller, _)| *caller == driver);
-        found.map(|(_, waker)| waker.clone())
+        self.waiting.get(&self.driver?).cloned()
     }
 
     /// Makes another caller the driver and returns its waker.
     fn next_driver(&mut self) -> Option<Waker> {
-        let next = match self.waiting.iter().position(|(caller, _)| Some(*caller) == self.driver) {
-            Some(at) => (at + 1) % self.waiting.len(),
-            None => 0,
-        };
-        let (caller, waker) = self.waiting.get(next)?;
-        self.driver = Some(*caller);
+        let after = self.driver.and_then(|driver| self.waiting.range(driver + 1..).next());
+        let (&caller, waker) = after.or_else(|| self.waiting.first_key_value())?;
+        self.driver = Some(caller);
         Some(waker.clone())
     }
 
-    fn leave(&mut self, caller: u32) -> Option<Waker> {
-        self.waiting.retain(|(waiting, _)| *waiting != caller);
+    /// Returns the waker of the caller that goes, and that of whoever drives in its place.
+    fn leave(&mut self, caller: u32) -> (Option<Waker>, Option<Waker>) {
+        let own = self.waiting.remove(&caller);
         let idle = !self.polling && self.done.is_none();
         let orphaned = self.driver.is_none_or(|driver| driver == caller);
-        if idle && orphaned { self.next_driver() } else { None }
+        (own, if idle && orphaned { self.next_driver() } else { None })
     }
 }
 
@@ -356,16 +356,16 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
             let mut core = work.shared().core.lock();
             if !head.is_finished() {
                 head.callers.set(head.callers.get() - 1);
-                let mut parents = head.parents.borrow_mut();
-                if let Some(at) = parents.iter().position(|&parent| parent == self.parent) {
-                    parents.swap_remove(at);
-                }
-                drop(parents);
+                head.parents.borrow_mut().remove(&self.caller);
                 if head.callers.get() == 0 {
                     cancelled = true;
                     core.stats.cancelled += 1;
                     let node = work.node();
                     core.note(EventKind::Cancelled, &node.header);
+                    if work.board.lock().early.is_some() {
+                        // Somebody has a value that is not kept, so nothing will say that it changed.
+                        core.ring(&node.header, &mut trash);
+                    }
                     work.finish(&mut core);
                     work.memo().discard_empty(&mut core, node, &mut trash);
                 }
@@ -375,7 +375,8 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
             work.cancelled.store(true, SeqCst);
             work.abandon_if_cancelled();
         } else {
-            let next = work.board.lock().leave(self.caller);
+            let (own, next) = work.board.lock().leave(self.caller);
+            drop(own);
             next.into_iter().for_each(wake::wake);
         }
     }
@@ -389,7 +390,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             return;
         }
         let abandoned = self.attempt.try_lock().map(|mut attempt| attempt.abandon());
-        drop(abandoned);
+        quietly(|| drop(abandoned));
     }
 
     /// Leaves the polling to the outermost level of this thread.
