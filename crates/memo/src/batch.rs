@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::cascade::Mark;
 use crate::graph::Shared;
-use crate::key::Key;
+use crate::graph::cascade::Mark;
 use crate::source::Source;
+use crate::store::key::Key;
 
 /// Collects changes of any sources and applies them together, in one walk per graph. What was collected
 /// is applied also when the closure panics.

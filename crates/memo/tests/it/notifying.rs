@@ -97,9 +97,8 @@ fn watches_beyond_the_budget_settle_and_stay_exact() {
         *leaf.get(key).await.unwrap()
     });
     let mut watches: Vec<_> = (0..WATCHES).map(|key| memo.watch(key)).collect();
-    let wakes = Wakes::new();
+    let waker = std::task::Waker::from(Wakes::new());
     let mut yields = 0;
-    let waker = std::task::Waker::from(wakes.clone());
     let mut round = || {
         let mut yielded = 0;
         for watch in &mut watches {

@@ -14,7 +14,7 @@ use crate::support::{Gate, now, poll};
 struct Inline(Mutex<Box<dyn FnMut() + Send>>);
 
 impl Inline {
-    fn new(run: impl FnMut() + Send + 'static) -> Waker {
+    fn waker(run: impl FnMut() + Send + 'static) -> Waker {
         Waker::from(Arc::new(Self(Mutex::new(Box::new(run)))))
     }
 }
@@ -37,7 +37,7 @@ fn a_watch_whose_waker_changes_a_source_inline_does_not_deadlock() {
     now(watch.next()).unwrap().unwrap();
     let woken = Arc::new(AtomicU64::new(0));
     let count = woken.clone();
-    let waker = Inline::new(move || {
+    let waker = Inline::waker(move || {
         count.fetch_add(1, SeqCst);
         rows.changed(&2);
         now(memo.get(1)).unwrap();
@@ -70,7 +70,7 @@ fn a_task_that_waits_for_another_walk_may_be_woken_inline() {
         let mut second = Box::pin(rows.changed_async(&1));
         assert!(poll(first.lock().unwrap().as_mut().unwrap()).is_pending());
         let inline = first.clone();
-        let waker = Inline::new(move || {
+        let waker = Inline::waker(move || {
             if let Ok(mut first) = inline.try_lock() {
                 drop(first.take());
                 rows.changed(&2);
@@ -100,7 +100,7 @@ fn a_caller_whose_waker_asks_the_same_memo_inline_does_not_deadlock() {
     let inline = call.clone();
     let seen = Arc::new(AtomicU64::new(0));
     let answer = seen.clone();
-    let waker = Inline::new(move || {
+    let waker = Inline::waker(move || {
         let mut another = memo.get(1);
         let _ = poll(&mut another);
         drop(another);
@@ -136,8 +136,7 @@ fn a_graph_may_be_dropped_in_a_wake() {
     );
     let mut watch = memo.watch(1);
     now(watch.next()).unwrap().unwrap();
-    let held = graph.clone();
-    let waker = Inline::new(move || drop(held.lock().unwrap().take()));
+    let waker = Inline::waker(move || drop(graph.lock().unwrap().take()));
     assert!(watch.poll_next_unpin(&mut Context::from_waker(&waker)).is_pending());
     rows.changed(&1);
     assert!(now(watch.next()).is_none());
