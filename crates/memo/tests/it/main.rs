@@ -5,6 +5,7 @@
 mod bounds;
 mod compute;
 mod exactness;
+mod programs;
 mod property;
 mod support;
 mod time;
