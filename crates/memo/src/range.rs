@@ -12,10 +12,10 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use crate::key::Key;
-use crate::slots::Id;
+use crate::memory::sync::Mutex;
 use crate::source::{Inner, Point};
-use crate::sync::Mutex;
+use crate::store::key::Key;
+use crate::store::slots::Id;
 
 /// The bounds of a read.
 #[derive(Clone, PartialEq, Eq)]

@@ -9,22 +9,23 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
-use crate::hasher::BuildKeyHasher;
+use crate::memory::hasher::BuildKeyHasher;
 
-use crate::capture;
-use crate::cascade::{Mark, Walk};
-use crate::core::Core;
-use crate::epoch::{self, pin};
-use crate::fault::{Fault, injected};
+use crate::compute::capture;
+use crate::graph::cascade::{Mark, Walk};
+use crate::graph::core::Core;
+use crate::graph::owner::{Functions, Owner};
+use crate::graph::trash::Trash;
 use crate::graph::{Graph, Shared};
-use crate::key::Key;
-use crate::node::{FRESH, Header};
-use crate::owner::{Functions, Owner};
-use crate::pool;
+use crate::memory::epoch;
+use crate::memory::fault::{Fault, injected};
+use crate::memory::line::pin;
+use crate::memory::pool;
 use crate::range::{Interval, Intervals, Stabbed};
-use crate::slots::Id;
-use crate::table::{Seen, Table};
-use crate::trash::Trash;
+use crate::store::key::Key;
+use crate::store::node::{FRESH, Header};
+use crate::store::slots::Id;
+use crate::store::table::{Seen, Table};
 use crate::write::WriteGuard;
 
 /// Something that memoized functions read and that can change: rows of a table, files, settings.
@@ -204,7 +205,15 @@ impl<K: Key> Source<K> {
 
     pub(crate) fn mark(&self, key: K) -> KeyMark<K> {
         let hash = self.inner.hasher.hash_one(&key);
-        KeyMark { inner: self.inner, hash, key, node: None, seen: None, stabbed: None }
+        KeyMark {
+            inner: self.inner,
+            hash,
+            key,
+            node: None,
+            seen: None,
+            stabbed: None,
+            whole: false,
+        }
     }
 
     pub(crate) fn shared(&self) -> &'static Shared {
@@ -229,13 +238,13 @@ impl<K: Key> Inner<K> {
                 return (found.header.id, found.header.version());
             }
             let mut core = self.owner.graph.core.lock();
-            if !self.table.unchanged(&core, hash, seen) {
+            if !self.table.unchanged(&core.slots, hash, seen) {
                 continue;
             }
             let version = core.absent(self.owner.number, hash);
             let id = self.adopt(&mut core, node, version);
             // SAFETY: the node lives until `unlink` takes it out and retires it.
-            unsafe { self.table.insert(&mut core, hash, node.as_ptr()) };
+            unsafe { self.table.insert(&mut core.slots, hash, node.as_ptr()) };
             return (id, version);
         }
     }
@@ -286,6 +295,8 @@ pub(crate) struct KeyMark<K: 'static> {
     node: Option<Id>,
     seen: Option<Seen>,
     stabbed: Option<Stabbed>,
+    /// It could not be told which nodes are concerned, so all are.
+    whole: bool,
 }
 
 impl<K: Key> Mark for KeyMark<K> {
@@ -298,7 +309,14 @@ impl<K: Key> Mark for KeyMark<K> {
         self.stabbed = self.inner.intervals.get().map(|intervals| intervals.stab(&self.key));
     }
 
+    fn widen(&mut self) {
+        self.whole = true;
+    }
+
     fn holds(&self, core: &Core) -> bool {
+        if self.whole {
+            return true;
+        }
         if injected(Fault::InsertUnnoticed) {
             return true;
         }
@@ -310,11 +328,15 @@ impl<K: Key> Mark for KeyMark<K> {
         };
         // A node that was found and is gone by now may have been replaced by one that nobody saw.
         let alive = self.node.is_some_and(|id| core.node(id).is_some());
-        same && (alive || self.inner.table.unchanged(core, self.hash, seen))
+        same && (alive || self.inner.table.unchanged(&core.slots, self.hash, seen))
     }
 
     fn apply(&self, core: &mut Core, walk: &mut Walk) {
         let tick = core.tick;
+        if self.whole {
+            walk.mark_whole(core, self.inner.owner.number);
+            return self.inner.last_change.store(tick, Relaxed);
+        }
         let mut mark = |core: &mut Core, id| {
             let Some(node) = core.node(id) else { return false };
             node.set_version(tick);
@@ -343,6 +365,7 @@ impl<K: Key> FunctionsOf<K> {
         unlink: Self::unlink,
         drop_value: |_| false,
         label: Self::label,
+        probe: |_, _, _| (),
         close: |_| (),
         abort: |_, _, _, _| unreachable!("a source computes nothing"),
     };
