@@ -43,7 +43,8 @@ fn random_programs_answer_as_if_nothing_were_memoized() {
         return children::work();
     }
     let number = |name: &str, default| {
-        std::env::var(name).map_or(default, |text| text.parse().expect("MEMO_PROGRAMS and MEMO_SEED are numbers"))
+        std::env::var(name)
+            .map_or(default, |text| text.parse().expect("MEMO_PROGRAMS and MEMO_SEED are numbers"))
     };
     let first = number("MEMO_SEED", FIRST_SEED);
     let one = std::env::var("MEMO_PATH").is_ok();

@@ -12,11 +12,11 @@ use futures::stream::FuturesUnordered;
 use tidewire_memo::{Cached, Error, batch};
 
 use super::checks::{self, Start};
+use super::eyes;
 use super::hooks::{self, hit};
 use super::program::{Ask, Node, Op, Place, Program, WriteEnd};
 use super::user::{Key, Value};
 use super::world::{World, cell_key};
-use super::eyes;
 use crate::support::yield_once;
 
 /// A task of a program.
@@ -51,7 +51,11 @@ pub(super) fn guarded<T>(world: &World, place: &str, work: impl FnOnce() -> T) -
 }
 
 /// The same for every poll of a future; `None` when it panicked as planned.
-pub(super) async fn careful<F: Future + Unpin>(world: &World, place: &str, future: F) -> Option<F::Output> {
+pub(super) async fn careful<F: Future + Unpin>(
+    world: &World,
+    place: &str,
+    future: F,
+) -> Option<F::Output> {
     let mut future = Some(future);
     let done = std::future::poll_fn(|context| {
         let Some(running) = &mut future else { return Poll::Ready(None) };
@@ -83,7 +87,8 @@ async fn perform(world: &Arc<World>, op: &Op, hand: &mut Vec<Cached<Value>>) {
         }
         Op::Leave { node, polls, turns } => leave(world, *node, *polls, *turns).await,
         Op::Together(nodes) => {
-            let mut gets: FuturesUnordered<_> = nodes.iter().map(|node| ask(world, *node)).collect();
+            let mut gets: FuturesUnordered<_> =
+                nodes.iter().map(|node| ask(world, *node)).collect();
             while let Some(answer) = gets.next().await {
                 guarded(world, "a handle's drop", || drop(answer));
             }
@@ -219,7 +224,8 @@ impl Announcing {
 async fn change(world: &Arc<World>, op: &Op) {
     match op {
         Op::Change { cell } => {
-            Announcing::write(world, &[*cell]).by(|| _ = world.row(*cell).changed(&cell_key(*cell)));
+            Announcing::write(world, &[*cell])
+                .by(|| _ = world.row(*cell).changed(&cell_key(*cell)));
         }
         Op::ChangeMany { cells } => {
             let keys: Vec<Key> = cells.iter().map(|&cell| cell_key(cell)).collect();
@@ -273,11 +279,14 @@ async fn write(world: &Arc<World>, cells: &[usize], turns: usize, end: WriteEnd)
     };
     debug_assert!(cells.iter().all(|&cell| Program::graph_of(cell) == Program::graph_of(cells[0])));
     let announcing = Announcing::write(world, cells);
-    let mut ending = Ending { announcing: Some(announcing), future: None, guard: Some(guard), was_polled: true };
+    let mut ending =
+        Ending { announcing: Some(announcing), future: None, guard: Some(guard), was_polled: true };
     for _ in 0..turns {
         yield_once().await;
     }
-    let (Some(announcing), Some(guard)) = (ending.announcing.take(), ending.guard.take()) else { return };
+    let (Some(announcing), Some(guard)) = (ending.announcing.take(), ending.guard.take()) else {
+        return;
+    };
     match end {
         WriteEnd::Finish => announcing.by(|| guard.finish()),
         WriteEnd::Drop => announcing.by(|| drop(guard)),
@@ -313,7 +322,8 @@ impl Ending {
             let Some(future) = &mut self.future else { return };
             self.was_polled = true;
             let polled = std::future::poll_fn(|context| {
-                let polled = guarded(&world, "an asynchronous change", || future.as_mut().poll(context));
+                let polled =
+                    guarded(&world, "an asynchronous change", || future.as_mut().poll(context));
                 match polled {
                     Some(Poll::Pending) if polls.is_none() => Poll::Pending,
                     polled => Poll::Ready(polled),

@@ -137,7 +137,9 @@ fn hex(text: &str) -> String {
 
 fn unhex(text: &str) -> String {
     let digits: Vec<u8> = text.bytes().skip(1).collect();
-    let byte = |pair: &[u8]| u8::from_str_radix(&String::from_utf8_lossy(pair), 16).expect("made by `hex`");
+    let byte = |pair: &[u8]| {
+        u8::from_str_radix(&String::from_utf8_lossy(pair), 16).expect("made by `hex`")
+    };
     String::from_utf8_lossy(&digits.chunks(2).map(byte).collect::<Vec<_>>()).into_owned()
 }
 
@@ -165,7 +167,9 @@ fn watch_over(patience: Duration) {
 /// The parent: runs programs in children, and stops at the first failure unless `MEMO_ALL` is set.
 pub(super) fn run(first: u64, count: u64) -> Vec<Finding> {
     let path = std::env::var("MEMO_PATH").ok();
-    let examples = std::env::var("MEMO_ALL").ok().map(|text| text.parse::<u32>().expect("MEMO_ALL is a number"));
+    let examples = std::env::var("MEMO_ALL")
+        .ok()
+        .map(|text| text.parse::<u32>().expect("MEMO_ALL is a number"));
     let (next, enough) = (AtomicU64::new(first), AtomicBool::new(false));
     let findings = Mutex::new(Vec::new());
     let kinds = Mutex::new(BTreeMap::<String, u32>::new());
@@ -237,7 +241,11 @@ fn batch(from: u64, to: u64, path: Option<&str>, reduces: bool) -> Vec<Raw> {
                 ["at", seed] => at = seed.parse().expect("a child says numbers"),
                 ["fail", seed, path, kind, text] => {
                     let failure = Failure { kind: unhex(kind), text: unhex(text) };
-                    found.push((seed.parse().expect("a child says numbers"), split(&path[1..]), failure));
+                    found.push((
+                        seed.parse().expect("a child says numbers"),
+                        split(&path[1..]),
+                        failure,
+                    ));
                 }
                 ["stuck"] => stuck = true,
                 ["left"] => left = true,
@@ -256,7 +264,11 @@ fn batch(from: u64, to: u64, path: Option<&str>, reduces: bool) -> Vec<Raw> {
         let failed_here = found.iter().any(|(seed, _, _)| *seed == at);
         if !failed_here {
             let kind = if stuck { STUCK } else { CRASHED };
-            found.push((at, Vec::new(), Failure { kind: kind.to_owned(), text: ended.to_string() }));
+            found.push((
+                at,
+                Vec::new(),
+                Failure { kind: kind.to_owned(), text: ended.to_string() },
+            ));
         }
         from = at + 1;
     }
@@ -266,7 +278,11 @@ fn batch(from: u64, to: u64, path: Option<&str>, reduces: bool) -> Vec<Raw> {
 fn start(from: u64, count: u64, path: Option<&str>, reduces: bool) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("a test has a path"));
     command
-        .args(["--exact", "programs::random_programs_answer_as_if_nothing_were_memoized", "--nocapture"])
+        .args([
+            "--exact",
+            "programs::random_programs_answer_as_if_nothing_were_memoized",
+            "--nocapture",
+        ])
         .env("MEMO_CHILD", format!("{from},{count}"))
         .env_remove("MEMO_PATH")
         .stdout(Stdio::piped())

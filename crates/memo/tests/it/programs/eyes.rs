@@ -30,7 +30,8 @@ pub(super) fn watch(world: &Arc<World>, node: Node) {
             let Some(item) = next(&world, at, &mut watch).await else { break };
             checks::read(&world, node, &start.of_any_version(), &item);
             let is_promised = item.as_ref().is_ok_and(|value| value.version() != 0);
-            let is_answer = item.as_ref().map_or_else(|error| error.kind() == ErrorKind::Failed, |_| true);
+            let is_answer =
+                item.as_ref().map_or_else(|error| error.kind() == ErrorKind::Failed, |_| true);
             let is_kept = is_promised || is_answer && kept(&world, node);
             remember(&world, at, &item, is_kept);
             guarded(&world, "a handle's drop", || drop(item));
@@ -57,10 +58,16 @@ pub(super) fn notify(world: &Arc<World>, node: Node) {
             let Some(answer) = ask(&world, node).await else { break };
             let early = answer.as_ref().is_ok_and(|value| value.version() == 0);
             let keeps = answer.is_ok() || world.program.memos[node.memo].error_ttl.is_some();
-            let is_kept =
-                before && kept(&world, node) && keeps && (!early || checks::keeps_everything(&world));
+            let is_kept = before
+                && kept(&world, node)
+                && keeps
+                && (!early || checks::keeps_everything(&world));
             remember(&world, at, &answer, is_kept);
             guarded(&world, "a handle's drop", || drop(answer));
+            if !is_kept {
+                // What is stale at once would ring for ever.
+                schedule::next_phase(&world).await;
+            }
             if next(&world, at, &mut notify).await.is_none() {
                 break;
             }

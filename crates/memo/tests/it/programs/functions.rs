@@ -42,9 +42,13 @@ pub(super) fn memo(world: &Arc<World>, number: usize) -> Memo<Key, Value> {
     if spec.fingerprint {
         memo = memo.fingerprint(|value: &Value| {
             hit(Place::Fingerprint);
-            let number = |sight: &Sight| (sight.cell as u64) << 40 | u64::from(sight.shown) << 8 | sight.view as u64;
+            let number = |sight: &Sight| {
+                (sight.cell as u64) << 40 | u64::from(sight.shown) << 8 | sight.view as u64
+            };
             let sights = value.sights.iter().map(number);
-            sights.fold(1, |sum, sight| (sum ^ sight).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23))
+            sights.fold(1, |sum, sight| {
+                (sum ^ sight).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23)
+            })
         });
     }
     if let Some(millis) = spec.ttl {
@@ -261,7 +265,12 @@ struct Scope<'a> {
     abort: bool,
 }
 
-async fn scoped(world: &Arc<World>, node: Node, shape: Scope<'_>, sights: Seen<'_>) -> Result<(), Fault> {
+async fn scoped(
+    world: &Arc<World>,
+    node: Node,
+    shape: Scope<'_>,
+    sights: Seen<'_>,
+) -> Result<(), Fault> {
     let (sender, receiver) = channel();
     let (mine, body, after) = (world.clone(), shape.body.to_vec(), shape.after.to_vec());
     let task: schedule::Running = if shape.channel {
@@ -290,18 +299,14 @@ async fn scoped(world: &Arc<World>, node: Node, shape: Scope<'_>, sights: Seen<'
             sights.extend(fault.sights);
             Err(failed(sights))
         }
+        // For those who join later, it happens now.
+        Some(Err(Fault { passing: Some(text), .. })) if planned_step(&text).is_some() => {
+            Err(passing(planned(world.state().step)))
+        }
         Some(Err(fault)) => Err(fault),
-        None => Err(vanished(world)),
+        // The task panicked, and who waits for a task passes that on.
+        None => panic_as_planned(world),
     }
-}
-
-/// A task that ended without an answer has panicked, as planned or not.
-fn vanished(world: &World) -> Fault {
-    let state = world.state();
-    passing(match state.panicked_at {
-        Some(_) => planned(state.step),
-        None => "a task vanished".to_owned(),
-    })
 }
 
 async fn unscoped(world: &Arc<World>, node: Node, body: &[Stmt]) {

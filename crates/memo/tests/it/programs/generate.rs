@@ -58,12 +58,48 @@ pub(super) enum Feature {
 use Feature as F;
 
 const ALL: &[Feature] = &[
-    F::TwoGraphs, F::Foreign, F::Cyclic, F::Scopes, F::Channels, F::NestedScopes, F::Spawns, F::Ranges,
-    F::Errors, F::KeptErrors, F::Panics, F::Touches, F::Strict, F::Fingerprints, F::NoCutoff, F::Ttl,
-    F::WeighOverflow, F::Budgets, F::MemoBudgets, F::Evictions, F::SourceEvictions, F::ForceOuts,
-    F::Invalidations, F::Watches, F::Notifies, F::Leaves, F::AsyncChanges, F::AsyncDrops, F::Batches,
-    F::BatchPanics, F::Holds, F::Close, F::Threads, F::KeyPanics, F::ValuePanics, F::DropPanics,
-    F::WeighPanics, F::WakePanics, F::Inline, F::Elsewhere, F::Schedules, F::ThreadLocals,
+    F::TwoGraphs,
+    F::Foreign,
+    F::Cyclic,
+    F::Scopes,
+    F::Channels,
+    F::NestedScopes,
+    F::Spawns,
+    F::Ranges,
+    F::Errors,
+    F::KeptErrors,
+    F::Panics,
+    F::Touches,
+    F::Strict,
+    F::Fingerprints,
+    F::NoCutoff,
+    F::Ttl,
+    F::WeighOverflow,
+    F::Budgets,
+    F::MemoBudgets,
+    F::Evictions,
+    F::SourceEvictions,
+    F::ForceOuts,
+    F::Invalidations,
+    F::Watches,
+    F::Notifies,
+    F::Leaves,
+    F::AsyncChanges,
+    F::AsyncDrops,
+    F::Batches,
+    F::BatchPanics,
+    F::Holds,
+    F::Close,
+    F::Threads,
+    F::KeyPanics,
+    F::ValuePanics,
+    F::DropPanics,
+    F::WeighPanics,
+    F::WakePanics,
+    F::Inline,
+    F::Elsewhere,
+    F::Schedules,
+    F::ThreadLocals,
 ];
 
 /// The features that `MEMO_WITHOUT` names.
@@ -71,7 +107,9 @@ pub(super) fn without() -> Vec<Feature> {
     let names = std::env::var("MEMO_WITHOUT").unwrap_or_default();
     let named = |name: &str| {
         let found = ALL.iter().find(|feature| format!("{feature:?}") == name);
-        *found.unwrap_or_else(|| panic!("MEMO_WITHOUT: no feature is called {name}; there are {ALL:?}"))
+        *found.unwrap_or_else(|| {
+            panic!("MEMO_WITHOUT: no feature is called {name}; there are {ALL:?}")
+        })
     };
     names.split(',').filter(|name| !name.is_empty()).map(named).collect()
 }
@@ -81,7 +119,10 @@ pub(super) fn program(seed: u64, without: &[Feature]) -> Program {
     let mut random = Random::new(seed);
     let mut features = Vec::new();
     for &feature in ALL {
-        let rare = matches!(feature, F::Close | F::Cyclic | F::Foreign | F::Touches | F::Threads | F::ThreadLocals);
+        let rare = matches!(
+            feature,
+            F::Close | F::Cyclic | F::Foreign | F::Touches | F::Threads | F::ThreadLocals
+        );
         let drawn = random.one_in(if rare { 8 } else { 3 });
         if drawn && !without.contains(&feature) {
             features.push(feature);
@@ -164,7 +205,8 @@ impl Generator {
     }
 
     fn stmt(&mut self, node: Node, depth: usize) -> Stmt {
-        let views = [View::Whole, View::Whole, View::Half, View::Parity, View::Third, View::Nothing];
+        let views =
+            [View::Whole, View::Whole, View::Half, View::Parity, View::Third, View::Nothing];
         let (view, cell) = (self.random.pick(&views), self.cell(node));
         let shown = self.random.below(2) as u32;
         let judged = self.random.pick(&[View::Parity, View::Third]);
@@ -174,32 +216,60 @@ impl Generator {
             2 if self.has(F::Ranges) => {
                 let graph = Program::graph_of(cell);
                 let (low, high) = (self.random.below(CELLS), 1 + self.random.below(CELLS));
-                Stmt::Range { graph, low: low.min(high - 1), high, view, declare_late: self.random.one_in(3) }
+                Stmt::Range {
+                    graph,
+                    low: low.min(high - 1),
+                    high,
+                    view,
+                    declare_late: self.random.one_in(3),
+                }
             }
             3 | 4 if self.has(F::Errors) => Stmt::FailIf { cell, view: judged, shown },
             5 if self.takes(F::Panics, 2) => Stmt::PanicIf { cell, view: judged, shown },
-            6 | 7 if depth > 0 => {
-                Stmt::Branch { cell, even: self.stmts(node, 2, depth - 1), odd: self.stmts(node, 2, depth - 1) }
-            }
+            6 | 7 if depth > 0 => Stmt::Branch {
+                cell,
+                even: self.stmts(node, 2, depth - 1),
+                odd: self.stmts(node, 2, depth - 1),
+            },
             8 | 9 if depth > 0 && self.has(F::Scopes) => {
                 let inner = if self.has(F::NestedScopes) { depth - 1 } else { 0 };
                 let channel = self.takes(F::Channels, 2);
-                let after = if channel && self.random.one_in(2) { self.stmts(node, 2, 0) } else { Vec::new() };
-                Stmt::Scope { body: self.stmts(node, 3, inner), channel, after, abort: self.random.one_in(2) }
+                let after = if channel && self.random.one_in(2) {
+                    self.stmts(node, 2, 0)
+                } else {
+                    Vec::new()
+                };
+                Stmt::Scope {
+                    body: self.stmts(node, 3, inner),
+                    channel,
+                    after,
+                    abort: self.random.one_in(2),
+                }
             }
             // A cycle through a task without `scope` hangs, as documented.
-            10 if depth > 0 && self.has(F::Spawns) && !self.has(F::Cyclic) => Stmt::Spawn { body: self.stmts(node, 2, 0) },
+            10 if depth > 0 && self.has(F::Spawns) && !self.has(F::Cyclic) => {
+                Stmt::Spawn { body: self.stmts(node, 2, 0) }
+            }
             11 if self.has(F::Touches) => Stmt::Touch { cell },
             12..17 => self.call(node).unwrap_or(Stmt::Yield),
-            _ => Stmt::Read { cell, view, declare_late: self.random.one_in(3), pause: self.random.one_in(2) },
+            _ => Stmt::Read {
+                cell,
+                view,
+                declare_late: self.random.one_in(3),
+                pause: self.random.one_in(2),
+            },
         }
     }
 
     fn call(&mut self, node: Node) -> Option<Stmt> {
         let below = self.below(node)?;
         Some(match self.random.below(8) {
-            0 => Stmt::Both((0..2 + self.random.below(2)).filter_map(|_| self.below(node)).collect()),
-            1 if self.has(F::Leaves) => Stmt::Glance { node: below, polls: 1 + self.random.below(3) },
+            0 => {
+                Stmt::Both((0..2 + self.random.below(2)).filter_map(|_| self.below(node)).collect())
+            }
+            1 if self.has(F::Leaves) => {
+                Stmt::Glance { node: below, polls: 1 + self.random.below(3) }
+            }
             _ => Stmt::Call {
                 node: below,
                 how: self.random.pick(&[Ask::Get, Ask::Get, Ask::Cached, Ask::With]),
@@ -253,7 +323,11 @@ impl Generator {
         let mut cells = vec![first];
         for _ in 0..more {
             let cell = self.any_cell();
-            cells.push(if same_graph { Program::graph_of(first) * CELLS + cell % CELLS } else { cell });
+            cells.push(if same_graph {
+                Program::graph_of(first) * CELLS + cell % CELLS
+            } else {
+                cell
+            });
         }
         cells
     }
@@ -262,7 +336,9 @@ impl Generator {
         let (node, cell, graph) = (self.node(), self.any_cell(), self.random.below(self.graphs));
         let few = 1 + self.random.below(4);
         match self.random.below(40) {
-            0..3 if self.has(F::Leaves) => Op::Leave { node, polls: few, turns: self.random.below(4) },
+            0..3 if self.has(F::Leaves) => {
+                Op::Leave { node, polls: few, turns: self.random.below(4) }
+            }
             3 => Op::Together((0..few).map(|_| self.node()).collect()),
             4 if self.has(F::Holds) => Op::Hold { node },
             5 | 6 => Op::Look { node, how: self.random.pick(&[Ask::Cached, Ask::With]) },
@@ -270,13 +346,16 @@ impl Generator {
             8 | 9 if self.has(F::Batches) => {
                 Op::Batch { cells: self.cells(false), panics: self.takes(F::BatchPanics, 2) }
             }
-            10..13 if self.has(F::AsyncChanges) => {
-                Op::ChangeAsync { cell, polls: self.takes(F::AsyncDrops, 2).then(|| self.random.below(4)) }
-            }
+            10..13 if self.has(F::AsyncChanges) => Op::ChangeAsync {
+                cell,
+                polls: self.takes(F::AsyncDrops, 2).then(|| self.random.below(4)),
+            },
             13..16 => {
                 let mut ends = vec![WriteEnd::Finish, WriteEnd::Drop];
                 if self.has(F::AsyncChanges) {
-                    ends.push(WriteEnd::Async(self.takes(F::AsyncDrops, 2).then(|| self.random.below(4))));
+                    ends.push(WriteEnd::Async(
+                        self.takes(F::AsyncDrops, 2).then(|| self.random.below(4)),
+                    ));
                 }
                 let end = self.random.pick(&ends);
                 Op::Write { cells: self.cells(true), turns: self.random.below(3), end }
@@ -302,7 +381,10 @@ impl Generator {
     fn hooks(&mut self) -> Vec<Hook> {
         let mut hooks = Vec::new();
         let panics: &[(Feature, &[Place])] = &[
-            (F::KeyPanics, &[Place::Hash, Place::KeyEq, Place::KeyOrd, Place::KeyClone, Place::KeyDrop]),
+            (
+                F::KeyPanics,
+                &[Place::Hash, Place::KeyEq, Place::KeyOrd, Place::KeyClone, Place::KeyDrop],
+            ),
             (F::ValuePanics, &[Place::ValueEq, Place::With]),
             (F::DropPanics, &[Place::ValueDrop, Place::FutureDrop]),
             (F::WeighPanics, &[Place::Weigh, Place::Fingerprint]),
@@ -317,9 +399,21 @@ impl Generator {
             }
         }
         let places = [
-            Place::Hash, Place::KeyEq, Place::KeyClone, Place::KeyDrop, Place::ValueEq, Place::ValueDrop,
-            Place::Weigh, Place::Fingerprint, Place::Wake, Place::Wake, Place::Body, Place::Send, Place::Send,
-            Place::FutureDrop, Place::With,
+            Place::Hash,
+            Place::KeyEq,
+            Place::KeyClone,
+            Place::KeyDrop,
+            Place::ValueEq,
+            Place::ValueDrop,
+            Place::Weigh,
+            Place::Fingerprint,
+            Place::Wake,
+            Place::Wake,
+            Place::Body,
+            Place::Send,
+            Place::Send,
+            Place::FutureDrop,
+            Place::With,
         ];
         for feature in [F::Inline, F::Elsewhere, F::Schedules] {
             if !self.has(feature) {
@@ -354,7 +448,10 @@ impl Generator {
     }
 
     fn nth(&mut self, place: Place) -> u64 {
-        let often = matches!(place, Place::Hash | Place::KeyEq | Place::KeyClone | Place::KeyDrop | Place::Body);
+        let often = matches!(
+            place,
+            Place::Hash | Place::KeyEq | Place::KeyClone | Place::KeyDrop | Place::Body
+        );
         self.random.below(if often { 60 } else { 10 }) as u64
     }
 }

@@ -99,7 +99,8 @@ pub(super) fn pause(on: bool) {
 
 fn arm(hooks: &[Hook]) {
     for place in 0..PLACES {
-        let next = hooks.iter().filter(|hook| hook.place as usize == place).map(|hook| hook.nth).min();
+        let next =
+            hooks.iter().filter(|hook| hook.place as usize == place).map(|hook| hook.nth).min();
         NEXT[place].store(next.unwrap_or(u64::MAX), SeqCst);
     }
 }

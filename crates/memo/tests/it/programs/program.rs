@@ -71,25 +71,65 @@ impl View {
 #[derive(Clone, Debug)]
 pub(super) enum Stmt {
     /// Loads a cell, and declares that before or afterwards, with a pause between the two or not.
-    Read { cell: usize, view: View, declare_late: bool, pause: bool },
+    Read {
+        cell: usize,
+        view: View,
+        declare_late: bool,
+        pause: bool,
+    },
     /// The same with an interval of cells of one graph.
-    Range { graph: usize, low: usize, high: usize, view: View, declare_late: bool },
+    Range {
+        graph: usize,
+        low: usize,
+        high: usize,
+        view: View,
+        declare_late: bool,
+    },
     Yield,
     /// Waits for something outside.
     Wait,
-    Call { node: Node, how: Ask, tolerate: bool, forget: bool },
+    Call {
+        node: Node,
+        how: Ask,
+        tolerate: bool,
+        forget: bool,
+    },
     Both(Vec<Node>),
     /// Asks, polls so many times, and goes away.
-    Glance { node: Node, polls: usize },
-    FailIf { cell: usize, view: View, shown: u32 },
-    PanicIf { cell: usize, view: View, shown: u32 },
-    Branch { cell: usize, even: Vec<Stmt>, odd: Vec<Stmt> },
+    Glance {
+        node: Node,
+        polls: usize,
+    },
+    FailIf {
+        cell: usize,
+        view: View,
+        shown: u32,
+    },
+    PanicIf {
+        cell: usize,
+        view: View,
+        shown: u32,
+    },
+    Branch {
+        cell: usize,
+        even: Vec<Stmt>,
+        odd: Vec<Stmt>,
+    },
     /// A scoped task; its answer comes when it ends, or by a channel before it goes on with `after`.
-    Scope { body: Vec<Stmt>, channel: bool, after: Vec<Stmt>, abort: bool },
+    Scope {
+        body: Vec<Stmt>,
+        channel: bool,
+        after: Vec<Stmt>,
+        abort: bool,
+    },
     /// A task without `scope`, whose answer is not used.
-    Spawn { body: Vec<Stmt> },
+    Spawn {
+        body: Vec<Stmt>,
+    },
     /// Announces a change of a cell that did not change.
-    Touch { cell: usize },
+    Touch {
+        cell: usize,
+    },
 }
 
 /// How a value is asked for.
@@ -105,31 +145,78 @@ pub(super) enum Ask {
 /// One step of a task.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    Get { node: Node },
+    Get {
+        node: Node,
+    },
     /// Asks, polls so many times, stays away for so many turns, and goes.
-    Leave { node: Node, polls: usize, turns: usize },
+    Leave {
+        node: Node,
+        polls: usize,
+        turns: usize,
+    },
     Together(Vec<Node>),
     /// Asks and keeps the handle until the task ends.
-    Hold { node: Node },
-    Look { node: Node, how: Ask },
-    Change { cell: usize },
-    ChangeMany { cells: Vec<usize> },
-    Batch { cells: Vec<usize>, panics: bool },
-    ChangeAsync { cell: usize, polls: Option<usize> },
-    Write { cells: Vec<usize>, turns: usize, end: WriteEnd },
-    Evict { node: Node },
-    EvictSource { cell: usize },
-    ForceOut { node: Node },
-    Invalidate { node: Node },
-    Budget { graph: usize, bytes: usize },
-    Advance { graph: usize, millis: u64 },
-    Watch { node: Node },
-    Notify { node: Node },
+    Hold {
+        node: Node,
+    },
+    Look {
+        node: Node,
+        how: Ask,
+    },
+    Change {
+        cell: usize,
+    },
+    ChangeMany {
+        cells: Vec<usize>,
+    },
+    Batch {
+        cells: Vec<usize>,
+        panics: bool,
+    },
+    ChangeAsync {
+        cell: usize,
+        polls: Option<usize>,
+    },
+    Write {
+        cells: Vec<usize>,
+        turns: usize,
+        end: WriteEnd,
+    },
+    Evict {
+        node: Node,
+    },
+    EvictSource {
+        cell: usize,
+    },
+    ForceOut {
+        node: Node,
+    },
+    Invalidate {
+        node: Node,
+    },
+    Budget {
+        graph: usize,
+        bytes: usize,
+    },
+    Advance {
+        graph: usize,
+        millis: u64,
+    },
+    Watch {
+        node: Node,
+    },
+    Notify {
+        node: Node,
+    },
     Yield,
     /// Drops the graph.
-    Close { graph: usize },
+    Close {
+        graph: usize,
+    },
     /// A thread that looks at a value and ends.
-    Thread { node: Node },
+    Thread {
+        node: Node,
+    },
 }
 
 impl Op {
@@ -137,7 +224,11 @@ impl Op {
     pub(super) fn asks(&self) -> bool {
         matches!(
             self,
-            Self::Get { .. } | Self::Leave { .. } | Self::Together(_) | Self::Hold { .. } | Self::Look { .. }
+            Self::Get { .. }
+                | Self::Leave { .. }
+                | Self::Together(_)
+                | Self::Hold { .. }
+                | Self::Look { .. }
         )
     }
 }
@@ -205,7 +296,9 @@ pub(super) enum Ending {
 impl Program {
     pub(super) fn nodes(&self) -> Vec<Node> {
         let memos = self.memos.iter().enumerate();
-        memos.flat_map(|(memo, spec)| (0..spec.rules.len()).map(move |key| Node { memo, key })).collect()
+        memos
+            .flat_map(|(memo, spec)| (0..spec.rules.len()).map(move |key| Node { memo, key }))
+            .collect()
     }
 
     pub(super) fn rule(&self, node: Node) -> &[Stmt] {
@@ -235,7 +328,8 @@ impl Program {
     }
 }
 
-fn any(stmts: &[Stmt], is_it: &dyn Fn(&Stmt) -> bool) -> bool {
+/// Whether one of these, or of what is inside of them, is it.
+pub(super) fn any(stmts: &[Stmt], is_it: &dyn Fn(&Stmt) -> bool) -> bool {
     stmts.iter().any(|stmt| {
         is_it(stmt)
             || match stmt {
@@ -250,15 +344,39 @@ fn any(stmts: &[Stmt], is_it: &dyn Fn(&Stmt) -> bool) -> bool {
 impl std::fmt::Display for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { graphs, chunk, schedule, ending, cyclic, .. } = self;
-        writeln!(f, "graphs {graphs}, chunk {chunk}, schedule {schedule}, cyclic {cyclic}, ending {ending:?}")?;
+        writeln!(
+            f,
+            "graphs {graphs}, chunk {chunk}, schedule {schedule}, cyclic {cyclic}, ending {ending:?}"
+        )?;
         for (number, memo) in self.memos.iter().enumerate() {
             let is_bare = memo.rules.iter().all(Vec::is_empty);
-            if is_bare && format!("{memo:?}") == format!("{:?}", MemoSpec { graph: memo.graph, rules: memo.rules.clone(), ..MemoSpec::default() }) {
+            if is_bare
+                && format!("{memo:?}")
+                    == format!(
+                        "{:?}",
+                        MemoSpec {
+                            graph: memo.graph,
+                            rules: memo.rules.clone(),
+                            ..MemoSpec::default()
+                        }
+                    )
+            {
                 continue;
             }
-            let MemoSpec { graph, strict, no_cutoff, fingerprint, ttl, error_ttl, weigh, budget, .. } = memo;
+            let MemoSpec {
+                graph,
+                strict,
+                no_cutoff,
+                fingerprint,
+                ttl,
+                error_ttl,
+                weigh,
+                budget,
+                ..
+            } = memo;
             write!(f, "memo {number} in graph {graph}:")?;
-            let flags = [(*strict, "strict"), (*no_cutoff, "no_cutoff"), (*fingerprint, "fingerprint")];
+            let flags =
+                [(*strict, "strict"), (*no_cutoff, "no_cutoff"), (*fingerprint, "fingerprint")];
             for (_, name) in flags.iter().filter(|(on, _)| *on) {
                 write!(f, " {name}")?;
             }

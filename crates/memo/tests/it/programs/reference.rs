@@ -1,6 +1,6 @@
 //! What every answer is when nothing is memoized: the functions again, from the cells, at once.
 
-use super::program::{CELLS, Node, Program, Stmt, View};
+use super::program::{CELLS, Node, Program, Stmt, View, any};
 use super::user::Sight;
 
 /// An answer without memory.
@@ -23,7 +23,12 @@ pub(super) struct Evaluation {
 }
 
 /// Computes a node from nothing.
-pub(super) fn evaluate(program: &Program, counts: &[u32], closed: &[bool], node: Node) -> Evaluation {
+pub(super) fn evaluate(
+    program: &Program,
+    counts: &[u32],
+    closed: &[bool],
+    node: Node,
+) -> Evaluation {
     Reference { program, counts, closed, path: Vec::new() }.node(node)
 }
 
@@ -124,14 +129,22 @@ impl Reference<'_> {
                 let _ = self.stmts(node, after, &mut late);
                 run.tainted |= late.tainted;
             }
-            Stmt::Spawn { .. } => {}
+            Stmt::Spawn { body } => {
+                run.tainted |= any(body, &|stmt| matches!(stmt, Stmt::Touch { .. }));
+            }
             Stmt::Touch { .. } => run.tainted = true,
         }
         Ok(())
     }
 }
 
-fn merge(node: Node, found: Evaluation, tolerate: bool, forget: bool, run: &mut Run) -> Result<(), Stop> {
+fn merge(
+    node: Node,
+    found: Evaluation,
+    tolerate: bool,
+    forget: bool,
+    run: &mut Run,
+) -> Result<(), Stop> {
     match found.answer {
         Answer::Value(_) if forget => Ok(()),
         Answer::Value(sights) => {

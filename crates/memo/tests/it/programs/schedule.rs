@@ -46,7 +46,12 @@ struct Outside {
 
 impl Tasks {
     pub(super) fn new(schedule: u64) -> Self {
-        Self { slots: Vec::new(), random: Random::new(schedule), outside: Vec::new(), later: Vec::new() }
+        Self {
+            slots: Vec::new(),
+            random: Random::new(schedule),
+            outside: Vec::new(),
+            later: Vec::new(),
+        }
     }
 
     /// The tasks that are not over although they should be.
@@ -101,7 +106,10 @@ pub(super) fn step(world: &Arc<World>) -> bool {
     let mut tasks = world.tasks.lock().expect("never poisoned");
     let of = |is_it: &dyn Fn(&Slot) -> bool| -> Vec<usize> {
         let slots = tasks.slots.iter().enumerate();
-        slots.filter(|(_, slot)| !slot.over && !slot.polled && is_it(slot)).map(|(id, _)| id).collect()
+        slots
+            .filter(|(_, slot)| !slot.over && !slot.polled && is_it(slot))
+            .map(|(id, _)| id)
+            .collect()
     };
     let mut ready = of(&|slot| slot.ready);
     let idle = of(&|slot| !slot.ready);

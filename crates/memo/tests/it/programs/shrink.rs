@@ -40,7 +40,10 @@ pub(super) fn shrink(
 /// The program that a path names.
 pub(super) fn follow(program: Program, path: &[usize]) -> Program {
     path.iter().fold(program, |program, &at| {
-        reductions(&program).get(at).cloned().expect("a path belongs to its seed and this version of the tests")
+        reductions(&program)
+            .get(at)
+            .cloned()
+            .expect("a path belongs to its seed and this version of the tests")
     })
 }
 
@@ -157,9 +160,19 @@ fn smaller_rules(rule: &[Stmt]) -> Vec<Vec<Stmt>> {
             Stmt::Scope { body, channel, after, abort } => {
                 put(body);
                 if !after.is_empty() {
-                    put(&[Stmt::Scope { body: body.clone(), channel: *channel, after: Vec::new(), abort: *abort }]);
+                    put(&[Stmt::Scope {
+                        body: body.clone(),
+                        channel: *channel,
+                        after: Vec::new(),
+                        abort: *abort,
+                    }]);
                 }
-                &move |body| Stmt::Scope { body, channel: *channel, after: after.clone(), abort: *abort }
+                &move |body| Stmt::Scope {
+                    body,
+                    channel: *channel,
+                    after: after.clone(),
+                    abort: *abort,
+                }
             }
             _ => continue,
         };

@@ -3,9 +3,9 @@
 use std::cmp::Ordering as Order;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Weak;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicI64, AtomicU64};
-use std::sync::Weak;
 
 use super::hooks::hit;
 use super::program::{Node, Place, View};
