@@ -12,7 +12,8 @@
 //! MEMO_PROGRAMS=1000000 MEMO_SEED=1 cargo test -p tidewire-memo --test it programs
 //! MEMO_SEED=77 MEMO_PATH=3,0,12 cargo test …     one program, cut down as a failure says
 //! MEMO_WITHOUT=Strict,Close cargo test …         without these features; `generate` lists them
-//! MEMO_ALL=1 cargo test …                        goes on after the first failure, one of each kind
+//! MEMO_ALL=2 cargo test …                        goes on after the first failure, two of each kind
+//! MEMO_RAW=1 cargo test …                        does not cut failing programs down
 //! ```
 
 mod actions;
