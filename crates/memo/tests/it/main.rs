@@ -10,6 +10,7 @@ mod graphs;
 mod growth;
 mod notifying;
 mod panics;
+mod programs;
 mod property;
 mod scopes;
 mod strict;
