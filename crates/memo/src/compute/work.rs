@@ -18,6 +18,7 @@ use crate::compute::capture::Frame;
 use crate::compute::depth::{self, Deferred};
 use crate::compute::inner::{Inner, Node};
 use crate::graph::Shared;
+use crate::graph::budget;
 use crate::graph::core::Core;
 use crate::graph::event::EventKind;
 use crate::graph::flight::WorkHead;
@@ -287,6 +288,9 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
         if cancelled {
             work.cancelled.store(true, SeqCst);
             work.abandon_if_cancelled();
+            if depth::is_outside() {
+                budget::relieve(work.shared());
+            }
         } else {
             let (own, next) = work.board.lock().leave(self.caller);
             drop(own);

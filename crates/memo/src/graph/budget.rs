@@ -343,6 +343,10 @@ pub(crate) fn relieve(shared: &Shared) {
         while evict_some(shared, owner) {}
     }
     while force_some(shared) {}
+    if shared.core.lock().ledger.spare_from != u64::MAX {
+        // Something was spared for a computation: look again when it is over.
+        shared.over_budget.store(true, SeqCst);
+    }
     shared.relieving.store(false, SeqCst);
 }
 
