@@ -5,7 +5,7 @@ use bytes::Bytes;
 use tidewire_live::fields::Fields;
 use tidewire_live::metadata::{Metadata, entries};
 use tidewire_live::{
-    Acceptor, CallId, Config, Event, Hello, Limits, Push, Refresh, Reply, Request, Session,
+    Acceptor, CallId, Change, Config, Event, Hello, Limits, Push, Refresh, Reply, Request, Session,
     SessionId, Then, Watch, frame, varint,
 };
 use tidewire_service::{Codec, Error, Validator};
@@ -25,7 +25,7 @@ pub fn metadata(data: &[u8]) {
     let built = builder.build();
     assert!(Fields::read(built.raw()).is_ok(), "what is built can be read");
     let (headers, trailers) = built.to_maps();
-    let _ = (headers.len(), trailers.len(), built.depends().count(), built.token());
+    let _ = (headers.len(), trailers.len(), built.depends().count(), built.tokens().count());
     let numbers: Option<Vec<u32>> = varint::take_numbers(data).collect();
     if let Some(numbers) = numbers {
         let mut out = Vec::new();
@@ -104,7 +104,7 @@ pub fn session_frames(data: &[u8]) {
         match kind % 40 {
             33 => now += 1_000_000,
             34 => app.lose(&mut session),
-            35 => session.drain(5),
+            35 => session.drain(5, 0),
             kind => {
                 let head = frame::Head {
                     len: whole as u32,
@@ -127,14 +127,14 @@ const ID: SessionId = SessionId { id: [1; 16], secret: [2; 32] };
 
 fn config() -> Config {
     let limits = Limits {
-        frame_max: 4096,
+        body_max: 64 << 10,
         calls_max: 4,
         watches_max: 3,
         methods_max: 3,
         stream_credit: 64,
         connection_credit: 128,
         metadata_max: 256,
-        commands_max: 3,
+        replies_kept_max: 3,
     };
     Config { limits, command_bytes_max: 256, output_hard_max: 1 << 16, ..Config::default() }
 }
@@ -174,6 +174,7 @@ struct App {
     own: Vec<CallId>,
     peers: Vec<CallId>,
     turn: usize,
+    change: Change,
     ended: bool,
 }
 
@@ -187,8 +188,13 @@ impl App {
                 Event::Request(request) => {
                     assert_eq!(request.share_payload(), request.payload());
                     let _ = (request.metadata().headers().count(), request.http());
-                    let (call, method) = (request.call, request.method());
-                    let _ = session.peer_method(method);
+                    let _ = (
+                        request.peer_method(),
+                        request.deadline(),
+                        request.key(),
+                        request.tokens(),
+                    );
+                    let call = request.call;
                     self.answer(session, call);
                     self.peers.push(call);
                 }
@@ -201,6 +207,14 @@ impl App {
                         session.consumed(call, all);
                     }
                 }
+                Event::Piece { call, piece } => {
+                    assert_eq!(piece.share(), piece.bytes());
+                    let bytes = piece.bytes().len() as u64;
+                    if !self.turn.is_multiple_of(3) {
+                        session.consumed(call, bytes);
+                    }
+                }
+                Event::Recompute { change, .. } => self.change = change,
                 Event::Reply(answer) => {
                     assert_eq!(answer.share_payload(), answer.payload());
                     let _ = (answer.metadata().headers().count(), answer.is_unchanged());
@@ -220,7 +234,7 @@ impl App {
         assert!(usage.orphans <= 4 + 4, "{usage:?}");
         assert!(usage.command_bytes <= 256, "{usage:?}");
         assert!(usage.output_bytes <= (1 << 16) + 8192, "{usage:?}");
-        assert!(usage.received_bytes <= 128 + 4096, "{usage:?}");
+        assert!(usage.received_bytes <= 128 + (64 << 10), "{usage:?}");
     }
 
     fn answer(&self, session: &mut Session, call: CallId) {
@@ -240,11 +254,11 @@ impl App {
         self.turn += 1;
         let Some(&call) = self.peers.get(self.turn % self.peers.len().max(1)) else { return };
         match self.turn % 9 {
-            0 => drop(session.stale(call)),
-            1 => session.refresh(call, Refresh::Unchanged),
+            0 => self.change = session.stale(call).unwrap_or_default(),
+            1 => session.refresh(call, self.change, Refresh::Unchanged),
             2 => {
                 let reply = Reply::new(&b"new"[..]).validator(Validator([9; 16]));
-                session.refresh(call, Refresh::Value(reply));
+                session.refresh(call, self.change, Refresh::Value(reply));
             }
             3 => session.finish(call, &Metadata::default()),
             4 => session.reply(call, Reply::default()),

@@ -59,16 +59,17 @@ pub(crate) fn seed() -> u64 {
 
 pub(crate) fn config(seed: u64) -> Config {
     let limits = Limits {
-        frame_max: 2000,
+        body_max: 64 << 10,
         calls_max: 8,
         watches_max: 6,
         methods_max: 10,
         stream_credit: 60,
         connection_credit: 150,
         metadata_max: 300,
-        commands_max: 3,
+        replies_kept_max: 3,
     };
-    Config { limits, seed, command_bytes_max: 100, ..Config::default() }
+    let boot = Some([seed.to_le_bytes(); 2].concat().try_into().expect("sixteen bytes"));
+    Config { limits, seed, boot, command_bytes_max: 100, ..Config::default() }
 }
 
 /// One direction of a connection: bytes and when they arrive.
@@ -240,7 +241,7 @@ impl World {
     fn check_bounds(&self) {
         let check = |usage: tidewire_live::Usage| {
             assert!(usage.calls_in <= 8 && usage.watches_in <= 6, "{usage:?}");
-            assert!(usage.calls_out <= 8 + 6 + 8, "{usage:?}");
+            assert!(usage.calls_out <= 64, "{usage:?}");
             assert!(usage.orphans <= 16, "{usage:?}");
             assert!(usage.received_bytes <= 150 + 2000, "{usage:?}");
             assert!(usage.command_bytes <= 100, "{usage:?}");

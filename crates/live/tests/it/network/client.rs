@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tidewire_live::{CallId, Metadata, Push, Reply, Request, Session, Then, Watch};
+use tidewire_live::{CallId, Metadata, Outcome, Push, Reply, Request, Session, Then, Watch};
 use tidewire_service::{Code, Codec, Validator};
 
 use super::{KEYS, Random, config};
@@ -232,10 +232,12 @@ impl Client {
                     other => panic!("{other:?} ended like a stream"),
                 }
             }
-            Event::Failed { call, error, .. } => {
-                let is_unknown = error.code() == Code::Aborted;
+            Event::Failed { call, error, outcome, .. } => {
+                let purpose = self.open.get(&call).map(|open| open.purpose);
+                let is_command = matches!(purpose, Some(Purpose::Write(_)));
+                let is_unknown = is_command && outcome == Some(Outcome::Unknown);
                 let open = self.end(call, if is_unknown { 3 } else { 2 });
-                assert!(!is_unknown || matches!(open.purpose, Purpose::Write(_)), "{error}");
+                assert!(is_command || error.code() != Code::Aborted, "{error}");
                 if let Purpose::Watch(key) = open.purpose {
                     self.replicas[key as usize].call = None;
                     self.replicas[key as usize].fresh = false;
@@ -282,7 +284,7 @@ impl Client {
                 } else {
                     assert_eq!(answer.validator, replica.version.map(content));
                 }
-                replica.fresh = answer.then == Then::Watch;
+                replica.fresh = answer.then == Then::Watch && !answer.suspect;
                 self.unconfirmed[key as usize] = false;
                 if answer.then == Then::Nothing {
                     replica.call = None;

@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tidewire_live::{CallId, Metadata, Push, Refresh, Reply, Request, Session, Then, Watch};
+use tidewire_live::{
+    CallId, Change, Metadata, Push, Refresh, Reply, Request, Session, Then, Watch,
+};
 use tidewire_service::Codec;
 
 use super::client::content;
@@ -39,8 +41,20 @@ struct Streaming {
 
 #[derive(Debug)]
 enum Work {
-    Answer { call: CallId, path: &'static str, op: u64, key: u64, watch: Watch },
-    Refresh { call: CallId, key: u64 },
+    /// A read answers what it read when it began.
+    Answer {
+        call: CallId,
+        path: &'static str,
+        op: u64,
+        key: u64,
+        watch: Watch,
+        read: u64,
+    },
+    Refresh {
+        call: CallId,
+        change: Change,
+        read: u64,
+    },
 }
 
 impl Server {
@@ -81,7 +95,7 @@ impl Server {
         self.work.retain_mut(|(at, of, work)| {
             let ready = *at <= now && *of == owner;
             if ready {
-                due.push(std::mem::replace(work, Work::Refresh { call: DUMMY, key: 0 }));
+                due.push(std::mem::replace(work, NOTHING));
             }
             !ready
         });
@@ -120,6 +134,13 @@ impl Server {
                 }
                 session.consumed(call, items.bytes());
             }
+            Event::Recompute { call, change } => {
+                if let Some((key, _)) = self.watchers.get(&(owner, call)) {
+                    let read = self.versions[*key as usize];
+                    let work = Work::Refresh { call, change, read };
+                    self.work.push((now + random.below(10_000), owner, work));
+                }
+            }
             Event::End { call, .. } => {
                 if let Some(stream) = self.streams.get_mut(&(owner, call)) {
                     stream.ended = true;
@@ -130,9 +151,8 @@ impl Server {
                 self.called = false;
             }
             Event::Failed { .. } => self.called = false,
-            Event::Closed(violation) => {
+            Event::Closed(_) => {
                 self.called = false;
-                println!("the server's session ended: {violation}");
             }
             _ => {}
         }
@@ -147,7 +167,7 @@ impl Server {
         random: &mut Random,
     ) {
         let call = incoming.call;
-        let path = match session.peer_method(incoming.method).expect("it is named").path.as_str() {
+        let path = match incoming.path.as_ref().expect("it is named").path.as_str() {
             "/t/read" => "read",
             "/t/write" => "write",
             "/t/range" => "range",
@@ -171,7 +191,11 @@ impl Server {
             return;
         }
         let delay = if random.chance(70) { 0 } else { random.below(30_000) };
-        let work = Work::Answer { call, path, op, key, watch: incoming.watch };
+        let (watch, read) = (incoming.watch, self.versions[key as usize]);
+        if watch != Watch::No {
+            self.watchers.insert((owner, call), (key, watch));
+        }
+        let work = Work::Answer { call, path, op, key, watch, read };
         self.work.push((now + delay, owner, work));
     }
 
@@ -191,23 +215,16 @@ impl Server {
                 let version = self.versions[key as usize];
                 session.reply(call, Reply::new(&version.to_le_bytes()));
             }
-            Work::Answer { call, key, watch, .. } => {
-                let version = self.versions[key as usize];
-                if watch != Watch::No {
-                    self.watchers.insert((owner, call), (key, watch));
-                }
+            Work::Answer { call, watch, read, .. } => {
                 let before = session.usage().watches_in;
-                session.reply(call, value(version, &version.to_le_bytes()));
-                if session.usage().watches_in == before {
+                session.reply(call, value(read, &read.to_le_bytes()));
+                if watch != Watch::No && session.usage().watches_in == before {
                     self.watchers.remove(&(owner, call));
                 }
             }
-            Work::Refresh { call, key } => {
-                if self.watchers.contains_key(&(owner, call)) {
-                    let version = self.versions[key as usize];
-                    let bytes = version.to_le_bytes();
-                    session.refresh(call, Refresh::Value(value(version, &bytes)));
-                }
+            Work::Refresh { call, change, read } => {
+                let bytes = read.to_le_bytes();
+                session.refresh(call, change, Refresh::Value(value(read, &bytes)));
             }
         }
     }
@@ -236,12 +253,13 @@ impl Server {
                 }
                 continue;
             }
-            let goes_on = session.stale(call);
-            assert_eq!(goes_on, mode == Watch::Values);
-            if goes_on {
-                let at = now + random.below(10_000);
-                self.work.push((at, owner, Work::Refresh { call, key }));
-            } else {
+            let change = session.stale(call);
+            assert!(change.is_none() || mode == Watch::Values);
+            if let Some(change) = change {
+                let read = self.versions[key as usize];
+                let work = Work::Refresh { call, change, read };
+                self.work.push((now + random.below(10_000), owner, work));
+            } else if mode == Watch::Notify {
                 self.watchers.remove(&(of, call));
             }
         }
@@ -271,4 +289,5 @@ fn value(version: u64, bytes: &[u8]) -> Reply<'_> {
     Reply::new(bytes).validator(content(version)).watched()
 }
 
-const DUMMY: CallId = CallId::NONE;
+const NOTHING: Work =
+    Work::Answer { call: CallId::NONE, path: "", op: 0, key: 0, watch: Watch::No, read: 0 };
