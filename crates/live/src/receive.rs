@@ -124,7 +124,7 @@ impl Session {
     /// A frame that may go on in the next one of its kind.
     fn receive_part(&mut self, kind: Kind) -> Received {
         self.check_due(kind)?;
-        let going_on = std::mem::replace(&mut self.part_kind, Some(kind));
+        let going_on = self.part_kind.replace(kind);
         if going_on.is_some_and(|before| before != kind) {
             return Err(Violation::malformed("a frame in pieces changes its kind"));
         }

@@ -8,27 +8,21 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tidewire_live::frame::{self, HEAD_BYTES, Head, Kind, MAGIC, flag};
 use tidewire_live::metadata::{self, entries, put_command, put_entry, put_number, tag};
-use tidewire_live::{
-    CallId, CommandKey, Config, Hello, Limits, Metadata, Push, Reason, Refresh, Reply, Request,
-    Session, Watch, feature, varint,
-};
-use tidewire_service::{Code, Codec, Detail, Error};
+use tidewire_live::{CommandKey, Hello, Limits, Metadata, Reason, feature, varint};
+use tidewire_service::Code;
 
-use crate::freshness::{named, value};
-use crate::heard::{Event, hear};
 use crate::hostile;
-use crate::pair::{ID, Pair};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/live")
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Compares with the file, or writes it.
-fn check(name: &str, content: &Value) {
+pub(crate) fn check(name: &str, content: &Value) {
     let path = folder().join(name);
     let mut text = serde_json::to_string_pretty(content).unwrap();
     text.push('\n');
@@ -40,8 +34,13 @@ fn check(name: &str, content: &Value) {
     assert!(golden == text, "{} differs; a change of bytes is a new version", path.display());
 }
 
+/// A payload in hex; a long one by its length only.
+fn shown(payload: &[u8]) -> String {
+    if payload.len() > 256 { format!("{} bytes", payload.len()) } else { hex(payload) }
+}
+
 /// Describes whole frames as the specification's section 1 decodes them.
-fn describe(mut bytes: &[u8]) -> Vec<Value> {
+pub(crate) fn describe(mut bytes: &[u8]) -> Vec<Value> {
     let mut frames = Vec::new();
     while let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() {
         let head = Head::decode(head);
@@ -58,7 +57,7 @@ fn describe(mut bytes: &[u8]) -> Vec<Value> {
         let kind = Kind::from_number(head.kind).map_or("unknown", Kind::as_str);
         frames.push(json!({
             "kind": kind, "number": head.kind, "stream": head.stream, "flags": head.flags,
-            "deadline_ms": head.deadline_ms, "metadata": entries, "payload": hex(payload),
+            "deadline_ms": head.deadline_ms, "metadata": entries, "payload": shown(payload),
         }));
     }
     assert!(bytes.is_empty(), "whole frames");
@@ -319,154 +318,8 @@ fn every_broken_rule_has_its_golden_bytes() {
     check("errors.json", &content);
 }
 
-/// A conversation as it was written: who, and which bytes.
-struct Recorder {
-    pair: Pair,
-    steps: Vec<Value>,
-    example: Vec<u8>,
-}
-
-impl Recorder {
-    fn new() -> Self {
-        let config = || Config {
-            features: feature::USUAL & !feature::ZSTD,
-            agent: "example/1".to_owned(),
-            boot: Some([0xb0; 16]),
-            ..Config::default()
-        };
-        let client = Session::dialer(config());
-        let server = Session::dialer(config());
-        let pair = Pair { client, server, now: 0, at_client: vec![], at_server: vec![] };
-        let mut recorder = Self { pair, steps: Vec::new(), example: Vec::new() };
-        recorder.pair.client.connect(0);
-        recorder.act("connect", json!({}));
-        let hello = recorder.take_client();
-        let mut acceptor = tidewire_live::Acceptor::new(config(), 0);
-        acceptor.input().extend_from_slice(&hello);
-        let hello = acceptor.poll(0).unwrap().unwrap();
-        recorder.pair.server = acceptor.accept(hello, ID, 0);
-        recorder.settle();
-        recorder
-    }
-
-    fn act(&mut self, action: &str, details: Value) {
-        self.steps.push(json!({ "client": action, "details": details }));
-    }
-
-    fn take_client(&mut self) -> Vec<u8> {
-        let mut out = Vec::new();
-        if self.pair.client.poll_output(0, &mut out) {
-            self.steps.push(json!({ "client_writes": hex(&out), "frames": describe(&out) }));
-            self.example.extend_from_slice(&out);
-        }
-        out
-    }
-
-    /// Carries bytes until both are quiet.
-    fn settle(&mut self) {
-        loop {
-            let out = self.take_client();
-            self.pair.server.input().extend_from_slice(&out);
-            while let Some(event) = hear(&mut self.pair.server, 0) {
-                self.pair.at_server.push(event);
-            }
-            let mut back = Vec::new();
-            let moved = self.pair.server.poll_output(0, &mut back);
-            if moved {
-                self.steps.push(json!({ "server_writes": hex(&back), "frames": describe(&back) }));
-                self.example.extend_from_slice(&back);
-            }
-            self.pair.client.input().extend_from_slice(&back);
-            while let Some(event) = hear(&mut self.pair.client, 0) {
-                if let Event::Items { call, items } = &event {
-                    self.pair.client.consumed(*call, items.bytes());
-                }
-                self.pair.at_client.push(event);
-            }
-            if out.is_empty() && !moved {
-                return;
-            }
-        }
-    }
-
-    fn call(&mut self, request: Request, kind: &str) -> CallId {
-        let payload = hex(&request.payload);
-        let call = self.pair.client.call(request, 0).unwrap();
-        self.act("call", json!({ "kind": kind, "payload": payload, "stream": call.stream() }));
-        self.settle();
-        call
-    }
-}
-
-#[test]
-fn a_whole_conversation_has_its_golden_bytes() {
-    let mut talk = Recorder::new();
-    let hello = talk.pair.client.method("/hello.v1.Greeter/SayHello", Codec::Proto);
-    talk.call(Request::query(hello, &b"Ada"[..]), "query");
-    let asked = talk.pair.incoming();
-    talk.pair.server.reply(asked.call, Reply::new(&b"Hello, Ada"[..]));
-    talk.settle();
-    check_example(&talk.example);
-    talk.call(Request::command(hello, &b"write"[..]), "command");
-    let asked = talk.pair.incoming();
-    let detail = Detail { type_name: "a.B".into(), value: (&b"x"[..]).into() };
-    talk.pair.server.fail(asked.call, &Error::not_found("nobody").with_detail(detail));
-    talk.settle();
-    let kept = talk.call(Request::query(hello, &b"k"[..]).watch(Watch::Values), "values");
-    let watched = talk.pair.incoming();
-    talk.pair.server.reply(watched.call, value(b"one"));
-    talk.settle();
-    let change = talk.pair.server.stale(watched.call).unwrap();
-    talk.pair.server.refresh(watched.call, change, Refresh::Value(value(b"two")));
-    talk.settle();
-    let stream = talk.call(Request::query(hello, &b""[..]).streaming(), "stream");
-    let streamed = talk.pair.incoming();
-    assert_eq!(talk.pair.client.push(stream, b"up"), Push::Queued);
-    talk.act("push", json!({ "stream": stream.stream(), "item": hex(b"up") }));
-    talk.pair.server.reply_stream(streamed.call, &Reply::default());
-    assert_eq!(talk.pair.server.push(streamed.call, b"down"), Push::Queued);
-    talk.settle();
-    // The command is received and answered, and the answer is lost with the connection.
-    talk.call(Request::command(hello, &b"pay"[..]), "command");
-    let asked = talk.pair.incoming();
-    talk.pair.client.connection_lost(0);
-    talk.pair.server.connection_lost(0);
-    talk.act("lose", json!({}));
-    talk.pair.server.reply(asked.call, Reply::new(&b"paid"[..]));
-    talk.pair.client.connect(0);
-    talk.act("connect", json!({}));
-    let again = talk.take_client();
-    let mut acceptor = tidewire_live::Acceptor::new(Config::default(), 0);
-    acceptor.input().extend_from_slice(&again);
-    let again = acceptor.poll(0).unwrap().unwrap();
-    let parked = std::mem::replace(&mut talk.pair.server, Session::dialer(Config::default()));
-    talk.pair.server = acceptor.resume(parked, again, 0);
-    talk.settle();
-    assert_eq!(talk.pair.answers().last(), Some(&b"paid".to_vec()));
-    talk.pair.client.cancel(kept);
-    talk.act("cancel", json!({ "stream": kept.stream() }));
-    talk.settle();
-    talk.pair.client.finish(stream, &Metadata::default());
-    talk.act("finish", json!({ "stream": stream.stream() }));
-    talk.pair.server.finish(streamed.call, &Metadata::default());
-    talk.settle();
-    assert!(matches!(talk.pair.at_client.last(), Some(Event::End { .. })));
-    assert_eq!(named(b"two").0[..3], *b"two");
-    let steps = talk.steps;
-    check(
-        "conversation.json",
-        &json!({
-            "about": "A client's actions and all bytes of both sides, in order. An implementation of the dialing side that does the same actions and reads what the server writes must write the same bytes.",
-            "method": "/hello.v1.Greeter/SayHello",
-            "boot": hex(&[0xb0; 16]),
-            "agent": "example/1",
-            "steps": steps,
-        }),
-    );
-}
-
 /// The worked example of the specification is exactly the start of the conversation.
-fn check_example(bytes: &[u8]) {
+pub(crate) fn check_example(bytes: &[u8]) {
     if std::env::var("LIVE_FIXTURES").as_deref() == Ok("write") {
         return;
     }

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests are tests")]
 
 mod calls;
+mod conversation;
+mod conversations;
 mod fixtures;
 mod freshness;
 mod fuzz;
