@@ -77,7 +77,7 @@ class Call:
         self.payload, self.streaming = bytes.fromhex(details["payload"]), details.get("streaming", False)
         self.validator, self.parent = bytes.fromhex(details.get("validator", "")) or None, details.get("parent")
         self.state, self.command, self.number, self.was_sent, self.key = "waiting", 0, 0, False, None
-        self.suspect = self.has_head = False
+        self.suspect = self.has_head = self.repeated = False
         self.items = None
         self.received = self.consumed = self.returned = self.partial = 0
         self.load()
@@ -362,7 +362,7 @@ class Session:
                 if call.kind == "command":
                     call.key = call.key or (was, call.command)
                 watching = call.state == "watching"
-                call.state, call.command = "waiting", 0
+                call.state, call.command, call.repeated = "waiting", 0, True
                 call.load()
                 self.later.append(call)
                 if watching:
@@ -590,13 +590,15 @@ class Session:
         if "code" not in found:
             raise malformed("an error without code")
         self.check_watched(call, watched, found)
-        cancelled = call.state == "cancelled"
+        cancelled, outcome = call.state == "cancelled", found.get("outcome")
+        if call.repeated and outcome in (NOT_RUN, 4):
+            outcome = UNKNOWN
         if watched:
             self.granted(call, frame, found)
         else:
             self.terminated(call)
         if not cancelled:
-            self.say("failed", stream=frame.stream, code=found["code"], outcome=found.get("outcome"), watched=watched)
+            self.say("failed", stream=frame.stream, code=found["code"], outcome=outcome, watched=watched)
             if watched and frame.has(SUSPECT):
                 self.say("suspect", stream=frame.stream)
 

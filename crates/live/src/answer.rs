@@ -131,12 +131,16 @@ impl Session {
         }
         let head = self.reader.head();
         let (validator, watched) = (self.fields.validator(), head.has(flag::WATCHED));
-        let outcome = self.fields.outcome().map(Outcome::from_number);
+        let mut outcome = self.fields.outcome().map(Outcome::from_number);
         let Some((call, outgoing)) = self.answered(head.stream) else {
             return Err(self.not_asked(head.stream));
         };
         let cancelled = outgoing.state == State::Cancelled;
         let command = outgoing.command;
+        if outgoing.is_repeated && matches!(outcome, Some(Outcome::NotRun | Outcome::Behind)) {
+            // Not this time: the time before is not known.
+            outcome = Some(Outcome::Unknown);
+        }
         if watched {
             next(Head { flags: flag::WATCHED, ..head }, outgoing, validator.is_some(), true)?;
             outgoing.watched(validator, head.has(flag::SUSPECT));

@@ -35,6 +35,8 @@ pub(crate) struct Outgoing {
     pub(crate) suspect: bool,
     /// It was sent once, on whatever connection: the callee may have run it.
     pub(crate) was_sent: bool,
+    /// It was sent in an earlier session, and may have run there.
+    pub(crate) is_repeated: bool,
     /// Which request of the session it was, counted from 0.
     pub(crate) number: u32,
     /// The command's id; 0 for a query, or when not sent.
@@ -82,6 +84,7 @@ impl Session {
                 counted: false,
                 suspect: false,
                 was_sent: false,
+                is_repeated: false,
                 number: 0,
                 command: 0,
                 request,

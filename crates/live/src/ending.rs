@@ -35,6 +35,11 @@ impl Session {
         self.close(Violation::new(reason, message));
     }
 
+    /// Whether either side said that it takes no new calls.
+    pub fn is_draining(&self) -> bool {
+        self.drain_sent || self.drain_received
+    }
+
     /// The connection is gone: both sides keep what can be resumed.
     pub fn connection_lost(&mut self, now: Micros) {
         self.now = self.now.max(now);

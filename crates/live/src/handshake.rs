@@ -130,7 +130,7 @@ impl Session {
             if std::mem::take(&mut call.counted) {
                 self.calls_out -= 1;
             }
-            (call.state, call.command) = (State::Waiting, 0);
+            (call.state, call.command, call.is_repeated) = (State::Waiting, 0, true);
             self.load_body(index);
             repeated.push((index, self.outgoing.generation(index)));
             if was_watching {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tidewire_service::Error;
 
 use crate::compress::Compression;
-use crate::frame::{self, Kind, PAYLOAD_BYTES_MAX, flag};
+use crate::frame::{self, HEAD_BYTES, Kind, PAYLOAD_BYTES_MAX, flag};
 use crate::message::{Outcome, Reply};
 use crate::metadata::{self, tag};
 use crate::reason::Violation;
@@ -31,7 +31,8 @@ pub(crate) struct Output {
     pub(crate) unwatch: Vec<u32>,
     /// Watches of this side whose last value was taken.
     pub(crate) seen: Vec<u32>,
-    pub(crate) has_pong: bool,
+    /// What the last ping that is not answered said.
+    pub(crate) pong: Option<Bytes>,
 }
 
 /// How much one [`poll_output`](crate::Session::poll_output) takes beyond what must be together.
@@ -46,7 +47,13 @@ impl Output {
         self.suspects.clear();
         self.unwatch.clear();
         self.seen.clear();
-        self.has_pong = false;
+        self.pong = None;
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        let pong = self.pong.as_ref().map_or(0, |payload| HEAD_BYTES + payload.len());
+        self.main.len() + self.control.len() + pong
     }
 
     /// Writes an ascending list of streams, if there are any.

@@ -239,10 +239,8 @@ impl Session {
         if payload.len() > PING_BYTES_MAX {
             return Err(Violation::malformed("a ping of more than 64 bytes"));
         }
-        // A peer that pings and never reads gets one pong, not a queue of them.
-        if !std::mem::replace(&mut self.output.has_pong, true) {
-            frame::put(&mut self.output.control, Kind::Pong, 0, 0, payload);
-        }
+        // A peer that pings and never reads gets one pong, to its last ping, not a queue of them.
+        self.output.pong = Some(self.reader.share_payload());
         Ok(None)
     }
 

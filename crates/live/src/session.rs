@@ -293,7 +293,9 @@ impl Session {
             return false;
         }
         out.append(&mut self.output.control);
-        self.output.has_pong = false;
+        if let Some(payload) = self.output.pong.take() {
+            frame::put(out, Kind::Pong, 0, 0, &payload);
+        }
         self.tell_writer();
         let Output { main, unwatch, seen, .. } = &mut self.output;
         Output::put_list(main, Kind::Cancel, 0, unwatch);
@@ -460,7 +462,7 @@ impl Session {
             calls_in: self.calls_in,
             watches_in: self.watches_in,
             orphans: self.orphans.len(),
-            output_bytes: self.output.main.len() + self.output.control.len(),
+            output_bytes: self.output.bytes(),
             input_bytes: self.reader.buffered() + self.unpacked.len(),
             stream_bytes: streams.map(|stream| stream.send.bytes()).sum(),
             command_bytes: self.window.bytes(),

@@ -16,7 +16,7 @@ use crate::heard::Event;
 type Play = fn() -> Talk;
 
 /// Name, whether a hosted process needs it, and the play.
-const PLAYS: [(&str, bool, Play); 27] = [
+const PLAYS: [(&str, bool, Play); 28] = [
     ("calls of every kind, and a lost connection", true, calls_of_every_kind),
     ("a body in pieces, both ways", true, bodies_in_pieces),
     ("a method without a number", true, methods_without_number),
@@ -29,6 +29,7 @@ const PLAYS: [(&str, bool, Play); 27] = [
     ("T5: a reply that cannot be sent says that the command ran", true, t5_reply_too_large),
     ("T6: an idempotent command goes again under a new id", false, t6_idempotent),
     ("T6: a command goes again under its key", false, t6_durable),
+    ("T6: a command that is refused the second time may have run the first", false, t6_refused),
     ("T7: a cancelled command holds its slot until it has run", true, t7_cancel),
     ("T7: a cancelled command is listed, and cancelled again", false, t7_cancel_lost),
     ("S1: an answer older than a command is suspect from the start", true, s1_granted_late),
@@ -286,6 +287,21 @@ fn t6_durable() -> Talk {
     talk.note("does not keep keys");
     let unknown = Error::aborted("outcome unknown: no keys are kept here");
     talk.server.refuse(asked.call, &unknown, Outcome::Unknown);
+    talk.settle();
+    assert_eq!(outcome(&talk), Some(Outcome::Unknown as u64));
+    talk
+}
+
+fn t6_refused() -> Talk {
+    let mut talk = Talk::new();
+    talk.command(b"create");
+    talk.note("runs it, and is restarted before it answers");
+    talk.lose();
+    talk.restart();
+    talk.wait();
+    let asked = talk.incoming();
+    let full = Error::resource_exhausted("as many commands run as may");
+    talk.server.refuse(asked.call, &full, Outcome::NotRun);
     talk.settle();
     assert_eq!(outcome(&talk), Some(Outcome::Unknown as u64));
     talk
