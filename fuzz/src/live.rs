@@ -5,8 +5,8 @@ use bytes::Bytes;
 use tidewire_live::fields::Fields;
 use tidewire_live::metadata::{Metadata, entries};
 use tidewire_live::{
-    Acceptor, CallId, Change, Config, Event, Hello, Limits, Push, Refresh, Reply, Request, Session,
-    SessionId, Then, Watch, frame, varint,
+    Acceptor, CallId, Change, Config, Event, Hello, Limits, Outcome, Push, Refresh, Reply, Request,
+    Session, SessionId, Then, Watch, feature, frame, varint,
 };
 use tidewire_service::{Codec, Error, Validator};
 
@@ -103,6 +103,8 @@ pub fn session_frames(data: &[u8]) {
         rest = tail;
         match kind % 40 {
             33 => now += 1_000_000,
+            36 => session.wake(now),
+            37 => session.take_over(now, &mut Vec::new()),
             34 => app.lose(&mut session),
             35 => session.drain(5, 0),
             kind => {
@@ -136,7 +138,16 @@ fn config() -> Config {
         metadata_max: 256,
         replies_kept_max: 3,
     };
-    Config { limits, command_bytes_max: 256, output_hard_max: 1 << 16, ..Config::default() }
+    let features = feature::USUAL | feature::DURABLE | feature::HOSTED;
+    let boot = Some([3; 16]);
+    Config {
+        limits,
+        features,
+        boot,
+        command_bytes_max: 256,
+        output_hard_max: 1 << 16,
+        ..Config::default()
+    }
 }
 
 /// A session after the handshake, with a few calls of its own open.
@@ -208,8 +219,7 @@ impl App {
                     }
                 }
                 Event::Piece { call, piece } => {
-                    assert_eq!(piece.share(), piece.bytes());
-                    let bytes = piece.bytes().len() as u64;
+                    let bytes = piece.bytes.len() as u64;
                     if !self.turn.is_multiple_of(3) {
                         session.consumed(call, bytes);
                     }
@@ -239,10 +249,13 @@ impl App {
 
     fn answer(&self, session: &mut Session, call: CallId) {
         let payload = [b'x'; 40];
-        match self.turn % 6 {
+        match self.turn % 9 {
             0 => session.fail(call, &Error::not_found("nothing")),
             1 => session.reply_stream(call, &Reply::default()),
             2 => {}
+            3 => session.reply(call, Reply::new(&[7; 20_000])),
+            4 => session.reply_error(call, &Error::not_found("nothing"), Validator([5; 16])),
+            5 => session.refuse(call, &Error::aborted("unknown"), Outcome::Unknown),
             turn => {
                 let validator = Validator([turn as u8; 16]);
                 session.reply(call, Reply::new(&payload).validator(validator).watched());

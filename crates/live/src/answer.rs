@@ -91,7 +91,7 @@ impl Session {
             }
             Then::Items => outgoing.stream.get_or_insert_default().head = Some(Vec::new()),
         }
-        if command != 0 && then == Then::Nothing {
+        if command != 0 {
             self.commands.heard(command);
         }
         self.received = call;
@@ -99,7 +99,7 @@ impl Session {
     }
 
     /// A watch is granted, or has a new value.
-    #[inline]
+    #[inline(never)]
     fn granted(&mut self, stream: u32, counted: bool, seen: bool) {
         if seen {
             self.output.seen.push(stream);
@@ -149,9 +149,7 @@ impl Session {
             self.granted(head.stream, counted, seen);
         } else {
             self.terminated(call.index());
-            if command != 0 {
-                self.commands.heard(command);
-            }
+            self.commands.heard(command);
         }
         let error = read_error(&self.fields, &metadata)?;
         if cancelled {
@@ -173,9 +171,7 @@ impl Session {
         let cancelled = outgoing.state == State::Cancelled;
         let command = outgoing.command;
         self.terminated(call.index());
-        if command != 0 {
-            self.commands.heard(command);
-        }
+        self.commands.heard(command);
         Ok((!cancelled).then_some(Event::End { call, metadata }))
     }
 

@@ -60,6 +60,13 @@ impl Served {
         self.marks & mark != 0
     }
 
+    /// Whether it is a unary call that waits for its answer, and asks for nothing else.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        let is_open = self.state == Serving::Open && self.stream.is_none();
+        is_open && self.watch == Watch::No && self.marks & !mark::HTTP == 0
+    }
+
     /// The flag of its frames.
     #[inline]
     pub(crate) fn http(&self) -> u8 {
@@ -113,7 +120,32 @@ impl Session {
     /// A reply to a call that is over is dropped, except that the answer of a command is remembered.
     #[inline]
     pub fn reply(&mut self, call: CallId, reply: Reply<'_>) {
-        let fits = self.check_reply(&reply);
+        let small = reply.payload.len() <= PIECE_BYTES - varint::BYTES_MAX;
+        let Some(served) = self.incoming.of(call).filter(|served| small && served.is_plain())
+        else {
+            return self.reply_carefully(call, &reply);
+        };
+        let (command, flags) = (served.command, served.http() | flag::END);
+        if let Err(error) = self.check_reply(&reply) {
+            return self.fail_to_answer(call, &error);
+        }
+        self.incoming.clear(call.index(), |_| ());
+        self.calls_in -= 1;
+        if command != 0 {
+            self.tell_writer();
+        }
+        if self.incoming_live {
+            self.write_whole(call.stream, flags, &reply);
+        }
+        if command != 0 {
+            self.store_reply(command, flags, &reply);
+        }
+    }
+
+    /// Answers a call that is more than a unary one without validator and watch.
+    #[inline(never)]
+    fn reply_carefully(&mut self, call: CallId, reply: &Reply<'_>) {
+        let fits = self.check_reply(reply);
         let Some(served) = self.incoming.of(call) else { return self.end_orphan(call) };
         if served.state.is_watch() {
             return;
@@ -125,7 +157,7 @@ impl Session {
             return self.fail_to_answer(call, &error);
         }
         if served.stream.is_some() {
-            return self.reply_to_stream(call, &reply);
+            return self.reply_to_stream(call, reply);
         }
         let command = served.command;
         let current = served.is_current(reply.validator);
@@ -139,7 +171,7 @@ impl Session {
             flags = http | served.grant(validator);
             self.watches_in += 1;
         } else if reply.payload.len() + varint::BYTES_MAX > PIECE_BYTES && !current {
-            return self.reply_large(call, &reply);
+            return self.reply_large(call, reply);
         } else {
             self.incoming.clear(call.index(), |_| ());
         }
@@ -148,10 +180,10 @@ impl Session {
             self.tell_writer();
         }
         if self.incoming_live {
-            self.write_reply(call.stream, flags, &reply, current);
+            self.write_reply(call.stream, flags, reply, current);
         }
         if command != 0 {
-            self.store_reply(command, flags, &reply);
+            self.store_reply(command, flags, reply);
         }
     }
 
@@ -224,26 +256,29 @@ impl Session {
         self.finish_stream(call, Finish { kind: Kind::Reply, flags, metadata, payload });
     }
 
-    /// Writes a reply frame; without payload when the caller holds the answer.
-    #[inline]
-    pub(crate) fn write_reply(&mut self, stream: u32, flags: u8, reply: &Reply<'_>, current: bool) {
+    /// Writes a reply frame with its payload.
+    #[inline(always)]
+    fn write_whole(&mut self, stream: u32, flags: u8, reply: &Reply<'_>) {
         let out = &mut self.output.main;
         out.reserve(HEAD_BYTES + OWN_FIELDS_BYTES_MAX + reply.payload.len());
+        let frame = frame::open(out, Kind::Reply, stream, flags);
+        put_reply_metadata(out, reply);
+        let frame = frame.metadata_ends(out);
+        let mut packing = Packing { compression: &mut self.compression, min: self.compress_min };
+        let packed = packing.put(out, reply.payload);
+        frame.flags(packed).finish(out);
+    }
+
+    /// Writes a reply frame; without payload when the caller holds the answer, or it is too large.
+    #[inline(never)]
+    pub(crate) fn write_reply(&mut self, stream: u32, flags: u8, reply: &Reply<'_>, current: bool) {
         let large = flags & flag::WATCHED != 0 && reply.payload.len() > PAYLOAD_BYTES_MAX;
         let flags = match (current, large) {
             (true, _) => flags | flag::UNCHANGED,
             (false, true) => flags | flag::MORE,
-            (false, false) => flags,
+            (false, false) => return self.write_whole(stream, flags, reply),
         };
-        let frame = frame::open(out, Kind::Reply, stream, flags);
-        put_reply_metadata(out, reply);
-        let frame = frame.metadata_ends(out);
-        if current || large {
-            return frame.finish(out);
-        }
-        let mut packing = Packing { compression: &mut self.compression, min: self.compress_min };
-        let packed = packing.put(out, reply.payload);
-        frame.flags(packed).finish(out);
+        self.write_whole(stream, flags, &Reply { payload: &[], ..reply.clone() });
     }
 
     #[inline]

@@ -236,7 +236,9 @@ impl Session {
         if let Some(validator) = request.validator {
             metadata::put_entry(out, tag::VALIDATOR, &validator.0);
         }
-        put_rest(out, request);
+        if request.extra.is_some() || !matches!(request.target, Target::Method(_)) {
+            put_rest(out, request);
+        }
         request.metadata.put(out);
         let frame = frame.metadata_ends(out);
         let mut packing = Packing { compression: &mut self.compression, min: self.compress_min };
@@ -276,12 +278,10 @@ impl Session {
     #[inline(always)]
     pub(crate) fn free_outgoing(&mut self, index: u32) {
         let seen = self.outgoing.clear(index, |call| {
-            let cancelled = call.state == State::Cancelled;
-            let heard = call.stream.as_ref().filter(|_| !cancelled);
-            let unwatched = cancelled && call.command == 0;
-            (call.counted, call.command, heard.map(|stream| stream.receive.held()), unwatched)
+            let heard = call.stream.as_ref().filter(|_| call.state != State::Cancelled);
+            (call.counted, call.command, heard.map(|stream| stream.receive.held()))
         });
-        let Some((counted, command, held, unwatched)) = seen else { return };
+        let Some((counted, command, held)) = seen else { return };
         self.free.give(index);
         if counted {
             self.calls_out -= 1;
@@ -289,10 +289,9 @@ impl Session {
         if command != 0 {
             self.commands.answered(command);
             self.writes += 1;
-        } else if unwatched && !self.output.unwatch.is_empty() {
-            // A cancel that is not written yet would meet the next call in this slot.
-            let stream = self.own_stream(index);
-            self.output.unwatch.retain(|&other| other != stream);
+        }
+        if !self.output.unwatch.is_empty() {
+            self.unwatch_no_more(index);
         }
         if let Some(held) = held {
             self.return_credit(held);
@@ -300,6 +299,13 @@ impl Session {
         if self.wants_room || !self.again.is_empty() {
             self.give_room();
         }
+    }
+
+    /// A cancel that is not written yet would meet the next call in this slot.
+    #[cold]
+    fn unwatch_no_more(&mut self, index: u32) {
+        let stream = self.own_stream(index);
+        self.output.unwatch.retain(|&other| other != stream);
     }
 
     /// A slot became free: for a call that waits, and for those that were refused.
@@ -312,6 +318,7 @@ impl Session {
     }
 
     /// Ends a call from this side's point of view, with an error unless nobody listens.
+    #[cold]
     pub(crate) fn end_outgoing(&mut self, index: u32, error: impl FnOnce() -> Error) {
         let Some(outgoing) = self.outgoing.get(index) else { return };
         if outgoing.state != State::Cancelled {
@@ -361,8 +368,10 @@ impl Peer<'_> {
             }
             Target::Http(http) => http.method.len() + http.target.len(),
         };
-        let extra = request.extra.as_deref().map_or(Ok(0), |extra| self.takes_extra(extra))?;
-        let metadata = request.metadata.len() + own + OWN_FIELDS_BYTES_MAX + extra;
+        let mut metadata = request.metadata.len() + own + OWN_FIELDS_BYTES_MAX;
+        if let Some(extra) = &request.extra {
+            metadata += self.takes_extra(extra)?;
+        }
         if metadata > limits.metadata_max.into() {
             return Err(too_large("request metadata", metadata, "metadata_max"));
         }
@@ -422,12 +431,13 @@ impl Outgoing {
     }
 }
 
+#[inline(always)]
 fn is_large(request: &Request) -> bool {
-    request.payload.len() + varint::BYTES_MAX > PIECE_BYTES && request.body == RequestBody::Whole
+    request.payload.len() > PIECE_BYTES - varint::BYTES_MAX
 }
 
 /// Writes the fields that few requests have.
-#[inline]
+#[inline(never)]
 fn put_rest(out: &mut Vec<u8>, request: &Request) {
     let extra = request.extra.as_deref();
     for token in extra.iter().flat_map(|extra| &extra.tokens) {

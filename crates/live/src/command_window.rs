@@ -270,9 +270,9 @@ impl CommandIds {
     }
 
     /// The callee answered: it knows the id.
+    #[inline]
     pub(crate) fn heard(&mut self, id: u64) {
         self.seen = self.seen.max(id);
-        self.answered(id);
     }
 
     pub(crate) fn answered(&mut self, id: u64) {

@@ -56,7 +56,7 @@ pub enum Event<'a> {
         /// The call.
         call: CallId,
         /// The piece.
-        piece: Piece<'a>,
+        piece: Piece,
     },
     /// No more items: the caller finished its stream, or the callee ended the call.
     End {
@@ -427,29 +427,13 @@ impl<'a> Items<'a> {
     }
 }
 
-/// A piece of a large item, as it lies in the session's read buffer.
+/// A piece of a large item.
 #[derive(Debug, Clone)]
-pub struct Piece<'a> {
-    pub(crate) payload: Payload<'a>,
-    pub(crate) last: bool,
-}
-
-impl<'a> Piece<'a> {
-    /// The bytes, at least one.
-    #[inline]
-    pub fn bytes(&self) -> &'a [u8] {
-        self.payload.bytes()
-    }
-
-    /// The bytes, kept without copying: a share of the read buffer.
-    pub fn share(&self) -> Bytes {
-        self.payload.share()
-    }
-
+pub struct Piece {
+    /// The bytes, at least one: a share of the read buffer.
+    pub bytes: Bytes,
     /// Whether the item is complete with this piece.
-    pub fn is_last(&self) -> bool {
-        self.last
-    }
+    pub last: bool,
 }
 
 /// Sources that changed: pairs of source and key.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::callee::{write_finish, write_head};
 use crate::caller::State;
-use crate::event::Event;
+use crate::event::{Event, Piece};
 use crate::frame::{self, Kind, flag};
 use crate::hello::feature;
 use crate::message::Push;
@@ -304,7 +304,9 @@ impl Session {
         }
         self.received = CallId { stream, generation };
         if is_piece {
-            return Ok(Next::Piece);
+            let piece = Piece { bytes: self.received_payload().share(), last: !more };
+            self.events.push_back(Event::Piece { call: self.received, piece });
+            return Ok(Next::Nothing);
         }
         if !are_items(self.received_payload().bytes()) {
             return Err(Violation::malformed("items are not a sequence of strings"));

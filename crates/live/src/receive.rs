@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::event::{Changed, Event, Payload};
 use crate::fields::Fields;
-use crate::frame::{self, Head, Kind, PAYLOAD_BYTES_MAX, flag};
+use crate::frame::{Head, Kind, PAYLOAD_BYTES_MAX, flag};
 use crate::hello::feature;
 use crate::metadata::Metadata;
 use crate::reason::{Reason, Violation};

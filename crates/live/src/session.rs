@@ -32,9 +32,9 @@ use crate::command_window::{CommandIds, CommandWindow};
 use crate::compress::Compression;
 use crate::config::{Config, Micros, SessionId, micros};
 use crate::credit::{ReceiveWindow, SendWindow};
-use crate::event::{Answer, Event, Incoming, Items, Piece};
+use crate::event::{Answer, Event, Incoming, Items};
 use crate::fields::Fields;
-use crate::frame::{self, Kind, flag};
+use crate::frame::{self, Kind};
 use crate::hello::{Hello, Limits, feature};
 use crate::message::MethodId;
 use crate::metadata::Metadata;
@@ -140,7 +140,6 @@ pub(crate) enum Next {
     Request,
     Reply,
     Items,
-    Piece,
 }
 
 impl Session {
@@ -240,11 +239,6 @@ impl Session {
             Next::Request => Some(Event::Request(Incoming { call, session: self })),
             Next::Reply => Some(Event::Reply(Answer { call, session: self })),
             Next::Items => Some(Event::Items { call, items: Items(self.received_payload()) }),
-            Next::Piece => {
-                let last = !self.reader.head().has(flag::MORE);
-                let piece = Piece { payload: self.received_payload(), last };
-                Some(Event::Piece { call, piece })
-            }
         }
     }
 

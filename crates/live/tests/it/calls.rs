@@ -1,7 +1,7 @@
 //! Unary calls, errors, deadlines, cancel, HTTP, numbering, compression, drain, identity.
 
 use tidewire_live::{
-    CallRefused, Config, Limits, Metadata, Outcome, Reply, Request, Session, Then, feature,
+    CallRefused, Config, Extra, Limits, Metadata, Outcome, Reply, Request, Session, Then, feature,
 };
 use tidewire_service::{Code, Codec, Detail, Error};
 
@@ -255,6 +255,72 @@ fn a_hosted_process_says_ready_busy_logs_and_changes() {
     assert_eq!((text.as_str(), metadata.header("job")), ("careful", Some(&b"7"[..])));
     let Some(Event::Changed(changed)) = events.next() else { panic!("changes") };
     assert_eq!(changed, [(b"contacts".to_vec(), b"7".to_vec()), (b"lists".to_vec(), Vec::new())]);
+}
+
+#[test]
+fn what_a_connection_says_itself_is_not_overridden_by_its_peer() {
+    let said = Metadata::builder()
+        .header("cookie", "stolen")
+        .header("x-forwarded-for", "10.0.0.1")
+        .header("accept", "a/b")
+        .build();
+    let mut client = Session::dialer(Config { metadata: said.clone(), ..Config::default() });
+    client.connect(0);
+    let mut wire = Vec::new();
+    client.poll_output(0, &mut wire);
+    let mut acceptor = tidewire_live::Acceptor::new(Config::default(), 0);
+    let upgrade = Metadata::builder().header("cookie", "own").header("accept", "*/*").build();
+    acceptor.upgraded_with(upgrade);
+    acceptor.expires(60_000);
+    acceptor.input().extend_from_slice(&wire);
+    let hello = acceptor.poll(0).unwrap().unwrap();
+    let server = acceptor.accept(hello, crate::pair::ID, 0);
+    let mut pair = Pair { client, server, now: 0, at_client: vec![], at_server: vec![] };
+    pair.run();
+    pair.client.auth(&said);
+    pair.run();
+    for headers in [pair.server.peer_headers().clone(), pair.server.headers_of(&said)] {
+        assert_eq!(headers.header("cookie"), Some(&b"own"[..]));
+        assert_eq!(headers.header("x-forwarded-for"), None);
+        assert_eq!(headers.header("accept"), Some(&b"a/b"[..]));
+    }
+    assert_eq!(pair.client.peer().expires_ms, 60_000);
+}
+
+#[test]
+fn a_renewed_credential_is_answered() {
+    let mut pair = Pair::new();
+    pair.client.auth(&Metadata::builder().header("authorization", "two").build());
+    pair.run();
+    pair.server.credential(Ok(900_000));
+    pair.server.credential(Err(&Error::unauthenticated("that one is old")));
+    pair.run();
+    assert!(matches!(&pair.at_client[..], [
+        Event::Credential { expires_ms: 900_000, refused: None },
+        Event::Credential { refused: Some(error), .. },
+    ] if error.code() == Code::Unauthenticated));
+}
+
+#[test]
+fn the_newest_token_goes_with_the_next_hello_and_others_with_requests() {
+    let mut pair = Pair::new();
+    let method = pair.method();
+    let other = Extra { tokens: vec![b"elsewhere"[..].into()], ..Extra::default() };
+    for token in [b"one", b"two"] {
+        pair.call(Request::query(method, &b""[..]).extra(other.clone()));
+        let asked = pair.incoming();
+        assert_eq!(asked.tokens, [b"elsewhere"]);
+        pair.reply(asked.call, Reply { token, ..Reply::default() });
+    }
+    assert_eq!(&pair.client.token()[..], b"two");
+    pair.restart_server();
+    assert_eq!(pair.server.peer().metadata.tokens().collect::<Vec<_>>(), [b"two"]);
+    pair.call(Request::query(method, &b""[..]));
+    let asked = pair.incoming();
+    pair.server.refuse(asked.call, &Error::unavailable("not there yet"), Outcome::Behind);
+    pair.run();
+    let Some(Event::Failed { outcome, .. }) = pair.at_client.pop() else { panic!("a failure") };
+    assert_eq!(outcome, Some(Outcome::Behind));
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn every_conversation_has_its_golden_bytes() {
     check(
         "conversations.json",
         &json!({
-            "about": "Each: what a client does (client), what it must then write (client_writes) when it reads what the server writes (server_writes), and what it must tell its application (client_hears). What the server's application does (server) is for the reader. Conversations that are not `hosted` need RESUME. Between two writes a client has handled all it has read. `wait`: time passes until nothing waits any more.",
+            "about": "Each: what a client does (client), what it must then write (client_writes) when it reads what the server writes (server_writes), and what it must tell its application (client_hears). What the server's application does (server) is for the reader. Conversations that are not `hosted` need RESUME. Between two writes a client has handled all it has read. `wait`: time passes until nothing waits any more. Conventions of `client_hears`: what ends or becomes suspect is heard before the `connected` or `closed` that it comes from, in ascending order of streams; `connected` is heard when both halves of resuming are done; a new answer ends a suspicion without an event of its own; a cancelled call is not heard of. The ping of `wake` carries the count of wakes, from 1, as u64 little-endian.",
             "conversations": played,
         }),
     );

@@ -151,8 +151,7 @@ impl From<tidewire_live::Event<'_>> for Event {
                 Self::Failed { call, error, outcome, watched }
             }
             Live::Piece { call, piece } => {
-                assert_eq!(piece.share(), piece.bytes());
-                Self::Piece { call, bytes: piece.bytes().to_vec(), last: piece.is_last() }
+                Self::Piece { call, bytes: piece.bytes.to_vec(), last: piece.last }
             }
             Live::Recompute { call, change } => Self::Recompute { call, change },
             Live::Unsure => Self::Unsure,

@@ -259,10 +259,64 @@ pub(crate) fn cases_at_a_server() -> Vec<Case> {
             b().frame(Kind::Request, 1, end | flag::HTTP, &named(0), &[]),
             Reason::Malformed,
         ),
+        ("a process that is not hosted", b().frame(Kind::Ready, 0, 0, &[], &[]), Reason::Feature),
+        ("changes from anybody", b().frame(Kind::Changed, 0, 0, &[], &[]), Reason::Feature),
+        ("descriptors from anybody", b().frame(Kind::Descriptors, 0, 0, &[], &[]), Reason::Feature),
+        ("a key without the feature", with_field(tag::KEY, &[7; 17]), Reason::Feature),
+        ("a key cut off", with_field(tag::KEY, &[7; 15]), Reason::Malformed),
+        ("a parent without the feature", with_field(tag::PARENT, &[2]), Reason::Feature),
+        ("a token too long", with_field(tag::TOKEN, &[7; 257]), Reason::Malformed),
+        ("a command that runs, again", commands_twice(), Reason::CommandId),
+        (
+            "an empty piece",
+            b().request(1, 0).frame(Kind::Items, 1, flag::MORE, &[], &[]),
+            Reason::Malformed,
+        ),
+        ("an item without end", endless_item(), Reason::TooLarge),
+        ("seen of the wrong side", b().frame(Kind::Seen, 0, 0, &[], &[2]), Reason::Malformed),
+        (
+            "a number over 53 bits",
+            b().frame(Kind::Credit, 0, 0, &[], &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10]),
+            Reason::Malformed,
+        ),
+        (
+            "a method neither named nor numbered",
+            b().frame(
+                Kind::Request,
+                1,
+                end,
+                &[tag::VALIDATOR, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+                &[],
+            ),
+            Reason::Malformed,
+        ),
         ("a long ping", b().frame(Kind::Ping, 0, 0, &[], &[0; 65]), Reason::Malformed),
         ("a ping on a call", b().frame(Kind::Ping, 1, 0, &[], &[]), Reason::Malformed),
     ];
     cases.into()
+}
+
+/// A request with one more field.
+fn with_field(tag: u8, value: &[u8]) -> Bytes {
+    let mut meta = named(0);
+    put_entry(&mut meta, tag, value);
+    Bytes::new().frame(Kind::Request, 1, flag::END, &meta, &[])
+}
+
+fn commands_twice() -> Bytes {
+    let mut meta = named(0);
+    put_command(&mut meta, 1, 1);
+    let bytes = Bytes::new().frame(Kind::Request, 1, flag::END, &meta, &[]);
+    let mut meta = vec![tag::METHOD, 1, 0];
+    put_command(&mut meta, 1, 1);
+    bytes.frame(Kind::Request, 3, flag::END, &meta, &[])
+}
+
+/// Pieces on a stream of which the callee takes nothing: on a free slot they are ignored, so the
+/// credit comes back for ever, but on an open one they end at its largest body.
+fn endless_item() -> Bytes {
+    let bytes = Bytes::new().request(1, 0).frame(Kind::Items, 1, flag::MORE, &[], &[1; 1]);
+    bytes.frame(Kind::Items, 1, flag::MORE, &[], &vec![1; 65_536])
 }
 
 #[test]
@@ -310,6 +364,16 @@ pub(crate) fn cases_at_a_client() -> Vec<Case> {
         ("a head with payload", b().frame(Kind::Reply, 1, 0, &[], b"x"), Reason::Malformed),
         ("items before the head", b().frame(Kind::Items, 1, 0, &[], &[1, 0]), Reason::Unexpected),
         ("an end before the head", b().frame(Kind::End, 1, 0, &[], &[]), Reason::Unexpected),
+        (
+            "an answer that read a source, from anybody",
+            b().frame(Kind::Reply, 1, flag::END, &[tag::DEPENDS, 2, 0, 0], &[]),
+            Reason::Feature,
+        ),
+        (
+            "an error watched that nobody asked for",
+            b().frame(Kind::Error, 1, flag::WATCHED, &[&validator[..], &[8, 1, 5]].concat(), &[]),
+            Reason::Unexpected,
+        ),
         ("an error without code", b().frame(Kind::Error, 1, 0, &[], &[]), Reason::Malformed),
         ("stale that is no watch", b().frame(Kind::Stale, 0, 0, &[], &[1]), Reason::UnknownStream),
         ("a stop on a free slot", b().frame(Kind::Cancel, 3, 0, &[], &[]), Reason::UnknownStream),

@@ -10,6 +10,7 @@ mod freshness;
 mod fuzz;
 mod heard;
 mod hostile;
+mod link;
 mod network;
 mod pair;
 mod resuming;
