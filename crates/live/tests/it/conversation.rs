@@ -94,7 +94,7 @@ impl Talk {
     fn take_client(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         if self.client.poll_output(self.now, &mut out) {
-            self.steps.push(json!({ "client_writes": hex(&out), "frames": describe(&out) }));
+            self.steps.push(json!({ "client_writes": hex(&out), "kinds": kinds(&out) }));
             self.bytes.extend_from_slice(&out);
         }
         out
@@ -103,7 +103,7 @@ impl Talk {
     fn take_server(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         if self.server.poll_output(self.now, &mut out) {
-            self.steps.push(json!({ "server_writes": hex(&out), "frames": describe(&out) }));
+            self.steps.push(json!({ "server_writes": hex(&out), "kinds": kinds(&out) }));
             self.bytes.extend_from_slice(&out);
         }
         out
@@ -162,7 +162,7 @@ impl Talk {
 
     /// The client reads what the server wrote last on a connection that it gave up.
     pub(crate) fn read(&mut self, bytes: &[u8]) {
-        self.steps.push(json!({ "server_writes": hex(bytes), "frames": describe(bytes) }));
+        self.steps.push(json!({ "server_writes": hex(bytes), "kinds": kinds(bytes) }));
         self.hear(bytes);
     }
 
@@ -311,6 +311,11 @@ fn limits_of(limits: &Limits) -> Value {
         "stream_credit": limits.stream_credit, "connection_credit": limits.connection_credit,
         "metadata_max": limits.metadata_max, "replies_kept_max": limits.replies_kept_max,
     })
+}
+
+/// The kinds of whole frames, for the reader.
+fn kinds(bytes: &[u8]) -> Value {
+    describe(bytes).iter().map(|frame| frame["kind"].clone()).collect()
 }
 
 /// An event in the words of the fixture.
