@@ -231,7 +231,7 @@ impl Talk {
             details["path"] = "/hello.v1.Greeter/SayBye".into();
         }
         if let Some(validator) = request.validator {
-            details["validator"] = hex(&validator.0).into();
+            details["validator"] = hex(&validator.bytes()).into();
         }
         if let Some(parent) = request.extra.as_ref().and_then(|extra| extra.parent) {
             details["parent"] = parent.stream().into();

@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Poll, Waker};
 
-use crate::graph::{Shared, budget};
 use crate::graph::trash::Trash;
+use crate::graph::{Shared, budget};
 use crate::memory::sync::Mutex;
 use crate::store::node::EMPTY;
 use crate::store::slots::Id;

@@ -25,7 +25,10 @@ struct Typed {
 }
 
 fn typed<M: Wire>() -> Typed {
-    Typed { name: M::FULL_NAME, convert: |from, bytes, to| to.encode(&from.decode::<M>(bytes)?) }
+    Typed {
+        name: M::FULL_NAME,
+        convert: |from, bytes, to| to.encode(&from.decode_request::<M>(bytes)?),
+    }
 }
 
 static TYPES: LazyLock<[Typed; 4]> = LazyLock::new(|| {
