@@ -99,7 +99,7 @@ async fn ask(
     while let Some(frame) = frames.next().await {
         match frame? {
             Frame::Data(bytes) => texts.push(String::from_utf8_lossy(&bytes).into_owned()),
-            Frame::Trailers(found) => trailers = found,
+            Frame::Trailers(found) => trailers = found.into_map(),
         }
     }
     Ok((texts, trailers))
