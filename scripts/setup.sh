@@ -92,7 +92,8 @@ node_packages() {
 
 # debian COMMAND PACKAGE: installs PACKAGE where COMMAND is absent and this is a Debian with root.
 debian() {
-  command -v "$1" >/dev/null && return 0
+  # Not `command -v`, which finds functions of this script too.
+  type -P "$1" >/dev/null && return 0
   if command -v apt-get >/dev/null && [[ $(id -u) == 0 ]]; then
     run "installed the Debian package $2" apt_install "$2" || return 0
   else
@@ -104,7 +105,7 @@ apt_install() { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get ins
 # The browser, by any of its names; see tests/src/program.rs.
 chromium() {
   local name
-  for name in chromium-browser google-chrome; do command -v "$name" >/dev/null && return 0; done
+  for name in chromium-browser google-chrome; do type -P "$name" >/dev/null && return 0; done
   debian chromium chromium
 }
 

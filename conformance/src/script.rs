@@ -11,8 +11,9 @@ use futures_util::StreamExt;
 use futures_util::stream::unfold;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidewire::http::HeaderMap;
-use tidewire::{Body, Call, Client, Codec, Context, Error, Frame, Service, Spec, StreamKind};
+use tidewire::{
+    Body, Call, Client, Codec, Context, Error, Frame, Headers, Service, Spec, StreamKind,
+};
 use tokio::sync::mpsc;
 
 use crate::headers::{header_map, headers};
@@ -93,8 +94,8 @@ enum Cancel {
 /// What came back so far.
 #[derive(Default)]
 struct Seen {
-    headers: HeaderMap,
-    trailers: HeaderMap,
+    headers: Headers,
+    trailers: Headers,
     payloads: Vec<ConformancePayload>,
 }
 
@@ -218,11 +219,11 @@ async fn receive<Res: Payload>(
 ) -> Result<(), Error> {
     let codec = call.codec;
     let reply = client.call(call).await?;
-    (seen.headers, seen.trailers) = (reply.headers, reply.trailers.into_map());
+    (seen.headers, seen.trailers) = (reply.headers, reply.trailers);
     let Body::Stream(mut frames) = reply.body else {
         if !kind.server_streams() {
             let bytes = reply.body.collect(usize::MAX).await?;
-            seen.payloads.extend(codec.decode::<Res>(&bytes)?.payload());
+            seen.payloads.extend(codec.decode_reply::<Res>(&bytes)?.payload());
         }
         return Ok(());
     };
@@ -230,7 +231,7 @@ async fn receive<Res: Payload>(
     while let Some(frame) = frames.next().await {
         match frame? {
             Frame::Data(bytes) => {
-                seen.payloads.extend(codec.decode::<Res>(&bytes)?.payload());
+                seen.payloads.extend(codec.decode_reply::<Res>(&bytes)?.payload());
                 count += 1;
                 if cancel == Cancel::AfterReplies(count) {
                     return Err(Error::canceled("the caller gave up"));

@@ -47,7 +47,7 @@ impl ConformanceService for Conformance {
             Stream::new(unfold(script, async |mut script| Some((script.next().await?, script))));
         let replies = replies
             .map(|payload| Ok(ServerStreamResponse { payload: payload?, ..Default::default() }));
-        Ok(Reply { headers, trailers: trailers.into(), ..Reply::new(replies) })
+        Ok(Reply::new(replies).with_headers(headers).with_trailers(trailers))
     }
 
     async fn client_stream(
@@ -86,7 +86,7 @@ impl ConformanceService for Conformance {
         }));
         let replies = replies
             .map(|payload| Ok(BidiStreamResponse { payload: payload?, ..Default::default() }));
-        Ok(Reply { headers, trailers: trailers.into(), ..Reply::new(replies) })
+        Ok(Reply::new(replies).with_headers(headers).with_trailers(trailers))
     }
 
     async fn unimplemented(
@@ -112,14 +112,14 @@ async fn unary(
     let data = match definition.response {
         Some(Response::Error(error)) => {
             let mut error = defined_error(&error, Some(&info));
-            *error.headers_mut() = headers;
-            *error.trailers_mut() = trailers;
+            *error.headers_mut() = headers.into();
+            *error.trailers_mut() = trailers.into();
             return Err(error);
         }
         Some(Response::ResponseData(data)) => data,
         None => Vec::new(),
     };
-    Ok(Reply { headers, trailers: trailers.into(), ..Reply::new(payload(data, Some(info))) })
+    Ok(Reply::new(payload(data, Some(info))).with_headers(headers).with_trailers(trailers))
 }
 
 /// The replies that a request defines, one after the other, and the error at their end.

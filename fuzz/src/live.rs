@@ -157,7 +157,7 @@ fn open(dials: bool) -> (Session, App) {
     let method = session.method("/a.B/C", Codec::Proto);
     let mut app = App::default();
     let requests = [
-        Request::query(method, &b"q"[..]).validator(Validator([7; 16])),
+        Request::query(method, &b"q"[..]).validator(Validator::new([7; 16])),
         Request::query(method, &b"w"[..]).watch(Watch::Values),
         Request::command(method, &b"c"[..]),
         Request::query(method, Bytes::new()).streaming(),
@@ -230,7 +230,7 @@ impl App {
             1 => session.reply_stream(call, &Reply::default()),
             2 => {}
             turn => {
-                let validator = Validator([turn as u8; 16]);
+                let validator = Validator::new([turn as u8; 16]);
                 session.reply(call, Reply::new(&payload).validator(validator).watched());
             }
         }
@@ -243,7 +243,7 @@ impl App {
             0 => drop(session.stale(call)),
             1 => session.refresh(call, Refresh::Unchanged),
             2 => {
-                let reply = Reply::new(&b"new"[..]).validator(Validator([9; 16]));
+                let reply = Reply::new(&b"new"[..]).validator(Validator::new([9; 16]));
                 session.refresh(call, Refresh::Value(reply));
             }
             3 => session.finish(call, &Metadata::default()),

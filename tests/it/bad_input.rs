@@ -127,10 +127,10 @@ async fn an_oversized_body_is_refused_with_the_limit() {
     limits.body_bytes_max = 1000;
     limits.message_bytes_max = 1000;
     let (builder, _) = behaviour();
-    let sink = tidewire::service_fn(async |call: Call| {
+    let sink = async |call: Call| {
         let body = call.body.collect(usize::MAX).await?;
         Ok(tidewire::Reply::text(body.len().to_string()))
-    });
+    };
     let builder = builder.limits(limits).route(tidewire::http::Method::POST, "/sink", sink);
     let (_running, address) = start(builder).await;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidewire::http::header::{CONTENT_TYPE, HeaderValue};
 use tidewire::http::{Method, StatusCode};
-use tidewire::{Body, Call, Cors, Error, Reply, Server, ready_fn, service_fn};
+use tidewire::{Body, Call, Cors, Error, Reply, Server};
 use tidewire_tests::program::{browser, root};
 use tokio::process::Command;
 use tokio::sync::mpsc;
@@ -18,10 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A file of `tests/foreign/node`.
 fn page(call: &Call) -> Result<Reply, Error> {
-    let path = call.param("path").unwrap_or_default();
-    let inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
-    let content = std::fs::read(root().join("tests/foreign/node").join(path));
-    let content = content.ok().filter(|_| inside).ok_or_else(|| Error::not_found(path))?;
+    let path = call.param::<String>("path")?;
+    let inside = Path::new(&path).components().all(|part| matches!(part, Component::Normal(_)));
+    let content = std::fs::read(root().join("tests/foreign/node").join(&path));
+    let content = content.ok().filter(|_| inside).ok_or_else(|| Error::not_found(&*path))?;
     let kind = if path.ends_with(".js") { "text/javascript" } else { "text/html" };
     let mut reply = Reply::new(Body::from(content));
     reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -35,8 +35,8 @@ fn open_to(origin: &str) -> tidewire::Builder {
     cors.exposed_headers.extend(["x-pong".to_owned(), "trailer-x-pong-trailer".to_owned()]);
     let (mut builder, _) = behaviour();
     for verb in [Method::PUT, Method::PATCH, Method::DELETE] {
-        let text = verb.to_string();
-        builder = builder.route(verb, "/thing", ready_fn(move |_| Ok(Reply::text(text.clone()))));
+        let answer = async |call: Call| Ok(call.http_target().unwrap().method.to_string());
+        builder = builder.route(verb, "/thing", answer);
     }
     builder.cors(cors)
 }
@@ -44,16 +44,16 @@ fn open_to(origin: &str) -> tidewire::Builder {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_another_origin_calls_what_allows_it_and_nothing_else() {
     let (results, mut result) = mpsc::unbounded_channel();
-    let take = service_fn(move |call: Call| {
+    let take = move |call: Call| {
         let results = results.clone();
         async move {
             let lines = call.body.collect(1 << 20).await?;
             let _ = results.send(String::from_utf8_lossy(&lines).into_owned());
             Ok(Reply::empty(StatusCode::NO_CONTENT))
         }
-    });
+    };
     let pages = Server::builder()
-        .route(Method::GET, "/{*path}", ready_fn(|call| page(&call)))
+        .route(Method::GET, "/{*path}", async |call: Call| page(&call))
         .route(Method::POST, "/result", take);
     let (_pages, pages) = start(pages).await;
     let (_open, open) = start(open_to(&format!("http://{pages}"))).await;

@@ -174,8 +174,8 @@ async fn plain_http_passes_through() {
     let server = Server::builder().route(
         tidewire::http::Method::PUT,
         "/store/{key}",
-        tidewire::service_fn(|call: Call| async move {
-            let key = call.param("key").unwrap().to_owned();
+        |call: Call| async move {
+            let key = call.param::<String>("key")?;
             let query = call.http_target().unwrap().uri.query().unwrap_or_default().to_owned();
             let sent = call.context.header("x-sent").cloned();
             let body = call.body.collect(1 << 20).await?;
@@ -183,7 +183,7 @@ async fn plain_http_passes_through() {
             Ok(Reply::text(text)
                 .with_status(tidewire::http::StatusCode::CREATED)
                 .with_header("x-got".parse().unwrap(), sent.unwrap()))
-        }),
+        },
     );
     let (_running, address) = start(server).await;
     for (way, client) in ways(address) {

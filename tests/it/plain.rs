@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::Router;
 use axum::routing::{get, post};
 use tidewire::http::{Method, StatusCode};
-use tidewire::{Body, Call, Reply, Server, Service, ready_fn, service_fn, tower};
+use tidewire::{Body, Call, Reply, Server, Service, tower};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -17,14 +17,8 @@ use crate::harness::{behaviour, post_json, send, start};
 async fn routes_answer_beside_rpc_methods() {
     let (builder, _) = behaviour();
     let builder = builder
-        .route(Method::GET, "/health", ready_fn(|_| Ok(Reply::empty(StatusCode::NO_CONTENT))))
-        .route(
-            Method::GET,
-            "/echo/{text}",
-            service_fn(async |call: Call| {
-                Ok(Reply::text(call.param("text").unwrap_or_default().to_owned()))
-            }),
-        );
+        .route(Method::GET, "/health", async |_: Call| Ok(Reply::empty(StatusCode::NO_CONTENT)))
+        .route(Method::GET, "/echo/{text}", async |call: Call| call.param::<String>("text"));
     let (_running, address) = start(builder).await;
     let health = send(address, "GET /health", b"").await;
     assert_eq!((health.status, health.body.len()), (204, 0));
@@ -56,14 +50,14 @@ async fn a_layer_sees_methods_and_plain_requests_alike() {
     let counter = Arc::clone(&seen);
     let count = move |inner: Arc<dyn Service>| -> Arc<dyn Service> {
         let counter = Arc::clone(&counter);
-        Arc::new(service_fn(move |call| {
+        Arc::new(move |call: Call| {
             counter.fetch_add(1, Ordering::SeqCst);
             inner.call(call)
-        }))
+        })
     };
     let (builder, _) = behaviour();
     let builder =
-        builder.route(Method::GET, "/", ready_fn(|_| Ok(Reply::text("hello")))).layer(count);
+        builder.route(Method::GET, "/", async |_: Call| Ok(Reply::text("hello"))).layer(count);
     let (_running, address) = start(builder).await;
     send(address, "GET /", b"").await.check(200, &["hello"]);
     post_json(address, "Look", "{}").await.check(200, &["value of"]);
@@ -81,9 +75,7 @@ async fn read_until(stream: &mut TcpStream, end: &str) -> String {
 
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
-    let echo = service_fn(async |call: Call| {
-        Ok(Reply::text(call.param("text").unwrap_or_default().to_owned()))
-    });
+    let echo = async |call: Call| call.param::<String>("text");
     let (_running, address) = start(Server::builder().route(Method::GET, "/{text}", echo)).await;
     let mut stream = TcpStream::connect(address).await.unwrap();
     let requests: String =
@@ -102,17 +94,17 @@ async fn pipelined_requests_are_answered_in_order() {
 async fn a_chunk_arrives_before_the_next_is_made_also_with_a_request_waiting_behind() {
     let (sender, receiver) = tokio::sync::mpsc::channel::<&'static str>(1);
     let receiver = std::sync::Mutex::new(Some(receiver));
-    let chunks = ready_fn(move |_| {
+    let chunks = move |_: Call| {
         let receiver = receiver.lock().unwrap().take().unwrap();
         let chunks = futures_util::stream::unfold(receiver, async |mut receiver| {
             Some((Ok(receiver.recv().await?.into()), receiver))
         });
-        Ok(Reply::new(Body::stream(chunks)))
-    });
+        std::future::ready(Ok(Reply::new(Body::stream(chunks))))
+    };
     let builder = Server::builder().route(Method::GET, "/chunks", chunks).route(
         Method::GET,
         "/after",
-        ready_fn(|_| Ok(Reply::text("the end"))),
+        async |_: Call| Ok(Reply::text("the end")),
     );
     let (_running, address) = start(builder).await;
     let mut stream = TcpStream::connect(address).await.unwrap();

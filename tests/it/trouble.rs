@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tidewire::client::{Builder, HttpVersion, Limits, Protocol, Resolver, Retry, Step, Trace};
-use tidewire::{Client, Code, Context, Error};
+use tidewire::{Call, Client, Code, Context, Error};
 use tidewire_tests::proto::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -468,14 +468,14 @@ async fn a_dropped_call_reaches_the_server_as_a_cancellation() {
                 let _ = self.0.send(());
             }
         }
-        let stuck = tidewire::service_fn(move |_| {
+        let stuck = move |_: Call| {
             let (started, guard) = (started.clone(), Guard(ended.clone()));
             async move {
                 let _guard = guard;
                 let _ = started.send(());
-                std::future::pending().await
+                std::future::pending::<tidewire::Result<tidewire::Reply>>().await
             }
-        });
+        };
         let schema =
             tidewire::Schema::from_folder(tidewire_tests::program::root().join("tests/proto"));
         let service = schema.unwrap().serve("tidewire.test.v1.BehaviourService", stuck).unwrap();

@@ -197,7 +197,7 @@ async fn connect_es_is_called_and_is_an_upstream() {
 }
 
 /// The trailers that end a stream of two numbers.
-async fn trailers_of_count(client: &Client) -> tidewire::http::HeaderMap {
+async fn trailers_of_count(client: &Client) -> tidewire::Headers {
     let typed = BehaviourServiceClient::new(client.channel());
     let mut numbers = typed.count(CountRequest { n: 2, ..Default::default() }).await.unwrap().body;
     assert!(numbers.trailers().is_empty(), "it has not ended");

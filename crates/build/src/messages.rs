@@ -5,7 +5,7 @@
 
 use buffa::DecodeOptions;
 use buffa_codegen::generated::descriptor::{FileDescriptorProto, FileDescriptorSet};
-use buffa_codegen::{CodeGenConfig, GeneratedFile, TOOLING_ELEMENT_MEMORY_LIMIT};
+use buffa_codegen::{CodeGenConfig, GeneratedFile, MapRepr, TOOLING_ELEMENT_MEMORY_LIMIT};
 use tidewire_proto::Descriptors;
 
 use crate::{Error, comments};
@@ -46,6 +46,8 @@ pub(crate) fn config(extern_paths: &[(String, String)]) -> CodeGenConfig {
     config.generate_views = false;
     config.generate_json = true;
     config.file_per_package = true;
+    // Ordered, so that the same content is the same bytes.
+    config.map_fields = vec![(".".to_owned(), MapRepr::BTreeMap)];
     config.extern_paths = extern_paths.to_vec();
     config
 }

@@ -71,7 +71,10 @@ impl Service for Client {
 
 impl Inner {
     async fn run(&self, call: Call) -> Result<Reply> {
-        let Call { target, context, codec, body } = call;
+        let Call { target, context, codec, accept, body, .. } = call;
+        if codec != accept {
+            return Err(Error::internal("a remote service answers in the codec of its request"));
+        }
         let trace = context.extensions().get::<Trace>().cloned().or_else(|| self.trace.clone());
         let at = self.deadline(&context);
         let (outbound, read, is_repeatable) = match target {
@@ -86,6 +89,10 @@ impl Inner {
                 let is_safe = target.method.is_safe();
                 let outbound = plain::request(target, context, body, trace.as_ref())?;
                 (outbound, Read::Plain, is_safe)
+            }
+            other => {
+                let what = other.describe();
+                return Err(Error::unimplemented(format!("{what} is nothing that can be sent")));
             }
         };
         self.call_until_done(outbound, &read, is_repeatable, at, trace).await

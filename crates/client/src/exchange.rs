@@ -216,7 +216,7 @@ impl Inbound {
                 Err(frame) => {
                     let trailers = frame.into_trailers().unwrap_or_default();
                     tell(self.trace.as_ref(), || Step::Trailers { trailers: &trailers });
-                    Frame::Trailers(trailers)
+                    Frame::Trailers(trailers.into())
                 }
             }))),
             Poll::Ready(Some(Err(error))) => {

@@ -17,8 +17,7 @@ pub(crate) fn request(
     body: Body,
     trace: Option<&Trace>,
 ) -> Result<Outbound> {
-    let (headers, _) = context.into_parts();
-    let mut headers = end_to_end(headers);
+    let mut headers = end_to_end(context.into_headers());
     let path = target.uri.path_and_query().cloned();
     let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
     let (body, cancel) = match body {
@@ -38,7 +37,7 @@ pub(crate) fn request(
 pub(crate) fn reply(received: Received) -> Reply {
     let Received { head, mut body } = received;
     let mut reply = Reply::new(Body::Empty).with_status(head.status);
-    reply.headers = end_to_end(head.headers);
+    reply.headers = end_to_end(head.headers).into();
     let length = body.declared_length();
     reply.body = Body::frames(futures_util::stream::poll_fn(move |cx| {
         let frame = std::task::ready!(body.poll_frame(cx));

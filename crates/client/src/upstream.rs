@@ -73,8 +73,7 @@ impl Service for Upstream {
 fn passed_on(context: Context) -> Context {
     let deadline = context.deadline();
     let trace = context.extensions().get::<Trace>().cloned();
-    let (headers, _) = context.into_parts();
-    let mut context = Context::new(headers).with_deadline(deadline);
+    let mut context = Context::new(context.into_headers()).with_deadline(deadline);
     if let Some(trace) = trace {
         context.extensions_mut().insert(trace);
     }
@@ -89,7 +88,7 @@ async fn translated(
     mut call: Call,
 ) -> Result<Reply> {
     let (input, output) = (method.input.clone().into_owned(), method.output.clone().into_owned());
-    call.codec = Codec::Proto;
+    (call.codec, call.accept) = (Codec::Proto, Codec::Proto);
     call.body = {
         let schema = schema.clone();
         each(call.body, move |json| schema.decode(&input, Codec::Json, json)?.encode(Codec::Proto))?

@@ -39,7 +39,7 @@ pub(crate) fn request(
     message: Message,
     trace: Option<&Trace>,
 ) -> Result<Outbound> {
-    let (headers, _) = context.into_parts();
+    let headers = context.into_headers();
     let (one, many) = match message {
         Message::One(message) => (Some(message), None),
         Message::Many(body) => (None, Some(body)),
@@ -112,8 +112,8 @@ fn of_headers(mut replies: Replies, kind: StreamKind, host: &str) -> Result<Repl
 
 fn many(mut reader: Reader, headers: HeaderMap) -> Reply {
     let mut reply = Reply::new(Body::Empty);
-    let metadata = headers.clone();
-    reply.headers = headers;
+    reply.headers = headers.into();
+    let metadata = reply.headers.clone();
     let items = futures_util::stream::poll_fn(move |cx| reader.poll_frame(cx));
     reply.body = Body::frames(items.map(move |item| {
         item.map_err(|mut error| {
@@ -132,14 +132,14 @@ async fn one(mut reader: Reader, headers: HeaderMap) -> Result<Reply> {
     match outcome {
         Ok((message, trailers)) => {
             let mut reply = Reply::new(Body::Full(message));
-            reply.headers =
-                if reader.bare.is_some() { reader.replies.take_headers() } else { headers };
+            let own = if reader.bare.is_some() { reader.replies.take_headers() } else { headers };
+            reply.headers = own.into();
             reply.trailers = trailers.into();
             Ok(reply)
         }
         Err(mut error) => {
             if error.headers().is_empty() {
-                *error.headers_mut() = headers;
+                *error.headers_mut() = headers.into();
             }
             Err(error)
         }
@@ -192,7 +192,7 @@ impl Reader {
         }
         let frame = match ready!(self.poll_event(cx)) {
             Ok(Event::Message { data, .. }) => return Poll::Ready(Some(Ok(Frame::Data(data)))),
-            Ok(Event::End(trailers)) => Some(Ok(Frame::Trailers(trailers))),
+            Ok(Event::End(trailers)) => Some(Ok(Frame::Trailers(trailers.into()))),
             Ok(Event::EndSeen | Event::More) => None,
             Err(error) => Some(Err(error)),
         };
@@ -226,7 +226,7 @@ impl Reader {
                     }
                     self.replies.push(data);
                 }
-                Some(Ok(Frame::Trailers(trailers))) => self.replies.trailers(trailers),
+                Some(Ok(Frame::Trailers(trailers))) => self.replies.trailers(trailers.into_map()),
                 Some(Err(error)) => return Poll::Ready(self.replies.broke(error)),
                 None => self.finish(),
             }

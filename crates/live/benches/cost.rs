@@ -181,7 +181,7 @@ fn watches(count: usize) -> usize {
         pair.serve();
         let asked = std::mem::take(&mut pair.asked);
         for &call in &asked {
-            pair.server.reply(call, Reply::new(BYTES).validator(Validator([1; 16])).watched());
+            pair.server.reply(call, Reply::new(BYTES).validator(Validator::new([1; 16])).watched());
         }
         pair.hear();
         for &call in &asked {
@@ -205,7 +205,7 @@ fn watch_memory(count: usize) -> (u64, u64) {
         pair.serve();
         for call in std::mem::take(&mut pair.asked) {
             open += 1;
-            pair.server.reply(call, Reply::new(BYTES).validator(Validator([1; 16])).watched());
+            pair.server.reply(call, Reply::new(BYTES).validator(Validator::new([1; 16])).watched());
         }
         pair.hear();
     }

@@ -90,7 +90,7 @@ impl Session {
                 number,
                 http,
                 has_validator: validator.is_some(),
-                validator: validator.map_or([0; 16], |validator| validator.0),
+                validator: validator.map_or([0; 16], |validator| validator.bytes()),
                 command: command.map_or(0, |(id, _)| id),
                 stream: if streams { Some(Box::default()) } else { None },
             });
@@ -232,7 +232,8 @@ impl Session {
             return self.reply_to_stream(call, &reply);
         }
         let asked = served.watch != Watch::No && reply.watch && reply.validator.is_some();
-        let current = served.has_validator && reply.validator == Some(Validator(served.validator));
+        let current =
+            served.has_validator && reply.validator == Some(Validator::new(served.validator));
         let command = served.command;
         let http = if served.http { flag::HTTP } else { 0 };
         let watched =
@@ -241,7 +242,7 @@ impl Session {
         if let (true, Some(validator)) = (watched, reply.validator) {
             served.state = Serving::Fresh;
             served.has_validator = true;
-            served.validator = validator.0;
+            served.validator = validator.bytes();
             self.watches_in += 1;
         } else {
             self.incoming.clear(call.index(), |_| ());

@@ -202,7 +202,7 @@ impl Session {
             metadata::put_command(out, call.command, self.commands.done());
         }
         if let Some(validator) = request.validator {
-            metadata::put_entry(out, tag::VALIDATOR, &validator.0);
+            metadata::put_entry(out, tag::VALIDATOR, &validator.bytes());
         }
         request.metadata.put(out);
         let frame = frame.metadata_ends(out);
@@ -452,8 +452,8 @@ fn read_error(fields: &Fields, metadata: &Metadata) -> Result<Error, Violation> 
         }
     }
     let (headers, trailers) = metadata.to_maps();
-    *error.headers_mut() = headers;
-    *error.trailers_mut() = trailers;
+    *error.headers_mut() = headers.into();
+    *error.trailers_mut() = trailers.into();
     Ok(error)
 }
 
@@ -537,10 +537,7 @@ impl Peer<'_> {
 fn put_name(out: &mut Vec<u8>, codec: Codec, path: &[u8]) {
     out.push(tag::NAME);
     varint::put(out, path.len() as u64 + 1);
-    out.push(match codec {
-        Codec::Proto => 0,
-        Codec::Json => 1,
-    });
+    out.push(u8::from(codec == Codec::Json));
     out.extend_from_slice(path);
 }
 

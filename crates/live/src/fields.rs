@@ -163,7 +163,7 @@ impl Fields {
 
     #[inline]
     pub(crate) fn validator(&self) -> Option<Validator> {
-        self.has(tag::VALIDATOR).then_some(Validator(self.validator))
+        self.has(tag::VALIDATOR).then_some(Validator::new(self.validator))
     }
 
     #[inline]

@@ -93,7 +93,7 @@ impl Packing<'_> {
 #[inline(always)]
 pub(crate) fn put_reply_metadata(out: &mut Vec<u8>, reply: &Reply<'_>) {
     if let Some(validator) = reply.validator {
-        metadata::put_entry(out, tag::VALIDATOR, &validator.0);
+        metadata::put_entry(out, tag::VALIDATOR, &validator.bytes());
     }
     if let Some(max_age) = reply.max_age_ms {
         metadata::put_number(out, tag::MAX_AGE, max_age);

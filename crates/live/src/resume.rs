@@ -166,7 +166,7 @@ impl Session {
                 Position { flags, received, credited }.put(&mut entries);
             } else if kind == WATCH {
                 let validator = call.request.validator.expect("a watch has a validator");
-                entries.extend_from_slice(&validator.0);
+                entries.extend_from_slice(&validator.bytes());
             }
             self.listed.push((index, kind));
         }

@@ -54,7 +54,7 @@ impl Session {
         };
         let told = served.state == Serving::Told;
         let http = if served.http { flag::HTTP } else { 0 };
-        let current = Validator(served.validator);
+        let current = Validator::new(served.validator);
         match outcome {
             Refresh::Failed(error) => {
                 self.remove_served(call.index());
@@ -92,7 +92,7 @@ impl Session {
             return;
         }
         served.state = Serving::Fresh;
-        served.validator = validator.0;
+        served.validator = validator.bytes();
         self.write_reply(call.stream, http | flag::WATCHED, reply, false);
     }
 

@@ -17,18 +17,20 @@ use crate::wire::{self, Value};
 #[non_exhaustive]
 pub struct MethodOptions {
     /// Who may share a memoized reply; `None` when it is not said.
-    pub scope: Option<Scope>,
+    pub sharing: Option<Sharing>,
     /// How long a reply may be kept although it recorded no dependency.
     pub ttl: Option<Duration>,
     /// Whether the reply to a request never changes.
     pub immutable: bool,
+    /// Whether calls with the same request may be answered by one run although nothing is kept.
+    pub coalesce: bool,
     /// The HTTP status of a successful reply over REST, 200 to 299.
     pub http_status: Option<u16>,
 }
 
 /// Who may share a memoized reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scope {
+pub enum Sharing {
     /// Everyone.
     Public,
     /// One caller.
@@ -60,9 +62,10 @@ impl MethodOptions {
         }
         let options = raw.parse()?;
         let about_replies = [
-            ("scope", options.scope.is_some()),
+            ("sharing", options.sharing.is_some()),
             ("ttl", options.ttl.is_some()),
             ("immutable", options.immutable),
+            ("coalesce", options.coalesce),
         ];
         match about_replies.iter().find(|(_, said)| *said && !is_query) {
             None => Ok(options),
@@ -77,10 +80,11 @@ impl MethodOptions {
 /// The fields as they are on the wire.
 #[derive(Debug, Default)]
 struct Raw {
-    scope: u64,
+    sharing: u64,
     vary: Vec<String>,
     ttl: Option<(i64, i64)>,
     immutable: bool,
+    coalesce: bool,
     http_status: u64,
 }
 
@@ -88,7 +92,7 @@ impl Raw {
     fn merge(&mut self, message: &[u8]) -> Result<(), String> {
         for field in wire::fields(message).ok_or("not an encoded message")? {
             match (field.number, field.value) {
-                (1, Value::Varint(scope)) => self.scope = scope,
+                (1, Value::Varint(sharing)) => self.sharing = sharing,
                 (2, Value::Bytes(name)) => {
                     let name = str::from_utf8(name).map_err(|_| "`vary` is not UTF-8")?;
                     self.vary.push(name.to_owned());
@@ -96,6 +100,7 @@ impl Raw {
                 (3, Value::Bytes(duration)) => self.ttl = Some(duration_parts(duration)?),
                 (4, Value::Varint(immutable)) => self.immutable = immutable != 0,
                 (5, Value::Varint(status)) => self.http_status = status,
+                (6, Value::Varint(coalesce)) => self.coalesce = coalesce != 0,
                 _ => {}
             }
         }
@@ -103,18 +108,18 @@ impl Raw {
     }
 
     fn parse(self) -> Result<MethodOptions, String> {
-        let scope = match self.scope {
+        let sharing = match self.sharing {
             0 => None,
-            1 => Some(Scope::Public),
-            2 => Some(Scope::Caller),
+            1 => Some(Sharing::Public),
+            2 => Some(Sharing::Caller),
             3 if self.vary.is_empty() => {
-                return Err("`scope: VARY` needs the headers it varies by in `vary`".to_owned());
+                return Err("`sharing: VARY` needs the headers it varies by in `vary`".to_owned());
             }
-            3 => Some(Scope::Vary(self.vary.clone())),
-            other => return Err(format!("`scope` has no value {other}")),
+            3 => Some(Sharing::Vary(self.vary.clone())),
+            other => return Err(format!("`sharing` has no value {other}")),
         };
-        if !self.vary.is_empty() && self.scope != 3 {
-            return Err("`vary` is read with `scope: VARY` only".to_owned());
+        if !self.vary.is_empty() && self.sharing != 3 {
+            return Err("`vary` is read with `sharing: VARY` only".to_owned());
         }
         if let Some(name) = self.vary.iter().find(|name| !is_header_name(name)) {
             return Err(format!("`vary: \"{name}\"` is not a header name in lower case"));
@@ -132,7 +137,13 @@ impl Raw {
             status @ 200..=299 => u16::try_from(status).ok(),
             status => return Err(format!("`http_status: {status}` is not in 200 to 299")),
         };
-        Ok(MethodOptions { scope, ttl: ttl.flatten(), immutable: self.immutable, http_status })
+        Ok(MethodOptions {
+            sharing,
+            ttl: ttl.flatten(),
+            immutable: self.immutable,
+            coalesce: self.coalesce,
+            http_status,
+        })
     }
 }
 

@@ -1,11 +1,40 @@
 //! Schemas and messages known only at run time.
 //!
-//! A [`Schema`] comes from `.proto` sources or from descriptors; a [`Message`] is a value of any of
-//! its types; [`Schema::serve`] gives a backend the interface of one of its services, so that a
-//! server offers it over every protocol although no code was generated.
+//! A [`Schema`] comes from `.proto` sources or from descriptors. A [`Message`] is a value of any of
+//! its types: its fields are read, set and compared by path, and it converts between protobuf and
+//! JSON as generated code does. [`Schema::serve`] gives a backend the interface of a service, and
+//! [`Schema::implement`] makes a service of functions from messages to messages, so that a server
+//! offers it over every protocol although no code was generated.
+//!
+//! | question | file |
+//! |---|---|
+//! | what is at a path | `path.rs`, `message.rs` |
+//! | what a field takes | `write.rs` |
+//! | what JSON says, both ways | `json.rs`, `json/` |
+//! | when two values are equal | `compare.rs` |
 
+mod comment;
+mod compare;
+mod dispatch;
+mod error;
+mod interface;
 mod json;
+mod message;
+mod path;
 mod schema;
+mod served;
+mod types;
+mod value;
+mod well_known;
+mod write;
 
-pub use schema::{Message, Schema, SchemaError, Served};
+pub use dispatch::{Dispatch, Implementation};
+pub use error::{FieldError, SchemaError};
+pub use json::JsonStyle;
+pub use message::{Message, MessageRef};
+pub use path::{AsPath, Path};
+pub use schema::Schema;
+pub use served::Served;
 pub use tidewire_proto::{Diagnostic, Diagnostics, Sources};
+pub use types::{EnumType, Field, Kind, MessageType, Oneof, Scalar, Single};
+pub use value::{EnumValue, List, Map, Value};

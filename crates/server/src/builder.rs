@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::Method;
-use tidewire_service::{Interface, Layer, RpcService, Service, stack};
+use tidewire_service::{Gate, Interface, Layer, Observer, RpcService, Service, stack};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -31,10 +31,10 @@ impl Server {
     ///
     /// ```no_run
     /// use http::Method;
-    /// use tidewire_service::{Reply, ready_fn};
+    /// use tidewire_service::{Call, Reply};
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// let server = tidewire_server::Server::builder()
-    ///     .route(Method::GET, "/hello", ready_fn(|_| Ok(Reply::text("hello"))))
+    ///     .route(Method::GET, "/hello", async |_: Call| Ok("hello"))
     ///     .start()
     ///     .await?;
     /// server.until_stopped().await?;
@@ -46,6 +46,9 @@ impl Server {
             services: Vec::new(),
             routes: Vec::new(),
             layers: Vec::new(),
+            inner_layers: Vec::new(),
+            gates: Vec::new(),
+            observers: Vec::new(),
             listen: Vec::new(),
             limits: Limits::default(),
             reflection: None,
@@ -63,6 +66,9 @@ pub struct Builder {
     services: Vec<(Interface, Arc<dyn Service>)>,
     routes: Vec<Route>,
     layers: Vec<Arc<dyn Layer>>,
+    inner_layers: Vec<Arc<dyn Layer>>,
+    gates: Vec<Arc<dyn Gate>>,
+    observers: Vec<Arc<dyn Observer>>,
     listen: Vec<Address>,
     limits: Limits,
     reflection: Option<bool>,
@@ -112,6 +118,28 @@ impl Builder {
     /// Wraps every service and handler; the first layer added sees a call first.
     pub fn layer(mut self, layer: impl Layer) -> Self {
         self.layers.push(Arc::new(layer));
+        self
+    }
+
+    /// Wraps every service and handler inside of what keeps answers: such a layer sees the calls that
+    /// are computed, not those that are answered from memory.
+    pub fn inner_layer(mut self, layer: impl Layer) -> Self {
+        self.inner_layers.push(Arc::new(layer));
+        self
+    }
+
+    /// Lets requests pass by their heads, before a body is read; the first gate added is asked first.
+    ///
+    /// Gates see every request of every protocol, also for what does not exist, but not the question
+    /// of a browser for other origins.
+    pub fn gate(mut self, gate: impl Gate) -> Self {
+        self.gates.push(Arc::new(gate));
+        self
+    }
+
+    /// Tells of every request of REST and plain HTTP, and of its one end.
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observers.push(Arc::new(observer));
         self
     }
 
@@ -176,8 +204,8 @@ impl Builder {
         let (app, health) = self.app(with_reflection)?;
         let running = Running {
             addresses: listeners.iter().filter_map(|listener| listener.address().ok()).collect(),
-            tasks: TaskTracker::new(),
-            stop: Stop::new(),
+            tasks: app.tasks.clone(),
+            stop: app.stop.clone(),
             commands: app.commands.clone(),
             health,
             drain_timeout,
@@ -230,7 +258,8 @@ impl Builder {
         let health_service: Arc<dyn Service> = Arc::new(health_service);
         let _ = methods.add(&interfaces[interfaces.len() - 1], &health_service);
         let services = self.services.into_iter();
-        let services: Vec<_> = services.map(|(i, s)| (i, stack(&self.layers, s))).collect();
+        let layers: Vec<_> = self.layers.iter().chain(&self.inner_layers).cloned().collect();
+        let services: Vec<_> = services.map(|(i, s)| (i, stack(&layers, s))).collect();
         for (interface, service) in &services {
             methods.add(interface, service).map_err(StartError::DuplicateMethod)?;
         }
@@ -239,7 +268,7 @@ impl Builder {
         options.openapi.get_or_insert(with_reflection);
         let rest = Rest::new(services.iter().map(|(i, s)| (i, s)), plain, options)
             .map_err(StartError::Rest)?;
-        let routes = routes(self.routes, &self.layers)?;
+        let routes = routes(self.routes, &layers)?;
         let cors = Policy::new(&self.cors).map_err(StartError::Cors)?.map(Arc::new);
         let app = App {
             methods: Arc::new(methods),
@@ -247,6 +276,10 @@ impl Builder {
             rest,
             cors,
             commands: Commands::default(),
+            gates: self.gates,
+            observers: self.observers,
+            tasks: TaskTracker::new(),
+            stop: Stop::new(),
             http: http_builder(&self.limits),
             limits: self.limits,
         };

@@ -24,20 +24,26 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tidewire_service::{Body, Call, Codec, HttpTarget, Peer, Reply, Target};
+use tidewire_service::{
+    Body, Call, Error, Gate, Head, HttpTarget, Observer, Peer, Protocol, Reply, Signal, Target,
+    Upgrade,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::task::TaskTracker;
 
 use crate::command::Commands;
 use crate::cors::{Marked, Policy};
 use crate::gather::{Gather, Gathering};
 use crate::head_timer::HeadTimer;
-use crate::isolate::{Isolated, IsolatedOutcome};
+use crate::isolate::{Isolated, IsolatedPending, IsolatedProgress};
 use crate::limits::Limits;
+use crate::observe::{Admitted, Watched};
 use crate::plain;
 use crate::rest::{self, Exchange, Rest, Transcoding};
 use crate::routes::{Found, Routes};
 use crate::rpc::{
-    Completed, Dispatch, Known, LateTrailers, Methods, unknown_method, unsupported_compression,
+    Completed, Dispatch, Known, LateTrailers, Methods, refused, unknown_method,
+    unsupported_compression,
 };
 use crate::stop::{Stage, Stop};
 
@@ -48,6 +54,10 @@ pub(crate) struct App {
     pub(crate) rest: Rest,
     pub(crate) cors: Option<Arc<Policy>>,
     pub(crate) commands: Commands,
+    pub(crate) gates: Vec<Arc<dyn Gate>>,
+    pub(crate) observers: Vec<Arc<dyn Observer>>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: Stop,
     pub(crate) limits: Limits,
     pub(crate) http: auto::Builder<TokioExecutor>,
 }
@@ -81,6 +91,7 @@ impl App {
     ) {
         let (io, gathering) = Gather::new(io);
         let service = Connection::new(Arc::clone(&self), peer, gathering.clone());
+        let stopping = service.stopping.clone();
         let connection = self.http.serve_connection_with_upgrades(TokioIo::new(io), service);
         let mut connection = std::pin::pin!(connection);
         let mut listener = stop.listener();
@@ -96,6 +107,7 @@ impl App {
         });
         let ended = until_draining.await;
         gathering.end();
+        stopping.fire();
         let ended = match ended {
             Some(ended) => ended,
             None => {
@@ -113,24 +125,49 @@ impl App {
 }
 
 /// The hyper service of one connection.
-struct Connection {
-    app: Arc<App>,
-    peer: Arc<Peer>,
+#[derive(Clone)]
+pub(crate) struct Connection {
+    pub(crate) app: Arc<App>,
+    pub(crate) peer: Arc<Peer>,
+    /// Of its own, so that requests on different connections share no reference count.
+    pub(crate) stopping: Signal,
     rpc: ConnectRpcService<Dispatch>,
     gathering: Gathering,
 }
 
 impl Connection {
     fn new(app: Arc<App>, peer: Arc<Peer>, gathering: Gathering) -> Self {
+        let stopping = Signal::new();
         let dispatch = Dispatch {
             methods: Arc::clone(&app.methods),
             commands: app.commands.clone(),
             peer: Arc::clone(&peer),
+            stopping: stopping.clone(),
         };
         let limits = connectrpc::Limits::default()
             .with_max_request_body_size(app.limits.body_bytes_max)
             .with_max_message_size(app.limits.message_bytes_max);
-        Self { rpc: ConnectRpcService::new(dispatch).with_limits(limits), app, peer, gathering }
+        let rpc = ConnectRpcService::new(dispatch).with_limits(limits);
+        Self { app, peer, stopping, rpc, gathering }
+    }
+
+    /// Hands a request to whoever answers it.
+    #[inline]
+    pub(crate) fn route(&self, request: Request<Incoming>) -> Responding {
+        if let Some(known) = self.app.methods.find(request.uri().path()) {
+            return self.rpc(known, request);
+        }
+        let (head, body) = request.into_parts();
+        match self.app.rest.find(&head.method, head.uri.path()) {
+            rest::Found::Elsewhere => self.plain(head, body),
+            rest::Found::Response(response) => Responding::ready(response),
+            rest::Found::Binding(binding, options) => {
+                let App { commands, limits, .. } = &*self.app;
+                let of_connection = (&self.peer, &self.stopping);
+                let exchange = Exchange::new((binding, options), commands, of_connection, limits);
+                Responding::Rest(exchange.run(Request::from_parts(head, body)))
+            }
+        }
     }
 
     /// By its parts and not by reference, since they end up in the call: the head is large, and each
@@ -147,19 +184,54 @@ impl Connection {
             Ok(Found::Nothing) => return self.unknown(Request::from_parts(head, body)),
             Err(error) => return Responding::ready(plain::error_response(&error)),
         };
-        let body = match plain::body(&head.headers, body, self.app.limits.body_bytes_max) {
+        let mut body = match plain::body(&head.headers, body, self.app.limits.body_bytes_max) {
             Ok(body) => body,
             Err(error) => return Responding::ready(plain::error_response(&error)),
         };
         let Parts { method, uri, headers, extensions, .. } = head;
-        let context = plain::context(headers, extensions).with_peer(Arc::clone(&self.peer));
-        let target = Target::Http(HttpTarget { method, uri, params });
-        let call = Call { target, context, codec: Codec::Json, body };
-        match Isolated::call(&**service, call).into_ready() {
-            Ok(Ok(reply)) => Responding::Answered(Some(reply)),
-            Ok(Err(error)) => Responding::ready(plain::error_response(&error)),
-            Err(pending) => Responding::Plain(pending),
+        if !extensions.is_empty()
+            && let Some(admitted) = extensions.get::<Admitted>()
+        {
+            body = admitted.watch.counted(body);
         }
+        let upgrade = extensions.get::<OnUpgrade>().cloned();
+        let context = plain::context(headers, extensions, Protocol::Http)
+            .with_peer(Arc::clone(&self.peer))
+            .with_stopping(self.stopping.clone());
+        let target = Target::Http(HttpTarget::new(method, uri).with_params(params));
+        let (call, _) = Call::from_head(Head::new(target, context), body);
+        let answer = Isolated::call(&**service, call);
+        if let Some(upgrade) = upgrade {
+            return Responding::Late(self.upgradable(answer, upgrade));
+        }
+        match answer.into_progress() {
+            IsolatedProgress::Ready(Ok(reply)) => Responding::Answered(Some(reply)),
+            IsolatedProgress::Ready(Err(error)) => Responding::ready(plain::error_response(&error)),
+            IsolatedProgress::Pending(pending) => Responding::Plain(pending),
+        }
+    }
+
+    /// The answer to a request that may take its connection over.
+    fn upgradable(&self, answer: Isolated, upgrade: OnUpgrade) -> ResponseFuture<ResponseBody> {
+        let app = Arc::clone(&self.app);
+        Box::pin(async move {
+            let outcome = answer.await.map(|mut reply| {
+                if let Some(taken) = reply.take_upgrade() {
+                    let stop = app.stop.clone();
+                    app.tasks.spawn(async move {
+                        tokio::select! {
+                            () = take_over(taken, upgrade) => {}
+                            () = stop.reached(Stage::CutOff) => {}
+                        }
+                    });
+                }
+                reply
+            });
+            Ok(match outcome {
+                Ok(reply) => plain::response(Box::new(reply), ResponseBody::Plain),
+                Err(error) => plain::error_response(&error).map(ResponseBody::Plain),
+            })
+        })
     }
 
     fn rpc(&self, known: Known, mut request: Request<Incoming>) -> Responding {
@@ -184,6 +256,27 @@ impl Connection {
             plain::not_found(path).map(ResponseBody::Plain)
         };
         self.after_body(request, response)
+    }
+
+    /// Whether a request for a path that nothing is at expects an answer in an RPC protocol.
+    pub(crate) fn is_rpc(&self, head: &Parts) -> bool {
+        is_rpc(&head.method, head.uri.path(), &head.headers)
+    }
+
+    /// Refuses a request by its head, in the caller's protocol.
+    pub(crate) fn refuse(
+        &self,
+        head: Parts,
+        body: Incoming,
+        protocol: Protocol,
+        error: &Error,
+    ) -> Responding {
+        let response = match protocol {
+            Protocol::Rest => self.app.rest.refusal(error).map(ResponseBody::Plain),
+            Protocol::Http => plain::error_response(error).map(ResponseBody::Plain),
+            _ => refused(error, &head.headers).map(ResponseBody::rpc),
+        };
+        self.after_body(Request::from_parts(head, body), response)
     }
 
     /// Answers once the request's body is read: over HTTP/1.1, closing before that would break the
@@ -239,21 +332,10 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
                 None => Some((policy, policy.granted(request.headers()))),
             },
         };
-        let response = match self.app.methods.find(request.uri().path()) {
-            Some(known) => self.rpc(known, request),
-            None => {
-                let (head, body) = request.into_parts();
-                match self.app.rest.find(&head.method, head.uri.path()) {
-                    rest::Found::Elsewhere => self.plain(head, body),
-                    rest::Found::Response(response) => Responding::ready(response),
-                    rest::Found::Binding(binding, options) => {
-                        let App { commands, limits, .. } = &*self.app;
-                        let exchange =
-                            Exchange::new((binding, options), commands, &self.peer, limits);
-                        Responding::Rest(exchange.run(Request::from_parts(head, body)))
-                    }
-                }
-            }
+        let response = if self.app.gates.is_empty() && self.app.observers.is_empty() {
+            self.route(request)
+        } else {
+            Responding::Late(Box::pin(self.clone().enter(request)))
         };
         match granted {
             None => response,
@@ -265,11 +347,19 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
     }
 }
 
+/// Runs what a reply wants to run on the connection, once it is handed over.
+async fn take_over(taken: Upgrade, upgrade: OnUpgrade) {
+    match upgrade.await {
+        Ok(connection) => taken.run(Box::pin(TokioIo::new(connection))).await,
+        Err(error) => tracing::debug!(%error, "a connection was not handed over"),
+    }
+}
+
 /// The future of a response: small, since the library moves it about.
-enum Responding {
+pub(crate) enum Responding {
     Ready(Option<Box<Response<ResponseBody>>>),
     Answered(Option<Box<Reply>>),
-    Plain(IsolatedOutcome),
+    Plain(IsolatedPending),
     Rest(Transcoding),
     Rpc(ResponseFuture<ConnectRpcBody>),
     Streaming(ResponseFuture<ConnectRpcBody>, Option<LateTrailers>),
@@ -320,14 +410,19 @@ impl Future for Responding {
 }
 
 /// The body of a response.
-enum ResponseBody {
+pub(crate) enum ResponseBody {
     Plain(Body),
     /// Boxed, since it is several times as large and every response is moved about.
     Rpc(Box<ConnectRpcBody>),
     Streaming(Box<Completed>),
+    Watched(Box<Watched<Self>>),
 }
 
 impl ResponseBody {
+    pub(crate) fn watched(body: Watched<Self>) -> Self {
+        Self::Watched(Box::new(body))
+    }
+
     fn rpc(body: ConnectRpcBody) -> Self {
         Self::Rpc(Box::new(body))
     }
@@ -335,7 +430,7 @@ impl ResponseBody {
 
 impl http_body::Body for ResponseBody {
     type Data = Bytes;
-    type Error = tidewire_service::Error;
+    type Error = Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
@@ -343,6 +438,7 @@ impl http_body::Body for ResponseBody {
     ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
         match &mut *self {
             Self::Plain(body) => Pin::new(body).poll_frame(cx),
+            Self::Watched(body) => Pin::new(&mut **body).poll_frame(cx),
             Self::Rpc(body) => Pin::new(&mut **body).poll_frame(cx).map_err(|never| match never {}),
             Self::Streaming(body) => {
                 Pin::new(&mut **body).poll_frame(cx).map_err(|never| match never {})
@@ -353,6 +449,7 @@ impl http_body::Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Plain(body) => body.is_end_stream(),
+            Self::Watched(body) => body.is_end_stream(),
             Self::Rpc(body) => body.is_end_stream(),
             Self::Streaming(body) => body.is_end_stream(),
         }
@@ -361,6 +458,7 @@ impl http_body::Body for ResponseBody {
     fn size_hint(&self) -> http_body::SizeHint {
         match self {
             Self::Plain(body) => body.size_hint(),
+            Self::Watched(body) => body.size_hint(),
             Self::Streaming(_) => http_body::SizeHint::default(),
             Self::Rpc(body) => match &**body {
                 // The library's own body hides this, and with it the content length.

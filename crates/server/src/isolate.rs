@@ -9,7 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tidewire_service::{Answer, Call, Error, Outcome, Reply, Result, Service};
+use crate::observe::Ended;
+use tidewire_service::{Answer, Call, Error, PendingAnswer, Progress, Reply, Result, Service};
 
 /// The answer of a service, with panics turned into errors.
 pub(crate) struct Isolated(Answer);
@@ -25,19 +26,25 @@ impl Isolated {
     }
 
     /// The outcome when it is there already, otherwise its future.
-    ///
-    /// # Errors
-    /// The future that has to be awaited.
     #[inline]
-    pub(crate) fn into_ready(self) -> Result<Result<Box<Reply>>, IsolatedOutcome> {
-        self.0.into_ready().map_err(IsolatedOutcome)
+    pub(crate) fn into_progress(self) -> IsolatedProgress {
+        match self.0.into_progress() {
+            Progress::Ready(outcome) => IsolatedProgress::Ready(outcome),
+            Progress::Pending(pending) => IsolatedProgress::Pending(IsolatedPending(pending)),
+        }
     }
 }
 
-/// The boxed future of a reply, with panics turned into errors.
-pub(crate) struct IsolatedOutcome(Outcome);
+/// What an answer is before it is polled.
+pub(crate) enum IsolatedProgress {
+    Ready(Result<Box<Reply>>),
+    Pending(IsolatedPending),
+}
 
-impl Future for IsolatedOutcome {
+/// The boxed future of a reply, with panics turned into errors.
+pub(crate) struct IsolatedPending(PendingAnswer);
+
+impl Future for IsolatedPending {
     type Output = Result<Reply>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -73,7 +80,7 @@ where
     }
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> Error {
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
     let message = panic
         .downcast_ref::<&str>()
         .copied()
@@ -81,4 +88,5 @@ fn panicked(panic: &(dyn Any + Send)) -> Error {
         .unwrap_or("a value that is not text");
     tracing::error!(panic = message, "a handler panicked; the call failed, the server goes on");
     Error::internal("the handler panicked; the server's log has the cause")
+        .with_cause(Ended::Panicked)
 }

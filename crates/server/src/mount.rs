@@ -52,7 +52,7 @@ where
         let mut request = Request::new(call.body);
         *request.method_mut() = target.method;
         *request.uri_mut() = target.uri;
-        (*request.headers_mut(), *request.extensions_mut()) = call.context.into_parts();
+        (*request.headers_mut(), *request.extensions_mut()) = call.context.into_http();
         let mut service = self.0.clone();
         Answer::pending(async move {
             let failed = |e: S::Error| {
@@ -61,7 +61,7 @@ where
             std::future::poll_fn(|cx| service.poll_ready(cx)).await.map_err(failed)?;
             let (parts, body) = service.call(request).await.map_err(failed)?.into_parts();
             let mut reply = Reply::new(Body::wrap(body)).with_status(parts.status);
-            reply.headers = parts.headers;
+            reply.headers = parts.headers.into();
             Ok(reply)
         })
     }

@@ -1,11 +1,13 @@
 //! Plain HTTP: from a request to a [`Call`] and from a [`Reply`] to a response.
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
-use tidewire_service::{Body, Context, Error, Frame, Protocol, Reply};
+use tidewire_service::{Body, Context, Error, Frame, Headers, Phase, Protocol, Reply};
+
+use crate::observe::{Admitted, Ended, Failed};
 
 /// The request's body, bounded.
 ///
@@ -42,25 +44,57 @@ pub(crate) async fn discard(body: Body) {
     while futures_util::StreamExt::next(&mut frames).await.is_some_and(|frame| frame.is_ok()) {}
 }
 
-/// The context of a plain HTTP request.
+/// The context of a request: what gates made of it, if it passed any.
 #[inline]
-pub(crate) fn context(headers: HeaderMap, extensions: http::Extensions) -> Context {
-    Context::new(headers).with_extensions(extensions).with_protocol(Protocol::Http)
+pub(crate) fn context(
+    headers: HeaderMap,
+    mut extensions: http::Extensions,
+    protocol: Protocol,
+) -> Context {
+    match extensions.remove::<Admitted>() {
+        None => Context::new(headers).with_extensions(extensions).with_protocol(protocol),
+        Some(Admitted { mut context, .. }) => {
+            *context.headers_mut() = headers;
+            *context.extensions_mut() = extensions;
+            context.phase(Phase::Handler);
+            context
+        }
+    }
 }
 
 /// The response for a reply, around what `wrap` makes of its body.
 #[inline]
-pub(crate) fn response<B>(reply: Box<Reply>, wrap: impl FnOnce(Body) -> B) -> Response<B> {
+pub(crate) fn response<B>(mut reply: Box<Reply>, wrap: impl FnOnce(Body) -> B) -> Response<B> {
+    if reply.freshness.validator().is_some() || reply.is_unchanged() {
+        tag(&mut reply);
+    }
     let Reply { status, headers, body, trailers, .. } = *reply;
-    let body = if trailers.is_empty() { body } else { with_trailers(body, trailers.into_map()) };
+    let body = if trailers.is_empty() { body } else { with_trailers(body, trailers) };
     let mut response = Response::new(wrap(body));
     *response.status_mut() = status;
     // The map that was there is empty and owns nothing; its destructor would look for what it owns.
-    std::mem::forget(std::mem::replace(response.headers_mut(), headers));
+    std::mem::forget(std::mem::replace(response.headers_mut(), headers.into_map()));
     response
 }
 
-fn with_trailers(body: Body, trailers: HeaderMap) -> Body {
+/// Names the content of a reply for whoever asks again (`If-None-Match`): RFC 9110, section 8.8.3.
+///
+/// The validator names the bytes as the service gave them, so it stands for that one representation;
+/// what is compressed on the way gets a weak tag there.
+pub(crate) fn tag(reply: &mut Reply) {
+    if let Some(validator) = reply.freshness.validator()
+        && !reply.headers.contains_key(ETAG)
+        && let Ok(value) = HeaderValue::from_str(&format!("\"{validator}\""))
+    {
+        reply.headers.insert(ETAG, value);
+    }
+    if reply.is_unchanged() {
+        reply.status = StatusCode::NOT_MODIFIED;
+        reply.body = Body::Empty;
+    }
+}
+
+fn with_trailers(body: Body, trailers: Headers) -> Body {
     let end = futures_util::stream::once(async { Ok(Frame::Trailers(trailers)) });
     let frames = http_body_util::BodyStream::new(body);
     Body::frames(futures_util::StreamExt::chain(
@@ -79,8 +113,9 @@ pub(crate) fn error_response(error: &Error) -> Response<Body> {
     log(error, "http");
     let mut response = Response::new(Body::Full(error_json(error)));
     *response.status_mut() = error.http_status();
-    *response.headers_mut() = error.headers().clone();
+    *response.headers_mut() = error.headers().clone().into_map();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.extensions_mut().insert(Failed::new(error));
     response
 }
 
@@ -118,10 +153,13 @@ pub(crate) fn error_json(error: &Error) -> Bytes {
 /// Logs an error that is the server's own fault, with its cause; others are the caller's business.
 pub(crate) fn log(error: &Error, target: &str) {
     use tidewire_service::Code;
-    if matches!(error.code(), Code::Internal | Code::Unknown | Code::DataLoss)
-        || std::error::Error::source(error).is_some()
-    {
-        let cause = std::error::Error::source(error).map(ToString::to_string);
+    let cause = std::error::Error::source(error);
+    // A panic was logged where it happened, and a deadline is the caller's own.
+    if cause.is_some_and(|cause| cause.is::<Ended>()) {
+        return;
+    }
+    if matches!(error.code(), Code::Internal | Code::Unknown | Code::DataLoss) || cause.is_some() {
+        let cause = cause.map(ToString::to_string);
         tracing::error!(call = target, %error, cause, "a call failed");
     }
 }

@@ -49,7 +49,7 @@ use http::header::{CONTENT_LENGTH, HOST, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
-use tidewire_service::{Body, Call, Codec, Error, Peer, Protocol, Result, StreamKind};
+use tidewire_service::{Body, Call, Codec, Error, Peer, Protocol, Result, Signal, StreamKind};
 use tokio::time::Instant;
 
 pub use self::annotation::{Rule as RestRule, rest_rules};
@@ -65,6 +65,7 @@ use self::request::{Assign, BodyRule, sort};
 use crate::command::Commands;
 use crate::isolate::Isolated;
 use crate::limits::Limits;
+use crate::observe::Admitted;
 use crate::plain;
 
 /// The future of a response.
@@ -77,6 +78,7 @@ pub(crate) struct Exchange {
     /// For a command, which runs to completion.
     pub(crate) commands: Option<Commands>,
     pub(crate) peer: Arc<Peer>,
+    pub(crate) stopping: Signal,
     pub(crate) body_bytes_max: usize,
     pub(crate) message_bytes_max: usize,
     pub(crate) refusal_timeout: Duration,
@@ -86,7 +88,7 @@ impl Exchange {
     pub(crate) fn new(
         (binding, options): (&Arc<Binding>, &Arc<RestOptions>),
         commands: &Commands,
-        peer: &Arc<Peer>,
+        (peer, stopping): (&Arc<Peer>, &Signal),
         limits: &Limits,
     ) -> Self {
         let method = &binding.method;
@@ -96,6 +98,7 @@ impl Exchange {
             options: Arc::clone(options),
             commands: to_completion.then(|| commands.clone()),
             peer: Arc::clone(peer),
+            stopping: stopping.clone(),
             body_bytes_max: limits.body_bytes_max,
             message_bytes_max: limits.message_bytes_max,
             refusal_timeout: limits.header_read_timeout,
@@ -136,7 +139,10 @@ impl Exchange {
         let streams = self.binding.method.kind.client_streams();
         let body_bytes_max = if streams { usize::MAX } else { self.body_bytes_max };
         let (mut parts, body) = request.into_parts();
-        let body = plain::body(&parts.headers, body, body_bytes_max)?;
+        let mut body = plain::body(&parts.headers, body, body_bytes_max)?;
+        if let Some(admitted) = parts.extensions.get::<Admitted>() {
+            body = admitted.watch.counted(body);
+        }
         let wants_lines = content::wants_lines(&parts.headers);
         let values = content::check(&self.binding, &parts.headers, &body)
             .and_then(|()| self.values(&parts).map_err(|error| self.located(error)));
@@ -155,9 +161,9 @@ impl Exchange {
         };
         let body = body.map_err(|error| self.located(error))?;
         add_host(&mut parts);
-        let context = plain::context(parts.headers, parts.extensions)
-            .with_protocol(Protocol::Rest)
+        let context = plain::context(parts.headers, parts.extensions, Protocol::Rest)
             .with_peer(Arc::clone(&self.peer))
+            .with_stopping(self.stopping.clone())
             .with_deadline(deadline.map(Instant::into_std));
         let call = Call::method(self.binding.method.clone(), context, Codec::Json, body);
         let answer = Isolated::call(&*self.binding.service, call);

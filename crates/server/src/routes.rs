@@ -90,6 +90,11 @@ impl Routes {
         self.routes.insert(template, route).map_err(|e| RouteError::new(template, &e.to_string()))
     }
 
+    /// Whether nothing is at a path, whatever the verb.
+    pub(crate) fn is_empty_at(&self, uri: &Uri) -> bool {
+        self.fallback.is_none() && self.routes.at(uri.path()).is_err()
+    }
+
     /// Finds the service for a request.
     ///
     /// # Errors
@@ -177,10 +182,10 @@ impl std::error::Error for RouteError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidewire_service::{Reply, ready_fn};
+    use tidewire_service::{Call, Reply};
 
     fn service() -> Arc<dyn Service> {
-        Arc::new(ready_fn(|_| Ok(Reply::text("ok"))))
+        Arc::new(async |_: Call| Ok(Reply::text("ok")))
     }
 
     fn check(routes: &Routes, verb: Method, path: &str, expected: &str) {

@@ -14,13 +14,15 @@ use std::sync::Arc;
 
 use connectrpc::dispatcher::{RequestStream, StreamingResult, UnaryResult};
 use connectrpc::{
-    CodecFormat, ConnectError, Dispatcher, EncodedBody, MethodDescriptor, Payload, RequestContext,
-    Response, Router,
+    CodecFormat, ConnectError, ConnectRpcBody, Dispatcher, EncodedBody, MethodDescriptor, Payload,
+    RequestContext, Response as RpcResponse, Router,
 };
 use foldhash::{HashMap, HashMapExt};
 use futures_util::StreamExt;
+use http::{HeaderMap, Response};
 use tidewire_service::{
-    Body, Call, Codec, Frame, Interface, Method, Peer, Reply, Result, Service, StreamKind,
+    Body, Call, Codec, Error, Frame, Interface, Method, Peer, Reply, Result, Service, Signal,
+    StreamKind,
 };
 
 pub(crate) use self::compression::unsupported_compression;
@@ -92,6 +94,12 @@ impl Methods {
         is_reflection.then_some(Known::One)
     }
 
+    /// The method at a path, with its leading slash; `None` for those of reflection.
+    pub(crate) fn method(&self, path: &str) -> Option<Method> {
+        let entry = self.by_path.get(path.strip_prefix('/').unwrap_or(path))?;
+        Some(entry.method.clone())
+    }
+
     /// The paths of all methods, for suggestions.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.by_path.values().map(|entry| &*entry.method.path)
@@ -112,6 +120,7 @@ pub(crate) struct Dispatch {
     pub(crate) methods: Arc<Methods>,
     pub(crate) commands: Commands,
     pub(crate) peer: Arc<Peer>,
+    pub(crate) stopping: Signal,
 }
 
 impl Dispatch {
@@ -126,7 +135,9 @@ impl Dispatch {
         format: CodecFormat,
         body: Body,
     ) -> Isolated {
-        let context = convert::context(ctx).with_peer(Arc::clone(&self.peer));
+        let context = convert::context(ctx)
+            .with_peer(Arc::clone(&self.peer))
+            .with_stopping(self.stopping.clone());
         let call = Call::method(entry.method.clone(), context, codec(format), body);
         Isolated::call(&*entry.service, call)
     }
@@ -152,26 +163,32 @@ impl Dispatch {
         Box::pin(async move {
             let reply = answer.await.map_err(|error| failed(&method, error))?;
             let Reply { headers, body, trailers, .. } = reply;
-            let mut response = Response::new(messages(method, body, late));
-            (response.headers, response.trailers) = (headers, trailers.into_map());
+            let mut response = RpcResponse::new(messages(method, body, late));
+            (response.headers, response.trailers) = (headers.into_map(), trailers.into_map());
             Ok(response)
         })
     }
 }
 
-fn failed(method: &Method, error: tidewire_service::Error) -> ConnectError {
+/// The response that refuses a request by its head, in the protocol that its headers speak.
+pub(crate) fn refused(error: &Error, headers: &HeaderMap) -> Response<ConnectRpcBody> {
+    log(error, "gate");
+    convert::error_out(error.clone()).into_http_response(headers)
+}
+
+fn failed(method: &Method, error: Error) -> ConnectError {
     log(&error, &method.path);
     convert::error_out(error)
 }
 
-async fn whole(reply: Reply) -> Result<Response<EncodedBody>> {
+async fn whole(reply: Reply) -> Result<RpcResponse<EncodedBody>> {
     let Reply { headers, body, trailers, .. } = reply;
     let bytes = match body {
         Body::Full(bytes) => bytes,
         other => other.collect(usize::MAX).await?,
     };
-    let mut response = Response::new(EncodedBody::Contiguous(bytes));
-    (response.headers, response.trailers) = (headers, trailers.into_map());
+    let mut response = RpcResponse::new(EncodedBody::Contiguous(bytes));
+    (response.headers, response.trailers) = (headers.into_map(), trailers.into_map());
     Ok(response)
 }
 
@@ -194,7 +211,7 @@ fn messages(method: Method, body: Body, late: Option<LateTrailers>) -> connectrp
             Ok(Frame::Data(data)) => Some(Ok(EncodedBody::Contiguous(data))),
             Ok(Frame::Trailers(trailers)) => {
                 if let Some(late) = &late {
-                    late.put(trailers);
+                    late.put(trailers.into_map());
                 }
                 None
             }

@@ -39,6 +39,11 @@ impl Stop {
         });
     }
 
+    /// Whether a stage is reached.
+    pub(crate) fn has_reached(&self, stage: Stage) -> bool {
+        *self.0.borrow() >= stage
+    }
+
     /// Waits until a stage is reached.
     ///
     /// # Cancel safety

@@ -14,9 +14,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 
-use crate::Error;
+use crate::{Error, Headers};
 
 /// The bytes of a request or a reply.
 #[derive(Default)]
@@ -31,12 +31,14 @@ pub enum Body {
 }
 
 /// One item of a streamed body.
+///
+/// Exhaustive on purpose: another kind of frame is a decision for every protocol.
 #[derive(Debug, Clone)]
 pub enum Frame {
     /// A message, or a chunk of a plain HTTP body.
     Data(Bytes),
     /// Trailers: at most once, and last.
-    Trailers(HeaderMap),
+    Trailers(Headers),
 }
 
 type Frames = Pin<Box<dyn futures_core::Stream<Item = Result<Frame, Error>> + Send>>;
@@ -54,6 +56,11 @@ impl Body {
         items: impl futures_core::Stream<Item = Result<Bytes, Error>> + Send + 'static,
     ) -> Self {
         Self::frames(futures_util::TryStreamExt::map_ok(items, Frame::Data))
+    }
+
+    /// A body that fails with this error.
+    pub(crate) fn failed(error: Error) -> Self {
+        Self::stream(futures_util::stream::iter([Err(error)]))
     }
 
     /// Wraps any [`http_body::Body`], such as hyper's or axum's.
@@ -215,7 +222,7 @@ impl http_body::Body for Body {
             }
             Self::Stream(frames) => frames.as_mut().poll_next(cx).map_ok(|frame| match frame {
                 Frame::Data(data) => http_body::Frame::data(data),
-                Frame::Trailers(trailers) => http_body::Frame::trailers(trailers),
+                Frame::Trailers(trailers) => http_body::Frame::trailers(trailers.into_map()),
             }),
         }
     }
@@ -251,7 +258,7 @@ where
                 let frame = frame.map_err(&this.on_error)?;
                 Ok(match frame.into_data() {
                     Ok(data) => Frame::Data(data),
-                    Err(other) => Frame::Trailers(other.into_trailers().unwrap_or_default()),
+                    Err(other) => Frame::Trailers(other.into_trailers().unwrap_or_default().into()),
                 })
             })
         })

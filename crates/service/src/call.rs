@@ -1,35 +1,51 @@
 //! A call: what is called, in which context, with which bytes.
+//!
+//! The body of a call may still be on its way. Whoever needs the message asks for it
+//! ([`Call::message`]), at no cost when it came with the head; what a handler of plain HTTP wants of a
+//! request (`param`, `query`, `json`) is in `request.rs`.
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures_util::StreamExt;
 use http::Uri;
 
-use crate::{Body, Codec, Context, Method};
+use crate::{Body, Codec, Context, Error, Frame, Guards, Head, Method, Result};
 
 /// A request on its way to a [`Service`](crate::Service).
+///
+/// It is not `Clone`, since its body may be a stream: [`Call::buffered`] gives a [`Query`], which is.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Call {
     /// What is called.
     pub target: Target,
-    /// Headers, deadline, peer and whatever layers attached.
+    /// Headers, deadline, peer and whatever gates and layers attached.
     pub context: Context,
     /// How messages in `body` are encoded; of no meaning for plain HTTP.
     pub codec: Codec,
+    /// How messages of the reply are to be encoded.
+    pub accept: Codec,
     /// The request's bytes.
     pub body: Body,
 }
 
 /// What a call is for.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Target {
     /// A method of a service.
     Method(Method),
     /// A plain HTTP request.
     Http(HttpTarget),
+    /// A method that an RPC protocol asks for and no service has, by its path. Gates and observers see
+    /// such requests; services do not.
+    Unknown(Box<str>),
 }
 
 /// The request line of a plain HTTP request, and what the route found in its path.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct HttpTarget {
     /// The verb.
     pub method: http::Method,
@@ -42,6 +58,16 @@ pub struct HttpTarget {
 /// The named parts of a matched path, percent-decoded, in the order of the route.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PathParams(Vec<(Arc<str>, String)>);
+
+/// A call whose message is complete, so that it can be made again.
+#[derive(Debug, Clone)]
+pub struct Query {
+    target: Target,
+    context: Context,
+    codec: Codec,
+    accept: Codec,
+    message: Bytes,
+}
 
 impl PathParams {
     /// The value of the part called `name`.
@@ -60,57 +86,186 @@ impl PathParams {
     }
 }
 
+impl HttpTarget {
+    /// A target without named parts of its path.
+    #[inline]
+    pub fn new(method: http::Method, uri: Uri) -> Self {
+        Self { method, uri, params: PathParams::default() }
+    }
+
+    /// Sets the named parts of the path.
+    #[must_use]
+    #[inline]
+    pub fn with_params(mut self, params: PathParams) -> Self {
+        self.params = params;
+        self
+    }
+}
+
+impl Target {
+    /// What the target is called in a log line: `/shop.v1.Contacts/Get` or `GET /health`.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Method(method) => method.path.to_string(),
+            Self::Http(target) => format!("{} {}", target.method, target.uri.path()),
+            Self::Unknown(path) => path.to_string(),
+        }
+    }
+}
+
 impl Call {
-    /// A call of a method with an encoded request message, or a stream of them.
+    /// A call of a method with an encoded request message, or a stream of them; the reply is wanted in
+    /// the same codec.
     pub fn method(
         method: impl Into<Method>,
         context: Context,
         codec: Codec,
         body: impl Into<Body>,
     ) -> Self {
-        Self { target: Target::Method(method.into()), context, codec, body: body.into() }
+        let target = Target::Method(method.into());
+        Self { target, context, codec, accept: codec, body: body.into() }
     }
 
     /// A plain HTTP request.
     pub fn http(method: http::Method, uri: Uri, context: Context, body: impl Into<Body>) -> Self {
-        let target = HttpTarget { method, uri, params: PathParams::default() };
-        Self { target: Target::Http(target), context, codec: Codec::Json, body: body.into() }
+        Self::from_head(Head::new(Target::Http(HttpTarget::new(method, uri)), context), body).0
     }
 
-    /// The name of the called method without its service; empty for plain HTTP.
-    pub fn method_name(&self) -> &str {
-        match &self.target {
-            Target::Method(method) => &method.method,
-            Target::Http(_) => "",
-        }
+    /// The call of a head that was let pass, and what the gates left. Messages are protobuf unless
+    /// said otherwise.
+    #[inline]
+    pub fn from_head(head: Head, body: impl Into<Body>) -> (Self, Guards) {
+        let (target, context, guards) = head.into_parts();
+        let (codec, accept) = (Codec::default(), Codec::default());
+        (Self { target, context, codec, accept, body: body.into() }, guards)
+    }
+
+    /// Sets how messages of the request and of the reply are encoded.
+    #[must_use]
+    #[inline]
+    pub fn with_codecs(mut self, codec: Codec, accept: Codec) -> Self {
+        (self.codec, self.accept) = (codec, accept);
+        self
     }
 
     /// The called method, or `None` for plain HTTP.
     pub fn spec(&self) -> Option<&Method> {
         match &self.target {
             Target::Method(method) => Some(method),
-            Target::Http(_) => None,
+            Target::Http(_) | Target::Unknown(_) => None,
         }
     }
 
     /// The plain HTTP target, or `None` for a method.
     pub fn http_target(&self) -> Option<&HttpTarget> {
         match &self.target {
-            Target::Method(_) => None,
             Target::Http(target) => Some(target),
+            Target::Method(_) | Target::Unknown(_) => None,
         }
     }
 
-    /// A named part of the path of a plain HTTP request.
-    pub fn param(&self, name: &str) -> Option<&str> {
-        self.http_target()?.params.value(name)
-    }
-
-    /// What the call is for, as a log line names it: `/shop.v1.Contacts/Get` or `GET /health`.
+    /// What the call is for, as a log line names it.
     pub fn describe(&self) -> String {
-        match &self.target {
-            Target::Method(method) => method.path.to_string(),
-            Target::Http(target) => format!("{} {}", target.method, target.uri.path()),
+        self.target.describe()
+    }
+
+    /// The request's one message, or the whole body of plain HTTP. It stays in the call, so it may be
+    /// asked for again, and passed on.
+    ///
+    /// # Errors
+    /// [`Code::Unimplemented`](crate::Code::Unimplemented) for a method when there is no message or
+    /// more than one; any error of the body, which every later question gets too. Bounds are those of
+    /// whoever received the call.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: what was read is lost with the future, and later questions say so.
+    pub async fn message(&mut self) -> Result<Bytes> {
+        match &self.body {
+            Body::Full(bytes) => return Ok(bytes.clone()),
+            Body::Empty => return Ok(Bytes::new()),
+            Body::Stream(_) => {}
+        }
+        let gone = Error::internal("the body of the request was asked for and not read to its end");
+        let body = std::mem::replace(&mut self.body, Body::failed(gone));
+        let read = match &self.target {
+            Target::Method(_) => one_message(body).await,
+            Target::Http(_) | Target::Unknown(_) => body.collect(usize::MAX).await,
+        };
+        match &read {
+            Ok(bytes) => self.body = Body::Full(bytes.clone()),
+            Err(error) => self.body = Body::failed(error.clone()),
+        }
+        read
+    }
+
+    /// The call with its message complete, so that it can be made again.
+    ///
+    /// # Errors
+    /// As [`message`](Self::message).
+    ///
+    /// # Cancel safety
+    /// Not cancel safe.
+    pub async fn buffered(mut self) -> Result<Query> {
+        let message = self.message().await?;
+        let Self { target, context, codec, accept, .. } = self;
+        Ok(Query { target, context, codec, accept, message })
+    }
+}
+
+impl Query {
+    /// The call itself, to be made once.
+    pub fn into_call(self) -> Call {
+        let Self { target, context, codec, accept, message } = self;
+        Call { target, context, codec, accept, body: Body::Full(message) }
+    }
+
+    /// What is called.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// What surrounds the call.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// What surrounds the call, to be changed for the next time that it is made.
+    pub fn context_mut(&mut self) -> &mut Context {
+        &mut self.context
+    }
+
+    /// How the message is encoded.
+    pub fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// How the reply is to be encoded.
+    pub fn accept(&self) -> Codec {
+        self.accept
+    }
+
+    /// The encoded message, or the body of plain HTTP.
+    pub fn message(&self) -> &Bytes {
+        &self.message
+    }
+}
+
+/// Reads a body of one message; also used by clients for replies.
+pub(crate) async fn one_message(body: Body) -> Result<Bytes> {
+    let mut frames = match body {
+        Body::Empty => return Ok(Bytes::new()),
+        Body::Full(bytes) => return Ok(bytes),
+        Body::Stream(frames) => frames,
+    };
+    let mut message = None;
+    while let Some(frame) = frames.next().await {
+        match frame? {
+            Frame::Data(_) if message.is_some() => {
+                return Err(Error::unimplemented("more than one message where one is expected"));
+            }
+            Frame::Data(data) => message = Some(data),
+            Frame::Trailers(_) => {}
         }
     }
+    message.ok_or_else(|| Error::unimplemented("no message where one is expected"))
 }

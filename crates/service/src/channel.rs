@@ -6,8 +6,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::dispatch::{Wire, decode_all, encode_all, one_message};
-use crate::{Body, Call, Codec, Context, Reply, Result, Service, Spec, Stream};
+use crate::call::one_message;
+use crate::dispatch::{Wire, decode_all, encode_all};
+use crate::{Body, Call, Codec, Context, Error, Reply, Result, Service, Spec, Stream};
 
 /// Where a client sends its calls; cheap to clone.
 #[derive(Clone)]
@@ -57,7 +58,7 @@ impl Channel {
         request: Req,
     ) -> Result<Reply<Stream<Res>>> {
         let body = Body::Full(self.codec.encode(&request)?);
-        Ok(self.send(method, context, body).await?.map(|body| decode_all(self.codec, body)))
+        Ok(self.send(method, context, body).await?.map(|body| self.many(body)))
     }
 
     /// Many requests, one reply.
@@ -85,18 +86,29 @@ impl Channel {
         requests: Stream<Req>,
     ) -> Result<Reply<Stream<Res>>> {
         let body = encode_all(self.codec, requests);
-        Ok(self.send(method, context, body).await?.map(|body| decode_all(self.codec, body)))
+        Ok(self.send(method, context, body).await?.map(|body| self.many(body)))
     }
 
     async fn send(&self, method: &'static Spec, context: Context, body: Body) -> Result<Reply> {
-        self.service.call(Call::method(method, context, self.codec, body)).await
+        let call = Call::method(method, context, self.codec, body);
+        self.service.call(call).await.map_err(Error::from_upstream)
     }
 
     async fn one<Res: Wire>(&self, reply: Reply) -> Result<Reply<Res>> {
-        let Reply { status, headers, body, trailers, freshness } = reply;
-        let body = one_message(self.codec, body).await?;
-        Ok(Reply { status, headers, body, trailers, freshness })
+        let mut head = reply;
+        let bytes = one_message(std::mem::take(&mut head.body)).await.map_err(wrong_reply)?;
+        head.try_map(|_| self.codec.decode_reply(&bytes))
     }
+
+    fn many<Res: Wire>(&self, body: Body) -> Stream<Res> {
+        let codec = self.codec;
+        decode_all(body, move |bytes| codec.decode_reply(bytes)).map_errors(Error::from_upstream)
+    }
+}
+
+/// A reply of no message, or of several, is a fault of whoever sent it.
+fn wrong_reply(error: Error) -> Error {
+    error.from_upstream()
 }
 
 impl<S: Service> From<S> for Channel {

@@ -1,7 +1,9 @@
 //! How a message becomes bytes: protobuf binary or proto JSON.
 //!
-//! JSON that does not fit a message is refused with the path of the offending field: the fast
-//! decoder runs first, and only a failure pays for the one that knows paths.
+//! Decoding says whose fault it is: a request that does not decode is the caller's, a reply that does
+//! not decode is a fault of whoever sent it. JSON that does not fit a message is refused with the path
+//! of the offending field: the fast decoder runs first, and only a failure pays for the one that knows
+//! paths.
 
 use buffa::{Message, MessageName};
 use bytes::Bytes;
@@ -11,6 +13,8 @@ use serde::de::DeserializeOwned;
 use crate::{Error, Result};
 
 /// How a message becomes bytes.
+///
+/// Exhaustive on purpose: another encoding is a decision for every protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Codec {
     /// Protobuf's binary encoding.
@@ -38,29 +42,74 @@ impl Codec {
         match self {
             Self::Proto => message
                 .try_encode_to_bytes()
-                .map_err(|e| Error::internal("the reply cannot be encoded").with_cause(e)),
+                .map_err(|e| Error::internal("the message cannot be encoded").with_cause(e)),
             Self::Json => serde_json::to_vec(message).map(Bytes::from).map_err(|e| {
-                Error::internal(format!("the reply has no JSON form: {e}")).with_cause(e)
+                Error::internal(format!("the message has no JSON form: {e}")).with_cause(e)
             }),
         }
     }
 
-    /// Decodes a message.
+    /// Decodes a request, on the side that serves.
     ///
     /// # Errors
     /// [`Code::InvalidArgument`](crate::Code::InvalidArgument), for JSON with the path of the field.
-    pub fn decode<M: Message + MessageName + DeserializeOwned>(self, bytes: &[u8]) -> Result<M> {
+    #[inline]
+    pub fn decode_request<M>(self, bytes: &[u8]) -> Result<M>
+    where
+        M: Message + MessageName + DeserializeOwned,
+    {
+        self.decode(bytes).map_err(|wrong| Error::invalid_argument(wrong.of("request")))
+    }
+
+    /// Decodes a reply, on the side that calls.
+    ///
+    /// # Errors
+    /// [`Code::Internal`](crate::Code::Internal): the service answered with what is no such message.
+    pub fn decode_reply<M>(self, bytes: &[u8]) -> Result<M>
+    where
+        M: Message + MessageName + DeserializeOwned,
+    {
+        self.decode(bytes).map_err(|wrong| Error::internal(wrong.of("reply")).from_upstream())
+    }
+
+    #[inline]
+    fn decode<M>(self, bytes: &[u8]) -> Result<M, Malformed>
+    where
+        M: Message + MessageName + DeserializeOwned,
+    {
         match self {
-            Self::Proto => M::decode_from_slice(bytes).map_err(|e| {
-                Error::invalid_argument(format!("request is not a valid message: {e}"))
-            }),
-            Self::Json if bytes.is_empty() => Err(Error::invalid_argument(
-                "request body is empty; send a JSON object, {} for a message without fields",
-            )),
-            Self::Json if is_array(bytes) && !ARRAYS.contains(&M::FULL_NAME) => {
-                Err(Error::invalid_argument("request is a JSON array; send a JSON object"))
+            Self::Proto => {
+                M::decode_from_slice(bytes).map_err(|e| Malformed::Message(e.to_string()))
             }
-            Self::Json => serde_json::from_slice(bytes).map_err(|e| json_error::<M>(bytes, &e)),
+            Self::Json if bytes.is_empty() => Err(Malformed::Empty),
+            Self::Json if is_array(bytes) && !ARRAYS.contains(&M::FULL_NAME) => {
+                Err(Malformed::Array)
+            }
+            Self::Json => {
+                serde_json::from_slice(bytes).or_else(|_| located(bytes)).map_err(Malformed::Json)
+            }
+        }
+    }
+}
+
+/// Why bytes are no message.
+enum Malformed {
+    Message(String),
+    Empty,
+    Array,
+    Json(Misfit),
+}
+
+impl Malformed {
+    fn of(self, what: &str) -> String {
+        match self {
+            Self::Message(why) => format!("{what} is not a valid message: {why}"),
+            Self::Empty => format!(
+                "{what} body is empty; send a JSON object, {{}} for a message without fields"
+            ),
+            Self::Array => format!("{what} is a JSON array; send a JSON object"),
+            Self::Json(Misfit { path: Some(path), why }) => format!("field {path}: {why}"),
+            Self::Json(Misfit { path: None, why }) => format!("{what} is not valid JSON: {why}"),
         }
     }
 }
@@ -73,25 +122,30 @@ fn is_array(json: &[u8]) -> bool {
     json.trim_ascii_start().first() == Some(&b'[')
 }
 
-/// Finds the path of what does not fit, by decoding once more with a decoder that keeps it.
-fn json_error<M: DeserializeOwned>(bytes: &[u8], plain: &serde_json::Error) -> Error {
-    let mut track = serde_path_to_error::Track::new();
-    let mut json = serde_json::Deserializer::from_slice(bytes);
-    let located = M::deserialize(serde_path_to_error::Deserializer::new(&mut json, &mut track));
-    match located {
-        Ok(_) => invalid_json(plain, None),
-        Err(cause) => invalid_json(&cause, Some(&track.path())),
+/// What of JSON does not fit a type, and where.
+pub(crate) struct Misfit {
+    /// The field; `None` when the text is no JSON at all.
+    path: Option<String>,
+    why: String,
+}
+
+impl std::fmt::Display for Misfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "field {path}: {}", self.why),
+            None => f.write_str(&self.why),
+        }
     }
 }
 
-/// What is wrong with JSON: the field that does not fit, or the text that is no JSON.
-pub(crate) fn invalid_json(
-    cause: &serde_json::Error,
-    path: Option<&serde_path_to_error::Path>,
-) -> Error {
-    let path = path.filter(|_| cause.is_data()).map(ToString::to_string);
-    match path.filter(|path| path != "." && !path.contains('?')) {
-        Some(path) => Error::invalid_argument(format!("field {path}: {cause}")),
-        None => Error::invalid_argument(format!("request is not valid JSON: {cause}")),
-    }
+/// Decodes JSON with a decoder that knows where it is.
+pub(crate) fn located<T: DeserializeOwned>(json: &[u8]) -> Result<T, Misfit> {
+    let mut track = serde_path_to_error::Track::new();
+    let mut decoder = serde_json::Deserializer::from_slice(json);
+    let decoded = T::deserialize(serde_path_to_error::Deserializer::new(&mut decoder, &mut track));
+    decoded.and_then(|value| decoder.end().map(|()| value)).map_err(|cause| {
+        let path = cause.is_data().then(|| track.path().to_string());
+        let path = path.filter(|path| path != "." && !path.contains('?'));
+        Misfit { path, why: cause.to_string() }
+    })
 }

@@ -1,26 +1,51 @@
-//! What surrounds a call: headers, deadline, peer, protocol, and whatever layers attached.
+//! What surrounds a call: headers, deadline, who calls, and whatever gates and layers attached.
 //!
 //! A context is data. The deadline is a point in time set by whoever received the call; asking how
 //! much is left takes the present as an argument, since this room reads no clock. Generated clients
 //! take a context too, so a handler passes on what it was given:
 //! `client.get(context.outgoing(), request)`.
+//!
+//! What few calls have (a principal, validators, a command key) is kept aside, so that the others are
+//! moved about at no cost. A layer that shares answers [`watch`](Context::watch)es what is read here,
+//! since an answer that depends on more than its key is nobody else's.
 
-use core::net::SocketAddr;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::AsHeaderName;
-use http::{Extensions, HeaderMap, HeaderValue};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
+
+use crate::command_key::{self, CommandKey};
+use crate::{Observation, Peer, Phase, Principal, Result, Signal, Tokens, Validator};
 
 /// What surrounds a call.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Context {
     headers: HeaderMap,
     deadline: Option<Instant>,
     peer: Option<Arc<Peer>>,
     protocol: Option<Protocol>,
+    stopping: Option<Signal>,
     extensions: Extensions,
+    rare: Option<Box<Rare>>,
+}
+
+/// What few calls have.
+#[derive(Clone, Default)]
+struct Rare {
+    principal: Option<Principal>,
+    held: Vec<Validator>,
+    command: Option<Command>,
+    tokens: Tokens,
+    observations: Vec<Arc<dyn Observation>>,
+    watch: Option<Arc<dyn ContextWatch>>,
+}
+
+/// The client and the id that a protocol gave a command.
+#[derive(Debug, Clone)]
+struct Command {
+    client: String,
+    id: String,
 }
 
 /// The protocol that a call arrived by.
@@ -41,14 +66,28 @@ pub enum Protocol {
     Live,
 }
 
-/// The other side of the connection that a call arrived by.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A part of a context that may differ between calls with the same message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Peer {
-    /// Its address; `None` for a Unix socket or a call within the process.
-    pub address: Option<SocketAddr>,
-    /// Its TLS certificate chain in DER, leaf first; empty without client authentication.
-    pub certificates: Vec<Vec<u8>>,
+pub enum ContextPart<'a> {
+    /// One header, by its name in lower case.
+    Header(&'a str),
+    /// All headers, or which there are.
+    Headers,
+    /// The other side of the connection.
+    Peer,
+    /// The protocol.
+    Protocol,
+    /// Who calls.
+    Principal,
+    /// What gates, layers or a mounted service attached.
+    Extensions,
+}
+
+/// Is told what a computation reads of a context; see [`Context::watch`].
+pub trait ContextWatch: Send + Sync + 'static {
+    /// This part is being read.
+    fn read(&self, part: ContextPart<'_>);
 }
 
 impl Context {
@@ -82,6 +121,14 @@ impl Context {
         self
     }
 
+    /// Sets what tells of a drain.
+    #[must_use]
+    #[inline]
+    pub fn with_stopping(mut self, stopping: Signal) -> Self {
+        self.stopping = Some(stopping);
+        self
+    }
+
     /// Sets what travels with the request inside the process.
     #[must_use]
     #[inline]
@@ -90,19 +137,79 @@ impl Context {
         self
     }
 
+    /// Sets who calls; a gate that authenticates does.
+    pub fn set_principal(&mut self, principal: impl Into<Option<Principal>>) {
+        match principal.into() {
+            None if self.rare.is_none() => {}
+            principal => self.rare().principal = principal,
+        }
+    }
+
+    /// Sets the validators of what the caller holds already; without any it takes a full answer.
+    pub fn set_held(&mut self, held: Vec<Validator>) {
+        if !held.is_empty() || self.rare.is_some() {
+            self.rare().held = held;
+        }
+    }
+
+    /// Sets the client and the id that a protocol gave a command; see [`Context::command_key`].
+    pub fn set_command(&mut self, client: impl Into<String>, id: impl Into<String>) {
+        self.rare().command = Some(Command { client: client.into(), id: id.into() });
+    }
+
+    /// Adds tokens of consistency that the caller has seen.
+    pub fn add_tokens(&mut self, tokens: &Tokens) {
+        if !tokens.is_empty() {
+            self.rare().tokens.merge(tokens);
+        }
+    }
+
+    /// Tells `watch` of everything that is read of this context from now on, clones included.
+    ///
+    /// For layers that share answers: what is not part of an answer's key must not have been read.
+    pub fn watch(&mut self, watch: Arc<dyn ContextWatch>) {
+        self.rare().watch = Some(watch);
+    }
+
+    /// Lets [`phase`](Self::phase) reach this observation too.
+    pub fn observe(&mut self, observation: Arc<dyn Observation>) {
+        self.rare().observations.push(observation);
+    }
+
+    /// Tells whoever observes the request that it reached this phase.
+    #[inline]
+    pub fn phase(&self, phase: Phase) {
+        for observation in self.rare.iter().flat_map(|rare| &rare.observations) {
+            observation.phase(phase);
+        }
+    }
+
     /// Request headers; duplicates and their order are kept.
     pub fn headers(&self) -> &HeaderMap {
+        self.read(ContextPart::Headers);
         &self.headers
     }
 
     /// Request headers, to be changed by a layer or before an outgoing call.
     pub fn headers_mut(&mut self) -> &mut HeaderMap {
+        self.read(ContextPart::Headers);
         &mut self.headers
     }
 
     /// The first value of a header.
-    pub fn header(&self, name: impl AsHeaderName) -> Option<&HeaderValue> {
+    pub fn header(&self, name: impl AsRef<str>) -> Option<&HeaderValue> {
+        let name = name.as_ref();
+        if self.is_watched() {
+            self.read(ContextPart::Header(&name.to_ascii_lowercase()));
+        }
         self.headers.get(name)
+    }
+
+    /// Sets a header in place of earlier ones of the same name.
+    #[must_use]
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
     }
 
     /// The point in time after which no answer is wanted.
@@ -117,49 +224,145 @@ impl Context {
 
     /// The other side of the connection; `None` for a call within the process.
     pub fn peer(&self) -> Option<&Peer> {
+        self.read(ContextPart::Peer);
         self.peer.as_deref()
     }
 
     /// The protocol that the call arrived by; `None` for a call within the process.
     pub fn protocol(&self) -> Option<Protocol> {
+        self.read(ContextPart::Protocol);
         self.protocol
+    }
+
+    /// Who calls; `None` when no gate found out.
+    pub fn principal(&self) -> Option<&Principal> {
+        self.read(ContextPart::Principal);
+        self.rare.as_ref()?.principal.as_ref()
+    }
+
+    /// The validators of what the caller holds already (`If-None-Match`, a live request, a replica).
+    ///
+    /// An answer with one of them may be [`Reply::unchanged`](crate::Reply::unchanged).
+    pub fn held(&self) -> &[Validator] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.held)
+    }
+
+    /// What makes a repeated command harmless: a service stores it in the transaction of the command,
+    /// and answers the next one with the same key from what it stored.
+    ///
+    /// It comes from the live protocol or from the header `Idempotency-Key`, and holds the principal,
+    /// so that no caller can meet the key of another.
+    ///
+    /// # Errors
+    /// [`Code::InvalidArgument`](crate::Code::InvalidArgument) when the header is there twice, is
+    /// empty, over 255 bytes or not visible ASCII: a caller that relies on it has to know.
+    pub fn command_key(&self) -> Result<Option<CommandKey>> {
+        let known = self.rare.as_ref().and_then(|rare| rare.command.as_ref());
+        let (client, id) = match known {
+            Some(command) => (command.client.as_str(), command.id.as_str()),
+            None => match command_key::of_headers(&self.headers)? {
+                Some(id) => ("", id),
+                None => return Ok(None),
+            },
+        };
+        let principal = self.rare.as_ref().and_then(|rare| rare.principal.as_ref());
+        Ok(Some(CommandKey::new(principal, client, id)))
+    }
+
+    /// The tokens of consistency that the caller has seen.
+    pub fn tokens(&self) -> &Tokens {
+        static NONE: Tokens = Tokens::NONE;
+        self.rare.as_ref().map_or(&NONE, |rare| &rare.tokens)
+    }
+
+    /// Ready once the server drains: a stream without an end of its own ends by it. Never ready for a
+    /// call within the process.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub fn stopping(&self) -> impl Future<Output = ()> + Send + use<> {
+        let stopping = self.stopping.clone();
+        async move {
+            match stopping {
+                Some(stopping) => stopping.fired().await,
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// What travels with the request inside the process.
     pub fn extensions(&self) -> &Extensions {
+        self.read(ContextPart::Extensions);
         &self.extensions
     }
 
-    /// Extensions, to be changed by a layer.
+    /// Extensions, to be changed by a gate or a layer.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
+        self.read(ContextPart::Extensions);
         &mut self.extensions
     }
 
-    /// The headers and extensions, taken out.
-    pub fn into_parts(self) -> (HeaderMap, Extensions) {
+    /// The headers, taken out.
+    pub fn into_headers(self) -> HeaderMap {
+        self.into_http().0
+    }
+
+    /// The headers and extensions, taken out, as an [`http::Request`] has them.
+    pub fn into_http(self) -> (HeaderMap, Extensions) {
+        self.read(ContextPart::Headers);
+        self.read(ContextPart::Extensions);
         (self.headers, self.extensions)
     }
 
-    /// A context for a call made on behalf of this one: the same deadline, nothing else.
+    /// A context for a call made on behalf of this one: the same deadline, the same trace
+    /// (`traceparent` and `tracestate`), the tokens that were seen, and nothing else.
     ///
-    /// Headers are not passed on by themselves, since they may hold the caller's credentials.
+    /// Other headers are not passed on by themselves, since they may hold the caller's credentials.
     #[must_use]
     pub fn outgoing(&self) -> Self {
-        Self { deadline: self.deadline, ..Self::default() }
+        let mut outgoing =
+            Self { deadline: self.deadline, stopping: self.stopping.clone(), ..Self::default() };
+        for name in TRACE {
+            for value in self.headers.get_all(&name) {
+                outgoing.headers.append(name.clone(), value.clone());
+            }
+        }
+        outgoing.add_tokens(self.tokens());
+        outgoing
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    fn is_watched(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.watch.is_some())
+    }
+
+    #[inline]
+    fn read(&self, part: ContextPart<'_>) {
+        if let Some(rare) = &self.rare
+            && let Some(watch) = &rare.watch
+        {
+            watch.read(part);
+        }
     }
 }
 
-impl Peer {
-    /// A peer with an address and no certificates.
-    pub fn new(address: impl Into<Option<SocketAddr>>) -> Self {
-        Self { address: address.into(), certificates: Vec::new() }
-    }
+/// W3C Trace Context.
+const TRACE: [HeaderName; 2] =
+    [HeaderName::from_static("traceparent"), HeaderName::from_static("tracestate")];
 
-    /// Sets the certificate chain in DER, leaf first.
-    #[must_use]
-    pub fn with_certificates(mut self, certificates: Vec<Vec<u8>>) -> Self {
-        self.certificates = certificates;
-        self
+impl fmt::Debug for Context {
+    /// Names headers without their values, which may be credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("headers", &self.headers.keys().collect::<Vec<_>>())
+            .field("deadline", &self.deadline)
+            .field("peer", &self.peer)
+            .field("protocol", &self.protocol)
+            .field("principal", &self.rare.as_ref().and_then(|rare| rare.principal.as_ref()))
+            .finish_non_exhaustive()
     }
 }
 
@@ -178,17 +381,103 @@ impl fmt::Display for Protocol {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+    use crate::{Code, Token};
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pairs = pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        pairs.collect()
+    }
 
     #[test]
-    fn an_outgoing_call_keeps_the_deadline_and_drops_credentials() {
+    fn an_outgoing_call_keeps_deadline_trace_and_tokens_and_drops_credentials() {
         let now = Instant::now();
-        let mut headers = HeaderMap::new();
-        headers.insert("authorization", HeaderValue::from_static("Bearer secret"));
-        let context = Context::new(headers).with_deadline(now + Duration::from_secs(3));
+        let headers = headers(&[
+            ("authorization", "Bearer secret"),
+            ("cookie", "session=secret"),
+            ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        ]);
+        let mut context = Context::new(headers).with_deadline(now + Duration::from_secs(3));
+        context.set_principal(Principal::new("https://id.example", "ada"));
+        context.add_tokens(&Token::new("seen").expect("short").into());
         let outgoing = context.outgoing();
         assert_eq!(outgoing.remaining(now), Some(Duration::from_secs(3)));
         assert_eq!(outgoing.remaining(now + Duration::from_secs(9)), Some(Duration::ZERO));
-        assert!(outgoing.headers().is_empty());
+        assert_eq!(outgoing.headers().keys().collect::<Vec<_>>(), ["traceparent"]);
+        assert_eq!(outgoing.tokens(), context.tokens());
+        assert_eq!(outgoing.principal(), None);
+    }
+
+    #[test]
+    fn a_command_key_differs_by_caller_and_is_refused_when_it_is_no_key() {
+        let key = |principal: Option<Principal>, value: &'static str| {
+            let mut context = Context::new(headers(&[("idempotency-key", value)]));
+            context.set_principal(principal);
+            context.command_key().map(|key| key.expect("there is a header").to_string())
+        };
+        let ada = || Some(Principal::new("i", "ada"));
+        assert_eq!(key(ada(), "1").ok(), key(ada(), "1").ok());
+        let others = [key(None, "1"), key(Some(Principal::new("ia", "da")), "1"), key(ada(), "2")];
+        for other in others {
+            assert_ne!(other.ok(), key(ada(), "1").ok());
+        }
+        let long = Box::leak("x".repeat(256).into_boxed_str());
+        for bad in ["", "a b", "\u{e4}", long] {
+            let value = HeaderValue::from_bytes(bad.as_bytes()).expect("a header value");
+            let mut map = HeaderMap::new();
+            map.insert("idempotency-key", value);
+            let error = Context::new(map).command_key().expect_err(bad);
+            assert_eq!(error.code(), Code::InvalidArgument, "{bad}");
+        }
+        let twice = headers(&[("idempotency-key", "a"), ("idempotency-key", "a")]);
+        assert!(Context::new(twice).command_key().is_err());
+        assert!(matches!(Context::default().command_key(), Ok(None)));
+    }
+
+    #[test]
+    fn the_key_of_a_protocol_goes_before_the_header() {
+        let mut context = Context::new(headers(&[("idempotency-key", "of-the-header")]));
+        context.set_command("tab-7", "42");
+        let key = context.command_key().expect("a key").expect("a key").to_string();
+        assert!(key.contains("tab-7") && key.contains("42") && !key.contains("header"), "{key}");
+    }
+
+    #[derive(Default)]
+    struct Log(Mutex<Vec<String>>);
+
+    impl ContextWatch for Log {
+        fn read(&self, part: ContextPart<'_>) {
+            self.0.lock().expect("not poisoned").push(format!("{part:?}"));
+        }
+    }
+
+    #[test]
+    fn who_watches_a_context_is_told_of_every_part_that_is_read() {
+        let log = Arc::new(Log::default());
+        let mut context = Context::new(headers(&[("accept-language", "de")]));
+        context.watch(Arc::clone(&log) as Arc<dyn ContextWatch>);
+        let _ = (context.header("Accept-Language"), context.clone().peer(), context.protocol());
+        let _ = (context.principal(), context.extensions(), context.headers());
+        let _ = (context.deadline(), context.held(), context.tokens(), context.outgoing());
+        let seen = log.0.lock().expect("not poisoned").clone();
+        let expected = [
+            "Header(\"accept-language\")",
+            "Peer",
+            "Protocol",
+            "Principal",
+            "Extensions",
+            "Headers",
+        ];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn what_is_printed_of_a_context_holds_no_header_values() {
+        let context = Context::new(headers(&[("authorization", "Bearer secret")]));
+        assert!(!format!("{context:?}").contains("secret"));
     }
 }

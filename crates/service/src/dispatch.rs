@@ -12,6 +12,7 @@ use futures_util::StreamExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::call::one_message;
 use crate::stream::Part;
 use crate::{Answer, Body, Call, Codec, Context, Error, Frame, Reply, Result, Stream};
 
@@ -20,8 +21,31 @@ pub trait Wire: Message + MessageName + Serialize + DeserializeOwned + 'static {
 
 impl<M: Message + MessageName + Serialize + DeserializeOwned + 'static> Wire for M {}
 
+/// What the caller sees of an error that an implementation got from an upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Errors {
+    /// The implementation calls others on its own behalf: [`Error::seen_by_caller`].
+    Own,
+    /// The implementation is a client: what it gets goes to the caller as it is.
+    PassedOn,
+}
+
+impl Errors {
+    fn seen(self, error: Error) -> Error {
+        match self {
+            Self::Own => error.seen_by_caller(),
+            Self::PassedOn => error,
+        }
+    }
+}
+
 /// One request, one reply.
-pub fn unary<T, Req, Res, F, Fut>(service: &Arc<T>, call: Call, handler: F) -> Answer
+pub fn unary<T, Req, Res, F, Fut>(
+    service: &Arc<T>,
+    call: Call,
+    errors: Errors,
+    handler: F,
+) -> Answer
 where
     T: Send + Sync + 'static,
     Req: Wire,
@@ -29,25 +53,30 @@ where
     F: FnOnce(Arc<T>, Context, Req) -> Fut + Send + 'static,
     Fut: Future<Output = Result<Reply<Res>>> + Send + 'static,
 {
-    let Call { context, codec, body, .. } = call;
+    let Call { context, codec, accept, body, .. } = call;
     let service = Arc::clone(service);
     match body {
         Body::Stream(_) => Answer::pending(async move {
-            let request = one_message(codec, body).await?;
-            reply(codec, handler(service, context, request).await?)
+            let request = codec.decode_request(&one_message(body).await?)?;
+            reply(accept, errors, handler(service, context, request).await)
         }),
-        whole => match codec.decode::<Req>(&bytes_of(whole)) {
+        whole => match codec.decode_request(&bytes_of(whole)) {
             Err(error) => Answer::ready(Err(error)),
             Ok(request) => {
                 let answer = handler(service, context, request);
-                Answer::pending(async move { reply(codec, answer.await?) })
+                Answer::pending(async move { reply(accept, errors, answer.await) })
             }
         },
     }
 }
 
 /// One request, many replies.
-pub fn server_stream<T, Req, Res, F, Fut>(service: &Arc<T>, call: Call, handler: F) -> Answer
+pub fn server_stream<T, Req, Res, F, Fut>(
+    service: &Arc<T>,
+    call: Call,
+    errors: Errors,
+    handler: F,
+) -> Answer
 where
     T: Send + Sync + 'static,
     Req: Wire,
@@ -55,16 +84,21 @@ where
     F: FnOnce(Arc<T>, Context, Req) -> Fut + Send + 'static,
     Fut: Future<Output = Result<Reply<Stream<Res>>>> + Send + 'static,
 {
-    let Call { context, codec, body, .. } = call;
+    let Call { context, codec, accept, body, .. } = call;
     let service = Arc::clone(service);
     Answer::pending(async move {
-        let request = one_message(codec, body).await?;
-        Ok(handler(service, context, request).await?.map(|items| encode_all(codec, items)))
+        let request = codec.decode_request(&one_message(body).await?)?;
+        replies(accept, errors, handler(service, context, request).await)
     })
 }
 
 /// Many requests, one reply.
-pub fn client_stream<T, Req, Res, F, Fut>(service: &Arc<T>, call: Call, handler: F) -> Answer
+pub fn client_stream<T, Req, Res, F, Fut>(
+    service: &Arc<T>,
+    call: Call,
+    errors: Errors,
+    handler: F,
+) -> Answer
 where
     T: Send + Sync + 'static,
     Req: Wire,
@@ -72,13 +106,18 @@ where
     F: FnOnce(Arc<T>, Context, Stream<Req>) -> Fut + Send + 'static,
     Fut: Future<Output = Result<Reply<Res>>> + Send + 'static,
 {
-    let Call { context, codec, body, .. } = call;
-    let answer = handler(Arc::clone(service), context, decode_all(codec, body));
-    Answer::pending(async move { reply(codec, answer.await?) })
+    let Call { context, codec, accept, body, .. } = call;
+    let answer = handler(Arc::clone(service), context, requests(codec, body));
+    Answer::pending(async move { reply(accept, errors, answer.await) })
 }
 
 /// Many requests, many replies.
-pub fn bidi_stream<T, Req, Res, F, Fut>(service: &Arc<T>, call: Call, handler: F) -> Answer
+pub fn bidi_stream<T, Req, Res, F, Fut>(
+    service: &Arc<T>,
+    call: Call,
+    errors: Errors,
+    handler: F,
+) -> Answer
 where
     T: Send + Sync + 'static,
     Req: Wire,
@@ -86,9 +125,9 @@ where
     F: FnOnce(Arc<T>, Context, Stream<Req>) -> Fut + Send + 'static,
     Fut: Future<Output = Result<Reply<Stream<Res>>>> + Send + 'static,
 {
-    let Call { context, codec, body, .. } = call;
-    let answer = handler(Arc::clone(service), context, decode_all(codec, body));
-    Answer::pending(async move { Ok(answer.await?.map(|items| encode_all(codec, items))) })
+    let Call { context, codec, accept, body, .. } = call;
+    let answer = handler(Arc::clone(service), context, requests(codec, body));
+    Answer::pending(async move { replies(accept, errors, answer.await) })
 }
 
 /// The answer to a call of a method that the service does not have.
@@ -96,33 +135,26 @@ pub fn unimplemented(call: &Call) -> Answer {
     Answer::ready(Err(Error::unimplemented(format!("no method {}", call.describe()))))
 }
 
-/// Decodes a body of one message; also used by clients for replies.
-pub(crate) async fn one_message<M: Wire>(codec: Codec, body: Body) -> Result<M> {
-    let Body::Stream(mut frames) = body else {
-        return codec.decode(&bytes_of(body));
-    };
-    let mut message = None;
-    while let Some(frame) = frames.next().await {
-        match frame? {
-            Frame::Data(_) if message.is_some() => {
-                return Err(Error::unimplemented("more than one message where one is expected"));
-            }
-            Frame::Data(data) => message = Some(codec.decode(&data)?),
-            Frame::Trailers(_) => {}
-        }
-    }
-    message.ok_or_else(|| Error::unimplemented("no message where one is expected"))
+/// The error of a method that an implementation leaves out.
+pub fn left_out<T>(method: &str) -> Result<T> {
+    Err(Error::unimplemented(format!("{method} is not implemented")))
+}
+
+/// Decodes each message of a request as it comes.
+fn requests<M: Wire>(codec: Codec, body: Body) -> Stream<M> {
+    decode_all(body, move |bytes| codec.decode_request(bytes))
 }
 
 /// Decodes each message of a body as it comes.
-pub(crate) fn decode_all<M: Wire>(codec: Codec, body: Body) -> Stream<M> {
+pub(crate) fn decode_all<M: Wire>(
+    body: Body,
+    decode: impl Fn(&[u8]) -> Result<M> + Send + 'static,
+) -> Stream<M> {
     match body {
         Body::Empty => Stream::from_values([]),
-        Body::Full(bytes) => {
-            Stream::new(futures_util::stream::once(async move { codec.decode(&bytes) }))
-        }
+        Body::Full(bytes) => Stream::new(futures_util::stream::once(async move { decode(&bytes) })),
         Body::Stream(frames) => Stream::from_parts(frames.map(move |frame| match frame? {
-            Frame::Data(data) => codec.decode(&data).map(Part::Message),
+            Frame::Data(data) => decode(&data).map(Part::Message),
             Frame::Trailers(trailers) => Ok(Part::Trailers(trailers)),
         })),
     }
@@ -136,8 +168,18 @@ pub(crate) fn encode_all<M: Wire>(codec: Codec, items: Stream<M>) -> Body {
     }))
 }
 
-fn reply<M: Wire>(codec: Codec, reply: Reply<M>) -> Result<Reply> {
-    reply.try_map(|message| codec.encode(&message).map(Body::Full))
+fn reply<M: Wire>(accept: Codec, errors: Errors, outcome: Result<Reply<M>>) -> Result<Reply> {
+    let reply = outcome.map_err(|error| errors.seen(error))?;
+    reply.try_map(|message| accept.encode(&message).map(Body::Full))
+}
+
+fn replies<M: Wire>(
+    accept: Codec,
+    errors: Errors,
+    outcome: Result<Reply<Stream<M>>>,
+) -> Result<Reply> {
+    let reply = outcome.map_err(|error| errors.seen(error))?;
+    Ok(reply.map(|items| encode_all(accept, items.map_errors(move |error| errors.seen(error)))))
 }
 
 fn bytes_of(body: Body) -> Bytes {

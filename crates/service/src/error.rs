@@ -8,9 +8,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 
-use crate::Code;
+use crate::{Code, Freshness, Headers};
 
 /// Why a call failed.
 ///
@@ -29,10 +29,43 @@ struct Inner {
     code: Code,
     message: String,
     details: Vec<Detail>,
-    headers: HeaderMap,
-    trailers: HeaderMap,
+    headers: Headers,
+    trailers: Headers,
     http_status: Option<StatusCode>,
+    freshness: Freshness,
+    outcome: Outcome,
+    is_upstream: bool,
     cause: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+/// What an error tells the caller; see [`Error::into_parts`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ErrorParts {
+    /// Why the call failed.
+    pub code: Code,
+    /// What the caller is told.
+    pub message: String,
+    /// Messages for the caller's program.
+    pub details: Vec<Detail>,
+    /// Headers sent with the error where the protocol has them apart from trailers.
+    pub headers: Headers,
+    /// Trailers sent with the error.
+    pub trailers: Headers,
+}
+
+/// What became of a call that ended with an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The service answered with the error: it alone knows what it did.
+    Answered,
+    /// The call never reached a service; it may be made again.
+    NotRun,
+    /// The call was sent, and whether it ran is not known.
+    Unknown,
+    /// The call ran to its end, and its reply is lost.
+    ReplyLost,
 }
 
 /// A protobuf message attached to an error, as `google.protobuf.Any` carries it.
@@ -89,9 +122,12 @@ impl Error {
             code,
             message: message.into(),
             details: Vec::new(),
-            headers: HeaderMap::new(),
-            trailers: HeaderMap::new(),
+            headers: Headers::default(),
+            trailers: Headers::default(),
             http_status: None,
+            freshness: Freshness::default(),
+            outcome: Outcome::Answered,
+            is_upstream: false,
             cause: None,
         }))
     }
@@ -138,29 +174,99 @@ impl Error {
     }
 
     /// Headers sent with the error where the protocol has them apart from trailers.
-    pub fn headers(&self) -> &HeaderMap {
+    pub fn headers(&self) -> &Headers {
         &self.0.headers
     }
 
     /// Headers, to be changed.
-    pub fn headers_mut(&mut self) -> &mut HeaderMap {
+    pub fn headers_mut(&mut self) -> &mut Headers {
         &mut self.0.headers
     }
 
     /// Trailers sent with the error.
-    pub fn trailers(&self) -> &HeaderMap {
+    pub fn trailers(&self) -> &Headers {
         &self.0.trailers
     }
 
     /// Trailers, to be changed.
-    pub fn trailers_mut(&mut self) -> &mut HeaderMap {
+    pub fn trailers_mut(&mut self) -> &mut Headers {
         &mut self.0.trailers
     }
 
-    /// The error in parts: code, message, details, headers, trailers. The cause stays behind.
-    pub fn into_parts(self) -> (Code, String, Vec<Detail>, HeaderMap, HeaderMap) {
-        let inner = *self.0;
-        (inner.code, inner.message, inner.details, inner.headers, inner.trailers)
+    /// Sets how long the error stays true: a `not_found` may be kept and watched like any answer.
+    #[must_use]
+    pub fn with_freshness(mut self, freshness: Freshness) -> Self {
+        self.0.freshness = freshness;
+        self
+    }
+
+    /// How long the error stays true.
+    pub fn freshness(&self) -> &Freshness {
+        &self.0.freshness
+    }
+
+    /// Says what became of the call.
+    #[must_use]
+    pub fn with_outcome(mut self, outcome: Outcome) -> Self {
+        self.0.outcome = outcome;
+        self
+    }
+
+    /// What became of the call that ended with this error: may a command be sent again?
+    pub fn outcome(&self) -> Outcome {
+        self.0.outcome
+    }
+
+    /// Marks the error as the answer to a call that was made on behalf of another.
+    #[must_use]
+    pub fn from_upstream(mut self) -> Self {
+        self.0.is_upstream = true;
+        self
+    }
+
+    /// Whether it came from an upstream and nobody decided that the caller shall have it as it is.
+    pub fn is_upstream(&self) -> bool {
+        self.0.is_upstream
+    }
+
+    /// Decides that the caller shall have an upstream's error as it is: what a proxy does.
+    ///
+    /// Otherwise a handler that ends with an upstream's error by `?` fails with `internal` where the
+    /// upstream's code would blame the caller for a request that the caller did not write.
+    #[must_use]
+    pub fn passed_on(mut self) -> Self {
+        self.0.is_upstream = false;
+        self
+    }
+
+    /// What a caller is told when a handler ends with this error.
+    ///
+    /// An upstream that says `invalid_argument`, `failed_precondition`, `out_of_range`,
+    /// `unauthenticated`, `permission_denied` or `unimplemented` speaks of the handler's own request,
+    /// so to the handler's caller that is `internal`, with the upstream's error as its cause. Other
+    /// codes (`not_found`, `unavailable`, …) mean the same to both.
+    #[must_use]
+    pub fn seen_by_caller(self) -> Self {
+        let blames_its_caller = matches!(
+            self.0.code,
+            Code::InvalidArgument
+                | Code::FailedPrecondition
+                | Code::OutOfRange
+                | Code::Unauthenticated
+                | Code::PermissionDenied
+                | Code::Unimplemented
+        );
+        if !(self.0.is_upstream && blames_its_caller) {
+            return self;
+        }
+        let message = "a service that this one calls refused its request; the log has the cause";
+        Self::internal(message).with_cause(self)
+    }
+
+    /// The error in parts; the cause stays behind.
+    pub fn into_parts(self) -> ErrorParts {
+        let Inner { code, message, details, headers, trailers, .. } = *self.0;
+        ErrorParts { code, message, details, headers, trailers }
     }
 }
 

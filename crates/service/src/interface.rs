@@ -3,10 +3,12 @@
 //! The server asks once, at start: for routing, reflection, REST transcoding and documentation.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{Method, Service, Spec};
+use crate::{Answer, Call, Layer, Method, Service, Spec};
 
 /// The methods of one service and the descriptors of their messages.
 #[derive(Debug, Clone)]
@@ -20,6 +22,39 @@ pub struct Interface {
 pub trait RpcService: Service {
     /// What it offers.
     fn interface(&self) -> Interface;
+
+    /// The same service within a layer that others do not have: `GreeterServer::new(x).layer(auth)`.
+    fn layer(self, layer: impl Layer) -> Layered
+    where
+        Self: Sized,
+    {
+        Layered { interface: self.interface(), service: layer.layer(Arc::new(self)) }
+    }
+}
+
+/// A service of methods within layers of its own; see [`RpcService::layer`].
+#[derive(Clone)]
+pub struct Layered {
+    interface: Interface,
+    service: Arc<dyn Service>,
+}
+
+impl Service for Layered {
+    fn call(&self, call: Call) -> Answer {
+        self.service.call(call)
+    }
+}
+
+impl RpcService for Layered {
+    fn interface(&self) -> Interface {
+        self.interface.clone()
+    }
+}
+
+impl fmt::Debug for Layered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Layered").field("interface", &self.interface.name()).finish_non_exhaustive()
+    }
 }
 
 impl Interface {

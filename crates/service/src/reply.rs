@@ -5,9 +5,10 @@
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
+use serde::Serialize;
 
-use crate::{Body, Freshness, Trailers};
+use crate::{Body, Error, Freshness, Headers, Result, Script, Upgrade, Validator};
 
 /// A successful answer.
 ///
@@ -16,19 +17,29 @@ use crate::{Body, Freshness, Trailers};
 /// let reply = Reply::new(42).with_status(http::StatusCode::CREATED);
 /// assert_eq!(reply.map(|n| n + 1).body, 43);
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Reply<T = Body> {
     /// The HTTP status; protocols with their own notion of success do not send it.
     pub status: StatusCode,
     /// Headers; duplicates and their order are kept.
-    pub headers: HeaderMap,
+    pub headers: Headers,
     /// What was asked for.
     pub body: T,
     /// Sent after the body where the protocol can. A body that is a stream may instead end with
     /// [`Frame::Trailers`](crate::Frame::Trailers).
-    pub trailers: Trailers,
+    pub trailers: Headers,
     /// How long it stays true.
     pub freshness: Freshness,
+    kind: Option<Box<Kind>>,
+}
+
+/// What few replies are.
+#[derive(Debug)]
+enum Kind {
+    Unchanged,
+    Upgrade(Upgrade),
+    Scripted(Script),
 }
 
 impl<T> Reply<T> {
@@ -37,10 +48,11 @@ impl<T> Reply<T> {
     pub fn new(body: T) -> Self {
         Self {
             status: StatusCode::OK,
-            headers: HeaderMap::new(),
+            headers: Headers::default(),
             body,
-            trailers: Trailers::default(),
+            trailers: Headers::default(),
             freshness: Freshness::default(),
+            kind: None,
         }
     }
 
@@ -60,10 +72,24 @@ impl<T> Reply<T> {
         self
     }
 
+    /// Sets all headers.
+    #[must_use]
+    pub fn with_headers(mut self, headers: impl Into<Headers>) -> Self {
+        self.headers = headers.into();
+        self
+    }
+
     /// Adds a trailer; an earlier one of the same name stays.
     #[must_use]
     pub fn with_trailer(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.trailers.append(name, value);
+        self
+    }
+
+    /// Sets all trailers.
+    #[must_use]
+    pub fn with_trailers(mut self, trailers: impl Into<Headers>) -> Self {
+        self.trailers = trailers.into();
         self
     }
 
@@ -75,56 +101,135 @@ impl<T> Reply<T> {
     }
 
     /// The same reply around another body.
+    #[inline]
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Reply<U> {
-        let Self { status, headers, body, trailers, freshness } = self;
-        Reply { status, headers, body: f(body), trailers, freshness }
+        let Self { status, headers, body, trailers, freshness, kind } = self;
+        Reply { status, headers, body: f(body), trailers, freshness, kind }
     }
 
     /// [`map`](Self::map) with a function that may fail.
     ///
     /// # Errors
     /// Those of `f`.
+    #[inline]
     pub fn try_map<U, E>(self, f: impl FnOnce(T) -> Result<U, E>) -> Result<Reply<U>, E> {
-        let Self { status, headers, body, trailers, freshness } = self;
-        Ok(Reply { status, headers, body: f(body)?, trailers, freshness })
+        let Self { status, headers, body, trailers, freshness, kind } = self;
+        Ok(Reply { status, headers, body: f(body)?, trailers, freshness, kind })
+    }
+
+    /// Lets the reply misbehave; see [`Script`].
+    #[must_use]
+    pub fn with_script(mut self, script: Script) -> Self {
+        self.kind = Some(Box::new(Kind::Scripted(script)));
+        self
+    }
+
+    /// What goes wrong with the reply on purpose.
+    pub fn script(&self) -> Option<&Script> {
+        match self.kind.as_deref() {
+            Some(Kind::Scripted(script)) => Some(script),
+            _ => None,
+        }
+    }
+
+    /// Whether it says that what the caller holds is still right.
+    pub fn is_unchanged(&self) -> bool {
+        matches!(self.kind.as_deref(), Some(Kind::Unchanged))
+    }
+
+    /// Takes out what shall run on the connection.
+    pub fn take_upgrade(&mut self) -> Option<Upgrade> {
+        match self.kind.take().map(|kind| *kind) {
+            Some(Kind::Upgrade(upgrade)) => Some(upgrade),
+            other => {
+                self.kind = other.map(Box::new);
+                None
+            }
+        }
     }
 }
 
 impl Reply {
-    /// A plain HTTP answer of text.
+    /// An answer of plain HTTP that is text.
     #[inline]
     pub fn text(text: impl Into<Body>) -> Self {
-        Self::of_type("text/plain; charset=utf-8", text.into())
+        Self::content("text/plain; charset=utf-8", text)
     }
 
-    /// A plain HTTP answer of encoded JSON.
+    /// An answer of plain HTTP with a value as JSON.
+    ///
+    /// # Errors
+    /// [`Code::Internal`](crate::Code::Internal) when the value has no JSON form, such as a map with
+    /// keys that are no text.
+    pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
+        match serde_json::to_vec(value) {
+            Ok(json) => Ok(Self::content("application/json", Bytes::from(json))),
+            Err(cause) => Err(Error::internal("the reply has no JSON form").with_cause(cause)),
+        }
+    }
+
+    /// An answer of plain HTTP with bytes of a content type.
     #[inline]
-    pub fn json(json: impl Into<Bytes>) -> Self {
-        Self::of_type("application/json", Body::Full(json.into()))
+    pub fn content(content_type: &'static str, body: impl Into<Body>) -> Self {
+        Self::new(body.into()).with_header(CONTENT_TYPE, HeaderValue::from_static(content_type))
     }
 
-    /// A plain HTTP answer without a body.
+    /// An answer of plain HTTP without a body.
     #[inline]
     pub fn empty(status: StatusCode) -> Self {
         Self::new(Body::Empty).with_status(status)
     }
 
-    #[inline]
-    fn of_type(content_type: &'static str, body: Body) -> Self {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-        Self {
-            status: StatusCode::OK,
-            headers,
-            body,
-            trailers: Trailers::default(),
-            freshness: Freshness::default(),
-        }
+    /// What the caller holds is still right: the content with this validator, which has to be among
+    /// [`Context::held`](crate::Context::held).
+    ///
+    /// 304 over HTTP. Protocols that have no such answer never say that they hold anything.
+    pub fn unchanged(validator: Validator) -> Self {
+        let mut reply = Self::empty(StatusCode::NOT_MODIFIED)
+            .with_freshness(Freshness::default().with_validator(validator));
+        reply.kind = Some(Box::new(Kind::Unchanged));
+        reply
+    }
+
+    /// Takes the connection over, for plain HTTP: the server sends `status` (101 for a protocol of
+    /// the header `Upgrade`, 200 for `CONNECT`) and this reply's headers, and then runs `upgrade`.
+    pub fn upgrade(status: StatusCode, upgrade: Upgrade) -> Self {
+        let mut reply = Self::empty(status);
+        reply.kind = Some(Box::new(Kind::Upgrade(upgrade)));
+        reply
     }
 }
 
 impl<T> From<T> for Reply<T> {
     fn from(body: T) -> Self {
         Self::new(body)
+    }
+}
+
+impl From<&'static str> for Reply {
+    /// Text, as [`Reply::text`].
+    fn from(text: &'static str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<String> for Reply {
+    /// Text, as [`Reply::text`].
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<Bytes> for Reply {
+    /// Bytes of no particular type: `application/octet-stream`.
+    fn from(bytes: Bytes) -> Self {
+        Self::content("application/octet-stream", bytes)
+    }
+}
+
+impl From<StatusCode> for Reply {
+    /// No body, as [`Reply::empty`].
+    fn from(status: StatusCode) -> Self {
+        Self::empty(status)
     }
 }

@@ -13,9 +13,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::{Call, Reply, Result};
+use crate::{Call, Error, Reply, Result};
 
 /// Answers calls.
+///
+/// An async function from [`Call`] to anything that becomes a [`Reply`] is a service:
+///
+/// ```
+/// use tidewire_service::{Call, Result, Service};
+/// async fn greet(call: Call) -> Result<String> {
+///     Ok(format!("Hello, {}!", call.param::<String>("name")?))
+/// }
+/// # let _: &dyn Service = &greet;
+/// ```
 pub trait Service: Send + Sync + 'static {
     /// Answers one call.
     ///
@@ -30,7 +40,20 @@ impl<S: Service + ?Sized> Service for Arc<S> {
     }
 }
 
-/// Wraps a service into another: deadlines, limits, authentication, memoization, metrics.
+impl<F, Fut, R> Service for F
+where
+    F: Fn(Call) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<R>> + Send + 'static,
+    R: Into<Reply>,
+{
+    #[inline]
+    fn call(&self, call: Call) -> Answer {
+        let outcome = self(call);
+        Answer::pending(async move { outcome.await.map(Into::into).map_err(Error::seen_by_caller) })
+    }
+}
+
+/// Wraps a service into another: limits, memoization, validation.
 pub trait Layer: Send + Sync + 'static {
     /// The wrapped service.
     fn layer(&self, inner: Arc<dyn Service>) -> Arc<dyn Service>;
@@ -58,7 +81,19 @@ pub struct Answer(State);
 
 enum State {
     Ready(Option<Result<Box<Reply>>>),
-    Pending(Outcome),
+    Pending(PendingAnswer),
+}
+
+/// The boxed future of a reply that is not there at once.
+pub type PendingAnswer = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
+
+/// What an [`Answer`] is before it is polled; see [`Answer::into_progress`].
+#[expect(missing_debug_implementations, reason = "a future has none")]
+pub enum Progress {
+    /// The outcome is there.
+    Ready(Result<Box<Reply>>),
+    /// It has to be awaited.
+    Pending(PendingAnswer),
 }
 
 impl Answer {
@@ -73,27 +108,19 @@ impl Answer {
     pub fn pending(outcome: impl Future<Output = Result<Reply>> + Send + 'static) -> Self {
         Self(State::Pending(Box::pin(outcome)))
     }
-}
 
-impl Answer {
     /// The outcome when it is there already, otherwise the future that has to be awaited.
-    ///
-    /// # Errors
-    /// The future.
     ///
     /// # Panics
     /// When it was polled to its end before.
     #[inline]
-    pub fn into_ready(self) -> Result<Result<Box<Reply>>, Outcome> {
+    pub fn into_progress(self) -> Progress {
         match self.0 {
-            State::Ready(outcome) => Ok(outcome.expect(TAKEN)),
-            State::Pending(outcome) => Err(outcome),
+            State::Ready(outcome) => Progress::Ready(outcome.expect(TAKEN)),
+            State::Pending(outcome) => Progress::Pending(outcome),
         }
     }
 }
-
-/// The boxed future of a reply.
-pub type Outcome = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
 
 const TAKEN: &str = "an answer is polled until it is ready, once";
 
@@ -118,72 +145,6 @@ impl fmt::Debug for Answer {
     }
 }
 
-/// A service made of an async function; see [`service_fn`].
-pub struct ServiceFn<F>(F);
-
-/// Makes a service of an async function from [`Call`] to [`Reply`].
-///
-/// ```
-/// use tidewire_service::{Call, Reply, service_fn};
-/// let echo = service_fn(|call: Call| async move {
-///     Ok(Reply::text(call.param("text").unwrap_or_default().to_owned()))
-/// });
-/// ```
-pub fn service_fn<F, Fut>(f: F) -> ServiceFn<F>
-where
-    F: Fn(Call) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Reply>> + Send + 'static,
-{
-    ServiceFn(f)
-}
-
-impl<F, Fut> Service for ServiceFn<F>
-where
-    F: Fn(Call) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Reply>> + Send + 'static,
-{
-    fn call(&self, call: Call) -> Answer {
-        Answer::pending((self.0)(call))
-    }
-}
-
-impl<F> fmt::Debug for ServiceFn<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ServiceFn")
-    }
-}
-
-/// A service made of a function that answers at once; see [`ready_fn`].
-pub struct ReadyFn<F>(F);
-
-/// Makes a service of a function that answers without waiting.
-///
-/// ```
-/// use tidewire_service::{Call, Reply, ready_fn};
-/// let hello = ready_fn(|_call: Call| Ok(Reply::text("Hello, World!")));
-/// ```
-pub fn ready_fn<F>(f: F) -> ReadyFn<F>
-where
-    F: Fn(Call) -> Result<Reply> + Send + Sync + 'static,
-{
-    ReadyFn(f)
-}
-
-impl<F> Service for ReadyFn<F>
-where
-    F: Fn(Call) -> Result<Reply> + Send + Sync + 'static,
-{
-    fn call(&self, call: Call) -> Answer {
-        Answer::ready((self.0)(call))
-    }
-}
-
-impl<F> fmt::Debug for ReadyFn<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ReadyFn")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,21 +153,17 @@ mod tests {
 
     fn tag(name: &'static str) -> Arc<dyn Layer> {
         Arc::new(move |inner: Arc<dyn Service>| -> Arc<dyn Service> {
-            Arc::new(ready_then(inner, name))
-        })
-    }
-
-    fn ready_then(inner: Arc<dyn Service>, name: &'static str) -> impl Service {
-        service_fn(move |call| {
-            let answer = inner.call(call);
-            async move { Ok(answer.await?.with_header(VIA, HeaderValue::from_static(name))) }
+            Arc::new(move |call: Call| {
+                let answer = inner.call(call);
+                async move { Ok(answer.await?.with_header(VIA, HeaderValue::from_static(name))) }
+            })
         })
     }
 
     #[test]
     fn the_first_layer_sees_the_call_first_and_the_reply_last() {
-        let service =
-            stack(&[tag("outer"), tag("inner")], Arc::new(ready_fn(|_| Ok(Reply::text("hello")))));
+        let hello = async |_: Call| Ok("hello");
+        let service = stack(&[tag("outer"), tag("inner")], Arc::new(hello));
         let call = Call::http(
             http::Method::GET,
             http::Uri::from_static("/"),

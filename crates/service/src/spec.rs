@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `idempotency_level = NO_SIDE_EFFECTS` | [`Spec::is_query`] | may be memoized, watched, sent by GET |
 //! | `idempotency_level = IDEMPOTENT` | [`Idempotency::Idempotent`] | may be retried |
-//! | `(tidewire.v1.method).ttl`, `.immutable`, `.scope` | same names | how long and for whom an answer is kept |
+//! | `(tidewire.v1.method).ttl`, `.immutable`, `.sharing`, `.coalesce` | same names | how long and for whom an answer is kept |
 
 use std::borrow::Cow;
 use std::fmt;
@@ -35,11 +35,13 @@ pub struct Spec {
     /// The reply's full message name.
     pub output: Cow<'static, str>,
     /// Who may share a memoized answer.
-    pub scope: Scope,
+    pub sharing: Sharing,
     /// How long an answer stays good without a recorded dependency, in milliseconds.
     pub ttl_ms: Option<u64>,
     /// Whether the answer for a request never changes.
     pub immutable: bool,
+    /// Whether calls with the same request may be answered by one run although nothing is kept.
+    pub coalesce: bool,
     /// The HTTP status of a success over REST; 200 when not declared.
     pub http_status: Option<u16>,
 }
@@ -70,7 +72,8 @@ pub enum Idempotency {
 
 /// Who may share a memoized answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scope {
+#[non_exhaustive]
+pub enum Sharing {
     /// Everyone.
     Public,
     /// The same caller only (principal, client certificate, `authorization`, `cookie`).
@@ -89,7 +92,7 @@ enum Listed {
     Shared(Arc<[String]>),
 }
 
-impl Scope {
+impl Sharing {
     /// Callers who sent the same values of these headers; names are lower case.
     pub const fn vary(names: &'static [&'static str]) -> Self {
         Self::Vary(Names(Listed::Fixed(names)))
@@ -144,9 +147,10 @@ impl Spec {
             idempotency: Idempotency::Unknown,
             input: Cow::Borrowed(messages[0]),
             output: Cow::Borrowed(messages[1]),
-            scope: Scope::Caller,
+            sharing: Sharing::Caller,
             ttl_ms: None,
             immutable: false,
+            coalesce: false,
             http_status: None,
         }
     }
@@ -172,8 +176,8 @@ impl Spec {
 
     /// Sets who may share an answer.
     #[must_use]
-    pub const fn scope(mut self, scope: Scope) -> Self {
-        std::mem::forget(std::mem::replace(&mut self.scope, scope));
+    pub const fn sharing(mut self, sharing: Sharing) -> Self {
+        std::mem::forget(std::mem::replace(&mut self.sharing, sharing));
         self
     }
 
@@ -188,6 +192,13 @@ impl Spec {
     #[must_use]
     pub const fn immutable(mut self) -> Self {
         self.immutable = true;
+        self
+    }
+
+    /// Declares that calls with the same request may be answered by one run although nothing is kept.
+    #[must_use]
+    pub const fn coalesce(mut self) -> Self {
+        self.coalesce = true;
         self
     }
 

@@ -5,9 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use futures_util::{StreamExt, TryStreamExt};
-use http::HeaderMap;
 
-use crate::{Error, Result, Trailers};
+use crate::{Error, Headers, Result};
 
 /// Messages as they come, then trailers if there are any; an error ends the stream.
 ///
@@ -17,14 +16,14 @@ use crate::{Error, Result, Trailers};
 /// ```
 pub struct Stream<T> {
     parts: Pin<Box<dyn futures_core::Stream<Item = Result<Part<T>>> + Send>>,
-    trailers: Trailers,
+    trailers: Headers,
 }
 
 /// One part of a stream, as a [`Frame`](crate::Frame) is of a body.
 pub(crate) enum Part<T> {
     Message(T),
     /// At most once, and last.
-    Trailers(HeaderMap),
+    Trailers(Headers),
 }
 
 impl<T: 'static> Stream<T> {
@@ -36,7 +35,7 @@ impl<T: 'static> Stream<T> {
     pub(crate) fn from_parts(
         parts: impl futures_core::Stream<Item = Result<Part<T>>> + Send + 'static,
     ) -> Self {
-        Self { parts: Box::pin(parts), trailers: Trailers::default() }
+        Self { parts: Box::pin(parts), trailers: Headers::default() }
     }
 
     pub(crate) fn into_parts(
@@ -78,17 +77,25 @@ impl<T: 'static> Stream<T> {
         }))
     }
 
+    /// The same stream, ending with what `f` makes of the error that ends it.
+    pub(crate) fn map_errors(self, f: impl Fn(Error) -> Error + Send + 'static) -> Self {
+        Self::from_parts(self.parts.map_err(f))
+    }
+
     /// The same stream, with trailers that are asked for once the last message was taken: a count,
     /// a checksum. They take the place of those that it had, and are not sent after an error, which
     /// has trailers of its own.
     ///
     /// Trailers that are known before belong to [`Reply::trailers`](crate::Reply::trailers).
     #[must_use]
-    pub fn with_trailers(self, trailers: impl FnOnce() -> HeaderMap + Send + 'static) -> Self
+    pub fn with_trailers<H: Into<Headers> + 'static>(
+        self,
+        trailers: impl FnOnce() -> H + Send + 'static,
+    ) -> Self
     where
         T: Send,
     {
-        let end = futures_util::stream::once(async move { Ok(Part::Trailers(trailers())) });
+        let end = futures_util::stream::once(async move { Ok(Part::Trailers(trailers().into())) });
         let mut failed = false;
         let messages =
             self.parts.filter(|part| std::future::ready(!matches!(part, Ok(Part::Trailers(_)))));
@@ -114,7 +121,7 @@ impl<T> Stream<T> {
     }
 
     /// The trailers that came after the last message; empty before the end.
-    pub fn trailers(&self) -> &HeaderMap {
+    pub fn trailers(&self) -> &Headers {
         &self.trailers
     }
 }
@@ -126,7 +133,7 @@ impl<T> futures_core::Stream for Stream<T> {
         loop {
             match ready!(self.parts.as_mut().poll_next(cx)) {
                 Some(Ok(Part::Message(message))) => return Poll::Ready(Some(Ok(message))),
-                Some(Ok(Part::Trailers(trailers))) => self.trailers = trailers.into(),
+                Some(Ok(Part::Trailers(trailers))) => self.trailers = trailers,
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => return Poll::Ready(None),
             }

@@ -45,9 +45,12 @@ pub use tidewire_server::{
 #[cfg(feature = "tls")]
 pub use tidewire_server::{Tls, TlsError};
 pub use tidewire_service::{
-    Answer, Body, Call, Channel, Code, Codec, Context, Detail, Error, Frame, Freshness, Interface,
-    Layer, Method, Peer, Protocol, Reply, Result, RpcService, Service, Spec, Stream, StreamKind,
-    Trailers, ready_fn, service_fn,
+    Admission, Answer, Body, Call, Channel, Code, Codec, CommandKey, Context, ContextPart,
+    ContextWatch, Detail, Duplex, End, Error, ErrorParts, Fault, Frame, Freshness, Gate, Guards,
+    Head, Headers, How, HttpTarget, Idempotency, Interface, Layer, Layered, Lifetime, Method,
+    Observation, Observer, Outcome, Pace, PathParams, Peer, Phase, Principal, Protocol, Query,
+    Reply, Result, RpcService, Script, Service, Sharing, Signal, Spec, Staleness, Stream,
+    StreamKind, Target, Timer, Token, Tokens, Upgrade, Validator, follow, gated,
 };
 
 /// Includes the code that `tidewire_build` made: one module a package.

@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(written[..HEAD], [2, 0, 0, 0, (written.len() - HEAD) as u8]);
         let back = end(&written[HEAD..], "h").into_result().unwrap_err();
         assert_eq!((back.code(), back.message()), (Code::NotFound, "m"));
-        assert_eq!(*back.trailers(), trailers);
+        assert_eq!(*back.trailers(), trailers.into());
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl End {
         match self.outcome {
             Ok(()) => Ok(trailers),
             Err(mut error) => {
-                *error.trailers_mut() = trailers;
+                *error.trailers_mut() = trailers.into();
                 Err(error)
             }
         }

@@ -269,8 +269,8 @@ impl Replies {
             return Ok(Event::Message { data, wire_bytes });
         }
         let mut error = error_json::of_body(&data, *status, &self.host);
-        *error.trailers_mut() = std::mem::take(trailers);
-        *error.headers_mut() = std::mem::take(&mut self.headers);
+        *error.trailers_mut() = std::mem::take(trailers).into();
+        *error.headers_mut() = std::mem::take(&mut self.headers).into();
         Err(error)
     }
 
@@ -336,7 +336,7 @@ fn with_metadata(mut error: Error, headers: HeaderMap, is_bare: bool) -> Error {
         true => connect::split(headers),
         false => (headers::own(headers), HeaderMap::new()),
     };
-    (*error.headers_mut(), *error.trailers_mut()) = (headers, trailers);
+    (*error.headers_mut(), *error.trailers_mut()) = (headers.into(), trailers.into());
     error
 }
 

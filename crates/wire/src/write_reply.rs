@@ -200,7 +200,7 @@ impl Exchange {
     pub fn end_failed(&self, mut error: Error) -> Closing {
         match self.dialect() {
             Dialect::Connect => {
-                let trailers = std::mem::take(error.trailers_mut());
+                let trailers = std::mem::take(error.trailers_mut()).into_map();
                 self.last(connect::last_envelope(trailers, Some(&error)))
             }
             Dialect::Grpc => {
@@ -220,7 +220,7 @@ impl Exchange {
 
     /// A failure as a whole response, when nothing was sent before.
     pub fn failed(&self, mut error: Error) -> Response {
-        let own = headers::own(std::mem::take(error.headers_mut()));
+        let own = headers::own(std::mem::take(error.headers_mut()).into_map());
         if self.format.framing == Framing::Bare {
             return failed_bare(own, error);
         }
@@ -247,7 +247,7 @@ impl Exchange {
 }
 
 fn failed_bare(own: HeaderMap, mut error: Error) -> Response {
-    let trailers = std::mem::take(error.trailers_mut());
+    let trailers = std::mem::take(error.trailers_mut()).into_map();
     let mut headers = own;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if !trailers.is_empty() {

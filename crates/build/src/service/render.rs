@@ -6,7 +6,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use tidewire_proto::Scope;
+use tidewire_proto::Sharing;
 
 use buffa_codegen::generated::descriptor::method_options::IdempotencyLevel;
 
@@ -23,17 +23,25 @@ fn handler(service: &Service) -> TokenStream {
     let deprecated = deprecated(service.deprecated);
     let functions = service.methods.iter().map(|method| {
         let (docs, deprecated) = (&method.docs, self::deprecated(method.deprecated));
-        let (head, answer) = (head(method), answer(method));
+        let (head, answer, parameter) = (head(method), answer(method), parameter(method));
+        let path = format!("/{}/{}", service.name, method.name);
         quote! {
             #docs
             #deprecated
-            #head -> impl ::core::future::Future<Output = #answer> + ::core::marker::Send;
+            #head -> impl ::core::future::Future<Output = #answer> + ::core::marker::Send {
+                let _ = (context, #parameter);
+                ::core::future::ready(::__tidewire_service::dispatch::left_out(#path))
+            }
         }
     });
     quote! {
         #docs
         #deprecated
         pub trait #handler: ::core::marker::Send + ::core::marker::Sync + 'static {
+            #[doc(hidden)]
+            const ERRORS: ::__tidewire_service::dispatch::Errors =
+                ::__tidewire_service::dispatch::Errors::Own;
+
             #(#functions)*
         }
     }
@@ -51,6 +59,7 @@ fn server(service: &Service) -> TokenStream {
             #name => ::__tidewire_service::dispatch::#kind(
                 &self.0,
                 call,
+                <T as #handler>::ERRORS,
                 |service, context, request| async move {
                     <T as #handler>::#function(&*service, context, request).await
                 },
@@ -87,7 +96,7 @@ fn server(service: &Service) -> TokenStream {
 
         impl<T: #handler> ::__tidewire_service::Service for #server<T> {
             fn call(&self, call: ::__tidewire_service::Call) -> ::__tidewire_service::Answer {
-                match call.method_name() {
+                match call.spec().map_or("", |spec| &spec.method) {
                     #(#cases)*
                     _ => ::__tidewire_service::dispatch::unimplemented(&call),
                 }
@@ -144,17 +153,18 @@ fn spec(service: &str, method: &Method) -> TokenStream {
     };
     let idempotency =
         idempotency.map(|level| quote!(.idempotency(::__tidewire_service::Idempotency::#level)));
-    let scope = options.scope.as_ref().map(|scope| match scope {
-        Scope::Public => quote!(Public),
-        Scope::Caller => quote!(Caller),
-        Scope::Vary(headers) => quote!(vary(&[#(#headers),*])),
+    let sharing = options.sharing.as_ref().map(|sharing| match sharing {
+        Sharing::Public => quote!(Public),
+        Sharing::Caller => quote!(Caller),
+        Sharing::Vary(headers) => quote!(vary(&[#(#headers),*])),
     });
-    let scope = scope.map(|scope| quote!(.scope(::__tidewire_service::Scope::#scope)));
+    let sharing = sharing.map(|sharing| quote!(.sharing(::__tidewire_service::Sharing::#sharing)));
     let ttl = options.ttl.map(|ttl| {
         let milliseconds = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
         quote!(.ttl_ms(#milliseconds))
     });
     let immutable = options.immutable.then(|| quote!(.immutable()));
+    let coalesce = options.coalesce.then(|| quote!(.coalesce()));
     let http_status = options.http_status.map(|status| quote!(.http_status(#status)));
     quote! {
         ::__tidewire_service::Spec::new(
@@ -164,7 +174,7 @@ fn spec(service: &str, method: &Method) -> TokenStream {
             ::__tidewire_service::StreamKind::#kind,
             [#input, #output],
         )
-        #idempotency #scope #ttl #immutable #http_status
+        #idempotency #sharing #ttl #immutable #coalesce #http_status
     }
 }
 
@@ -220,6 +230,9 @@ fn client(service: &Service) -> TokenStream {
         }
 
         impl #handler for #client {
+            const ERRORS: ::__tidewire_service::dispatch::Errors =
+                ::__tidewire_service::dispatch::Errors::PassedOn;
+
             #(#as_handler)*
         }
     }

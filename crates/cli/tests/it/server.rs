@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidewire::{
     Address, Answer, Body, Builder, Call, Code, Codec, Detail, Error, Frame, Reply, Running,
-    Schema, Server, Service, service_fn,
+    Schema, Server, Service,
 };
 
 /// The repository.
@@ -77,7 +77,7 @@ impl Behaviour {
             let message = schema.decode(&method.input, codec, bytes)?.encode(Codec::Json)?;
             Ok(String::from_utf8_lossy(&message).into_owned())
         };
-        let (schema, name) = (self.schema.clone(), call.method_name().to_owned());
+        let (schema, name) = (self.schema.clone(), call.spec().unwrap().method.to_string());
         let output = call.spec().unwrap().output.to_string();
         let reply =
             move |json: String| schema.decode(&output, Codec::Json, json.as_bytes())?.encode(codec);
@@ -203,11 +203,9 @@ pub(crate) fn hello() -> Builder {
         Ok(Reply::text(format!("{verb} {}", String::from_utf8_lossy(&body))))
     };
     Server::builder()
-        .route(Method::GET, "/hello", service_fn(hello))
-        .route(Method::POST, "/hello", service_fn(hello))
-        .route(
-            Method::GET,
-            "/broken",
-            service_fn(|_| async { Err::<Reply<Body>, _>(Error::internal("broken")) }),
-        )
+        .route(Method::GET, "/hello", hello)
+        .route(Method::POST, "/hello", hello)
+        .route(Method::GET, "/broken", |_: Call| async {
+            Err::<Reply<Body>, _>(Error::internal("broken"))
+        })
 }

@@ -416,7 +416,7 @@ fn a_whole_conversation_has_its_golden_bytes() {
     talk.pair.server.finish(streamed.call, &Metadata::default());
     talk.settle();
     assert!(matches!(talk.pair.at_client.last(), Some(Event::End { .. })));
-    assert_eq!(named(b"two").0[..3], *b"two");
+    assert_eq!(named(b"two").bytes()[..3], *b"two");
     let steps = talk.steps;
     check(
         "conversation.json",

@@ -9,7 +9,7 @@ use crate::pair::Pair;
 pub(crate) fn named(content: &[u8]) -> Validator {
     let mut validator = [0; 16];
     validator[..content.len().min(16)].copy_from_slice(&content[..content.len().min(16)]);
-    Validator(validator)
+    Validator::new(validator)
 }
 
 pub(crate) fn value(content: &[u8]) -> Reply<'_> {

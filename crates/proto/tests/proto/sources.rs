@@ -8,7 +8,7 @@ use protox::prost::Message;
 use protox::prost_reflect::DescriptorPool;
 use protox::prost_reflect::prost_types::{FileDescriptorProto, FileDescriptorSet};
 use tempfile::TempDir;
-use tidewire_proto::{Descriptors, MethodOptions, Scope, Sources};
+use tidewire_proto::{Descriptors, MethodOptions, Sharing, Sources};
 
 fn write(files: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -112,21 +112,21 @@ fn method_options_are_read_back() {
          rpc B(A) returns (A) {
            option idempotency_level = NO_SIDE_EFFECTS;
            option (tidewire.v1.method) = {
-             scope: VARY vary: [\"accept-language\", \"x-region\"] ttl: { seconds: 1 nanos: 500000000 }
+             sharing: VARY vary: [\"accept-language\", \"x-region\"] ttl: { seconds: 1 nanos: 500000000 }
            };
          }
          rpc C(A) returns (A) {
            option idempotency_level = NO_SIDE_EFFECTS;
-           option (tidewire.v1.method).scope = PUBLIC;
+           option (tidewire.v1.method).sharing = PUBLIC;
            option (tidewire.v1.method).immutable = true;
          }
          rpc D(A) returns (A) { option (tidewire.v1.method).http_status = 201; }",
     );
     assert_eq!(found[0], MethodOptions::default());
     let vary = ["accept-language", "x-region"].map(str::to_owned).to_vec();
-    assert_eq!(found[1].scope, Some(Scope::Vary(vary)));
+    assert_eq!(found[1].sharing, Some(Sharing::Vary(vary)));
     assert_eq!(found[1].ttl, Some(Duration::from_millis(1500)));
-    assert_eq!((&found[2].scope, found[2].immutable), (&Some(Scope::Public), true));
+    assert_eq!((&found[2].sharing, found[2].immutable), (&Some(Sharing::Public), true));
     assert_eq!(found[3].http_status, Some(201));
 }
 

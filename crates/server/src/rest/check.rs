@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use http::Method;
-use tidewire_service::{Body, Error, Interface, Reply, Service, ready_fn};
+use tidewire_service::{Body, Call, Error, Interface, Reply, Service};
 
 use super::annotation::Rule;
 use super::binding::{Binding, Fault, Pools, try_bindings};
@@ -52,7 +52,7 @@ pub fn check_rest(interfaces: &[Interface]) -> Result<Vec<RestFinding>, super::R
     let mut routes: Vec<(String, Origin)> = Vec::new();
     let (mut odd, mut got) = (Vec::new(), HashSet::new());
     let nobody: Arc<dyn Service> =
-        Arc::new(ready_fn(|_| Err::<Reply<Body>, _>(Error::internal("not served"))));
+        Arc::new(async |_: Call| Err::<Reply<Body>, _>(Error::internal("not served")));
     for interface in interfaces {
         let pool = pools.pool(interface.descriptors())?;
         for made in try_bindings(&pool, interface, &nobody, JsonOptions::default()) {

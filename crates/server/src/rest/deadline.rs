@@ -11,6 +11,8 @@ use http::HeaderMap;
 use tidewire_service::{Error, Result};
 use tokio::time::Instant;
 
+use crate::observe::Ended;
+
 /// When the client stops waiting.
 ///
 /// # Errors
@@ -31,6 +33,7 @@ pub(crate) fn of(headers: &HeaderMap) -> Result<Option<Instant>> {
 /// The error for a client that waited long enough.
 pub(crate) fn passed() -> Error {
     Error::deadline_exceeded("the deadline that connect-timeout-ms set has passed")
+        .with_cause(Ended::Deadline)
 }
 
 const HEADER: &str = "connect-timeout-ms";

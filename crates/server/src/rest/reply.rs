@@ -9,6 +9,8 @@ use http::{HeaderMap, Response, StatusCode};
 use tidewire_service::{Body, Error, Reply, Result, StreamKind};
 use tokio::time::Instant;
 
+use crate::plain;
+
 use super::binding::{Binding, ReplyPlan};
 use super::http_body;
 use super::items::{Items, Style};
@@ -21,10 +23,16 @@ use super::scan::{ScanError, Scanner};
 /// A reply that is no message of its type; for a stream, what failed before anything was sent.
 pub(crate) async fn response(
     binding: &Arc<Binding>,
-    reply: Reply,
+    mut reply: Reply,
     wants_lines: bool,
     deadline: Option<Instant>,
 ) -> Result<Response<Body>> {
+    if reply.freshness.validator().is_some() || reply.is_unchanged() {
+        plain::tag(&mut reply);
+    }
+    if reply.is_unchanged() {
+        return Ok(plain::response(Box::new(reply), |body| body));
+    }
     let Reply { status, headers, body, .. } = reply;
     let status = status_of(binding, status);
     let mut response = if binding.method.kind.server_streams() {
@@ -37,7 +45,7 @@ pub(crate) async fn response(
         one(&binding.reply, message, status)?
     };
     *response.status_mut() = status;
-    add_headers(response.headers_mut(), headers);
+    add_headers(response.headers_mut(), headers.into_map());
     Ok(response)
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Method, Response};
-use tidewire_service::{Body, Interface, Service};
+use tidewire_service::{Body, Error, Interface, Service};
 
 use super::binding::{Binding, Pools, RestError, bindings};
 use super::field::list;
@@ -145,6 +145,11 @@ impl Rest {
         let mut response = Response::new(Body::Full(document));
         response.headers_mut().insert(CONTENT_TYPE, JSON);
         response
+    }
+
+    /// The response that refuses a request, as this server prints errors over REST.
+    pub(crate) fn refusal(&self, error: &Error) -> Response<Body> {
+        problem::response(error, self.options.errors)
     }
 
     /// Finds what a request is for.

@@ -1,26 +1,27 @@
 //! Between the library's types and ours: contexts, errors, details.
 
+use crate::plain;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use connectrpc::{ConnectError, ErrorCode, ErrorDetail, RequestContext};
-use tidewire_service::{Code, Context, Detail, Error, Protocol};
+use tidewire_service::{Code, Context, Detail, Error, ErrorParts, Protocol};
 
 /// The call's context; headers and extensions are moved, not copied.
 pub(super) fn context(mut ctx: RequestContext) -> Context {
     let headers = std::mem::take(ctx.headers_mut());
     let extensions = std::mem::take(ctx.extensions_mut());
-    let context = Context::new(headers).with_extensions(extensions).with_deadline(ctx.deadline());
-    match ctx.protocol() {
-        Some(connectrpc::Protocol::Grpc) => context.with_protocol(Protocol::Grpc),
-        Some(connectrpc::Protocol::GrpcWeb) => context.with_protocol(Protocol::GrpcWeb),
-        _ => context.with_protocol(Protocol::Connect),
-    }
+    let protocol = match ctx.protocol() {
+        Some(connectrpc::Protocol::Grpc) => Protocol::Grpc,
+        Some(connectrpc::Protocol::GrpcWeb) => Protocol::GrpcWeb,
+        _ => Protocol::Connect,
+    };
+    plain::context(headers, extensions, protocol).with_deadline(ctx.deadline())
 }
 
 /// Our error as the library sends it.
 pub(super) fn error_out(error: Error) -> ConnectError {
     let http_status = error.http_status();
-    let (code, message, details, headers, trailers) = error.into_parts();
+    let ErrorParts { code, message, details, headers, trailers, .. } = error.into_parts();
     let numbered = ErrorCode::from_grpc_code(code.number().into());
     let mut out = ConnectError::new(numbered.unwrap_or(ErrorCode::Unknown), message);
     if http_status != code.http_status() {
@@ -34,10 +35,10 @@ pub(super) fn error_out(error: Error) -> ConnectError {
         });
     }
     if !headers.is_empty() {
-        out.set_response_headers(headers);
+        out.set_response_headers(headers.into_map());
     }
     if !trailers.is_empty() {
-        out.set_trailers(trailers);
+        out.set_trailers(trailers.into_map());
     }
     out
 }
@@ -52,7 +53,7 @@ pub(super) fn error_in(error: ConnectError) -> Error {
         let type_name = detail.type_url.rsplit('/').next().unwrap_or_default().to_owned();
         ours = ours.with_detail(Detail { type_name, value: value.unwrap_or_default().into() });
     }
-    *ours.headers_mut() = error.response_headers().clone();
-    *ours.trailers_mut() = error.trailers().clone();
+    *ours.headers_mut() = error.response_headers().clone().into();
+    *ours.trailers_mut() = error.trailers().clone().into();
     ours
 }

@@ -2,7 +2,7 @@
 
 use http::{Method, StatusCode};
 use tidewire_server::{Cors, Running, Server, StartError};
-use tidewire_service::{Error, Reply, ready_fn};
+use tidewire_service::{Call, Error, Reply};
 
 use crate::http::{Answer, json, send};
 
@@ -10,12 +10,12 @@ const ASKING: &str =
     "access-control-request-method: POST\r\naccess-control-request-headers: content-type\r\n";
 
 async fn start(cors: Option<Cors>) -> Running {
-    let failing = ready_fn(|_| Err(Error::not_found("nothing here")));
+    let failing = async |_: Call| Err::<Reply, _>(Error::not_found("nothing here"));
     let mut builder = Server::builder()
         .listen("127.0.0.1:0".parse::<tidewire_server::Address>().unwrap())
-        .route(Method::POST, "/fine", ready_fn(|_| Ok(Reply::text("fine"))))
+        .route(Method::POST, "/fine", async |_: Call| Ok(Reply::text("fine")))
         .route(Method::POST, "/failing", failing)
-        .route(Method::OPTIONS, "/own", ready_fn(|_| Ok(Reply::empty(StatusCode::ACCEPTED))));
+        .route(Method::OPTIONS, "/own", async |_: Call| Ok(Reply::empty(StatusCode::ACCEPTED)));
     if let Some(cors) = cors {
         builder = builder.cors(cors);
     }

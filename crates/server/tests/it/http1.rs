@@ -10,7 +10,7 @@ use http::{Method, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tidewire_server::{Builder, Limits, Running, Server};
-use tidewire_service::{Body, Call, Reply, ready_fn, service_fn};
+use tidewire_service::{Body, Call, Reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -19,17 +19,17 @@ use tokio::sync::Notify;
 /// connection that says back what it hears.
 async fn server(let_go: &Arc<Notify>) -> Running {
     let let_go = Arc::clone(let_go);
-    let waiting = service_fn(move |_| {
+    let waiting = move |_: Call| {
         let let_go = Arc::clone(&let_go);
         async move {
             let_go.notified().await;
             Ok(Reply::text("at last"))
         }
-    });
+    };
     let builder = Server::builder()
-        .route(Method::GET, "/size/{count}", ready_fn(size))
+        .route(Method::GET, "/size/{count}", size)
         .route(Method::GET, "/waiting", waiting)
-        .route(Method::GET, "/upgrade", ready_fn(echo));
+        .route(Method::GET, "/upgrade", echo);
     start(builder).await
 }
 
@@ -37,12 +37,12 @@ async fn start(builder: Builder) -> Running {
     builder.listen(SocketAddr::from(([127, 0, 0, 1], 0))).start().await.unwrap()
 }
 
-fn size(call: Call) -> tidewire_service::Result<Reply> {
-    let count = call.param("count").unwrap().parse().unwrap();
+async fn size(call: Call) -> tidewire_service::Result<Reply> {
+    let count = call.param("count")?;
     Ok(Reply::text(Body::from(vec![b'x'; count])))
 }
 
-fn echo(mut call: Call) -> tidewire_service::Result<Reply> {
+async fn echo(mut call: Call) -> tidewire_service::Result<Reply> {
     let upgrade = call.context.extensions_mut().remove::<OnUpgrade>().unwrap();
     tokio::spawn(async move {
         let mut stream = TokioIo::new(upgrade.await.unwrap());

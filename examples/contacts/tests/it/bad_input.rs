@@ -3,7 +3,7 @@
 use contacts::Scheme;
 use contacts::store::sqlite::{Options, Sqlite};
 use hyper::Method;
-use tidewire::{Address, Client, Reply, Server, ready_fn};
+use tidewire::{Address, Call, Client, Reply, Server};
 
 use crate::app::{App, NOWHERE, database_in};
 
@@ -45,7 +45,7 @@ async fn a_route_in_the_way_of_a_method_is_refused_with_the_line_of_the_proto() 
     let folder = tempfile::tempdir().unwrap();
     let store = Sqlite::open(&database_in(folder.path()), &Options::default()).unwrap();
     let nowhere = Client::builder(NOWHERE).build().unwrap();
-    let own = ready_fn(|_| Ok(Reply::text("mine")));
+    let own = async |_: Call| Ok(Reply::text("mine"));
     let server = Server::builder().listen("127.0.0.1:0".parse::<Address>().unwrap()).route(
         Method::GET,
         "/contacts/{name}",

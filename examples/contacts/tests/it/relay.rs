@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidewire::http::{Method, StatusCode};
-use tidewire::{Address, Call, Error, Reply, Running, Server, ready_fn};
+use tidewire::{Address, Call, Error, Reply, Running, Server};
 
 use crate::app::{App, NOWHERE};
 
@@ -30,18 +30,20 @@ async fn a_relay_gives_the_key_and_the_value_that_the_store_has() {
 
 /// A store that answers a key by the status and the body that it names, and counts connections.
 async fn odd_store(peers: Arc<std::sync::Mutex<std::collections::BTreeSet<u16>>>) -> Running {
-    let answer = ready_fn(move |call: Call| {
+    let answer = move |call: Call| {
         let port = call.context.peer().and_then(|peer| peer.address).map(|address| address.port());
         peers.lock().unwrap().extend(port);
-        match call.param("key").unwrap_or_default() {
-            "broken" => Ok(Reply::json("{")),
-            "list" => Ok(Reply::json("[]")),
-            "long" => Ok(Reply::text(" ".repeat(1 << 20))),
-            "gone" => Err(Error::not_found("no such key")),
-            "empty" => Ok(Reply::empty(StatusCode::NO_CONTENT)),
-            _ => Ok(Reply::json(r#"{ "more": [], "value" : "v" }"#)),
-        }
-    });
+        let json = |text| Ok(Reply::content("application/json", text));
+        let answer = match call.http_target().and_then(|target| target.params.value("key")) {
+            Some("broken") => json("{"),
+            Some("list") => json("[]"),
+            Some("long") => Ok(Reply::text(" ".repeat(1 << 20))),
+            Some("gone") => Err(Error::not_found("no such key")),
+            Some("empty") => Ok(Reply::empty(StatusCode::NO_CONTENT)),
+            _ => json(r#"{ "more": [], "value" : "v" }"#),
+        };
+        std::future::ready(answer)
+    };
     let any: Address = "127.0.0.1:0".parse().unwrap();
     let server = Server::builder().listen(any).route(Method::GET, "/store/{key}", answer);
     server.start().await.unwrap()

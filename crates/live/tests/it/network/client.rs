@@ -53,7 +53,7 @@ pub(super) struct Client {
 pub(super) fn content(version: u64) -> Validator {
     let mut validator = [0; 16];
     validator[..8].copy_from_slice(&version.to_le_bytes());
-    Validator(validator)
+    Validator::new(validator)
 }
 
 impl Client {

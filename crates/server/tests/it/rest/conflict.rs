@@ -6,7 +6,7 @@ use http::Method;
 use tidewire_proto::Sources;
 use tidewire_schema::Schema;
 use tidewire_server::{Address, Builder, RestOptions, Server};
-use tidewire_service::{Reply, ready_fn};
+use tidewire_service::{Call, Reply};
 
 use super::service::builder;
 use crate::http::get;
@@ -25,7 +25,7 @@ fn shop(methods: &str) -> Builder {
     let descriptors = Sources::new().folder(&folder).compile().unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
     let schema = Schema::from_descriptors(descriptors.bytes()).unwrap();
-    let service = schema.serve("shop.Shop", ready_fn(|_| Ok(Reply::text("{}")))).unwrap();
+    let service = schema.serve("shop.Shop", async |_: Call| Ok(Reply::text("{}"))).unwrap();
     let any: Address = "127.0.0.1:0".parse().unwrap();
     Server::builder().listen(any).service(service)
 }
@@ -53,7 +53,7 @@ async fn two_bindings_of_the_same_requests_are_refused_with_both_lines() {
 
 #[tokio::test]
 async fn a_plain_route_and_a_binding_of_the_same_requests_are_refused() {
-    let ok = || ready_fn(|_| Ok(Reply::text("plain")));
+    let ok = || async |_: Call| Ok(Reply::text("plain"));
     let server = shop(&method("A", "get: \"/v1/{id}\"")).route(Method::GET, "/v1/{name}", ok());
     check(
         server,
@@ -105,7 +105,7 @@ async fn options_for_a_service_that_is_not_there_are_refused() {
 
 #[tokio::test]
 async fn the_more_specific_of_a_plain_route_and_a_binding_wins() {
-    let plain = |text: &'static str| ready_fn(move |_| Ok(Reply::text(text)));
+    let plain = |text: &'static str| move |_: Call| async move { Ok(Reply::text(text)) };
     let server = builder(RestOptions::default())
         .route(Method::GET, "/items/health", plain("health"))
         .route(Method::GET, "/v1/{*rest}", plain("rest of v1"))

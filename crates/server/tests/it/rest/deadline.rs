@@ -3,14 +3,14 @@
 use std::future::pending;
 
 use tidewire_server::{Address, Running, Server};
-use tidewire_service::{Body, Call, Reply, service_fn};
+use tidewire_service::{Body, Call, Reply};
 
 use super::service::{schema, start};
 use crate::http::send;
 
 /// A server whose calls never end: streams after their first message, others without an answer.
 async fn endless() -> Running {
-    let backend = service_fn(|call: Call| async move {
+    let backend = |call: Call| async move {
         assert!(call.context.deadline().is_some(), "the handler may look at it");
         if &*call.spec().unwrap().method == "Count" {
             use futures_util::StreamExt as _;
@@ -19,7 +19,7 @@ async fn endless() -> Running {
         }
         pending::<()>().await;
         Ok(Reply::new("{}".into()))
-    });
+    };
     let any: Address = "127.0.0.1:0".parse().unwrap();
     let service = schema().serve("rest.v1.Echo", backend).unwrap();
     Server::builder().listen(any).service(service).start().await.unwrap()

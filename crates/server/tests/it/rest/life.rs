@@ -9,7 +9,7 @@ use hyper::body::Frame;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tidewire_server::{Address, RestOptions, Running, Server};
-use tidewire_service::{Call, Reply, service_fn};
+use tidewire_service::{Call, Reply};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
@@ -24,7 +24,7 @@ async fn held(go: Arc<Notify>, events: mpsc::UnboundedSender<&'static str>) -> R
             let _ = self.0.send(if self.1 { "done" } else { "canceled" });
         }
     }
-    let backend = service_fn(move |_: Call| {
+    let backend = move |_: Call| {
         let (go, events) = (Arc::clone(&go), events.clone());
         async move {
             let mut guard = Guard(events, false);
@@ -33,7 +33,7 @@ async fn held(go: Arc<Notify>, events: mpsc::UnboundedSender<&'static str>) -> R
             guard.1 = true;
             Ok(Reply::new("{}".into()))
         }
-    });
+    };
     let any: Address = "127.0.0.1:0".parse().unwrap();
     let service = schema().serve("rest.v1.Echo", backend).unwrap();
     Server::builder().listen(any).service(service).start().await.unwrap()
@@ -118,10 +118,10 @@ async fn http2_is_answered_alike() {
 
 #[tokio::test]
 async fn the_authority_of_http2_reaches_the_service_as_its_host() {
-    let backend = service_fn(async |call: Call| {
+    let backend = async |call: Call| {
         let host = call.context.header("host").unwrap().to_str().unwrap();
         Ok(Reply::new(format!("{{\"text\":{host:?}}}").into()))
-    });
+    };
     let any: Address = "127.0.0.1:0".parse().unwrap();
     let service = schema().serve("rest.v1.Echo", backend).unwrap();
     let mut options = RestOptions::default();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use http::Method;
 use serde_json::Value;
 use tidewire_server::{FieldNames, Int64, RestOptions, Running};
-use tidewire_service::{Reply, ready_fn};
+use tidewire_service::{Call, Reply};
 
 use super::service::builder;
 use crate::http::get;
@@ -118,7 +118,7 @@ async fn the_document_is_served_where_reflection_is_unless_told_otherwise() {
     options.openapi = Some(true);
     let server = builder(options.clone()).reflection(false).start().await.unwrap();
     assert_eq!(get(&server, "/openapi.json").await.status, 200);
-    let own = ready_fn(|_| Ok(Reply::text("our own")));
+    let own = async |_: Call| Ok(Reply::text("our own"));
     let server = builder(options).route(Method::GET, "/openapi.json", own).start().await.unwrap();
     assert_eq!(get(&server, "/openapi.json").await.text(), "our own");
 }

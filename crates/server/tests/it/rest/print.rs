@@ -7,18 +7,18 @@ use tidewire_schema::Schema;
 use tidewire_server::{
     Address, Defaults, FieldNames, Int64, JsonOptions, RestOptions, Running, Server,
 };
-use tidewire_service::{Body, Call, Codec, Reply, ready_fn};
+use tidewire_service::{Body, Call, Codec, Reply};
 
 use super::service::{CANONICAL, schema};
 use crate::http::{get, json};
 
 /// A server whose replies are the bytes it was sent in `text`, whatever they are.
 async fn echo(json: JsonOptions) -> Running {
-    let backend = ready_fn(|call: Call| {
+    let backend = async |call: Call| {
         let Body::Full(request) = call.body else { panic!("a whole request") };
         let request: serde_json::Value = serde_json::from_slice(&request).unwrap();
         Ok(Reply::new(request["text"].as_str().unwrap().to_owned().into()))
-    });
+    };
     let service = schema().serve("rest.v1.Echo", backend).unwrap();
     let any: Address = "127.0.0.1:0".parse().unwrap();
     let mut options = RestOptions::default();
@@ -295,10 +295,10 @@ const FIELDS: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn the_host_of_the_request_reaches_the_service() {
-    let backend = ready_fn(|call: Call| {
+    let backend = async |call: Call| {
         let host = call.context.header(HOST).unwrap().to_str().unwrap();
         Ok(Reply::new(format!(r#"{{"text":"{host}"}}"#).into()))
-    });
+    };
     let service = schema().serve("rest.v1.Echo", backend).unwrap();
     let any: Address = "127.0.0.1:0".parse().unwrap();
     let mut options = RestOptions::default();

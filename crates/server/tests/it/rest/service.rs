@@ -12,9 +12,7 @@ use tidewire_schema::Schema;
 use tidewire_server::{
     Address, Builder, Defaults, Int64, JsonOptions, RestOptions, Running, Server,
 };
-use tidewire_service::{
-    Body, Call, Code, Codec, Error, Frame, Protocol, Reply, Result, Service, service_fn,
-};
+use tidewire_service::{Body, Call, Code, Codec, Error, Frame, Protocol, Reply, Result, Service};
 
 /// The schema with comments and lines.
 pub(crate) fn schema() -> Schema {
@@ -45,7 +43,7 @@ pub(crate) fn builder(options: RestOptions) -> Builder {
 }
 
 fn backend(schema: Schema) -> impl Service {
-    service_fn(move |call| answer(schema.clone(), call))
+    move |call: Call| answer(schema.clone(), call)
 }
 
 async fn answer(schema: Schema, call: Call) -> Result<Reply> {

@@ -1,7 +1,7 @@
 //! The examples of the comments of `google/api/http.proto`: each request and its message.
 
 use tidewire_server::{Address, RestOptions, Server};
-use tidewire_service::{Body, Call, Codec, Reply, ready_fn};
+use tidewire_service::{Body, Call, Codec, Reply};
 
 use super::service::{CANONICAL, schema};
 use crate::http::json;
@@ -10,12 +10,13 @@ use crate::http::json;
 async fn check(service: &str, [verb, target, body]: [&str; 3], expected: &str) {
     let schema = schema();
     let decoder = schema.clone();
-    let backend = ready_fn(move |call: Call| {
+    let backend = move |call: Call| {
         let input = call.spec().unwrap().input.to_string();
         let Body::Full(request) = call.body else { panic!("a whole request") };
-        let request = decoder.decode(&input, Codec::Json, &request)?;
-        Ok(Reply::new(Body::Full(request.encode(Codec::Json)?)))
-    });
+        let request = decoder.decode(&input, Codec::Json, &request);
+        let request = request.and_then(|request| request.encode(Codec::Json));
+        std::future::ready(request.map(|json| Reply::new(Body::Full(json))))
+    };
     let service = schema.serve(service, backend).unwrap();
     let mut options = RestOptions::default();
     options.json = CANONICAL;

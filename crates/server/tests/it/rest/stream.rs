@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use tidewire_server::{Address, Server};
-use tidewire_service::{Body, Reply, ready_fn};
+use tidewire_service::{Body, Call, Reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -111,14 +111,14 @@ async fn a_client_that_does_not_read_stops_the_stream_rather_than_filling_memory
     const ROWS: usize = 10_000_000;
     let produced = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&produced);
-    let backend = ready_fn(move |_| {
+    let backend = move |_: Call| {
         let counter = Arc::clone(&counter);
         let rows = (0..ROWS).map(move |_| {
             counter.fetch_add(1, Ordering::Relaxed);
             Ok(Bytes::from_static(b"{\"text\":\"a row of a long list\"}"))
         });
-        Ok(Reply::new(Body::stream(futures_util::stream::iter(rows))))
-    });
+        std::future::ready(Ok(Reply::new(Body::stream(futures_util::stream::iter(rows)))))
+    };
     let service = schema().serve("rest.v1.Echo", backend).unwrap();
     let any: Address = "127.0.0.1:0".parse().unwrap();
     let server = Server::builder().listen(any).service(service).start().await.unwrap();

@@ -1,25 +1,27 @@
-//! What goes after a body: a map of headers that is nearly always empty, and then a pointer wide.
+//! Headers and trailers of answers: a map that takes no room while it is empty.
 //!
-//! A reply is moved many times on its way out, so what it seldom holds is kept aside.
+//! Replies, errors and streams are moved many times on their way out, and most have no headers and no
+//! trailers of their own; so what they seldom hold is kept aside. Requests nearly always have headers,
+//! which a [`Context`](crate::Context) holds as the [`HeaderMap`] that came.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::LazyLock;
 
 use http::HeaderMap;
 
-/// The trailers of a reply: a [`HeaderMap`] that takes no room while it is empty.
+/// The headers or the trailers of an answer: a [`HeaderMap`], a pointer wide and empty without one.
 ///
 /// ```
-/// use tidewire_service::Trailers;
-/// let mut trailers = Trailers::default();
+/// use tidewire_service::Headers;
+/// let mut trailers = Headers::default();
 /// assert!(trailers.is_empty());
 /// trailers.insert("checksum", http::HeaderValue::from_static("1a2b"));
 /// assert_eq!(trailers["checksum"], "1a2b");
 /// ```
-#[derive(Debug, Clone, Default)]
-pub struct Trailers(Option<Box<HeaderMap>>);
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Headers(Option<Box<HeaderMap>>);
 
-impl Trailers {
+impl Headers {
     /// The map by itself.
     #[inline]
     pub fn into_map(self) -> HeaderMap {
@@ -33,13 +35,13 @@ impl Trailers {
     }
 }
 
-impl From<HeaderMap> for Trailers {
+impl From<HeaderMap> for Headers {
     fn from(map: HeaderMap) -> Self {
         Self((!map.is_empty()).then(|| Box::new(map)))
     }
 }
 
-impl Deref for Trailers {
+impl Deref for Headers {
     type Target = HeaderMap;
 
     fn deref(&self) -> &HeaderMap {
@@ -48,7 +50,7 @@ impl Deref for Trailers {
     }
 }
 
-impl DerefMut for Trailers {
+impl DerefMut for Headers {
     fn deref_mut(&mut self) -> &mut HeaderMap {
         self.0.get_or_insert_default()
     }

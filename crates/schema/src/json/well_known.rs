@@ -1,0 +1,382 @@
+//! The JSON forms of the types of `google.protobuf` that have one of their own.
+//!
+//! An `Any` whose type the schema does not know is `{"@type": …, "value": base64}`, as in generated
+//! code; of one that it knows, the members of its JSON object are beside `@type`.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use buffa::json_helpers as scalar;
+use buffa::json_helpers::wkt;
+use buffa_descriptor::reflect::{DynamicMessage, MapKey, ReflectMessageMut as _, Value as Raw};
+use buffa_descriptor::{DescriptorPool, MessageIndex, ScalarType, SingularKind};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess,
+    Visitor,
+};
+use serde::ser::{Error as _, Serialize, SerializeMap, Serializer};
+
+use super::print::{Printed, default};
+use super::read::{Reader, Unknown, read_scalar};
+use crate::types::MessageType;
+use crate::well_known::WellKnown;
+
+/// The members of the oneof of a `google.protobuf.Value`.
+const NULL: u32 = 1;
+const NUMBER: u32 = 2;
+const TEXT: u32 = 3;
+const BOOL: u32 = 4;
+const STRUCT: u32 = 5;
+const LIST: u32 = 6;
+
+/// Prints the form of a type.
+pub(super) fn print<S: Serializer>(
+    known: WellKnown,
+    printed: Printed<'_>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let Printed { message, printer } = printed;
+    match known {
+        WellKnown::Timestamp | WellKnown::Duration => {
+            let (seconds, nanos) = (whole(message, 1), whole(message, 2));
+            let nanos = i32::try_from(nanos).unwrap_or_default();
+            let text = match known {
+                WellKnown::Timestamp => wkt::fmt_timestamp(seconds, nanos),
+                _ => wkt::fmt_duration(seconds, nanos),
+            };
+            serializer.serialize_str(&text.map_err(S::Error::custom)?)
+        }
+        WellKnown::FieldMask => {
+            let paths: Result<Vec<String>, _> = list(message).iter().map(camel::<S>).collect();
+            serializer.serialize_str(&paths?.join(","))
+        }
+        WellKnown::Empty => serializer.serialize_map(Some(0))?.end(),
+        WellKnown::Wrapper(kind) => {
+            let kind = SingularKind::Scalar(kind);
+            let none = default(message.pool(), kind);
+            match message.field_by_number(1).or(none.as_ref()) {
+                Some(value) => printer.element(message.pool(), kind, value).serialize(serializer),
+                None => serializer.serialize_unit(),
+            }
+        }
+        WellKnown::Struct => serializer.collect_map(entries(message).iter().map(|(key, value)| {
+            let key = match key {
+                MapKey::String(key) => key.as_str(),
+                _ => "",
+            };
+            (key, printer.element(message.pool(), MESSAGE_SHAPED, value))
+        })),
+        WellKnown::ListValue => serializer.collect_seq(
+            list(message).iter().map(|item| printer.element(message.pool(), MESSAGE_SHAPED, item)),
+        ),
+        WellKnown::Value => print_value(printed, serializer),
+        WellKnown::Any => print_any(printed, serializer),
+    }
+}
+
+/// The kind only matters for enums.
+const MESSAGE_SHAPED: SingularKind = SingularKind::Scalar(ScalarType::Bytes);
+
+fn whole(message: &DynamicMessage, number: u32) -> i64 {
+    match message.field_by_number(number) {
+        Some(Raw::I64(value)) => *value,
+        Some(Raw::I32(value)) => i64::from(*value),
+        _ => 0,
+    }
+}
+
+fn list(message: &DynamicMessage) -> &[Raw] {
+    match message.field_by_number(1) {
+        Some(Raw::List(items)) => items,
+        _ => &[],
+    }
+}
+
+fn entries(message: &DynamicMessage) -> &[(MapKey, Raw)] {
+    match message.field_by_number(1) {
+        Some(Raw::Map(map)) => map.entries(),
+        _ => &[],
+    }
+}
+
+fn camel<S: Serializer>(path: &Raw) -> Result<String, S::Error> {
+    match path {
+        Raw::String(path) if wkt::field_mask_path_round_trips(path) => {
+            Ok(wkt::snake_to_camel(path))
+        }
+        _ => Err(S::Error::custom("a path of a FieldMask has no form in camel case")),
+    }
+}
+
+fn print_value<S: Serializer>(printed: Printed<'_>, serializer: S) -> Result<S::Ok, S::Error> {
+    let Printed { message, printer } = printed;
+    let set = [NUMBER, TEXT, BOOL, STRUCT, LIST].into_iter();
+    match set.filter_map(|number| message.field_by_number(number)).next() {
+        Some(Raw::F64(number)) if !number.is_finite() => {
+            Err(S::Error::custom("a google.protobuf.Value cannot be NaN or infinite in JSON"))
+        }
+        Some(value) => printer.element(message.pool(), MESSAGE_SHAPED, value).serialize(serializer),
+        None => serializer.serialize_unit(),
+    }
+}
+
+/// The name and the bytes of what an `Any` holds.
+pub(crate) fn parts_of_any(any: &DynamicMessage) -> (&str, &[u8]) {
+    let name = match any.field_by_number(1) {
+        Some(Raw::String(name)) => name.as_str(),
+        _ => "",
+    };
+    let bytes: &[u8] = match any.field_by_number(2) {
+        Some(Raw::Bytes(bytes)) => bytes,
+        _ => &[],
+    };
+    (name, bytes)
+}
+
+/// The type that an URL names: what follows its last slash.
+fn type_of_url(pool: &DescriptorPool, url: &str) -> Option<MessageIndex> {
+    pool.message_index(url.rsplit_once('/')?.1)
+}
+
+fn print_any<S: Serializer>(printed: Printed<'_>, serializer: S) -> Result<S::Ok, S::Error> {
+    let Printed { message: any, printer } = printed;
+    let (url, bytes) = parts_of_any(any);
+    let mut map = serializer.serialize_map(None)?;
+    if url.is_empty() {
+        return map.end();
+    }
+    map.serialize_entry("@type", url)?;
+    let pool = any.pool();
+    let Some(index) = type_of_url(pool, url) else {
+        map.serialize_entry("value", &Base64(bytes))?;
+        return map.end();
+    };
+    let printer = printer.deeper()?;
+    let options = buffa::DecodeOptions::new().with_recursion_limit(printer.depth);
+    let inner = DynamicMessage::decode_with_options(Arc::clone(pool), index, bytes, &options)
+        .map_err(|e| S::Error::custom(format_args!("the Any does not hold a {url}: {e}")))?;
+    let inner = Printed { message: &inner, printer };
+    match WellKnown::of(pool.message(index).full_name()) {
+        Some(known) if known.is_value_of_any() => map.serialize_entry("value", &inner)?,
+        Some(_) => {}
+        None => inner.members(&mut map)?,
+    }
+    map.end()
+}
+
+struct Base64<'a>(&'a [u8]);
+
+impl Serialize for Base64<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        scalar::bytes::serialize(self.0, serializer)
+    }
+}
+
+/// What `null` is where a message is expected.
+pub(super) fn null(pool: &Arc<DescriptorPool>, index: MessageIndex) -> Option<DynamicMessage> {
+    let known = WellKnown::of(pool.message(index).full_name())?;
+    (known == WellKnown::Value).then(|| {
+        let mut message = DynamicMessage::new(Arc::clone(pool), index);
+        put(&mut message, NULL, Raw::EnumNumber(0));
+        message
+    })
+}
+
+/// Sets a field that the type has by definition.
+fn put(message: &mut DynamicMessage, number: u32, value: Raw) {
+    let pool = Arc::clone(message.pool());
+    let owner = MessageType { pool: &pool, index: message.message_index() };
+    if let Some(field) = owner.numbered(number) {
+        // A schema may hold a google.protobuf type of its own making; what does not fit is left out.
+        let _ = message.try_set(field.descriptor, value);
+    }
+}
+
+/// Reads the form of a type.
+pub(super) fn read<'de, D: Deserializer<'de>>(
+    known: WellKnown,
+    reader: Reader<'_>,
+    index: MessageIndex,
+    deserializer: D,
+) -> Result<DynamicMessage, D::Error> {
+    let mut message = reader.empty(index);
+    match known {
+        WellKnown::Timestamp | WellKnown::Duration => {
+            let text = Cow::<str>::deserialize(deserializer)?;
+            let (seconds, nanos) = match known {
+                WellKnown::Timestamp => wkt::parse_timestamp(&text),
+                _ => wkt::parse_duration(&text),
+            }
+            .map_err(D::Error::custom)?;
+            put(&mut message, 1, Raw::I64(seconds));
+            put(&mut message, 2, Raw::I32(nanos));
+        }
+        WellKnown::FieldMask => {
+            let text = Cow::<str>::deserialize(deserializer)?;
+            let paths = text.split(',').filter(|_| !text.is_empty()).map(snake);
+            let paths: Result<Vec<Raw>, _> = paths.collect();
+            put(&mut message, 1, Raw::List(paths.map_err(D::Error::custom)?));
+        }
+        WellKnown::Empty => deserializer.deserialize_map(EmptyVisitor(reader.unknown))?,
+        WellKnown::Wrapper(kind) => put(&mut message, 1, read_scalar(kind, deserializer)?),
+        WellKnown::Struct | WellKnown::ListValue => {
+            let Some(field) = (MessageType { pool: reader.pool, index }).numbered(1) else {
+                return Ok(message);
+            };
+            let value = reader.field(field.descriptor).deserialize(deserializer)?;
+            let value = value.ok_or_else(|| D::Error::custom("null is no object and no array"))?;
+            message.try_set(field.descriptor, value).map_err(D::Error::custom)?;
+        }
+        WellKnown::Value => return deserializer.deserialize_any(ValueVisitor { reader, message }),
+        WellKnown::Any => read_any(reader, &mut message, deserializer)?,
+    }
+    Ok(message)
+}
+
+fn snake(path: &str) -> Result<Raw, String> {
+    let snake = wkt::camel_to_snake(path);
+    let fits = !path.contains('_')
+        && wkt::field_mask_path_round_trips(&snake)
+        && wkt::snake_to_camel(&snake) == path;
+    fits.then_some(Raw::String(snake)).ok_or_else(|| format!("{path:?} is no path in camel case"))
+}
+
+/// An object without members, or whose members are ignored.
+struct EmptyVisitor(Unknown);
+
+impl<'de> Visitor<'de> for EmptyVisitor {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object without members")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key::<String>()? {
+            if self.0 == Unknown::Refused {
+                let why = format_args!("google.protobuf.Empty has no field {name:?}");
+                return Err(A::Error::custom(why));
+            }
+            map.next_value::<serde::de::IgnoredAny>()?;
+        }
+        Ok(())
+    }
+}
+
+/// A `google.protobuf.Value`: any JSON.
+struct ValueVisitor<'p> {
+    reader: Reader<'p>,
+    message: DynamicMessage,
+}
+
+impl ValueVisitor<'_> {
+    fn with(mut self, number: u32, value: Raw) -> DynamicMessage {
+        put(&mut self.message, number, value);
+        self.message
+    }
+
+    /// The message that a member holds.
+    fn inner<'de, D: Deserializer<'de>>(
+        self,
+        number: u32,
+        deserializer: D,
+    ) -> Result<DynamicMessage, D::Error> {
+        let owner = MessageType { pool: self.reader.pool, index: self.message.message_index() };
+        let kind = owner.numbered(number).map(|field| field.descriptor.kind());
+        let Some(buffa_descriptor::FieldKind::Singular(kind)) = kind else {
+            return Err(D::Error::custom("google.protobuf.Value is not the one that is known"));
+        };
+        let value = self.reader.present(kind, None, deserializer)?;
+        Ok(self.with(number, value))
+    }
+}
+
+impl<'de> Visitor<'de> for ValueVisitor<'_> {
+    type Value = DynamicMessage;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON")
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
+        Ok(self.with(NULL, Raw::EnumNumber(0)))
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(self.with(BOOL, Raw::Bool(value)))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Self::Value, E> {
+        Ok(self.with(NUMBER, Raw::F64(value)))
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "numbers of JSON are doubles here")]
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Self::Value, E> {
+        self.visit_f64(value as f64)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "numbers of JSON are doubles here")]
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Self::Value, E> {
+        self.visit_f64(value as f64)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Self::Value, E> {
+        Ok(self.with(TEXT, Raw::String(value.to_owned())))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        self.inner(STRUCT, MapAccessDeserializer::new(map))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+        self.inner(LIST, SeqAccessDeserializer::new(list))
+    }
+}
+
+/// Reads an `Any`, whose `@type` may come last: the object is taken whole before it is understood.
+fn read_any<'de, D: Deserializer<'de>>(
+    reader: Reader<'_>,
+    any: &mut DynamicMessage,
+    deserializer: D,
+) -> Result<(), D::Error> {
+    let mut object = serde_json::Map::<String, serde_json::Value>::deserialize(deserializer)?;
+    let url = match object.remove("@type") {
+        Some(serde_json::Value::String(url)) => url,
+        None if object.is_empty() => return Ok(()),
+        _ => return Err(D::Error::custom("the @type of an Any is missing, or is no text")),
+    };
+    if url.rsplit_once('/').is_none_or(|(_, name)| name.is_empty()) {
+        return Err(D::Error::custom(format_args!(
+            "the @type {url:?} of an Any is not like type.googleapis.com/package.Message"
+        )));
+    }
+    let bytes = bytes_of_any(reader, &url, object).map_err(D::Error::custom)?;
+    put(any, 1, Raw::String(url));
+    put(any, 2, Raw::Bytes(bytes));
+    Ok(())
+}
+
+fn bytes_of_any(
+    reader: Reader<'_>,
+    url: &str,
+    mut object: serde_json::Map<String, serde_json::Value>,
+) -> Result<Vec<u8>, serde_json::Error> {
+    let Some(index) = type_of_url(reader.pool, url) else {
+        return match object.remove("value") {
+            Some(serde_json::Value::String(text)) => {
+                let text: serde::de::value::StringDeserializer<_> = text.into_deserializer();
+                scalar::bytes::deserialize(text)
+            }
+            _ => Ok(Vec::new()),
+        };
+    };
+    let known = WellKnown::of(reader.pool.message(index).full_name());
+    let json = match known.is_some_and(WellKnown::is_value_of_any) {
+        true => object.remove("value").unwrap_or_default(),
+        false => serde_json::Value::Object(object),
+    };
+    let inner = reader.deeper::<serde_json::Error>()?.message(index).deserialize(json)?;
+    inner.try_encode_to_vec().map_err(serde::de::Error::custom)
+}

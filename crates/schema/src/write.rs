@@ -1,0 +1,376 @@
+//! Setting and clearing what is at a path.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use buffa_descriptor::reflect::{
+    DynamicMessage, MapKey, MapValue, ReflectMessageMut as _, Value as Raw,
+};
+use buffa_descriptor::{DescriptorPool, FieldKind, ScalarType, SingularKind};
+use serde::Serialize;
+
+use crate::FieldError;
+use crate::json::{ELEMENT_MEMORY_MAX, Element, Reader, Unknown};
+use crate::path::{Path, Step};
+use crate::types::MessageType;
+use crate::value::{Value, parse_key};
+use crate::well_known::WellKnown;
+
+/// Sets what is at a path.
+///
+/// # Errors
+/// When the path leads nowhere, or the value does not fit.
+pub(crate) fn set(
+    message: &mut DynamicMessage,
+    path: &Path,
+    value: Value<'_>,
+) -> Result<(), FieldError> {
+    Walk { path, at: 0 }.message(message, &mut Action::Set(value))
+}
+
+/// Clears what is at a path.
+///
+/// # Errors
+/// When the path leads nowhere.
+pub(crate) fn clear(message: &mut DynamicMessage, path: &Path) -> Result<(), FieldError> {
+    Walk { path, at: 0 }.message(message, &mut Action::Clear)
+}
+
+/// What is done at the end of a path.
+enum Action<'v> {
+    Set(Value<'v>),
+    Clear,
+}
+
+/// How far a path was followed.
+#[derive(Clone, Copy)]
+struct Walk<'p> {
+    path: &'p Path,
+    at: usize,
+}
+
+impl Walk<'_> {
+    fn step(&self) -> Option<&Step> {
+        self.path.steps().get(self.at)
+    }
+
+    const fn further(self) -> Self {
+        Self { at: self.at + 1, ..self }
+    }
+
+    fn is_last(&self) -> bool {
+        self.at + 1 == self.path.steps().len()
+    }
+
+    fn wrong(&self, why: impl std::fmt::Display) -> FieldError {
+        FieldError::new(self.path.up_to(self.at + 1), why)
+    }
+
+    /// Follows a step into a message.
+    fn message(
+        self,
+        message: &mut DynamicMessage,
+        action: &mut Action<'_>,
+    ) -> Result<(), FieldError> {
+        let pool = Arc::clone(message.pool());
+        let owner = MessageType { pool: &pool, index: message.message_index() };
+        let step = self.step().ok_or_else(|| FieldError::new("", "the path is empty"))?;
+        let known = WellKnown::of(owner.full_name());
+        let (field, inner) = match known {
+            Some(WellKnown::Struct | WellKnown::ListValue) => (owner.numbered(1), self),
+            Some(WellKnown::Value) => (owner.numbered(value_member(step)), self),
+            _ => (owner.field(step.text()), self.further()),
+        };
+        let field = field
+            .ok_or_else(|| self.wrong(format_args!("{} has no such field", owner.full_name())))?;
+        let descriptor = field.descriptor;
+        let set = |message: &mut DynamicMessage, raw| {
+            message.try_set(descriptor, raw).map_err(|why| self.wrong(why))
+        };
+        if inner.at > self.at && self.is_last() {
+            return match action {
+                Action::Clear => message.try_clear(descriptor).map_err(|why| self.wrong(why)),
+                Action::Set(value) => {
+                    let raw = fitted_field(&pool, descriptor.kind(), *value)
+                        .map_err(|why| self.wrong(why))?;
+                    set(message, raw)
+                }
+            };
+        }
+        let present = message.field_by_number(descriptor.number()).is_some();
+        if !present {
+            match action {
+                Action::Clear => return Ok(()),
+                Action::Set(_) => set(message, empty(&pool, descriptor.kind(), &inner)?)?,
+            }
+        }
+        let Some(raw) = message.field_by_number_mut(descriptor.number()) else { return Ok(()) };
+        let outcome = inner.value(&pool, descriptor.kind(), raw, action);
+        if outcome.is_err() && !present {
+            let _ = message.try_clear(descriptor);
+        }
+        outcome
+    }
+
+    /// Follows a step into the value of a field.
+    fn value(
+        self,
+        pool: &Arc<DescriptorPool>,
+        kind: FieldKind,
+        raw: &mut Raw,
+        action: &mut Action<'_>,
+    ) -> Result<(), FieldError> {
+        match (kind, raw) {
+            (FieldKind::Singular(_), Raw::Message(message)) => self.message(message, action),
+            (FieldKind::List(kind), Raw::List(items)) => self.list(pool, kind, items, action),
+            (FieldKind::Map { key, value }, Raw::Map(map)) => {
+                let mut entries = std::mem::take(map).into_entries();
+                let outcome = self.entries(pool, (key, value), &mut entries, action);
+                *map = MapValue::from_entries(entries);
+                outcome
+            }
+            _ => Err(self.wrong("what is before it has no fields")),
+        }
+    }
+
+    fn list(
+        self,
+        pool: &Arc<DescriptorPool>,
+        kind: SingularKind,
+        items: &mut Vec<Raw>,
+        action: &mut Action<'_>,
+    ) -> Result<(), FieldError> {
+        let index = self.step().and_then(Step::index).ok_or_else(|| self.wrong("not an index"))?;
+        if index >= items.len() {
+            match action {
+                Action::Clear => return Ok(()),
+                Action::Set(_) if index > items.len() => {
+                    let len = items.len();
+                    return Err(self.wrong(format_args!("the list has {len} elements")));
+                }
+                Action::Set(_) => {
+                    let item = self.item(pool, kind, None, action)?;
+                    items.extend(item);
+                    return Ok(());
+                }
+            }
+        }
+        if self.is_last() && matches!(action, Action::Clear) {
+            items.remove(index);
+            return Ok(());
+        }
+        let Some(slot) = items.get_mut(index) else { return Ok(()) };
+        if let Some(item) = self.item(pool, kind, Some(slot), action)? {
+            *slot = item;
+        }
+        Ok(())
+    }
+
+    fn entries(
+        self,
+        pool: &Arc<DescriptorPool>,
+        (key, kind): (ScalarType, SingularKind),
+        entries: &mut Vec<(MapKey, Raw)>,
+        action: &mut Action<'_>,
+    ) -> Result<(), FieldError> {
+        let text = self.step().map_or("", Step::text);
+        let key = parse_key(key, text)
+            .ok_or_else(|| self.wrong(format_args!("not a key of kind {key:?}")))?;
+        let found = entries.iter().position(|(known, _)| *known == key);
+        match (found, &action) {
+            (None, Action::Clear) => Ok(()),
+            (Some(index), Action::Clear) if self.is_last() => {
+                entries.remove(index);
+                Ok(())
+            }
+            (found, _) => {
+                let slot = found.and_then(|index| entries.get_mut(index)).map(|entry| &mut entry.1);
+                if let Some(item) = self.item(pool, kind, slot, action)? {
+                    entries.push((key, item));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What an element becomes, or `None` where it was changed in its place.
+    fn item(
+        self,
+        pool: &Arc<DescriptorPool>,
+        kind: SingularKind,
+        slot: Option<&mut Raw>,
+        action: &mut Action<'_>,
+    ) -> Result<Option<Raw>, FieldError> {
+        if self.is_last() {
+            let Action::Set(value) = action else { return Ok(None) };
+            return fitted(pool, kind, *value).map(Some).map_err(|why| self.wrong(why));
+        }
+        let inner = self.further();
+        let SingularKind::Message(index) = kind else {
+            return Err(inner.wrong("what is before it has no fields"));
+        };
+        if let Some(Raw::Message(message)) = slot {
+            return inner.message(message, action).map(|()| None);
+        }
+        let mut message = DynamicMessage::new(Arc::clone(pool), index);
+        inner.message(&mut message, action)?;
+        Ok(Some(Raw::Message(message)))
+    }
+}
+
+/// The member of a `google.protobuf.Value` that a step goes into.
+fn value_member(step: &Step) -> u32 {
+    match step {
+        Step::Key(key) if key.bytes().all(|byte| byte.is_ascii_digit()) => 6,
+        _ => 5,
+    }
+}
+
+/// What a field has before anything in it is set.
+fn empty(pool: &Arc<DescriptorPool>, kind: FieldKind, walk: &Walk<'_>) -> Result<Raw, FieldError> {
+    Ok(match kind {
+        FieldKind::Singular(SingularKind::Message(index)) => {
+            Raw::Message(DynamicMessage::new(Arc::clone(pool), index))
+        }
+        FieldKind::Singular(_) => return Err(walk.wrong("what is before it has no fields")),
+        FieldKind::List(_) => Raw::List(Vec::new()),
+        FieldKind::Map { .. } => Raw::Map(MapValue::new()),
+    })
+}
+
+/// A value as a field holds it.
+fn fitted_field(
+    pool: &Arc<DescriptorPool>,
+    kind: FieldKind,
+    value: Value<'_>,
+) -> Result<Raw, String> {
+    match (kind, value) {
+        (FieldKind::Singular(kind), value) => fitted(pool, kind, value),
+        (FieldKind::List(kind), Value::List(list)) => list
+            .iter()
+            .map(|item| fitted(pool, kind, item))
+            .collect::<Result<_, _>>()
+            .map(Raw::List),
+        (FieldKind::Map { key, value: kind }, Value::Map(map)) => {
+            let entries = map.iter().map(|(name, item)| {
+                let name = key_text(name);
+                let parsed =
+                    parse_key(key, &name).ok_or_else(|| format!("{name:?} is no key of it"))?;
+                Ok((parsed, fitted(pool, kind, item)?))
+            });
+            let entries: Result<Vec<_>, String> = entries.collect();
+            Ok(Raw::Map(MapValue::from_entries(entries?)))
+        }
+        (FieldKind::List(_), _) => Err("it is a list".to_owned()),
+        (FieldKind::Map { .. }, _) => Err("it is a map".to_owned()),
+    }
+}
+
+fn key_text(key: Value<'_>) -> String {
+    match key {
+        Value::Bool(key) => key.to_string(),
+        Value::I32(key) => key.to_string(),
+        Value::I64(key) => key.to_string(),
+        Value::U32(key) => key.to_string(),
+        Value::U64(key) => key.to_string(),
+        Value::String(key) => key.to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// A value as an element of a kind holds it: as it is, or by way of its proto JSON form.
+fn fitted(pool: &Arc<DescriptorPool>, kind: SingularKind, value: Value<'_>) -> Result<Raw, String> {
+    use ScalarType as S;
+    let (raw, own) = match value {
+        Value::Bool(value) => (Raw::Bool(value), S::Bool),
+        Value::I32(value) => (Raw::I32(value), S::Int32),
+        Value::I64(value) => (Raw::I64(value), S::Int64),
+        Value::U32(value) => (Raw::U32(value), S::Uint32),
+        Value::U64(value) => (Raw::U64(value), S::Uint64),
+        Value::F32(value) => (Raw::F32(value), S::Float),
+        Value::F64(value) => (Raw::F64(value), S::Double),
+        Value::String(value) => (Raw::String(value.to_owned()), S::String),
+        Value::Bytes(value) => (Raw::Bytes(value.to_vec()), S::Bytes),
+        Value::Enum(value) => {
+            let raw = Raw::EnumNumber(value.number());
+            if matches!(kind, SingularKind::Enum(_)) && named_alike(pool, kind, value) {
+                return Ok(raw);
+            }
+            return by_json(
+                pool,
+                kind,
+                &Element::new(value.pool, SingularKind::Enum(value.index), &raw),
+            );
+        }
+        Value::Message(message) => {
+            let index = message.0.message_index();
+            if is_of_type(pool, kind, message.message_type().full_name()) {
+                return Ok(Raw::Message(message.0.clone()));
+            }
+            let raw = Raw::Message(message.0.clone());
+            return by_json(
+                pool,
+                kind,
+                &Element::new(message.pool(), SingularKind::Message(index), &raw),
+            );
+        }
+        Value::List(_) | Value::Map(_) => return Err("it takes a single value".to_owned()),
+    };
+    match (kind, &raw) {
+        (SingularKind::Scalar(to), raw) if holds(to, raw) => return Ok(raw.clone()),
+        // Numbers of Rust are numbers, whatever their width; JSON would make text of wide ones.
+        (SingularKind::Scalar(to), Raw::I64(number)) if to != S::String => {
+            return by_json(pool, kind, number);
+        }
+        (SingularKind::Scalar(to), Raw::U64(number)) if to != S::String => {
+            return by_json(pool, kind, number);
+        }
+        (SingularKind::Enum(_), Raw::I64(number)) => return by_json(pool, kind, number),
+        (SingularKind::Enum(_), Raw::U64(number)) => return by_json(pool, kind, number),
+        _ => {}
+    }
+    by_json(pool, kind, &Element::new(pool, SingularKind::Scalar(own), &raw))
+}
+
+/// Whether a scalar field holds a value as it is.
+const fn holds(kind: ScalarType, raw: &Raw) -> bool {
+    use ScalarType as S;
+    matches!(
+        (kind, raw),
+        (S::Bool, Raw::Bool(_))
+            | (S::Int32 | S::Sint32 | S::Sfixed32, Raw::I32(_))
+            | (S::Int64 | S::Sint64 | S::Sfixed64, Raw::I64(_))
+            | (S::Uint32 | S::Fixed32, Raw::U32(_))
+            | (S::Uint64 | S::Fixed64, Raw::U64(_))
+            | (S::Float, Raw::F32(_))
+            | (S::Double, Raw::F64(_))
+            | (S::String, Raw::String(_))
+            | (S::Bytes, Raw::Bytes(_))
+    )
+}
+
+fn named_alike(
+    pool: &DescriptorPool,
+    kind: SingularKind,
+    value: crate::value::EnumValue<'_>,
+) -> bool {
+    let SingularKind::Enum(index) = kind else { return false };
+    let to = pool.enumeration(index);
+    to.full_name() == value.pool.enumeration(value.index).full_name()
+}
+
+fn is_of_type(pool: &DescriptorPool, kind: SingularKind, full_name: &str) -> bool {
+    let SingularKind::Message(index) = kind else { return false };
+    pool.message(index).full_name() == full_name
+}
+
+fn by_json(
+    pool: &Arc<DescriptorPool>,
+    kind: SingularKind,
+    value: &impl Serialize,
+) -> Result<Raw, String> {
+    let tree = serde_json::to_value(value).map_err(|why| why.to_string())?;
+    let budget = Cell::new(ELEMENT_MEMORY_MAX);
+    let reader = Reader::new(pool, Unknown::Ignored, &budget);
+    reader.present(kind, None, &tree).map_err(|why| why.to_string())
+}

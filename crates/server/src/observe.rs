@@ -1,0 +1,220 @@
+//! What becomes of one request, told to whoever observes, once.
+//!
+//! A request that is observed, or that gates left something for, has one [`Watch`]: shared by its
+//! future and its body, it ends when the last of them is gone. So the end is told exactly once, however
+//! the request ends, and guards are dropped after it.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context as TaskContext, Poll, ready};
+
+use bytes::Bytes;
+use http::{Method, Response, StatusCode};
+use http_body::Frame;
+use tidewire_service::{
+    Body, Code, Context, End, Error, Guards, Head, How, Observation, Observer, Phase,
+};
+
+use crate::stop::{Stage, Stop};
+
+/// One request that is watched; the end is told when the last reference is gone.
+pub(crate) struct Watch {
+    observations: Vec<Arc<dyn Observation>>,
+    guards: Mutex<Option<Guards>>,
+    stop: Stop,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    outcome: Mutex<Outcome>,
+}
+
+#[derive(Default)]
+struct Outcome {
+    how: Option<How>,
+    code: Option<Code>,
+    status: Option<StatusCode>,
+}
+
+impl Watch {
+    /// Tells every observer of a request, and lets its context reach them.
+    pub(crate) fn begin(
+        observers: &[Arc<dyn Observer>],
+        stop: &Stop,
+        head: &mut Head,
+    ) -> Arc<Self> {
+        let observations: Vec<_> = observers.iter().map(|observer| observer.begin(head)).collect();
+        for observation in &observations {
+            head.context.observe(Arc::clone(observation));
+        }
+        Arc::new(Self {
+            observations,
+            guards: Mutex::default(),
+            stop: stop.clone(),
+            bytes_in: AtomicU64::default(),
+            bytes_out: AtomicU64::default(),
+            outcome: Mutex::default(),
+        })
+    }
+
+    /// Keeps what gates left until the end.
+    pub(crate) fn keep(&self, guards: Guards) {
+        *lock(&self.guards) = Some(guards);
+    }
+
+    /// Counts what is read of the request's body.
+    pub(crate) fn counted(self: &Arc<Self>, body: Body) -> Body {
+        let Body::Stream(frames) = body else { return body };
+        let watch = Arc::clone(self);
+        Body::frames(futures_util::StreamExt::inspect(frames, move |frame| {
+            if let Ok(tidewire_service::Frame::Data(data)) = frame {
+                watch.bytes_in.fetch_add(data.len() as u64, Ordering::Relaxed);
+            }
+        }))
+    }
+
+    /// Takes note of the response's head, and follows its body.
+    pub(crate) fn response<B: http_body::Body>(
+        self: Arc<Self>,
+        response: Response<B>,
+        verb: &Method,
+    ) -> Response<Watched<B>> {
+        {
+            let mut outcome = lock(&self.outcome);
+            let failed = response.extensions().get::<Failed>().copied();
+            outcome.status = Some(response.status());
+            outcome.code = failed.map(|failed| failed.code);
+            outcome.how = failed.map(|failed| failed.how);
+        }
+        self.phase(Phase::FirstByte);
+        // A body that is empty, or is left out, is never asked for a frame.
+        let is_over = verb == Method::HEAD || response.body().is_end_stream();
+        if is_over {
+            self.over();
+        }
+        response.map(|body| Watched { body, watch: self, is_over })
+    }
+
+    pub(crate) fn phase(&self, phase: Phase) {
+        for observation in &self.observations {
+            observation.phase(phase);
+        }
+    }
+
+    fn over(&self) {
+        lock(&self.outcome).how.get_or_insert(How::Answered);
+        self.phase(Phase::Written);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let outcome = self.outcome.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let gone = if self.stop.has_reached(Stage::CutOff) { How::Drained } else { How::Canceled };
+        let mut end = End::new(outcome.how.unwrap_or(gone));
+        (end.code, end.status) = (outcome.code, outcome.status);
+        end.bytes_in = self.bytes_in.load(Ordering::Relaxed);
+        end.bytes_out = self.bytes_out.load(Ordering::Relaxed);
+        for observation in &self.observations {
+            observation.end(&end);
+        }
+        // After the end was told.
+        drop(self.guards.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// How a request failed, on its response.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Failed {
+    code: Code,
+    how: How,
+}
+
+impl Failed {
+    pub(crate) fn new(error: &Error) -> Self {
+        let cause = std::error::Error::source(error);
+        let how = match cause.and_then(|cause| cause.downcast_ref()) {
+            Some(Ended::Panicked) => How::Panicked,
+            Some(Ended::Deadline) => How::Deadline,
+            None => How::Answered,
+        };
+        Self { code: error.code(), how }
+    }
+}
+
+/// Why the server itself ended a call: the cause of the error that it then has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Panicked,
+    Deadline,
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Panicked => "the handler panicked",
+            Self::Deadline => "the deadline passed",
+        })
+    }
+}
+
+impl std::error::Error for Ended {}
+
+/// The body of a watched response.
+pub(crate) struct Watched<B> {
+    body: B,
+    watch: Arc<Watch>,
+    is_over: bool,
+}
+
+impl<B> http_body::Body for Watched<B>
+where
+    B: http_body::Body<Data = Bytes, Error = Error> + Unpin,
+{
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = &mut *self;
+        let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
+        match &frame {
+            Some(Ok(frame)) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                this.watch.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
+            }
+            Some(Err(error)) => {
+                let failed = Failed::new(error);
+                let mut outcome = lock(&this.watch.outcome);
+                outcome.code.get_or_insert(failed.code);
+                outcome.how.get_or_insert(failed.how);
+            }
+            None => {}
+        }
+        if !this.is_over && (frame.is_none() || this.body.is_end_stream()) {
+            this.is_over = true;
+            this.watch.over();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// What a gate decided upon and services see: a context without its headers, in a request's extensions.
+#[derive(Clone)]
+pub(crate) struct Admitted {
+    pub(crate) context: Context,
+    pub(crate) watch: Arc<Watch>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

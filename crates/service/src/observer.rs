@@ -1,0 +1,89 @@
+//! One outcome a request, for logs, metrics and traces.
+//!
+//! An [`Observer`] sees the beginning of every request, also of those that no service sees: unknown
+//! methods, refused heads, broken envelopes. What it returns is told the phases and then exactly one
+//! end. Nobody observes: nothing is allocated and nothing is called.
+//!
+//! This room reads no clock; an observation that wants times reads one itself when it is told.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use crate::{Code, Head};
+
+/// Sees every request begin.
+pub trait Observer: Send + Sync + 'static {
+    /// A request's head has arrived.
+    ///
+    /// Shared, since what runs inside a service (memoization) has phases to report too.
+    fn begin(&self, head: &Head) -> Arc<dyn Observation>;
+}
+
+/// Is told what becomes of one request.
+pub trait Observation: Send + Sync + 'static {
+    /// The request reached a phase. Each is told at most once, in this order, and some are left out.
+    fn phase(&self, phase: Phase) {
+        let _ = phase;
+    }
+
+    /// The request is over: told exactly once, and last.
+    fn end(&self, end: &End);
+}
+
+/// How far a request has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Phase {
+    /// It waits for a place.
+    Queued,
+    /// Its gates are asked.
+    Gates,
+    /// It is looked for among what is kept.
+    Memo,
+    /// Its service runs.
+    Handler,
+    /// The head of its answer is on its way.
+    FirstByte,
+    /// The last byte of its answer was handed to the connection.
+    Written,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct End {
+    /// What ended it.
+    pub how: How,
+    /// The outcome of a call of a method: `None` is success. For plain HTTP that of a refusal.
+    pub code: Option<Code>,
+    /// The HTTP status that was sent, where one was.
+    pub status: Option<StatusCode>,
+    /// Bytes of the request's body as they arrived, as far as they were read.
+    pub bytes_in: u64,
+    /// Bytes of the answer's body as they were handed to the connection.
+    pub bytes_out: u64,
+}
+
+/// What ended a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum How {
+    /// It was answered, well or with an error.
+    Answered,
+    /// The caller went away, or reset the stream.
+    Canceled,
+    /// Its deadline passed.
+    Deadline,
+    /// Its handler panicked.
+    Panicked,
+    /// The server stopped.
+    Drained,
+}
+
+impl End {
+    /// An end of this kind, without code, status and bytes.
+    pub const fn new(how: How) -> Self {
+        Self { how, code: None, status: None, bytes_in: 0, bytes_out: 0 }
+    }
+}
