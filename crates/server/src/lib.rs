@@ -29,6 +29,7 @@ mod listener;
 mod mount;
 mod observe;
 mod plain;
+mod proto;
 mod reflection;
 mod rest;
 mod routes;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use connectrpc::dispatcher::{RequestStream, StreamingResult, UnaryResult};
 use connectrpc::{
     CodecFormat, ConnectError, ConnectRpcBody, Dispatcher, EncodedBody, MethodDescriptor, Payload,
-    RequestContext, Response as RpcResponse, Router,
+    RequestContext, Response as RpcResponse,
 };
 use foldhash::{HashMap, HashMapExt};
 use futures_util::StreamExt;
@@ -35,7 +35,6 @@ use crate::plain::log;
 /// The methods of all services of a server, by path.
 pub(crate) struct Methods {
     by_path: HashMap<String, Entry>,
-    reflection: Router,
 }
 
 /// What is known of a method before it is called.
@@ -54,9 +53,9 @@ struct Entry {
 }
 
 impl Methods {
-    /// No methods but those of reflection.
-    pub(crate) fn new(reflection: Router) -> Self {
-        Self { by_path: HashMap::new(), reflection }
+    /// No methods.
+    pub(crate) fn new() -> Self {
+        Self { by_path: HashMap::new() }
     }
 
     /// Adds the methods of a service; says which path is taken already.
@@ -81,20 +80,11 @@ impl Methods {
 
     /// Which method is at a path, with its leading slash.
     pub(crate) fn find(&self, path: &str) -> Option<Known> {
-        let path = path.strip_prefix('/').unwrap_or(path);
-        if let Some(entry) = self.by_path.get(path) {
-            return Some(if entry.method.kind.server_streams() {
-                Known::Streams
-            } else {
-                Known::One
-            });
-        }
-        let is_reflection =
-            path.starts_with("grpc.reflection.") && self.reflection.lookup(path).is_some();
-        is_reflection.then_some(Known::One)
+        let entry = self.by_path.get(path.strip_prefix('/').unwrap_or(path))?;
+        Some(if entry.method.kind.server_streams() { Known::Streams } else { Known::One })
     }
 
-    /// The method at a path, with its leading slash; `None` for those of reflection.
+    /// The method at a path, with its leading slash.
     pub(crate) fn method(&self, path: &str) -> Option<Method> {
         let entry = self.by_path.get(path.strip_prefix('/').unwrap_or(path))?;
         Some(entry.method.clone())
@@ -224,6 +214,11 @@ fn requests(stream: RequestStream) -> Body {
     Body::stream(stream.map(|item| item.map_err(convert::error_in)))
 }
 
+/// The library looks a method up before it calls it, so that nobody sees this.
+fn not_there(path: &str) -> ConnectError {
+    ConnectError::unimplemented(format!("no method {path}"))
+}
+
 const fn codec(format: CodecFormat) -> Codec {
     match format {
         CodecFormat::Json => Codec::Json,
@@ -233,10 +228,7 @@ const fn codec(format: CodecFormat) -> Codec {
 
 impl Dispatcher for Dispatch {
     fn lookup(&self, path: &str) -> Option<MethodDescriptor> {
-        match self.entry(path) {
-            Some(entry) => Some(entry.descriptor),
-            None => self.methods.reflection.lookup(path),
-        }
+        self.entry(path).map(|entry| entry.descriptor)
     }
 
     fn call_unary(
@@ -247,7 +239,7 @@ impl Dispatcher for Dispatch {
         format: CodecFormat,
     ) -> UnaryResult {
         let Some(entry) = self.entry(path) else {
-            return self.methods.reflection.call_unary(path, ctx, request, format);
+            return Box::pin(std::future::ready(Err(not_there(path))));
         };
         match request.encoded() {
             Ok(bytes) => self.one(entry, self.start(entry, ctx, format, Body::Full(bytes))),
@@ -263,7 +255,7 @@ impl Dispatcher for Dispatch {
         format: CodecFormat,
     ) -> StreamingResult {
         let Some(entry) = self.entry(path) else {
-            return self.methods.reflection.call_server_streaming(path, ctx, request, format);
+            return Box::pin(std::future::ready(Err(not_there(path))));
         };
         let late = late(&ctx);
         Self::many(entry, self.start(entry, ctx, format, Body::Full(request)), late)
@@ -277,7 +269,7 @@ impl Dispatcher for Dispatch {
         format: CodecFormat,
     ) -> UnaryResult {
         let Some(entry) = self.entry(path) else {
-            return self.methods.reflection.call_client_streaming(path, ctx, stream, format);
+            return Box::pin(std::future::ready(Err(not_there(path))));
         };
         self.one(entry, self.start(entry, ctx, format, requests(stream)))
     }
@@ -290,7 +282,7 @@ impl Dispatcher for Dispatch {
         format: CodecFormat,
     ) -> StreamingResult {
         let Some(entry) = self.entry(path) else {
-            return self.methods.reflection.call_bidi_streaming(path, ctx, stream, format);
+            return Box::pin(std::future::ready(Err(not_there(path))));
         };
         let late = late(&ctx);
         Self::many(entry, self.start(entry, ctx, format, requests(stream)), late)
