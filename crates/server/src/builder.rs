@@ -15,6 +15,7 @@ use crate::cors::{Cors, Policy};
 use crate::health::Health;
 use crate::limits::Limits;
 use crate::listener::Listener;
+use crate::reflection::Reflection;
 use crate::rest::{Rest, RestOptions};
 use crate::routes::{RouteError, Routes};
 use crate::rpc::Methods;
@@ -259,6 +260,13 @@ impl Builder {
         // Without layers: whoever probes has no credentials.
         let health_service: Arc<dyn Service> = Arc::new(health_service);
         let _ = methods.add(&interfaces[interfaces.len() - 1], &health_service);
+        if with_reflection {
+            let reflection = Reflection::new(&interfaces)
+                .map_err(|error| StartError::Descriptors(error.to_string()))?;
+            for (interface, service) in reflection.services() {
+                let _ = methods.add(&interface, &service);
+            }
+        }
         let services = self.services.into_iter();
         let layers: Vec<_> = self.layers.iter().chain(&self.inner_layers).cloned().collect();
         let services: Vec<_> = services.map(|(i, s)| (i, stack(&layers, s))).collect();

@@ -32,6 +32,8 @@ mod lookup;
 mod mount;
 mod observe;
 mod plain;
+mod proto;
+mod reflection;
 mod response;
 mod rest;
 mod routes;

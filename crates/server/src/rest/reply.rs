@@ -83,11 +83,7 @@ fn one(plan: &ReplyPlan, message: Bytes, status: StatusCode) -> Result<Response<
     Ok(with_type(Body::Full(plan.print(message)?), Some(JSON)))
 }
 
-async fn stream(
-    binding: &Arc<Binding>,
-    body: Body,
-    wants_lines: bool,
-) -> Result<Response<Body>> {
+async fn stream(binding: &Arc<Binding>, body: Body, wants_lines: bool) -> Result<Response<Body>> {
     if binding.reply.raw {
         return raw_stream(binding, body).await;
     }
@@ -111,10 +107,7 @@ async fn begun(mut items: Items) -> Result<Body> {
 }
 
 /// Chunks of raw bytes, of the type that the first one says.
-async fn raw_stream(
-    binding: &Arc<Binding>,
-    body: Body,
-) -> Result<Response<Body>> {
+async fn raw_stream(binding: &Arc<Binding>, body: Body) -> Result<Response<Body>> {
     let mut frames = http_body_util::BodyStream::new(body);
     let first = loop {
         match frames.next().await.transpose()? {
