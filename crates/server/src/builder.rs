@@ -16,7 +16,7 @@ use crate::cors::{Cors, Policy};
 use crate::health::Health;
 use crate::limits::Limits;
 use crate::listener::Listener;
-use crate::reflection;
+use crate::reflection::Reflection;
 use crate::rest::{Rest, RestOptions};
 use crate::routes::{RouteError, Routes};
 use crate::rpc::Methods;
@@ -54,6 +54,7 @@ impl Server {
             limits: Limits::default(),
             reflection: None,
             rest: RestOptions::default(),
+            faults: false,
             cors: Cors::default(),
             validation: true,
             #[cfg(feature = "tls")]
@@ -75,6 +76,7 @@ pub struct Builder {
     limits: Limits,
     reflection: Option<bool>,
     rest: RestOptions,
+    faults: bool,
     cors: Cors,
     validation: bool,
     #[cfg(feature = "tls")]
@@ -140,7 +142,7 @@ impl Builder {
         self
     }
 
-    /// Tells of every request of REST and plain HTTP, and of its one end.
+    /// Tells of every request of every protocol, and of its one end.
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observers.push(Arc::new(observer));
         self
@@ -167,6 +169,13 @@ impl Builder {
     /// Sets how REST requests are read and replies are printed.
     pub fn rest(mut self, options: RestOptions) -> Self {
         self.rest = options;
+        self
+    }
+
+    /// Lets replies misbehave as their [`Script`](tidewire_service::Script) says: for mocks and tests of
+    /// clients. By default scripts are ignored.
+    pub fn faults(mut self, on: bool) -> Self {
+        self.faults = on;
         self
     }
 
@@ -258,16 +267,17 @@ impl Builder {
         let health_service = health.service();
         let mut interfaces: Vec<_> = self.services.iter().map(|(i, _)| i.clone()).collect();
         interfaces.push(health_service.interface());
-        let reflection = if with_reflection {
-            reflection::router(&interfaces)
-                .map_err(|error| StartError::Descriptors(error.to_string()))?
-        } else {
-            connectrpc::Router::new()
-        };
-        let mut methods = Methods::new(reflection);
+        let mut methods = Methods::new();
         // Without layers: whoever probes has no credentials.
         let health_service: Arc<dyn Service> = Arc::new(health_service);
         let _ = methods.add(&interfaces[interfaces.len() - 1], &health_service);
+        if with_reflection {
+            let reflection = Reflection::new(&interfaces)
+                .map_err(|error| StartError::Descriptors(error.to_string()))?;
+            for (interface, service) in reflection.services() {
+                let _ = methods.add(&interface, &service);
+            }
+        }
         let layers: Vec<_> = self.layers.iter().chain(&self.inner_layers).cloned().collect();
         let mut services = Vec::new();
         for (interface, service) in self.services {
@@ -285,15 +295,17 @@ impl Builder {
         let routes = routes(self.routes, &layers)?;
         let cors = Policy::new(&self.cors).map_err(StartError::Cors)?.map(Arc::new);
         let app = App {
-            methods: Arc::new(methods),
+            methods,
+            coders: Arc::default(),
             routes,
             rest,
             cors,
-            commands: Commands::default(),
+            commands: Commands::new(self.limits.commands_max),
             gates: self.gates,
             observers: self.observers,
             tasks: TaskTracker::new(),
             stop: Stop::new(),
+            faults: self.faults,
             http: http_builder(&self.limits),
             limits: self.limits,
         };

@@ -1,11 +1,8 @@
 //! `grpc.health.v1`: whether the server takes calls.
 //!
 //! Every service is SERVING from the start and NOT_SERVING once a drain began, so that load
-//! balancers turn away before connections close.
-
-mod proto {
-    include!(concat!(env!("OUT_DIR"), "/tidewire.rs"));
-}
+//! balancers turn away before connections close. That is the last thing a watcher hears: a drain does
+//! not wait for those who watch.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,8 +11,8 @@ use futures_util::stream::unfold;
 use tidewire_service::{Context, Error, Reply, RpcService, Stream};
 use tokio::sync::watch;
 
-use self::proto::grpc::health::v1::health_check_response::ServingStatus;
-use self::proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse, HealthServer};
+use crate::proto::grpc::health::v1::health_check_response::ServingStatus;
+use crate::proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse, HealthServer};
 
 /// The health of a server and of its services; clones share it.
 #[derive(Debug, Clone)]
@@ -56,7 +53,7 @@ fn response(status: ServingStatus) -> HealthCheckResponse {
     HealthCheckResponse { status: status.into(), ..Default::default() }
 }
 
-impl proto::grpc::health::v1::Health for Health {
+impl crate::proto::grpc::health::v1::Health for Health {
     async fn check(
         &self,
         _: Context,
@@ -76,12 +73,62 @@ impl proto::grpc::health::v1::Health for Health {
         let known = self.knows(&request.service);
         let mut changes = self.serving.subscribe();
         changes.mark_changed();
-        let statuses = unfold(changes, move |mut changes| async move {
+        let statuses = unfold(Some(changes), move |changes| async move {
+            let mut changes = changes?;
             changes.changed().await.ok()?;
             let serving = *changes.borrow_and_update();
             let status = if known { status(serving) } else { ServingStatus::SERVICE_UNKNOWN };
-            Some((Ok(response(status)), changes))
+            Some((Ok(response(status)), serving.then_some(changes)))
         });
         Ok(Stream::new(statuses).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::grpc::health::v1::HealthClient;
+    use tidewire_service::Code;
+
+    fn health() -> (Health, HealthClient) {
+        let health = Health::new(["a.B".to_owned()]);
+        let client = HealthClient::new(HealthServer::new(health.clone()));
+        (health, client)
+    }
+
+    fn of(service: &str) -> HealthCheckRequest {
+        HealthCheckRequest { service: service.to_owned(), ..Default::default() }
+    }
+
+    #[tokio::test]
+    async fn every_service_serves_until_the_server_drains() {
+        let (health, client) = health();
+        for expected in [ServingStatus::SERVING, ServingStatus::NOT_SERVING] {
+            for service in ["", "a.B"] {
+                assert_eq!(client.check(of(service)).await.unwrap().body.status, expected);
+            }
+            let unknown = client.check(of("a.C")).await.unwrap_err();
+            assert_eq!(unknown.code(), Code::NotFound);
+            health.shut_down();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_watcher_hears_of_the_drain_and_then_no_more() {
+        for (service, before, after) in [
+            ("", ServingStatus::SERVING, ServingStatus::NOT_SERVING),
+            ("a.B", ServingStatus::SERVING, ServingStatus::NOT_SERVING),
+            ("a.C", ServingStatus::SERVICE_UNKNOWN, ServingStatus::SERVICE_UNKNOWN),
+        ] {
+            let (health, client) = health();
+            let mut statuses = client.watch(of(service)).await.unwrap().body;
+            assert_eq!(statuses.next().await.unwrap().unwrap().status, before);
+            health.shut_down();
+            assert_eq!(statuses.next().await.unwrap().unwrap().status, after);
+            assert!(statuses.next().await.unwrap().is_none(), "a drain does not wait for watchers");
+            let mut late = client.watch(of(service)).await.unwrap().body;
+            assert_eq!(late.next().await.unwrap().unwrap().status, after);
+            assert!(late.next().await.unwrap().is_none());
+        }
     }
 }

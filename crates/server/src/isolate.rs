@@ -53,15 +53,6 @@ impl Future for IsolatedPending {
     }
 }
 
-impl Future for Isolated {
-    type Output = Result<Reply>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        catch_unwind(AssertUnwindSafe(|| Pin::new(&mut self.0).poll(cx)))
-            .unwrap_or_else(|panic| Poll::Ready(Err(panicked(&*panic))))
-    }
-}
-
 /// A stream with panics turned into an error that ends it.
 pub(crate) struct IsolatedStream<S>(pub(crate) Option<S>);
 
@@ -74,7 +65,9 @@ where
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Some(stream) = &mut self.0 else { return Poll::Ready(None) };
         catch_unwind(AssertUnwindSafe(|| Pin::new(stream).poll_next(cx))).unwrap_or_else(|panic| {
-            self.0 = None;
+            // What panicked may panic again when it is dropped.
+            let broken = self.0.take();
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(broken)));
             Poll::Ready(Some(Err(panicked(&*panic))))
         })
     }

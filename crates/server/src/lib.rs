@@ -1,42 +1,49 @@
 //! One port, all protocols.
 //!
 //! ```text
-//! bytes ─▶ listener ─▶ connection ─▶ routes ─┬─▶ rpc: Connect, gRPC, gRPC-Web ─┬─▶ layers ─▶ service
-//!          tcp, tls,   HTTP/1.1,             ├─▶ rest (google.api.http) ───────┤
-//!          unix        HTTP/2                └─▶ http: plain handlers, mounts ─┘
+//! bytes ─▶ listener ─▶ connection ─▶ way: look-up, ─┬─▶ rpc: Connect, gRPC, gRPC-Web ─┬─▶ layers ─▶ service
+//!          tcp, tls,   HTTP/1.1,    observers,      ├─▶ rest (google.api.http) ───────┤
+//!          unix        HTTP/2       gates           └─▶ http: plain handlers, mounts ─┘
 //! ```
 //!
 //! Every service, whatever it is written in, is reached as a [`Service`](tidewire_service::Service);
-//! protocols differ only in how they make a `Call` of bytes and bytes of a `Reply`. Standard RPC
-//! protocols are spoken by the connectrpc library, which no public signature here names.
+//! protocols differ only in how they make a `Call` of bytes and bytes of a `Reply`. What the RPC
+//! protocols are as bytes is the room `wire`.
 //!
 //! A command (a method that is not a query) runs to completion in a task that the server owns, even
 //! when its caller goes away; a panic in a handler is one failed call; a drain lets running calls
 //! end.
 
 mod address;
+mod arriving;
 mod builder;
 mod command;
 mod connection;
 mod cors;
-mod enter;
+mod deadline;
+mod fault;
 mod gather;
 mod head_timer;
 mod health;
 mod isolate;
 mod limits;
 mod listener;
+mod lookup;
 mod mount;
 mod observe;
 mod plain;
+mod proto;
 mod reflection;
+mod response;
 mod rest;
 mod routes;
 mod rpc;
+mod run;
 mod running;
 mod stop;
 #[cfg(feature = "tls")]
 mod tls;
+mod way;
 
 pub use address::{Address, ParseAddressError};
 pub use builder::{Builder, Server};

@@ -5,6 +5,7 @@
 //! | `body_bytes_max` | 4 MiB | `resource_exhausted`, 413 over plain HTTP |
 //! | `message_bytes_max` | 4 MiB | `resource_exhausted` |
 //! | `header_read_timeout` | 30 s | the connection is closed |
+//! | `commands_max` | 10,000 | `resource_exhausted`; the command does not run |
 //! | `connections_max` | 10,000 | new connections wait in the listen queue |
 //! | `streams_max` | 256 a connection | HTTP/2 refuses the stream |
 //! | `stream_window_bytes` | 128 KiB | HTTP/2 senders wait |
@@ -27,6 +28,8 @@ pub struct Limits {
     pub message_bytes_max: usize,
     /// How long the head of a request may take.
     pub header_read_timeout: Duration,
+    /// How many commands run at once, over all connections and protocols.
+    pub commands_max: usize,
     /// How many connections are open at once, over all listeners.
     pub connections_max: usize,
     /// How many calls run at once on one HTTP/2 connection.
@@ -45,6 +48,7 @@ impl Default for Limits {
             body_bytes_max: 4 << 20,
             message_bytes_max: 4 << 20,
             header_read_timeout: Duration::from_secs(30),
+            commands_max: 10_000,
             connections_max: 10_000,
             streams_max: 256,
             stream_window_bytes: 128 << 10,

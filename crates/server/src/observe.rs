@@ -12,9 +12,7 @@ use std::task::{Context as TaskContext, Poll, ready};
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use http_body::Frame;
-use tidewire_service::{
-    Body, Code, Context, End, Error, Guards, Head, How, Observation, Observer, Phase,
-};
+use tidewire_service::{Code, End, Error, Guards, Head, How, Observation, Observer, Phase};
 
 use crate::stop::{Stage, Stop};
 
@@ -23,7 +21,8 @@ pub(crate) struct Watch {
     observations: Vec<Arc<dyn Observation>>,
     guards: Mutex<Option<Guards>>,
     stop: Stop,
-    bytes_in: AtomicU64,
+    /// By itself, since a command that reads it may outlive the request.
+    bytes_in: Arc<AtomicU64>,
     bytes_out: AtomicU64,
     outcome: Mutex<Outcome>,
 }
@@ -50,7 +49,7 @@ impl Watch {
             observations,
             guards: Mutex::default(),
             stop: stop.clone(),
-            bytes_in: AtomicU64::default(),
+            bytes_in: Arc::default(),
             bytes_out: AtomicU64::default(),
             outcome: Mutex::default(),
         })
@@ -61,15 +60,17 @@ impl Watch {
         *lock(&self.guards) = Some(guards);
     }
 
-    /// Counts what is read of the request's body.
-    pub(crate) fn counted(self: &Arc<Self>, body: Body) -> Body {
-        let Body::Stream(frames) = body else { return body };
-        let watch = Arc::clone(self);
-        Body::frames(futures_util::StreamExt::inspect(frames, move |frame| {
-            if let Ok(tidewire_service::Frame::Data(data)) = frame {
-                watch.bytes_in.fetch_add(data.len() as u64, Ordering::Relaxed);
-            }
-        }))
+    /// Where what is read of the request's body is counted.
+    pub(crate) fn counter(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.bytes_in)
+    }
+
+    /// Takes note of an error that comes after the response's head.
+    pub(crate) fn failed(&self, error: &Error) {
+        let failed = Failed::new(error);
+        let mut outcome = lock(&self.outcome);
+        outcome.code.get_or_insert(failed.code);
+        outcome.how.get_or_insert(failed.how);
     }
 
     /// Takes note of the response's head, and follows its body.
@@ -184,12 +185,7 @@ where
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
                 this.watch.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
             }
-            Some(Err(error)) => {
-                let failed = Failed::new(error);
-                let mut outcome = lock(&this.watch.outcome);
-                outcome.code.get_or_insert(failed.code);
-                outcome.how.get_or_insert(failed.how);
-            }
+            Some(Err(error)) => this.watch.failed(error),
             None => {}
         }
         if !this.is_over && (frame.is_none() || this.body.is_end_stream()) {
@@ -206,13 +202,6 @@ where
     fn size_hint(&self) -> http_body::SizeHint {
         self.body.size_hint()
     }
-}
-
-/// What a gate decided upon and services see: a context without its headers, in a request's extensions.
-#[derive(Clone)]
-pub(crate) struct Admitted {
-    pub(crate) context: Context,
-    pub(crate) watch: Arc<Watch>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

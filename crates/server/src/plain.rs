@@ -1,66 +1,11 @@
 //! Plain HTTP: from a request to a [`Call`] and from a [`Reply`] to a response.
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderValue};
+use http::header::{ALLOW, CONTENT_TYPE, ETAG, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
-use http_body::Body as _;
-use hyper::body::Incoming;
-use tidewire_service::{Body, Context, Error, Frame, Headers, Phase, Protocol, Reply};
+use tidewire_service::{Body, Error, Frame, Headers, Reply};
 
-use crate::observe::{Admitted, Ended, Failed};
-
-/// The request's body, bounded.
-///
-/// # Errors
-/// When the length that the head declares is over the limit.
-#[inline]
-pub(crate) fn body(
-    headers: &HeaderMap,
-    body: Incoming,
-    body_bytes_max: usize,
-) -> Result<Body, Error> {
-    if body.is_end_stream() { Ok(Body::Empty) } else { bounded(headers, body, body_bytes_max) }
-}
-
-fn bounded(headers: &HeaderMap, body: Incoming, body_bytes_max: usize) -> Result<Body, Error> {
-    let declared = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
-    if declared.is_some_and(|length: usize| length > body_bytes_max) {
-        return Err(Error::resource_exhausted(format!(
-            "request body is {} bytes, over limits.body_bytes_max = {body_bytes_max}; send less \
-             or raise the limit",
-            declared.unwrap_or_default()
-        ))
-        .with_http_status(StatusCode::PAYLOAD_TOO_LARGE));
-    }
-    let body = Body::wrap_with(body, |cause| {
-        Error::canceled("the request body ended before it was complete").with_cause(cause)
-    });
-    body.limit(body_bytes_max)
-}
-
-/// Reads a body to its end and forgets it.
-pub(crate) async fn discard(body: Body) {
-    let Body::Stream(mut frames) = body else { return };
-    while futures_util::StreamExt::next(&mut frames).await.is_some_and(|frame| frame.is_ok()) {}
-}
-
-/// The context of a request: what gates made of it, if it passed any.
-#[inline]
-pub(crate) fn context(
-    headers: HeaderMap,
-    mut extensions: http::Extensions,
-    protocol: Protocol,
-) -> Context {
-    match extensions.remove::<Admitted>() {
-        None => Context::new(headers).with_extensions(extensions).with_protocol(protocol),
-        Some(Admitted { mut context, .. }) => {
-            *context.headers_mut() = headers;
-            *context.extensions_mut() = extensions;
-            context.phase(Phase::Handler);
-            context
-        }
-    }
-}
+use crate::observe::{Ended, Failed};
 
 /// The response for a reply, around what `wrap` makes of its body.
 #[inline]
@@ -91,6 +36,16 @@ pub(crate) fn tag(reply: &mut Reply) {
     if reply.is_unchanged() {
         reply.status = StatusCode::NOT_MODIFIED;
         reply.body = Body::Empty;
+    }
+}
+
+/// Says that a tag names the content and not these bytes, which were compressed on the way.
+pub(crate) fn weaken_tag(headers: &mut HeaderMap) {
+    if let Some(tag) = headers.get_mut(ETAG)
+        && !tag.as_bytes().starts_with(b"W/")
+        && let Ok(weak) = HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat())
+    {
+        *tag = weak;
     }
 }
 

@@ -1,36 +1,151 @@
 //! Server reflection, v1 and v1alpha: the schema, for tools such as grpcurl.
 //!
 //! Reflection publishes the schema; it is on where only this machine can reach the server, and
-//! elsewhere only when asked for.
+//! elsewhere only when asked for. The two editions differ in their name only, so that one
+//! implementation answers both. What is asked for and is not there is answered within the stream; a
+//! request without a question ends it.
 
-use std::collections::HashSet;
-use std::error::Error;
+mod index;
+
 use std::sync::Arc;
 
-use buffa_descriptor::DescriptorPool;
-use buffa_descriptor::generated::descriptor::FileDescriptorSet;
-use connectrpc::Router;
-use connectrpc_reflection::Reflector;
-use tidewire_service::Interface;
+use tidewire_service::{
+    Answer, Call, Code, Context, Error, Interface, Reply, Result, RpcService, Service, Stream,
+};
 
-/// The methods of reflection over the descriptors of these services.
-///
-/// The pool is made here, since the library's bound for one that it makes ends at a few hundred files.
-pub(crate) fn router(interfaces: &[Interface]) -> Result<Router, Box<dyn Error>> {
-    let trusted = buffa::DecodeOptions::new().with_element_memory_limit(usize::MAX);
-    let (mut places, mut sets, mut names) = (HashSet::new(), HashSet::new(), HashSet::new());
-    let mut all = FileDescriptorSet::default();
-    for set in interfaces.iter().map(Interface::descriptors) {
-        // The services of one schema share their descriptors: most need not be looked at.
-        if places.insert(set.as_ptr()) && sets.insert(set) {
-            let files = trusted.decode_from_slice::<FileDescriptorSet>(set)?.file;
-            all.file.extend(files.into_iter().filter(|file| names.insert(file.name.clone())));
-        }
-    }
-    let reflector = Reflector::from_descriptor_pool(Arc::new(DescriptorPool::new(all)?))?;
-    let names = interfaces.iter().map(Interface::name).chain(OWN_SERVICES);
-    Ok(connectrpc_reflection::install(Router::new(), reflector.with_services(names)))
+use self::index::Index;
+use crate::proto::DESCRIPTOR_SET;
+use crate::proto::grpc::reflection::v1::server_reflection_request::MessageRequest;
+use crate::proto::grpc::reflection::v1::server_reflection_response::MessageResponse;
+use crate::proto::grpc::reflection::v1::{
+    ErrorResponse, ExtensionNumberResponse, FileDescriptorResponse, ListServiceResponse,
+    ServerReflection, ServerReflectionRequest, ServerReflectionResponse, ServerReflectionServer,
+    ServiceResponse,
+};
+use crate::proto::grpc::reflection::v1alpha;
+
+/// Answers questions about the schema of a server.
+#[derive(Debug, Clone)]
+pub(crate) struct Reflection {
+    index: Arc<Index>,
+    /// The full names of the services that are served, those of reflection among them.
+    services: Arc<[String]>,
 }
 
-const OWN_SERVICES: [&str; 2] =
+/// The first edition: the same methods under another name.
+#[derive(Debug)]
+struct V1Alpha(ServerReflectionServer<Reflection>);
+
+const NAMES: [&str; 2] =
     ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
+
+impl Reflection {
+    /// Reflection of a server with these services.
+    ///
+    /// # Errors
+    /// Descriptors that are none.
+    pub(crate) fn new(interfaces: &[Interface]) -> Result<Self, buffa::DecodeError> {
+        let mut index = Index::default();
+        for interface in interfaces {
+            index.add(interface.descriptors())?;
+        }
+        index.add(DESCRIPTOR_SET)?;
+        let names = interfaces.iter().map(Interface::name).chain(NAMES);
+        Ok(Self { index: Arc::new(index), services: names.map(str::to_owned).collect() })
+    }
+
+    /// The services that answer, one an edition.
+    pub(crate) fn services(&self) -> [(Interface, Arc<dyn Service>); 2] {
+        let v1 = ServerReflectionServer::new(self.clone());
+        let v1alpha = V1Alpha(v1.clone());
+        [(v1.interface(), Arc::new(v1)), (v1alpha.interface(), Arc::new(v1alpha))]
+    }
+
+    fn answer(&self, question: &MessageRequest) -> MessageResponse {
+        let files = |files: Option<Vec<Vec<u8>>>, what: String| match files {
+            Some(file_descriptor_proto) => {
+                let files = FileDescriptorResponse { file_descriptor_proto, ..Default::default() };
+                MessageResponse::from(files)
+            }
+            None => not_found(what),
+        };
+        match question {
+            MessageRequest::FileByFilename(name) => {
+                files(self.index.by_name(name), format!("file {name}"))
+            }
+            MessageRequest::FileContainingSymbol(symbol) => {
+                files(self.index.by_symbol(symbol), format!("symbol {symbol}"))
+            }
+            MessageRequest::FileContainingExtension(wanted) => {
+                let (message, number) = (&wanted.containing_type, wanted.extension_number);
+                let found = self.index.by_extension(message, number);
+                files(found, format!("extension {number} of {message}"))
+            }
+            MessageRequest::AllExtensionNumbersOfType(message) => {
+                let Some(extension_number) = self.index.extensions(message) else {
+                    return not_found(format!("message {message}"));
+                };
+                let base_type_name = message.clone();
+                let numbers = ExtensionNumberResponse {
+                    base_type_name,
+                    extension_number,
+                    ..Default::default()
+                };
+                MessageResponse::from(numbers)
+            }
+            MessageRequest::ListServices(_) => {
+                let named =
+                    |name: &String| ServiceResponse { name: name.clone(), ..Default::default() };
+                let service = self.services.iter().map(named).collect();
+                MessageResponse::from(ListServiceResponse { service, ..Default::default() })
+            }
+        }
+    }
+}
+
+fn not_found(what: String) -> MessageResponse {
+    MessageResponse::from(ErrorResponse {
+        error_code: Code::NotFound.number().into(),
+        error_message: format!("this server has no {what}"),
+        ..Default::default()
+    })
+}
+
+impl ServerReflection for Reflection {
+    async fn server_reflection_info(
+        &self,
+        _: Context,
+        requests: Stream<ServerReflectionRequest>,
+    ) -> Result<Reply<Stream<ServerReflectionResponse>>> {
+        let reflection = self.clone();
+        let answers = requests.map(move |request| {
+            let request = request?;
+            let Some(question) = &request.message_request else {
+                let text = "the request asks for nothing; set one of message_request";
+                return Err(Error::invalid_argument(text));
+            };
+            Ok(ServerReflectionResponse {
+                valid_host: request.host.clone(),
+                message_response: Some(reflection.answer(question)),
+                original_request: request.into(),
+                ..Default::default()
+            })
+        });
+        Ok(answers.into())
+    }
+}
+
+impl Service for V1Alpha {
+    fn call(&self, call: Call) -> Answer {
+        self.0.call(call)
+    }
+}
+
+impl RpcService for V1Alpha {
+    fn interface(&self) -> Interface {
+        Interface::new(NAMES[1], v1alpha::server_reflection::METHODS, DESCRIPTOR_SET)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@
 //! service sees a call like any other: its method, JSON, the request message. What a server without
 //! annotated methods pays is one look at an empty router.
 //!
-//! A client says how long it waits in `Connect-Timeout-Ms` and gets gzip where it takes that.
+//! A client gets gzip where it takes that.
 //!
 //! Rules: the comments of `google/api/http.proto`; JSON: the proto JSON mapping.
 
@@ -19,7 +19,6 @@ mod binding;
 mod check;
 mod compress;
 mod content;
-mod deadline;
 mod field;
 mod http_body;
 mod items;
@@ -39,18 +38,13 @@ mod template;
 mod unknown;
 mod value;
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http::header::{CONTENT_LENGTH, HOST, HeaderValue};
-use http::request::Parts;
-use http::{Method, Request, Response};
-use hyper::body::Incoming;
-use tidewire_service::{Body, Call, Codec, Error, Peer, Protocol, Result, Signal, StreamKind};
-use tokio::time::Instant;
+use http::{Method, Response, Uri};
+use tidewire_service::{Body, Call, Codec, Context, Error, Result};
 
 pub use self::annotation::{Rule as RestRule, rest_rules};
 pub use self::binding::RestError;
@@ -60,162 +54,130 @@ pub use self::options::{
 };
 pub(crate) use self::table::{Found, Rest};
 
-use self::binding::Binding;
+pub(crate) use self::binding::Binding;
 use self::request::{Assign, BodyRule, sort};
-use crate::command::Commands;
-use crate::isolate::Isolated;
-use crate::limits::Limits;
-use crate::observe::Admitted;
-use crate::plain;
-
-/// The future of a response.
-pub(crate) type Transcoding = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+use crate::arriving::{Arriving, check_length, discard};
+use crate::command::Command;
+use crate::connection::App;
+use crate::run::run;
+use crate::way::Inbound;
 
 /// One request on its way to a method.
-pub(crate) struct Exchange {
+pub(crate) struct Transcoder {
+    pub(crate) app: Arc<App>,
     pub(crate) binding: Arc<Binding>,
     pub(crate) options: Arc<RestOptions>,
-    /// For a command, which runs to completion.
-    pub(crate) commands: Option<Commands>,
-    pub(crate) peer: Arc<Peer>,
-    pub(crate) stopping: Signal,
-    pub(crate) body_bytes_max: usize,
-    pub(crate) message_bytes_max: usize,
-    pub(crate) refusal_timeout: Duration,
 }
 
-impl Exchange {
-    pub(crate) fn new(
-        (binding, options): (&Arc<Binding>, &Arc<RestOptions>),
-        commands: &Commands,
-        (peer, stopping): (&Arc<Peer>, &Signal),
-        limits: &Limits,
-    ) -> Self {
-        let method = &binding.method;
-        let to_completion = method.kind == StreamKind::Unary && !method.is_query();
-        Self {
-            binding: Arc::clone(binding),
-            options: Arc::clone(options),
-            commands: to_completion.then(|| commands.clone()),
-            peer: Arc::clone(peer),
-            stopping: stopping.clone(),
-            body_bytes_max: limits.body_bytes_max,
-            message_bytes_max: limits.message_bytes_max,
-            refusal_timeout: limits.header_read_timeout,
-        }
-    }
-
+impl Transcoder {
     /// Answers the request.
-    pub(crate) fn run(self, request: Request<Incoming>) -> Transcoding {
-        Box::pin(async move {
-            let head = request.method() == Method::HEAD;
-            let gzip = self.options.compression && compress::accepted(request.headers());
-            let answer = match deadline::of(request.headers()) {
-                Ok(None) => self.answer(request, None).await,
-                Ok(Some(at)) => {
-                    // In a box of its own, so that a call without a deadline stays small.
-                    let answer = Box::pin(self.answer(request, Some(at)));
-                    let answer = tokio::time::timeout_at(at, answer).await;
-                    answer.unwrap_or_else(|_| Err(deadline::passed()))
-                }
-                Err(error) => Err(error),
-            };
-            let response = match answer {
-                Ok(response) => response,
-                Err(error) => problem::response(&error, self.options.errors),
-            };
-            let response =
-                if self.options.compression { compress::apply(response, gzip) } else { response };
-            if head { without_body(response) } else { response }
-        })
+    pub(crate) async fn run(self, request: Inbound) -> Response<Body> {
+        let head = request.verb == Method::HEAD;
+        let gzip = self.options.compression && compress::accepted(request.context.headers());
+        let response = match self.answer(request).await {
+            Ok(response) => response,
+            Err(error) => problem::response(&error, self.options.errors),
+        };
+        let response =
+            if self.options.compression { compress::apply(response, gzip) } else { response };
+        if head { without_body(response) } else { response }
     }
 
-    async fn answer(
-        &self,
-        request: Request<Incoming>,
-        deadline: Option<Instant>,
-    ) -> Result<Response<Body>> {
+    async fn answer(&self, request: Inbound) -> Result<Response<Body>> {
+        let Inbound { uri, version, mut context, body, watch, .. } = request;
+        let limits = &self.app.limits;
         // A stream of messages is bounded message by message.
         let streams = self.binding.method.kind.client_streams();
-        let body_bytes_max = if streams { usize::MAX } else { self.body_bytes_max };
-        let (mut parts, body) = request.into_parts();
-        let mut body = plain::body(&parts.headers, body, body_bytes_max)?;
-        if let Some(admitted) = parts.extensions.get::<Admitted>() {
-            body = admitted.watch.counted(body);
-        }
-        let wants_lines = content::wants_lines(&parts.headers);
-        let values = content::check(&self.binding, &parts.headers, &body)
-            .and_then(|()| self.values(&parts).map_err(|error| self.located(error)));
+        let body_bytes_max = if streams { usize::MAX } else { limits.body_bytes_max };
+        check_length(context.headers(), body_bytes_max)?;
+        let is_empty = hyper::body::Body::is_end_stream(&body);
+        let values = content::check(&self.binding, context.headers(), is_empty)
+            .and_then(|()| self.values(&uri).map_err(|error| located(&self.binding, error)));
         let values = match values {
             Ok(values) => values,
             Err(error) => {
                 // Closing before the body is read would break the client's sending.
-                let discard = Box::pin(plain::discard(body));
-                let _ = tokio::time::timeout(self.refusal_timeout, discard).await;
+                Box::pin(discard(body, limits)).await;
                 return Err(error);
             }
         };
-        let body = match body {
-            Body::Stream(_) => Box::pin(self.body(&parts, values, body)).await,
-            whole => self.whole(&parts, values, whole),
+        let wants_lines = content::wants_lines(context.headers());
+        let command = self.app.commands.command(&self.binding.method);
+        let mut arriving =
+            Arriving::new(body, watch.map(|watch| watch.counter())).limit(body_bytes_max);
+        let leftover = arriving.leftover(version);
+        let content_type = content::content_type(context.headers()).cloned();
+        let body = match is_empty {
+            true => self.whole(values, content_type.as_ref(), Bytes::new())?,
+            false => self.lazy(values, content_type, arriving, command.clone()),
         };
-        let body = body.map_err(|error| self.located(error))?;
-        add_host(&mut parts);
-        let context = plain::context(parts.headers, parts.extensions, Protocol::Rest)
-            .with_peer(Arc::clone(&self.peer))
-            .with_stopping(self.stopping.clone())
-            .with_deadline(deadline.map(Instant::into_std));
-        let context = match parts.method {
-            Method::GET | Method::HEAD => context.with_conditions(),
-            _ => context,
-        };
+        add_host(&mut context, &uri);
         let call = Call::method(self.binding.method.clone(), context, Codec::Json, body);
-        let answer = Isolated::call(&*self.binding.service, call);
-        let reply = match &self.commands {
-            Some(commands) => Box::pin(commands.run(answer)).await?,
-            None => answer.await?,
-        };
-        reply::response(&self.binding, reply, wants_lines, deadline).await
+        let outcome = run(&*self.binding.service, call, command).outcome().await;
+        if let Some(leftover) = leftover {
+            Box::pin(leftover.discard(limits)).await;
+        }
+        let reply = outcome?;
+        let script = self.app.faults.then(|| reply.script().cloned()).flatten();
+        let mut response = reply::response(&self.binding, reply, wants_lines).await?;
+        if let Some(script) = script {
+            response.extensions_mut().insert(script);
+        }
+        Ok(response)
     }
 
-    /// The request message, or a stream of them.
-    async fn body(&self, parts: &Parts, assigns: Vec<Assign<'_>>, body: Body) -> Result<Body> {
+    /// The request message, or a stream of them, once somebody asks.
+    fn lazy(
+        &self,
+        assigns: Vec<Assign<'_>>,
+        content_type: Option<HeaderValue>,
+        body: Arriving,
+        command: Option<Command>,
+    ) -> Body {
+        let assigns: Vec<_> = assigns.into_iter().map(Assign::into_owned).collect();
         if self.binding.method.kind.client_streams() {
-            return Ok(self.messages(parts, assigns, body));
+            return self.messages(assigns, content_type, Body::frames(body));
         }
-        let bytes = if self.binding.request.body == BodyRule::None {
-            body.collect(0).await.map_err(|_| content::no_body())?
-        } else {
-            body.collect(self.body_bytes_max).await?
-        };
-        self.whole(parts, assigns, Body::Full(bytes))
+        let (binding, options) = (Arc::clone(&self.binding), Arc::clone(&self.options));
+        let bytes_max = self.app.limits.body_bytes_max;
+        Body::stream(futures_util::stream::once(async move {
+            let body = Body::frames(body);
+            let bytes = match binding.request.body == BodyRule::None {
+                true => body.collect(0).await.map_err(|_| content::no_body()),
+                false => body.collect(bytes_max).await,
+            };
+            let message = bytes.and_then(|bytes| {
+                message(&binding, &options, &assigns, content_type.as_ref(), bytes)
+            });
+            let message = message.map_err(|error| located(&binding, error))?;
+            if let Some(command) = &command {
+                command.begin()?;
+            }
+            Ok(message)
+        }))
     }
 
-    /// [`body`](Self::body) where there is nothing to wait for.
-    fn whole(&self, parts: &Parts, assigns: Vec<Assign<'_>>, body: Body) -> Result<Body> {
+    /// [`lazy`](Self::lazy) where there is nothing to wait for.
+    fn whole(
+        &self,
+        assigns: Vec<Assign<'_>>,
+        content_type: Option<&HeaderValue>,
+        bytes: Bytes,
+    ) -> Result<Body> {
         if self.binding.method.kind.client_streams() {
-            return Ok(self.messages(parts, assigns, body));
+            let assigns = assigns.into_iter().map(Assign::into_owned).collect();
+            return Ok(self.messages(assigns, content_type.cloned(), Body::Full(bytes)));
         }
-        let plan = &self.binding.request;
-        let bytes = match body {
-            Body::Full(bytes) => bytes,
-            _ => Bytes::new(),
-        };
-        let bytes = match self.binding.raw_request {
-            true => http_body::to_message(content::content_type(&parts.headers), &bytes),
-            false => bytes,
-        };
-        if self.options.unknown_members == UnknownNames::Refused {
-            plan.check_names(&bytes)?;
-        }
-        plan.message(&assigns, bytes).map(Body::Full)
+        message(&self.binding, &self.options, &assigns, content_type, bytes)
+            .map(Body::Full)
+            .map_err(|error| located(&self.binding, error))
     }
 
     /// The values that path and query give, in order.
-    fn values<'a>(&'a self, parts: &'a Parts) -> Result<Vec<Assign<'a>>> {
+    fn values<'a>(&'a self, uri: &'a Uri) -> Result<Vec<Assign<'a>>> {
         let Binding { request, template, .. } = &*self.binding;
-        let mut assigns = request.path_values(template, parts.uri.path())?;
-        if let Some(query) = parts.uri.query().filter(|query| !query.is_empty()) {
+        let mut assigns = request.path_values(template, uri.path())?;
+        if let Some(query) = uri.query().filter(|query| !query.is_empty()) {
             let RestOptions { unknown_parameters, query_parameters_max, .. } = &*self.options;
             query::parse(request, query, *unknown_parameters, *query_parameters_max, &mut assigns)?;
         }
@@ -224,11 +186,14 @@ impl Exchange {
     }
 
     /// One message a line, or a chunk of a raw body; path and query are the same for each.
-    fn messages(&self, parts: &Parts, assigns: Vec<Assign<'_>>, body: Body) -> Body {
-        let assigns: Vec<_> = assigns.into_iter().map(Assign::into_owned).collect();
+    fn messages(
+        &self,
+        assigns: Vec<Assign<'static>>,
+        content_type: Option<HeaderValue>,
+        body: Body,
+    ) -> Body {
         let binding = Arc::clone(&self.binding);
         if binding.raw_request {
-            let content_type = content::content_type(&parts.headers).cloned();
             let chunks = http_body_util::BodyStream::new(body);
             return Body::stream(chunks.filter_map(move |frame| {
                 let data = frame.map(|frame| frame.into_data().ok()).transpose();
@@ -239,7 +204,7 @@ impl Exchange {
                 std::future::ready(message)
             }));
         }
-        let lines = lines::Lines::new(body, self.message_bytes_max);
+        let lines = lines::Lines::new(body, self.app.limits.message_bytes_max);
         let strict = self.options.unknown_members == UnknownNames::Refused;
         Body::stream(lines.map(move |line| {
             let (number, line) = line?;
@@ -248,24 +213,42 @@ impl Exchange {
             message.map_err(|error| prefixed(error, &format!("line {number}: ")))
         }))
     }
+}
 
-    /// An error of the request with the template that the request matched.
-    fn located(&self, error: Error) -> Error {
-        if error.code() != tidewire_service::Code::InvalidArgument {
-            return error;
-        }
-        let message = format!("{} ({})", error.message(), self.binding.route());
-        replaced(error, message)
+/// The request message.
+fn message(
+    binding: &Binding,
+    options: &RestOptions,
+    assigns: &[Assign<'_>],
+    content_type: Option<&HeaderValue>,
+    bytes: Bytes,
+) -> Result<Bytes> {
+    let bytes = match binding.raw_request {
+        true => http_body::to_message(content_type, &bytes),
+        false => bytes,
+    };
+    if options.unknown_members == UnknownNames::Refused {
+        binding.request.check_names(&bytes)?;
     }
+    binding.request.message(assigns, bytes)
+}
+
+/// An error of the request with the template that the request matched.
+fn located(binding: &Binding, error: Error) -> Error {
+    if error.code() != tidewire_service::Code::InvalidArgument {
+        return error;
+    }
+    let message = format!("{} ({})", error.message(), binding.route());
+    replaced(error, message)
 }
 
 /// HTTP/2 has the host in its target; a handler that makes a URL reads the header.
-fn add_host(parts: &mut Parts) {
-    if let Some(authority) = parts.uri.authority()
-        && !parts.headers.contains_key(HOST)
+fn add_host(context: &mut Context, uri: &Uri) {
+    if let Some(authority) = uri.authority()
+        && !context.headers().contains_key(HOST)
         && let Ok(host) = HeaderValue::from_str(authority.as_str())
     {
-        parts.headers.insert(HOST, host);
+        context.headers_mut().insert(HOST, host);
     }
 }
 

@@ -90,11 +90,6 @@ impl Routes {
         self.routes.insert(template, route).map_err(|e| RouteError::new(template, &e.to_string()))
     }
 
-    /// Whether nothing is at a path, whatever the verb.
-    pub(crate) fn is_empty_at(&self, uri: &Uri) -> bool {
-        self.fallback.is_none() && self.routes.at(uri.path()).is_err()
-    }
-
     /// Finds the service for a request.
     ///
     /// # Errors

@@ -1,298 +1,146 @@
-//! Connect, gRPC and gRPC-Web: our services behind the connectrpc library.
+//! Connect, gRPC and gRPC-Web: from an agreed head to a response.
 //!
-//! The library does envelopes, compression, negotiation, deadlines and error mapping; here its raw
-//! bytes become a [`Call`] and a [`Reply`] becomes its raw bytes. Nothing is decoded. The library takes
-//! the trailers of a success before the first message; those that a reply stream only knows at its
-//! end go through [`LateTrailers`].
+//! What the protocols are as bytes is the room `wire`; here its state machines meet the HTTP library:
+//! messages are read when the service asks for them, and replies written as they come.
+//!
+//! ```text
+//! body ─▶ Messages (request.rs) ─▶ Call ─▶ run.rs ─▶ Reply ─▶ one or many (response.rs)
+//! ```
+//!
+//! A message that came with its head is in the call at once. Over HTTP/1.1 an answer waits until the
+//! request was read, since closing before that would break the client's sending.
 
-mod compression;
-mod convert;
-mod late_trailers;
-mod unknown;
+mod methods;
+mod request;
+mod response;
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
-use connectrpc::dispatcher::{RequestStream, StreamingResult, UnaryResult};
-use connectrpc::{
-    CodecFormat, ConnectError, ConnectRpcBody, Dispatcher, EncodedBody, MethodDescriptor, Payload,
-    RequestContext, Response as RpcResponse, Router,
-};
-use foldhash::{HashMap, HashMapExt};
-use futures_util::StreamExt;
-use http::{HeaderMap, Response};
-use tidewire_service::{
-    Body, Call, Codec, Error, Frame, Interface, Method, Peer, Reply, Result, Service, Signal,
-    StreamKind,
-};
+use http::header::CONTENT_ENCODING;
+use http::{Response, Version};
+use tidewire_service::{Body, Call, Reply, Result, StreamKind};
+use tidewire_wire::Exchange;
 
-pub(crate) use self::compression::unsupported_compression;
-pub(crate) use self::late_trailers::{Completed, LateTrailers};
-pub(crate) use self::unknown::unknown_method;
-use crate::command::Commands;
-use crate::isolate::{Isolated, IsolatedStream};
-use crate::plain::log;
+pub(crate) use self::methods::{Entry, Methods};
+use self::request::Messages;
+pub(crate) use self::response::{Replies, Whole, failed, whole};
+use self::response::{many, one};
+use crate::arriving::{Arriving, check_length, discard};
+use crate::connection::App;
+use crate::fault;
+use crate::observe::Watch;
+use crate::plain::{self, log};
+use crate::response::ResponseBody;
+use crate::run::run;
+use crate::way::Inbound;
 
-/// The methods of all services of a server, by path.
-pub(crate) struct Methods {
-    by_path: HashMap<String, Entry>,
-    reflection: Router,
+/// One call of a method on its way.
+pub(crate) struct RpcCall {
+    pub(crate) app: Arc<App>,
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) exchange: Exchange,
+    pub(crate) request: Inbound,
 }
 
-/// What is known of a method before it is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Known {
-    /// It has one reply, or none of its replies' trailers come late.
-    One,
-    /// It has a stream of replies.
-    Streams,
-}
-
-struct Entry {
-    method: Method,
-    descriptor: MethodDescriptor,
-    service: Arc<dyn Service>,
-}
-
-impl Methods {
-    /// No methods but those of reflection.
-    pub(crate) fn new(reflection: Router) -> Self {
-        Self { by_path: HashMap::new(), reflection }
-    }
-
-    /// Adds the methods of a service; says which path is taken already.
-    pub(crate) fn add(
-        &mut self,
-        interface: &Interface,
-        service: &Arc<dyn Service>,
-    ) -> std::result::Result<(), String> {
-        for method in interface.methods() {
-            let path = method.path.trim_start_matches('/').to_owned();
-            let entry = Entry {
-                method: method.clone(),
-                descriptor: descriptor(method),
-                service: Arc::clone(service),
-            };
-            if self.by_path.insert(path, entry).is_some() {
-                return Err(method.path.to_string());
-            }
-        }
-        Ok(())
-    }
-
-    /// Which method is at a path, with its leading slash.
-    pub(crate) fn find(&self, path: &str) -> Option<Known> {
-        let path = path.strip_prefix('/').unwrap_or(path);
-        if let Some(entry) = self.by_path.get(path) {
-            return Some(if entry.method.kind.server_streams() {
-                Known::Streams
-            } else {
-                Known::One
-            });
-        }
-        let is_reflection =
-            path.starts_with("grpc.reflection.") && self.reflection.lookup(path).is_some();
-        is_reflection.then_some(Known::One)
-    }
-
-    /// The method at a path, with its leading slash; `None` for those of reflection.
-    pub(crate) fn method(&self, path: &str) -> Option<Method> {
-        let entry = self.by_path.get(path.strip_prefix('/').unwrap_or(path))?;
-        Some(entry.method.clone())
-    }
-
-    /// The paths of all methods, for suggestions.
-    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
-        self.by_path.values().map(|entry| &*entry.method.path)
-    }
-}
-
-fn descriptor(method: &Method) -> MethodDescriptor {
-    match method.kind {
-        StreamKind::Unary => MethodDescriptor::unary(method.is_query()),
-        StreamKind::Client => MethodDescriptor::client_streaming(),
-        StreamKind::Server => MethodDescriptor::server_streaming(),
-        StreamKind::Bidi => MethodDescriptor::bidi_streaming(),
-    }
-}
-
-/// The methods as one connection calls them.
-pub(crate) struct Dispatch {
-    pub(crate) methods: Arc<Methods>,
-    pub(crate) commands: Commands,
-    pub(crate) peer: Arc<Peer>,
-    pub(crate) stopping: Signal,
-}
-
-impl Dispatch {
-    fn entry(&self, path: &str) -> Option<&Entry> {
-        self.methods.by_path.get(path)
-    }
-
-    fn start(
-        &self,
-        entry: &Entry,
-        ctx: RequestContext,
-        format: CodecFormat,
-        body: Body,
-    ) -> Isolated {
-        let context = convert::context(ctx)
-            .with_peer(Arc::clone(&self.peer))
-            .with_stopping(self.stopping.clone());
-        let call = Call::method(entry.method.clone(), context, codec(format), body);
-        Isolated::call(&*entry.service, call)
-    }
-
-    /// One reply: of a unary or a client-streaming call.
-    fn one(&self, entry: &Entry, answer: Isolated) -> UnaryResult {
-        let to_completion = entry.method.kind == StreamKind::Unary && !entry.method.is_query();
-        let commands = to_completion.then(|| self.commands.clone());
-        let method = entry.method.clone();
-        Box::pin(async move {
-            let outcome = match commands {
-                Some(commands) => commands.run(answer).await,
-                None => answer.await,
-            };
-            let reply = outcome.map_err(|error| failed(&method, error))?;
-            whole(reply).await.map_err(|error| failed(&method, error))
-        })
-    }
-
-    /// Many replies: of a server-streaming or a bidirectional call.
-    fn many(entry: &Entry, answer: Isolated, late: Option<LateTrailers>) -> StreamingResult {
-        let method = entry.method.clone();
-        Box::pin(async move {
-            let reply = answer.await.map_err(|error| failed(&method, error))?;
-            let Reply { headers, body, trailers, .. } = reply;
-            let mut response = RpcResponse::new(messages(method, body, late));
-            (response.headers, response.trailers) = (headers.into_map(), trailers.into_map());
-            Ok(response)
-        })
-    }
-}
-
-/// The response that refuses a request by its head, in the protocol that its headers speak.
-pub(crate) fn refused(error: &Error, headers: &HeaderMap) -> Response<ConnectRpcBody> {
-    log(error, "gate");
-    convert::error_out(error.clone()).into_http_response(headers)
-}
-
-fn failed(method: &Method, error: Error) -> ConnectError {
-    log(&error, &method.path);
-    convert::error_out(error)
-}
-
-async fn whole(reply: Reply) -> Result<RpcResponse<EncodedBody>> {
-    let Reply { headers, body, trailers, .. } = reply;
-    let bytes = match body {
-        Body::Full(bytes) => bytes,
-        other => other.collect(usize::MAX).await?,
-    };
-    let mut response = RpcResponse::new(EncodedBody::Contiguous(bytes));
-    (response.headers, response.trailers) = (headers.into_map(), trailers.into_map());
-    Ok(response)
-}
-
-/// Where the trailers that come late go.
-fn late(ctx: &RequestContext) -> Option<LateTrailers> {
-    ctx.extensions().get().cloned()
-}
-
-fn messages(method: Method, body: Body, late: Option<LateTrailers>) -> connectrpc::EncodedStream {
-    let frames = match body {
-        Body::Empty => return Box::pin(futures_util::stream::empty()),
-        Body::Full(bytes) => {
-            let one = futures_util::stream::iter([Ok(EncodedBody::Contiguous(bytes))]);
-            return Box::pin(one);
-        }
-        Body::Stream(frames) => frames,
-    };
-    Box::pin(IsolatedStream(Some(frames)).filter_map(move |frame| {
-        std::future::ready(match frame {
-            Ok(Frame::Data(data)) => Some(Ok(EncodedBody::Contiguous(data))),
-            Ok(Frame::Trailers(trailers)) => {
-                if let Some(late) = &late {
-                    late.put(trailers.into_map());
+impl RpcCall {
+    /// Answers the call.
+    pub(crate) async fn answer(self) -> Response<ResponseBody> {
+        let Self { app, entry, exchange, request } = self;
+        let Inbound { uri, version, context, body, watch, .. } = request;
+        let command = app.commands.command(&entry.method);
+        let mut leftover = None;
+        let limits = &app.limits;
+        let body = if exchange.is_get() {
+            let bytes_max = limits.message_bytes_max;
+            exchange.message_of_get(uri.query(), &app.coders, bytes_max).map(Body::Full)
+        } else {
+            match exchange.requests(limits.message_bytes_max) {
+                Ok(requests) => {
+                    let counter = watch.as_ref().map(|watch| watch.counter());
+                    let mut body = Arriving::new(body, counter);
+                    leftover = body.leftover(version);
+                    let (coders, command) = (Arc::clone(&app.coders), command.clone());
+                    let messages = Messages { body, requests, coders, command };
+                    at_once(exchange.kind(), messages).await
                 }
-                None
+                Err(error) => {
+                    let readable = check_length(context.headers(), limits.body_bytes_max).is_ok();
+                    if version < Version::HTTP_2 && readable {
+                        Box::pin(discard(body, limits)).await;
+                    }
+                    Err(error)
+                }
             }
-            Err(error) => Some(Err(failed(&method, error))),
+        };
+        let outcome = match body {
+            Ok(body) => {
+                let codec = exchange.codec();
+                let call = Call::method(entry.method.clone(), context, codec, body);
+                run(&*entry.service, call, command).outcome().await
+            }
+            Err(error) => Err(error),
+        };
+        if let Some(leftover) = leftover {
+            Box::pin(leftover.discard(&app.limits)).await;
+        }
+        let response = match outcome {
+            Ok(reply) => finish(&app, &entry, exchange, reply, watch).await,
+            Err(error) => Err(error),
+        };
+        response.unwrap_or_else(|error| {
+            log(&error, &entry.method.path);
+            failed(&exchange, error)
         })
-    }))
-}
-
-fn requests(stream: RequestStream) -> Body {
-    Body::stream(stream.map(|item| item.map_err(convert::error_in)))
-}
-
-const fn codec(format: CodecFormat) -> Codec {
-    match format {
-        CodecFormat::Json => Codec::Json,
-        _ => Codec::Proto,
     }
 }
 
-impl Dispatcher for Dispatch {
-    fn lookup(&self, path: &str) -> Option<MethodDescriptor> {
-        match self.entry(path) {
-            Some(entry) => Some(entry.descriptor),
-            None => self.methods.reflection.lookup(path),
+/// The body of the call: its one message if that came with the head, and otherwise a stream.
+///
+/// # Errors
+/// What is wrong with a message that came with the head.
+async fn at_once(kind: StreamKind, mut messages: Messages) -> Result<Body> {
+    if kind.client_streams() {
+        return Ok(Body::frames(messages));
+    }
+    let first = poll_fn(|cx| Poll::Ready(messages.poll_message(cx))).await;
+    match first {
+        Poll::Ready(Some(message)) => message.map(Body::Full),
+        Poll::Ready(None) | Poll::Pending => Ok(Body::frames(messages)),
+    }
+}
+
+/// The response for a reply.
+///
+/// # Errors
+/// Those of a body that has to be waited for.
+async fn finish(
+    app: &App,
+    entry: &Entry,
+    exchange: Exchange,
+    mut reply: Reply,
+    watch: Option<Arc<Watch>>,
+) -> Result<Response<ResponseBody>> {
+    let script = app.faults.then(|| reply.script().cloned()).flatten();
+    let loses_end = fault::loses_trailers(script.as_ref());
+    let is_get = exchange.is_get();
+    if is_get {
+        plain::tag(&mut reply);
+        if reply.is_unchanged() {
+            return Ok(plain::response(Box::new(reply), ResponseBody::Plain));
         }
     }
-
-    fn call_unary(
-        &self,
-        path: &str,
-        ctx: RequestContext,
-        request: Payload,
-        format: CodecFormat,
-    ) -> UnaryResult {
-        let Some(entry) = self.entry(path) else {
-            return self.methods.reflection.call_unary(path, ctx, request, format);
-        };
-        match request.encoded() {
-            Ok(bytes) => self.one(entry, self.start(entry, ctx, format, Body::Full(bytes))),
-            Err(error) => Box::pin(std::future::ready(Err(error))),
-        }
+    let mut response = if exchange.is_single_reply() {
+        one(&exchange, reply, &app.coders, loses_end).await?
+    } else {
+        many(exchange, &entry.method, reply, (&app.coders, watch), loses_end)
+    };
+    if is_get && response.headers().contains_key(CONTENT_ENCODING) {
+        plain::weaken_tag(response.headers_mut());
     }
-
-    fn call_server_streaming(
-        &self,
-        path: &str,
-        ctx: RequestContext,
-        request: bytes::Bytes,
-        format: CodecFormat,
-    ) -> StreamingResult {
-        let Some(entry) = self.entry(path) else {
-            return self.methods.reflection.call_server_streaming(path, ctx, request, format);
-        };
-        let late = late(&ctx);
-        Self::many(entry, self.start(entry, ctx, format, Body::Full(request)), late)
+    if let Some(script) = script {
+        response.extensions_mut().insert(script);
     }
-
-    fn call_client_streaming(
-        &self,
-        path: &str,
-        ctx: RequestContext,
-        stream: RequestStream,
-        format: CodecFormat,
-    ) -> UnaryResult {
-        let Some(entry) = self.entry(path) else {
-            return self.methods.reflection.call_client_streaming(path, ctx, stream, format);
-        };
-        self.one(entry, self.start(entry, ctx, format, requests(stream)))
-    }
-
-    fn call_bidi_streaming(
-        &self,
-        path: &str,
-        ctx: RequestContext,
-        stream: RequestStream,
-        format: CodecFormat,
-    ) -> StreamingResult {
-        let Some(entry) = self.entry(path) else {
-            return self.methods.reflection.call_bidi_streaming(path, ctx, stream, format);
-        };
-        let late = late(&ctx);
-        Self::many(entry, self.start(entry, ctx, format, requests(stream)), late)
-    }
+    Ok(response)
 }

@@ -320,6 +320,24 @@ mod tests {
     }
 
     #[test]
+    fn zstd_of_an_encoder_that_does_not_know_the_length_is_read_within_the_limits() {
+        use std::io::Write as _;
+        let streamed = |window_log| {
+            let mut encoder = zstd::stream::Encoder::new(Vec::new(), 3).unwrap();
+            encoder.window_log(window_log).unwrap();
+            encoder.write_all(&[b'a'; 100]).unwrap();
+            encoder.flush().unwrap();
+            encoder.finish().unwrap()
+        };
+        assert_eq!(unfold(Encoding::Zstd, &streamed(23), 100).unwrap(), [b'a'; 100][..]);
+        let bomb = unfold(Encoding::Zstd, &streamed(23), 99).unwrap_err();
+        assert_eq!(bomb.code(), Code::ResourceExhausted);
+        let window = unfold(Encoding::Zstd, &streamed(24), 100).unwrap_err();
+        assert_eq!(window.code(), Code::InvalidArgument, "a window of 16 MiB");
+        assert_eq!(unfold(Encoding::Zstd, &streamed(24), 10 << 20).unwrap(), [b'a'; 100][..]);
+    }
+
+    #[test]
     fn every_changed_byte_of_a_gzip_member_is_seen_or_without_meaning() {
         let message = b"checked by its sum".repeat(20);
         let small = Coders::default().compress(Encoding::Gzip, &message).unwrap();

@@ -7,11 +7,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tidewire_service::Result;
 
 use crate::envelope::{HEAD, WEB_TRAILERS};
 use crate::headers::TRAILERS_MAX;
-use crate::sender::Sender;
 
 /// The last envelope of a reply: its trailers as lines.
 pub(crate) fn last_envelope(trailers: &HeaderMap) -> Bytes {
@@ -58,35 +56,41 @@ pub(crate) fn encode(pieces: &[Bytes]) -> Bytes {
     }
 }
 
-/// Reads a body of text in pieces.
+/// Reads a body of text in pieces. What comes before the first fault is read, whatever the pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     /// Up to three characters that wait for the rest of their four.
     waiting: Vec<u8>,
+    is_broken: bool,
 }
 
 impl Decoder {
     /// The bytes that a further piece of text completes.
-    ///
-    /// # Errors
-    /// What is not base64.
-    pub(crate) fn decode(&mut self, mut text: &[u8], sender: Sender<'_>) -> Result<Bytes> {
+    pub(crate) fn decode(&mut self, mut text: &[u8]) -> Bytes {
         let mut out = Vec::with_capacity(text.len() / 4 * 3 + 3);
+        if self.is_broken {
+            return Bytes::new();
+        }
         if !self.waiting.is_empty() {
             let missing = (4 - self.waiting.len()).min(text.len());
             let (head, rest) = text.split_at(missing);
             self.waiting.extend_from_slice(head);
             text = rest;
             if self.waiting.len() < 4 {
-                return Ok(Bytes::new());
+                return Bytes::new();
             }
-            quads(&self.waiting, &mut out, sender)?;
+            self.is_broken |= !quads(&self.waiting, &mut out);
             self.waiting.clear();
         }
         let (whole, rest) = text.split_at(text.len() - text.len() % 4);
-        quads(whole, &mut out, sender)?;
+        self.is_broken = self.is_broken || !quads(whole, &mut out);
         self.waiting.extend_from_slice(rest);
-        Ok(out.into())
+        out.into()
+    }
+
+    /// Whether something came that is not base64.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken
     }
 
     /// Whether a group of four characters is not complete, and no more will come.
@@ -95,19 +99,21 @@ impl Decoder {
     }
 }
 
-/// Decodes whole groups of four, of which any may be padded.
-fn quads(mut text: &[u8], out: &mut Vec<u8>, sender: Sender<'_>) -> Result<()> {
+/// Decodes groups of four, of which any may be padded, up to one that is not valid; whether all are.
+fn quads(mut text: &[u8], out: &mut Vec<u8>) -> bool {
     while !text.is_empty() {
         // Up to and with the next padded group.
         let padded = text.iter().position(|byte| *byte == b'=');
         let end = padded.map_or(text.len(), |at| at - at % 4 + 4);
         let (run, rest) = text.split_at(end.min(text.len()));
-        STANDARD
-            .decode_vec(run, out)
-            .map_err(|_| sender.malformed("sent a body that is not valid base64"))?;
+        let before = out.len();
+        if STANDARD.decode_vec(run, out).is_err() {
+            out.truncate(before);
+            return run.chunks(4).all(|group| STANDARD.decode_vec(group, out).is_ok());
+        }
         text = rest;
     }
-    Ok(())
+    true
 }
 
 #[cfg(test)]
@@ -118,9 +124,9 @@ mod tests {
         let mut decoder = Decoder::default();
         let mut out = Vec::new();
         for chunk in text.chunks(cut) {
-            out.extend_from_slice(&decoder.decode(chunk, Sender::Client).ok()?);
+            out.extend_from_slice(&decoder.decode(chunk));
         }
-        (!decoder.is_partial()).then_some(out)
+        (!decoder.is_broken() && !decoder.is_partial()).then_some(out)
     }
 
     #[test]

@@ -190,7 +190,7 @@ impl Requests {
             Body::Enveloped(opener) => opener,
             Body::Text { opener, decoder, text } => {
                 for text in text.drain(..) {
-                    let data = decoder.decode(&text, CALLER)?;
+                    let data = decoder.decode(&text);
                     if !data.is_empty() {
                         opener.push(data);
                     }
@@ -198,12 +198,22 @@ impl Requests {
                 opener
             }
         };
-        let Some(envelope) = opener.next(CALLER)? else { return Ok(None) };
+        let Some(envelope) = opener.next(CALLER)? else { return self.nothing() };
         if envelope.flags & !COMPRESSED != 0 {
             let text = format!("sent an envelope with the flags {:#04x}", envelope.flags);
             return Err(CALLER.broke_protocol(&text));
         }
         envelope.unfolded(self.encoding, coders, self.bytes_max, CALLER).map(Some)
+    }
+
+    /// Nothing is there yet, nor ever if the text was no base64.
+    fn nothing(&self) -> Result<Option<Bytes>> {
+        match &self.body {
+            Body::Text { decoder, .. } if decoder.is_broken() => {
+                Err(CALLER.malformed("sent a body that is not valid base64"))
+            }
+            _ => Ok(None),
+        }
     }
 
     fn is_partial(&self) -> bool {

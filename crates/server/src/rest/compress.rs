@@ -14,9 +14,11 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::StreamExt as _;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderValue, VARY};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
 use http::{HeaderMap, Response};
 use tidewire_service::{Body, Frame};
+
+use crate::plain::weaken_tag;
 
 /// Whether a client takes gzip (RFC 9110, section 12.5.3).
 pub(crate) fn accepted(headers: &HeaderMap) -> bool {
@@ -50,7 +52,8 @@ pub(crate) fn apply(response: Response<Body>, accepted: bool) -> Response<Body> 
         return Response::from_parts(parts, body);
     }
     parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    weaken(&mut parts.headers);
+    // A strong tag names bytes that are not sent any more: RFC 9110, section 8.8.1.
+    weaken_tag(&mut parts.headers);
     let body = match body {
         Body::Empty => Body::Empty,
         Body::Full(bytes) => {
@@ -62,16 +65,6 @@ pub(crate) fn apply(response: Response<Body>, accepted: bool) -> Response<Body> 
         Body::Stream(frames) => streamed(frames),
     };
     Response::from_parts(parts, body)
-}
-
-/// A strong tag names bytes that are not sent any more: RFC 9110, section 8.8.1.
-fn weaken(headers: &mut HeaderMap) {
-    if let Some(tag) = headers.get_mut(ETAG)
-        && !tag.as_bytes().starts_with(b"W/")
-        && let Ok(weak) = HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat())
-    {
-        *tag = weak;
-    }
 }
 
 fn is_worth_it(response: &Response<Body>) -> bool {

@@ -2,7 +2,7 @@
 
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use tidewire_service::{Body, Error, Result};
+use tidewire_service::{Error, Result};
 
 use super::binding::Binding;
 
@@ -10,8 +10,8 @@ use super::binding::Binding;
 ///
 /// # Errors
 /// 415 for another content type or a compressed body.
-pub(crate) fn check(binding: &Binding, headers: &HeaderMap, body: &Body) -> Result<()> {
-    if body.is_empty() {
+pub(crate) fn check(binding: &Binding, headers: &HeaderMap, is_empty: bool) -> Result<()> {
+    if is_empty {
         return Ok(());
     }
     if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|value| *value != "identity") {

@@ -12,11 +12,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_core::Stream;
 use tidewire_service::{Body, Error, Frame, Result};
-use tokio::time::{Instant, Sleep};
 
 use super::binding::Binding;
-use super::{deadline, http_body};
-use crate::isolate::IsolatedStream;
+use super::http_body;
 use crate::plain::error_json;
 
 /// What a stream of replies looks like.
@@ -32,33 +30,25 @@ pub(crate) enum Style {
 
 /// The chunks of a reply.
 pub(crate) struct Items {
-    frames: Option<IsolatedStream<Frames>>,
+    frames: Option<Frames>,
     binding: Arc<Binding>,
     style: Style,
     buffer: Vec<u8>,
     started: bool,
     failed: Option<Error>,
-    /// Ends it when the client has waited long enough.
-    deadline: Option<Pin<Box<Sleep>>>,
 }
 
 type Frames = Pin<Box<dyn Stream<Item = Result<Frame>> + Send>>;
 
 impl Items {
-    pub(crate) fn new(
-        body: Body,
-        binding: Arc<Binding>,
-        style: Style,
-        deadline: Option<Instant>,
-    ) -> Self {
+    pub(crate) fn new(body: Body, binding: Arc<Binding>, style: Style) -> Self {
         let frames: Frames = match body {
             Body::Empty => Box::pin(futures_util::stream::empty()),
             Body::Full(bytes) => Box::pin(futures_util::stream::iter([Ok(Frame::Data(bytes))])),
             Body::Stream(frames) => frames,
         };
-        let frames = Some(IsolatedStream(Some(frames)));
-        let deadline = deadline.map(|at| Box::pin(tokio::time::sleep_until(at)));
-        Self { frames, binding, style, buffer: Vec::new(), started: false, failed: None, deadline }
+        let frames = Some(frames);
+        Self { frames, binding, style, buffer: Vec::new(), started: false, failed: None }
     }
 
     /// Whether the whole reply was given.
@@ -113,14 +103,8 @@ impl Stream for Items {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        if this.frames.is_some()
-            && let Some(deadline) = &mut this.deadline
-            && deadline.as_mut().poll(cx).is_ready()
-        {
-            this.fail(deadline::passed());
-        }
         while let Some(frames) = &mut this.frames {
-            match Pin::new(frames).poll_next(cx) {
+            match frames.as_mut().poll_next(cx) {
                 Poll::Ready(Some(Ok(Frame::Data(message)))) => {
                     if let Err(error) = this.add(&message) {
                         this.fail(error);

@@ -7,7 +7,6 @@ use futures_util::StreamExt;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING};
 use http::{HeaderMap, Response, StatusCode};
 use tidewire_service::{Body, Error, Reply, Result, StreamKind};
-use tokio::time::Instant;
 
 use crate::plain;
 
@@ -25,7 +24,6 @@ pub(crate) async fn response(
     binding: &Arc<Binding>,
     mut reply: Reply,
     wants_lines: bool,
-    deadline: Option<Instant>,
 ) -> Result<Response<Body>> {
     if reply.freshness.validator().is_some() || reply.is_unchanged() {
         plain::tag(&mut reply);
@@ -36,7 +34,7 @@ pub(crate) async fn response(
     let Reply { status, headers, body, .. } = reply;
     let status = status_of(binding, status);
     let mut response = if binding.method.kind.server_streams() {
-        Box::pin(stream(binding, body, wants_lines, deadline)).await?
+        Box::pin(stream(binding, body, wants_lines)).await?
     } else {
         let message = match body {
             Body::Full(message) => message,
@@ -85,22 +83,17 @@ fn one(plan: &ReplyPlan, message: Bytes, status: StatusCode) -> Result<Response<
     Ok(with_type(Body::Full(plan.print(message)?), Some(JSON)))
 }
 
-async fn stream(
-    binding: &Arc<Binding>,
-    body: Body,
-    wants_lines: bool,
-    deadline: Option<Instant>,
-) -> Result<Response<Body>> {
+async fn stream(binding: &Arc<Binding>, body: Body, wants_lines: bool) -> Result<Response<Body>> {
     if binding.reply.raw {
-        return raw_stream(binding, body, deadline).await;
+        return raw_stream(binding, body).await;
     }
     let bidi = binding.method.kind == StreamKind::Bidi;
     if wants_lines || bidi {
         // Sent at once: a peer that waits for the first line may wait for the headers first.
-        let items = Items::new(body, Arc::clone(binding), Style::Lines, deadline);
+        let items = Items::new(body, Arc::clone(binding), Style::Lines);
         return Ok(with_type(Body::stream(items), Some(NDJSON)));
     }
-    let items = Items::new(body, Arc::clone(binding), Style::Array, deadline);
+    let items = Items::new(body, Arc::clone(binding), Style::Array);
     Ok(with_type(begun(items).await?, Some(JSON)))
 }
 
@@ -114,11 +107,7 @@ async fn begun(mut items: Items) -> Result<Body> {
 }
 
 /// Chunks of raw bytes, of the type that the first one says.
-async fn raw_stream(
-    binding: &Arc<Binding>,
-    body: Body,
-    deadline: Option<Instant>,
-) -> Result<Response<Body>> {
+async fn raw_stream(binding: &Arc<Binding>, body: Body) -> Result<Response<Body>> {
     let mut frames = http_body_util::BodyStream::new(body);
     let first = loop {
         match frames.next().await.transpose()? {
@@ -136,7 +125,7 @@ async fn raw_stream(
         std::future::ready(data)
     });
     let all = Body::stream(futures_util::stream::iter([Ok(first)]).chain(rest));
-    let items = Items::new(all, Arc::clone(binding), Style::Raw, deadline);
+    let items = Items::new(all, Arc::clone(binding), Style::Raw);
     Ok(with_type(begun(items).await?, content_type))
 }
 

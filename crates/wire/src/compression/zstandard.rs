@@ -1,7 +1,7 @@
 //! Zstandard (RFC 8878): one frame or several in a row.
 //!
 //! What a frame declares to hold is compared with the limit before anything is unfolded, and a window
-//! larger than a message may be is refused, since a decoder sets as much memory aside.
+//! larger than a message or than usual is refused, since a decoder sets as much memory aside.
 
 use zstd::zstd_safe::{
     CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, compress_bound,
@@ -31,6 +31,10 @@ impl Default for Unfolder {
         Self(DCtx::create())
     }
 }
+
+/// What every decoder should take (RFC 8878, section 3.1.1.1.2): encoders that do not know how long a
+/// message gets announce as much for the smallest.
+const WINDOW_BYTES_MIN: usize = 8 << 20;
 
 /// More than a context for messages of a megabyte takes.
 const KEPT_BYTES_MAX: usize = 2 << 20;
@@ -66,9 +70,8 @@ impl Unfolder {
         let guess = declared.unwrap_or(data.len() as u64 * 4) as usize;
         let mut out = Vec::with_capacity(guess.min(bytes_max).min(1 << 20));
         self.0.reset(ResetDirective::SessionOnly).map_err(invalid)?;
-        let window_log = usize::BITS - bytes_max.max(1 << 20).leading_zeros();
-        let window = DParameter::WindowLogMax(window_log.clamp(20, 31));
-        self.0.set_parameter(window).map_err(invalid)?;
+        let window_log = bytes_max.max(WINDOW_BYTES_MIN).next_power_of_two().ilog2().min(31);
+        self.0.set_parameter(DParameter::WindowLogMax(window_log)).map_err(invalid)?;
         let mut input = InBuffer::around(data);
         loop {
             if out.len() == out.capacity() {

@@ -1,6 +1,4 @@
 //! What one side writes the other reads: every protocol and kind, random messages, random splits.
-//!
-//! The seed is printed; `WIRE_SEED=n` repeats it.
 
 use std::sync::Arc;
 
@@ -11,19 +9,9 @@ use tidewire_wire::{
     Caller, Coders, Compression, Dialect, Encoding, Event, Exchange, Head, Next, negotiate,
 };
 
-use crate::harness::{KINDS, headers, method};
-
-/// xorshift64*: enough to choose splits by.
-struct Random(u64);
+use crate::harness::{KINDS, Random, headers, method, seed};
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
-    }
-
     /// Some that compress, some that do not, some empty, some larger than what is copied.
     fn message(&mut self) -> Bytes {
         let length = [0, 1, 30, 1024, 5000, 40_000][self.below(6)];
@@ -68,10 +56,7 @@ fn callers() -> Vec<Caller> {
 
 #[test]
 fn what_one_side_writes_the_other_reads_at_any_split() {
-    let seed = std::env::var("WIRE_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
-    println!("WIRE_SEED={seed}");
-    let mut random = Random(seed);
+    let mut random = Random(seed());
     for _ in 0..8 {
         for caller in callers() {
             for kind in KINDS {

@@ -1,4 +1,4 @@
-//! Heads and methods for the tests.
+//! Heads, methods and random numbers for the tests.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use tidewire_service::{Idempotency, Spec, StreamKind};
@@ -70,4 +70,24 @@ pub(crate) fn said(mut response: tidewire_wire::Response) -> String {
         response.body = bytes::Bytes::from(bytes).into();
     }
     shown(response)
+}
+
+/// xorshift64*: enough to choose splits by.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
+    }
+}
+
+/// Another one each time, printed; `WIRE_SEED=n` repeats it.
+pub(crate) fn seed() -> u64 {
+    let seed = std::env::var("WIRE_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
+    println!("WIRE_SEED={seed}");
+    seed
 }

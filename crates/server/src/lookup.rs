@@ -1,0 +1,211 @@
+//! What a request is for, found once by its head.
+//!
+//! | request | found |
+//! |---|---|
+//! | path of a method | that method, with what its head agrees to; or why that is refused |
+//! | verb and path of a `google.api.http` binding | that binding |
+//! | path of a route or below a mount | that plain HTTP service |
+//! | other path with the content type of an RPC protocol | `unimplemented`, in that protocol |
+//! | anything else | 404 |
+//!
+//! What is refused here was still asked for: gates and observers see it like any other request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{Method, Response, Uri};
+use tidewire_service::{Body, Error, HttpTarget, PathParams, Protocol, Service, Target};
+use tidewire_wire::{Exchange, Head, Refusal, negotiate, speaks};
+
+use crate::connection::App;
+use crate::observe::Failed;
+use crate::response::ResponseBody;
+use crate::rest::{self, Binding, RestOptions};
+use crate::rpc::{self, Entry};
+use crate::{deadline, plain, routes};
+
+/// What a request is for.
+pub(crate) enum Found<'a> {
+    /// A method, in an RPC protocol.
+    Method(&'a Arc<Entry>, Exchange),
+    /// A method, by REST.
+    Binding(&'a Arc<Binding>, &'a Arc<RestOptions>, Option<Duration>),
+    /// A plain HTTP service, and the URI that it shall see when that differs.
+    Plain(&'a Arc<dyn Service>, PathParams, Option<Uri>, Option<Duration>),
+    /// Nothing that is called: what is answered instead.
+    Answer(Box<Answered>),
+}
+
+/// A request that is answered without a call.
+pub(crate) struct Answered {
+    target: Target,
+    protocol: Protocol,
+    pub(crate) response: Response<ResponseBody>,
+}
+
+impl App {
+    /// Finds what a request is for.
+    #[inline]
+    pub(crate) fn find(&self, parts: &Parts) -> Found<'_> {
+        let path = parts.uri.path();
+        if let Some(entry) = self.methods.find(path) {
+            return match negotiate(&head(parts), Some(&entry.method)) {
+                Ok(exchange) => Found::Method(entry, exchange),
+                Err(refusal) => {
+                    let target = Target::Method(entry.method.clone());
+                    refused(target, protocol_of(parts), refusal)
+                }
+            };
+        }
+        match self.rest.find(&parts.method, path) {
+            rest::Found::Elsewhere => self.find_plain(parts),
+            rest::Found::Response(response) => answered(http(parts), Protocol::Rest, response),
+            rest::Found::Binding(binding, options) => match deadline::of(&parts.headers) {
+                Ok(timeout) => Found::Binding(binding, options, timeout),
+                Err(error) => {
+                    let target = Target::Method(binding.method.clone());
+                    answered(target, Protocol::Rest, self.rest.refusal(&error))
+                }
+            },
+        }
+    }
+
+    #[inline]
+    fn find_plain(&self, parts: &Parts) -> Found<'_> {
+        let failed = |error: &Error| plain_answer(parts, plain::error_response(error));
+        match self.routes.find(&parts.method, &parts.uri) {
+            Ok(routes::Found::Service(service, params, uri)) => {
+                match deadline::of(&parts.headers) {
+                    Ok(timeout) => Found::Plain(service, params, uri, timeout),
+                    Err(error) => failed(&error),
+                }
+            }
+            Ok(routes::Found::WrongVerb(allowed)) => {
+                plain_answer(parts, plain::wrong_verb(&allowed))
+            }
+            Ok(routes::Found::Nothing) => self.nothing(parts),
+            Err(error) => failed(&error),
+        }
+    }
+
+    /// Nothing is at the path; who speaks an RPC protocol is told so in it.
+    #[cold]
+    fn nothing(&self, parts: &Parts) -> Found<'_> {
+        let path = parts.uri.path();
+        let head = head(parts);
+        if speaks(&head).is_none() && !is_method_in_json(parts) {
+            return plain_answer(parts, plain::not_found(path));
+        }
+        let target = Target::Unknown(path.into());
+        match negotiate(&head, None) {
+            Err(refusal) => refused(target, protocol_of(parts), refusal),
+            Ok(exchange) => {
+                let protocol = exchange.dialect().protocol();
+                let response = rpc::failed(&exchange, self.methods.unknown(path));
+                Found::Answer(Box::new(Answered { target, protocol, response }))
+            }
+        }
+    }
+}
+
+impl Found<'_> {
+    /// What gates and observers are told that it is.
+    pub(crate) fn target(&self, parts: &Parts) -> Target {
+        match self {
+            Self::Method(entry, _) => Target::Method(entry.method.clone()),
+            Self::Binding(binding, ..) => Target::Method(binding.method.clone()),
+            Self::Plain(_, params, ..) => {
+                let target = HttpTarget::new(parts.method.clone(), parts.uri.clone());
+                Target::Http(target.with_params(params.clone()))
+            }
+            Self::Answer(answered) => answered.target.clone(),
+        }
+    }
+
+    /// The protocol that the request is in.
+    #[inline]
+    pub(crate) fn protocol(&self) -> Protocol {
+        match self {
+            Self::Method(_, exchange) => exchange.dialect().protocol(),
+            Self::Binding(..) => Protocol::Rest,
+            Self::Plain(..) => Protocol::Http,
+            Self::Answer(answered) => answered.protocol,
+        }
+    }
+
+    /// How long the caller waits from now on.
+    #[inline]
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        match self {
+            Self::Method(_, exchange) => exchange.timeout(),
+            Self::Binding(_, _, timeout) | Self::Plain(_, _, _, timeout) => *timeout,
+            Self::Answer(_) => None,
+        }
+    }
+
+    /// The response that refuses the request, in its protocol.
+    pub(crate) fn refusal(&self, app: &App, parts: &Parts, error: Error) -> Response<ResponseBody> {
+        plain::log(&error, "gate");
+        match self {
+            Self::Method(_, exchange) => rpc::failed(exchange, error),
+            Self::Answer(answered) if is_rpc(answered.protocol) => {
+                match negotiate(&head(parts), None) {
+                    Ok(exchange) => rpc::failed(&exchange, error),
+                    Err(_) => plain::error_response(&error).map(ResponseBody::Plain),
+                }
+            }
+            _ if self.protocol() == Protocol::Rest => {
+                app.rest.refusal(&error).map(ResponseBody::Plain)
+            }
+            _ => plain::error_response(&error).map(ResponseBody::Plain),
+        }
+    }
+}
+
+fn head(parts: &Parts) -> Head<'_> {
+    Head {
+        verb: &parts.method,
+        query: parts.uri.query(),
+        version: parts.version,
+        headers: &parts.headers,
+    }
+}
+
+fn http(parts: &Parts) -> Target {
+    Target::Http(HttpTarget::new(parts.method.clone(), parts.uri.clone()))
+}
+
+fn answered<'a>(target: Target, protocol: Protocol, response: Response<Body>) -> Found<'a> {
+    let response = response.map(ResponseBody::Plain);
+    Found::Answer(Box::new(Answered { target, protocol, response }))
+}
+
+fn plain_answer<'a>(parts: &Parts, response: Response<Body>) -> Found<'a> {
+    answered(http(parts), Protocol::Http, response)
+}
+
+fn refused<'a>(target: Target, protocol: Protocol, refusal: Refusal) -> Found<'a> {
+    let failed = Failed::new(refusal.error());
+    let mut response = rpc::whole(refusal.into_response());
+    response.extensions_mut().insert(failed);
+    Found::Answer(Box::new(Answered { target, protocol, response }))
+}
+
+/// The RPC protocol of a request that was not agreed to; Connect unless it says another.
+fn protocol_of(parts: &Parts) -> Protocol {
+    speaks(&head(parts)).unwrap_or_default().protocol()
+}
+
+const fn is_rpc(protocol: Protocol) -> bool {
+    matches!(protocol, Protocol::Connect | Protocol::Grpc | Protocol::GrpcWeb)
+}
+
+/// Whether somebody who sends plain JSON, as with curl, means a method: it could be one by its path.
+fn is_method_in_json(parts: &Parts) -> bool {
+    let content_type = parts.headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    parts.method == Method::POST
+        && content_type.starts_with(b"application/json")
+        && parts.uri.path().trim_matches('/').split('/').count() == 2
+}

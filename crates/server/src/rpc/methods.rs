@@ -1,0 +1,78 @@
+//! The methods of all services of a server, by path; and what a caller is told whose method is not
+//! among them.
+
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
+use http::StatusCode;
+use tidewire_service::{Error, Interface, Method, Service};
+
+/// The methods of all services of a server, by path.
+pub(crate) struct Methods(HashMap<String, Arc<Entry>>);
+
+/// A method and who answers it.
+pub(crate) struct Entry {
+    pub(crate) method: Method,
+    pub(crate) service: Arc<dyn Service>,
+}
+
+impl Methods {
+    /// No methods.
+    pub(crate) fn new() -> Self {
+        Self(HashMap::new())
+    }
+
+    /// Adds the methods of a service.
+    ///
+    /// # Errors
+    /// The path that is taken already.
+    pub(crate) fn add(
+        &mut self,
+        interface: &Interface,
+        service: &Arc<dyn Service>,
+    ) -> Result<(), String> {
+        for method in interface.methods() {
+            let entry = Entry { method: method.clone(), service: Arc::clone(service) };
+            if self.0.insert(method.path.to_string(), Arc::new(entry)).is_some() {
+                return Err(method.path.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// The method at a path, with its leading slash.
+    #[inline]
+    pub(crate) fn find(&self, path: &str) -> Option<&Arc<Entry>> {
+        self.0.get(path)
+    }
+
+    /// The error for a path at which there is no method, with those that there are.
+    pub(crate) fn unknown(&self, path: &str) -> Error {
+        let status = StatusCode::NOT_FOUND;
+        Error::unimplemented(self.those_that_exist(path)).with_http_status(status)
+    }
+
+    fn those_that_exist(&self, path: &str) -> String {
+        let service = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+        let prefix = format!("/{service}/");
+        let mut known: Vec<_> = self.0.keys().filter_map(|p| p.strip_prefix(&prefix)).collect();
+        known.sort_unstable();
+        if known.is_empty() {
+            let mut services: Vec<_> =
+                self.0.keys().filter_map(|p| p.trim_start_matches('/').split('/').next()).collect();
+            services.sort_unstable();
+            services.dedup();
+            return format!("no service {service}; there is {}", list(&services));
+        }
+        format!("no method {path}; {service} has {}", list(&known))
+    }
+}
+
+fn list(names: &[&str]) -> String {
+    const SHOWN_MAX: usize = 12;
+    match names {
+        [] => "none".to_owned(),
+        names if names.len() <= SHOWN_MAX => names.join(", "),
+        names => format!("{} and {} more", names[..SHOWN_MAX].join(", "), names.len() - SHOWN_MAX),
+    }
+}

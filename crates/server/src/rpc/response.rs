@@ -1,0 +1,263 @@
+//! Replies and errors as responses of the RPC protocols.
+//!
+//! A reply of one message is one response whose bytes are there. Of many, each is sealed as it comes;
+//! those that are ready together leave together, up to [`BATCH_BYTES`], so that a stream of small
+//! messages does not cost a frame a message, and a slow reader never makes more than that wait here.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Response};
+use http_body::{Frame as HttpFrame, SizeHint};
+use tidewire_service::{Body, Error, Frame, Method, Reply, Result};
+use tidewire_wire::{Closing, Coders, Exchange, Pieces};
+
+use crate::observe::{Failed, Watch};
+use crate::plain::log;
+use crate::response::ResponseBody;
+
+/// The response for an error before anything was sent.
+pub(crate) fn failed(exchange: &Exchange, error: Error) -> Response<ResponseBody> {
+    let failed = Failed::new(&error);
+    let mut response = whole(exchange.failed(error));
+    response.extensions_mut().insert(failed);
+    response
+}
+
+/// A response of the room `wire` as the HTTP library sends it.
+pub(crate) fn whole(response: tidewire_wire::Response) -> Response<ResponseBody> {
+    let tidewire_wire::Response { status, headers, body: mut pieces, trailers } = response;
+    let body = match (trailers, pieces.next(), pieces.is_empty()) {
+        (None, None, _) => ResponseBody::Plain(Body::Empty),
+        (None, Some(only), true) => ResponseBody::Plain(Body::Full(only)),
+        (trailers, first, _) => ResponseBody::Whole(Box::new(Whole { first, pieces, trailers })),
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// The response for a reply of one message.
+///
+/// # Errors
+/// Those of a body that has to be waited for.
+pub(super) async fn one(
+    exchange: &Exchange,
+    reply: Reply,
+    coders: &Coders,
+    without_end: bool,
+) -> Result<Response<ResponseBody>> {
+    let Reply { headers, body, mut trailers, .. } = reply;
+    let message = match body {
+        Body::Full(message) => message,
+        Body::Empty => Bytes::new(),
+        streamed @ Body::Stream(_) => {
+            let (message, late) = Box::pin(gathered(streamed)).await?;
+            trailers = if late.is_empty() { trailers } else { late.into() };
+            message
+        }
+    };
+    let (headers, trailers) = (headers.into_map(), trailers.into_map());
+    if without_end {
+        return without_trailers(exchange, headers, message, coders);
+    }
+    Ok(whole(exchange.reply(headers, message, trailers, coders)))
+}
+
+/// A single message whose reply came as a stream, and its trailers.
+async fn gathered(body: Body) -> Result<(Bytes, HeaderMap)> {
+    let Body::Stream(mut frames) = body else { return Ok(Default::default()) };
+    let (mut message, mut trailers) = (Bytes::new(), HeaderMap::new());
+    while let Some(frame) = futures_util::StreamExt::next(&mut frames).await {
+        match frame? {
+            Frame::Trailers(late) => trailers = late.into_map(),
+            Frame::Data(data) if message.is_empty() => message = data,
+            Frame::Data(data) if message.len() + data.len() > u32::MAX as usize => {
+                return Err(Error::internal("a reply of over 4 GiB cannot be sent"));
+            }
+            Frame::Data(data) => message = [message, data].concat().into(),
+        }
+    }
+    Ok((message, trailers))
+}
+
+/// What a script asks for: everything but the end.
+fn without_trailers(
+    exchange: &Exchange,
+    headers: HeaderMap,
+    message: Bytes,
+    coders: &Coders,
+) -> Result<Response<ResponseBody>> {
+    let mut response = exchange.reply(headers, message.clone(), HeaderMap::new(), coders);
+    if response.trailers.take().is_none() && exchange.dialect() != tidewire_wire::Dialect::Connect {
+        response.body = Bytes::from(exchange.message(message, coders)?.concat()).into();
+    }
+    Ok(whole(response))
+}
+
+/// The response for a reply of many messages.
+pub(super) fn many(
+    exchange: Exchange,
+    method: &Method,
+    reply: Reply,
+    (coders, watch): (&Arc<Coders>, Option<Arc<Watch>>),
+    without_end: bool,
+) -> Response<ResponseBody> {
+    let Reply { headers, body, trailers, .. } = reply;
+    let body = Replies {
+        exchange,
+        method: method.clone(),
+        source: Some(body),
+        trailers: trailers.into_map(),
+        coders: Arc::clone(coders),
+        batch: BytesMut::new(),
+        ready: None,
+        end: None,
+        without_end,
+        watch,
+    };
+    let mut response = Response::new(ResponseBody::Replies(Box::new(body)));
+    *response.headers_mut() = exchange.head(headers.into_map());
+    response
+}
+
+/// A body whose bytes are there.
+pub(crate) struct Whole {
+    first: Option<Bytes>,
+    pieces: Pieces,
+    trailers: Option<HeaderMap>,
+}
+
+impl Whole {
+    pub(crate) fn next(&mut self) -> Option<HttpFrame<Bytes>> {
+        let data = self.first.take().or_else(|| self.pieces.next());
+        data.map(HttpFrame::data).or_else(|| self.trailers.take().map(HttpFrame::trailers))
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.first.is_none() && self.pieces.is_empty() && self.trailers.is_none()
+    }
+
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        match self.trailers {
+            Some(_) => SizeHint::default(),
+            None => {
+                let length = self.first.as_ref().map_or(0, Bytes::len) + self.pieces.len();
+                SizeHint::with_exact(length as u64)
+            }
+        }
+    }
+}
+
+/// The body of a response of many messages.
+pub(crate) struct Replies {
+    exchange: Exchange,
+    method: Method,
+    source: Option<Body>,
+    /// Those that were known before the messages, or that came after them.
+    trailers: HeaderMap,
+    coders: Arc<Coders>,
+    /// Small messages that were ready together.
+    batch: BytesMut,
+    /// A large piece that follows the batch.
+    ready: Option<Bytes>,
+    /// What follows everything.
+    end: Option<Closing>,
+    without_end: bool,
+    watch: Option<Arc<Watch>>,
+}
+
+impl Replies {
+    pub(crate) fn is_over(&self) -> bool {
+        self.source.is_none()
+            && self.batch.is_empty()
+            && self.ready.is_none()
+            && self.end.as_ref().is_none_or(|end| end.data.is_empty() && end.trailers.is_none())
+    }
+
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<HttpFrame<Bytes>>> {
+        while self.source.is_some() && self.ready.is_none() && self.batch.len() < BATCH_BYTES {
+            match self.poll_source(cx) {
+                Poll::Ready(Some(Ok(Frame::Data(message)))) => self.add(message),
+                Poll::Ready(Some(Ok(Frame::Trailers(trailers)))) => {
+                    self.trailers = trailers.into_map();
+                }
+                Poll::Ready(Some(Err(error))) => self.fail(error),
+                Poll::Ready(None) => self.finish(),
+                Poll::Pending if self.batch.is_empty() => return Poll::Pending,
+                Poll::Pending => break,
+            }
+        }
+        Poll::Ready(self.next())
+    }
+
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame>>> {
+        match &mut self.source {
+            Some(Body::Stream(frames)) => frames.as_mut().poll_next(cx),
+            Some(whole @ Body::Full(_)) => match std::mem::take(whole) {
+                Body::Full(message) => Poll::Ready(Some(Ok(Frame::Data(message)))),
+                _ => Poll::Ready(None),
+            },
+            Some(Body::Empty) | None => Poll::Ready(None),
+        }
+    }
+
+    fn add(&mut self, message: Bytes) {
+        let [first, second] = match self.exchange.message(message, &self.coders) {
+            Ok(pieces) => pieces,
+            Err(error) => return self.fail(error),
+        };
+        if second.is_empty() && first.len() < BATCH_BYTES {
+            self.batch.extend_from_slice(&first);
+        } else {
+            self.batch.extend_from_slice(&first[..first.len().min(HEAD_MAX)]);
+            let rest = first.slice(first.len().min(HEAD_MAX)..);
+            self.ready = Some(if second.is_empty() { rest } else { second });
+        }
+    }
+
+    fn finish(&mut self) {
+        self.source = None;
+        let trailers = std::mem::take(&mut self.trailers);
+        if !self.without_end {
+            self.end = Some(self.exchange.end(trailers));
+        }
+    }
+
+    fn fail(&mut self, mut error: Error) {
+        self.source = None;
+        log(&error, &self.method.path);
+        if let Some(watch) = &self.watch {
+            watch.failed(&error);
+        }
+        for (name, value) in std::mem::take(&mut self.trailers) {
+            if let Some(name) = name
+                && !error.trailers().contains_key(&name)
+            {
+                error.trailers_mut().append(name, value);
+            }
+        }
+        self.end = Some(self.exchange.end_failed(error));
+    }
+
+    fn next(&mut self) -> Option<HttpFrame<Bytes>> {
+        if !self.batch.is_empty() {
+            return Some(HttpFrame::data(self.batch.split().freeze()));
+        }
+        if let Some(piece) = self.ready.take() {
+            return Some(HttpFrame::data(piece));
+        }
+        let end = self.end.as_mut()?;
+        if !end.data.is_empty() {
+            return Some(HttpFrame::data(std::mem::take(&mut end.data)));
+        }
+        end.trailers.take().map(HttpFrame::trailers)
+    }
+}
+
+/// What is gathered before it leaves.
+const BATCH_BYTES: usize = 16 << 10;
+/// The head of an envelope, which goes with the batch.
+const HEAD_MAX: usize = tidewire_wire::ENVELOPE_HEAD;

@@ -1,0 +1,213 @@
+//! The one way of a request, whatever its protocol.
+//!
+//! ```text
+//! head ─▶ find (lookup.rs) ─▶ observers ─▶ gates ─▶ call: rpc.rs, rest.rs or plain.rs ─▶ response
+//!              │                             │               └▶ run.rs: deadline, commands, panics
+//!              └▶ answered without a call    └▶ refused, in the caller's protocol
+//! ```
+//!
+//! Gates see every request by its head, before a byte of its body is read, also one that is for nothing
+//! or that its protocol refuses; only a browser's question for other origins passes them by, since it
+//! carries no credentials. Observers are told of the same requests and of their one end. A server
+//! without gates and observers takes the shorter way, which boxes nothing of its own.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use http::header::EXPECT;
+use http::request::Parts;
+use http::{Extensions, HeaderMap, Method, Request, Response, Uri, Version};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use tidewire_service::{
+    Body, Call, Context, Error, Gate, Head, HttpTarget, Phase, Result, Target, admit,
+};
+use tokio::time::Instant;
+
+use crate::arriving::{Arriving, check_length, discard};
+use crate::connection::Connection;
+use crate::isolate::panicked;
+use crate::lookup::Found;
+use crate::observe::{Ended, Watch};
+use crate::plain;
+use crate::response::{Responding, ResponseBody};
+use crate::rest::Transcoder;
+use crate::rpc::RpcCall;
+use crate::run::{Run, run};
+
+/// A request whose head was let pass.
+pub(crate) struct Inbound {
+    pub(crate) verb: Method,
+    pub(crate) uri: Uri,
+    pub(crate) version: Version,
+    pub(crate) context: Context,
+    pub(crate) body: Incoming,
+    pub(crate) watch: Option<Arc<Watch>>,
+}
+
+impl Connection {
+    /// Answers a request where nobody watches.
+    #[inline]
+    pub(crate) fn pass(&self, request: Request<Incoming>) -> Responding {
+        let (parts, body) = request.into_parts();
+        let found = self.app.find(&parts);
+        let Parts { method: verb, uri, version, headers, extensions, .. } = parts;
+        let context = self.context(&found, &verb, headers, extensions);
+        self.call(found, Inbound { verb, uri, version, context, body, watch: None })
+    }
+
+    /// Answers a request that gates or observers see.
+    pub(crate) async fn watched(self, request: Request<Incoming>) -> Response<ResponseBody> {
+        let (mut parts, body) = request.into_parts();
+        let found = self.app.find(&parts);
+        let target = found.target(&parts);
+        let headers = std::mem::take(&mut parts.headers);
+        let extensions = std::mem::take(&mut parts.extensions);
+        let context = self.context(&found, &parts.method, headers, extensions);
+        let mut head = Head::new(target, context);
+        let watch = Watch::begin(&self.app.observers, &self.app.stop, &mut head);
+        watch.phase(Phase::Gates);
+        let admitted = admitted(&self.app.gates, &mut head).await;
+        let (_, mut context, guards) = head.into_parts();
+        watch.keep(guards);
+        let verb = parts.method.clone();
+        let response = match admitted {
+            Err(error) => {
+                parts.headers = std::mem::take(context.headers_mut());
+                let response = found.refusal(&self.app, &parts, error);
+                self.after_body(parts.version, &parts.headers, body, response).await
+            }
+            Ok(()) => {
+                context.phase(Phase::Handler);
+                let Parts { method: verb, uri, version, .. } = parts;
+                let watch = Some(Arc::clone(&watch));
+                self.call(found, Inbound { verb, uri, version, context, body, watch }).await
+            }
+        };
+        let response = response.unwrap_or_else(|never| match never {});
+        watch.response(response, &verb).map(ResponseBody::watched)
+    }
+
+    #[inline]
+    fn context(
+        &self,
+        found: &Found<'_>,
+        verb: &Method,
+        headers: HeaderMap,
+        extensions: Extensions,
+    ) -> Context {
+        let deadline = found.timeout().and_then(|left| Instant::now().checked_add(left));
+        let context = match *verb {
+            Method::GET | Method::HEAD => Context::new(headers).with_conditions(),
+            _ => Context::new(headers),
+        };
+        context
+            .with_extensions(extensions)
+            .with_protocol(found.protocol())
+            .with_deadline(deadline.map(Instant::into_std))
+            .with_peer(Arc::clone(&self.peer))
+            .with_stopping(self.stopping.clone())
+    }
+
+    /// Answers a request that was let pass.
+    #[inline]
+    fn call(&self, found: Found<'_>, request: Inbound) -> Responding {
+        match found {
+            Found::Plain(service, params, uri, _) => {
+                let Inbound { verb, uri: asked, context, body, watch, .. } = request;
+                let target = HttpTarget::new(verb, uri.unwrap_or(asked)).with_params(params);
+                self.plain(&**service, target, context, (body, watch))
+            }
+            Found::Method(entry, exchange) => {
+                let (app, entry) = (Arc::clone(&self.app), Arc::clone(entry));
+                let call = RpcCall { app, entry, exchange, request };
+                Responding::Late(Box::pin(call.answer()))
+            }
+            Found::Binding(binding, options, _) => {
+                let (app, binding) = (Arc::clone(&self.app), Arc::clone(binding));
+                let transcoder = Transcoder { app, binding, options: Arc::clone(options) };
+                Responding::Rest(Box::pin(transcoder.run(request)))
+            }
+            Found::Answer(answered) => {
+                let Inbound { version, context, body, .. } = request;
+                self.after_body(version, context.headers(), body, answered.response)
+            }
+        }
+    }
+
+    /// Answers plain HTTP.
+    #[inline]
+    fn plain(
+        &self,
+        service: &dyn tidewire_service::Service,
+        target: HttpTarget,
+        context: Context,
+        (body, watch): (Incoming, Option<Arc<Watch>>),
+    ) -> Responding {
+        let body = if hyper::body::Body::is_end_stream(&body) {
+            Body::Empty
+        } else {
+            let bytes_max = self.app.limits.body_bytes_max;
+            if let Err(error) = check_length(context.headers(), bytes_max) {
+                return Responding::ready(plain::error_response(&error));
+            }
+            let counter = watch.map(|watch| watch.counter());
+            Body::frames(Arriving::new(body, counter).limit(bytes_max))
+        };
+        let upgrade = context.extensions().get::<OnUpgrade>().cloned();
+        let (call, _) = Call::from_head(Head::new(Target::Http(target), context), body);
+        let answer = run(service, call, None);
+        if let Some(upgrade) = upgrade {
+            return Responding::Late(self.upgradable(answer, upgrade));
+        }
+        match answer {
+            Run::Ready(Ok(reply)) => Responding::Answered(Some(reply)),
+            Run::Ready(Err(error)) => Responding::ready(plain::error_response(&error)),
+            Run::Pending(waiting) => Responding::Plain(waiting),
+        }
+    }
+
+    /// Answers once the request's body is read: over HTTP/1.1, closing before that would break the
+    /// client's sending, and it would never see the answer. HTTP/2 answers at once, since there a
+    /// client may go on sending for as long as it waits for a reply. A body whose declared length is
+    /// over the limit is not read at all.
+    fn after_body(
+        &self,
+        version: Version,
+        headers: &HeaderMap,
+        body: Incoming,
+        response: Response<ResponseBody>,
+    ) -> Responding {
+        // Who waits to be told to go on with the body has not begun to send it.
+        let nothing_to_read = version == Version::HTTP_2
+            || headers.contains_key(EXPECT)
+            || hyper::body::Body::is_end_stream(&body)
+            || check_length(headers, self.app.limits.body_bytes_max).is_err();
+        if nothing_to_read {
+            return Responding::Ready(Some(Box::new(response)));
+        }
+        let app = Arc::clone(&self.app);
+        Responding::Late(Box::pin(async move {
+            discard(body, &app.limits).await;
+            response
+        }))
+    }
+}
+
+/// Asks the gates: no longer than the caller waits, and a panic refuses.
+async fn admitted(gates: &[Arc<dyn Gate>], head: &mut Head) -> Result<()> {
+    if gates.is_empty() {
+        return Ok(());
+    }
+    let deadline = head.context.deadline();
+    let asked = AssertUnwindSafe(admit(gates, head)).catch_unwind();
+    let asked = async { asked.await.unwrap_or_else(|panic| Err(panicked(&*panic))) };
+    match deadline {
+        None => asked.await,
+        Some(at) => tokio::time::timeout_at(at.into(), asked).await.unwrap_or_else(|_| {
+            Err(Error::deadline_exceeded("the deadline passed while a gate decided")
+                .with_cause(Ended::Deadline))
+        }),
+    }
+}
