@@ -11,5 +11,5 @@ mod validate;
 pub use schema::{Message, Schema, SchemaError, Served};
 pub use tidewire_proto::{Diagnostic, Diagnostics, Sources};
 pub use validate::{
-    VIOLATIONS_MAX, Validate, Validator, Violation, Violations, required_without_presence,
+    Rules, VIOLATIONS_MAX, Validate, Validator, Violation, Violations, required_without_presence,
 };
