@@ -165,6 +165,7 @@ impl<'p> Run<'p> {
             return Ok(());
         }
         match &field.shape {
+            Shape::One if field.value.passes_at_a_glance(slot.bytes(bytes)) => Ok(()),
             Shape::One => {
                 let spot = Spot { element: &field.element, at: None, for_key: false };
                 self.value(&field.value, raw(field.kind, slot, bytes), &spot)
@@ -341,10 +342,7 @@ fn only_member(plan: &MessagePlan, field: &FieldPlan, slots: &[Slot]) -> Result<
 #[inline(always)]
 fn raw(kind: Kind, slot: Slot, bytes: &[u8]) -> Raw<'_> {
     match kind.wire() {
-        2 | 3 => {
-            let start = slot.start as usize;
-            Raw::Bytes(bytes.get(start..start + slot.bits as usize).unwrap_or_default())
-        }
+        2 | 3 => Raw::Bytes(slot.bytes(bytes)),
         _ => Raw::Varint(slot.bits),
     }
 }
@@ -360,6 +358,13 @@ fn is_set(field: &FieldPlan, slot: Slot, bytes: &[u8]) -> bool {
 }
 
 impl Slot {
+    /// The bytes of a string; of no meaning for a number.
+    #[inline(always)]
+    fn bytes(self, message: &[u8]) -> &[u8] {
+        let start = self.start as usize;
+        message.get(start..start.saturating_add(self.bits as usize)).unwrap_or_default()
+    }
+
     /// The number as its type has it, or the length of the bytes.
     fn bits_of(self, kind: Kind) -> u64 {
         match kind.wire() {
