@@ -295,6 +295,9 @@ fn scan(plan: &MessagePlan, bytes: &[u8], slots: &mut [Slot]) -> Result<(), Stop
         let Some(at) = plan.position(number) else { continue };
         let (Some(field), Some(slot)) = (plan.fields.get(at), slots.get_mut(at)) else { continue };
         if !accepts(field, raw) {
+            if !matches!(field.shape, Shape::Map(_)) {
+                is_other_form(field.kind, raw)?;
+            }
             continue;
         }
         if slot.seen == 0 {
@@ -329,6 +332,14 @@ fn accepts(field: &FieldPlan, raw: Raw<'_>) -> bool {
     };
     let own = field.kind.wire();
     wire == own || (wire == 2 && own != 3 && !matches!(field.shape, Shape::One))
+}
+
+/// Decoders take a message in either of its two forms; only the usual one is looked into here.
+fn is_other_form(kind: Kind, raw: Raw<'_>) -> Result<(), Stop> {
+    match raw {
+        Raw::Bytes(_) | Raw::Group(_) if kind.is_message() => Err(Stop::Unusual),
+        _ => Ok(()),
+    }
 }
 
 #[inline(never)]

@@ -192,6 +192,8 @@ fn parts_of_a_message_that_come_apart_are_checked_together() {
         |message: &[u8]| validator.check("A", message).map_err(|error| error.message().to_owned());
     assert_eq!(check(b"\x0a\x03\x0a\x01s\x0a\x03\x12\x01t"), Ok(()));
     assert_eq!(check(b"\x0a\x03\x0a\x01s"), Err("b.t: value is required".to_owned()));
+    // A message may come as a group, and is checked as well.
+    assert_eq!(check(b"\x0b\x0a\x01s\x0c"), Err("b.t: value is required".to_owned()));
     // The last member of a oneof is the one that is set.
     assert_eq!(check(b"\x10\x00\x18\x00"), Ok(()));
     assert_eq!(check(b"\x18\x00\x10\x00"), Err("x: must be greater than 0".to_owned()));
