@@ -99,25 +99,54 @@ impl Validator {
         }
     }
 
-    /// Whether anything can be broken in a message of this type.
-    pub fn has_rules(&self, type_name: &str) -> bool {
-        self.plan(type_name).is_some()
+    /// The rules of a message type; `None` when nothing can be broken in it, or there is no such type.
+    pub fn rules(&self, type_name: &str) -> Option<Rules<'_>> {
+        self.place(type_name).and_then(|at| self.rules_at(at))
     }
 
     /// Checks an encoded message; one of an unknown type has no rules.
     ///
     /// # Errors
+    /// As [`Rules::check`].
+    pub fn check(&self, type_name: &str, message: &[u8]) -> Result<()> {
+        self.rules(type_name).map_or(Ok(()), |rules| rules.check(message))
+    }
+
+    /// Where the plan of a message is.
+    fn place(&self, type_name: &str) -> Option<u32> {
+        let index = self.pool.message_index(type_name)?;
+        *self.roots.get(&index)?
+    }
+
+    fn rules_at(&self, at: u32) -> Option<Rules<'_>> {
+        Some(Rules { validator: self, plan: self.plans.get(at as usize)? })
+    }
+}
+
+/// The rules of one message type.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules<'a> {
+    validator: &'a Validator,
+    plan: &'a MessagePlan,
+}
+
+impl Rules<'_> {
+    /// Checks an encoded message.
+    ///
+    /// # Errors
     /// [`Code::InvalidArgument`](tidewire_service::Code::InvalidArgument): for broken rules that of
     /// [`Violations::into_error`]; or the bytes are not a message, or a rule in CEL has no value for
     /// it, such as after a division by zero.
-    pub fn check(&self, type_name: &str, message: &[u8]) -> Result<()> {
-        self.check_named(type_name, message, Codec::Proto)
+    #[inline]
+    pub fn check(&self, message: &[u8]) -> Result<()> {
+        self.check_named(message, Codec::Proto)
     }
 
     /// [`check`](Self::check) with the names of fields as in `names`: those of the `.proto`, or
     /// those of JSON.
-    pub(crate) fn check_named(&self, type_name: &str, message: &[u8], names: Codec) -> Result<()> {
-        match self.violations(type_name, message)? {
+    #[inline]
+    fn check_named(&self, message: &[u8], names: Codec) -> Result<()> {
+        match self.violations(message)? {
             None => Ok(()),
             Some(violations) => Err(violations.into_error(names)),
         }
@@ -128,35 +157,23 @@ impl Validator {
     /// # Errors
     /// When there is no telling: as [`check`](Self::check), broken rules apart.
     #[inline]
-    pub fn violations(&self, type_name: &str, message: &[u8]) -> Result<Option<Violations>> {
-        match self.plan(type_name) {
-            None => Ok(None),
-            Some(plan) => self.violations_of(plan, type_name, message),
+    pub fn violations(&self, message: &[u8]) -> Result<Option<Violations>> {
+        match self.run(message) {
+            Ok(found) => Ok((!found.is_empty()).then_some(Violations(found))),
+            Err(stopped) => self.stopped(stopped, message),
         }
     }
 
-    fn plan(&self, type_name: &str) -> Option<&MessagePlan> {
-        let index = self.pool.message_index(type_name)?;
-        let at = (*self.roots.get(&index)?)?;
-        self.plans.get(at as usize)
-    }
-
-    fn violations_of(
-        &self,
-        plan: &MessagePlan,
-        type_name: &str,
-        message: &[u8],
-    ) -> Result<Option<Violations>> {
-        let stopped = match self.run(plan, message) {
-            Ok(found) => return Ok((!found.is_empty()).then_some(Violations(found))),
-            Err(stopped) => stopped,
-        };
+    #[cold]
+    fn stopped(&self, stopped: Stop, message: &[u8]) -> Result<Option<Violations>> {
+        let pool = &self.validator.pool;
+        let type_name = pool.message(self.plan.index).full_name();
         let malformed = || Error::invalid_argument(format!("not a valid {type_name}"));
         let stopped = match stopped {
             Stop::Unusual => {
-                let decoded = DynamicMessage::decode(Arc::clone(&self.pool), plan.index, message);
+                let decoded = DynamicMessage::decode(Arc::clone(pool), self.plan.index, message);
                 let usual = decoded.map_err(|cause| malformed().with_cause(cause))?;
-                match self.run(plan, &usual.encode_to_vec()) {
+                match self.run(&usual.encode_to_vec()) {
                     Ok(found) => return Ok((!found.is_empty()).then_some(Violations(found))),
                     Err(stopped) => stopped,
                 }
@@ -169,17 +186,18 @@ impl Validator {
         })
     }
 
-    fn run(&self, plan: &MessagePlan, message: &[u8]) -> Result<Vec<Violation>, Stop> {
+    #[inline]
+    fn run(&self, message: &[u8]) -> Result<Vec<Violation>, Stop> {
         let mut run = Run {
-            pool: &self.pool,
-            plans: &self.plans,
+            pool: &self.validator.pool,
+            plans: &self.validator.plans,
             found: Vec::new(),
             violations_max: VIOLATIONS_MAX,
-            clock: self.clock,
+            clock: self.validator.clock,
             budget: None,
             path: Vec::new(),
         };
-        match run.message(plan, message) {
+        match run.message(self.plan, message) {
             Ok(()) | Err(Stop::Enough) => Ok(run.found),
             Err(stopped) => Err(stopped),
         }

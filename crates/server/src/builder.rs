@@ -320,7 +320,10 @@ fn validated(
 ) -> Result<Arc<dyn Service>, StartError> {
     let rules = Validate::of(interface)
         .map_err(|cause| StartError::Rules { service: interface.name().to_owned(), cause })?;
-    Ok(rules.map_or(service.clone(), |rules| rules.layer(service)))
+    Ok(match rules {
+        Some(rules) => rules.layer(service),
+        None => service,
+    })
 }
 
 fn routes(routes: Vec<Route>, layers: &[Arc<dyn Layer>]) -> Result<Routes, RouteError> {

@@ -111,8 +111,17 @@ impl Test {
         }
     }
 
+    /// Numbers of bytes with which a test of length passes; `None` for other tests.
+    pub(super) fn sure_sizes(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::Characters(min, max) => Some((sure_bytes(*min), *max)),
+            Self::Size(min, max) => Some((*min, *max)),
+            _ => None,
+        }
+    }
+
     #[inline]
-    fn passes_bytes(&self, bytes: &[u8]) -> bool {
+    pub(super) fn passes_bytes(&self, bytes: &[u8]) -> bool {
         match self {
             Self::Characters(min, max) => has_characters(bytes, *min, *max),
             Self::Size(min, max) => (*min..=*max).contains(&(bytes.len() as u64)),
@@ -185,11 +194,17 @@ fn has_characters(text: &[u8], min: u64, max: u64) -> bool {
     if bytes < min {
         return false;
     }
-    if bytes <= max && bytes >= min.saturating_mul(4).saturating_sub(3).max(min) {
+    if bytes <= max && bytes >= sure_bytes(min) {
         return true;
     }
     let characters = text.iter().filter(|byte| (**byte).cast_signed() >= -64).count() as u64;
     (min..=max).contains(&characters)
+}
+
+/// With how many bytes there are at least so many characters.
+#[inline]
+fn sure_bytes(characters: u64) -> u64 {
+    characters.saturating_mul(4).saturating_sub(3)
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {

@@ -222,7 +222,8 @@ impl Compiler<'_> {
         let rules = &found.rules;
         match field.kind() {
             FieldKind::Singular(kind) => {
-                (Shape::One, self.value(&subject(kind, field.is_delimited(), Vec::new()), rules))
+                let subject = subject(kind, field.is_delimited(), Vec::new());
+                (Shape::One, self.value(&subject, rules).with_glance())
             }
             FieldKind::List(kind) => {
                 let (whole, own) =
@@ -427,6 +428,7 @@ fn empty(kind: Kind) -> ValuePlan {
         message: None,
         ignore_zero: None,
         checks: Vec::new(),
+        glance: None,
         programs: Vec::new(),
         nested: None,
     }

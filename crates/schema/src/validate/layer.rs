@@ -17,12 +17,15 @@ use crate::{Schema, SchemaError};
 /// Refuses requests that break rules of their schema, with
 /// [`Code::InvalidArgument`](tidewire_service::Code::InvalidArgument) and the violations as details.
 #[derive(Debug, Clone)]
-pub struct Validate(Arc<Rules>);
+pub struct Validate(Arc<Requests>);
 
+/// The rules for the requests of a service.
 #[derive(Debug)]
-struct Rules {
+struct Requests {
     schema: Schema,
     validator: Validator,
+    /// The types of requests that have rules, and where these are. There are few of them.
+    types: Vec<(String, u32)>,
 }
 
 impl Validate {
@@ -32,66 +35,75 @@ impl Validate {
     /// When a rule does not compile; see [`Validator::new`].
     pub fn of(interface: &Interface) -> Result<Option<Self>, SchemaError> {
         let schema = Schema::from_descriptors(Bytes::copy_from_slice(interface.descriptors()))?;
-        let inputs: Vec<&str> = interface.methods().iter().map(|method| &*method.input).collect();
+        let mut inputs: Vec<&str> =
+            interface.methods().iter().map(|method| &*method.input).collect();
+        inputs.sort_unstable();
+        inputs.dedup();
         let validator = Validator::of(&schema, inputs.iter().copied())?;
-        let any = inputs.iter().any(|input| validator.has_rules(input));
-        Ok(any.then(|| Self(Arc::new(Rules { schema, validator }))))
+        let places =
+            inputs.iter().map(|input| Some(((*input).to_owned(), validator.place(input)?)));
+        let types: Vec<_> = places.flatten().collect();
+        let any = !types.is_empty();
+        Ok(any.then(|| Self(Arc::new(Requests { schema, validator, types }))))
     }
 }
 
 impl Layer for Validate {
     fn layer(&self, inner: Arc<dyn Service>) -> Arc<dyn Service> {
-        Arc::new(Validated { rules: Arc::clone(&self.0), inner })
+        Arc::new(Validated { requests: Arc::clone(&self.0), inner })
     }
 }
 
 struct Validated {
-    rules: Arc<Rules>,
+    requests: Arc<Requests>,
     inner: Arc<dyn Service>,
 }
 
 impl Service for Validated {
     fn call(&self, mut call: Call) -> Answer {
-        let Some(spec) = call.spec() else { return self.inner.call(call) };
+        let of_type = call.spec().and_then(|spec| self.requests.position(&spec.input));
+        let Some(position) = of_type else { return self.inner.call(call) };
         let codec = call.codec;
-        if !self.rules.validator.has_rules(&spec.input) {
-            return self.inner.call(call);
-        }
-        let type_name = spec.input.clone();
-        let whole: &[u8] = match &call.body {
-            Body::Full(bytes) => bytes,
-            Body::Empty => &[],
-            Body::Stream(_) => {
-                let Body::Stream(frames) = std::mem::take(&mut call.body) else {
-                    return self.inner.call(call);
-                };
-                let rules = Arc::clone(&self.rules);
+        let whole: &[u8] = match std::mem::take(&mut call.body) {
+            Body::Stream(frames) => {
+                let requests = Arc::clone(&self.requests);
                 call.body = Body::frames(frames.map(move |frame| {
                     let frame = frame?;
                     if let Frame::Data(message) = &frame {
-                        rules.check(&type_name, codec, message)?;
+                        requests.check(position, codec, message)?;
                     }
                     Ok(frame)
                 }));
                 return self.inner.call(call);
             }
+            whole => {
+                call.body = whole;
+                match &call.body {
+                    Body::Full(bytes) => bytes,
+                    _ => &[],
+                }
+            }
         };
-        match self.rules.check(&type_name, codec, whole) {
+        match self.requests.check(position, codec, whole) {
             Ok(()) => self.inner.call(call),
             Err(error) => Answer::ready(Err(error)),
         }
     }
 }
 
-impl Rules {
-    fn check(&self, type_name: &str, codec: Codec, message: &[u8]) -> Result<()> {
+impl Requests {
+    fn position(&self, type_name: &str) -> Option<usize> {
+        self.types.iter().position(|(known, _)| known == type_name)
+    }
+
+    fn check(&self, position: usize, codec: Codec, message: &[u8]) -> Result<()> {
+        let (type_name, at) = &self.types[position];
+        let Some(rules) = self.validator.rules_at(*at) else { return Ok(()) };
         match codec {
-            Codec::Proto => self.validator.check(type_name, message),
-            // What JSON cannot be read is the service's to refuse, in its own words.
+            Codec::Proto => rules.check(message),
             Codec::Json => {
                 let decoded = self.schema.decode(type_name, codec, message)?;
-                let encoded = decoded.encode(Codec::Proto)?;
-                self.validator.check_named(type_name, &encoded, codec)
+                rules.check_named(&decoded.encode(Codec::Proto)?, codec)
             }
         }
     }

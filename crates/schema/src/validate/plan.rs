@@ -88,9 +88,20 @@ pub(super) struct ValuePlan {
     /// Whether rules are not for the zero value, this one for enums.
     pub(super) ignore_zero: Option<i32>,
     pub(super) checks: Vec<Check>,
+    /// How a string or bytes with nothing but checks is passed without looking at each.
+    pub(super) glance: Option<Glance>,
     pub(super) programs: Vec<Rule>,
     /// The plan of the message that the value is.
     pub(super) nested: Option<u32>,
+}
+
+/// What passes all checks of length at a glance, and which checks are left.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Glance {
+    /// Numbers of bytes with which no check of length can fail.
+    pub(super) fits: (u64, u64),
+    /// How many checks are of length; these come first.
+    pub(super) lengths: usize,
 }
 
 /// How a value is read for standard rules.
@@ -130,6 +141,32 @@ impl MessagePlan {
 }
 
 impl ValuePlan {
+    /// Finds out what can be passed at a glance.
+    pub(super) fn with_glance(mut self) -> Self {
+        let is_text = matches!(self.kind, Kind::String | Kind::Bytes);
+        let only_checks = self.programs.is_empty() && self.nested.is_none();
+        if is_text && only_checks && self.ignore_zero.is_none() {
+            let lengths = self.checks.iter().map_while(|check| check.test.sure_sizes());
+            let (mut fits, mut count) = ((0, u64::MAX), 0);
+            for (min, max) in lengths {
+                fits = (min.max(fits.0), max.min(fits.1));
+                count += 1;
+            }
+            self.glance = Some(Glance { fits, lengths: count });
+        }
+        self
+    }
+
+    /// Whether it is sure, and quickly so, that a string passes.
+    #[inline(always)]
+    pub(super) fn passes_at_a_glance(&self, text: &[u8]) -> bool {
+        let Some(Glance { fits, lengths }) = self.glance else { return false };
+        let size = text.len() as u64;
+        fits.0 <= size
+            && size <= fits.1
+            && self.checks[lengths..].iter().all(|check| check.test.passes_bytes(text))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.checks.is_empty() && self.programs.is_empty() && self.nested.is_none()
     }

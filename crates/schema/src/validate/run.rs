@@ -165,6 +165,7 @@ impl<'p> Run<'p> {
             return Ok(());
         }
         match &field.shape {
+            Shape::One if field.value.passes_at_a_glance(slot.bytes(bytes)) => Ok(()),
             Shape::One => {
                 let spot = Spot { element: &field.element, at: None, for_key: false };
                 self.value(&field.value, raw(field.kind, slot, bytes), &spot)
@@ -294,6 +295,9 @@ fn scan(plan: &MessagePlan, bytes: &[u8], slots: &mut [Slot]) -> Result<(), Stop
         let Some(at) = plan.position(number) else { continue };
         let (Some(field), Some(slot)) = (plan.fields.get(at), slots.get_mut(at)) else { continue };
         if !accepts(field, raw) {
+            if !matches!(field.shape, Shape::Map(_)) {
+                is_other_form(field.kind, raw)?;
+            }
             continue;
         }
         if slot.seen == 0 {
@@ -330,6 +334,14 @@ fn accepts(field: &FieldPlan, raw: Raw<'_>) -> bool {
     wire == own || (wire == 2 && own != 3 && !matches!(field.shape, Shape::One))
 }
 
+/// Decoders take a message in either of its two forms; only the usual one is looked into here.
+fn is_other_form(kind: Kind, raw: Raw<'_>) -> Result<(), Stop> {
+    match raw {
+        Raw::Bytes(_) | Raw::Group(_) if kind.is_message() => Err(Stop::Unusual),
+        _ => Ok(()),
+    }
+}
+
 #[inline(never)]
 fn only_member(plan: &MessagePlan, field: &FieldPlan, slots: &[Slot]) -> Result<(), Stop> {
     let others = plan.fields.iter().zip(slots);
@@ -341,10 +353,7 @@ fn only_member(plan: &MessagePlan, field: &FieldPlan, slots: &[Slot]) -> Result<
 #[inline(always)]
 fn raw(kind: Kind, slot: Slot, bytes: &[u8]) -> Raw<'_> {
     match kind.wire() {
-        2 | 3 => {
-            let start = slot.start as usize;
-            Raw::Bytes(bytes.get(start..start + slot.bits as usize).unwrap_or_default())
-        }
+        2 | 3 => Raw::Bytes(slot.bytes(bytes)),
         _ => Raw::Varint(slot.bits),
     }
 }
@@ -360,6 +369,13 @@ fn is_set(field: &FieldPlan, slot: Slot, bytes: &[u8]) -> bool {
 }
 
 impl Slot {
+    /// The bytes of a string; of no meaning for a number.
+    #[inline(always)]
+    fn bytes(self, message: &[u8]) -> &[u8] {
+        let start = self.start as usize;
+        message.get(start..start.saturating_add(self.bits as usize)).unwrap_or_default()
+    }
+
     /// The number as its type has it, or the length of the bytes.
     fn bits_of(self, kind: Kind) -> u64 {
         match kind.wire() {

@@ -21,7 +21,8 @@ fn schema(text: &str) -> Schema {
 fn broken(schema: &Schema, name: &str, json: &str) -> Vec<String> {
     let message = schema.decode_exactly(name, json.as_bytes()).unwrap().encode(Codec::Proto);
     let validator = Validator::new(schema).unwrap();
-    let found = validator.violations(name, &message.unwrap()).unwrap();
+    let rules = validator.rules(name);
+    let found = rules.and_then(|rules| rules.violations(&message.unwrap()).unwrap());
     let list = |found: Violations| {
         found.iter().map(|one| format!("{}: {}", one.field(), one.rule_id())).collect()
     };
@@ -102,7 +103,7 @@ fn a_violation_names_the_field_and_is_in_the_details() {
     let order = schema.decode_exactly("Order", br#"{"items":[{},{"priceOf":{"a":-1}}]}"#).unwrap();
     let validator = Validator::new(&schema).unwrap();
     let bytes = order.encode(Codec::Proto).unwrap();
-    let found = validator.violations("Order", &bytes).unwrap().unwrap();
+    let found = validator.rules("Order").unwrap().violations(&bytes).unwrap().unwrap();
     let one = found.iter().next().unwrap();
     assert_eq!(one.field(), "items[1].price_of[\"a\"]");
     assert_eq!(one.json_field(), "items[1].priceOf[\"a\"]");
@@ -176,7 +177,7 @@ fn required_fields_are_missing_when_empty_and_numbers_need_presence() {
 fn messages_without_rules_are_not_looked_into() {
     let schema = schema("message A { B b = 1; }\nmessage B { A a = 1; string s = 2; }");
     let validator = Validator::new(&schema).unwrap();
-    assert!(!validator.has_rules("A") && !validator.has_rules("NoSuchType"));
+    assert!(validator.rules("A").is_none() && validator.rules("NoSuchType").is_none());
     assert!(validator.check("A", b"no message at all").is_ok());
 }
 
@@ -191,6 +192,8 @@ fn parts_of_a_message_that_come_apart_are_checked_together() {
         |message: &[u8]| validator.check("A", message).map_err(|error| error.message().to_owned());
     assert_eq!(check(b"\x0a\x03\x0a\x01s\x0a\x03\x12\x01t"), Ok(()));
     assert_eq!(check(b"\x0a\x03\x0a\x01s"), Err("b.t: value is required".to_owned()));
+    // A message may come as a group, and is checked as well.
+    assert_eq!(check(b"\x0b\x0a\x01s\x0c"), Err("b.t: value is required".to_owned()));
     // The last member of a oneof is the one that is set.
     assert_eq!(check(b"\x10\x00\x18\x00"), Ok(()));
     assert_eq!(check(b"\x18\x00\x10\x00"), Err("x: must be greater than 0".to_owned()));

@@ -8,7 +8,7 @@ use super::super::check::{Scalar, Site, are_unique};
 use super::super::plan::{ListPlan, MapPlan};
 use super::{
     FieldPlan, Fields, Kind, MessagePlan, Raw, Run, Slot, Spot, Stop, Subscript, Value, ValuePlan,
-    accepts, plain, scalar, wire,
+    accepts, is_other_form, plain, scalar, wire,
 };
 
 impl<'p> Run<'p> {
@@ -157,6 +157,7 @@ fn entry<'a>(
                 }
                 value = Some(raw);
             }
+            2 => is_other_form(values.kind, raw)?,
             _ => {}
         }
     }
