@@ -13,7 +13,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use tidewire_schema::{Schema, Validator};
+use tidewire_schema::{RuleSet, Schema};
 
 /// A case: its name, the message, and the message encoded.
 const CASES: &[(&str, &str, &[u8])] = &[
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(folder.join("bench.proto"), PROTO)?;
     let schema = Schema::from_folder(&folder);
     std::fs::remove_dir_all(&folder)?;
-    let validator = Validator::new(&schema?)?;
+    let rules = RuleSet::new(&schema?)?;
 
     let arguments: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
@@ -71,7 +71,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if arguments.first().is_some_and(|wanted| wanted != case) {
             continue;
         }
-        let rules = validator.rules(name);
+        let rules = rules.rules(name);
         let started = Instant::now();
         for _ in 0..rounds {
             if let Some(rules) = black_box(&rules) {

@@ -1,7 +1,7 @@
 //! Validation, compared with protovalidate-go on made-up messages.
 //!
 //! ```text
-//! cases of protovalidate ─▶ values, random and at the edges of rules ─┬▶ Validator ──────▶ verdict
+//! cases of protovalidate ─▶ values, random and at the edges of rules ─┬▶ RuleSet ──────▶ verdict
 //!                                                                     └▶ protovalidate-go ▶ verdict
 //! ```
 //!
@@ -29,7 +29,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use buffa_descriptor::DescriptorPool;
-use tidewire_schema::{Schema, Validator};
+use tidewire_schema::{RuleSet, Schema};
 use tidewire_service::Codec;
 
 use compare::{Tally, Verdict};
@@ -53,7 +53,7 @@ fn main() -> Result<ExitCode> {
     let mut questions = Vec::new();
     let mut tally = Tally::default();
     for name in messages(&pool).filter(|name| name.contains(&named)) {
-        let validator = Validator::of(&schema, [name.as_str()]);
+        let validator = RuleSet::of(&schema, [name.as_str()]);
         let generator = Generator::new(&pool, &name).context("a message of the schema")?;
         for number in 0..values {
             let message = generator.message(&mut random, number);
@@ -82,7 +82,7 @@ fn messages(pool: &DescriptorPool) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-fn ours(schema: &Schema, validator: Option<&Validator>, name: &str, message: &[u8]) -> Verdict {
+fn ours(schema: &Schema, validator: Option<&RuleSet>, name: &str, message: &[u8]) -> Verdict {
     if schema.decode(name, Codec::Proto, message).is_err() {
         return Verdict::NoMessage;
     }

@@ -39,6 +39,6 @@ pub use served::Served;
 pub use tidewire_proto::{Diagnostic, Diagnostics, Sources};
 pub use types::{EnumType, Field, Kind, MessageType, Oneof, Scalar, Single};
 pub use validate::{
-    Rules, VIOLATIONS_MAX, Validate, Validator, Violation, Violations, required_without_presence,
+    RuleSet, Rules, VIOLATIONS_MAX, Validate, Violation, Violations, required_without_presence,
 };
 pub use value::{EnumValue, List, Map, Value};

@@ -11,13 +11,13 @@
 //! messages without rules at no cost. Rules in CEL look at the message decoded.
 //!
 //! ```
-//! use tidewire_schema::{Schema, Validator};
+//! use tidewire_schema::{Schema, RuleSet};
 //! # let folder = std::env::temp_dir().join("tidewire-validate-doctest");
 //! # std::fs::create_dir_all(&folder)?;
 //! # std::fs::write(folder.join("shop.proto"), r#"syntax = "proto3"; import "buf/validate/validate.proto";
 //! # message Item { string name = 1 [(buf.validate.field).string.min_len = 2]; }"#)?;
 //! let schema = Schema::from_folder(&folder)?;
-//! let validator = Validator::new(&schema)?;
+//! let validator = RuleSet::new(&schema)?;
 //! let error = validator.check("Item", b"\x0a\x01x").unwrap_err();
 //! assert_eq!(error.message(), "name: must be at least 2 characters");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -61,14 +61,14 @@ pub use violation::{Violation, Violations};
 pub const VIOLATIONS_MAX: usize = 100;
 
 /// The compiled rules of a schema.
-pub struct Validator {
+pub struct RuleSet {
     pool: Arc<DescriptorPool>,
     plans: Vec<MessagePlan>,
     roots: HashMap<MessageIndex, Option<u32>>,
     clock: fn() -> i128,
 }
 
-impl Validator {
+impl RuleSet {
     /// Compiles the rules of all messages of a schema.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl Validator {
 /// The rules of one message type.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules<'a> {
-    validator: &'a Validator,
+    validator: &'a RuleSet,
     plan: &'a MessagePlan,
 }
 
@@ -204,9 +204,9 @@ impl Rules<'_> {
     }
 }
 
-impl fmt::Debug for Validator {
+impl fmt::Debug for RuleSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Validator").field("plans", &self.plans.len()).finish_non_exhaustive()
+        f.debug_struct("RuleSet").field("plans", &self.plans.len()).finish_non_exhaustive()
     }
 }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tidewire_service::{Answer, Body, Call, Codec, Frame, Interface, Layer, Result, Service};
 
-use super::Validator;
+use super::RuleSet;
 use crate::{Schema, SchemaError};
 
 /// Refuses requests that break rules of their schema, with
@@ -23,7 +23,7 @@ pub struct Validate(Arc<Requests>);
 #[derive(Debug)]
 struct Requests {
     schema: Schema,
-    validator: Validator,
+    validator: RuleSet,
     /// The types of requests that have rules, and where these are. There are few of them.
     types: Vec<(String, u32)>,
 }
@@ -32,14 +32,14 @@ impl Validate {
     /// The rules for requests of all methods of a service; `None` when there are none.
     ///
     /// # Errors
-    /// When a rule does not compile; see [`Validator::new`].
+    /// When a rule does not compile; see [`RuleSet::new`].
     pub fn of(interface: &Interface) -> Result<Option<Self>, SchemaError> {
         let schema = Schema::from_descriptors(Bytes::copy_from_slice(interface.descriptors()))?;
         let mut inputs: Vec<&str> =
             interface.methods().iter().map(|method| &*method.input).collect();
         inputs.sort_unstable();
         inputs.dedup();
-        let validator = Validator::of(&schema, inputs.iter().copied())?;
+        let validator = RuleSet::of(&schema, inputs.iter().copied())?;
         let places =
             inputs.iter().map(|input| Some(((*input).to_owned(), validator.place(input)?)));
         let types: Vec<_> = places.flatten().collect();

@@ -5,7 +5,7 @@ mod layer;
 
 use std::sync::Arc;
 
-use tidewire_schema::{Schema, SchemaError, Validator, Violations, required_without_presence};
+use tidewire_schema::{RuleSet, Schema, SchemaError, Violations, required_without_presence};
 use tidewire_service::{Code, Codec, Error};
 
 /// The schema of a file `t.proto` with this after its head.
@@ -20,8 +20,8 @@ fn schema(text: &str) -> Schema {
 /// The broken rules of a message in JSON, as `field: rule`.
 fn broken(schema: &Schema, name: &str, json: &str) -> Vec<String> {
     let message = schema.decode_exactly(name, json.as_bytes()).unwrap().encode(Codec::Proto);
-    let validator = Validator::new(schema).unwrap();
-    let rules = validator.rules(name);
+    let rules = RuleSet::new(schema).unwrap();
+    let rules = rules.rules(name);
     let found = rules.and_then(|rules| rules.violations(&message.unwrap()).unwrap());
     let list = |found: Violations| {
         found.iter().map(|one| format!("{}: {}", one.field(), one.rule_id())).collect()
@@ -32,7 +32,7 @@ fn broken(schema: &Schema, name: &str, json: &str) -> Vec<String> {
 #[test]
 fn a_rule_that_does_not_compile_is_an_error_with_its_line() {
     let check = |text: &str, place: &str, what: &str| {
-        let error = Validator::new(&schema(text)).map(|_| ()).unwrap_err();
+        let error = RuleSet::new(&schema(text)).map(|_| ()).unwrap_err();
         assert!(matches!(error, SchemaError::Sources(_)));
         let error = error.to_string();
         assert!(error.starts_with(place) && error.contains(what), "{text}\n{error}");
@@ -76,7 +76,7 @@ fn expressions_that_make_no_sense_are_refused_and_none_takes_the_compiler_down()
         let text = format!(
             "message A {{ option (buf.validate.message).cel = {{id: \"a\" expression: {expression:?}}}; int32 n = 1; repeated string s = 2; }}"
         );
-        let error = Validator::new(&schema(&text)).map(|_| ()).unwrap_err().to_string();
+        let error = RuleSet::new(&schema(&text)).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(what), "{expression}: {error}");
     };
     refused("this.n", "gives int");
@@ -101,9 +101,9 @@ fn a_violation_names_the_field_and_is_in_the_details() {
          message Item { map<string, int32> price_of = 1 [(buf.validate.field).map.values.int32.gt = 0]; }",
     );
     let order = schema.decode_exactly("Order", br#"{"items":[{},{"priceOf":{"a":-1}}]}"#).unwrap();
-    let validator = Validator::new(&schema).unwrap();
+    let rules = RuleSet::new(&schema).unwrap();
     let bytes = order.encode(Codec::Proto).unwrap();
-    let found = validator.rules("Order").unwrap().violations(&bytes).unwrap().unwrap();
+    let found = rules.rules("Order").unwrap().violations(&bytes).unwrap().unwrap();
     let one = found.iter().next().unwrap();
     assert_eq!(one.field(), "items[1].price_of[\"a\"]");
     assert_eq!(one.json_field(), "items[1].priceOf[\"a\"]");
@@ -176,9 +176,9 @@ fn required_fields_are_missing_when_empty_and_numbers_need_presence() {
 #[test]
 fn messages_without_rules_are_not_looked_into() {
     let schema = schema("message A { B b = 1; }\nmessage B { A a = 1; string s = 2; }");
-    let validator = Validator::new(&schema).unwrap();
-    assert!(validator.rules("A").is_none() && validator.rules("NoSuchType").is_none());
-    assert!(validator.check("A", b"no message at all").is_ok());
+    let rules = RuleSet::new(&schema).unwrap();
+    assert!(rules.rules("A").is_none() && rules.rules("NoSuchType").is_none());
+    assert!(rules.check("A", b"no message at all").is_ok());
 }
 
 #[test]
@@ -187,9 +187,9 @@ fn parts_of_a_message_that_come_apart_are_checked_together() {
         "message A { B b = 1; oneof one { int32 x = 2 [(buf.validate.field).int32.gt = 0]; int32 y = 3; } }\n\
          message B { string s = 1 [(buf.validate.field).required = true]; string t = 2 [(buf.validate.field).required = true]; }",
     );
-    let validator = Validator::new(&schema).unwrap();
+    let rules = RuleSet::new(&schema).unwrap();
     let check =
-        |message: &[u8]| validator.check("A", message).map_err(|error| error.message().to_owned());
+        |message: &[u8]| rules.check("A", message).map_err(|error| error.message().to_owned());
     assert_eq!(check(b"\x0a\x03\x0a\x01s\x0a\x03\x12\x01t"), Ok(()));
     assert_eq!(check(b"\x0a\x03\x0a\x01s"), Err("b.t: value is required".to_owned()));
     // A message may come as a group, and is checked as well.
@@ -208,11 +208,11 @@ fn no_message_makes_a_rule_run_for_long() {
            repeated int32 n = 1;\n\
          }",
     );
-    let validator = Validator::new(&schema).unwrap();
+    let rules = RuleSet::new(&schema).unwrap();
     let list = |count: usize| {
         let mut message = vec![0x0a, (count & 0x7f) as u8 | 0x80, (count >> 7) as u8];
         message.extend(std::iter::repeat_n(1, count));
-        validator.check("A", &message)
+        rules.check("A", &message)
     };
     assert!(list(40).is_ok());
     let error: Error = list(2000).unwrap_err();
@@ -226,7 +226,7 @@ fn no_bytes_make_checking_panic() {
         "message A { A a = 1; repeated A list = 2; map<string, A> map = 3; string s = 4 [(buf.validate.field).string.email = true];\n\
          repeated sint32 n = 5 [(buf.validate.field).repeated = {unique: true, items: {sint32: {lt: 5}}}]; oneof o { int32 x = 6; A y = 7; } }",
     ));
-    let validator = Validator::new(&schema).unwrap();
+    let rules = RuleSet::new(&schema).unwrap();
     let deep = (0..2000).fold(Vec::new(), |inner: Vec<u8>, _| {
         let mut length = Vec::new();
         let mut rest = inner.len();
@@ -237,7 +237,7 @@ fn no_bytes_make_checking_panic() {
         length.push(rest as u8);
         [&[0x0a], &*length, &*inner].concat()
     });
-    assert_eq!(validator.check("A", &deep).unwrap_err().message(), "not a valid A");
+    assert_eq!(rules.check("A", &deep).unwrap_err().message(), "not a valid A");
     let mut state = 1_u64;
     for round in 0..200_000_usize {
         let mut message = [0_u8; 24];
@@ -249,7 +249,7 @@ fn no_bytes_make_checking_panic() {
                 [0x0a, 0x12, 0x1a, 0x22, 0x2a, 0x28, 0x30, 0x3a, 0x0b, 0x0c, 1, 2, 3, 5, 0xff, 0];
             *byte = fields[(state >> 60) as usize];
         }
-        if let Err(error) = validator.check("A", &message[..round % 24]) {
+        if let Err(error) = rules.check("A", &message[..round % 24]) {
             assert_eq!(error.code(), Code::InvalidArgument);
         }
     }

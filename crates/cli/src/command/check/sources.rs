@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use tidewire::{
-    Diagnostic, Interface, RestFinding, Schema, SchemaError, Sources, check_rest,
+    Diagnostic, Interface, RestFinding, RuleSet, Schema, SchemaError, Sources, check_rest,
     required_without_presence,
 };
 
@@ -86,7 +86,7 @@ fn rules(schema: &Schema, paths: &HashMap<String, String>, found: &mut Found) {
         let file = paths.get(&diagnostic.file).unwrap_or(&diagnostic.file).clone();
         Finding { file, severity, ..Finding::from(diagnostic) }
     };
-    if let Err(SchemaError::Sources(faults)) = tidewire::schema::Validator::new(schema) {
+    if let Err(SchemaError::Sources(faults)) = RuleSet::new(schema) {
         found.findings.extend(faults.iter().map(|fault| finding(fault, Severity::Error)));
     }
     let idle = required_without_presence(schema);
