@@ -17,7 +17,7 @@ use std::task::{Context as TaskContext, Poll};
 
 use bytes::Bytes;
 use connectrpc::{ConnectRpcBody, ConnectRpcService};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, EXPECT};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, Version};
 use hyper::body::Incoming;
@@ -195,9 +195,12 @@ impl Connection {
             body = admitted.watch.counted(body);
         }
         let upgrade = extensions.get::<OnUpgrade>().cloned();
-        let context = plain::context(headers, extensions, Protocol::Http)
+        let mut context = plain::context(headers, extensions, Protocol::Http)
             .with_peer(Arc::clone(&self.peer))
             .with_stopping(self.stopping.clone());
+        if matches!(method, Method::GET | Method::HEAD) {
+            context = context.with_conditions();
+        }
         let target = Target::Http(HttpTarget::new(method, uri).with_params(params));
         let (call, _) = Call::from_head(Head::new(target, context), body);
         let answer = Isolated::call(&**service, call);
@@ -287,7 +290,9 @@ impl Connection {
         request: Request<Incoming>,
         response: Response<ResponseBody>,
     ) -> Responding {
-        if request.version() == Version::HTTP_2 {
+        // Who waits to be told to go on with the body has not begun to send it.
+        let waits = request.headers().contains_key(EXPECT);
+        if waits || request.version() == Version::HTTP_2 {
             return Responding::Ready(Some(Box::new(response)));
         }
         let (head, body) = request.into_parts();

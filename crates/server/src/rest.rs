@@ -165,6 +165,10 @@ impl Exchange {
             .with_peer(Arc::clone(&self.peer))
             .with_stopping(self.stopping.clone())
             .with_deadline(deadline.map(Instant::into_std));
+        let context = match parts.method {
+            Method::GET | Method::HEAD => context.with_conditions(),
+            _ => context,
+        };
         let call = Call::method(self.binding.method.clone(), context, Codec::Json, body);
         let answer = Isolated::call(&*self.binding.service, call);
         let reply = match &self.commands {
