@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench -p tidewire-wire --bench cost                every case: ns and allocations a call
-//! valgrind --tool=callgrind <bench> grpc 10000             instructions: subtract a run of half
+//! valgrind --tool=callgrind <bench> 'answer grpc' 10000    instructions: subtract a run of half
 //! ```
 //!
 //! `answer …` is a server's part of a unary call of 44 bytes each way: negotiate, read, reply. `call …` is a
@@ -197,7 +197,7 @@ fn main() {
 }
 
 fn report(name: &str, only: Option<&str>, calls: u64, each: u64, work: impl Fn(u64)) {
-    if only.is_some_and(|only| !name.contains(only)) {
+    if only.is_some_and(|only| name != only) {
         return;
     }
     let (before, started) = (ALLOCATIONS.load(Ordering::Relaxed), Instant::now());
