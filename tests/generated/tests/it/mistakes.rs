@@ -1,0 +1,130 @@
+//! What the compiler says to somebody who implements a service's trait wrongly: each mistake with the
+//! text that is read.
+//!
+//! The compiler is called as cargo calls it, with what cargo built for this test; nothing is built
+//! again. The text is compared in its parts, since the compiler's drawing of it changes.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A program that implements the trait of `greet.v1.Greeter`, with `body` in the `impl`.
+fn program(body: &str) -> String {
+    format!(
+        r"#![allow(unused)]
+use tidewire_build_fixture::proto::greet::v1::{{GreetReply, GreetRequest, Greeter, GreeterServer}};
+use tidewire_service::{{Context, Error, Reply, Result}};
+
+struct Mine;
+
+impl Greeter for Mine {{
+{body}
+}}
+
+fn main() {{
+    let _ = GreeterServer::new(Mine);
+}}
+"
+    )
+}
+
+const RIGHT: &str = "
+    async fn greet(&self, _: Context, request: GreetRequest) -> Result<Reply<GreetReply>> {
+        Ok(GreetReply { text: request.name, ..Default::default() }.into())
+    }";
+
+/// What the compiler says; empty when it says nothing.
+fn said(name: &str, body: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join(format!("{name}.rs"));
+    std::fs::write(&source, program(body)).unwrap();
+    let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    rustc.args(["--edition", "2024", "--crate-type", "bin", "--emit", "metadata"]);
+    rustc
+        .arg("--out-dir")
+        .arg(folder.path())
+        .arg("-L")
+        .arg(format!("dependency={}", deps.display()));
+    for room in ["tidewire_build_fixture", "tidewire_service"] {
+        let library = newest(&deps, room);
+        rustc.arg("--extern").arg(format!("{room}={}", library.display()));
+    }
+    let output = rustc.arg(&source).output().unwrap();
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// The library that was built last, which is the one that this test is linked with.
+fn newest(deps: &Path, name: &str) -> PathBuf {
+    let prefix = format!("lib{name}-");
+    let files = std::fs::read_dir(deps).unwrap().map(|entry| entry.unwrap());
+    let libraries = files.filter(|entry| {
+        let file = entry.file_name();
+        let file = file.to_string_lossy();
+        file.starts_with(&prefix) && file.ends_with(".rlib")
+    });
+    let newest = libraries.max_by_key(|entry| entry.metadata().unwrap().modified().unwrap());
+    newest.unwrap_or_else(|| panic!("no {prefix}*.rlib in {}", deps.display())).path()
+}
+
+#[test]
+fn the_right_program_compiles_and_a_method_may_be_left_out() {
+    assert_eq!(said("right", RIGHT), "");
+    assert_eq!(said("nothing", ""), "");
+}
+
+#[test]
+fn each_mistake_is_told_by_the_names_that_users_know() {
+    let not_send = "
+    async fn greet(&self, _: Context, _: GreetRequest) -> Result<Reply<GreetReply>> {
+        let shared = std::rc::Rc::new(1);
+        std::future::ready(()).await;
+        drop(shared);
+        Err(Error::internal(\"no\"))
+    }";
+    for (name, body, parts) in [
+        (
+            "no_reply",
+            "    async fn greet(&self, _: Context, _: GreetRequest) -> Result<GreetReply> { todo!() }",
+            &["expected `Result<Reply<GreetReply>>`", "greet"][..],
+        ),
+        (
+            "other_request",
+            "    async fn greet(&self, _: Context, _: String) -> Result<Reply<GreetReply>> { todo!() }",
+            &["method `greet` has an incompatible type for trait", "`GreetRequest`"],
+        ),
+        (
+            "no_context",
+            "    async fn greet(&self, _: GreetRequest) -> Result<Reply<GreetReply>> { todo!() }",
+            &["method `greet` has 2 parameters but the declaration in trait", "3"],
+        ),
+        (
+            "mutable",
+            "    async fn greet(&mut self, _: Context, _: GreetRequest) -> Result<Reply<GreetReply>> { todo!() }",
+            &["method `greet` has an incompatible type for trait", "`&Mine`"],
+        ),
+        (
+            "misspelled",
+            "    async fn great(&self, _: Context, _: GreetRequest) -> Result<Reply<GreetReply>> { todo!() }",
+            &["method `great` is not a member of trait `Greeter`", "`greet`"],
+        ),
+        (
+            "not_async",
+            "    fn greet(&self, _: Context, _: GreetRequest) -> Result<Reply<GreetReply>> { todo!() }",
+            &["is not a future", "greet"],
+        ),
+        (
+            "not_send",
+            not_send,
+            &["future cannot be sent between threads safely", "has type `Rc<i32>`", "greet"],
+        ),
+    ] {
+        let text = said(name, body);
+        assert!(!text.is_empty(), "{name} compiles");
+        for part in parts {
+            assert!(text.contains(part), "{name}: {part:?} is not in:\n{text}");
+        }
+        for hidden in ["__private", "__tidewire"] {
+            assert!(!text.contains(hidden), "{name}: {hidden} is in:\n{text}");
+        }
+    }
+}
