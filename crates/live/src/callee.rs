@@ -492,16 +492,16 @@ pub(crate) fn write_head(out: &mut Vec<u8>, stream: u32, flags: u8, metadata: &[
 
 pub(crate) fn put_stored(out: &mut Vec<u8>, stream: u32, stored: &Stored) {
     let head = Head {
-        len: stored.body.len() as u32,
+        len: stored.body().len() as u32,
         stream,
         kind: stored.kind,
         flags: stored.flags,
         meta_len: stored.meta_len,
         deadline_ms: 0,
     };
-    out.reserve(HEAD_BYTES + stored.body.len());
+    out.reserve(HEAD_BYTES + stored.body().len());
     out.extend_from_slice(&head.encode());
-    out.extend_from_slice(&stored.body);
+    out.extend_from_slice(stored.body());
 }
 
 /// Writes the last frame of a stream.

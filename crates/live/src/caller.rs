@@ -140,6 +140,7 @@ impl Session {
     }
 
     /// Whether the callee would take the id of another command.
+    #[inline(never)]
     fn has_room(&self) -> bool {
         let limits = &self.peer.limits;
         let ahead = u64::from(limits.calls_max) + u64::from(limits.replies_kept_max);
@@ -206,8 +207,7 @@ impl Session {
         if let Err(error) = peer.takes(request, index) {
             return self.end_outgoing(index, || error);
         }
-        let end = if call.stream.is_some() { 0 } else { flag::END };
-        let (flags, deadline_ms) = (end | peer.flags(request), peer.deadline_ms(request));
+        let (flags, deadline_ms) = (peer.flags(request), peer.deadline_ms(request));
         if request.kind != CallKind::Query && call.command == 0 {
             call.command = self.commands.next();
             self.writes += 1;
@@ -219,8 +219,7 @@ impl Session {
         self.requests_out = self.requests_out.wrapping_add(1);
         self.calls_out += 1;
         let out = &mut self.output.main;
-        let payload = if end == 0 { &[][..] } else { &request.payload };
-        out.reserve(HEAD_BYTES + OWN_FIELDS_BYTES_MAX + payload.len());
+        out.reserve(HEAD_BYTES + OWN_FIELDS_BYTES_MAX + request.payload.len());
         let frame = frame::open(out, Kind::Request, stream, flags).deadline_ms(deadline_ms);
         if let Target::Method(method) = &request.target {
             let max = self.peer.limits.methods_max;
@@ -241,12 +240,14 @@ impl Session {
         }
         request.metadata.put(out);
         let frame = frame.metadata_ends(out);
-        let mut packing = Packing { compression: &mut self.compression, min: self.compress_min };
-        let packed = packing.put(out, payload);
-        frame.flags(packed).finish(out);
         if call.stream.is_some() {
-            self.join_line(stream);
+            // What there is to say goes as items.
+            frame.finish(out);
+            return self.join_line(stream);
         }
+        let mut packing = Packing { compression: &mut self.compression, min: self.compress_min };
+        let packed = packing.put(out, &request.payload);
+        frame.flags(packed | flag::END).finish(out);
     }
 
     /// Deadlines that have passed. Runs over all calls, but only when the earliest one is due.
