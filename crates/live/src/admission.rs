@@ -112,7 +112,11 @@ impl Session {
     #[inline]
     pub(crate) fn asked_watch(&self, head: Head) -> Watch {
         let asked = head.flags & (flag::VALUES | flag::NOTIFY);
-        if asked == 0 || self.features & feature::WATCH == 0 || !head.has(flag::END) {
+        if asked == 0 {
+            return Watch::No;
+        }
+        let is_command = self.fields.command().is_some();
+        if is_command || self.features & feature::WATCH == 0 || !head.has(flag::END) {
             Watch::No
         } else if asked & flag::VALUES != 0 {
             Watch::Values

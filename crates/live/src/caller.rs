@@ -291,8 +291,8 @@ impl Session {
             self.commands.answered(command);
             self.writes += 1;
         }
-        if !self.output.unwatch.is_empty() {
-            self.unwatch_no_more(index);
+        if !(self.output.unwatch.is_empty() && self.output.seen.is_empty()) {
+            self.name_no_more(index);
         }
         if let Some(held) = held {
             self.return_credit(held);
@@ -302,11 +302,12 @@ impl Session {
         }
     }
 
-    /// A cancel that is not written yet would meet the next call in this slot.
+    /// What is gathered and not written yet would meet the next call in this slot.
     #[cold]
-    fn unwatch_no_more(&mut self, index: u32) {
+    fn name_no_more(&mut self, index: u32) {
         let stream = self.own_stream(index);
         self.output.unwatch.retain(|&other| other != stream);
+        self.output.seen.retain(|&other| other != stream);
     }
 
     /// A slot became free: for a call that waits, and for those that were refused.

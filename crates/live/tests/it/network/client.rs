@@ -46,6 +46,8 @@ pub(super) struct Client {
     open: HashMap<CallId, Open>,
     replicas: [Replica; KEYS as usize],
     unconfirmed: [bool; KEYS as usize],
+    /// It woke, and the server was not heard since.
+    unsure: bool,
     next_op: u64,
     /// What every client must not share: the operations of this one begin with it.
     name: u64,
@@ -98,6 +100,7 @@ impl Client {
             open: HashMap::new(),
             replicas: Default::default(),
             unconfirmed: Default::default(),
+            unsure: false,
             next_op: 0,
             asked: Vec::new(),
             counts: [0; 5],
@@ -236,7 +239,10 @@ impl Client {
 
     fn hear(&mut self, event: Event, random: &mut Random, now: u64) {
         match event {
-            Event::Lost => self.doubt(),
+            Event::Lost => {
+                self.unsure = false;
+                self.doubt();
+            }
             Event::Connected { resumed } => self.confirm(resumed),
             Event::Reply(answer) => {
                 let open = self.open.get(&answer.call).expect("an answer to an open call");
@@ -295,8 +301,14 @@ impl Client {
                 self.unconfirmed[key as usize] = false;
                 self.watch(key, random, now);
             }
-            Event::Unsure => self.doubt(),
-            Event::Sure => self.confirm(true),
+            Event::Unsure => {
+                self.unsure = true;
+                self.doubt();
+            }
+            Event::Sure => {
+                self.unsure = false;
+                self.confirm(true);
+            }
             Event::Suspect { call } => self.trust(call, false),
             Event::Confirmed { call } => self.trust(call, true),
             Event::Request(incoming) => self.asked.push(incoming.call),
@@ -314,6 +326,9 @@ impl Client {
 
     /// What was not named since may be used again.
     fn confirm(&mut self, confirmed: bool) {
+        if self.unsure {
+            return;
+        }
         for (replica, unconfirmed) in self.replicas.iter_mut().zip(&mut self.unconfirmed) {
             if std::mem::take(unconfirmed) && confirmed {
                 replica.fresh = true;
@@ -326,8 +341,8 @@ impl Client {
         let Some(Open { purpose: Purpose::Watch(key), .. }) = self.open.get(&call) else {
             panic!("no watch")
         };
-        self.replicas[*key as usize].fresh = fresh;
-        self.unconfirmed[*key as usize] = false;
+        self.replicas[*key as usize].fresh = fresh && !self.unsure;
+        self.unconfirmed[*key as usize] = fresh && self.unsure;
     }
 
     /// A call ended; it was open, so this is the first time.
@@ -348,8 +363,9 @@ impl Client {
                 } else {
                     assert_eq!(answer.validator, replica.version.map(content));
                 }
-                replica.fresh = answer.then == Then::Watch && !answer.suspect;
-                self.unconfirmed[key as usize] = false;
+                let fresh = answer.then == Then::Watch && !answer.suspect;
+                replica.fresh = fresh && !self.unsure;
+                self.unconfirmed[key as usize] = fresh && self.unsure;
                 if answer.then == Then::Nothing {
                     replica.call = None;
                 }
