@@ -134,7 +134,7 @@ fn bodies_in_pieces() -> Talk {
     let mut talk = Talk::with(small_windows());
     talk.query(&[7; 17_000]);
     let asked = talk.incoming();
-    talk.server.reply(asked.call, Reply::new(&[8; 35_000]));
+    talk.server.reply(asked.call, Reply::new(&[8; 25_000]));
     talk.settle();
     assert_eq!(event(&talk, "piece")["last"], true);
     event(&talk, "end");

@@ -244,22 +244,7 @@ impl Client {
                 self.doubt();
             }
             Event::Connected { resumed } => self.confirm(resumed),
-            Event::Reply(answer) => {
-                let open = self.open.get(&answer.call).expect("an answer to an open call");
-                let purpose = open.purpose;
-                let (op, writes) = (open.op, open.writes);
-                if answer.then == Then::Nothing {
-                    self.end(answer.call, 1);
-                }
-                if let Purpose::Write(_) = purpose {
-                    self.ends.push((op, End::Ran));
-                }
-                if let (Purpose::Read(key), Some(_)) = (purpose, answer.max_age_ms) {
-                    let version = u64::from_le_bytes(answer.payload[..8].try_into().expect("8"));
-                    self.kept[key as usize] = Some((version, writes));
-                }
-                self.answered(purpose, &answer);
-            }
+            Event::Reply(answer) => self.replied(&answer),
             Event::Items { call, items } => {
                 let open = self.open.get_mut(&call).expect("items of an open call");
                 for item in items.iter() {
@@ -315,6 +300,23 @@ impl Client {
             Event::Closed(violation) => panic!("closed: {violation}"),
             _ => {}
         }
+    }
+
+    fn replied(&mut self, answer: &crate::heard::Answer) {
+        let open = self.open.get(&answer.call).expect("an answer to an open call");
+        let purpose = open.purpose;
+        let (op, writes) = (open.op, open.writes);
+        if answer.then == Then::Nothing {
+            self.end(answer.call, 1);
+        }
+        if let Purpose::Write(_) = purpose {
+            self.ends.push((op, End::Ran));
+        }
+        if let (Purpose::Read(key), Some(_)) = (purpose, answer.max_age_ms) {
+            let version = u64::from_le_bytes(answer.payload[..8].try_into().expect("8"));
+            self.kept[key as usize] = Some((version, writes));
+        }
+        self.answered(purpose, answer);
     }
 
     /// What is held may be old.
