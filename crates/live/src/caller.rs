@@ -33,10 +33,8 @@ pub(crate) struct Outgoing {
     pub(crate) counted: bool,
     /// A watch that may be stale; the application was told.
     pub(crate) suspect: bool,
-    /// It was sent once, on whatever connection: the callee may have run it.
-    pub(crate) was_sent: bool,
-    /// It was sent in an earlier session, and may have run there.
-    pub(crate) is_repeated: bool,
+    /// Where it was sent, on whatever connection: there the callee may have run it.
+    pub(crate) sent: Sent,
     /// Which request of the session it was, counted from 0.
     pub(crate) number: u32,
     /// The command's id; 0 for a query, or when not sent.
@@ -56,6 +54,15 @@ pub(crate) enum State {
     Watching,
     /// The application is done with it; the slot waits for the callee's last frame.
     Cancelled,
+}
+
+/// In which session a call was sent first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Sent {
+    Never,
+    Now,
+    /// In an earlier one.
+    Before,
 }
 
 /// Room for the protocol's own fields in a request's metadata, beside names.
@@ -83,8 +90,7 @@ impl Session {
                 state: State::Waiting,
                 counted: false,
                 suspect: false,
-                was_sent: false,
-                is_repeated: false,
+                sent: Sent::Never,
                 number: 0,
                 command: 0,
                 request,
@@ -213,7 +219,7 @@ impl Session {
             self.writes += 1;
         }
         call.state = State::Sent;
-        call.was_sent = true;
+        call.sent = call.sent.max(Sent::Now);
         call.counted = true;
         call.number = self.requests_out;
         self.requests_out = self.requests_out.wrapping_add(1);
@@ -332,7 +338,7 @@ impl Session {
     /// Says that a call ends without the callee's word: what was sent may have run.
     fn fail_here(&mut self, index: u32, error: Error) {
         let call = self.own_call(index);
-        let was_sent = self.outgoing.get(index).is_some_and(|call| call.was_sent);
+        let was_sent = self.outgoing.get(index).is_some_and(|call| call.sent != Sent::Never);
         let outcome = Some(if was_sent { Outcome::Unknown } else { Outcome::NotRun });
         self.events.push_back(Event::Failed { call, error, outcome, watched: None });
     }
