@@ -278,6 +278,7 @@ class Session:
     def free(self, call):
         del self.calls[call.stream]
         self.unwatch = [stream for stream in self.unwatch if stream != call.stream]
+        self.seen = [stream for stream in self.seen if stream != call.stream]
         if call.command:
             self.answered.add(call.command)
             self.writes += 1
@@ -742,6 +743,8 @@ class Session:
         found, _, _ = fields(frame.metadata)
         reason = found.get("reason", 0)
         name = REASONS[reason] if reason < len(REASONS) else "internal"
+        if self.phase != "open" and self.id or name in ("handshake_timeout", "keep_alive", "taken_over"):
+            return self.lose()
         if name != "drain" or self.phase != "open":
             return self.close(name)
         self.draining = True

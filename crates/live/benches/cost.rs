@@ -169,6 +169,59 @@ fn stream(items: usize, item: &[u8]) -> usize {
     pair.items
 }
 
+/// Bodies of 4 MiB, one after the other, each gathered by the caller; in bytes.
+fn bodies(bytes: usize) -> usize {
+    let mut pair = Pair::new();
+    let body = Bytes::from(vec![7; BODY_BYTES]);
+    let mut gathered = Vec::with_capacity(BODY_BYTES);
+    let mut done = 0;
+    while done < bytes {
+        let call = pair.client.call(Request::query(pair.method, PAYLOAD), 0);
+        black_box(call.expect("there is room"));
+        pair.serve();
+        let asked = pair.asked.pop().expect("the request arrived");
+        pair.server.reply_body(asked, &Reply::default(), &body);
+        gathered.clear();
+        while gathered.len() < BODY_BYTES {
+            pair.wire.clear();
+            pair.server.poll_output(0, &mut pair.wire);
+            pair.client.input().extend_from_slice(&pair.wire);
+            while let Some(event) = pair.client.poll_event(0) {
+                if let Event::Piece { call, piece } = event {
+                    gathered.extend_from_slice(&piece.bytes);
+                    pair.client.consumed(call, piece.bytes.len() as u64);
+                }
+            }
+            pair.serve();
+        }
+        pair.hear();
+        done += black_box(&gathered).len();
+    }
+    done
+}
+
+/// The copies that a body of 4 MiB cannot do without, in frames of 64 KiB: into the output, over what
+/// stands for the transport, and out of the input; in bytes.
+fn copies(bytes: usize) -> usize {
+    let body = Bytes::from(vec![7; BODY_BYTES]);
+    let (mut wire, mut gathered) = (Vec::new(), Vec::with_capacity(BODY_BYTES));
+    let mut input = bytes::BytesMut::new();
+    let mut done = 0;
+    while done < bytes {
+        gathered.clear();
+        for piece in body.chunks(64 << 10) {
+            wire.clear();
+            wire.extend_from_slice(&[0; 16]);
+            wire.extend_from_slice(piece);
+            input.extend_from_slice(&wire);
+            let frame = input.split().freeze();
+            gathered.extend_from_slice(&frame[16..]);
+        }
+        done += black_box(&gathered).len();
+    }
+    done
+}
+
 /// Watches are granted and all made stale, again and again.
 fn watches(count: usize) -> usize {
     let mut pair = Pair::new();
@@ -231,7 +284,9 @@ fn print_watch_memory() {
 
 type Case = (&'static str, usize, fn(usize) -> usize);
 
-const CASES: [Case; 7] = [
+const BODY_BYTES: usize = 4 << 20;
+
+const CASES: [Case; 9] = [
     ("unary_query", 400_000, |n| unary(n, |m| Request::query(m, PAYLOAD), || Reply::new(BYTES))),
     ("unary_command", 400_000, |n| {
         unary(n, |m| Request::command(m, PAYLOAD), || Reply::new(BYTES))
@@ -243,6 +298,8 @@ const CASES: [Case; 7] = [
     ("stream_1_byte", 20_000_000, |n| stream(n, &[1])),
     ("stream_100_bytes", 5_000_000, |n| stream(n, &[1; 100])),
     ("stream_10_kib", 100_000, |n| stream(n, &[1; 10_240])),
+    ("body_4_mib_byte", 256 << 20, bodies),
+    ("body_4_mib_byte_copied", 256 << 20, copies),
 ];
 
 fn main() {

@@ -47,8 +47,7 @@ impl Session {
         {
             return Ok(Next::Nothing);
         }
-        let runs = self.calls_in as usize + self.orphans.len();
-        let is_full = command.is_some() && runs >= self.config.limits.calls_max as usize;
+        let is_full = command.is_some() && self.is_full();
         if (is_full || self.drain_sent || self.fields.is_rare()) && self.refuses(call, is_full)? {
             return Ok(Next::Nothing);
         }
@@ -68,6 +67,13 @@ impl Session {
         }
         self.received = call;
         Ok(Next::Request)
+    }
+
+    /// Whether as many commands run as may, those counted that nobody waits for.
+    #[inline]
+    fn is_full(&self) -> bool {
+        let runs = self.calls_in as usize + self.orphans.len();
+        runs >= self.config.limits.calls_max as usize
     }
 
     /// The handle of a new call of the peer.
@@ -112,7 +118,11 @@ impl Session {
     #[inline]
     pub(crate) fn asked_watch(&self, head: Head) -> Watch {
         let asked = head.flags & (flag::VALUES | flag::NOTIFY);
-        if asked == 0 || self.features & feature::WATCH == 0 || !head.has(flag::END) {
+        if asked == 0 {
+            return Watch::No;
+        }
+        let is_command = self.fields.command().is_some();
+        if is_command || self.features & feature::WATCH == 0 || !head.has(flag::END) {
             Watch::No
         } else if asked & flag::VALUES != 0 {
             Watch::Values

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use tidewire_service::{Code, Error};
 
-use crate::caller::{Outgoing, State};
+use crate::caller::{Outgoing, Sent, State};
 use crate::event::{Event, Then};
 use crate::fields::Fields;
 use crate::frame::{Head, Kind, flag};
@@ -137,7 +137,9 @@ impl Session {
         };
         let cancelled = outgoing.state == State::Cancelled;
         let command = outgoing.command;
-        if outgoing.is_repeated && matches!(outcome, Some(Outcome::NotRun | Outcome::Behind)) {
+        if outgoing.sent == Sent::Before
+            && matches!(outcome, Some(Outcome::NotRun | Outcome::Behind))
+        {
             // Not this time: the time before is not known.
             outcome = Some(Outcome::Unknown);
         }

@@ -79,6 +79,16 @@ impl Served {
         self.has(mark::HELD) && validator == Some(Validator::new(self.validator))
     }
 
+    /// Whether its answer may be watched: one that is stale already only if another follows.
+    #[inline]
+    fn may_watch(&self) -> bool {
+        match self.watch {
+            Watch::No => false,
+            Watch::Notify => !self.has(mark::OUTDATED),
+            Watch::Values => true,
+        }
+    }
+
     /// The answer makes it a watch.
     pub(crate) fn grant(&mut self, validator: Validator) -> u8 {
         let outdated = self.has(mark::OUTDATED);
@@ -145,7 +155,7 @@ impl Session {
     /// Answers a call that is more than a unary one without validator and watch.
     #[inline(never)]
     fn reply_carefully(&mut self, call: CallId, reply: &Reply<'_>) {
-        let fits = self.check_reply(reply);
+        let (fits, room) = (self.check_reply(reply), self.has_room_for_watch());
         let Some(served) = self.incoming.of(call) else { return self.end_orphan(call) };
         if served.state.is_watch() {
             return;
@@ -163,11 +173,8 @@ impl Session {
         let current = served.is_current(reply.validator);
         let http = served.http();
         let mut flags = http | flag::END;
-        let asked = served.watch != Watch::No && reply.watch;
-        if let (true, Some(validator)) = (asked, reply.validator)
-            && self.grants(call)
-            && let Some(served) = self.incoming.of(call)
-        {
+        let watched = room && reply.watch && served.may_watch();
+        if let (true, Some(validator)) = (watched, reply.validator) {
             flags = http | served.grant(validator);
             self.watches_in += 1;
         } else if reply.payload.len() + varint::BYTES_MAX > PIECE_BYTES && !current {
@@ -187,23 +194,19 @@ impl Session {
         }
     }
 
-    /// Whether a watch that was asked for is granted now.
-    fn grants(&mut self, call: CallId) -> bool {
-        let room = self.incoming_live && self.watches_in < self.config.limits.watches_max;
-        let served = self.incoming.of(call);
-        room && served
-            .is_some_and(|served| !served.has(mark::OUTDATED) || served.watch == Watch::Values)
+    #[inline]
+    fn has_room_for_watch(&self) -> bool {
+        self.incoming_live && self.watches_in < self.config.limits.watches_max
     }
 
     /// Answers a call with an error that the caller may watch, as an answer like any other: it has a
     /// validator, and a later answer may be a value.
     pub fn reply_error(&mut self, call: CallId, error: &Error, validator: Validator) {
+        let room = self.has_room_for_watch();
         let open = self.incoming.of(call).filter(|served| !served.state.is_watch());
-        let asked = open.is_some_and(|served| served.watch != Watch::No);
-        if !asked || !self.grants(call) {
+        let Some(served) = open.filter(|served| room && served.may_watch()) else {
             return self.fail(call, error);
-        }
-        let Some(served) = self.incoming.of(call) else { return };
+        };
         let current = served.is_current(Some(validator));
         let flags = served.http() | served.grant(validator);
         self.watches_in += 1;
@@ -492,16 +495,16 @@ pub(crate) fn write_head(out: &mut Vec<u8>, stream: u32, flags: u8, metadata: &[
 
 pub(crate) fn put_stored(out: &mut Vec<u8>, stream: u32, stored: &Stored) {
     let head = Head {
-        len: stored.body.len() as u32,
+        len: stored.body().len() as u32,
         stream,
         kind: stored.kind,
         flags: stored.flags,
         meta_len: stored.meta_len,
         deadline_ms: 0,
     };
-    out.reserve(HEAD_BYTES + stored.body.len());
+    out.reserve(HEAD_BYTES + stored.body().len());
     out.extend_from_slice(&head.encode());
-    out.extend_from_slice(&stored.body);
+    out.extend_from_slice(stored.body());
 }
 
 /// Writes the last frame of a stream.

@@ -33,10 +33,8 @@ pub(crate) struct Outgoing {
     pub(crate) counted: bool,
     /// A watch that may be stale; the application was told.
     pub(crate) suspect: bool,
-    /// It was sent once, on whatever connection: the callee may have run it.
-    pub(crate) was_sent: bool,
-    /// It was sent in an earlier session, and may have run there.
-    pub(crate) is_repeated: bool,
+    /// Where it was sent, on whatever connection: there the callee may have run it.
+    pub(crate) sent: Sent,
     /// Which request of the session it was, counted from 0.
     pub(crate) number: u32,
     /// The command's id; 0 for a query, or when not sent.
@@ -56,6 +54,15 @@ pub(crate) enum State {
     Watching,
     /// The application is done with it; the slot waits for the callee's last frame.
     Cancelled,
+}
+
+/// In which session a call was sent first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Sent {
+    Never,
+    Now,
+    /// In an earlier one.
+    Before,
 }
 
 /// Room for the protocol's own fields in a request's metadata, beside names.
@@ -83,8 +90,7 @@ impl Session {
                 state: State::Waiting,
                 counted: false,
                 suspect: false,
-                was_sent: false,
-                is_repeated: false,
+                sent: Sent::Never,
                 number: 0,
                 command: 0,
                 request,
@@ -140,6 +146,7 @@ impl Session {
     }
 
     /// Whether the callee would take the id of another command.
+    #[inline(never)]
     fn has_room(&self) -> bool {
         let limits = &self.peer.limits;
         let ahead = u64::from(limits.calls_max) + u64::from(limits.replies_kept_max);
@@ -206,21 +213,19 @@ impl Session {
         if let Err(error) = peer.takes(request, index) {
             return self.end_outgoing(index, || error);
         }
-        let end = if call.stream.is_some() { 0 } else { flag::END };
-        let (flags, deadline_ms) = (end | peer.flags(request), peer.deadline_ms(request));
+        let (flags, deadline_ms) = (peer.flags(request), peer.deadline_ms(request));
         if request.kind != CallKind::Query && call.command == 0 {
             call.command = self.commands.next();
             self.writes += 1;
         }
         call.state = State::Sent;
-        call.was_sent = true;
+        call.sent = call.sent.max(Sent::Now);
         call.counted = true;
         call.number = self.requests_out;
         self.requests_out = self.requests_out.wrapping_add(1);
         self.calls_out += 1;
         let out = &mut self.output.main;
-        let payload = if end == 0 { &[][..] } else { &request.payload };
-        out.reserve(HEAD_BYTES + OWN_FIELDS_BYTES_MAX + payload.len());
+        out.reserve(HEAD_BYTES + OWN_FIELDS_BYTES_MAX + request.payload.len());
         let frame = frame::open(out, Kind::Request, stream, flags).deadline_ms(deadline_ms);
         if let Target::Method(method) = &request.target {
             let max = self.peer.limits.methods_max;
@@ -241,12 +246,14 @@ impl Session {
         }
         request.metadata.put(out);
         let frame = frame.metadata_ends(out);
-        let mut packing = Packing { compression: &mut self.compression, min: self.compress_min };
-        let packed = packing.put(out, payload);
-        frame.flags(packed).finish(out);
         if call.stream.is_some() {
-            self.join_line(stream);
+            // What there is to say goes as items.
+            frame.finish(out);
+            return self.join_line(stream);
         }
+        let mut packing = Packing { compression: &mut self.compression, min: self.compress_min };
+        let packed = packing.put(out, &request.payload);
+        frame.flags(packed | flag::END).finish(out);
     }
 
     /// Deadlines that have passed. Runs over all calls, but only when the earliest one is due.
@@ -290,8 +297,8 @@ impl Session {
             self.commands.answered(command);
             self.writes += 1;
         }
-        if !self.output.unwatch.is_empty() {
-            self.unwatch_no_more(index);
+        if !(self.output.unwatch.is_empty() && self.output.seen.is_empty()) {
+            self.name_no_more(index);
         }
         if let Some(held) = held {
             self.return_credit(held);
@@ -301,11 +308,12 @@ impl Session {
         }
     }
 
-    /// A cancel that is not written yet would meet the next call in this slot.
+    /// What is gathered and not written yet would meet the next call in this slot.
     #[cold]
-    fn unwatch_no_more(&mut self, index: u32) {
+    fn name_no_more(&mut self, index: u32) {
         let stream = self.own_stream(index);
         self.output.unwatch.retain(|&other| other != stream);
+        self.output.seen.retain(|&other| other != stream);
     }
 
     /// A slot became free: for a call that waits, and for those that were refused.
@@ -330,7 +338,7 @@ impl Session {
     /// Says that a call ends without the callee's word: what was sent may have run.
     fn fail_here(&mut self, index: u32, error: Error) {
         let call = self.own_call(index);
-        let was_sent = self.outgoing.get(index).is_some_and(|call| call.was_sent);
+        let was_sent = self.outgoing.get(index).is_some_and(|call| call.sent != Sent::Never);
         let outcome = Some(if was_sent { Outcome::Unknown } else { Outcome::NotRun });
         self.events.push_back(Event::Failed { call, error, outcome, watched: None });
     }

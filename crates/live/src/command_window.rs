@@ -9,8 +9,8 @@
 //! | the id of one that runs | that is a violation: its slot is held, so it is never sent again |
 //!
 //! Ids are nearly dense, so the window is a ring indexed by id. What is older than the ring is
-//! either a straggler (still running) or forgotten. Bounded by entries and by bytes; buffers of
-//! forgotten answers are used again, so that a small command allocates nothing.
+//! either a straggler (still running) or forgotten. Bounded by entries and by bytes; a small answer
+//! lies in the ring itself, so that a small command allocates nothing.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,6 @@ pub(crate) struct CommandWindow {
     base: u64,
     ring: VecDeque<Entry>,
     stragglers: Vec<(u64, Entry)>,
-    pool: Vec<Vec<u8>>,
     finished: usize,
     bytes: usize,
     entries_max: usize,
@@ -42,12 +41,47 @@ enum Entry {
 }
 
 /// An answer as it was sent.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) kind: u8,
     pub(crate) flags: u8,
     pub(crate) meta_len: u16,
-    pub(crate) body: Vec<u8>,
+    body: Body,
+}
+
+/// Metadata and payload; small ones lie in the ring itself.
+#[derive(Debug, PartialEq, Eq)]
+enum Body {
+    Small(u8, [u8; SMALL_BYTES]),
+    Large(Box<[u8]>),
+}
+
+const SMALL_BYTES: usize = 48;
+
+impl Stored {
+    #[inline]
+    fn new(kind: u8, flags: u8, metadata: &[u8], payload: &[u8]) -> Self {
+        let (meta_len, size) = (metadata.len() as u16, metadata.len() + payload.len());
+        let mut small = [0; SMALL_BYTES];
+        let body = if let Some(room) = small.get_mut(..size) {
+            let (first, second) = room.split_at_mut(metadata.len());
+            first.copy_from_slice(metadata);
+            second.copy_from_slice(payload);
+            Body::Small(size as u8, small)
+        } else {
+            Body::Large([metadata, payload].concat().into())
+        };
+        Self { kind, flags, meta_len, body }
+    }
+
+    /// Metadata, then payload.
+    #[inline]
+    pub(crate) fn body(&self) -> &[u8] {
+        match &self.body {
+            Body::Small(len, bytes) => &bytes[..usize::from(*len)],
+            Body::Large(bytes) => bytes,
+        }
+    }
 }
 
 /// What to do with a command.
@@ -133,17 +167,13 @@ impl CommandWindow {
 
     /// Stores how a running command ended, and forgets the oldest that are too many.
     pub(crate) fn finish(&mut self, id: u64, kind: u8, flags: u8, metadata: &[u8], payload: &[u8]) {
-        let mut body = self.pool.pop().unwrap_or_default();
         let size = metadata.len() + payload.len();
         let bytes_max = self.bytes_max;
         let Some(entry @ Entry::Running) = self.entry_mut(id) else { return };
         if size > bytes_max {
             return self.finish_without_answer(id);
         }
-        body.extend_from_slice(metadata);
-        body.extend_from_slice(payload);
-        let meta_len = metadata.len() as u16;
-        *entry = Entry::Finished(Stored { kind, flags, meta_len, body });
+        *entry = Entry::Finished(Stored::new(kind, flags, metadata, payload));
         self.finished += 1;
         self.bytes += size;
         while self.finished > self.entries_max || self.bytes > self.bytes_max {
@@ -152,6 +182,7 @@ impl CommandWindow {
     }
 
     /// A running command ended in a way that is not stored, such as a stream.
+    #[cold]
     pub(crate) fn finish_without_answer(&mut self, id: u64) {
         if let Some(entry @ Entry::Running) = self.entry_mut(id) {
             *entry = Entry::Forgotten;
@@ -171,7 +202,7 @@ impl CommandWindow {
             self.stragglers.iter().position(|(_, entry)| matches!(entry, Entry::Finished(_)))
         {
             let (_, entry) = self.stragglers.swap_remove(at);
-            self.recycle(entry);
+            self.uncount(&entry);
             return;
         }
         self.drop_front();
@@ -182,21 +213,15 @@ impl CommandWindow {
         if matches!(entry, Entry::Running) {
             self.stragglers.push((self.base, entry));
         } else {
-            self.recycle(entry);
+            self.uncount(&entry);
         }
         self.base += 1;
     }
 
-    fn recycle(&mut self, entry: Entry) {
-        const POOLED_MAX: usize = 1024;
-        const POOLED_BYTES_MAX: usize = 1024;
-        let Entry::Finished(stored) = entry else { return };
-        self.finished -= 1;
-        self.bytes -= stored.body.len();
-        if self.pool.len() < POOLED_MAX && stored.body.capacity() <= POOLED_BYTES_MAX {
-            let mut body = stored.body;
-            body.clear();
-            self.pool.push(body);
+    fn uncount(&mut self, entry: &Entry) {
+        if let Entry::Finished(stored) = entry {
+            self.finished -= 1;
+            self.bytes -= stored.body().len();
         }
     }
 
@@ -214,7 +239,7 @@ impl CommandWindow {
             let (id, entry) = &self.stragglers[index];
             if *id < done && !matches!(entry, Entry::Running) {
                 let (_, entry) = self.stragglers.swap_remove(index);
-                self.recycle(entry);
+                self.uncount(&entry);
             } else {
                 index += 1;
             }
@@ -302,7 +327,8 @@ mod tests {
         assert_eq!(window.admit(1, 1), Ok(Admit::Run));
         assert!(window.admit(1, 1).is_err());
         window.finish(1, 4, 1, b"m", b"answer");
-        let stored = Stored { kind: 4, flags: 1, meta_len: 1, body: b"manswer".to_vec() };
+        let stored = Stored::new(4, 1, b"m", b"answer");
+        assert_eq!(stored.body(), b"manswer");
         assert_eq!(window.admit(1, 1), Ok(Admit::Replay(&stored)));
         assert_eq!(window.admit(2, 2), Ok(Admit::Run));
         assert_eq!(window.admit(1, 2), Ok(Admit::Unknown));

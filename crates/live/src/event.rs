@@ -27,6 +27,8 @@ pub enum Event<'a> {
         /// Whether earlier calls and watches go on.
         resumed: bool,
     },
+    /// The peer refused the connection; a session that there was is parked, and [`Event::Lost`] follows.
+    Refused(Violation),
     /// The connection is lost. The session waits to be resumed, or is over if it cannot be.
     Lost,
     /// The session is over, for this reason; every call has ended.
@@ -114,9 +116,10 @@ pub enum Event<'a> {
         /// What to give to `refresh`.
         change: Change,
     },
-    /// This side may have slept: every watched answer is unconfirmed until [`Event::Sure`].
+    /// This side may have slept: every watched answer is unconfirmed until [`Event::Sure`], those that
+    /// are read or confirmed in between too.
     Unsure,
-    /// The peer was heard since: the watched answers that were not named in between are good.
+    /// The peer was heard since: the watched answers that are not suspect are good.
     Sure,
     /// A stream has room again after [`Push::Full`](crate::Push::Full).
     Writable {
@@ -250,10 +253,13 @@ impl<'a> Incoming<'a> {
         self.session.fields.key()
     }
 
-    /// Names this command for ever, in this session and later ones; `None` for a query.
+    /// Names this command for ever, in this session and later ones; `None` for a query, and for what
+    /// an acceptor calls.
     pub fn key(&self) -> Option<CommandKey> {
         let session = self.session.session_id().map(|session| session.id);
-        self.sent_before().or_else(|| Some(CommandKey { session: session?, id: self.command()? }))
+        let own = || Some(CommandKey { session: session?, id: self.command()? });
+        // Both directions count from 1: only the dialer's commands have keys.
+        self.sent_before().or_else(|| if self.session.dialer { None } else { own() })
     }
 
     /// The consistency tokens that the answer must reflect.

@@ -66,8 +66,21 @@ impl Fields {
         if rest.is_empty() { Ok(()) } else { self.read_rest(raw, rest) }
     }
 
-    /// Reads and checks what is left of a block.
-    fn read_rest(&mut self, raw: &[u8], mut rest: &[u8]) -> Result<(), Violation> {
+    /// Reads and checks what is left of a block after the number of the method, if that came first.
+    fn read_rest(&mut self, raw: &[u8], rest: &[u8]) -> Result<(), Violation> {
+        // A command has its id next, and nothing else.
+        if let [tag::COMMAND, len, ids @ ..] = rest
+            && usize::from(*len) == ids.len()
+            && let Some(command) = both_numbers(ids)
+        {
+            self.seen |= 1 << tag::COMMAND;
+            self.command = command;
+            return Ok(());
+        }
+        self.read_entries(raw, rest)
+    }
+
+    fn read_entries(&mut self, raw: &[u8], mut rest: &[u8]) -> Result<(), Violation> {
         while let Some((&tag, after)) = rest.split_first() {
             rest = after;
             if !(1..64).contains(&tag) {
@@ -88,15 +101,12 @@ impl Fields {
 
     /// Takes a field whose value ends at `end` of the block.
     #[inline]
-    fn set(&mut self, tag: u8, mut value: &[u8], end: usize) -> Option<()> {
+    fn set(&mut self, tag: u8, value: &[u8], end: usize) -> Option<()> {
         let len = value.len();
         let range = || Some((u16::try_from(end - len).ok()?, u16::try_from(end).ok()?));
         match tag {
             tag::METHOD => self.method = only_number(value)?,
-            tag::COMMAND => {
-                self.command = (varint::take(&mut value)?, varint::take(&mut value)?);
-                return value.is_empty().then_some(());
-            }
+            tag::COMMAND => self.command = both_numbers(value)?,
             tag::VALIDATOR => self.validator = value.try_into().ok()?,
             tag::NAME => self.name = range().filter(|_| len > 0)?,
             tag::MAX_AGE => self.max_age = only_number(value)?,
@@ -249,6 +259,28 @@ impl Fields {
 #[cold]
 fn misfit() -> Violation {
     Violation::malformed("a metadata field has a value that does not fit")
+}
+
+/// Two numbers and nothing else; those of up to three bytes are read at once.
+#[inline]
+fn both_numbers(mut value: &[u8]) -> Option<(u64, u64)> {
+    let both = match *value {
+        [a, b] if (a | b) < 0x80 => (u64::from(a), u64::from(b)),
+        [a, b, c, d] if a & c >= 0x80 && (b | d) < 0x80 => (two(a, b), two(c, d)),
+        [a, b, c, d, e, f] if a & b & d & e >= 0x80 && (c | f) < 0x80 => {
+            (two(a, b & 0x7f) | u64::from(c) << 14, two(d, e & 0x7f) | u64::from(f) << 14)
+        }
+        _ => {
+            let both = (varint::take(&mut value)?, varint::take(&mut value)?);
+            return value.is_empty().then_some(both);
+        }
+    };
+    Some(both)
+}
+
+#[inline(always)]
+fn two(low: u8, high: u8) -> u64 {
+    u64::from(low & 0x7f) | u64::from(high) << 7
 }
 
 #[inline]

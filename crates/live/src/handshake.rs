@@ -3,7 +3,7 @@
 //! The dialer's half is here; the acceptor's, which needs the owner's word on identity, is in
 //! `acceptor.rs`.
 
-use crate::caller::{Outgoing, State};
+use crate::caller::{Outgoing, Sent, State};
 use crate::config::{Micros, SessionId, micros};
 use crate::credit::{ReceiveWindow, SendWindow};
 use crate::event::Event;
@@ -119,7 +119,7 @@ impl Session {
                 self.free_outgoing(index);
                 continue;
             }
-            if !call.was_sent {
+            if call.sent == Sent::Never {
                 continue;
             }
             if !call.may_repeat(before.id, features) {
@@ -130,7 +130,7 @@ impl Session {
             if std::mem::take(&mut call.counted) {
                 self.calls_out -= 1;
             }
-            (call.state, call.command, call.is_repeated) = (State::Waiting, 0, true);
+            (call.state, call.command, call.sent) = (State::Waiting, 0, Sent::Before);
             self.load_body(index);
             repeated.push((index, self.outgoing.generation(index)));
             if was_watching {

@@ -365,11 +365,11 @@ pub fn put_number(out: &mut Vec<u8>, tag: u8, value: u64) {
 /// Appends the `command` field.
 #[inline]
 pub fn put_command(out: &mut Vec<u8>, id: u64, done: u64) {
-    let at = out.len();
-    out.extend_from_slice(&[tag::COMMAND, 0]);
-    varint::put(out, id);
-    varint::put(out, done);
-    out[at + 1] = (out.len() - at - 2) as u8;
+    let mut entry = [0; 2 + 2 * varint::BYTES_MAX];
+    let mut at = varint::write(&mut entry, 2, id);
+    at = varint::write(&mut entry, at, done);
+    (entry[0], entry[1]) = (tag::COMMAND, at as u8 - 2);
+    out.extend_from_slice(&entry[..at]);
 }
 
 /// Appends the `key` field.

@@ -54,6 +54,11 @@ reasons! {
 }
 
 impl Reason {
+    /// Whether the session of a connection that ends for this is parked, not over.
+    pub(crate) fn ends_connection_only(self) -> bool {
+        matches!(self, Self::HandshakeTimeout | Self::KeepAlive | Self::TakenOver)
+    }
+
     /// The number on the wire.
     pub const fn number(self) -> u8 {
         self as u8

@@ -250,12 +250,19 @@ impl Session {
         let reason = Reason::from_number(fields.reason().unwrap_or(0));
         let message = fields.message(raw).unwrap_or("").to_owned();
         let after_ms = fields.after().unwrap_or(0);
-        if reason == Reason::TakenOver && self.phase == Phase::Open {
-            // The session goes on, elsewhere: here it is over, and its outcomes are not known.
-            self.id = None;
+        let violation = Violation { after_ms, ..Violation::new(reason, message) };
+        if self.phase != Phase::Open && self.is_resumable() {
+            // One host refuses a connection; the session may be resumed over another.
+            self.events.push_back(Event::Refused(violation));
+            self.connection_lost(self.now);
+            return Ok(None);
+        }
+        if reason.ends_connection_only() && self.phase == Phase::Open {
+            self.connection_lost(self.now);
+            return Ok(None);
         }
         if reason != Reason::Drain || self.phase != Phase::Open {
-            self.close_silently(Violation { after_ms, ..Violation::new(reason, message) });
+            self.close_silently(violation);
             return Ok(None);
         }
         self.drain_received = true;

@@ -287,13 +287,14 @@ impl Session {
             return false;
         }
         out.append(&mut self.output.control);
-        if let Some(payload) = self.output.pong.take() {
-            frame::put(out, Kind::Pong, 0, 0, &payload);
-        }
         self.tell_writer();
-        let Output { main, unwatch, seen, .. } = &mut self.output;
+        let Output { main, unwatch, seen, pong, .. } = &mut self.output;
         Output::put_list(main, Kind::Cancel, 0, unwatch);
         Output::put_list(main, Kind::Seen, 0, seen);
+        if let Some(payload) = pong.take() {
+            // After all that is known to be stale: who slept relies on it.
+            frame::put(main, Kind::Pong, 0, 0, &payload);
+        }
         if out.is_empty() {
             std::mem::swap(out, &mut self.output.main);
         } else {

@@ -34,6 +34,18 @@ fn put_long(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// Writes `value` into an array that has room for it; where it ends.
+#[inline(always)]
+pub(crate) fn write<const N: usize>(into: &mut [u8; N], mut at: usize, mut value: u64) -> usize {
+    while value >= 0x80 && at < N - 1 {
+        into[at] = value as u8 | 0x80;
+        value >>= 7;
+        at += 1;
+    }
+    into[at] = value as u8;
+    at + 1
+}
+
 /// The number of bytes that [`put`] writes.
 #[inline]
 pub fn size(value: u64) -> usize {

@@ -202,3 +202,20 @@ fn a_hundred_thousand_watches_are_marked_by_one_frame() {
     pair.run();
     assert_eq!(pair.at_client.len(), 100_000);
 }
+
+#[test]
+fn a_peer_that_never_takes_a_value_costs_one() {
+    let mut pair = Pair::new();
+    let (_, served) = watch(&mut pair, Watch::Values, b"one");
+    let before = pair.server.usage().output_bytes;
+    for round in 0..1_000u32 {
+        let change = pair.server.stale(served).unwrap();
+        let bytes = round.to_le_bytes();
+        pair.server.refresh(served, change, Refresh::Value(value(&bytes)));
+        // Written, and never acknowledged.
+        pair.server.poll_output(0, &mut Vec::new());
+        assert!(pair.server.usage().output_bytes < before + 100);
+    }
+    let mut wire = Vec::new();
+    assert!(!pair.server.poll_output(0, &mut wire), "told once, then silent: {wire:?}");
+}

@@ -9,6 +9,7 @@ use tidewire_service::{Error, Validator};
 #[allow(dead_code, reason = "some is read only when an assertion fails")]
 pub(crate) enum Event {
     Connected { resumed: bool },
+    Refused(Violation),
     Lost,
     Closed(Violation),
     Draining { grace_ms: u32, after_ms: u64 },
@@ -140,6 +141,7 @@ impl From<tidewire_live::Event<'_>> for Event {
         use tidewire_live::Event as Live;
         match event {
             Live::Connected { resumed } => Self::Connected { resumed },
+            Live::Refused(violation) => Self::Refused(violation),
             Live::Lost => Self::Lost,
             Live::Closed(violation) => Self::Closed(violation),
             Live::Draining { grace_ms, after_ms } => Self::Draining { grace_ms, after_ms },

@@ -364,3 +364,14 @@ fn a_cancelled_command_runs_on_and_holds_its_slot() {
     assert_eq!((pair.server.usage().calls_in, pair.client.usage().calls_out), (0, 0));
     assert!(pair.at_client.is_empty());
 }
+
+#[test]
+fn a_resume_of_many_watches_goes_in_parts() {
+    let mut pair = Pair::new();
+    for _ in 0..5_000 {
+        watched(&mut pair, Watch::Notify);
+    }
+    pair.reconnect();
+    assert!(matches!(&pair.at_client[..], [Event::Lost, Event::Connected { resumed: true }]));
+    assert_eq!((pair.server.usage().watches_in, pair.client.usage().calls_out), (5_000, 5_000));
+}

@@ -46,6 +46,8 @@ pub(super) struct Client {
     open: HashMap<CallId, Open>,
     replicas: [Replica; KEYS as usize],
     unconfirmed: [bool; KEYS as usize],
+    /// It woke, and the server was not heard since.
+    unsure: bool,
     next_op: u64,
     /// What every client must not share: the operations of this one begin with it.
     name: u64,
@@ -98,6 +100,7 @@ impl Client {
             open: HashMap::new(),
             replicas: Default::default(),
             unconfirmed: Default::default(),
+            unsure: false,
             next_op: 0,
             asked: Vec::new(),
             counts: [0; 5],
@@ -236,24 +239,12 @@ impl Client {
 
     fn hear(&mut self, event: Event, random: &mut Random, now: u64) {
         match event {
-            Event::Lost => self.doubt(),
-            Event::Connected { resumed } => self.confirm(resumed),
-            Event::Reply(answer) => {
-                let open = self.open.get(&answer.call).expect("an answer to an open call");
-                let purpose = open.purpose;
-                let (op, writes) = (open.op, open.writes);
-                if answer.then == Then::Nothing {
-                    self.end(answer.call, 1);
-                }
-                if let Purpose::Write(_) = purpose {
-                    self.ends.push((op, End::Ran));
-                }
-                if let (Purpose::Read(key), Some(_)) = (purpose, answer.max_age_ms) {
-                    let version = u64::from_le_bytes(answer.payload[..8].try_into().expect("8"));
-                    self.kept[key as usize] = Some((version, writes));
-                }
-                self.answered(purpose, &answer);
+            Event::Lost => {
+                self.unsure = false;
+                self.doubt();
             }
+            Event::Connected { resumed } => self.confirm(resumed),
+            Event::Reply(answer) => self.replied(&answer),
             Event::Items { call, items } => {
                 let open = self.open.get_mut(&call).expect("items of an open call");
                 for item in items.iter() {
@@ -295,14 +286,37 @@ impl Client {
                 self.unconfirmed[key as usize] = false;
                 self.watch(key, random, now);
             }
-            Event::Unsure => self.doubt(),
-            Event::Sure => self.confirm(true),
+            Event::Unsure => {
+                self.unsure = true;
+                self.doubt();
+            }
+            Event::Sure => {
+                self.unsure = false;
+                self.confirm(true);
+            }
             Event::Suspect { call } => self.trust(call, false),
             Event::Confirmed { call } => self.trust(call, true),
             Event::Request(incoming) => self.asked.push(incoming.call),
             Event::Closed(violation) => panic!("closed: {violation}"),
             _ => {}
         }
+    }
+
+    fn replied(&mut self, answer: &crate::heard::Answer) {
+        let open = self.open.get(&answer.call).expect("an answer to an open call");
+        let purpose = open.purpose;
+        let (op, writes) = (open.op, open.writes);
+        if answer.then == Then::Nothing {
+            self.end(answer.call, 1);
+        }
+        if let Purpose::Write(_) = purpose {
+            self.ends.push((op, End::Ran));
+        }
+        if let (Purpose::Read(key), Some(_)) = (purpose, answer.max_age_ms) {
+            let version = u64::from_le_bytes(answer.payload[..8].try_into().expect("8"));
+            self.kept[key as usize] = Some((version, writes));
+        }
+        self.answered(purpose, answer);
     }
 
     /// What is held may be old.
@@ -314,6 +328,9 @@ impl Client {
 
     /// What was not named since may be used again.
     fn confirm(&mut self, confirmed: bool) {
+        if self.unsure {
+            return;
+        }
         for (replica, unconfirmed) in self.replicas.iter_mut().zip(&mut self.unconfirmed) {
             if std::mem::take(unconfirmed) && confirmed {
                 replica.fresh = true;
@@ -326,8 +343,8 @@ impl Client {
         let Some(Open { purpose: Purpose::Watch(key), .. }) = self.open.get(&call) else {
             panic!("no watch")
         };
-        self.replicas[*key as usize].fresh = fresh;
-        self.unconfirmed[*key as usize] = false;
+        self.replicas[*key as usize].fresh = fresh && !self.unsure;
+        self.unconfirmed[*key as usize] = fresh && self.unsure;
     }
 
     /// A call ended; it was open, so this is the first time.
@@ -348,8 +365,9 @@ impl Client {
                 } else {
                     assert_eq!(answer.validator, replica.version.map(content));
                 }
-                replica.fresh = answer.then == Then::Watch && !answer.suspect;
-                self.unconfirmed[key as usize] = false;
+                let fresh = answer.then == Then::Watch && !answer.suspect;
+                replica.fresh = fresh && !self.unsure;
+                self.unconfirmed[key as usize] = fresh && self.unsure;
                 if answer.then == Then::Nothing {
                     replica.call = None;
                 }
