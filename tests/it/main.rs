@@ -14,3 +14,4 @@ mod run_time_schema;
 mod secure;
 mod trouble;
 mod upstream;
+mod way;
