@@ -3,7 +3,7 @@
 # first that fails ends the run.
 #
 #   scripts/proof.sh          all parts
-#   scripts/proof.sh PART...  only these: deny, stress, models, fuzz, miri
+#   scripts/proof.sh PART...  only these: deny, stress, models, dynamic, live, fuzz, miri
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +13,7 @@ NIGHTLY=nightly-2026-11-01
 
 tools="$PWD/.tools"
 parts=("$@")
-((${#parts[@]})) || parts=(deny stress models fuzz miri)
+((${#parts[@]})) || parts=(deny stress models dynamic live fuzz miri)
 
 # Licences, bans and sources. Advisories need a copy of their database, which not every machine can
 # fetch: they are checked where it can be.
@@ -41,6 +41,16 @@ part_models() {
     cargo test --release --package tidewire-memo --test model
 }
 
+# Messages of a run-time schema agree with generated code on a million random ones.
+part_dynamic() {
+  DYNAMIC_MESSAGES=1000000 cargo test --release --package tidewire-build-fixture --test it dynamic -- --nocapture
+}
+
+# Two thousand schedules of the live protocol's virtual network; the seeds are printed.
+part_live() {
+  LIVE_ROUNDS=2000 cargo test --release --package tidewire-live --test it -- --nocapture all_properties_hold
+}
+
 # Ten minutes a fuzz target.
 part_fuzz() {
   if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
@@ -60,7 +70,7 @@ part_miri() {
 
 for part in "${parts[@]}"; do
   if ! declare -F "part_$part" >/dev/null; then
-    echo "proof: no part is called $part; there are deny, stress, models, fuzz, miri" >&2
+    echo "proof: no part is called $part; there are deny, stress, models, dynamic, live, fuzz, miri" >&2
     exit 2
   fi
   started=$SECONDS

@@ -10,6 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 CONNECTCONFORMANCE=connectrpc.com/conformance/cmd/connectconformance@v1.0.5
+PROTOVALIDATE=github.com/bufbuild/protovalidate@v1.2.2
 GRPCURL=github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4
 
 tools="$PWD/.tools"
@@ -68,18 +69,59 @@ copy_conformance_protos() {
   rm -rf "$2" && mkdir -p "$2" && cp -r "$source/proto/connectrpc" "$2/" && chmod -R u+w "$2"
 }
 
+# The messages that protovalidate publishes to test implementations, and its examples, as one
+# descriptor set: some are of an edition, which only the Go program reads as text.
+protovalidate_cases() {
+  local set=$tools/protovalidate-cases.binpb
+  if [[ -s $set ]] && fresh protovalidate-cases "$PROTOVALIDATE $(hash_of "$bin/foreign-validate")"; then return 0; fi
+  run "compiled the cases of protovalidate" compile_protovalidate_cases "$set" || return 0
+  stamp protovalidate-cases "$PROTOVALIDATE $(hash_of "$bin/foreign-validate")"
+}
+compile_protovalidate_cases() {
+  local source folder=$tools/protovalidate-proto cases=buf/validate/conformance/cases
+  source=$(go mod download -json "$PROTOVALIDATE" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+  rm -rf "$folder" && mkdir -p "$folder/examples" "$folder/${cases%/*}"
+  cp "$source/proto/protovalidate/buf/validate/validate.proto" "$folder/buf/validate/"
+  cp -r "$source/proto/protovalidate-testing/$cases" "$folder/$cases"
+  # One example needs a file of another module.
+  cp $(grep -L google/type "$source"/examples/*.proto) "$folder/examples/"
+  chmod -R u+w "$folder"
+  "$bin/foreign-validate" compile "$folder" >"$1"
+}
+
 go_programs() {
   local folder=tests/foreign/go key files
   mapfile -t files < <(find "$folder" -type f \( -name '*.go' -o -name 'go.*' \) | LC_ALL=C sort)
   key="$(go env GOVERSION) $(hash_of "${files[@]}")"
-  if [[ -x $bin/foreign-go-client && -x $bin/foreign-go-server && -x $bin/foreign-grpc-server ]] && fresh foreign-go "$key"; then return 0; fi
-  run "built the Go client and servers of $folder" build_go_programs "$folder" || return 0
+  if [[ -x $bin/foreign-go-client && -x $bin/foreign-go-server && -x $bin/foreign-grpc-server && -x $bin/foreign-validate ]] && fresh foreign-go "$key"; then return 0; fi
+  run "built the Go programs of $folder" build_go_programs "$folder" || return 0
   stamp foreign-go "$key"
 }
-build_go_programs() {
+build_# The messages that protovalidate publishes to test implementations, and its examples, as one
+# descriptor set: some are of an edition, which only the Go program reads as text.
+protovalidate_cases() {
+  local set=$tools/protovalidate-cases.binpb
+  if [[ -s $set ]] && fresh protovalidate-cases "$PROTOVALIDATE $(hash_of "$bin/foreign-validate")"; then return 0; fi
+  run "compiled the cases of protovalidate" compile_protovalidate_cases "$set" || return 0
+  stamp protovalidate-cases "$PROTOVALIDATE $(hash_of "$bin/foreign-validate")"
+}
+compile_protovalidate_cases() {
+  local source folder=$tools/protovalidate-proto cases=buf/validate/conformance/cases
+  source=$(go mod download -json "$PROTOVALIDATE" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+  rm -rf "$folder" && mkdir -p "$folder/examples" "$folder/${cases%/*}"
+  cp "$source/proto/protovalidate/buf/validate/validate.proto" "$folder/buf/validate/"
+  cp -r "$source/proto/protovalidate-testing/$cases" "$folder/$cases"
+  # One example needs a file of another module.
+  cp $(grep -L google/type "$source"/examples/*.proto) "$folder/examples/"
+  chmod -R u+w "$folder"
+  "$bin/foreign-validate" compile "$folder" >"$1"
+}
+
+go_programs() {
   (cd "$1" && go build -o "$bin/foreign-go-client" ./client &&
     go build -o "$bin/foreign-go-server" ./server &&
-    go build -o "$bin/foreign-grpc-server" ./grpcserver)
+    go build -o "$bin/foreign-grpc-server" ./grpcserver &&
+    go build -o "$bin/foreign-validate" ./validate)
 }
 
 node_packages() {
@@ -148,6 +190,7 @@ if command -v go >/dev/null; then
   conformance_protos
   go_tool "$GRPCURL"
   go_programs
+  protovalidate_cases
 else
   missing "go: install Go 1.26 or newer; the conformance suite, grpcurl and the Go client need it"
 fi

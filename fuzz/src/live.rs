@@ -5,8 +5,8 @@ use bytes::Bytes;
 use tidewire_live::fields::Fields;
 use tidewire_live::metadata::{Metadata, entries};
 use tidewire_live::{
-    Acceptor, CallId, Config, Event, Hello, Limits, Push, Refresh, Reply, Request, Session,
-    SessionId, Then, Watch, frame, varint,
+    Acceptor, CallId, Change, Config, Event, Hello, Limits, Outcome, Push, Refresh, Reply, Request,
+    Session, SessionId, Then, Watch, feature, frame, varint,
 };
 use tidewire_service::{Codec, Error, Validator};
 
@@ -25,7 +25,7 @@ pub fn metadata(data: &[u8]) {
     let built = builder.build();
     assert!(Fields::read(built.raw()).is_ok(), "what is built can be read");
     let (headers, trailers) = built.to_maps();
-    let _ = (headers.len(), trailers.len(), built.depends().count(), built.token());
+    let _ = (headers.len(), trailers.len(), built.depends().count(), built.tokens().count());
     let numbers: Option<Vec<u32>> = varint::take_numbers(data).collect();
     if let Some(numbers) = numbers {
         let mut out = Vec::new();
@@ -103,8 +103,10 @@ pub fn session_frames(data: &[u8]) {
         rest = tail;
         match kind % 40 {
             33 => now += 1_000_000,
+            36 => session.wake(now),
+            37 => session.take_over(now, &mut Vec::new()),
             34 => app.lose(&mut session),
-            35 => session.drain(5),
+            35 => session.drain(5, 0),
             kind => {
                 let head = frame::Head {
                     len: whole as u32,
@@ -127,16 +129,25 @@ const ID: SessionId = SessionId { id: [1; 16], secret: [2; 32] };
 
 fn config() -> Config {
     let limits = Limits {
-        frame_max: 4096,
+        body_max: 64 << 10,
         calls_max: 4,
         watches_max: 3,
         methods_max: 3,
         stream_credit: 64,
         connection_credit: 128,
         metadata_max: 256,
-        commands_max: 3,
+        replies_kept_max: 3,
     };
-    Config { limits, command_bytes_max: 256, output_hard_max: 1 << 16, ..Config::default() }
+    let features = feature::USUAL | feature::DURABLE | feature::HOSTED;
+    let boot = Some([3; 16]);
+    Config {
+        limits,
+        features,
+        boot,
+        command_bytes_max: 256,
+        output_hard_max: 1 << 16,
+        ..Config::default()
+    }
 }
 
 /// A session after the handshake, with a few calls of its own open.
@@ -174,6 +185,7 @@ struct App {
     own: Vec<CallId>,
     peers: Vec<CallId>,
     turn: usize,
+    change: Change,
     ended: bool,
 }
 
@@ -187,8 +199,13 @@ impl App {
                 Event::Request(request) => {
                     assert_eq!(request.share_payload(), request.payload());
                     let _ = (request.metadata().headers().count(), request.http());
-                    let (call, method) = (request.call, request.method());
-                    let _ = session.peer_method(method);
+                    let _ = (
+                        request.peer_method(),
+                        request.deadline(),
+                        request.key(),
+                        request.tokens(),
+                    );
+                    let call = request.call;
                     self.answer(session, call);
                     self.peers.push(call);
                 }
@@ -201,6 +218,13 @@ impl App {
                         session.consumed(call, all);
                     }
                 }
+                Event::Piece { call, piece } => {
+                    let bytes = piece.bytes.len() as u64;
+                    if !self.turn.is_multiple_of(3) {
+                        session.consumed(call, bytes);
+                    }
+                }
+                Event::Recompute { change, .. } => self.change = change,
                 Event::Reply(answer) => {
                     assert_eq!(answer.share_payload(), answer.payload());
                     let _ = (answer.metadata().headers().count(), answer.is_unchanged());
@@ -220,15 +244,18 @@ impl App {
         assert!(usage.orphans <= 4 + 4, "{usage:?}");
         assert!(usage.command_bytes <= 256, "{usage:?}");
         assert!(usage.output_bytes <= (1 << 16) + 8192, "{usage:?}");
-        assert!(usage.received_bytes <= 128 + 4096, "{usage:?}");
+        assert!(usage.received_bytes <= 128 + (64 << 10), "{usage:?}");
     }
 
     fn answer(&self, session: &mut Session, call: CallId) {
         let payload = [b'x'; 40];
-        match self.turn % 6 {
+        match self.turn % 9 {
             0 => session.fail(call, &Error::not_found("nothing")),
             1 => session.reply_stream(call, &Reply::default()),
             2 => {}
+            3 => session.reply(call, Reply::new(&[7; 20_000])),
+            4 => session.reply_error(call, &Error::not_found("nothing"), Validator::new([5; 16])),
+            5 => session.refuse(call, &Error::aborted("unknown"), Outcome::Unknown),
             turn => {
                 let validator = Validator::new([turn as u8; 16]);
                 session.reply(call, Reply::new(&payload).validator(validator).watched());
@@ -240,11 +267,11 @@ impl App {
         self.turn += 1;
         let Some(&call) = self.peers.get(self.turn % self.peers.len().max(1)) else { return };
         match self.turn % 9 {
-            0 => drop(session.stale(call)),
-            1 => session.refresh(call, Refresh::Unchanged),
+            0 => self.change = session.stale(call).unwrap_or_default(),
+            1 => session.refresh(call, self.change, Refresh::Unchanged),
             2 => {
                 let reply = Reply::new(&b"new"[..]).validator(Validator::new([9; 16]));
-                session.refresh(call, Refresh::Value(reply));
+                session.refresh(call, self.change, Refresh::Value(reply));
             }
             3 => session.finish(call, &Metadata::default()),
             4 => session.reply(call, Reply::default()),

@@ -14,4 +14,5 @@ mod run_time_schema;
 mod secure;
 mod trouble;
 mod upstream;
+mod vocabulary;
 mod way;

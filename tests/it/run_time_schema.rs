@@ -24,7 +24,7 @@ fn schema() -> Schema {
 }
 
 fn server(schema: &Schema) -> tidewire::Builder {
-    Server::builder().service(schema.serve("shop.v1.Items", Echo::new(schema)).unwrap())
+    Server::builder().service(schema.implement("shop.v1.Items", Echo::new(schema)).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,7 +104,7 @@ fn a_fault_in_a_proto_names_file_line_and_column() {
 #[test]
 fn a_service_that_is_not_there_is_named() {
     let schema = schema();
-    let error = schema.serve("shop.v1.Thing", Echo::new(&schema)).unwrap_err();
+    let error = schema.implement("shop.v1.Thing", Echo::new(&schema)).unwrap_err();
     assert!(matches!(&error, SchemaError::NoService(name) if name == "shop.v1.Thing"));
     let repository = Schema::from_folder(root().join("tests/proto")).unwrap();
     assert_eq!(repository.services().collect::<Vec<_>>(), ["tidewire.test.v1.BehaviourService"]);

@@ -7,21 +7,21 @@ import struct
 HEAD = struct.Struct("<IIBBHI")
 MAGIC = int.from_bytes(b"TWLV", "little")
 KINDS = ("hello auth request reply error items end cancel credit ping pong goaway stale resume resumed "
-         "ready busy log changed").split()
+         "ready busy log changed seen descriptors").split()
 NUMBER = {name: number for number, name in enumerate(KINDS, 1)}
-REASONS = ("drain magic version feature frame_max malformed metadata_max unexpected unknown_stream stream_in_use "
+REASONS = ("drain magic version feature too_large malformed metadata_max unexpected unknown_stream stream_in_use "
            "stream_number calls_max credit unknown_method methods_max command_id compression handshake_timeout "
-           "keep_alive unauthenticated init_failed internal").split()
-END, ZSTD, HTTP, NOTIFY, VALUES, WATCHED, UNCHANGED, KEEP = 1, 2, 4, 16, 32, 16, 32, 16
+           "keep_alive unauthenticated init_failed internal bye taken_over").split()
+END, ZSTD, HTTP, MORE, NOTIFY, VALUES, WATCHED, UNCHANGED, SUSPECT, KEEP = 1, 2, 4, 8, 16, 32, 16, 32, 64, 16
 HEADERS = ("content-type authorization cookie set-cookie accept accept-encoding accept-language user-agent host origin "
            "referer content-length content-encoding cache-control etag if-none-match if-modified-since last-modified "
            "location vary date expires x-forwarded-for x-forwarded-proto x-request-id traceparent tracestate "
            "baggage").split()
-FIELDS = dict(enumerate("method name command validator max_age token trailers code message detail unprocessed "
-                        "http_method target status depends reason level".split(), 1))
-VARINT_FIELDS = {"method", "max_age", "code", "status", "reason", "level"}
+FIELDS = dict(enumerate("method name command validator max_age token trailers code message detail outcome "
+                        "http_method target status depends reason level key parent after expires".split(), 1))
+VARINT_FIELDS = {"method", "max_age", "code", "outcome", "status", "reason", "level", "parent", "after", "expires"}
 TOKEN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~")
-HELLO_MAX = 1_114_112
+PAYLOAD_MAX = HELLO_MAX = 65_536
 
 
 class Violation(Exception):
@@ -62,14 +62,14 @@ class Reader:
 
     def varint(self):
         value = 0
-        for position in range(10):
+        for position in range(8):
             byte = self.take(1)[0]
             value |= (byte & 0x7F) << (7 * position)
             if byte < 0x80:
-                if value >= 1 << 64:
-                    raise malformed("a varint over 64 bits")
+                if value >= 1 << 53:
+                    raise malformed("a varint over 53 bits")
                 return value
-        raise malformed("a varint over 10 bytes")
+        raise malformed("a varint over 8 bytes")
 
     def string(self):
         return self.take(self.varint())
@@ -138,7 +138,7 @@ def entries(data):
 
 def fields(data):
     """The protocol's fields of a metadata block, and the headers before and after the trailers mark."""
-    found, headers, trailers = {"detail": [], "depends": []}, [], []
+    found, headers, trailers = {"detail": [], "depends": [], "token": []}, [], []
     target = headers
     for tag, name, value in entries(data):
         if tag == 0:
@@ -148,8 +148,8 @@ def fields(data):
                 target.append((HEADERS[tag - 64], value))
         elif tag in FIELDS:
             field = FIELDS[tag]
-            if field in ("detail", "depends"):
-                found[field].append(pair(field, value))
+            if field in ("detail", "depends", "token"):
+                found[field].append(one_field(field, value) if field == "token" else pair(field, value))
                 continue
             if field in found:
                 raise malformed(f"field {field} twice")
@@ -190,7 +190,13 @@ def one_field(field, value):
             raise malformed("a message that is not UTF-8") from None
     if field == "validator" and len(value) != 16:
         raise malformed("a validator of other than 16 bytes")
-    if field in ("trailers", "unprocessed") and value or field == "token" and len(value) > 256:
+    if field == "key":
+        reader = Reader(value)
+        key = reader.take(16), reader.varint()
+        if not reader.done():
+            raise malformed("bytes after a key")
+        return key
+    if field == "trailers" and value or field == "token" and len(value) > 256:
         raise malformed(f"{field} does not fit")
     return value
 
@@ -214,12 +220,14 @@ class Frame:
 
 
 HELLO_FIELDS = {
-    2: ("features", 0), 3: ("required", 0), 4: ("frame_max", 4 << 20), 5: ("calls_max", 1024), 6: ("watches_max", 0),
+    2: ("features", 0), 3: ("required", 0), 4: ("body_max", 4 << 20), 5: ("calls_max", 1024), 6: ("watches_max", 0),
     7: ("methods_max", 1024), 8: ("stream_credit", 256 << 10), 9: ("connection_credit", 1 << 20),
     10: ("metadata_max", 16 << 10), 11: ("boot", b""), 12: ("session", b""), 13: ("secret", b""), 14: ("resumed", b""),
-    15: ("retain_ms", 0), 16: ("agent", b""), 17: ("descriptors", b""), 18: ("commands_max", 0),
+    15: ("retain_ms", 0), 16: ("agent", b""), 17: ("keys_ms", 86_400_000), 18: ("replies_kept_max", 0),
+    19: ("home", b""), 20: ("schema", b""), 21: ("expires_ms", 0),
 }
-SIZES = {"boot": 16, "session": 16, "secret": 32, "resumed": 1}
+FLOORS = {"body_max": 65_536, "calls_max": 1, "stream_credit": 1, "connection_credit": 1, "metadata_max": 256}
+SIZES = {"boot": 16, "session": 16, "secret": 32, "resumed": 1, "schema": 16}
 
 
 def put_hello(hello):
@@ -253,6 +261,8 @@ def hello(frame):
             if name in SIZES and len(value) != SIZES[name]:
                 raise malformed(f"{name} has a wrong size")
             found[name] = value if isinstance(default, bytes) else only_varint(value)
+            if found[name] < FLOORS.get(name, found[name]):
+                raise malformed(f"{name} is below its floor")
     if 1 not in seen:
         raise malformed("no versions")
     return found
@@ -269,13 +279,13 @@ def split(data, greeted, limits):
         if not is_hello or stream != 0:
             raise Violation("magic", "not a hello")
         if length > HELLO_MAX:
-            raise Violation("frame_max", "a hello that is too long")
-    elif length > limits["frame_max"]:
-        raise Violation("frame_max", f"{length} bytes")
-    elif meta_len > limits["metadata_max"]:
-        raise Violation("metadata_max", f"{meta_len} bytes")
+            raise Violation("too_large", "a hello that is too long")
     if meta_len > length:
         raise malformed("more metadata than bytes")
+    if greeted and meta_len > limits["metadata_max"]:
+        raise Violation("metadata_max", f"{meta_len} bytes")
+    if greeted and length - meta_len > PAYLOAD_MAX:
+        raise Violation("too_large", f"{length} bytes")
     end = HEAD.size + length
     if len(data) < end:
         return None, data

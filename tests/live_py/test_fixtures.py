@@ -16,7 +16,7 @@ from session import Session  # noqa: E402
 
 FIXTURES = pathlib.Path(__file__).parents[1] / "fixtures" / "live"
 SEMANTIC = {
-    "cancel of watches": [1, 3, 300], "stale": [9, 11, 1_000_001], "stale, kept": [11],
+    "cancel of watches": [1, 3, 300], "seen": [9, 11], "stale": [9, 11, 1_000_001], "stale, kept": [11],
 }
 
 
@@ -30,7 +30,7 @@ class Frames(unittest.TestCase):
         for fixture in load("frames.json"):
             with self.subTest(fixture["name"]):
                 data, want = bytes.fromhex(fixture["hex"]), fixture["frame"]
-                limits = {"frame_max": 4 << 20, "metadata_max": 16384}
+                limits = {"metadata_max": 16384}
                 frame, rest = codec.split(data, want["kind"] != "hello", limits)
                 self.assertEqual(rest, b"")
                 kinds.add(frame.kind)
@@ -59,6 +59,16 @@ class Frames(unittest.TestCase):
             self.assertEqual(codec.items(frame.payload), [b"a", b"", b"bcd"])
         if name == "request of a command":
             self.assertEqual(found["command"], (1000, 999))
+        if name == "request of a command sent before":
+            self.assertEqual((found["command"], found["key"]), ((1, 1), (b"\x5e" * 16, 300)))
+        if name == "request within a call":
+            self.assertEqual(found["parent"], 7)
+        if name == "error with detail, not run":
+            self.assertEqual((found["outcome"], found["detail"]), (1, [("google.rpc.RetryInfo", b"\x0a\x00")]))
+        if name == "goaway drain":
+            self.assertEqual(found["after"], 2000)
+        if name == "auth, accepted":
+            self.assertEqual(found["expires"], 900_000)
         if name == "reply over HTTP":
             self.assertEqual((found["status"], found["depends"]), (201, [(b"contacts", b"7")]))
             self.assertEqual(headers, [("set-cookie", b"a=1"), ("set-cookie", b"b=2")])
@@ -69,7 +79,7 @@ class Frames(unittest.TestCase):
     def test_every_frame_cut_short_is_waited_for(self):
         for fixture in load("frames.json"):
             data = bytes.fromhex(fixture["hex"])
-            limits = {"frame_max": 4 << 20, "metadata_max": 16384}
+            limits = {"metadata_max": 16384}
             for end in range(len(data)):
                 greeted = fixture["frame"]["kind"] != "hello"
                 self.assertIsNone(codec.split(data[:end], greeted, limits)[0])
@@ -90,7 +100,7 @@ class Errors(unittest.TestCase):
                     said.update(session=b"s" * 16, secret=b"p" * 32)
                 session.input(put_hello(said))
                 if dialer:
-                    session.call("query", b"", 1)
+                    session.call({"kind": "query", "payload": "", "stream": 1})
                 self.assertIsNone(session.closed)
                 session.input(bytes.fromhex(case["hex"]))
                 reason = self.WITHOUT_ZSTD.get(case["reason"], case["reason"])
@@ -105,41 +115,45 @@ class Errors(unittest.TestCase):
         self.check(dialer=True)
 
 
-class Conversation(unittest.TestCase):
-    def test_a_client_writes_the_same_bytes_as_the_other_implementation(self):
-        talk = load("conversation.json")
-        own = {"features": 14, "watches_max": 1 << 17, "commands_max": 4096,
-               "boot": bytes.fromhex(talk["boot"]), "agent": talk["agent"].encode()}
+class Conversations(unittest.TestCase):
+    def test_a_client_writes_the_same_bytes_and_hears_the_same(self):
+        for talk in load("conversations.json")["conversations"]:
+            with self.subTest(talk["name"]):
+                self.play(talk)
+
+    def play(self, talk):
+        own = dict(talk["limits"], features=talk["features"], boot=bytes.fromhex(talk["boot"]),
+                   agent=talk["agent"].encode())
         session = Session(True, own, talk["method"].encode())
         for number, step in enumerate(talk["steps"]):
             with self.subTest(number):
                 if "server_writes" in step:
                     session.input(bytes.fromhex(step["server_writes"]))
-                    self.assertIsNone(session.closed)
                 elif "client_writes" in step:
                     self.assertEqual(session.output().hex(), step["client_writes"])
-                else:
+                elif "client_hears" in step:
+                    events, session.events = session.events, []
+                    self.assertEqual(events, step["client_hears"])
+                elif "client" in step:
                     self.act(session, step["client"], step["details"])
-        self.assertEqual(session.calls, {}, "every call ended")
-        answers = [event[2] for event in session.events if event[0] == "reply" and event[2]]
-        self.assertEqual(answers, [b"Hello, Ada", b"one", b"two", b"paid"])
-        self.assertIn(("items", 3, [b"down"]), session.events)
+        self.assertEqual(session.events, [], "nothing else was heard")
+        self.assertEqual(session.output(), b"", "nothing else is written")
 
     def act(self, session, action, details):
-        if action == "connect":
-            session.connect()
-        elif action == "lose":
-            session.lose()
-        elif action == "call":
-            session.call(details["kind"], bytes.fromhex(details["payload"]), details["stream"])
+        if action == "call":
+            session.call(dict(details, path=details["path"].encode()) if "path" in details else details)
         elif action == "push":
             session.push(details["stream"], bytes.fromhex(details["item"]))
         elif action == "cancel":
             session.cancel(details["stream"])
         elif action == "finish":
             session.end(details["stream"])
+        elif action == "reply":
+            session.reply(details["stream"], bytes.fromhex(details["payload"]))
+        elif action == "count_kept":
+            self.assertEqual(session.count_kept(), details["usable"])
         else:
-            self.fail(action)
+            {"connect": session.connect, "lose": session.lose, "wait": session.wait, "wake": session.wake}[action]()
 
 
 if __name__ == "__main__":

@@ -37,6 +37,11 @@ const STEPS: &[Step] = &[
     Step { name: "foreign", about: "foreign clients agree with a foreign server", work: foreign },
     Step { name: "conformance", about: "the Connect conformance suite", work: conformance },
     Step {
+        name: "validation",
+        about: "rules agree with protovalidate-go on made-up messages",
+        work: validation,
+    },
+    Step {
         name: "schemathesis",
         about: "no request made up from /openapi.json ends in a 500",
         work: schemathesis,
@@ -166,6 +171,12 @@ fn conformance(root: &Path) -> Result<Outcome> {
 
 fn foreign(root: &Path) -> Result<Outcome> {
     Ok(Outcome::of(foreign::run(root, None)? == ExitCode::SUCCESS))
+}
+
+/// The cases of protovalidate with made-up values, judged by protovalidate-go as well.
+fn validation(root: &Path) -> Result<Outcome> {
+    // Other values each time; the output has the seed to repeat them.
+    cargo(root, "run --package tidewire-schema --example judge -- 60", &[])
 }
 
 /// The reference application against requests made up from its own document.

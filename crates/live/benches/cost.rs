@@ -75,7 +75,7 @@ struct Pair {
 impl Pair {
     fn new() -> Self {
         // Without zstd: items of equal bytes would measure the compressor.
-        let features = feature::ALL & !feature::ZSTD;
+        let features = feature::USUAL & !feature::ZSTD;
         let mut client = Session::dialer(Config { features, ..Config::default() });
         let method = client.method("/bench.v1.Bench/Sum", Codec::Proto);
         client.connect(0);

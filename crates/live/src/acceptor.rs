@@ -9,7 +9,8 @@ use bytes::BytesMut;
 use crate::config::{Config, Micros, SessionId, micros};
 use crate::frame::Kind;
 use crate::handshake::{check_features, may_resume, wrong_version};
-use crate::hello::{Hello, VERSIONS};
+use crate::hello::{Hello, VERSIONS, feature};
+use crate::metadata::Metadata;
 use crate::output::put_goaway;
 use crate::reader::Reader;
 use crate::reason::{Reason, Violation};
@@ -21,14 +22,26 @@ pub struct Acceptor {
     config: Config,
     reader: Reader,
     due: Micros,
+    upgrade: Metadata,
+    expires_ms: u64,
 }
 
 impl Acceptor {
     /// Waits for a hello.
     pub fn new(config: Config, now: Micros) -> Self {
-        let reader = Reader::new(config.limits.frame_max, config.limits.metadata_max);
+        let reader = Reader::new(config.limits.metadata_max);
         let due = now.saturating_add(micros(config.handshake_timeout));
-        Self { config, reader, due }
+        Self { config, reader, due, upgrade: Metadata::default(), expires_ms: 0 }
+    }
+
+    /// What the connection itself says of the peer, such as the headers of a WebSocket's upgrade.
+    pub fn upgraded_with(&mut self, headers: Metadata) {
+        self.upgrade = headers;
+    }
+
+    /// For how many milliseconds the credential of this connection is good; 0 is not said.
+    pub fn expires(&mut self, expires_ms: u64) {
+        self.expires_ms = expires_ms;
     }
 
     /// Where the owner puts the bytes that it read.
@@ -70,41 +83,44 @@ impl Acceptor {
     /// What to write before closing.
     pub fn refuse(violation: &Violation) -> Vec<u8> {
         let mut out = Vec::new();
-        put_goaway(&mut out, violation.reason.number(), &violation.message, 0);
+        put_goaway(&mut out, violation, 0);
         out
     }
 
     /// Opens a new session. `id` is random, and unused when the peer does not offer to resume.
     pub fn accept(self, hello: Hello, id: SessionId, now: Micros) -> Session {
         let id = may_resume(&hello, &self.config).then_some(id);
-        let mut session = Session::new(self.config, false);
+        let mut session = Session::new(self.config.clone(), false);
         session.id = id;
-        session.greet(self.reader, hello, now, false);
-        session
+        self.greet(session, hello, now, false)
     }
 
     /// Goes on with a parked session, whose secret and principal the owner has checked (see
     /// [`Sessions::take`](crate::Sessions::take)).
-    pub fn resume(self, mut session: Session, hello: Hello, now: Micros) -> Session {
-        session.greet(self.reader, hello, now, true);
-        session
+    pub fn resume(self, session: Session, hello: Hello, now: Micros) -> Session {
+        self.greet(session, hello, now, true)
     }
-}
 
-impl Session {
-    fn greet(&mut self, reader: Reader, hello: Hello, now: Micros, resumed: bool) {
-        self.now = self.now.max(now);
-        self.phase = Phase::Greeting;
-        self.reader = reader;
-        let mut own = self.own_hello();
+    fn greet(self, mut session: Session, hello: Hello, now: Micros, resumed: bool) -> Session {
+        session.now = session.now.max(now);
+        session.phase = Phase::Greeting;
+        session.reader = self.reader;
+        session.upgrade = self.upgrade;
+        let mut own = session.own_hello();
         own.versions = (VERSIONS.1, VERSIONS.1);
         own.resumed = resumed;
-        if let Some(session) = self.id {
-            own.session = Some(session.id);
-            own.secret = Some(session.secret);
-            own.retain_ms = micros(self.config.retain) / 1000;
+        own.expires_ms = self.expires_ms;
+        own.home.clone_from(&session.config.home);
+        if session.config.features & feature::DURABLE != 0 {
+            own.keys_ms = micros(session.config.keys_kept) / 1000;
         }
-        own.encode(&mut self.output.control);
-        self.open(hello, resumed);
+        if let Some(id) = session.id {
+            own.session = Some(id.id);
+            own.secret = Some(id.secret);
+            own.retain_ms = micros(session.config.retain) / 1000;
+        }
+        own.encode(&mut session.output.control);
+        session.open(hello, resumed);
+        session
     }
 }

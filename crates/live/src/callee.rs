@@ -1,37 +1,96 @@
-//! Calls that the peer makes: admitted, answered, and ended by exactly one frame.
+//! Calls that the peer made: answered, and ended by exactly one frame.
 //!
 //! A slot is free when its last frame is queued; only a stream call stays until the caller
-//! acknowledged the end, since its tail may have to be sent again. A command whose caller is gone
-//! runs on as an *orphan*: its answer goes to the command window.
+//! acknowledged the end, since its tail may have to be sent again. A unary command that its caller
+//! cancelled keeps its slot until it has run, so that no more run than may. One whose caller does not
+//! know it any more runs on as an *orphan*. What is admitted at all is in `admission.rs`.
 
 use bytes::Bytes;
 use tidewire_service::{Error, Validator};
 
-use crate::command_window::{Admit, Stored};
+use crate::command_window::Stored;
 use crate::event::Event;
-use crate::frame::{self, HEAD_BYTES, Head, Kind, flag};
+use crate::frame::{self, HEAD_BYTES, Head, Kind, PAYLOAD_BYTES_MAX, flag};
 use crate::hello::feature;
-use crate::message::{Reply, Watch};
+use crate::message::{Outcome, Reply, Watch};
+use crate::metadata;
 use crate::output::{Packing, put_error, put_error_metadata, put_kept, put_reply_metadata};
 use crate::reason::{Reason, Violation};
-use crate::session::{Next, Session};
+use crate::session::Session;
 use crate::slots::{CallId, index};
-use crate::stream::{Finish, Stream};
+use crate::stream::{Finish, PIECE_BYTES, Stream};
+use crate::varint;
 
 /// A call of the peer. Small: a watch is one of these for as long as it lasts.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) state: Serving,
     pub(crate) watch: Watch,
-    pub(crate) http: bool,
-    /// Whether `validator` holds one: the caller's until answered, then the last one sent.
-    pub(crate) has_validator: bool,
+    /// See [`mark`].
+    pub(crate) marks: u8,
+    /// The caller's until answered, then the last one sent.
     pub(crate) validator: [u8; 16],
-    /// Which request of the session it was, counted from 0.
-    pub(crate) number: u32,
+    /// Until answered: which request of the session it was, counted from 0. Then, for a watch: how
+    /// often it became stale.
+    pub(crate) count: u32,
     /// The command's id, 0 for none.
     pub(crate) command: u64,
     pub(crate) stream: Option<Box<Stream>>,
+}
+
+/// Bits of [`Served::marks`].
+pub(crate) mod mark {
+    /// An HTTP call.
+    pub(crate) const HTTP: u8 = 1;
+    /// `validator` holds one.
+    pub(crate) const HELD: u8 = 2;
+    /// It became stale before it was answered.
+    pub(crate) const OUTDATED: u8 = 4;
+    /// The caller has not taken the last value of the watch.
+    pub(crate) const UNSEEN: u8 = 8;
+    /// A later value was held back.
+    pub(crate) const BEHIND: u8 = 16;
+    /// The caller gave up on a command that runs on.
+    pub(crate) const CANCELLED: u8 = 32;
+}
+
+impl Served {
+    #[inline]
+    pub(crate) fn has(&self, mark: u8) -> bool {
+        self.marks & mark != 0
+    }
+
+    /// Whether it is a unary call that waits for its answer, and asks for nothing else.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        let is_open = self.state == Serving::Open && self.stream.is_none();
+        is_open && self.watch == Watch::No && self.marks & !mark::HTTP == 0
+    }
+
+    /// The flag of its frames.
+    #[inline]
+    pub(crate) fn http(&self) -> u8 {
+        if self.has(mark::HTTP) { flag::HTTP } else { 0 }
+    }
+
+    /// Whether the caller holds the answer with this validator.
+    #[inline]
+    pub(crate) fn is_current(&self, validator: Option<Validator>) -> bool {
+        self.has(mark::HELD) && validator == Some(Validator::new(self.validator))
+    }
+
+    /// The answer makes it a watch.
+    pub(crate) fn grant(&mut self, validator: Validator) -> u8 {
+        let outdated = self.has(mark::OUTDATED);
+        self.state = if outdated { Serving::Told } else { Serving::Fresh };
+        self.marks = (self.marks & mark::HTTP) | mark::HELD;
+        if self.watch == Watch::Values {
+            self.marks |= mark::UNSEEN | if outdated { mark::BEHIND } else { 0 };
+        }
+        self.validator = validator.bytes();
+        self.count = 0;
+        flag::WATCHED | if outdated { flag::SUSPECT } else { 0 }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,194 +115,63 @@ impl Serving {
 const OWN_FIELDS_BYTES_MAX: usize = 48;
 
 impl Session {
-    #[inline(always)]
-    pub(crate) fn receive_request(&mut self) -> Result<Next, Violation> {
-        let head = self.reader.head();
-        let call = self.new_call(head.stream)?;
-        let number = self.requests_in;
-        self.requests_in = number.wrapping_add(1);
-        self.fields.read_next(self.reader.metadata())?;
-        let http = head.has(flag::HTTP);
-        if http {
-            self.check_http()?;
-        } else if self.fields.has_name() || !self.named.knows(self.fields.method()) {
-            self.name_method()?;
-        }
-        self.unpack()?;
-        let streams = !head.has(flag::END);
-        if streams && !self.received_payload().range.is_empty() {
-            return Err(Violation::malformed("a request without END has a payload"));
-        }
-        let command = self.fields.command();
-        let keeps = self.features & feature::RESUME != 0;
-        if (self.drain_sent || command.is_some())
-            && (self.refuses(call, command.is_some()) || keeps && !self.admits(call, number)?)
-        {
-            return Ok(Next::Nothing);
-        }
-        self.calls_in += 1;
-        let (watch, validator) = (self.asked_watch(head), self.fields.validator());
-        if let free @ None = self.incoming.take(call.index()).value() {
-            *free = Some(Served {
-                state: Serving::Open,
-                watch,
-                number,
-                http,
-                has_validator: validator.is_some(),
-                validator: validator.map_or([0; 16], |validator| validator.bytes()),
-                command: command.map_or(0, |(id, _)| id),
-                stream: if streams { Some(Box::default()) } else { None },
-            });
-        }
-        self.received = call;
-        Ok(Next::Request)
-    }
-
-    /// The handle of a new call of the peer.
-    #[inline]
-    fn new_call(&self, stream: u32) -> Result<CallId, Violation> {
-        let index = index(stream);
-        if self.is_ours(stream) || index >= self.slots_in || !self.incoming_live {
-            return Err(self.misplaced_request(stream));
-        }
-        let Some(generation) = self.incoming.vacant(index) else { return Err(in_use(stream)) };
-        if self.calls_in >= self.config.limits.calls_max {
-            return Err(too_many(self.config.limits.calls_max));
-        }
-        Ok(CallId { stream, generation })
-    }
-
-    #[cold]
-    fn misplaced_request(&self, stream: u32) -> Violation {
-        if let Some(violation) = self.misplaced(stream) {
-            return violation;
-        }
-        let slots = self.slots_in;
-        if self.is_ours(stream) || index(stream) >= slots {
-            let message = format!(
-                "a request on stream {stream}; its sender has {slots} numbers of one parity"
-            );
-            return Violation::new(Reason::StreamNumber, message);
-        }
-        Violation::new(Reason::Unexpected, "a request before resuming is done")
-    }
-
-    #[inline(never)]
-    fn check_http(&self) -> Result<(), Violation> {
-        self.need(feature::HTTP, "http")?;
-        let raw = self.reader.metadata();
-        if self.fields.http_method(raw).is_none() || self.fields.target(raw).is_none() {
-            return Err(Violation::malformed("an HTTP request without method or target"));
-        }
-        Ok(())
-    }
-
-    #[inline]
-    pub(crate) fn asked_watch(&self, head: Head) -> Watch {
-        if self.features & feature::WATCH == 0 || !head.has(flag::END) {
-            Watch::No
-        } else if head.has(flag::VALUES) {
-            Watch::Values
-        } else if head.has(flag::NOTIFY) {
-            Watch::Notify
-        } else {
-            Watch::No
-        }
-    }
-
-    /// Takes the name of a method, or says what is wrong with its number.
-    #[cold]
-    fn name_method(&mut self) -> Result<(), Violation> {
-        let raw = self.reader.metadata();
-        let methods_max = self.config.limits.methods_max;
-        self.named.add(self.fields.method(), self.fields.name(raw), methods_max)
-    }
-
-    /// Whether no call, or no command, is taken now; then it was answered.
-    fn refuses(&mut self, call: CallId, is_command: bool) -> bool {
-        let calls_max = self.config.limits.calls_max;
-        let error = if self.drain_sent {
-            Error::unavailable("this side is going away; use another connection")
-        } else if is_command && self.orphans.len() >= calls_max as usize {
-            Error::resource_exhausted(format!(
-                "{calls_max} commands run whose callers gave up, limits.calls_max"
-            ))
-        } else {
-            return false;
-        };
-        let max = self.peer.limits.metadata_max;
-        put_error(&mut self.output.main, call.stream, &error, true, max);
-        true
-    }
-
-    /// Whether a call is to run. If not, it is a command that was answered, or joined the one that
-    /// runs.
-    fn admits(&mut self, call: CallId, number: u32) -> Result<bool, Violation> {
-        let Some((id, done)) = self.fields.command() else { return Ok(true) };
-        let max = self.peer.limits.metadata_max;
-        let out = &mut self.output.main;
-        match self.window.admit(id, done, call)? {
-            Admit::Run => return Ok(true),
-            Admit::Replay(stored) => write_stored(out, call.stream, stored),
-            Admit::OutcomeUnknown => {
-                let error = Error::aborted(format!("outcome unknown: command {id} is forgotten"));
-                put_error(out, call.stream, &error, false, max);
-            }
-            Admit::Join(before) => {
-                self.orphans.push((before, id));
-                if self.incoming.of(before).is_some() {
-                    self.remove_served(before.index());
-                    let error = Error::aborted("joined by a later call of the same command");
-                    put_error(&mut self.output.main, before.stream, &error, false, max);
-                }
-                self.calls_in += 1;
-                let streams = !self.reader.head().has(flag::END);
-                *self.incoming.take(call.index()).value() = Some(Served {
-                    state: Serving::Open,
-                    watch: Watch::No,
-                    number,
-                    http: false,
-                    has_validator: false,
-                    validator: [0; 16],
-                    command: id,
-                    stream: streams.then(Box::default),
-                });
-            }
-        }
-        Ok(false)
-    }
-
     /// Answers a call with a whole reply; grants a watch when asked for and `reply.watch` is set.
     ///
     /// A reply to a call that is over is dropped, except that the answer of a command is remembered.
     #[inline]
     pub fn reply(&mut self, call: CallId, reply: Reply<'_>) {
-        let fits = self.check_reply(&reply);
-        let Some(served) = self.incoming.of(call) else {
-            return self.reply_orphan(call, Ok(reply));
+        let small = reply.payload.len() <= PIECE_BYTES - varint::BYTES_MAX;
+        let Some(served) = self.incoming.of(call).filter(|served| small && served.is_plain())
+        else {
+            return self.reply_carefully(call, &reply);
         };
+        let (command, flags) = (served.command, served.http() | flag::END);
+        if let Err(error) = self.check_reply(&reply) {
+            return self.fail_to_answer(call, &error);
+        }
+        self.incoming.clear(call.index(), |_| ());
+        self.calls_in -= 1;
+        if command != 0 {
+            self.tell_writer();
+        }
+        if self.incoming_live {
+            self.write_whole(call.stream, flags, &reply);
+        }
+        if command != 0 {
+            self.store_reply(command, flags, &reply);
+        }
+    }
+
+    /// Answers a call that is more than a unary one without validator and watch.
+    #[inline(never)]
+    fn reply_carefully(&mut self, call: CallId, reply: &Reply<'_>) {
+        let fits = self.check_reply(reply);
+        let Some(served) = self.incoming.of(call) else { return self.end_orphan(call) };
         if served.state.is_watch() {
             return;
         }
+        if served.has(mark::CANCELLED) {
+            return self.end_cancelled(call);
+        }
         if let Err(error) = fits {
-            return self.fail(call, &error);
+            return self.fail_to_answer(call, &error);
         }
         if served.stream.is_some() {
-            return self.reply_to_stream(call, &reply);
+            return self.reply_to_stream(call, reply);
         }
-        let asked = served.watch != Watch::No && reply.watch && reply.validator.is_some();
-        let current =
-            served.has_validator && reply.validator == Some(Validator::new(served.validator));
         let command = served.command;
-        let http = if served.http { flag::HTTP } else { 0 };
-        let watched =
-            asked && self.incoming_live && self.watches_in < self.config.limits.watches_max;
-        let flags = http | if watched { flag::WATCHED } else { flag::END };
-        if let (true, Some(validator)) = (watched, reply.validator) {
-            served.state = Serving::Fresh;
-            served.has_validator = true;
-            served.validator = validator.bytes();
+        let current = served.is_current(reply.validator);
+        let http = served.http();
+        let mut flags = http | flag::END;
+        let asked = served.watch != Watch::No && reply.watch;
+        if let (true, Some(validator)) = (asked, reply.validator)
+            && self.grants(call)
+            && let Some(served) = self.incoming.of(call)
+        {
+            flags = http | served.grant(validator);
             self.watches_in += 1;
+        } else if reply.payload.len() + varint::BYTES_MAX > PIECE_BYTES && !current {
+            return self.reply_large(call, reply);
         } else {
             self.incoming.clear(call.index(), |_| ());
         }
@@ -252,39 +180,105 @@ impl Session {
             self.tell_writer();
         }
         if self.incoming_live {
-            self.write_reply(call.stream, flags, &reply, current);
+            self.write_reply(call.stream, flags, reply, current);
         }
         if command != 0 {
-            self.store_reply(command, flags, &reply);
+            self.store_reply(command, flags, reply);
         }
+    }
+
+    /// Whether a watch that was asked for is granted now.
+    fn grants(&mut self, call: CallId) -> bool {
+        let room = self.incoming_live && self.watches_in < self.config.limits.watches_max;
+        let served = self.incoming.of(call);
+        room && served
+            .is_some_and(|served| !served.has(mark::OUTDATED) || served.watch == Watch::Values)
+    }
+
+    /// Answers a call with an error that the caller may watch, as an answer like any other: it has a
+    /// validator, and a later answer may be a value.
+    pub fn reply_error(&mut self, call: CallId, error: &Error, validator: Validator) {
+        let open = self.incoming.of(call).filter(|served| !served.state.is_watch());
+        let asked = open.is_some_and(|served| served.watch != Watch::No);
+        if !asked || !self.grants(call) {
+            return self.fail(call, error);
+        }
+        let Some(served) = self.incoming.of(call) else { return };
+        let current = served.is_current(Some(validator));
+        let flags = served.http() | served.grant(validator);
+        self.watches_in += 1;
+        self.calls_in -= 1;
+        self.write_watched_error(call.stream, flags, error, validator, current);
+    }
+
+    /// Answers with a body that is too large for a frame: the one item of a stream.
+    #[cold]
+    fn reply_large(&mut self, call: CallId, reply: &Reply<'_>) {
+        self.reply_body(call, reply, &Bytes::copy_from_slice(reply.payload));
+    }
+
+    /// As [`reply`](Self::reply), with a body that is not copied if it goes in pieces. The payload of
+    /// `head` is not looked at, and no watch is granted.
+    pub fn reply_body(&mut self, call: CallId, head: &Reply<'_>, body: &Bytes) {
+        if body.len() + varint::BYTES_MAX <= PIECE_BYTES {
+            return self.reply(call, Reply { payload: body, watch: false, ..head.clone() });
+        }
+        let Some(served) = self.incoming.of(call) else { return self.end_orphan(call) };
+        let (open, cancelled) = (!served.state.is_watch(), served.has(mark::CANCELLED));
+        if cancelled {
+            return self.end_cancelled(call);
+        }
+        if open && body.len() > self.peer.limits.body_max as usize {
+            let limit = self.peer.limits.body_max as usize;
+            let error = over("the reply", body.len(), "body_max", limit);
+            return self.fail_to_answer(call, &error);
+        }
+        let (raw, trailers) = head.metadata.split();
+        let trailers = Bytes::copy_from_slice(trailers);
+        let metadata = metadata::Metadata::from_checked(Bytes::copy_from_slice(raw));
+        self.reply_stream(call, &Reply { metadata, payload: &[], ..head.clone() });
+        self.queue_body(call, body);
+        self.finish_stream(call, Finish::end(trailers.to_vec()));
     }
 
     /// Answers a call that has a stream: the reply is its end, after what waits to be sent.
     #[cold]
     fn reply_to_stream(&mut self, call: CallId, reply: &Reply<'_>) {
-        let http = self.incoming.of(call).is_some_and(|served| served.http);
+        let Some(served) = self.incoming.of(call) else { return };
+        let flags = flag::END | served.http();
+        let has_head = served.stream.as_ref().is_some_and(|stream| stream.head.is_some());
+        if reply.payload.len() + varint::BYTES_MAX > PIECE_BYTES && !has_head {
+            return self.reply_large(call, reply);
+        }
         let mut metadata = Vec::new();
         put_reply_metadata(&mut metadata, reply);
-        let flags = flag::END | if http { flag::HTTP } else { 0 };
         let payload = Bytes::copy_from_slice(reply.payload);
         self.finish_stream(call, Finish { kind: Kind::Reply, flags, metadata, payload });
     }
 
-    /// Writes a reply frame; without payload when the caller holds the answer.
-    #[inline]
-    pub(crate) fn write_reply(&mut self, stream: u32, flags: u8, reply: &Reply<'_>, current: bool) {
+    /// Writes a reply frame with its payload.
+    #[inline(always)]
+    fn write_whole(&mut self, stream: u32, flags: u8, reply: &Reply<'_>) {
         let out = &mut self.output.main;
         out.reserve(HEAD_BYTES + OWN_FIELDS_BYTES_MAX + reply.payload.len());
-        let flags = if current { flags | flag::UNCHANGED } else { flags };
         let frame = frame::open(out, Kind::Reply, stream, flags);
         put_reply_metadata(out, reply);
         let frame = frame.metadata_ends(out);
-        if current {
-            return frame.finish(out);
-        }
         let mut packing = Packing { compression: &mut self.compression, min: self.compress_min };
         let packed = packing.put(out, reply.payload);
         frame.flags(packed).finish(out);
+    }
+
+    /// Writes a reply frame; without payload when the caller holds the answer, or it is too large.
+    #[inline(never)]
+    pub(crate) fn write_reply(&mut self, stream: u32, flags: u8, reply: &Reply<'_>, current: bool) {
+        let large = flags & flag::WATCHED != 0 && reply.payload.len() > PAYLOAD_BYTES_MAX;
+        let flags = match (current, large) {
+            (true, _) => flags | flag::UNCHANGED,
+            (false, true) => flags | flag::MORE,
+            (false, false) => return self.write_whole(stream, flags, reply),
+        };
+        self.write_whole(stream, flags, &Reply { payload: &[], ..reply.clone() });
     }
 
     #[inline]
@@ -301,17 +295,17 @@ impl Session {
     /// Whether the peer could take the reply.
     #[inline]
     pub(crate) fn check_reply(&self, reply: &Reply<'_>) -> Result<(), Error> {
-        let metadata = reply.metadata.len() + OWN_FIELDS_BYTES_MAX;
+        let metadata = reply.metadata.len() + reply.token.len() + OWN_FIELDS_BYTES_MAX;
         let limits = &self.peer.limits;
         if metadata > limits.metadata_max.into() {
             let limit = limits.metadata_max.into();
             return Err(over("reply metadata", metadata, "metadata_max", limit));
         }
-        let whole = metadata + reply.payload.len();
-        if whole > limits.frame_max as usize {
-            return Err(over("the reply", whole, "frame_max", limits.frame_max as usize));
+        let whole = reply.payload.len();
+        if whole > limits.body_max as usize {
+            return Err(over("the reply", whole, "body_max", limits.body_max as usize));
         }
-        let pending = self.output.main.len() + whole;
+        let pending = self.output.main.len() + whole.min(PAYLOAD_BYTES_MAX);
         let limit = self.config.output_hard_max;
         if pending > limit {
             let what = "answers that the peer does not read";
@@ -320,16 +314,33 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a call with an error.
+    /// Ends a call with an error, which is the answer.
     pub fn fail(&mut self, call: CallId, error: &Error) {
+        self.fail_with(call, error, None);
+    }
+
+    /// Ends a call without its answer, and says what became of it.
+    pub fn refuse(&mut self, call: CallId, error: &Error, outcome: Outcome) {
+        self.fail_with(call, error, Some(outcome));
+    }
+
+    /// The answer cannot be sent: what a command did is done all the same.
+    #[cold]
+    fn fail_to_answer(&mut self, call: CallId, error: &Error) {
+        let ran = self.incoming.of(call).is_some_and(|served| served.command != 0);
+        self.fail_with(call, error, ran.then_some(Outcome::Ran));
+    }
+
+    fn fail_with(&mut self, call: CallId, error: &Error, outcome: Option<Outcome>) {
         let max = self.peer.limits.metadata_max;
-        let Some(served) = self.incoming.of(call) else {
-            return self.reply_orphan(call, Err(error));
-        };
+        let Some(served) = self.incoming.of(call) else { return self.end_orphan(call) };
+        if served.has(mark::CANCELLED) {
+            return self.end_cancelled(call);
+        }
         let command = served.command;
         if served.stream.is_some() {
             let mut metadata = Vec::new();
-            put_error_metadata(&mut metadata, error, false, max);
+            put_error_metadata(&mut metadata, error, outcome, max);
             self.drop_unsent(call);
             let finish = Finish { kind: Kind::Error, flags: 0, metadata, payload: Bytes::new() };
             return self.finish_stream(call, finish);
@@ -337,58 +348,64 @@ impl Session {
         if command != 0 {
             self.tell_writer();
             let mut metadata = Vec::new();
-            put_error_metadata(&mut metadata, error, false, max);
+            put_error_metadata(&mut metadata, error, outcome, max);
             self.window.finish(command, Kind::Error as u8, 0, &metadata, &[]);
         }
         if self.incoming_live {
-            put_error(&mut self.output.main, call.stream, error, false, max);
+            put_error(&mut self.output.main, call.stream, error, outcome, max);
         }
         self.remove_served(call.index());
     }
 
-    /// The answer of a command whose call is over: remembered, and given to whoever asked again.
+    /// A command has run whose caller gave up.
     #[cold]
-    fn reply_orphan(&mut self, call: CallId, outcome: Result<Reply<'_>, &Error>) {
-        let Some(&(_, id)) = self.orphans.iter().find(|(orphan, _)| *orphan == call) else {
-            return;
-        };
-        self.orphans.retain(|(_, other)| *other != id);
-        let joined = self.window.waiting(id).filter(|joined| self.incoming.of(*joined).is_some());
-        match (joined, outcome) {
-            (Some(joined), Ok(reply)) => self.reply(joined, reply),
-            (Some(joined), Err(error)) => self.fail(joined, error),
-            (None, Ok(reply)) => self.store_reply(id, 0, &reply),
-            (None, Err(error)) => {
-                let mut metadata = Vec::new();
-                let max = self.peer.limits.metadata_max;
-                put_error_metadata(&mut metadata, error, false, max);
-                self.window.finish(id, Kind::Error as u8, 0, &metadata, &[]);
-            }
+    fn end_cancelled(&mut self, call: CallId) {
+        let Some(served) = self.incoming.of(call) else { return };
+        self.window.finish_without_answer(served.command);
+        self.tell_writer();
+        if self.incoming_live {
+            self.put_refusal(call, &Error::canceled("the caller gave up"), Outcome::Ran);
         }
+        self.remove_served(call.index());
+    }
+
+    /// A command has run whose caller does not know it any more.
+    #[cold]
+    fn end_orphan(&mut self, call: CallId) {
+        let Some(at) = self.orphans.iter().position(|(orphan, _)| *orphan == call) else { return };
+        let (_, id) = self.orphans.swap_remove(at);
+        self.window.finish_without_answer(id);
     }
 
     /// Begins an answer that is a stream of items: headers now, items with
     /// [`push`](Self::push), trailers with [`finish`](Self::finish).
     pub fn reply_stream(&mut self, call: CallId, head: &Reply<'_>) {
         let live = self.incoming_live;
-        if self.check_reply(head).is_err() {
-            return self
-                .fail(call, &Error::resource_exhausted("reply metadata is over metadata_max"));
+        if let Err(error) = self.check_reply(head) {
+            return self.fail_to_answer(call, &error);
         }
-        let Some(served) = self.incoming.of(call).filter(|served| !served.state.is_watch()) else {
+        let Some(served) = self.incoming.of(call) else { return };
+        if served.has(mark::CANCELLED) {
+            // A unary command that answers with a stream, and nobody listens.
+            return self.end_cancelled(call);
+        }
+        if served.state.is_watch() {
             return;
-        };
+        }
+        let (flags, command) = (served.http(), served.command);
         let stream = served.stream.get_or_insert_default();
         if stream.head.is_some() || stream.send.finish.is_some() {
             return;
         }
         let mut metadata = Vec::new();
         put_reply_metadata(&mut metadata, head);
-        let flags = if served.http { flag::HTTP } else { 0 };
+        stream.head = Some(metadata.clone());
+        if command != 0 {
+            self.tell_writer();
+        }
         if live {
             write_head(&mut self.output.main, call.stream, flags, &metadata);
         }
-        stream.head = Some(metadata);
     }
 
     /// Empties a slot of the peer.
@@ -406,7 +423,7 @@ impl Session {
         }
     }
 
-    /// The caller gave up: ends the call now, whatever the handler does.
+    /// The caller gave up: ends the call now, whatever the handler does. A unary command runs on.
     pub(crate) fn cancel_served(&mut self, stream: u32) -> Result<(), Violation> {
         if index(stream) >= self.slots_in {
             return Err(Violation::new(
@@ -427,24 +444,14 @@ impl Session {
             // An end that waits for credit would wait for ever: nobody consumes items any more.
             items.send.finish = None;
             self.fail(call, &Error::canceled("the caller gave up"));
+        } else if served.command != 0 {
+            served.marks |= mark::CANCELLED;
+            return Ok(());
         } else {
-            let command = served.command;
-            let max = self.peer.limits.metadata_max;
-            let error = Error::canceled("the caller gave up");
-            put_error(&mut self.output.main, stream, &error, false, max);
-            self.remove_served(index);
-            self.leave_running(call, command);
+            self.fail(call, &Error::canceled("the caller gave up"));
         }
         self.events.push_back(Event::Cancelled { call });
         Ok(())
-    }
-
-    /// A command runs on without its call.
-    pub(crate) fn leave_running(&mut self, call: CallId, command: u64) {
-        let known = self.orphans.iter().any(|(_, id)| *id == command);
-        if command != 0 && !known {
-            self.orphans.push((call, command));
-        }
     }
 
     /// Every call of the peer is over.
@@ -463,29 +470,17 @@ impl Session {
             served.command,
             served.stream.as_ref().is_some_and(|stream| stream.send.finish.is_some()),
         );
-        let streams = served.stream.is_some();
+        let runs_on = served.stream.is_none() && command != 0;
         self.remove_served(index);
-        if !streams {
-            self.leave_running(call, command);
+        if runs_on {
+            self.orphans.push((call, command));
         } else if command != 0 {
             self.window.finish_without_answer(command);
         }
-        if !is_over {
+        if !is_over && !runs_on {
             self.events.push_back(Event::Cancelled { call });
         }
     }
-}
-
-#[cold]
-fn in_use(stream: u32) -> Violation {
-    let message = format!("a request on stream {stream}, where a call is open");
-    Violation::new(Reason::StreamInUse, message)
-}
-
-#[cold]
-fn too_many(calls_max: u32) -> Violation {
-    let message = format!("more open calls than calls_max = {calls_max}");
-    Violation::new(Reason::CallsMax, message)
 }
 
 pub(crate) fn write_head(out: &mut Vec<u8>, stream: u32, flags: u8, metadata: &[u8]) {
@@ -495,7 +490,7 @@ pub(crate) fn write_head(out: &mut Vec<u8>, stream: u32, flags: u8, metadata: &[
     frame.finish(out);
 }
 
-fn write_stored(out: &mut Vec<u8>, stream: u32, stored: &Stored) {
+pub(crate) fn put_stored(out: &mut Vec<u8>, stream: u32, stored: &Stored) {
     let head = Head {
         len: stored.body.len() as u32,
         stream,

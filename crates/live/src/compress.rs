@@ -38,15 +38,15 @@ impl Compression {
     /// The payload of a compressed frame.
     ///
     /// # Errors
-    /// `compression`, or `frame_max` when it is larger than allowed.
-    pub(crate) fn decompress(&mut self, payload: &[u8], max: u32) -> Result<Vec<u8>, Violation> {
+    /// `compression`, or `too_large` when it is larger than allowed.
+    pub(crate) fn decompress(&mut self, payload: &[u8], max: usize) -> Result<Vec<u8>, Violation> {
         let broken = || Violation::new(Reason::Compression, "a payload does not decompress");
         let size =
             zstd::zstd_safe::get_frame_content_size(payload).ok().flatten().ok_or_else(broken)?;
-        if size > max.into() {
+        if size > max as u64 {
             return Err(Violation::new(
-                Reason::FrameMax,
-                format!("a payload of {size} bytes when decompressed is over frame_max = {max}"),
+                Reason::TooLarge,
+                format!("a payload of {size} bytes when decompressed is over {max}"),
             ));
         }
         if self.decompressor.is_none() {
@@ -70,7 +70,7 @@ mod tests {
         assert!(small.len() < 1000);
         assert_eq!(compression.decompress(&small, 1 << 20).unwrap(), payload);
         let refused = compression.decompress(&small, (1 << 20) - 1).unwrap_err();
-        assert_eq!(refused.reason, Reason::FrameMax);
+        assert_eq!(refused.reason, Reason::TooLarge);
         let broken = compression.decompress(&small[..10], 1 << 20).unwrap_err();
         assert_eq!(broken.reason, Reason::Compression);
         assert!(compression.compress(b"abc").is_none());

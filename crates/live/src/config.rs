@@ -4,8 +4,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use crate::hello::{Limits, feature};
 use crate::metadata::Metadata;
 
@@ -27,14 +25,21 @@ pub struct Config {
     pub agent: String,
     /// Default headers of every call of this side, such as credentials.
     pub metadata: Metadata,
-    /// An encoded `FileDescriptorSet`, from hosted processes.
-    pub descriptors: Bytes,
+    /// How long the services of this side keep command keys; of meaning with
+    /// [`feature::DURABLE`].
+    pub keys_kept: Duration,
+    /// The URL that leads back to this host, for clients that resume through a load balancer.
+    pub home: String,
+    /// Names the schema that this side was built with.
+    pub schema: Option<[u8; 16]>,
     /// How long the peer may take to say hello.
     pub handshake_timeout: Duration,
     /// After how much silence to ping.
     pub ping_after: Duration,
     /// After how much silence the connection is dropped.
     pub silence_max: Duration,
+    /// After waking: how long the peer may take to be heard.
+    pub wake_patience: Duration,
     /// How long an acceptor keeps a session without a connection.
     pub retain: Duration,
     /// Bytes of untaken output above which new requests wait.
@@ -54,16 +59,19 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            limits: Limits { watches_max: 1 << 17, commands_max: 4096, ..Limits::default() },
-            features: feature::ALL,
+            limits: Limits { watches_max: 1 << 17, replies_kept_max: 4096, ..Limits::default() },
+            features: feature::USUAL,
             required: 0,
             boot: None,
             agent: concat!("tidewire-live/", env!("CARGO_PKG_VERSION")).to_owned(),
             metadata: Metadata::default(),
-            descriptors: Bytes::new(),
+            keys_kept: Duration::from_secs(86_400),
+            home: String::new(),
+            schema: None,
             handshake_timeout: Duration::from_secs(10),
             ping_after: Duration::from_secs(10),
             silence_max: Duration::from_secs(25),
+            wake_patience: Duration::from_secs(3),
             retain: Duration::from_secs(120),
             output_soft_max: 1 << 20,
             output_hard_max: 64 << 20,

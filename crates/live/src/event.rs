@@ -10,11 +10,12 @@ use bytes::Bytes;
 use tidewire_service::{Error, Validator};
 
 use crate::frame::{Head, flag};
-use crate::message::Watch;
-use crate::metadata::Metadata;
+use crate::message::{Change, Outcome, Watch};
+use crate::metadata::{CommandKey, Metadata};
+use crate::methods::PeerMethod;
 use crate::reason::Violation;
 use crate::session::Session;
-use crate::slots::CallId;
+use crate::slots::{CallId, index};
 use crate::{Micros, varint};
 
 /// What a session tells its owner, in order.
@@ -34,6 +35,8 @@ pub enum Event<'a> {
     Draining {
         /// Milliseconds of grace.
         grace_ms: u32,
+        /// Milliseconds after which to come back, 0 when it does not say.
+        after_ms: u64,
     },
     /// The peer calls.
     Request(Incoming<'a>),
@@ -47,6 +50,14 @@ pub enum Event<'a> {
         /// The items.
         items: Items<'a>,
     },
+    /// A piece of an item that is too large for a frame, from either side. Call
+    /// [`consumed`](crate::Session::consumed) with its length when done with it.
+    Piece {
+        /// The call.
+        call: CallId,
+        /// The piece.
+        piece: Piece,
+    },
     /// No more items: the caller finished its stream, or the callee ended the call.
     End {
         /// The call.
@@ -54,17 +65,19 @@ pub enum Event<'a> {
         /// Trailers.
         metadata: Metadata,
     },
-    /// A call of this side ended without an answer.
+    /// A call of this side ended without an answer, or is answered with an error that it watches.
     Failed {
         /// The call.
         call: CallId,
         /// Why.
         error: Error,
-        /// No handler saw the call: sending it elsewhere is safe.
-        unprocessed: bool,
+        /// What is known of a call that was not answered; `None` for the callee's own answer.
+        outcome: Option<Outcome>,
+        /// The error is watched, under this validator; else the call is over.
+        watched: Option<Validator>,
     },
-    /// A call of the peer is over: it gave up, or is gone. Queries and streams should stop;
-    /// commands run to completion, and their reply is still given to the session.
+    /// A call of the peer is over: it gave up, or is gone. Queries and streams should stop; a unary
+    /// command runs to completion, and its reply is still given to the session.
     Cancelled {
         /// The call.
         call: CallId,
@@ -93,6 +106,18 @@ pub enum Event<'a> {
         /// The watch.
         call: CallId,
     },
+    /// A value of a watch was held back until the caller had taken the one before: compute it again
+    /// and give the outcome to [`refresh`](crate::Session::refresh).
+    Recompute {
+        /// The watch.
+        call: CallId,
+        /// What to give to `refresh`.
+        change: Change,
+    },
+    /// This side may have slept: every watched answer is unconfirmed until [`Event::Sure`].
+    Unsure,
+    /// The peer was heard since: the watched answers that were not named in between are good.
+    Sure,
     /// A stream has room again after [`Push::Full`](crate::Push::Full).
     Writable {
         /// The call.
@@ -100,8 +125,18 @@ pub enum Event<'a> {
     },
     /// A call can be made again after [`CallRefused::Full`](crate::CallRefused::Full).
     Room,
-    /// The peer replaced default headers; see [`peer_headers`](crate::Session::peer_headers).
+    /// The peer replaced default headers; see [`peer_headers`](crate::Session::peer_headers). An
+    /// acceptor answers with [`credential`](crate::Session::credential).
     Auth,
+    /// What the peer says about the credential that was sent to it.
+    Credential {
+        /// Milliseconds for which it is good; 0 when it does not say.
+        expires_ms: u64,
+        /// It is refused: the one before stays in force while it is good.
+        refused: Option<Error>,
+    },
+    /// The `FileDescriptorSet` of a hosted process.
+    Descriptors(Bytes),
     /// A hosted process is ready.
     Ready,
     /// The peer has this many background jobs.
@@ -129,10 +164,21 @@ pub struct Incoming<'a> {
 
 impl<'a> Incoming<'a> {
     /// The method's number on this connection, see
-    /// [`peer_method`](crate::Session::peer_method); of no meaning for HTTP.
+    /// [`peer_method`](crate::Session::peer_method); none for HTTP, and for a method that the caller
+    /// did not number.
     #[inline]
-    pub fn method(&self) -> u32 {
-        self.session.fields.method().unwrap_or(0) as u32
+    pub fn method(&self) -> Option<u32> {
+        self.session.fields.method().map(|number| number as u32)
+    }
+
+    /// The method of an RPC call, whether it has a number or not.
+    pub fn peer_method(&self) -> Option<PeerMethod> {
+        let raw = self.session.reader.metadata();
+        match (self.method(), self.session.fields.name(raw)) {
+            (Some(number), _) => self.session.peer_method(number).cloned(),
+            (None, Some((codec, path))) => PeerMethod::read(codec, path).ok(),
+            _ => None,
+        }
     }
 
     /// The request line of an HTTP call: the verb, and the target with its query.
@@ -180,11 +226,39 @@ impl<'a> Incoming<'a> {
         self.session.fields.validator()
     }
 
-    /// When the caller gives up.
+    /// When the caller gives up; no later than the call that this one is part of.
     #[inline]
     pub fn deadline(&self) -> Option<Micros> {
         let left = Micros::from(self.session.reader.head().deadline_ms) * 1000;
-        (left != 0).then(|| self.session.now.saturating_add(left))
+        let own = if left == 0 { Micros::MAX } else { self.session.now.saturating_add(left) };
+        let whole = self.parent().and_then(|parent| self.session.outgoing.get(parent.index()));
+        let due = whole.map_or(own, |parent| own.min(parent.request.deadline));
+        (due != Micros::MAX).then_some(due)
+    }
+
+    /// The call of this side that this one is part of: it runs in its scope, above the peer's
+    /// concurrency, and is never queued.
+    pub fn parent(&self) -> Option<CallId> {
+        let stream = u32::try_from(self.session.fields.parent()?).ok()?;
+        Some(self.session.own_call(index(stream)))
+    }
+
+    /// The key that the command had when it was first sent. If that was in an earlier session, it may
+    /// have run: only a service that keeps keys may run it now, others fail it with
+    /// [`Outcome::Unknown`].
+    pub fn sent_before(&self) -> Option<CommandKey> {
+        self.session.fields.key()
+    }
+
+    /// Names this command for ever, in this session and later ones; `None` for a query.
+    pub fn key(&self) -> Option<CommandKey> {
+        let session = self.session.session_id().map(|session| session.id);
+        self.sent_before().or_else(|| Some(CommandKey { session: session?, id: self.command()? }))
+    }
+
+    /// The consistency tokens that the answer must reflect.
+    pub fn tokens(&self) -> Vec<Bytes> {
+        self.metadata().tokens().map(Bytes::copy_from_slice).collect()
     }
 
     /// The command's id in this session; `None` for a query.
@@ -241,13 +315,27 @@ impl<'a> Answer<'a> {
         self.session.reader.head().has(flag::UNCHANGED)
     }
 
+    /// The answer is too large for a watch: it is named by its validator, and a query of its own,
+    /// without a watch, gets it.
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        self.session.reader.head().has(flag::MORE)
+    }
+
+    /// The watched answer is stale already; another follows.
+    #[inline]
+    pub fn is_suspect(&self) -> bool {
+        self.session.reader.head().has(flag::SUSPECT)
+    }
+
     /// Names the content.
     #[inline]
     pub fn validator(&self) -> Option<Validator> {
         self.session.fields.validator()
     }
 
-    /// How long it may be kept, in milliseconds; `u64::MAX` for ever.
+    /// How long it may be kept, in milliseconds; [`varint::MAX`] for ever. Only while
+    /// [`Session::writes`] is what it was when the request was made.
     #[inline]
     pub fn max_age_ms(&self) -> Option<u64> {
         self.session.fields.max_age()
@@ -337,6 +425,15 @@ impl<'a> Items<'a> {
         let buffer = self.0.buffer;
         self.iter().map(|item| buffer.slice_ref(item))
     }
+}
+
+/// A piece of a large item.
+#[derive(Debug, Clone)]
+pub struct Piece {
+    /// The bytes, at least one: a share of the read buffer.
+    pub bytes: Bytes,
+    /// Whether the item is complete with this piece.
+    pub last: bool,
 }
 
 /// Sources that changed: pairs of source and key.

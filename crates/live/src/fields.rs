@@ -5,7 +5,7 @@
 
 use tidewire_service::Validator;
 
-use crate::metadata::{TOKEN_BYTES_MAX, cut_off, tag, take_entry};
+use crate::metadata::{CommandKey, TOKEN_BYTES_MAX, cut_off, tag, take_entry};
 use crate::reason::Violation;
 use crate::varint;
 
@@ -23,6 +23,11 @@ pub struct Fields {
     code: u64,
     reason: u64,
     level: u64,
+    outcome: u64,
+    parent: u64,
+    after: u64,
+    expires: u64,
+    key: CommandKey,
     name: Range16,
     message: Range16,
     http_method: Range16,
@@ -71,7 +76,7 @@ impl Fields {
                 continue;
             }
             let value = varint::take_string(&mut rest).ok_or_else(cut_off)?;
-            let repeats = matches!(tag, tag::DETAIL | tag::DEPENDS);
+            let repeats = matches!(tag, tag::DETAIL | tag::DEPENDS | tag::TOKEN);
             if self.has(tag) && !repeats {
                 return Err(Violation::malformed("a metadata field occurs twice"));
             }
@@ -104,6 +109,14 @@ impl Fields {
             tag::STATUS => self.status = only_number(value)?.try_into().ok()?,
             tag::REASON => self.reason = only_number(value)?,
             tag::LEVEL => self.level = only_number(value)?,
+            tag::OUTCOME => self.outcome = only_number(value)?,
+            tag::PARENT => self.parent = only_number(value)?,
+            tag::AFTER => self.after = only_number(value)?,
+            tag::EXPIRES => self.expires = only_number(value)?,
+            tag::KEY => {
+                let (session, rest) = value.split_first_chunk()?;
+                self.key = CommandKey { session: *session, id: only_number(rest)? };
+            }
             _ => return self.check(tag, value),
         }
         Some(())
@@ -112,7 +125,6 @@ impl Fields {
     /// Takes an entry that is looked at only when somebody asks for it.
     fn check(&mut self, tag: u8, mut value: &[u8]) -> Option<()> {
         let fits = match tag {
-            tag::UNPROCESSED => return value.is_empty().then_some(()),
             tag::TOKEN => value.len() <= TOKEN_BYTES_MAX,
             tag::TRAILERS => value.is_empty(),
             tag::DETAIL => std::str::from_utf8(varint::take_string(&mut value)?).is_ok(),
@@ -128,7 +140,7 @@ impl Fields {
     }
 
     #[inline]
-    fn has(&self, tag: u8) -> bool {
+    pub(crate) fn has(&self, tag: u8) -> bool {
         self.seen & 1 << tag != 0
     }
 
@@ -136,6 +148,12 @@ impl Fields {
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
         self.seen & MORE != 0
+    }
+
+    /// Whether the request has what few have, and what needs a feature.
+    #[inline]
+    pub(crate) fn is_rare(&self) -> bool {
+        self.seen & (1 << tag::KEY | 1 << tag::PARENT) != 0
     }
 
     #[inline]
@@ -180,8 +198,26 @@ impl Fields {
         self.has(tag::CODE).then_some(self.code)
     }
 
-    pub(crate) fn is_unprocessed(&self) -> bool {
-        self.has(tag::UNPROCESSED)
+    pub(crate) fn outcome(&self) -> Option<u64> {
+        self.has(tag::OUTCOME).then_some(self.outcome)
+    }
+
+    pub(crate) fn parent(&self) -> Option<u64> {
+        self.has(tag::PARENT).then_some(self.parent)
+    }
+
+    pub(crate) fn key(&self) -> Option<CommandKey> {
+        self.has(tag::KEY).then_some(self.key)
+    }
+
+    /// Milliseconds after which to come back.
+    pub(crate) fn after(&self) -> Option<u64> {
+        self.has(tag::AFTER).then_some(self.after)
+    }
+
+    /// Milliseconds for which the credential is good.
+    pub(crate) fn expires(&self) -> Option<u64> {
+        self.has(tag::EXPIRES).then_some(self.expires)
     }
 
     pub(crate) fn reason(&self) -> Option<u64> {

@@ -10,8 +10,10 @@
 
 /// The size of a frame's head.
 pub const HEAD_BYTES: usize = 16;
+/// The largest payload of a frame, also after decompression.
+pub const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 /// The largest `len` of a hello.
-pub const HELLO_BYTES_MAX: u32 = (1 << 20) + (64 << 10);
+pub const HELLO_BYTES_MAX: u32 = 64 << 10;
 /// What the deadline field of a hello holds: "TWLV".
 pub const MAGIC: u32 = u32::from_le_bytes(*b"TWLV");
 
@@ -23,14 +25,19 @@ pub mod flag {
     pub const ZSTD: u8 = 0x02;
     /// A plain HTTP call.
     pub const HTTP: u8 = 0x04;
+    /// The payload goes on in the next frame of this kind on this stream. On a watched reply: the
+    /// answer is too large for a frame and must be asked for by a query of its own.
+    pub const MORE: u8 = 0x08;
     /// On request: tell me when the answer is stale.
     pub const NOTIFY: u8 = 0x10;
     /// On request: send me the new answer when it changes.
     pub const VALUES: u8 = 0x20;
-    /// On reply: the call stays open as a watch.
+    /// On reply and error: the call stays open as a watch.
     pub const WATCHED: u8 = 0x10;
     /// On reply: the answer is what the caller's validator names.
     pub const UNCHANGED: u8 = 0x20;
+    /// On a watched reply or error: it is stale already, and another follows.
+    pub const SUSPECT: u8 = 0x40;
     /// On stale: the watches stay open.
     pub const KEEP: u8 = 0x10;
 }
@@ -81,6 +88,8 @@ kinds! {
     Busy = 17 "busy";
     Log = 18 "log";
     Changed = 19 "changed";
+    Seen = 20 "seen";
+    Descriptors = 21 "descriptors";
 }
 
 /// The head of a frame.
@@ -225,6 +234,6 @@ mod tests {
             assert_eq!(Kind::from_number(*kind as u8), Some(*kind));
         }
         assert_eq!(Kind::from_number(0), None);
-        assert_eq!(Kind::from_number(20), None);
+        assert_eq!(Kind::from_number(22), None);
     }
 }

@@ -3,14 +3,13 @@
 //! The dialer's half is here; the acceptor's, which needs the owner's word on identity, is in
 //! `acceptor.rs`.
 
-use tidewire_service::{Code, Error};
-
-use crate::caller::State;
+use crate::caller::{Outgoing, State};
 use crate::config::{Micros, SessionId, micros};
 use crate::credit::{ReceiveWindow, SendWindow};
 use crate::event::Event;
 use crate::hello::{Hello, VERSIONS, feature};
 use crate::message::{CallKind, RequestBody};
+use crate::metadata::CommandKey;
 use crate::reason::{Reason, Violation};
 use crate::receive::Received;
 use crate::session::{Phase, Session};
@@ -28,6 +27,7 @@ impl Session {
         let mut hello = self.own_hello();
         hello.session = self.id.map(|session| session.id);
         hello.secret = self.id.map(|session| session.secret);
+        hello.metadata = hello.metadata.with_token(&self.token);
         hello.encode(&mut self.output.control);
     }
 
@@ -44,8 +44,9 @@ impl Session {
             resumed: false,
             retain_ms: 0,
             agent: config.agent.clone(),
-            descriptors: config.descriptors.clone(),
+            schema: config.schema,
             metadata: config.metadata.clone(),
+            ..Hello::default()
         }
     }
 
@@ -64,27 +65,31 @@ impl Session {
         if hello.resumed && !(is_same && session.is_some()) {
             return Err(Violation::malformed("a session is resumed that was not asked for"));
         }
-        let had_session = self.id.is_some();
-        self.id = session;
+        let before = std::mem::replace(&mut self.id, session);
         let resumed = hello.resumed;
-        if had_session && !resumed {
-            self.lose_session();
+        if let (Some(before), false) = (before, resumed) {
+            self.lose_session(&before, hello.features & self.config.features);
         }
         self.open(hello, resumed);
         Ok(None)
     }
 
     /// Both hellos are there.
-    pub(crate) fn open(&mut self, hello: Hello, resumed: bool) {
+    pub(crate) fn open(&mut self, mut hello: Hello, resumed: bool) {
         self.features = self.config.features & hello.features;
         let zstd = self.features & feature::ZSTD != 0;
         self.compress_min = if zstd { self.config.compress_min } else { usize::MAX };
-        self.peer_headers = hello.metadata.clone();
+        self.greet_headers(&hello.metadata);
+        if resumed {
+            // What is open was opened under them.
+            hello.limits = self.peer.limits.clone();
+        }
         self.slots_out = hello.limits.slots();
         self.peer = hello;
         self.phase = Phase::Open;
         self.last_received = self.now;
         self.pinged = false;
+        self.heard = 0;
         self.greeting_due = Micros::MAX;
         let window = self.peer.limits.connection_credit;
         if resumed {
@@ -103,38 +108,54 @@ impl Session {
     }
 
     /// The peer knows nothing of the session: what may be repeated is, the rest ends.
-    fn lose_session(&mut self) {
+    fn lose_session(&mut self, before: &SessionId, features: u64) {
         self.end_all_incoming();
         self.orphans.clear();
         self.window = Self::new_window(&self.config);
-        self.commands = crate::command_window::CommandIds::default();
-        self.calls_out = 0;
         let mut repeated = Vec::new();
         for index in self.outgoing.indexes().collect::<Vec<_>>() {
             let Some(call) = self.outgoing.get_mut(index) else { continue };
-            call.counted = false;
-            call.command = 0;
-            let before = std::mem::replace(&mut call.state, State::Waiting);
-            if before == State::Waiting {
+            if call.state == State::Cancelled {
+                self.free_outgoing(index);
                 continue;
             }
-            let is_stream = call.stream.is_some() || call.request.body == RequestBody::Stream;
-            if is_stream {
-                self.end_outgoing(index, || {
-                    Error::new(Code::Unavailable, "the stream's session was lost")
-                });
-            } else if call.request.kind == CallKind::Command {
-                self.end_outgoing(index, || {
-                    Error::new(Code::Aborted, "outcome unknown: the command's session was lost")
-                });
-            } else {
-                repeated.push((index, self.outgoing.generation(index)));
-                if before == State::Watching {
-                    self.suspect(index);
-                }
+            if !call.was_sent {
+                continue;
+            }
+            if !call.may_repeat(before.id, features) {
+                self.give_up(index, "its session was lost");
+                continue;
+            }
+            let was_watching = call.state == State::Watching;
+            if std::mem::take(&mut call.counted) {
+                self.calls_out -= 1;
+            }
+            (call.state, call.command, call.is_repeated) = (State::Waiting, 0, true);
+            self.load_body(index);
+            repeated.push((index, self.outgoing.generation(index)));
+            if was_watching {
+                self.suspect(index);
             }
         }
+        self.commands = crate::command_window::CommandIds::default();
         self.again.spread(self.now, &repeated);
+    }
+}
+
+impl Outgoing {
+    /// Whether a call that was sent in a lost session is sent again; a command goes under its key.
+    fn may_repeat(&mut self, session: [u8; 16], features: u64) -> bool {
+        let begun = self.stream.as_ref().is_some_and(|stream| stream.head.is_some());
+        if begun || self.request.body == RequestBody::Stream {
+            return false;
+        }
+        if self.request.kind == CallKind::Command {
+            let extra = self.request.extra.get_or_insert_default();
+            let id = self.command;
+            extra.key = extra.key.or_else(|| (id != 0).then_some(CommandKey { session, id }));
+            return features & feature::DURABLE != 0 && extra.key.is_some();
+        }
+        true
     }
 }
 

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use crate::frame::{self, Kind};
+use crate::frame::{self, Kind, PAYLOAD_BYTES_MAX};
 use crate::metadata::Metadata;
 use crate::reason::{Reason, Violation};
 use crate::varint;
@@ -23,15 +23,20 @@ pub mod feature {
     pub const WATCH: u64 = 1 << 2;
     /// Sessions outlive connections.
     pub const RESUME: u64 = 1 << 3;
-    /// All that this implementation offers.
-    pub const ALL: u64 = ZSTD | HTTP | WATCH | RESUME;
+    /// A command may be sent again in a later session, under the key it had.
+    pub const DURABLE: u64 = 1 << 4;
+    /// The peer is a process that this side hosts, or the other way round: it may say what changed,
+    /// what its answers read, and call back within a call.
+    pub const HOSTED: u64 = 1 << 5;
+    /// What is offered to everybody.
+    pub const USUAL: u64 = ZSTD | HTTP | WATCH | RESUME;
 }
 
 /// Limits that one side sets for the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// The largest `len` of a frame, and the largest payload after decompression.
-    pub frame_max: u32,
+    /// The largest body of a unary call and the largest stream item; at least 64 KiB.
+    pub body_max: u32,
     /// Most calls the peer may have open, watches not counted.
     pub calls_max: u32,
     /// Most watches the peer may hold.
@@ -45,21 +50,21 @@ pub struct Limits {
     /// The largest metadata of a frame.
     pub metadata_max: u16,
     /// Finished commands whose replies are kept.
-    pub commands_max: u32,
+    pub replies_kept_max: u32,
 }
 
 impl Default for Limits {
     /// The limits in force when a hello does not name them.
     fn default() -> Self {
         Self {
-            frame_max: 4 << 20,
+            body_max: 4 << 20,
             calls_max: 1024,
             watches_max: 0,
             methods_max: 1024,
             stream_credit: 256 << 10,
             connection_credit: 1 << 20,
             metadata_max: 16 << 10,
-            commands_max: 0,
+            replies_kept_max: 0,
         }
     }
 }
@@ -73,6 +78,11 @@ impl Limits {
 
 /// Stream numbers are 32 bits with parity, so there are at most this many slots.
 const SLOTS_MAX: u32 = (u32::MAX - 1) / 2;
+
+/// How long services keep command keys when the hello does not say: a day.
+const KEYS_MS: u64 = 86_400_000;
+/// The least that a side must accept as metadata of a frame.
+const METADATA_FLOOR: u16 = 256;
 
 /// A hello, from either side.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,8 +107,14 @@ pub struct Hello {
     pub retain_ms: u64,
     /// Program and version.
     pub agent: String,
-    /// An encoded `FileDescriptorSet`.
-    pub descriptors: Bytes,
+    /// Acceptor: how long its services keep command keys, in milliseconds.
+    pub keys_ms: u64,
+    /// Acceptor: the URL that leads back to the host that holds the session.
+    pub home: String,
+    /// Names the schema that the side was built with.
+    pub schema: Option<[u8; 16]>,
+    /// Acceptor: how long the credential is good, in milliseconds; 0 when it does not say.
+    pub expires_ms: u64,
     /// Default headers of every call.
     pub metadata: Metadata,
 }
@@ -116,7 +132,10 @@ impl Default for Hello {
             resumed: false,
             retain_ms: 0,
             agent: String::new(),
-            descriptors: Bytes::new(),
+            keys_ms: KEYS_MS,
+            home: String::new(),
+            schema: None,
+            expires_ms: 0,
             metadata: Metadata::default(),
         }
     }
@@ -136,7 +155,7 @@ impl Hello {
         put_number(out, 3, self.required, 0);
         let default = Limits::default();
         let limits = &self.limits;
-        put_number(out, 4, limits.frame_max.into(), default.frame_max.into());
+        put_number(out, 4, limits.body_max.into(), default.body_max.into());
         put_number(out, 5, limits.calls_max.into(), default.calls_max.into());
         put_number(out, 6, limits.watches_max.into(), default.watches_max.into());
         put_number(out, 7, limits.methods_max.into(), default.methods_max.into());
@@ -149,8 +168,11 @@ impl Hello {
         put_bytes(out, 14, if self.resumed { &[1] } else { &[] });
         put_number(out, 15, self.retain_ms, 0);
         put_bytes(out, 16, self.agent.as_bytes());
-        put_bytes(out, 17, &self.descriptors);
-        put_number(out, 18, limits.commands_max.into(), default.commands_max.into());
+        put_number(out, 17, self.keys_ms, KEYS_MS);
+        put_number(out, 18, limits.replies_kept_max.into(), default.replies_kept_max.into());
+        put_bytes(out, 19, self.home.as_bytes());
+        put_bytes(out, 20, self.schema.as_ref().map_or(&[], |hash| &hash[..]));
+        put_number(out, 21, self.expires_ms, 0);
         frame.finish(out);
     }
 
@@ -174,7 +196,7 @@ impl Hello {
             if std::mem::replace(&mut seen[usize::from(tag)], true) {
                 return Err(Violation::malformed("a hello field occurs twice"));
             }
-            hello.set(tag, value, payload).ok_or_else(|| {
+            hello.set(tag, value).ok_or_else(|| {
                 Violation::new(Reason::Malformed, format!("hello field {tag} does not fit"))
             })?;
         }
@@ -184,7 +206,7 @@ impl Hello {
         Ok(hello)
     }
 
-    fn set(&mut self, tag: u8, value: &[u8], payload: &Bytes) -> Option<()> {
+    fn set(&mut self, tag: u8, value: &[u8]) -> Option<()> {
         let number = || {
             let mut rest = value;
             varint::take(&mut rest).filter(|_| rest.is_empty())
@@ -198,13 +220,16 @@ impl Hello {
             }
             2 => self.features = number()?,
             3 => self.required = number()?,
-            4 => limits.frame_max = small()?,
-            5 => limits.calls_max = small()?,
+            4 => limits.body_max = small().filter(|&max| max as usize >= PAYLOAD_BYTES_MAX)?,
+            5 => limits.calls_max = small().filter(|&max| max > 0)?,
             6 => limits.watches_max = small()?,
             7 => limits.methods_max = small()?,
             8 => limits.stream_credit = number().filter(|&credit| credit > 0)?,
             9 => limits.connection_credit = number().filter(|&credit| credit > 0)?,
-            10 => limits.metadata_max = u16::try_from(number()?).ok()?,
+            10 => {
+                let max = u16::try_from(number()?).ok();
+                limits.metadata_max = max.filter(|&max| max >= METADATA_FLOOR)?;
+            }
             11 => self.boot = Some(value.try_into().ok()?),
             12 => self.session = Some(value.try_into().ok()?),
             13 => self.secret = Some(value.try_into().ok()?),
@@ -217,8 +242,11 @@ impl Hello {
             }
             15 => self.retain_ms = number()?,
             16 => self.agent = std::str::from_utf8(value).ok()?.to_owned(),
-            17 => self.descriptors = payload.slice_ref(value),
-            18 => limits.commands_max = small()?,
+            17 => self.keys_ms = number()?,
+            18 => limits.replies_kept_max = small()?,
+            19 => self.home = std::str::from_utf8(value).ok()?.to_owned(),
+            20 => self.schema = Some(value.try_into().ok()?),
+            21 => self.expires_ms = number()?,
             _ => {}
         }
         Some(())
@@ -253,7 +281,7 @@ mod tests {
         Hello::default().encode(&mut plain);
         assert_eq!(plain.len(), HEAD_BYTES + 6);
         let full = Hello {
-            features: feature::ALL,
+            features: feature::USUAL | feature::DURABLE,
             required: feature::WATCH,
             limits: Limits { calls_max: 7, watches_max: 100_000, ..Limits::default() },
             boot: Some([1; 16]),
@@ -262,7 +290,10 @@ mod tests {
             resumed: true,
             retain_ms: 120_000,
             agent: "test/1".to_owned(),
-            descriptors: Bytes::from_static(b"\x0a\x00"),
+            keys_ms: 5000,
+            home: "wss://a.example/live".to_owned(),
+            schema: Some([4; 16]),
+            expires_ms: 60_000,
             metadata: Metadata::builder().header("authorization", "Bearer x").build(),
             ..Hello::default()
         };

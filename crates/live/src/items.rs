@@ -1,8 +1,10 @@
 //! Stream items, in both directions and for both sides (specification 4).
 
+use bytes::Bytes;
+
 use crate::callee::{write_finish, write_head};
 use crate::caller::State;
-use crate::event::Event;
+use crate::event::{Event, Piece};
 use crate::frame::{self, Kind, flag};
 use crate::hello::feature;
 use crate::message::Push;
@@ -12,7 +14,7 @@ use crate::reason::{Reason, Violation};
 use crate::receive::Received;
 use crate::session::{Next, Session};
 use crate::slots::{CallId, index};
-use crate::stream::{Finish, Stream};
+use crate::stream::{Finish, PIECE_BYTES, Stream};
 use crate::varint;
 
 impl Session {
@@ -54,18 +56,64 @@ impl Session {
             return Push::Over;
         }
         let limits = &self.peer.limits;
-        if item.len() + varint::BYTES_MAX > limits.frame_max as usize {
-            return Push::TooLarge;
-        }
         if !stream.send.has_room(limits.stream_credit) {
             stream.send.wants_room = true;
             return Push::Full;
+        }
+        if item.len() + varint::BYTES_MAX > PIECE_BYTES {
+            return self.push_pieces(call, &Bytes::copy_from_slice(item));
         }
         stream.send.push(item, &mut self.pool);
         if !stream.send.in_line {
             self.join_line(call.stream);
         }
         Push::Queued
+    }
+
+    /// As [`push`](Self::push), without a copy of an item that goes in pieces.
+    pub fn push_shared(&mut self, call: CallId, item: &Bytes) -> Push {
+        if item.len() + varint::BYTES_MAX <= PIECE_BYTES {
+            return self.push(call, item);
+        }
+        let limits = &self.peer.limits;
+        let (window, body_max) = (limits.stream_credit, limits.body_max as usize);
+        let ours = self.is_ours(call.stream);
+        let Some(stream) = self.stream_of(call) else { return Push::Over };
+        let is_over = if ours { stream.stopped } else { stream.head.is_none() };
+        if is_over || stream.send.finish.is_some() {
+            return Push::Over;
+        }
+        if item.len() > body_max {
+            return Push::TooLarge;
+        }
+        if !stream.send.has_room(window) {
+            stream.send.wants_room = true;
+            return Push::Full;
+        }
+        self.push_pieces(call, item)
+    }
+
+    #[cold]
+    fn push_pieces(&mut self, call: CallId, item: &Bytes) -> Push {
+        if item.len() > self.peer.limits.body_max as usize {
+            return Push::TooLarge;
+        }
+        self.queue_body(call, item);
+        Push::Queued
+    }
+
+    /// Queues an item of any size, whatever else is queued.
+    pub(crate) fn queue_body(&mut self, call: CallId, item: &Bytes) {
+        let mut pool = std::mem::take(&mut self.pool);
+        if let Some(stream) = self.stream_of(call) {
+            if item.len() + varint::BYTES_MAX > PIECE_BYTES {
+                stream.send.push_pieces(item, &mut pool);
+            } else {
+                stream.send.push(item, &mut pool);
+            }
+        }
+        self.pool = pool;
+        self.join_line(call.stream);
     }
 
     /// Ends the items of this side, with trailers from a callee.
@@ -165,9 +213,10 @@ impl Session {
             state.send.in_line = false;
             if state.send.may_send(window) {
                 if may_send {
-                    let chunk = state.send.next(&mut pool);
+                    let (chunk, more) = state.send.next(&mut pool);
                     sent = chunk.len() as u64;
-                    let frame = frame::open(out, Kind::Items, stream, 0);
+                    let flags = if more { flag::MORE } else { 0 };
+                    let frame = frame::open(out, Kind::Items, stream, flags);
                     let packed = packing.put(out, chunk);
                     frame.flags(packed).finish(out);
                     state.send.advance(resume, &mut pool);
@@ -204,11 +253,7 @@ impl Session {
     pub(crate) fn receive_items(&mut self) -> Result<Next, Violation> {
         let stream = self.reader.head().stream;
         self.unpack()?;
-        let payload = self.received_payload().bytes();
-        let bytes = payload.len() as u64;
-        if !are_items(payload) {
-            return Err(Violation::malformed("items are not a sequence of strings"));
-        }
+        let bytes = self.received_payload().bytes().len() as u64;
         self.receive_window.received(bytes)?;
         let window = self.config.limits.stream_credit;
         let slot = index(stream);
@@ -241,6 +286,15 @@ impl Session {
             ));
         }
         state.receive.received += bytes;
+        let more = self.reader.head().has(flag::MORE);
+        let is_piece = more || state.receive.partial > 0;
+        if is_piece {
+            let whole = state.receive.partial + bytes;
+            if bytes == 0 || whole > self.config.limits.body_max.into() {
+                return Err(bad_piece(bytes, self.config.limits.body_max));
+            }
+            state.receive.partial = if more { whole } else { 0 };
+        }
         let is_over = !ours && state.send.finish.is_some();
         if !wanted || is_over {
             // Nobody will consume them: the connection gets its credit back at once.
@@ -249,6 +303,14 @@ impl Session {
             return Ok(Next::Nothing);
         }
         self.received = CallId { stream, generation };
+        if is_piece {
+            let piece = Piece { bytes: self.received_payload().share(), last: !more };
+            self.events.push_back(Event::Piece { call: self.received, piece });
+            return Ok(Next::Nothing);
+        }
+        if !are_items(self.received_payload().bytes()) {
+            return Err(Violation::malformed("items are not a sequence of strings"));
+        }
         Ok(Next::Items)
     }
 
@@ -321,19 +383,26 @@ impl Session {
 
     /// After resuming: what a stream of this side's answers must say again.
     pub(crate) fn restart_stream(&mut self, stream: u32, has_head: bool) {
-        let http = self.incoming.get(index(stream)).is_some_and(|served| served.http);
+        let http = self.incoming.get(index(stream)).map_or(0, |served| served.http());
         let Some(state) = self.incoming.get(index(stream)).and_then(|s| s.stream.as_deref()) else {
             return;
         };
         if let (Some(head), false) = (&state.head, has_head) {
-            let flags = if http { flag::HTTP } else { 0 };
-            write_head(&mut self.output.main, stream, flags, head);
+            write_head(&mut self.output.main, stream, http, head);
         }
         if state.stopped && !state.receive.ended {
             frame::put(&mut self.output.main, Kind::Cancel, stream, 0, &[]);
         }
         self.join_line(stream);
     }
+}
+
+#[cold]
+fn bad_piece(bytes: u64, body_max: u32) -> Violation {
+    if bytes == 0 {
+        return Violation::malformed("an empty piece of an item");
+    }
+    Violation::new(Reason::TooLarge, format!("an item is over body_max = {body_max}"))
 }
 
 /// Whether every byte belongs to an item, and there is one.

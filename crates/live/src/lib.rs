@@ -47,18 +47,23 @@
 //! ```
 
 mod acceptor;
+mod admission;
 mod again;
+mod answer;
 mod callee;
 mod caller;
 mod command_window;
 mod compress;
 mod config;
 mod credit;
+mod ending;
 mod event;
 pub mod fields;
 pub mod frame;
 mod handshake;
 pub mod hello;
+mod hosted;
+mod identity;
 mod items;
 mod message;
 pub mod metadata;
@@ -77,13 +82,13 @@ mod watch;
 
 pub use acceptor::Acceptor;
 pub use config::{Config, Micros, SessionId};
-pub use event::{Answer, Changed, Event, Incoming, Items, Then};
+pub use event::{Answer, Changed, Event, Incoming, Items, Piece, Then};
 pub use hello::{Hello, Limits, feature};
 pub use message::{
-    CallKind, CallRefused, HttpRequest, MethodId, Push, Refresh, Reply, Request, RequestBody,
-    Target, Watch,
+    CallKind, CallRefused, Change, Extra, HttpRequest, MethodId, Outcome, Push, Refresh, Reply,
+    Request, RequestBody, Target, Watch,
 };
-pub use metadata::{Metadata, MetadataBuilder};
+pub use metadata::{CommandKey, Metadata, MetadataBuilder};
 pub use methods::PeerMethod;
 pub use reason::{Reason, Violation};
 pub use session::{Session, Usage};

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use tidewire_service::{Error, Validator};
 
 use crate::Micros;
-use crate::metadata::Metadata;
+use crate::metadata::{CommandKey, Metadata};
+use crate::slots::CallId;
 
 /// A method that this side calls, registered with [`Session::method`](crate::Session::method).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,8 +28,21 @@ pub struct Request {
     pub body: RequestBody,
     /// The answer that the caller holds: if it is current, the reply says so and has no payload.
     pub validator: Option<Validator>,
-    /// When to give up.
-    pub deadline: Option<Micros>,
+    /// When to give up; [`Micros::MAX`] for never.
+    pub deadline: Micros,
+    /// What few requests have.
+    pub extra: Option<Box<Extra>>,
+}
+
+/// What few requests have.
+#[derive(Debug, Clone, Default)]
+pub struct Extra {
+    /// The command was sent before, in a session that is lost: the key it had then.
+    pub key: Option<CommandKey>,
+    /// The peer's call that this one is part of; needs feature HOSTED.
+    pub parent: Option<CallId>,
+    /// Consistency tokens that other peers gave: the answer must reflect them.
+    pub tokens: Vec<Bytes>,
 }
 
 /// What is called.
@@ -54,9 +68,9 @@ pub struct HttpRequest {
 pub enum CallKind {
     /// Nothing changes: it may be repeated at will.
     Query,
-    /// Runs at most once.
+    /// Runs at most once; repeated after a session was lost only under its key.
     Command,
-    /// Runs at most once within a session, and may be repeated after a session was lost.
+    /// Repeated after a session was lost, though the first may still run: it does no harm.
     Idempotent,
 }
 
@@ -91,7 +105,8 @@ impl Request {
             payload: payload.into(),
             body: RequestBody::Whole,
             validator: None,
-            deadline: None,
+            deadline: Micros::MAX,
+            extra: None,
         }
     }
 
@@ -138,7 +153,14 @@ impl Request {
     /// Sets when to give up.
     #[must_use]
     pub fn deadline(mut self, deadline: impl Into<Option<Micros>>) -> Self {
-        self.deadline = deadline.into();
+        self.deadline = deadline.into().unwrap_or(Micros::MAX);
+        self
+    }
+
+    /// Sets what few requests have.
+    #[must_use]
+    pub fn extra(mut self, extra: Extra) -> Self {
+        self.extra = Some(Box::new(extra));
         self
     }
 
@@ -159,11 +181,14 @@ pub struct Reply<'a> {
     pub payload: &'a [u8],
     /// Names the content.
     pub validator: Option<Validator>,
-    /// How long it may be kept, in milliseconds; `u64::MAX` for ever.
+    /// How long it may be kept, in milliseconds; [`varint::MAX`](crate::varint::MAX) for ever.
     pub max_age_ms: Option<u64>,
+    /// The consistency token of what the answer reflects; empty for none.
+    pub token: &'a [u8],
     /// The HTTP status.
     pub status: Option<u16>,
-    /// Grants a watch, if the caller asked for one and there is room.
+    /// Grants a watch, if the caller asked for one and there is room. The answer is what it would be
+    /// if it were computed now, or [`Session::stale`](crate::Session::stale) has said otherwise.
     pub watch: bool,
 }
 
@@ -202,6 +227,37 @@ impl<'a> Reply<'a> {
     }
 }
 
+/// Which change of a watched answer a computation began after; see
+/// [`Session::stale`](crate::Session::stale).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Change(pub(crate) u32);
+
+/// What is known of a call that did not get its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Outcome {
+    /// No handler saw it: sending it elsewhere is safe.
+    NotRun = 1,
+    /// It may have run.
+    Unknown = 2,
+    /// It ran to its end, and the answer is lost.
+    Ran = 3,
+    /// It did not run, since the callee has not reached the request's token: another host may have.
+    Behind = 4,
+}
+
+impl Outcome {
+    /// The outcome with this number; what a later version says is unknown to this one.
+    pub(crate) fn from_number(number: u64) -> Self {
+        match number {
+            1 => Self::NotRun,
+            3 => Self::Ran,
+            4 => Self::Behind,
+            _ => Self::Unknown,
+        }
+    }
+}
+
 /// What became of a stale watch of mode *values* after it was computed again.
 #[derive(Debug)]
 pub enum Refresh<'a> {
@@ -209,8 +265,10 @@ pub enum Refresh<'a> {
     Unchanged,
     /// A new value, with its validator.
     Value(Reply<'a>),
-    /// It cannot be computed, or the caller may no longer see it.
+    /// It cannot be computed, or the caller may no longer see it: the watch ends.
     Failed(Error),
+    /// The answer is an error now, with its validator; the watch goes on.
+    Error(Error, Validator),
 }
 
 /// Why a call could not be made.
@@ -251,6 +309,6 @@ pub enum Push {
     Full,
     /// The call is over, or takes no more items; drop it.
     Over,
-    /// It is over the peer's `frame_max` and can never be sent.
+    /// It is over the peer's `body_max` and can never be sent.
     TooLarge,
 }

@@ -24,13 +24,17 @@ pub mod tag {
     pub const CODE: u8 = 8;
     pub const MESSAGE: u8 = 9;
     pub const DETAIL: u8 = 10;
-    pub const UNPROCESSED: u8 = 11;
+    pub const OUTCOME: u8 = 11;
     pub const HTTP_METHOD: u8 = 12;
     pub const TARGET: u8 = 13;
     pub const STATUS: u8 = 14;
     pub const DEPENDS: u8 = 15;
     pub const REASON: u8 = 16;
     pub const LEVEL: u8 = 17;
+    pub const KEY: u8 = 18;
+    pub const PARENT: u8 = 19;
+    pub const AFTER: u8 = 20;
+    pub const EXPIRES: u8 = 21;
     /// The first tag of the header table.
     pub const HEADER: u8 = 64;
 }
@@ -79,6 +83,15 @@ pub struct Metadata {
 }
 
 static NOTHING: Bytes = Bytes::new();
+
+/// Names a command for ever: the session that it was first sent in, and its id there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct CommandKey {
+    /// The session's id, which is random.
+    pub session: [u8; 16],
+    /// The command's id in that session.
+    pub id: u64,
+}
 
 /// One entry of a metadata block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,9 +246,33 @@ impl Metadata {
         })
     }
 
-    /// The consistency token.
-    pub fn token(&self) -> Option<&[u8]> {
-        self.entries().find(|entry| entry.tag == tag::TOKEN).map(|entry| entry.value)
+    /// The consistency tokens: what the answer must reflect, or reflects.
+    pub fn tokens(&self) -> impl Iterator<Item = &[u8]> {
+        self.entries().filter(|entry| entry.tag == tag::TOKEN).map(|entry| entry.value)
+    }
+
+    /// With this consistency token, if it is one.
+    pub(crate) fn with_token(&self, token: &[u8]) -> Self {
+        if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
+            return self.clone();
+        }
+        let mut raw = Vec::new();
+        put_entry(&mut raw, tag::TOKEN, token);
+        raw.extend_from_slice(self.raw());
+        Self::from_checked(raw.into())
+    }
+
+    /// The entries before the trailers mark, and those after it.
+    pub(crate) fn split(&self) -> (&[u8], &[u8]) {
+        let mut rest = &self.raw()[..];
+        while let Some((&tag, after)) = rest.split_first() {
+            let at = self.len() - rest.len();
+            rest = after;
+            if take_entry(tag, &mut rest).is_err() || tag == tag::TRAILERS {
+                return (&self.raw()[..at], rest);
+            }
+        }
+        (self.raw(), &[])
     }
 
     /// Headers and trailers as maps.
@@ -289,15 +326,6 @@ impl MetadataBuilder {
         self
     }
 
-    /// Adds the consistency token, at most 256 bytes; a longer one is left out.
-    #[must_use]
-    pub fn token(mut self, token: &[u8]) -> Self {
-        if token.len() <= TOKEN_BYTES_MAX {
-            put_entry(&mut self.0, tag::TOKEN, token);
-        }
-        self
-    }
-
     /// The metadata.
     pub fn build(self) -> Metadata {
         Metadata::from_checked(self.0.into())
@@ -344,6 +372,14 @@ pub fn put_command(out: &mut Vec<u8>, id: u64, done: u64) {
     out[at + 1] = (out.len() - at - 2) as u8;
 }
 
+/// Appends the `key` field.
+#[cold]
+pub fn put_key(out: &mut Vec<u8>, key: &CommandKey) {
+    out.extend_from_slice(&[tag::KEY, (16 + varint::size(key.id)) as u8]);
+    out.extend_from_slice(&key.session);
+    varint::put(out, key.id);
+}
+
 #[cold]
 pub(crate) fn cut_off() -> Violation {
     Violation::malformed("a metadata entry is cut off")
@@ -369,6 +405,8 @@ mod tests {
             [("set-cookie", &b"a=1"[..]), ("x-own", b"\xff"), ("set-cookie", b"b=2")]
         );
         assert_eq!(metadata.trailers().collect::<Vec<_>>(), [("x-sum", &b"9"[..])]);
+        let (head, trailers) = metadata.split();
+        assert_eq!((head.len() + 2 + trailers.len(), trailers[0]), (metadata.len(), 0));
         assert_eq!(metadata.depends().collect::<Vec<_>>(), [(&b"contacts"[..], &b"7"[..])]);
         let (headers, trailers) = metadata.to_maps();
         assert_eq!((headers.len(), trailers.len()), (3, 1));

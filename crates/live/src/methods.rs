@@ -37,22 +37,24 @@ impl Called {
         self.numbers.get(id.0 as usize).copied().filter(|&number| number != NOT_NAMED)
     }
 
-    /// Gives a method its number on this connection.
+    /// Names a method, with its number on this connection unless the peer takes no more of them.
     #[cold]
-    pub(crate) fn name(&mut self, id: MethodId) -> Option<(u32, &(Codec, Bytes))> {
-        let number = self.named;
-        *self.numbers.get_mut(id.0 as usize)? = number;
-        self.named += 1;
+    pub(crate) fn name(
+        &mut self,
+        id: MethodId,
+        max: u32,
+    ) -> Option<(Option<u32>, &(Codec, Bytes))> {
+        let number = (self.named < max).then_some(self.named);
+        if let Some(number) = number {
+            *self.numbers.get_mut(id.0 as usize)? = number;
+            self.named += 1;
+        }
         Some((number, self.known.get(id.0 as usize)?))
     }
 
     /// The length of a method's path; `None` for an id of another session.
     pub(crate) fn path_len(&self, id: MethodId) -> Option<usize> {
         self.known.get(id.0 as usize).map(|(_, path)| path.len())
-    }
-
-    pub(crate) fn named(&self) -> u32 {
-        self.named
     }
 
     pub(crate) fn restart(&mut self) {
@@ -68,6 +70,22 @@ pub struct PeerMethod {
     pub codec: Codec,
     /// The path, `/pkg.Service/Method`.
     pub path: String,
+}
+
+impl PeerMethod {
+    /// What the field `name` says.
+    pub(crate) fn read(codec: u8, path: &[u8]) -> Result<Self, Violation> {
+        let codec = match codec {
+            0 => Codec::Proto,
+            1 => Codec::Json,
+            _ => return Err(Violation::malformed("a method is named with an unknown codec")),
+        };
+        let path = std::str::from_utf8(path)
+            .ok()
+            .filter(|path| path.starts_with('/'))
+            .ok_or_else(|| Violation::malformed("a method's path is not /service/method"))?;
+        Ok(Self { codec, path: path.to_owned() })
+    }
 }
 
 /// The methods that the peer calls.
@@ -86,7 +104,7 @@ impl Named {
         number.is_some_and(|number| number < self.0.len() as u64)
     }
 
-    /// Names a method.
+    /// Names a method; one without a number is only looked at.
     ///
     /// # Errors
     /// Also when there is no name, for a number that is not known.
@@ -96,15 +114,18 @@ impl Named {
         name: Option<(u8, &[u8])>,
         methods_max: u32,
     ) -> Result<(), Violation> {
-        let number = number
-            .and_then(|number| u32::try_from(number).ok())
-            .ok_or_else(|| Violation::malformed("a request has no method number"))?;
         let Some((codec, path)) = name else {
-            return Err(Violation::new(
-                Reason::UnknownMethod,
-                format!("method number {number} was not named on this connection"),
-            ));
+            return Err(match number {
+                None => Violation::malformed("a request has neither number nor name of a method"),
+                Some(number) => Violation::new(
+                    Reason::UnknownMethod,
+                    format!("method number {number} was not named on this connection"),
+                ),
+            });
         };
+        let method = PeerMethod::read(codec, path)?;
+        let Some(number) = number else { return Ok(()) };
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
         if number as usize != self.0.len() || number >= methods_max {
             return Err(Violation::new(
                 Reason::MethodsMax,
@@ -113,16 +134,7 @@ impl Named {
                 ),
             ));
         }
-        let codec = match codec {
-            0 => Codec::Proto,
-            1 => Codec::Json,
-            _ => return Err(Violation::malformed("a method is named with an unknown codec")),
-        };
-        let path = std::str::from_utf8(path)
-            .ok()
-            .filter(|path| path.starts_with('/'))
-            .ok_or_else(|| Violation::malformed("a method's path is not /service/method"))?;
-        self.0.push(PeerMethod { codec, path: path.to_owned() });
+        self.0.push(method);
         Ok(())
     }
 

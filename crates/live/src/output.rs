@@ -9,9 +9,10 @@ use bytes::Bytes;
 use tidewire_service::Error;
 
 use crate::compress::Compression;
-use crate::frame::{self, Kind, flag};
-use crate::message::Reply;
+use crate::frame::{self, HEAD_BYTES, Kind, PAYLOAD_BYTES_MAX, flag};
+use crate::message::{Outcome, Reply};
 use crate::metadata::{self, tag};
+use crate::reason::Violation;
 use crate::varint;
 
 #[derive(Debug, Default)]
@@ -28,11 +29,14 @@ pub(crate) struct Output {
     pub(crate) suspects: Vec<u32>,
     /// Watches of this side to be cancelled.
     pub(crate) unwatch: Vec<u32>,
-    pub(crate) has_pong: bool,
+    /// Watches of this side whose last value was taken.
+    pub(crate) seen: Vec<u32>,
+    /// What the last ping that is not answered said.
+    pub(crate) pong: Option<Bytes>,
 }
 
 /// How much one [`poll_output`](crate::Session::poll_output) takes beyond what must be together.
-pub(crate) const OUTPUT_BYTES: usize = 256 << 10;
+pub(crate) const OUTPUT_BYTES: usize = 32 << 10;
 
 impl Output {
     pub(crate) fn clear(&mut self) {
@@ -42,7 +46,14 @@ impl Output {
         self.stale.clear();
         self.suspects.clear();
         self.unwatch.clear();
-        self.has_pong = false;
+        self.seen.clear();
+        self.pong = None;
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        let pong = self.pong.as_ref().map_or(0, |payload| HEAD_BYTES + payload.len());
+        self.main.len() + self.control.len() + pong
     }
 
     /// Writes an ascending list of streams, if there are any.
@@ -50,11 +61,14 @@ impl Output {
         if streams.is_empty() {
             return;
         }
+        const NUMBERS_MAX: usize = PAYLOAD_BYTES_MAX / varint::U32_BYTES_MAX;
         streams.sort_unstable();
         streams.dedup();
-        let frame = frame::open(out, kind, 0, flags);
-        varint::put_numbers(out, streams);
-        frame.finish(out);
+        for some in streams.chunks(NUMBERS_MAX) {
+            let frame = frame::open(out, kind, 0, flags);
+            varint::put_numbers(out, some);
+            frame.finish(out);
+        }
         streams.clear();
     }
 
@@ -96,7 +110,10 @@ pub(crate) fn put_reply_metadata(out: &mut Vec<u8>, reply: &Reply<'_>) {
         metadata::put_entry(out, tag::VALIDATOR, &validator.bytes());
     }
     if let Some(max_age) = reply.max_age_ms {
-        metadata::put_number(out, tag::MAX_AGE, max_age);
+        metadata::put_number(out, tag::MAX_AGE, max_age.min(varint::MAX));
+    }
+    if !reply.token.is_empty() {
+        metadata::put_entry(out, tag::TOKEN, reply.token);
     }
     if let Some(status) = reply.status {
         metadata::put_number(out, tag::STATUS, status.into());
@@ -105,20 +122,26 @@ pub(crate) fn put_reply_metadata(out: &mut Vec<u8>, reply: &Reply<'_>) {
 }
 
 /// Appends the metadata of an error, cut down to code and message when it is over the limit.
-pub(crate) fn put_error_metadata(out: &mut Vec<u8>, error: &Error, unprocessed: bool, max: u16) {
+pub(crate) fn put_error_metadata(
+    out: &mut Vec<u8>,
+    error: &Error,
+    outcome: Option<Outcome>,
+    max: u16,
+) {
     const MESSAGE_BYTES_MAX: usize = 1024;
     let start = out.len();
+    let outcome = outcome.map(|outcome| outcome as u8);
     metadata::put_number(out, tag::CODE, error.code().number().into());
     metadata::put_entry(out, tag::MESSAGE, error.message().as_bytes());
-    if unprocessed {
-        metadata::put_entry(out, tag::UNPROCESSED, &[]);
-    }
     let mut value = Vec::new();
     for detail in error.details() {
         value.clear();
         varint::put_string(&mut value, detail.type_name.as_bytes());
         value.extend_from_slice(&detail.value);
         metadata::put_entry(out, tag::DETAIL, &value);
+    }
+    if let Some(outcome) = outcome {
+        metadata::put_number(out, tag::OUTCOME, outcome.into());
     }
     let maps = metadata::Metadata::from_maps(error.headers(), error.trailers());
     out.extend_from_slice(maps.raw());
@@ -131,6 +154,9 @@ pub(crate) fn put_error_metadata(out: &mut Vec<u8>, error: &Error, unprocessed: 
             .unwrap_or(0);
         metadata::put_number(out, tag::CODE, error.code().number().into());
         metadata::put_entry(out, tag::MESSAGE, &message.as_bytes()[..end]);
+        if let Some(outcome) = outcome {
+            metadata::put_number(out, tag::OUTCOME, outcome.into());
+        }
     }
 }
 
@@ -139,21 +165,28 @@ pub(crate) fn put_error(
     out: &mut Vec<u8>,
     stream: u32,
     error: &Error,
-    unprocessed: bool,
+    outcome: Option<Outcome>,
     metadata_max: u16,
 ) {
     let frame = frame::open(out, Kind::Error, stream, 0);
-    put_error_metadata(out, error, unprocessed, metadata_max);
+    put_error_metadata(out, error, outcome, metadata_max);
     let frame = frame.metadata_ends(out);
     frame.finish(out);
 }
 
-/// Appends a goaway.
-pub(crate) fn put_goaway(out: &mut Vec<u8>, reason: u8, message: &str, grace_ms: u32) {
+/// Appends a goaway: how long open calls have, and after how long to come back.
+pub(crate) fn put_goaway(out: &mut Vec<u8>, violation: &Violation, grace_ms: u32) {
+    const MESSAGE_BYTES_MAX: usize = 200;
     let frame = frame::open(out, Kind::Goaway, 0, 0).deadline_ms(grace_ms);
-    metadata::put_number(out, tag::REASON, reason.into());
-    if !message.is_empty() {
-        metadata::put_entry(out, tag::MESSAGE, message.as_bytes());
+    let message = &violation.message;
+    let end = (0..=message.len().min(MESSAGE_BYTES_MAX)).rev();
+    let end = end.into_iter().find(|&end| message.is_char_boundary(end)).unwrap_or(0);
+    if end > 0 {
+        metadata::put_entry(out, tag::MESSAGE, &message.as_bytes()[..end]);
+    }
+    metadata::put_number(out, tag::REASON, violation.reason.number().into());
+    if violation.after_ms > 0 {
+        metadata::put_number(out, tag::AFTER, violation.after_ms);
     }
     let frame = frame.metadata_ends(out);
     frame.finish(out);

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::frame::{HEAD_BYTES, HELLO_BYTES_MAX, Head, Kind, MAGIC};
+use crate::frame::{HEAD_BYTES, HELLO_BYTES_MAX, Head, Kind, MAGIC, PAYLOAD_BYTES_MAX};
 use crate::reason::{Reason, Violation};
 
 #[derive(Debug)]
@@ -21,20 +21,18 @@ pub(crate) struct Reader {
     head: u128,
     /// Where its metadata begins.
     start: usize,
-    frame_max: u32,
     metadata_max: u16,
     greeted: bool,
 }
 
 impl Reader {
-    pub(crate) fn new(frame_max: u32, metadata_max: u16) -> Self {
+    pub(crate) fn new(metadata_max: u16) -> Self {
         Self {
             input: BytesMut::new(),
             whole: Bytes::new(),
             position: 0,
             head: 0,
             start: 0,
-            frame_max,
             metadata_max,
             greeted: false,
         }
@@ -52,7 +50,7 @@ impl Reader {
 
     /// Forgets everything, for a new connection.
     pub(crate) fn reset(&mut self) {
-        *self = Self::new(self.frame_max, self.metadata_max);
+        *self = Self::new(self.metadata_max);
     }
 
     /// Whether a whole frame is there that was not handled.
@@ -143,21 +141,21 @@ impl Reader {
 
     #[inline]
     fn fits(&self, head: &Head) -> bool {
-        head.len <= self.frame_max
-            && head.meta_len <= self.metadata_max
-            && u32::from(head.meta_len) <= head.len
+        let payload = head.len.wrapping_sub(head.meta_len.into());
+        payload <= PAYLOAD_BYTES_MAX as u32 && head.meta_len <= self.metadata_max
     }
 
     #[cold]
     fn misfit(&self, head: &Head) -> Violation {
-        if head.len > self.frame_max {
-            return over(Reason::FrameMax, "frame_max", head.len, self.frame_max);
+        if u32::from(head.meta_len) > head.len {
+            return more_metadata();
         }
         if head.meta_len > self.metadata_max {
             let (seen, limit) = (head.meta_len.into(), self.metadata_max.into());
             return over(Reason::MetadataMax, "metadata_max", seen, limit);
         }
-        more_metadata()
+        let (seen, limit) = (head.len - u32::from(head.meta_len), PAYLOAD_BYTES_MAX as u32);
+        over(Reason::TooLarge, "the largest payload", seen, limit)
     }
 }
 
@@ -169,7 +167,7 @@ fn check_first(head: &Head) -> Result<(), Violation> {
         return Err(Violation::new(Reason::Magic, "the first frame is not a live hello"));
     }
     if head.len > HELLO_BYTES_MAX {
-        return Err(over(Reason::FrameMax, "hello_bytes_max", head.len, HELLO_BYTES_MAX));
+        return Err(over(Reason::TooLarge, "the largest hello", head.len, HELLO_BYTES_MAX));
     }
     if u32::from(head.meta_len) > head.len { Err(more_metadata()) } else { Ok(()) }
 }

@@ -31,7 +31,7 @@ reasons! {
     Magic = 1 "magic" "The first bytes are not a hello";
     Version = 2 "version" "The two sides share no version";
     Feature = 3 "feature" "A required feature is missing, or one not in force was used";
-    FrameMax = 4 "frame_max" "A frame or a decompressed payload is over the limit";
+    TooLarge = 4 "too_large" "A payload, a body or an item is over the limit";
     Malformed = 5 "malformed" "Bytes that do not fit the specification";
     MetadataMax = 6 "metadata_max" "Metadata is over the limit";
     Unexpected = 7 "unexpected" "A frame that the state does not allow";
@@ -41,14 +41,16 @@ reasons! {
     CallsMax = 11 "calls_max" "More open calls than allowed";
     Credit = 12 "credit" "Items without credit, or credit for bytes never sent";
     UnknownMethod = 13 "unknown_method" "A method number that was never named";
-    MethodsMax = 14 "methods_max" "A method named out of turn or over the limit";
-    CommandId = 15 "command_id" "A command id that is zero or too far ahead";
+    MethodsMax = 14 "methods_max" "A method numbered out of turn or over the limit";
+    CommandId = 15 "command_id" "A command id that is zero, too far ahead, or runs already";
     Compression = 16 "compression" "A payload that does not decompress";
     HandshakeTimeout = 17 "handshake_timeout" "No hello in time";
     KeepAlive = 18 "keep_alive" "Nothing was received for too long";
     Unauthenticated = 19 "unauthenticated" "The credential of the connection is refused";
     InitFailed = 20 "init_failed" "A hosted process cannot start";
     Internal = 21 "internal" "A bug";
+    Bye = 22 "bye" "The peer is done with the session";
+    TakenOver = 23 "taken_over" "Another connection resumed the session";
 }
 
 impl Reason {
@@ -80,12 +82,14 @@ pub struct Violation {
     pub reason: Reason,
     /// What was seen; names the limit where there is one.
     pub message: Cow<'static, str>,
+    /// Milliseconds after which to come back, 0 when it does not say.
+    pub after_ms: u64,
 }
 
 impl Violation {
     /// A violation with a text.
     pub fn new(reason: Reason, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { reason, message: message.into() }
+        Self { reason, message: message.into(), after_ms: 0 }
     }
 
     pub(crate) fn malformed(message: &'static str) -> Self {

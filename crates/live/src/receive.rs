@@ -4,15 +4,19 @@ use bytes::Bytes;
 
 use crate::event::{Changed, Event, Payload};
 use crate::fields::Fields;
-use crate::frame::{self, Head, Kind, flag};
+use crate::frame::{Head, Kind, PAYLOAD_BYTES_MAX, flag};
 use crate::hello::feature;
 use crate::metadata::Metadata;
 use crate::reason::{Reason, Violation};
-use crate::session::{Next, Phase, Session, merge_headers};
+use crate::session::{Next, Phase, Session};
 use crate::{varint, watch};
 
 /// The most bytes of a ping.
 const PING_BYTES_MAX: usize = 64;
+/// The most bytes of an entry of `resume`.
+const ENTRY_BYTES_MAX: usize = 36;
+/// The most bytes of `descriptors`.
+const DESCRIPTORS_BYTES_MAX: usize = 16 << 20;
 
 /// What a frame is for the application, beside requests, replies and items.
 pub(crate) type Received = Result<Option<Event<'static>>, Violation>;
@@ -106,17 +110,45 @@ impl Session {
         match kind {
             Kind::Hello if self.phase == Phase::Greeting => self.receive_hello(),
             Kind::Hello => Err(Violation::new(Reason::Unexpected, "a second hello")),
-            Kind::Auth => {
-                let headers = self.metadata_of()?;
-                self.peer_headers = merge_headers(&self.peer_headers, &headers);
-                Ok(Some(Event::Auth))
-            }
+            Kind::Auth => self.receive_auth(),
             Kind::Ping => self.receive_ping(),
-            Kind::Pong => Ok(None),
+            Kind::Pong => Ok(self.receive_pong()),
             Kind::Goaway => self.receive_goaway(),
             Kind::Stale => self.receive_stale(),
-            Kind::Resume => self.receive_resume(),
-            Kind::Resumed => self.receive_resumed(),
+            Kind::Seen => self.receive_seen(),
+            Kind::Resume | Kind::Resumed | Kind::Descriptors => self.receive_part(kind),
+            _ => self.receive_of_process(kind),
+        }
+    }
+
+    /// A frame that may go on in the next one of its kind.
+    fn receive_part(&mut self, kind: Kind) -> Received {
+        self.check_due(kind)?;
+        let going_on = self.part_kind.replace(kind);
+        if going_on.is_some_and(|before| before != kind) {
+            return Err(Violation::malformed("a frame in pieces changes its kind"));
+        }
+        self.part.extend_from_slice(self.reader.payload());
+        if self.part.len() > self.part_bytes_max() {
+            let message = format!("{} is over what its limits allow", kind.as_str());
+            return Err(Violation::new(Reason::TooLarge, message));
+        }
+        if self.reader.head().has(flag::MORE) {
+            return Ok(None);
+        }
+        self.part_kind = None;
+        let whole = std::mem::take(&mut self.part);
+        match kind {
+            Kind::Resume => self.receive_resume(&whole),
+            Kind::Resumed => self.receive_resumed(&whole),
+            _ => Ok(Some(Event::Descriptors(whole.into()))),
+        }
+    }
+
+    /// What only a hosted process says, or its host.
+    fn receive_of_process(&mut self, kind: Kind) -> Received {
+        self.need(feature::HOSTED, "hosted")?;
+        match kind {
             Kind::Ready => Ok(Some(Event::Ready)),
             Kind::Busy => {
                 let mut payload = self.reader.payload();
@@ -147,6 +179,12 @@ impl Session {
         index * 2 + if self.dialer { 2 } else { 1 }
     }
 
+    /// The most bytes of a `resume`, `resumed` or `descriptors`.
+    fn part_bytes_max(&self) -> usize {
+        let calls = self.slots_in.max(self.slots_out) as usize;
+        calls.saturating_mul(ENTRY_BYTES_MAX).saturating_add(DESCRIPTORS_BYTES_MAX)
+    }
+
     /// Decompresses the payload, if need be, for [`received_payload`](Self::received_payload).
     #[inline(always)]
     pub(crate) fn unpack(&mut self) -> Result<(), Violation> {
@@ -156,9 +194,8 @@ impl Session {
     #[inline(never)]
     fn decompress(&mut self) -> Result<(), Violation> {
         self.need(feature::ZSTD, "zstd")?;
-        let frame_max = self.config.limits.frame_max;
         let payload = self.reader.payload();
-        self.unpacked = self.compression.decompress(payload, frame_max)?.into();
+        self.unpacked = self.compression.decompress(payload, PAYLOAD_BYTES_MAX)?.into();
         Ok(())
     }
 
@@ -202,10 +239,8 @@ impl Session {
         if payload.len() > PING_BYTES_MAX {
             return Err(Violation::malformed("a ping of more than 64 bytes"));
         }
-        // A peer that pings and never reads gets one pong, not a queue of them.
-        if !std::mem::replace(&mut self.output.has_pong, true) {
-            frame::put(&mut self.output.control, Kind::Pong, 0, 0, payload);
-        }
+        // A peer that pings and never reads gets one pong, to its last ping, not a queue of them.
+        self.output.pong = Some(self.reader.share_payload());
         Ok(None)
     }
 
@@ -214,12 +249,17 @@ impl Session {
         let fields = Fields::read(raw)?;
         let reason = Reason::from_number(fields.reason().unwrap_or(0));
         let message = fields.message(raw).unwrap_or("").to_owned();
+        let after_ms = fields.after().unwrap_or(0);
+        if reason == Reason::TakenOver && self.phase == Phase::Open {
+            // The session goes on, elsewhere: here it is over, and its outcomes are not known.
+            self.id = None;
+        }
         if reason != Reason::Drain || self.phase != Phase::Open {
-            self.close_silently(Violation::new(reason, message));
+            self.close_silently(Violation { after_ms, ..Violation::new(reason, message) });
             return Ok(None);
         }
         self.drain_received = true;
-        Ok(Some(Event::Draining { grace_ms: self.reader.head().deadline_ms }))
+        Ok(Some(Event::Draining { grace_ms: self.reader.head().deadline_ms, after_ms }))
     }
 
     /// `cancel`, on one call or a list of watches.

@@ -7,13 +7,12 @@
 //! | 1 watch | has it, fresh, under the same validator | asks again with its validator, spread in time |
 //! | 2 stream | has it; both sides go on from the byte the other names | sends it again from the start |
 
-use tidewire_service::{Code, Error};
-
-use crate::callee::Serving;
+use crate::callee::{Serving, mark};
 use crate::caller::State;
 use crate::credit::SendWindow;
 use crate::event::Event;
-use crate::frame::{self, Kind};
+use crate::frame::{self, Kind, PAYLOAD_BYTES_MAX, flag};
+use crate::hello::feature;
 use crate::reason::{Reason, Violation};
 use crate::receive::Received;
 use crate::session::{Phase, Session};
@@ -27,8 +26,6 @@ const STREAM: u8 = 2;
 const HAS_HEAD: u8 = 1;
 /// In the state of a stream: the callee received the caller's end.
 const HAS_END: u8 = 2;
-/// An entry of the largest kind, with varints at their longest.
-const ENTRY_BYTES_MAX: usize = 32;
 
 /// One open call, as the peer names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +85,17 @@ fn take_u32(input: &mut &[u8]) -> Option<u32> {
     u32::try_from(varint::take(input)?).ok()
 }
 
+/// Writes a payload in as many frames as it needs.
+pub(crate) fn put_parts(out: &mut Vec<u8>, kind: Kind, payload: &[u8]) {
+    let mut rest = payload;
+    while rest.len() > PAYLOAD_BYTES_MAX {
+        let (part, after) = rest.split_at(PAYLOAD_BYTES_MAX);
+        frame::put(out, kind, 0, flag::MORE, part);
+        rest = after;
+    }
+    frame::put(out, kind, 0, 0, rest);
+}
+
 /// A whole `resume`.
 #[derive(Debug, PartialEq, Eq)]
 struct Named {
@@ -119,7 +127,7 @@ impl Session {
             if let Some(stream) = &mut call.stream {
                 stream.send.in_line = false;
             }
-            if call.state == State::Cancelled {
+            if call.state == State::Cancelled && !call.runs_on() {
                 self.free_outgoing(index);
             }
         }
@@ -127,6 +135,9 @@ impl Session {
             let Some(served) = self.incoming.get_mut(index) else { continue };
             if let Some(stream) = &mut served.stream {
                 stream.send.in_line = false;
+            }
+            if served.state.is_watch() {
+                served.marks &= !mark::UNSEEN;
             }
             if served.state == Serving::Told {
                 served.state = Serving::Suspect;
@@ -137,21 +148,16 @@ impl Session {
     /// Names the open calls of this side.
     pub(crate) fn send_resume(&mut self) {
         self.listed.clear();
-        let budget = self.peer.limits.frame_max as usize / 2;
         let mut entries = Vec::new();
         let mut previous = 0;
-        let mut unlisted = Vec::new();
         for (index, call) in self.outgoing.iter() {
             let kind = match (call.state, &call.stream) {
-                (State::Waiting | State::Cancelled, _) => continue,
+                (State::Waiting, _) => continue,
+                (State::Cancelled, _) if !call.runs_on() => continue,
                 (_, Some(_)) => STREAM,
                 (State::Watching, None) => WATCH,
-                (State::Sent, None) => UNARY,
+                (State::Sent | State::Cancelled, None) => UNARY,
             };
-            if kind == WATCH && entries.len() + ENTRY_BYTES_MAX > budget {
-                unlisted.push((index, self.outgoing.generation(index)));
-                continue;
-            }
             let stream = self.own_stream(index);
             varint::put(&mut entries, (stream - previous).into());
             previous = stream;
@@ -170,29 +176,31 @@ impl Session {
             }
             self.listed.push((index, kind));
         }
-        for &(index, _) in &unlisted {
-            if let Some(call) = self.outgoing.get_mut(index) {
-                call.state = State::Waiting;
-            }
-            self.suspect(index);
+        let mut whole = Vec::with_capacity(entries.len() + 3 * varint::BYTES_MAX);
+        varint::put(&mut whole, self.receive_window.held());
+        varint::put(&mut whole, self.requests_out.into());
+        varint::put(&mut whole, self.listed.len() as u64);
+        whole.extend_from_slice(&entries);
+        put_parts(&mut self.output.control, Kind::Resume, &whole);
+    }
+
+    /// Whether a `resume` or `resumed` may come now.
+    pub(crate) fn check_due(&self, kind: Kind) -> Result<(), Violation> {
+        let due = match kind {
+            Kind::Resume => !self.incoming_live,
+            Kind::Resumed => !self.outgoing_live,
+            _ => return self.need(feature::HOSTED, "hosted"),
+        };
+        if due && self.phase == Phase::Open {
+            return Ok(());
         }
-        self.again.spread(self.now, &unlisted);
-        let out = &mut self.output.control;
-        let frame = frame::open(out, Kind::Resume, 0, 0);
-        varint::put(out, self.receive_window.held());
-        varint::put(out, self.requests_out.into());
-        varint::put(out, self.listed.len() as u64);
-        out.extend_from_slice(&entries);
-        frame.finish(out);
+        Err(Violation::new(Reason::Unexpected, format!("a {} that was not due", kind.as_str())))
     }
 
     /// The peer names its open calls.
-    pub(crate) fn receive_resume(&mut self) -> Received {
-        if self.incoming_live || self.phase != Phase::Open {
-            return Err(Violation::new(Reason::Unexpected, "a resume that was not due"));
-        }
+    pub(crate) fn receive_resume(&mut self, payload: &[u8]) -> Received {
         let slots = self.slots_in;
-        let Named { unconsumed, requests, entries } = decode(self.reader.payload(), slots)
+        let Named { unconsumed, requests, entries } = decode(payload, slots)
             .filter(|named| named.entries.iter().all(|entry| !self.is_ours(entry.stream)))
             .ok_or_else(|| Violation::malformed("a resume that does not fit"))?;
         for slot in self.incoming.indexes().collect::<Vec<_>>() {
@@ -223,7 +231,7 @@ impl Session {
                 Position { flags, received, credited }.put(&mut answer);
             }
         }
-        frame::put(&mut self.output.control, Kind::Resumed, 0, 0, &answer);
+        put_parts(&mut self.output.control, Kind::Resumed, &answer);
         for (stream, has_head) in restarts {
             self.restart_stream(stream, has_head);
         }
@@ -239,7 +247,9 @@ impl Session {
                 return Ok(served.state == Serving::Fresh && served.validator == validator);
             }
             // The end of an earlier stream in this slot was seen, and the caller's word of it lost.
-            Call::Unary(number) | Call::Stream(number, _) if number != served.number => {
+            Call::Unary(number) | Call::Stream(number, _)
+                if !is_watch && number != served.count =>
+            {
                 return Ok(false);
             }
             Call::Unary(_) if is_watch => return Ok(false),
@@ -254,12 +264,8 @@ impl Session {
     }
 
     /// The peer says which of the named calls go on.
-    pub(crate) fn receive_resumed(&mut self) -> Received {
-        if self.outgoing_live || self.phase != Phase::Open {
-            return Err(Violation::new(Reason::Unexpected, "a resumed that was not due"));
-        }
+    pub(crate) fn receive_resumed(&mut self, payload: &[u8]) -> Received {
         let listed = std::mem::take(&mut self.listed);
-        let payload = self.reader.share_payload();
         let misfit = || Violation::malformed("a resumed that does not fit its resume");
         let (bitmap, mut rest) =
             payload.split_at_checked(listed.len().div_ceil(8)).ok_or_else(misfit)?;
@@ -311,9 +317,7 @@ impl Session {
             return Ok(false);
         }
         if call.stream.as_ref().is_some_and(|stream| stream.head.is_some()) {
-            self.end_outgoing(index, || {
-                Error::new(Code::Unavailable, "the peer did not keep the stream")
-            });
+            self.give_up(index, "the peer did not keep the stream");
             return Ok(false);
         }
         if let Some(stream) = &mut call.stream {

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
-use tidewire_service::{Code, Codec, Error};
+use tidewire_service::Codec;
 
 use crate::again::Again;
 use crate::callee::Served;
@@ -39,11 +39,9 @@ use crate::hello::{Hello, Limits, feature};
 use crate::message::MethodId;
 use crate::metadata::Metadata;
 use crate::methods::{Called, Named, PeerMethod};
-use crate::output::{OUTPUT_BYTES, Output, put_goaway};
+use crate::output::{OUTPUT_BYTES, Output};
 use crate::reader::Reader;
-use crate::reason::{Reason, Violation};
 use crate::slots::{CallId, FreeSlots, Slots};
-use crate::varint;
 
 /// One end of a session.
 pub struct Session {
@@ -57,6 +55,10 @@ pub struct Session {
     pub(crate) slots_out: u32,
     pub(crate) slots_in: u32,
     pub(crate) peer_headers: Metadata,
+    /// What the connection itself says of the peer, such as the headers of a WebSocket's upgrade.
+    pub(crate) upgrade: Metadata,
+    /// The consistency token that the peer gave last.
+    pub(crate) token: Bytes,
     pub(crate) features: u64,
     /// Calls of the peer may be answered; false while resuming.
     pub(crate) incoming_live: bool,
@@ -80,6 +82,8 @@ pub struct Session {
     /// Calls of this side that count against the peer's `calls_max`.
     pub(crate) calls_out: u32,
     pub(crate) commands: CommandIds,
+    /// How often a command of this side was sent or ended.
+    pub(crate) writes: u64,
     /// Requests sent and received in this session: they tell a call from an earlier one that was in
     /// its slot. Agreed on again by every `resume`.
     pub(crate) requests_out: u32,
@@ -88,6 +92,9 @@ pub struct Session {
     pub(crate) again: Again,
     /// What the `resume` on its way lists: slot and entry type.
     pub(crate) listed: Vec<(u32, u8)>,
+    /// What came of a frame that goes on in the next one of its kind.
+    pub(crate) part: Vec<u8>,
+    pub(crate) part_kind: Option<Kind>,
     pub(crate) wants_room: bool,
     pub(crate) incoming: Slots<Served>,
     pub(crate) calls_in: u32,
@@ -106,6 +113,11 @@ pub struct Session {
     pub(crate) last_received: Micros,
     pub(crate) greeting_due: Micros,
     pub(crate) pinged: bool,
+    /// Bytes of a frame that is not complete: they are heard, too.
+    pub(crate) heard: usize,
+    /// How often this side woke, and until when the peer must answer to that.
+    pub(crate) wakes: u64,
+    pub(crate) wake_due: Micros,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,12 +159,14 @@ impl Session {
             slots_out: Limits::default().slots(),
             slots_in: limits.slots(),
             peer_headers: Metadata::default(),
+            upgrade: Metadata::default(),
+            token: Bytes::new(),
             features: 0,
             incoming_live: false,
             outgoing_live: false,
             drain_sent: false,
             drain_received: false,
-            reader: Reader::new(limits.frame_max, limits.metadata_max),
+            reader: Reader::new(limits.metadata_max),
             output: Output::default(),
             events: VecDeque::new(),
             received: CallId::NONE,
@@ -164,10 +178,13 @@ impl Session {
             free: FreeSlots::default(),
             calls_out: 0,
             commands: CommandIds::default(),
+            writes: 0,
             requests_out: 0,
             requests_in: 0,
             again: Again::new(config.seed, config.again_per_second),
             listed: Vec::new(),
+            part: Vec::new(),
+            part_kind: None,
             wants_room: false,
             incoming: Slots::default(),
             calls_in: 0,
@@ -183,13 +200,16 @@ impl Session {
             last_received: 0,
             greeting_due: Micros::MAX,
             pinged: false,
+            heard: 0,
+            wakes: 0,
+            wake_due: Micros::MAX,
             config,
         }
     }
 
     pub(crate) fn new_window(config: &Config) -> CommandWindow {
         let limits = &config.limits;
-        CommandWindow::new(limits.commands_max, limits.calls_max, config.command_bytes_max)
+        CommandWindow::new(limits.replies_kept_max, limits.calls_max, config.command_bytes_max)
     }
 
     /// Where the owner puts the bytes that it read.
@@ -267,15 +287,21 @@ impl Session {
             return false;
         }
         out.append(&mut self.output.control);
-        self.output.has_pong = false;
-        self.flush_stale();
-        Output::put_list(&mut self.output.main, Kind::Cancel, 0, &mut self.output.unwatch);
+        if let Some(payload) = self.output.pong.take() {
+            frame::put(out, Kind::Pong, 0, 0, &payload);
+        }
+        self.tell_writer();
+        let Output { main, unwatch, seen, .. } = &mut self.output;
+        Output::put_list(main, Kind::Cancel, 0, unwatch);
+        Output::put_list(main, Kind::Seen, 0, seen);
         if out.is_empty() {
             std::mem::swap(out, &mut self.output.main);
         } else {
             out.append(&mut self.output.main);
         }
-        while out.len() - before < OUTPUT_BYTES
+        // A turn of one stream at least, however much went before it.
+        let enough = before.max(out.len().saturating_sub(OUTPUT_BYTES - 1)) + OUTPUT_BYTES;
+        while out.len() < enough
             && let Some(stream) = self.output.line.pop_front()
         {
             if !self.write_stream(stream, out) {
@@ -296,6 +322,7 @@ impl Session {
                 let silence =
                     if self.pinged { self.config.silence_max } else { self.config.ping_after };
                 due = due.min(self.last_received.saturating_add(micros(silence)));
+                due = due.min(self.wake_due);
                 if self.outgoing_live {
                     due = due.min(self.again.next_due().unwrap_or(Micros::MAX));
                 }
@@ -321,13 +348,49 @@ impl Session {
     }
 
     fn keep_alive(&mut self) {
+        let heard = self.reader.buffered();
+        if heard != std::mem::replace(&mut self.heard, heard) {
+            self.last_received = self.now;
+        }
         let silent = self.now.saturating_sub(self.last_received);
-        if silent >= micros(self.config.silence_max) {
+        if silent >= micros(self.config.silence_max) || self.now >= self.wake_due {
             self.connection_lost(self.now);
         } else if silent >= micros(self.config.ping_after) && !self.pinged {
             self.pinged = true;
             frame::put(&mut self.output.control, Kind::Ping, 0, 0, &[]);
         }
+    }
+
+    /// This side may have slept (a laptop was closed, a page frozen): what it reads now may be old.
+    /// Until the peer is heard to answer, every watched answer is unconfirmed ([`Event::Unsure`],
+    /// [`Event::Sure`]); if it does not answer in time, the connection is lost.
+    pub fn wake(&mut self, now: Micros) {
+        self.now = self.now.max(now);
+        if self.phase == Phase::Open {
+            self.wakes += 1;
+            self.wake_due = self.now.saturating_add(micros(self.config.wake_patience));
+            frame::put(&mut self.output.control, Kind::Ping, 0, 0, &self.wakes.to_le_bytes());
+            self.events.push_back(Event::Unsure);
+        }
+    }
+
+    pub(crate) fn receive_pong(&mut self) -> Option<Event<'static>> {
+        let answers = self.reader.payload() == self.wakes.to_le_bytes();
+        let due = answers && std::mem::replace(&mut self.wake_due, Micros::MAX) != Micros::MAX;
+        due.then_some(Event::Sure)
+    }
+
+    /// How often a command of this side was sent or ended. An answer that the callee lets this side
+    /// keep (`max_age`) may be used while this is what it was when the answer was asked for: so a
+    /// writer never reads what it had before it wrote.
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// The consistency token that the peer gave last: it covers all that it gave before. It goes
+    /// with the next hello; to requests on other connections it is to be added.
+    pub fn token(&self) -> &Bytes {
+        &self.token
     }
 
     /// Whether there is a connection that the owner should keep open. When false, it writes what
@@ -393,7 +456,7 @@ impl Session {
             calls_in: self.calls_in,
             watches_in: self.watches_in,
             orphans: self.orphans.len(),
-            output_bytes: self.output.main.len() + self.output.control.len(),
+            output_bytes: self.output.bytes(),
             input_bytes: self.reader.buffered() + self.unpacked.len(),
             stream_bytes: streams.map(|stream| stream.send.bytes()).sum(),
             command_bytes: self.window.bytes(),
@@ -401,128 +464,6 @@ impl Session {
             outstanding_bytes: self.send_window.outstanding(),
             uncredited_bytes: self.receive_window.uncredited(),
         }
-    }
-
-    /// Says that this side takes no new calls; open ones have this long, 0 for no limit.
-    pub fn drain(&mut self, grace_ms: u32) {
-        if self.phase == Phase::Open && !self.drain_sent {
-            self.drain_sent = true;
-            put_goaway(&mut self.output.control, Reason::Drain.number(), "", grace_ms);
-        }
-    }
-
-    /// Ends the session and tells the peer why.
-    pub fn end(&mut self, reason: Reason, message: &'static str) {
-        self.close(Violation::new(reason, message));
-    }
-
-    /// Replaces default headers of this side, such as a renewed credential.
-    pub fn auth(&mut self, headers: &Metadata) {
-        let merged = merge_headers(&self.config.metadata, headers);
-        self.config.metadata = merged;
-        if self.phase == Phase::Open {
-            let out = &mut self.output.control;
-            let frame = frame::open(out, Kind::Auth, 0, 0);
-            out.extend_from_slice(headers.raw());
-            let frame = frame.metadata_ends(out);
-            frame.finish(out);
-        }
-    }
-
-    /// Says that this hosted process takes calls.
-    pub fn ready(&mut self) {
-        if self.phase == Phase::Open {
-            frame::put(&mut self.output.control, Kind::Ready, 0, 0, &[]);
-        }
-    }
-
-    /// Says how many background jobs run.
-    pub fn busy(&mut self, jobs: u64) {
-        if self.phase == Phase::Open {
-            self.output.put_number(Kind::Busy, 0, 0, jobs);
-        }
-    }
-
-    /// Logs at the peer: level 1 trace to 5 error, and fields as headers.
-    pub fn log(&mut self, level: u8, text: &str, fields: &Metadata) {
-        if self.phase == Phase::Open && self.output.control.len() < self.config.output_soft_max {
-            let out = &mut self.output.control;
-            let frame = frame::open(out, Kind::Log, 0, 0);
-            crate::metadata::put_number(out, crate::metadata::tag::LEVEL, level.into());
-            out.extend_from_slice(fields.raw());
-            let frame = frame.metadata_ends(out);
-            out.extend_from_slice(text.as_bytes());
-            frame.finish(out);
-        }
-    }
-
-    /// Says that sources changed at this side; the peer hears it before any later reply.
-    pub fn changed<'a>(&mut self, sources: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) {
-        if self.phase == Phase::Open {
-            let out = &mut self.output.main;
-            let frame = frame::open(out, Kind::Changed, 0, 0);
-            for (source, key) in sources {
-                varint::put_string(out, source);
-                varint::put_string(out, key);
-            }
-            frame.finish(out);
-        }
-    }
-
-    /// The connection is gone: both sides keep what can be resumed.
-    pub fn connection_lost(&mut self, now: Micros) {
-        self.now = self.now.max(now);
-        if matches!(self.phase, Phase::Closed | Phase::Idle) {
-            return;
-        }
-        let greeting = self.phase == Phase::Greeting && self.dialer;
-        let may_resume = self.is_resumable() || greeting;
-        self.phase = Phase::Idle;
-        self.incoming_live = false;
-        self.outgoing_live = false;
-        self.drain_sent = false;
-        self.drain_received = false;
-        self.reader.reset();
-        self.output.clear();
-        self.called.restart();
-        self.named.restart();
-        self.receive_window.restart();
-        if may_resume {
-            self.forget_lost_frames();
-            self.events.push_back(Event::Lost);
-        } else {
-            self.close(Violation::new(Reason::Drain, "the connection was lost"));
-        }
-    }
-
-    /// A parked session is not resumed any more: every call ends.
-    pub fn expire(&mut self) {
-        self.close(Violation::new(Reason::Drain, "the session was not resumed in time"));
-    }
-
-    /// Ends everything; the peer hears why, unless it is gone or ended the session itself.
-    #[cold]
-    pub(crate) fn close(&mut self, violation: Violation) {
-        if self.phase == Phase::Closed {
-            return;
-        }
-        if self.phase != Phase::Idle {
-            let number = violation.reason.number();
-            put_goaway(&mut self.output.main, number, &violation.message, 0);
-        }
-        self.close_silently(violation);
-    }
-
-    pub(crate) fn close_silently(&mut self, violation: Violation) {
-        self.phase = Phase::Closed;
-        self.earliest_deadline = Micros::MAX;
-        self.output.line.clear();
-        for index in self.outgoing.indexes().collect::<Vec<_>>() {
-            let text = format!("the session ended: {violation}");
-            self.end_outgoing(index, || Error::new(Code::Unavailable, text));
-        }
-        self.end_all_incoming();
-        self.events.push_back(Event::Closed(violation));
     }
 }
 
@@ -551,20 +492,6 @@ pub struct Usage {
     pub outstanding_bytes: u64,
     /// Stream items received and not credited, on the connection level.
     pub uncredited_bytes: u64,
-}
-
-/// `old` with the headers of `new` in place of those of the same name; an empty value removes.
-pub(crate) fn merge_headers(old: &Metadata, new: &Metadata) -> Metadata {
-    let mut builder = Metadata::builder();
-    for (name, value) in old.headers() {
-        if new.header(name).is_none() {
-            builder = builder.header(name, value);
-        }
-    }
-    for (name, value) in new.headers().filter(|(_, value)| !value.is_empty()) {
-        builder = builder.header(name, value);
-    }
-    builder.build()
 }
 
 impl fmt::Debug for Session {

@@ -1,7 +1,7 @@
 //! Sessions that have lost their connection and wait to be resumed.
 //!
-//! Bounded by number; the oldest are dropped first. Keyed by session id; taken only with the secret
-//! and the same principal.
+//! Bounded by number; the oldest are dropped first. Keyed by session id; taken only with the secret,
+//! by the same principal, from the same boot.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -68,15 +68,19 @@ impl Sessions {
         dropped
     }
 
-    /// The session that this hello resumes: it names it, proves it, and has the same principal.
+    /// The session that this hello resumes: it names it, proves it, has the same principal, and comes
+    /// from the process (the page) that opened it.
     ///
     /// A session whose old connection is still open is not here: the owner ends that connection with
-    /// [`Session::connection_lost`] and parks it first.
+    /// [`Session::take_over`] and parks it first.
     pub fn take(&mut self, hello: &Hello, principal: &[u8]) -> Option<Session> {
         let (id, secret) = (hello.session?, hello.secret?);
         let parked = self.parked.get(&id)?;
         let known = parked.session.session_id()?;
-        if !known.proves(&id, &secret) || parked.principal != principal {
+        // A reloaded page begins its counts anew, so it must not find the ids of the one before.
+        let boot = parked.session.peer().boot;
+        let same_process = boot.is_some() && boot == hello.boot;
+        if !known.proves(&id, &secret) || parked.principal != principal || !same_process {
             return None;
         }
         let parked = self.parked.remove(&id)?;

@@ -1,7 +1,8 @@
 //! The two directions of one stream call: items queued and kept, items received.
 //!
-//! Items are gathered into chunks of up to 64 KiB, each one `items` frame. A chunk that was sent is
-//! kept until credited, so that after a lost connection the stream goes on from the byte that the
+//! Items are gathered into chunks of up to 16 KiB, each one `items` frame; a larger item is cut into
+//! pieces of that size, which share its buffer. So a frame never keeps others waiting for long on a
+//! slow link. A chunk that was sent is kept until credited, so that after a lost connection the stream goes on from the byte that the
 //! receiver names. Kept bytes are bounded by the credit window plus one frame.
 
 use std::collections::VecDeque;
@@ -12,8 +13,8 @@ use crate::frame::Kind;
 use crate::reason::{Reason, Violation};
 use crate::{credit, varint};
 
-/// Where a writer starts a new frame.
-pub(crate) const CHUNK_BYTES: usize = 64 << 10;
+/// Where a writer starts a new frame, and the size of a piece.
+pub(crate) const PIECE_BYTES: usize = 16 << 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
@@ -52,12 +53,30 @@ pub(crate) struct Sender {
 #[derive(Debug)]
 struct Chunk {
     start: u64,
-    bytes: Vec<u8>,
+    bytes: Packed,
+    /// It is a piece of an item that goes on in the next chunk.
+    more: bool,
+}
+
+#[derive(Debug)]
+enum Packed {
+    Items(Vec<u8>),
+    Piece(Bytes),
+}
+
+impl Packed {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Items(bytes) => bytes,
+            Self::Piece(bytes) => bytes,
+        }
+    }
 }
 
 impl Chunk {
     fn end(&self) -> u64 {
-        self.start + self.bytes.len() as u64
+        self.start + self.bytes.bytes().len() as u64
     }
 }
 
@@ -93,10 +112,22 @@ impl Sender {
     /// Queues an item.
     #[inline]
     pub(crate) fn push(&mut self, item: &[u8], pool: &mut Vec<Vec<u8>>) {
-        if self.open.len() + item.len() + varint::BYTES_MAX > CHUNK_BYTES {
+        if self.open.len() + item.len() + varint::BYTES_MAX > PIECE_BYTES {
             self.close(pool);
         }
         varint::put_string(&mut self.open, item);
+    }
+
+    /// Queues an item that is too large for a frame.
+    pub(crate) fn push_pieces(&mut self, item: &Bytes, pool: &mut Vec<Vec<u8>>) {
+        self.close(pool);
+        for at in (0..item.len()).step_by(PIECE_BYTES) {
+            let end = item.len().min(at + PIECE_BYTES);
+            let bytes = Packed::Piece(item.slice(at..end));
+            let chunk = Chunk { start: self.open_start, bytes, more: end < item.len() };
+            self.open_start = chunk.end();
+            self.chunks.push_back(chunk);
+        }
     }
 
     /// Closes the open chunk: later items go into a new one.
@@ -106,7 +137,7 @@ impl Sender {
             return;
         }
         let bytes = std::mem::replace(&mut self.open, pool.pop().unwrap_or_default());
-        let chunk = Chunk { start: self.open_start, bytes };
+        let chunk = Chunk { start: self.open_start, bytes: Packed::Items(bytes), more: false };
         self.open_start = chunk.end();
         self.chunks.push_back(chunk);
     }
@@ -121,12 +152,12 @@ impl Sender {
         self.next >= self.chunks.len() && self.open.is_empty()
     }
 
-    /// The next chunk to be written.
-    pub(crate) fn next(&mut self, pool: &mut Vec<Vec<u8>>) -> &[u8] {
+    /// The next chunk to be written, and whether it is a piece that goes on.
+    pub(crate) fn next(&mut self, pool: &mut Vec<Vec<u8>>) -> (&[u8], bool) {
         if self.next >= self.chunks.len() {
             self.close(pool);
         }
-        self.chunks.get(self.next).map_or(&[], |chunk| &chunk.bytes)
+        self.chunks.get(self.next).map_or((&[], false), |chunk| (chunk.bytes.bytes(), chunk.more))
     }
 
     /// The chunk of [`next`](Self::next) was written; it is kept if the session can be resumed.
@@ -198,7 +229,7 @@ impl Sender {
 
     /// Drops what is queued, because nobody wants it.
     pub(crate) fn clear(&mut self, pool: &mut Vec<Vec<u8>>) {
-        recycle(pool, std::mem::take(&mut self.open));
+        recycle(pool, Packed::Items(std::mem::take(&mut self.open)));
         while self.chunks.len() > self.next {
             let chunk = self.chunks.pop_back().expect("the length was just looked at");
             self.open_start = chunk.start;
@@ -208,13 +239,14 @@ impl Sender {
 
     /// Bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.open.len() + self.chunks.iter().map(|chunk| chunk.bytes.len()).sum::<usize>()
+        self.open.len() + self.chunks.iter().map(|chunk| chunk.bytes.bytes().len()).sum::<usize>()
     }
 }
 
-fn recycle(pool: &mut Vec<Vec<u8>>, mut bytes: Vec<u8>) {
-    const POOLED_MAX: usize = 16;
-    if pool.len() < POOLED_MAX && bytes.capacity() > 0 && bytes.capacity() <= 2 * CHUNK_BYTES {
+fn recycle(pool: &mut Vec<Vec<u8>>, bytes: Packed) {
+    const POOLED_MAX: usize = 64;
+    let Packed::Items(mut bytes) = bytes else { return };
+    if pool.len() < POOLED_MAX && bytes.capacity() > 0 && bytes.capacity() <= 2 * PIECE_BYTES {
         bytes.clear();
         pool.push(bytes);
     }
@@ -226,6 +258,8 @@ pub(crate) struct Receiver {
     pub(crate) received: u64,
     consumed: u64,
     pub(crate) credited: u64,
+    /// Bytes received of an item that is not complete.
+    pub(crate) partial: u64,
     /// The peer's end was received.
     pub(crate) ended: bool,
 }
@@ -259,21 +293,21 @@ mod tests {
     fn send_all(sender: &mut Sender, window: u64, pool: &mut Vec<Vec<u8>>) -> Vec<usize> {
         let mut sizes = Vec::new();
         while sender.may_send(window) {
-            sizes.push(sender.next(pool).len());
+            sizes.push(sender.next(pool).0.len());
             sender.advance(true, pool);
         }
         sizes
     }
 
     #[test]
-    fn items_share_chunks_and_large_ones_go_alone() {
+    fn items_share_chunks_and_large_ones_go_in_pieces() {
         let (mut sender, mut pool) = (Sender::default(), Vec::new());
         for _ in 0..3 {
             sender.push(b"abc", &mut pool);
         }
-        sender.push(&vec![0; 100_000], &mut pool);
+        sender.push_pieces(&vec![0; 40_000].into(), &mut pool);
         sender.push(b"d", &mut pool);
-        assert_eq!(send_all(&mut sender, 1 << 20, &mut pool), [12, 100_003, 2]);
+        assert_eq!(send_all(&mut sender, 1 << 20, &mut pool), [12, 16_384, 16_384, 7_232, 2]);
     }
 
     #[test]

@@ -4,7 +4,13 @@
 //! does not fit; what that means is decided by the caller, who knows the frame.
 
 /// The most bytes that a varint takes.
-pub const BYTES_MAX: usize = 10;
+pub const BYTES_MAX: usize = 8;
+
+/// The most bytes that a number of 32 bits takes.
+pub(crate) const U32_BYTES_MAX: usize = 5;
+
+/// The largest number: what a double holds exactly, so that JavaScript reads every one as a number.
+pub const MAX: u64 = (1 << 53) - 1;
 
 /// Appends `value`.
 #[inline]
@@ -34,7 +40,7 @@ pub fn size(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Reads one number and moves `input` past it; `None` when it is cut off or over 64 bits.
+/// Reads one number and moves `input` past it; `None` when it is cut off or over [`MAX`].
 #[inline]
 pub fn take(input: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = input.split_first()?;
@@ -48,12 +54,9 @@ fn take_rest(first: u8, input: &mut &[u8]) -> Option<u64> {
     for position in 1..BYTES_MAX {
         let (&byte, rest) = input.split_first()?;
         *input = rest;
-        if position == BYTES_MAX - 1 && byte > 1 {
-            return None;
-        }
         value |= u64::from(byte & 0x7f) << (7 * position);
         if byte < 0x80 {
-            return Some(value);
+            return Some(value).filter(|&value| value <= MAX);
         }
     }
     None
@@ -108,7 +111,7 @@ mod tests {
 
     #[test]
     fn numbers_come_back_and_take_the_stated_size() {
-        for value in [0, 1, 127, 128, 300, 16_383, 16_384, u64::from(u32::MAX), u64::MAX] {
+        for value in [0, 1, 127, 128, 300, 16_383, 16_384, u64::from(u32::MAX), MAX] {
             let mut out = Vec::new();
             put(&mut out, value);
             assert_eq!(out.len(), size(value), "{value}");
@@ -119,12 +122,12 @@ mod tests {
     }
 
     #[test]
-    fn a_number_over_64_bits_or_cut_off_is_refused() {
-        assert_eq!(take(&mut &[0xff; 10][..]), None);
+    fn a_number_over_53_bits_or_cut_off_is_refused() {
         assert_eq!(take(&mut &[0xff; 9][..]), None);
+        assert_eq!(take(&mut &[0xff; 7][..]), None);
         assert_eq!(take(&mut &[][..]), None);
-        let two_to_the_64 = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x02];
-        assert_eq!(take(&mut &two_to_the_64[..]), None);
+        let two_to_the_53 = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10];
+        assert_eq!(take(&mut &two_to_the_53[..]), None);
     }
 
     #[test]

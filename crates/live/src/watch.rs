@@ -1,99 +1,141 @@
 //! Freshness: telling the peer that answers are stale, and hearing it (specification 5).
 //!
-//! | mode | when the memo marks it | when it was computed again |
+//! | mode | [`Session::stale`] | computed again |
 //! |---|---|---|
-//! | notify | [`Session::stale`]: named in the next `stale`, the watch is over | |
-//! | values | [`Session::stale`]: suspect, told only to a writer | [`Session::refresh`]: a value, or nothing |
+//! | notify | named in the next `stale`, the watch is over | |
+//! | values | suspect: named with KEEP, unless the value is there first | [`Session::refresh`]: a value, or nothing |
 //!
-//! Staleness is gathered and written at the latest before the next reply to a command, so that a
-//! writer never reads its own older answer.
+//! Staleness is gathered and written with the next output, and at the latest before the next reply to
+//! a command. Of each watch at most one value is on its way: the caller says when it has taken it
+//! (`seen`), and what changed meanwhile is computed then.
 
-use tidewire_service::Validator;
+use tidewire_service::{Error, Validator};
 
-use crate::callee::Serving;
+use crate::callee::{Served, Serving, mark};
 use crate::caller::State;
 use crate::event::Event;
-use crate::frame::{Kind, flag};
-use crate::message::{Refresh, Reply, Watch};
-use crate::output::{Output, put_error};
+use crate::frame::{self, Kind, flag};
+use crate::message::{Change, Refresh, Reply, Watch};
+use crate::metadata::{self, tag};
+use crate::output::{Output, put_error, put_error_metadata};
 use crate::reason::Violation;
 use crate::receive::Received;
 use crate::session::Session;
 use crate::slots::{CallId, index};
 use crate::varint;
 
+/// The `validator` field with its head.
+const VALIDATOR_BYTES: u16 = 18;
+
 impl Session {
-    /// A watched answer is stale. Mode *notify*: the caller hears it and the watch is over. Mode
-    /// *values*: compute it again and give the outcome to [`refresh`](Self::refresh).
+    /// A watched answer is stale, or one that is computed for a watch will be. Mode *notify*: the
+    /// caller hears it and the watch is over, or is not granted. Mode *values*: what is returned says
+    /// that the answer is to be computed again, from now on, and the outcome given to
+    /// [`refresh`](Self::refresh).
     ///
-    /// Returns whether the watch goes on.
-    pub fn stale(&mut self, call: CallId) -> bool {
+    /// To be called before the reply to the command that changed it, so that a writer never reads its
+    /// own older answer.
+    pub fn stale(&mut self, call: CallId) -> Option<Change> {
         let live = self.incoming_live;
-        let Some(served) = self.incoming.of(call).filter(|served| served.state.is_watch()) else {
-            return false;
-        };
+        let served = self.incoming.of(call).filter(|served| served.watch != Watch::No)?;
+        if !served.state.is_watch() {
+            served.marks |= mark::OUTDATED;
+            return None;
+        }
         if served.watch == Watch::Values {
+            served.count = served.count.wrapping_add(1);
             if served.state == Serving::Fresh {
                 served.state = Serving::Suspect;
                 self.output.suspects.push(call.stream);
             }
-            return true;
+            return Some(Change(served.count));
         }
         self.remove_served(call.index());
         if live {
             self.output.stale.push(call.stream);
         }
-        false
+        None
     }
 
-    /// What became of a stale watch of mode *values*.
-    pub fn refresh(&mut self, call: CallId, outcome: Refresh<'_>) {
+    /// What became of a stale watch of mode *values*. An outcome whose computation began before the
+    /// last change is dropped, since it may miss that one; one that comes before the caller has taken
+    /// the value before it is asked for again by [`Event::Recompute`].
+    pub fn refresh(&mut self, call: CallId, change: Change, outcome: Refresh<'_>) {
         let live = self.incoming_live;
-        let Some(served) = self.incoming.of(call).filter(|served| served.state.is_watch()) else {
-            return;
+        let current = |served: &&mut Served| served.state.is_watch() && served.count == change.0;
+        let Some(served) = self.incoming.of(call).filter(current) else { return };
+        let http = served.http();
+        let held = Validator::new(served.validator);
+        let new = match &outcome {
+            Refresh::Failed(error) => return self.fail_watch(call, error),
+            Refresh::Unchanged => held,
+            Refresh::Error(_, validator) => *validator,
+            Refresh::Value(reply) => match reply.validator {
+                Some(validator) if self.check_reply(reply).is_ok() => validator,
+                // Without a name for the content, or room for it, the watch ends here.
+                _ => return self.end_watch(call),
+            },
         };
-        let told = served.state == Serving::Told;
-        let http = if served.http { flag::HTTP } else { 0 };
-        let current = Validator::new(served.validator);
-        match outcome {
-            Refresh::Failed(error) => {
-                self.remove_served(call.index());
-                if live {
-                    let max = self.peer.limits.metadata_max;
-                    put_error(&mut self.output.main, call.stream, &error, false, max);
-                }
-            }
-            Refresh::Value(reply) if reply.validator != Some(current) => {
-                self.send_value(call, &reply, http);
-            }
-            Refresh::Unchanged | Refresh::Value(_) => {
-                served.state = Serving::Fresh;
-                if told && live {
-                    let reply = Reply::default().validator(current);
-                    self.write_reply(call.stream, http | flag::WATCHED, &reply, true);
-                }
-            }
-        }
-    }
-
-    fn send_value(&mut self, call: CallId, reply: &Reply<'_>, http: u8) {
-        let Some(validator) = reply.validator else {
-            // Without a name for the content it cannot be compared later: the watch ends here.
-            return self.end_watch(call);
-        };
-        if self.check_reply(reply).is_err() {
-            return self.end_watch(call);
-        }
-        let live = self.incoming_live;
         let Some(served) = self.incoming.of(call) else { return };
+        let told = served.state == Serving::Told;
+        if new == held && !(told && live) {
+            served.state = Serving::Fresh;
+            return;
+        }
         if !live {
             // The value is lost with the connection; resuming must not confirm the old one.
             served.state = Serving::Suspect;
             return;
         }
+        if served.has(mark::UNSEEN) {
+            served.marks |= mark::BEHIND;
+            return;
+        }
         served.state = Serving::Fresh;
-        served.validator = validator.bytes();
-        self.write_reply(call.stream, http | flag::WATCHED, reply, false);
+        served.marks |= mark::UNSEEN;
+        served.validator = new.bytes();
+        // What changed with it is suspect before the new value is there.
+        self.tell_writer();
+        let flags = http | flag::WATCHED;
+        match outcome {
+            Refresh::Value(reply) => self.write_reply(call.stream, flags, &reply, new == held),
+            Refresh::Error(error, _) => {
+                self.write_watched_error(call.stream, flags, &error, new, new == held);
+            }
+            _ => self.write_reply(call.stream, flags, &Reply::default().validator(new), true),
+        }
+    }
+
+    pub(crate) fn write_watched_error(
+        &mut self,
+        stream: u32,
+        flags: u8,
+        error: &Error,
+        validator: Validator,
+        current: bool,
+    ) {
+        if current {
+            return self.write_reply(stream, flags, &Reply::default().validator(validator), true);
+        }
+        let out = &mut self.output.main;
+        let frame = frame::open(out, Kind::Error, stream, flags & !flag::HTTP);
+        metadata::put_entry(out, tag::VALIDATOR, &validator.bytes());
+        put_error_metadata(out, error, None, self.peer.limits.metadata_max - VALIDATOR_BYTES);
+        let frame = frame.metadata_ends(out);
+        frame.finish(out);
+    }
+
+    fn fail_watch(&mut self, call: CallId, error: &Error) {
+        self.remove_served(call.index());
+        if self.incoming_live {
+            put_error(
+                &mut self.output.main,
+                call.stream,
+                error,
+                None,
+                self.peer.limits.metadata_max,
+            );
+        }
     }
 
     fn end_watch(&mut self, call: CallId) {
@@ -103,30 +145,42 @@ impl Session {
         }
     }
 
-    /// Writes the gathered staleness.
-    pub(crate) fn flush_stale(&mut self) {
-        let Output { main, stale, .. } = &mut self.output;
-        Output::put_list(main, Kind::Stale, 0, stale);
-    }
-
-    /// Before a reply to a command: all staleness, also of watches whose value is still computed.
+    /// Writes all staleness that is not said yet: before a reply to a command, before a value that a
+    /// change made, and at the latest with the next output.
     #[inline]
     pub(crate) fn tell_writer(&mut self) {
         if self.output.stale.is_empty() && self.output.suspects.is_empty() {
             return;
         }
-        self.flush_stale();
+        let Output { main, stale, .. } = &mut self.output;
+        Output::put_list(main, Kind::Stale, 0, stale);
         let mut suspects = std::mem::take(&mut self.output.suspects);
-        suspects.retain(|&stream| {
-            let served = self.incoming.get_mut(index(stream));
-            let is_suspect = |served: &&mut crate::callee::Served| served.state == Serving::Suspect;
-            served.filter(is_suspect).map(|served| served.state = Serving::Told).is_some()
-        });
         if self.incoming_live {
+            suspects.retain(|&stream| {
+                let served = self.incoming.get_mut(index(stream));
+                let suspect = served.filter(|served| served.state == Serving::Suspect);
+                suspect.map(|served| served.state = Serving::Told).is_some()
+            });
             Output::put_list(&mut self.output.main, Kind::Stale, flag::KEEP, &mut suspects);
         }
         suspects.clear();
         self.output.suspects = suspects;
+    }
+
+    /// The caller has taken the last values of these watches.
+    pub(crate) fn receive_seen(&mut self) -> Received {
+        for stream in varint::take_numbers(&self.reader.share_payload()) {
+            let stream = stream.filter(|&stream| !self.is_ours(stream));
+            let stream = stream.ok_or_else(|| bad_list("seen"))?;
+            let Some((generation, served)) = self.incoming.at(index(stream)) else { continue };
+            let behind = served.has(mark::BEHIND);
+            served.marks &= !(mark::UNSEEN | mark::BEHIND);
+            if behind && served.state.is_watch() {
+                let (call, change) = (CallId { stream, generation }, Change(served.count));
+                self.events.push_back(Event::Recompute { call, change });
+            }
+        }
+        Ok(None)
     }
 
     /// Answers that this side watches are stale.
@@ -186,6 +240,7 @@ impl Session {
 pub(crate) fn bad_list(what: &'static str) -> Violation {
     Violation::malformed(match what {
         "cancel" => "cancel is not an ascending list of its sender's streams",
+        "seen" => "seen is not an ascending list of its sender's streams",
         _ => "stale is not an ascending list of its receiver's streams",
     })
 }

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use crate::cascade::Mark;
 use crate::graph::Shared;
-use crate::key::Key;
+use crate::graph::cascade::Mark;
 use crate::source::Source;
+use crate::store::key::Key;
 
-/// Collects changes of any sources and applies them together, in one walk per graph.
+/// Collects changes of any sources and applies them together, in one walk per graph. What was collected
+/// is applied also when the closure panics.
 ///
 /// ```
 /// # use tidewire_memo::{Source, batch};
@@ -20,8 +21,7 @@ use crate::source::Source;
 pub fn batch(collect: impl FnOnce(&mut Batch)) -> usize {
     let mut batch = Batch { changes: Vec::new() };
     collect(&mut batch);
-    let changes = batch.changes.iter_mut();
-    changes.map(|(shared, marks)| apply(shared, marks)).sum()
+    batch.apply()
 }
 
 /// See [`batch`].
@@ -41,9 +41,22 @@ impl Batch {
     }
 }
 
-fn apply(shared: &Shared, marks: &mut [Box<dyn Mark>]) -> usize {
-    let mut marks: Vec<_> = marks.iter_mut().map(|mark| &mut **mark as &mut dyn Mark).collect();
-    shared.change(&mut marks)
+impl Batch {
+    fn apply(&mut self) -> usize {
+        let mut marked = 0;
+        while let Some((shared, mut marks)) = self.changes.pop() {
+            let mut marks: Vec<_> =
+                marks.iter_mut().map(|mark| &mut **mark as &mut dyn Mark).collect();
+            marked += shared.change(&mut marks);
+        }
+        marked
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.apply();
+    }
 }
 
 impl fmt::Debug for Batch {

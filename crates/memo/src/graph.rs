@@ -1,4 +1,23 @@
 //! A graph: everything that can depend on each other, with one budget and one notion of time.
+//!
+//! On this floor, what is current is decided: changes and their walks, verification, eviction, expiry,
+//! the end. Everything is erased; what runs functions is the floor above.
+
+pub(crate) mod bells;
+pub(crate) mod budget;
+pub(crate) mod cascade;
+pub(crate) mod close;
+pub(crate) mod core;
+pub(crate) mod cycle;
+pub(crate) mod event;
+pub(crate) mod expiry;
+pub(crate) mod flight;
+pub(crate) mod owner;
+pub(crate) mod stats;
+pub(crate) mod stuck;
+pub(crate) mod trash;
+pub(crate) mod validate;
+pub(crate) mod verify;
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -6,14 +25,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
-use crate::audit::OnMismatch;
-use crate::cascade::Walk;
-use crate::core::Core;
-use crate::event::Event;
-use crate::owner::{Owner, PROBE_LOG};
-use crate::stats::Stats;
-use crate::sync::{AtomicU64, Mutex};
-use crate::{epoch, sync};
+use crate::graph::cascade::Walk;
+use crate::graph::core::Core;
+use crate::graph::event::{Event, OnMismatch};
+use crate::graph::owner::{Owner, PROBE_LOG};
+use crate::graph::stats::Stats;
+use crate::memory::sync::{AtomicU64, Mutex};
+use crate::memory::{line, sync, wake};
 
 /// Memos and sources that may depend on each other.
 ///
@@ -46,7 +64,7 @@ pub(crate) struct Shared {
     pub(crate) cascade: Mutex<Option<Walk>>,
     /// Tasks that wait for the cascade lock.
     pub(crate) cascade_waiters: Mutex<Vec<Waker>>,
-    /// Changes whose walk is complete; see [`crate::publish`].
+    /// Changes whose walk is complete; see [`crate::compute::publish`].
     pub(crate) revision: AtomicU64,
     /// Set under the graph lock when the budget is exceeded, cleared by whoever relieves it.
     pub(crate) over_budget: AtomicBool,
@@ -91,17 +109,19 @@ impl Graph {
     pub fn stats(&self) -> Stats {
         let core = self.shared.core.lock();
         let nodes = core.slots.in_use();
-        let bytes = core.ledger.bytes();
-        let panicked_drops = epoch::panicked_drops();
-        Stats { nodes, bytes, panicked_drops, ..core.stats }
+        let bytes = core.bytes();
+        let panicked_drops = wake::swallowed_panics();
+        let threads = line::threads();
+        Stats { nodes, bytes, threads, panicked_drops, ..core.stats }
     }
 
     /// Starts or stops the event log. While it runs, hits leave the lock-free path.
     pub fn record_events(&self, on: bool) {
         let mut core = self.shared.core.lock();
         core.log = on.then(Vec::new);
-        for owner in core.owners.iter().flatten() {
-            owner.set_probe(PROBE_LOG, on);
+        let owners: Vec<_> = core.owners.iter().flatten().copied().collect();
+        for owner in owners {
+            owner.set_probe(&mut core, PROBE_LOG, on);
         }
     }
 
@@ -141,7 +161,8 @@ impl Shared {
         let mut core = self.core.lock();
         let number = core.owners.iter().position(Option::is_none).unwrap_or(core.owners.len());
         let owner = make(u16::try_from(number).expect("fewer than 65,536 memos and sources"));
-        owner.set_probe(PROBE_LOG, core.log.is_some());
+        let logged = core.log.is_some();
+        owner.set_probe(&mut core, PROBE_LOG, logged);
         if number == core.owners.len() {
             core.owners.push(None);
         }

@@ -67,71 +67,38 @@
 //!
 //! `docs/guide/memo.md` explains them, and when something else is the better choice.
 
-mod attempt;
-mod audit;
 mod batch;
-mod budget;
-mod cached;
-mod capture;
-mod cascade;
-mod close;
-mod core;
-mod cycle;
-mod depth;
+mod compute;
 #[cfg(feature = "driver")]
 mod driver;
-mod edges;
-mod epoch;
-mod error;
-mod event;
-mod expiry;
-mod fault;
-mod get;
 mod graph;
-mod hasher;
-mod hazard;
-mod key;
 mod memo;
+mod memory;
 mod methods;
-mod node;
-mod options;
-mod owner;
-mod pool;
-mod publish;
 mod range;
-mod scope;
-mod slots;
+mod settings;
 mod source;
-mod stats;
-mod stuck;
-mod sync;
-mod table;
-mod trash;
-mod value;
-mod verify;
-mod wake;
+mod store;
 mod watch;
-mod work;
 mod write;
 
-pub use audit::Mismatch;
 pub use batch::{Batch, batch};
-pub use cached::Cached;
+pub use compute::cached::Cached;
+pub use compute::get::Get;
+pub use compute::scope::{Scoped, scope};
 #[cfg(feature = "driver")]
 pub use driver::Driver;
-pub use error::{BoxError, Error, ErrorKind};
-pub use event::{Event, EventKind};
-#[cfg(shuttle)]
-pub use fault::{Fault, inject};
-pub use get::Get;
 pub use graph::Graph;
-pub use key::Key;
+pub use graph::event::{Event, EventKind, Mismatch};
+pub use graph::stats::Stats;
+pub use graph::stuck::Stuck;
 pub use memo::Memo;
+#[cfg(shuttle)]
+pub use memory::fault::{Fault, inject};
 pub use methods::{Method, MethodOutput, Methods};
-pub use scope::{Scoped, scope};
 pub use source::Source;
-pub use stats::Stats;
-pub use stuck::Stuck;
+pub use store::error::{BoxError, Error, ErrorKind};
+pub use store::key::Key;
 pub use tidewire_memo_macros::memo;
 pub use watch::{Notify, Watch};
 pub use write::WriteGuard;

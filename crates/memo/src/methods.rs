@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::error::{BoxError, Error};
 use crate::graph::Graph;
-use crate::key::Key;
 use crate::memo::Memo;
+use crate::store::error::{BoxError, Error};
+use crate::store::key::Key;
 
 /// The memos of one object, made at the first call of each method.
 ///

@@ -5,26 +5,28 @@ use std::fmt;
 use std::hash::BuildHasher;
 use std::ops::RangeBounds;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
-use crate::hasher::BuildKeyHasher;
+use crate::memory::hasher::BuildKeyHasher;
 
-use crate::capture;
-use crate::cascade::{Mark, Walk};
-use crate::core::Core;
-use crate::epoch::{self, pin};
-use crate::fault::{Fault, injected};
+use crate::compute::capture;
+use crate::graph::cascade::{Mark, Walk};
+use crate::graph::core::Core;
+use crate::graph::owner::{Functions, Owner};
+use crate::graph::trash::Trash;
+use crate::graph::validate::Taint;
 use crate::graph::{Graph, Shared};
-use crate::key::Key;
-use crate::node::{FRESH, Header};
-use crate::owner::{Functions, Owner};
-use crate::pool;
+use crate::memory::epoch;
+use crate::memory::fault::{Fault, injected};
+use crate::memory::line::pin;
+use crate::memory::pool;
 use crate::range::{Interval, Intervals, Stabbed};
-use crate::slots::Id;
-use crate::table::{Seen, Table};
-use crate::trash::Trash;
+use crate::store::key::Key;
+use crate::store::node::{FRESH, Header};
+use crate::store::slots::Id;
+use crate::store::table::{Seen, Table};
 use crate::write::WriteGuard;
 
 /// Something that memoized functions read and that can change: rows of a table, files, settings.
@@ -64,6 +66,10 @@ pub(crate) struct Inner<K> {
     intervals: OnceLock<Box<dyn Intervals<K>>>,
     /// The version of an interval that has no node yet: any change may have concerned it.
     last_change: AtomicU64,
+    /// See [`Source::external`].
+    external: AtomicBool,
+    /// Suspensions that go on.
+    suspended: AtomicUsize,
 }
 
 /// A key that somebody read.
@@ -101,12 +107,38 @@ impl<K: Key> Source<K> {
                 hasher: BuildKeyHasher::default(),
                 intervals: OnceLock::new(),
                 last_change: AtomicU64::new(0),
+                external: AtomicBool::new(false),
+                suspended: AtomicUsize::new(0),
             }));
             made.owner.typed.set(ptr::from_ref(made).cast());
             inner = Some(made);
             &made.owner
         });
         Self { inner: inner.expect("register calls its argument") }
+    }
+
+    /// Says that others may change the data without saying so here: another host, a person with a database
+    /// client. What is made of it, directly or through others, lives at most
+    /// [`Graph::set_external_life`], 5 seconds unless that is called. Call it before anything is read.
+    #[must_use]
+    pub fn external(self) -> Self {
+        self.inner.external.store(true, Relaxed);
+        self
+    }
+
+    /// Says that any key may have changed. When this returns, everything that depends on any key of the
+    /// source is marked; returns how many values were.
+    pub fn changed_all(&self) -> usize {
+        self.shared().change(&mut [&mut AllKeys { inner: self.inner }])
+    }
+
+    /// Says that changes cannot be told from now on: a connection is lost, a position is not known yet.
+    /// Everything that depends on the source is marked, and what reads it meanwhile is answered and not
+    /// memoized, until the suspension is dropped.
+    pub fn suspend(&self) -> Suspension {
+        self.inner.suspended.fetch_add(1, SeqCst);
+        self.changed_all();
+        Suspension { resume: Box::new(Resume { source: *self }) }
     }
 
     /// The name given to [`Source::new`].
@@ -121,6 +153,7 @@ impl<K: Key> Source<K> {
     #[inline]
     pub fn read(&self, key: &K) {
         let Some(frame) = capture::current() else { return };
+        self.inner.check_suspended(frame);
         let hash = self.inner.hasher.hash_one(key);
         let _pin = pin();
         let is_it = |node: &Node<K>| matches!(&node.key, Point::Key(k) if k == key);
@@ -151,6 +184,7 @@ impl<K: Key> Source<K> {
         K: Ord,
     {
         let Some(frame) = capture::current() else { return };
+        self.inner.check_suspended(frame);
         let interval = Interval::new(&bounds);
         let intervals = self.inner.intervals.get_or_init(crate::range::index);
         let _pin = pin();
@@ -180,7 +214,7 @@ impl<K: Key> Source<K> {
     ///
     /// # Cancel safety
     /// Dropped before the first poll, nothing happens. Dropped later, the rest is marked by the drop.
-    pub fn changed_async(&self, key: &K) -> impl Future<Output = ()> + Send + 'static {
+    pub fn changed_async(&self, key: &K) -> impl Future<Output = ()> + Send + use<K> {
         self.shared().change_async(vec![Box::new(self.mark(key.clone()))])
     }
 
@@ -204,7 +238,15 @@ impl<K: Key> Source<K> {
 
     pub(crate) fn mark(&self, key: K) -> KeyMark<K> {
         let hash = self.inner.hasher.hash_one(&key);
-        KeyMark { inner: self.inner, hash, key, node: None, seen: None, stabbed: None }
+        KeyMark {
+            inner: self.inner,
+            hash,
+            key,
+            node: None,
+            seen: None,
+            stabbed: None,
+            whole: false,
+        }
     }
 
     pub(crate) fn shared(&self) -> &'static Shared {
@@ -229,13 +271,13 @@ impl<K: Key> Inner<K> {
                 return (found.header.id, found.header.version());
             }
             let mut core = self.owner.graph.core.lock();
-            if !self.table.unchanged(&core, hash, seen) {
+            if !self.table.unchanged(&core.slots, hash, seen) {
                 continue;
             }
             let version = core.absent(self.owner.number, hash);
             let id = self.adopt(&mut core, node, version);
             // SAFETY: the node lives until `unlink` takes it out and retires it.
-            unsafe { self.table.insert(&mut core, hash, node.as_ptr()) };
+            unsafe { self.table.insert(&mut core.slots, hash, node.as_ptr()) };
             return (id, version);
         }
     }
@@ -253,6 +295,7 @@ impl<K: Key> Inner<K> {
     /// A node that is not shared yet.
     pub(crate) fn make(&self, hash: u64, key: Point<K>) -> NonNull<Node<K>> {
         let header = Header::new(self.owner.number, hash, true);
+        header.set_external(self.external.load(Relaxed));
         header.visit();
         pool::put(Node { header, key })
     }
@@ -262,10 +305,19 @@ impl<K: Key> Inner<K> {
         // SAFETY: a node starts with its header, is not shared yet and lives until `unlink` retires it.
         let id = unsafe {
             (*header).set_version(version);
+            // A source needs no verification; this says since when it is there.
+            (*header).verified.set(core.tick);
             core.adopt(header, self.owner.node_bytes)
         };
         core.check_budget(self.owner.graph, Some(&self.owner));
         id
+    }
+
+    /// While changes cannot be told nothing that reads is kept.
+    fn check_suspended(&self, frame: &capture::Frame) {
+        if self.suspended.load(SeqCst) > 0 {
+            frame.add_taint(Taint::UNTRACKED);
+        }
     }
 
     /// The tick of the latest change of any key. Under the graph lock.
@@ -286,6 +338,8 @@ pub(crate) struct KeyMark<K: 'static> {
     node: Option<Id>,
     seen: Option<Seen>,
     stabbed: Option<Stabbed>,
+    /// It could not be told which nodes are concerned, so all are.
+    whole: bool,
 }
 
 impl<K: Key> Mark for KeyMark<K> {
@@ -296,9 +350,17 @@ impl<K: Key> Mark for KeyMark<K> {
         let node = self.inner.table.find(self.hash, is_it);
         self.node = node.map(|node| node.header.id);
         self.stabbed = self.inner.intervals.get().map(|intervals| intervals.stab(&self.key));
+        self.whole |= self.stabbed.as_ref().is_some_and(Stabbed::is_unsure);
+    }
+
+    fn widen(&mut self) {
+        self.whole = true;
     }
 
     fn holds(&self, core: &Core) -> bool {
+        if self.whole {
+            return true;
+        }
         if injected(Fault::InsertUnnoticed) {
             return true;
         }
@@ -310,11 +372,15 @@ impl<K: Key> Mark for KeyMark<K> {
         };
         // A node that was found and is gone by now may have been replaced by one that nobody saw.
         let alive = self.node.is_some_and(|id| core.node(id).is_some());
-        same && (alive || self.inner.table.unchanged(core, self.hash, seen))
+        same && (alive || self.inner.table.unchanged(&core.slots, self.hash, seen))
     }
 
     fn apply(&self, core: &mut Core, walk: &mut Walk) {
         let tick = core.tick;
+        if self.whole {
+            walk.mark_whole(core, self.inner.owner.number);
+            return self.inner.last_change.store(tick, Relaxed);
+        }
         let mut mark = |core: &mut Core, id| {
             let Some(node) = core.node(id) else { return false };
             node.set_version(tick);
@@ -334,6 +400,51 @@ impl<K: Key> Mark for KeyMark<K> {
     }
 }
 
+/// A change of every key.
+struct AllKeys<K: 'static> {
+    inner: &'static Inner<K>,
+}
+
+impl<K: Key> Mark for AllKeys<K> {
+    fn find(&mut self) {}
+
+    fn widen(&mut self) {}
+
+    fn holds(&self, _: &Core) -> bool {
+        true
+    }
+
+    fn apply(&self, core: &mut Core, walk: &mut Walk) {
+        walk.mark_whole(core, self.inner.owner.number);
+        self.inner.last_change.store(core.tick, Relaxed);
+    }
+}
+
+/// While it lives, nothing that reads the source is memoized; see [`Source::suspend`].
+#[must_use = "the source goes on when the suspension is dropped"]
+pub struct Suspension {
+    resume: Box<dyn Send + Sync>,
+}
+
+struct Resume<K: Key> {
+    source: Source<K>,
+}
+
+impl<K: Key> Drop for Resume<K> {
+    /// What began before now may have been made of what nobody could tell.
+    fn drop(&mut self) {
+        self.source.inner.suspended.fetch_sub(1, SeqCst);
+        self.source.changed_all();
+    }
+}
+
+impl fmt::Debug for Suspension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let _ = &self.resume;
+        f.debug_struct("Suspension").finish_non_exhaustive()
+    }
+}
+
 /// The function table of sources with this key type.
 struct FunctionsOf<K>(std::marker::PhantomData<K>);
 
@@ -343,6 +454,7 @@ impl<K: Key> FunctionsOf<K> {
         unlink: Self::unlink,
         drop_value: |_| false,
         label: Self::label,
+        probe: |_, _, _| (),
         close: |_| (),
         abort: |_, _, _, _| unreachable!("a source computes nothing"),
     };

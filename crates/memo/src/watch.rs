@@ -4,98 +4,21 @@
 //! bell stays on the node until the watch is dropped, so a node that is watched is never removed
 //! silently: evicted, it remains as a ghost; forced out, it rings.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::SeqCst;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use crate::cached::Cached;
-use crate::error::{Error, ErrorKind};
-use crate::get::Get;
-use crate::graph::Shared;
-use crate::key::Key;
+use crate::graph::bells::Bell;
+
+use crate::compute::cached::Cached;
+use crate::compute::get::Get;
 use crate::memo::Memo;
-use crate::slots::Id;
-use crate::sync::Mutex;
-use crate::trash::Trash;
-
-/// What a walk rings.
-#[derive(Default)]
-pub(crate) struct Bell {
-    rung: AtomicBool,
-    waker: Mutex<Option<Waker>>,
-}
-
-impl Bell {
-    fn ring(&self, trash: &mut Trash) {
-        self.rung.store(true, SeqCst);
-        trash.wakers.extend(self.waker.lock().take());
-    }
-
-    /// Whether it rang since the last time somebody asked; if not, `waker` is woken when it does.
-    fn poll(&self, waker: &Waker) -> Poll<()> {
-        if !self.rung.load(SeqCst) {
-            let old = self.waker.lock().replace(waker.clone());
-            drop(old);
-        }
-        if self.rung.swap(false, SeqCst) { Poll::Ready(()) } else { Poll::Pending }
-    }
-
-    fn silence(&self) {
-        self.rung.store(false, SeqCst);
-    }
-}
-
-/// The bells of a graph, by node.
-pub(crate) struct Watchers {
-    bells: HashMap<Id, Vec<Arc<Bell>>>,
-}
-
-impl Watchers {
-    pub(crate) fn new() -> Self {
-        Self { bells: HashMap::new() }
-    }
-
-    pub(crate) fn attach(&mut self, id: Id, bell: &Arc<Bell>) {
-        self.bells.entry(id).or_default().push(bell.clone());
-    }
-
-    /// Returns whether nobody watches the node any more.
-    fn detach(&mut self, id: Id, bell: &Arc<Bell>) -> bool {
-        let Some(bells) = self.bells.get_mut(&id) else { return false };
-        bells.retain(|other| !Arc::ptr_eq(other, bell));
-        let empty = bells.is_empty();
-        if empty {
-            self.bells.remove(&id);
-        }
-        empty
-    }
-
-    /// Rings the bells of a node; their wakers go to the trash, to be woken outside the locks.
-    pub(crate) fn notify(&self, id: Id, trash: &mut Trash) {
-        for bell in self.bells.get(&id).into_iter().flatten() {
-            bell.ring(trash);
-        }
-    }
-
-    /// The node is gone: its watches ring and look for the next one.
-    pub(crate) fn release(&mut self, id: Id, trash: &mut Trash) {
-        self.notify(id, trash);
-        self.bells.remove(&id);
-    }
-
-    /// The graph is closed: every watch rings and finds out.
-    pub(crate) fn close(&mut self, trash: &mut Trash) {
-        for (_, bells) in self.bells.drain() {
-            bells.iter().for_each(|bell| bell.ring(trash));
-        }
-    }
-}
+use crate::store::error::{Error, ErrorKind};
+use crate::store::key::Key;
+use crate::store::slots::Id;
 
 /// A bell on the node of one key, moved to the next node when that one goes.
 struct Post<K: Key, V: Send + Sync + 'static> {
@@ -108,17 +31,17 @@ struct Post<K: Key, V: Send + Sync + 'static> {
 impl<K: Key, V: Send + Sync + 'static> Post<K, V> {
     fn new(memo: Memo<K, V>, key: K) -> Self {
         let bell = Arc::new(Bell::default());
-        let id = memo.attach(&key, &bell).unwrap_or(Id::NONE);
+        let id = memo.inner.attach(&key, &bell).unwrap_or(Id::NONE);
         Self { memo, key, bell, id }
     }
 
     /// Makes sure that the bell hangs on a living node. `false` when the memo is closed.
     fn renew(&mut self) -> bool {
-        let alive = self.memo.shared().core.lock().node(self.id).is_some();
+        let alive = self.memo.inner.shared().core.lock().node(self.id).is_some();
         if alive {
             return true;
         }
-        match self.memo.attach(&self.key, &self.bell) {
+        match self.memo.inner.attach(&self.key, &self.bell) {
             Some(id) => self.id = id,
             None => return false,
         }
@@ -128,24 +51,7 @@ impl<K: Key, V: Send + Sync + 'static> Post<K, V> {
 
 impl<K: Key, V: Send + Sync + 'static> Drop for Post<K, V> {
     fn drop(&mut self) {
-        self.memo.shared().detach(self.id, &self.bell);
-    }
-}
-
-impl Shared {
-    fn detach(&self, id: Id, bell: &Arc<Bell>) {
-        let mut trash = Trash::default();
-        let mut core = self.core.lock();
-        if !core.watchers.detach(id, bell) {
-            return;
-        }
-        let Some(node) = core.node(id) else { return };
-        node.set_watched(false);
-        let empty = node.state() == crate::node::EMPTY;
-        if empty && !node.is_computing() {
-            let owner = core.owner(node);
-            core.remove(owner, node, &mut trash);
-        }
+        self.memo.inner.shared().detach(self.id, &self.bell);
     }
 }
 
@@ -195,7 +101,7 @@ impl<K: Key, V: Send + Sync + 'static> Watch<K, V> {
             }
             Err(error) if error.kind() == ErrorKind::Closed => Some(None),
             Err(error) => {
-                self.again = !self.post.memo.is_memoized_failure(&self.post.key);
+                self.again = !self.post.memo.inner.is_memoized(&self.post.key);
                 self.last = None;
                 Some(Some(Err(error)))
             }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::cascade::Mark;
 use crate::graph::Shared;
-use crate::key::Key;
+use crate::graph::cascade::Mark;
 use crate::source::Source;
+use crate::store::key::Key;
 
 /// Marks its keys as changed when finished or dropped.
 ///

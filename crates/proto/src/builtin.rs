@@ -24,15 +24,19 @@ pub(crate) fn names<'a>() -> impl Iterator<Item = &'a str> + Clone {
 
 /// Whether `name` is where a published file is expected, whoever provides it.
 pub(crate) fn is_published(name: &str) -> bool {
-    name.starts_with("google/") || name.starts_with("tidewire/v1/")
+    ["google/", "tidewire/v1/", "buf/validate/", "validate/"]
+        .iter()
+        .any(|folder| name.starts_with(folder))
 }
 
-const TEXTS: [(&str, &str); 5] = [
+const TEXTS: [(&str, &str); 7] = [
+    ("buf/validate/validate.proto", include_str!("../proto/buf/validate/validate.proto")),
     ("google/api/annotations.proto", include_str!("../proto/google/api/annotations.proto")),
     ("google/api/field_behavior.proto", include_str!("../proto/google/api/field_behavior.proto")),
     ("google/api/http.proto", include_str!("../proto/google/api/http.proto")),
     ("google/api/httpbody.proto", include_str!("../proto/google/api/httpbody.proto")),
     ("tidewire/v1/options.proto", include_str!("../proto/tidewire/v1/options.proto")),
+    ("validate/validate.proto", include_str!("../proto/validate/validate.proto")),
 ];
 
 const WELL_KNOWN: [&str; 11] = [

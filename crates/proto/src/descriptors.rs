@@ -29,8 +29,9 @@ impl Descriptors {
         self.encode(File::bytes)
     }
 
-    /// The same with the comments of methods and the places of their HTTP rules as the only
-    /// `source_code_info`: what a program embeds, so that a server can say where a route is written.
+    /// The same with the comments of methods, the places of their HTTP rules and of rules of
+    /// validation as the only `source_code_info`: what a program embeds, so that a server can say
+    /// where a route or a rule is written.
     pub fn with_places_of_methods(&self) -> Vec<u8> {
         self.encode(|file| places::of_methods_only(file.bytes()))
     }

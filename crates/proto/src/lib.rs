@@ -5,7 +5,8 @@
 //! [`Diagnostics`], which point at file, line and column and say what to do next.
 //!
 //! Importable without being on disk: the well-known types, `google/api/annotations.proto`,
-//! `http.proto`, `httpbody.proto`, `field_behavior.proto`, and our own
+//! `http.proto`, `httpbody.proto`, `field_behavior.proto`, the rules of protovalidate
+//! (`buf/validate/validate.proto`) and protoc-gen-validate (`validate/validate.proto`), and our own
 //! `tidewire/v1/options.proto`, which [`MethodOptions`] reads back from a descriptor.
 //!
 //! The parser knows proto2 and proto3. Files with `edition = "…"` enter as descriptor sets

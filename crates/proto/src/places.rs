@@ -1,13 +1,16 @@
-//! Where methods and their HTTP rules are written, cut out of a file's source info.
+//! Where methods, their HTTP rules and rules of validation are written, cut out of a file's source
+//! info.
 //!
-//! Source info is often larger than all the rest of a file. A server needs two things of it: the
-//! lines of `google.api.http`, for messages about routes, and the comments of methods, for its
-//! OpenAPI document. Only these are kept in what a program embeds.
+//! Source info is often larger than all the rest of a file. A server needs three things of it: the
+//! lines of `google.api.http` and of rules of fields and messages, for what it says of them, and the
+//! comments of methods, for its OpenAPI document. Only these are kept in what a program embeds.
 //!
 //! | place | path in the file's descriptor | kept of it |
 //! |---|---|---|
 //! | a method | `6, service, 2, method` | span, comment above |
 //! | its HTTP rule | `6, service, 2, method, 4, 72295728` | span |
+//! | a rule of a message | `4, message, …, 7, option` | span |
+//! | a rule of a field | `4, message, …, 2, field, 8, option` | span |
 
 use crate::wire::{self, Value};
 
@@ -47,6 +50,7 @@ fn cut_down(info: &[u8]) -> Vec<u8> {
                 last_rule = path[..4].to_vec();
                 &[LOCATION_PATH, LOCATION_SPAN]
             }
+            Some(path) if is_of_rule(path) => &[LOCATION_PATH, LOCATION_SPAN],
             _ => continue,
         };
         let mut cut = Vec::new();
@@ -56,6 +60,20 @@ fn cut_down(info: &[u8]) -> Vec<u8> {
         wire::push_bytes(&mut kept, field.number, &cut);
     }
     kept
+}
+
+/// Whether a path leads into an option that holds rules of validation.
+fn is_of_rule(path: &[u64]) -> bool {
+    let mut rest = path;
+    while let [MESSAGE | NESTED, _, after @ ..] = rest {
+        rest = after;
+    }
+    match rest {
+        [MESSAGE_OPTIONS, option, ..] | [FIELD, _, FIELD_OPTIONS, option, ..] => {
+            rest.len() < path.len() && RULES.contains(option)
+        }
+        _ => false,
+    }
 }
 
 /// `FileDescriptorProto.source_code_info`.
@@ -69,3 +87,10 @@ const SERVICE: u64 = 6;
 const METHOD: u64 = 2;
 const OPTIONS: u64 = 4;
 const HTTP: u64 = 72_295_728;
+const MESSAGE: u64 = 4;
+const NESTED: u64 = 3;
+const FIELD: u64 = 2;
+const MESSAGE_OPTIONS: u64 = 7;
+const FIELD_OPTIONS: u64 = 8;
+/// `(buf.validate.…)`, `(validate.rules)` and `(google.api.field_behavior)`.
+const RULES: [u64; 3] = [1159, 1071, 1052];

@@ -84,6 +84,10 @@ impl Value<'_> {
         match self {
             Self::Message(message) => {
                 let (pool, index) = (message.pool(), message.0.message_index());
+                let owner = message.message_type().full_name();
+                if json.is_null() && WellKnown::of(owner) != Some(WellKnown::Value) {
+                    return false;
+                }
                 json::read_tree(pool, index, json, Unknown::Refused)
                     .is_ok_and(|read| same_message(message.0, &read, 0))
             }

@@ -88,9 +88,12 @@ pub(crate) fn read_tree(
 
 /// The error for JSON that does not fit: the field that does not, or the text that is no JSON.
 fn invalid(cause: &serde_json::Error, path: Option<&serde_path_to_error::Path>) -> Error {
-    let path = path.filter(|_| cause.is_data()).map(ToString::to_string);
-    match path.filter(|path| path != "." && !path.contains('?')) {
-        Some(path) => Error::invalid_argument(format!("field {path}: {cause}")),
-        None => Error::invalid_argument(format!("request is not valid JSON: {cause}")),
+    if !cause.is_data() {
+        return Error::invalid_argument(format!("request is not valid JSON: {cause}"));
     }
+    let path = path.map(ToString::to_string);
+    Error::invalid_argument(match path.filter(|path| path != "." && !path.contains('?')) {
+        Some(path) => format!("field {path}: {cause}"),
+        None => cause.to_string(),
+    })
 }

@@ -24,6 +24,7 @@ mod path;
 mod schema;
 mod served;
 mod types;
+mod validate;
 mod value;
 mod well_known;
 mod write;
@@ -37,4 +38,7 @@ pub use schema::Schema;
 pub use served::Served;
 pub use tidewire_proto::{Diagnostic, Diagnostics, Sources};
 pub use types::{EnumType, Field, Kind, MessageType, Oneof, Scalar, Single};
+pub use validate::{
+    RuleSet, Rules, VIOLATIONS_MAX, Validate, Violation, Violations, required_without_presence,
+};
 pub use value::{EnumValue, List, Map, Value};

@@ -101,8 +101,7 @@ impl Message {
     /// fields. One past the end of a list appends to it. A member of a oneof clears the others.
     ///
     /// # Errors
-    /// When the path leads nowhere, or the value does not fit; the message is as before, but for
-    /// empty messages on the way.
+    /// When the path leads nowhere, or the value does not fit; the message is as before.
     pub fn set<'v>(
         &mut self,
         path: impl AsPath,

@@ -13,7 +13,10 @@ use std::str::FromStr;
 
 use crate::FieldError;
 
-/// A path to a field, parsed once.
+/// How many steps a path may have: more than messages nest.
+const STEPS_MAX: usize = 200;
+
+/// A path to a field, parsed once. It has 200 steps at most.
 ///
 /// ```
 /// use tidewire_schema::Path;
@@ -85,6 +88,12 @@ impl FromStr for Path {
                 }
                 steps.push(Step::Name(name.to_owned()));
                 rest = after;
+            }
+            if steps.len() > STEPS_MAX {
+                return Err(FieldError::new(
+                    "",
+                    format_args!("the path has over {STEPS_MAX} steps"),
+                ));
             }
             wants_name = false;
             match rest.chars().next() {
@@ -184,6 +193,12 @@ mod tests {
         check("a.[shop.v1.note]", &["a", "[shop.v1.note]"]);
         check("münze.über", &["münze", "über"]);
         check("a[]", &["a", ""]);
+    }
+
+    #[test]
+    fn a_path_without_end_is_refused() {
+        let error = "a.".repeat(100_000).parse::<Path>().expect_err("it is too long");
+        assert!(error.to_string().contains("over 200 steps"), "{error}");
     }
 
     #[test]

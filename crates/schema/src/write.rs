@@ -10,7 +10,7 @@ use buffa_descriptor::{DescriptorPool, FieldKind, ScalarType, SingularKind};
 use serde::Serialize;
 
 use crate::FieldError;
-use crate::json::{ELEMENT_MEMORY_MAX, Element, Reader, Unknown};
+use crate::json::{DEPTH_MAX, ELEMENT_MEMORY_MAX, Element, Reader, Unknown};
 use crate::path::{Path, Step};
 use crate::types::MessageType;
 use crate::value::{Value, parse_key};
@@ -25,6 +25,10 @@ pub(crate) fn set(
     path: &Path,
     value: Value<'_>,
 ) -> Result<(), FieldError> {
+    if path.steps().len() + depth(value) > DEPTH_MAX as usize {
+        let why = format_args!("messages would nest deeper than {DEPTH_MAX}");
+        return Err(FieldError::new(path, why));
+    }
     Walk { path, at: 0 }.message(message, &mut Action::Set(value))
 }
 
@@ -34,6 +38,18 @@ pub(crate) fn set(
 /// When the path leads nowhere.
 pub(crate) fn clear(message: &mut DynamicMessage, path: &Path) -> Result<(), FieldError> {
     Walk { path, at: 0 }.message(message, &mut Action::Clear)
+}
+
+/// How deep messages nest in a value.
+fn depth(value: Value<'_>) -> usize {
+    match value {
+        Value::Message(message) => {
+            1 + message.fields().map(|(_, value)| depth(value)).max().unwrap_or_default()
+        }
+        Value::List(list) => list.iter().map(depth).max().unwrap_or_default(),
+        Value::Map(map) => map.iter().map(|(_, value)| depth(value)).max().unwrap_or_default(),
+        _ => 0,
+    }
 }
 
 /// What is done at the end of a path.
@@ -97,19 +113,16 @@ impl Walk<'_> {
                 }
             };
         }
-        let present = message.field_by_number(descriptor.number()).is_some();
-        if !present {
-            match action {
-                Action::Clear => return Ok(()),
-                Action::Set(_) => set(message, empty(&pool, descriptor.kind(), &inner)?)?,
-            }
+        if let Some(raw) = message.field_by_number_mut(descriptor.number()) {
+            return inner.value(&pool, descriptor.kind(), raw, action);
         }
-        let Some(raw) = message.field_by_number_mut(descriptor.number()) else { return Ok(()) };
-        let outcome = inner.value(&pool, descriptor.kind(), raw, action);
-        if outcome.is_err() && !present {
-            let _ = message.try_clear(descriptor);
+        if matches!(action, Action::Clear) {
+            return Ok(());
         }
-        outcome
+        // Made apart, so that what does not fit changes nothing.
+        let mut raw = empty(&pool, descriptor.kind(), &inner)?;
+        inner.value(&pool, descriptor.kind(), &mut raw, action)?;
+        set(message, raw)
     }
 
     /// Follows a step into the value of a field.

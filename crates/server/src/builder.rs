@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::Method;
+use tidewire_schema::Validate;
 use tidewire_service::{Gate, Interface, Layer, Observer, RpcService, Service, stack};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -55,6 +56,7 @@ impl Server {
             rest: RestOptions::default(),
             faults: false,
             cors: Cors::default(),
+            validation: true,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -76,6 +78,7 @@ pub struct Builder {
     rest: RestOptions,
     faults: bool,
     cors: Cors,
+    validation: bool,
     #[cfg(feature = "tls")]
     tls: Option<crate::tls::Tls>,
 }
@@ -182,6 +185,14 @@ impl Builder {
         self
     }
 
+    /// Switches off, or on again, that requests are checked against the rules that their schema
+    /// has for them (protovalidate, protoc-gen-validate, `REQUIRED`): after all layers, just before
+    /// the service; see [`Validate`].
+    pub fn validation(mut self, on: bool) -> Self {
+        self.validation = on;
+        self
+    }
+
     /// Speaks TLS on every TCP address.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: crate::tls::Tls) -> Self {
@@ -267,9 +278,12 @@ impl Builder {
                 let _ = methods.add(&interface, &service);
             }
         }
-        let services = self.services.into_iter();
         let layers: Vec<_> = self.layers.iter().chain(&self.inner_layers).cloned().collect();
-        let services: Vec<_> = services.map(|(i, s)| (i, stack(&layers, s))).collect();
+        let mut services = Vec::new();
+        for (interface, service) in self.services {
+            let service = if self.validation { validated(&interface, service)? } else { service };
+            services.push((interface, stack(&layers, service)));
+        }
         for (interface, service) in &services {
             methods.add(interface, service).map_err(StartError::DuplicateMethod)?;
         }
@@ -297,6 +311,19 @@ impl Builder {
         };
         Ok((Arc::new(app), health))
     }
+}
+
+/// The service behind the rules of its requests, where it has any.
+fn validated(
+    interface: &Interface,
+    service: Arc<dyn Service>,
+) -> Result<Arc<dyn Service>, StartError> {
+    let rules = Validate::of(interface)
+        .map_err(|cause| StartError::Rules { service: interface.name().to_owned(), cause })?;
+    Ok(match rules {
+        Some(rules) => rules.layer(service),
+        None => service,
+    })
 }
 
 fn routes(routes: Vec<Route>, layers: &[Arc<dyn Layer>]) -> Result<Routes, RouteError> {

@@ -1,33 +1,11 @@
 //! Plain HTTP: from a request to a [`Call`] and from a [`Reply`] to a response.
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
+use http::header::{ALLOW, CONTENT_TYPE, ETAG, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
-use tidewire_service::{Body, Context, Error, Frame, Headers, Reply, Validator};
+use tidewire_service::{Body, Error, Frame, Headers, Reply};
 
 use crate::observe::{Ended, Failed};
-
-/// Tells a context what the caller holds already (`If-None-Match`, RFC 9110, section 13.1.2).
-#[inline]
-pub(crate) fn hold(context: &mut Context) {
-    if context.headers().contains_key(IF_NONE_MATCH) {
-        let held = held(context.headers());
-        context.set_held(held);
-    }
-}
-
-/// The validators of our own tags; other tags name nothing that we gave.
-fn held(headers: &HeaderMap) -> Vec<Validator> {
-    let values = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-    let tags = values.flat_map(|value| value.split(',')).map(str::trim);
-    tags.map(|tag| tag.strip_prefix("W/").unwrap_or(tag))
-        .filter_map(|tag| tag.strip_prefix('"')?.strip_suffix('"')?.parse().ok())
-        .take(HELD_MAX)
-        .collect()
-}
-
-/// More than any cache has of one resource.
-const HELD_MAX: usize = 16;
 
 /// The response for a reply, around what `wrap` makes of its body.
 #[inline]

@@ -61,7 +61,6 @@ use self::request::{Assign, BodyRule, sort};
 use crate::arriving::{Arriving, check_length, discard};
 use crate::command::Command;
 use crate::connection::App;
-use crate::plain;
 use crate::run::run;
 use crate::way::Inbound;
 
@@ -119,7 +118,6 @@ impl Transcoder {
             }
         };
         add_host(&mut context, &uri);
-        plain::hold(&mut context);
         let call = Call::method(self.binding.method.clone(), context, Codec::Json, body);
         let outcome = run(&*self.binding.service, call, command).outcome().await;
         if let Some(leftover) = leftover {

@@ -48,13 +48,12 @@ impl RpcCall {
     /// Answers the call.
     pub(crate) async fn answer(self) -> Response<ResponseBody> {
         let Self { app, entry, exchange, request } = self;
-        let Inbound { uri, version, mut context, body, watch, .. } = request;
+        let Inbound { uri, version, context, body, watch, .. } = request;
         let command = app.commands.command(&entry.method);
         let mut leftover = None;
         let limits = &app.limits;
         let body = if exchange.is_get() {
             let bytes_max = limits.message_bytes_max;
-            plain::hold(&mut context);
             exchange.message_of_get(uri.query(), &app.coders, bytes_max).map(Body::Full)
         } else {
             match exchange.requests(limits.message_bytes_max) {

@@ -203,6 +203,13 @@ pub enum StartError {
     DuplicateMethod(String),
     /// The descriptors of a service do not fit together, as reflection needs them to.
     Descriptors(String),
+    /// A rule for requests of a service does not compile.
+    Rules {
+        /// The service.
+        service: String,
+        /// The rules, with file, line and column.
+        cause: tidewire_schema::SchemaError,
+    },
 }
 
 impl fmt::Display for StartError {
@@ -221,6 +228,7 @@ impl fmt::Display for StartError {
                 write!(f, "method {path} is served twice; remove one of the services")
             }
             Self::Descriptors(why) => write!(f, "the services' descriptors do not fit: {why}"),
+            Self::Rules { service, cause } => write!(f, "{service} cannot be served: {cause}"),
         }
     }
 }
@@ -234,7 +242,8 @@ impl std::error::Error for StartError {
             | Self::Rest(_)
             | Self::Cors(_)
             | Self::DuplicateMethod(_)
-            | Self::Descriptors(_) => None,
+            | Self::Descriptors(_)
+            | Self::Rules { .. } => None,
         }
     }
 }

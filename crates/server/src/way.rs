@@ -15,6 +15,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use http::header::EXPECT;
 use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, Request, Response, Uri, Version};
 use hyper::body::Incoming;
@@ -52,7 +53,7 @@ impl Connection {
         let (parts, body) = request.into_parts();
         let found = self.app.find(&parts);
         let Parts { method: verb, uri, version, headers, extensions, .. } = parts;
-        let context = self.context(&found, headers, extensions);
+        let context = self.context(&found, &verb, headers, extensions);
         self.call(found, Inbound { verb, uri, version, context, body, watch: None })
     }
 
@@ -63,7 +64,8 @@ impl Connection {
         let target = found.target(&parts);
         let headers = std::mem::take(&mut parts.headers);
         let extensions = std::mem::take(&mut parts.extensions);
-        let mut head = Head::new(target, self.context(&found, headers, extensions));
+        let context = self.context(&found, &parts.method, headers, extensions);
+        let mut head = Head::new(target, context);
         let watch = Watch::begin(&self.app.observers, &self.app.stop, &mut head);
         watch.phase(Phase::Gates);
         let admitted = admitted(&self.app.gates, &mut head).await;
@@ -88,9 +90,19 @@ impl Connection {
     }
 
     #[inline]
-    fn context(&self, found: &Found<'_>, headers: HeaderMap, extensions: Extensions) -> Context {
+    fn context(
+        &self,
+        found: &Found<'_>,
+        verb: &Method,
+        headers: HeaderMap,
+        extensions: Extensions,
+    ) -> Context {
         let deadline = found.timeout().and_then(|left| Instant::now().checked_add(left));
-        Context::new(headers)
+        let context = match *verb {
+            Method::GET | Method::HEAD => Context::new(headers).with_conditions(),
+            _ => Context::new(headers),
+        };
+        context
             .with_extensions(extensions)
             .with_protocol(found.protocol())
             .with_deadline(deadline.map(Instant::into_std))
@@ -130,7 +142,7 @@ impl Connection {
         &self,
         service: &dyn tidewire_service::Service,
         target: HttpTarget,
-        mut context: Context,
+        context: Context,
         (body, watch): (Incoming, Option<Arc<Watch>>),
     ) -> Responding {
         let body = if hyper::body::Body::is_end_stream(&body) {
@@ -143,7 +155,6 @@ impl Connection {
             let counter = watch.map(|watch| watch.counter());
             Body::frames(Arriving::new(body, counter).limit(bytes_max))
         };
-        plain::hold(&mut context);
         let upgrade = context.extensions().get::<OnUpgrade>().cloned();
         let (call, _) = Call::from_head(Head::new(Target::Http(target), context), body);
         let answer = run(service, call, None);
@@ -168,7 +179,9 @@ impl Connection {
         body: Incoming,
         response: Response<ResponseBody>,
     ) -> Responding {
+        // Who waits to be told to go on with the body has not begun to send it.
         let nothing_to_read = version == Version::HTTP_2
+            || headers.contains_key(EXPECT)
             || hyper::body::Body::is_end_stream(&body)
             || check_length(headers, self.app.limits.body_bytes_max).is_err();
         if nothing_to_read {

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 
 use crate::command_key::{self, CommandKey};
+use crate::held;
 use crate::{Observation, Peer, Phase, Principal, Result, Signal, Tokens, Validator};
 
 /// What surrounds a call.
@@ -25,6 +26,8 @@ pub struct Context {
     deadline: Option<Instant>,
     peer: Option<Arc<Peer>>,
     protocol: Option<Protocol>,
+    /// Whether `If-None-Match` speaks of the answer to this call.
+    is_conditional: bool,
     stopping: Option<Signal>,
     extensions: Extensions,
     rare: Option<Box<Rare>>,
@@ -34,7 +37,7 @@ pub struct Context {
 #[derive(Clone, Default)]
 struct Rare {
     principal: Option<Principal>,
-    held: Vec<Validator>,
+    held: Option<Vec<Validator>>,
     command: Option<Command>,
     tokens: Tokens,
     observations: Vec<Arc<dyn Observation>>,
@@ -121,6 +124,15 @@ impl Context {
         self
     }
 
+    /// Lets the header `If-None-Match` say what the caller holds: for `GET` and `HEAD` (RFC 9110,
+    /// section 13.1.2).
+    #[must_use]
+    #[inline]
+    pub fn with_conditions(mut self) -> Self {
+        self.is_conditional = true;
+        self
+    }
+
     /// Sets what tells of a drain.
     #[must_use]
     #[inline]
@@ -145,10 +157,13 @@ impl Context {
         }
     }
 
-    /// Sets the validators of what the caller holds already; without any it takes a full answer.
+    /// Sets the validators of what the caller holds already, in place of what its headers say; without
+    /// any it takes a full answer.
     pub fn set_held(&mut self, held: Vec<Validator>) {
-        if !held.is_empty() || self.rare.is_some() {
-            self.rare().held = held;
+        if !held.is_empty() || self.is_conditional {
+            self.rare().held = Some(held);
+        } else if let Some(rare) = &mut self.rare {
+            rare.held = None;
         }
     }
 
@@ -243,8 +258,13 @@ impl Context {
     /// The validators of what the caller holds already (`If-None-Match`, a live request, a replica).
     ///
     /// An answer with one of them may be [`Reply::unchanged`](crate::Reply::unchanged).
-    pub fn held(&self) -> &[Validator] {
-        self.rare.as_ref().map_or(&[], |rare| &rare.held)
+    pub fn held(&self) -> Vec<Validator> {
+        let known = self.rare.as_ref().and_then(|rare| rare.held.as_ref());
+        match known {
+            Some(held) => held.clone(),
+            None if self.is_conditional => held::of_headers(&self.headers),
+            None => Vec::new(),
+        }
     }
 
     /// What makes a repeated command harmless: a service stores it in the transaction of the command,
@@ -473,6 +493,20 @@ mod tests {
             "Headers",
         ];
         assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn what_a_caller_holds_is_said_by_its_header_or_by_whoever_knows_better() {
+        let tag = "\"00112233445566778899aabbccddeeff\"";
+        let map = headers(&[("if-none-match", tag)]);
+        assert!(Context::new(map.clone()).held().is_empty(), "not the answer to a GET");
+        let mut context = Context::new(map).with_conditions();
+        assert_eq!(context.held().len(), 1);
+        context.set_held(Vec::new());
+        assert!(context.held().is_empty());
+        let mut plain = Context::default();
+        plain.set_held(vec![Validator::new([7; 16])]);
+        assert_eq!(plain.held(), [Validator::new([7; 16])]);
     }
 
     #[test]

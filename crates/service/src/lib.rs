@@ -22,6 +22,7 @@ mod follow;
 mod freshness;
 mod head;
 mod headers;
+mod held;
 mod interface;
 mod observer;
 mod peer;

@@ -77,6 +77,42 @@ impl<T: 'static> Stream<T> {
         }))
     }
 
+    /// A stream of what an async function makes of a state, until it makes nothing.
+    ///
+    /// ```
+    /// use tidewire_service::Stream;
+    /// let countdown = Stream::unfold(3, async |n| (n > 0).then(|| (Ok(n), n - 1)));
+    /// ```
+    pub fn unfold<S, F, Fut>(state: S, f: F) -> Self
+    where
+        S: Send + 'static,
+        F: FnMut(S) -> Fut + Send + 'static,
+        Fut: Future<Output = Option<(Result<T>, S)>> + Send + 'static,
+    {
+        Self::new(futures_util::stream::unfold(state, f))
+    }
+
+    /// A stream of what an async function makes of each message or error of this one, one after the
+    /// other. Trailers stay.
+    #[must_use]
+    pub fn then<U, F, Fut>(self, f: F) -> Stream<U>
+    where
+        T: Send,
+        U: Send + 'static,
+        F: FnMut(Result<T>) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<U>> + Send + 'static,
+    {
+        let state = (self.parts, f);
+        Stream::from_parts(futures_util::stream::unfold(state, |(mut parts, mut f)| async move {
+            let part = match StreamExt::next(&mut parts).await? {
+                Ok(Part::Message(message)) => f(Ok(message)).await.map(Part::Message),
+                Ok(Part::Trailers(trailers)) => Ok(Part::Trailers(trailers)),
+                Err(error) => f(Err(error)).await.map(Part::Message),
+            };
+            Some((part, (parts, f)))
+        }))
+    }
+
     /// The same stream, ending with what `f` makes of the error that ends it.
     pub(crate) fn map_errors(self, f: impl Fn(Error) -> Error + Send + 'static) -> Self {
         Self::from_parts(self.parts.map_err(f))

@@ -55,6 +55,8 @@ pub struct Config {
     pub rest: RestConfig,
     /// `[cors]`: which pages of other origins may call from a browser.
     pub cors: CorsConfig,
+    /// `[validation]`: whether requests are checked against rules of their schema.
+    pub validation: ValidationConfig,
     /// `[log]`: what is logged.
     pub log: LogConfig,
     /// `[[service]]`: services without code of their own.
@@ -118,6 +120,15 @@ pub struct LimitsConfig {
     /// See [`Limits::drain_timeout`].
     #[serde(deserialize_with = "value::duration")]
     pub drain_timeout: Option<std::time::Duration>,
+}
+
+/// `[validation]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct ValidationConfig {
+    /// Whether requests are checked; on, where a schema has rules, unless set.
+    pub enabled: bool,
 }
 
 /// `[log]`.
@@ -241,6 +252,12 @@ impl Default for ServerConfig {
     }
 }
 
+impl Default for ValidationConfig {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
 impl Default for LogConfig {
     fn default() -> Self {
         Self { level: "info".to_owned() }
@@ -298,6 +315,7 @@ impl Config {
             .limits(self.limits())
             .rest(self.rest.options())
             .cors(cors)
+            .validation(self.validation.enabled)
             .reflection(self.server.reflection);
         for address in &self.server.listen {
             builder = builder.listen(address.clone());

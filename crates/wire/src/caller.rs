@@ -81,7 +81,7 @@ impl Caller {
         {
             return Ok(Request { verb: Method::GET, path, headers, body: Default::default() });
         }
-        headers.insert(CONNECT_VERSION, HeaderValue::from_static("1"));
+        headers.insert(CONNECT_VERSION, ONE);
         headers.insert(CONTENT_TYPE, format.header());
         let message = match self.compression.for_message(message.len()) {
             None => message,
@@ -102,11 +102,11 @@ impl Caller {
         message: Option<Bytes>,
     ) -> Result<Request> {
         let (name, value) = match self.dialect {
-            Dialect::Connect => (CONNECT_VERSION, "1"),
-            Dialect::Grpc => (TE, "trailers"),
-            Dialect::GrpcWeb => (GRPC_WEB, "1"),
+            Dialect::Connect => (CONNECT_VERSION, ONE),
+            Dialect::Grpc => (TE, TRAILERS),
+            Dialect::GrpcWeb => (GRPC_WEB, ONE),
         };
-        headers.insert(name, HeaderValue::from_static(value));
+        headers.insert(name, value);
         headers.insert(CONTENT_TYPE, format.header());
         if let Some(requests) = self.compression.requests {
             headers.insert(self.dialect.encoding_header(), requests.value());
@@ -139,6 +139,9 @@ impl Caller {
         Format::of_call(self.dialect, kind, Codec::Proto).framing == Framing::Bare
     }
 }
+
+const ONE: HeaderValue = HeaderValue::from_static("1");
+const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
 /// What clients of this library call themselves.
 const NAME: HeaderValue = HeaderValue::from_static(concat!("tidewire/", env!("CARGO_PKG_VERSION")));

@@ -177,7 +177,12 @@ impl Encoding {
     }
 
     pub(crate) const fn value(self) -> HeaderValue {
-        HeaderValue::from_static(self.as_str())
+        const GZIP: HeaderValue = HeaderValue::from_static("gzip");
+        const ZSTD: HeaderValue = HeaderValue::from_static("zstd");
+        match self {
+            Self::Gzip => GZIP,
+            Self::Zstd => ZSTD,
+        }
     }
 
     /// The encoding that a header names, `None` being no compression; `Err` has what is not known.

@@ -92,22 +92,19 @@ impl Format {
         Self { dialect, framing, codec }
     }
 
-    pub(crate) const fn content_type(self) -> &'static str {
-        match (self.dialect, self.framing, self.codec) {
-            (Dialect::Connect, Framing::Bare, Codec::Proto) => "application/proto",
-            (Dialect::Connect, Framing::Bare, Codec::Json) => "application/json",
-            (Dialect::Connect, _, Codec::Proto) => "application/connect+proto",
-            (Dialect::Connect, _, Codec::Json) => "application/connect+json",
-            (Dialect::Grpc, _, Codec::Proto) => "application/grpc+proto",
-            (Dialect::Grpc, _, Codec::Json) => "application/grpc+json",
-            (Dialect::GrpcWeb, Framing::Text, _) => "application/grpc-web-text+proto",
-            (Dialect::GrpcWeb, _, Codec::Proto) => "application/grpc-web+proto",
-            (Dialect::GrpcWeb, _, Codec::Json) => "application/grpc-web+json",
-        }
-    }
-
+    /// The content type. Each is a constant, so that nothing of it is looked at when it is written.
     pub(crate) const fn header(self) -> HeaderValue {
-        HeaderValue::from_static(self.content_type())
+        match (self.dialect, self.framing, self.codec) {
+            (Dialect::Connect, Framing::Bare, Codec::Proto) => PROTO,
+            (Dialect::Connect, Framing::Bare, Codec::Json) => JSON,
+            (Dialect::Connect, _, Codec::Proto) => CONNECT_PROTO,
+            (Dialect::Connect, _, Codec::Json) => CONNECT_JSON,
+            (Dialect::Grpc, _, Codec::Proto) => GRPC_PROTO,
+            (Dialect::Grpc, _, Codec::Json) => GRPC_JSON,
+            (Dialect::GrpcWeb, Framing::Text, _) => GRPC_WEB_TEXT,
+            (Dialect::GrpcWeb, _, Codec::Proto) => GRPC_WEB_PROTO,
+            (Dialect::GrpcWeb, _, Codec::Json) => GRPC_WEB_JSON,
+        }
     }
 
     /// What a content type says; `None` if it is none of these.
@@ -140,6 +137,16 @@ fn charset_is_utf8(parameters: &[u8]) -> bool {
         !name.eq_ignore_ascii_case(b"charset") || value.eq_ignore_ascii_case(b"utf-8")
     })
 }
+
+const PROTO: HeaderValue = HeaderValue::from_static("application/proto");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const CONNECT_PROTO: HeaderValue = HeaderValue::from_static("application/connect+proto");
+const CONNECT_JSON: HeaderValue = HeaderValue::from_static("application/connect+json");
+const GRPC_PROTO: HeaderValue = HeaderValue::from_static("application/grpc+proto");
+const GRPC_JSON: HeaderValue = HeaderValue::from_static("application/grpc+json");
+const GRPC_WEB_TEXT: HeaderValue = HeaderValue::from_static("application/grpc-web-text+proto");
+const GRPC_WEB_PROTO: HeaderValue = HeaderValue::from_static("application/grpc-web+proto");
+const GRPC_WEB_JSON: HeaderValue = HeaderValue::from_static("application/grpc-web+json");
 
 const fn format(dialect: Dialect, framing: Framing, codec: Codec) -> Format {
     Format { dialect, framing, codec }
@@ -174,13 +181,13 @@ mod tests {
 
     #[test]
     fn content_types_are_read_as_media_types_are() {
-        let check = |content_type: &str, expected: Option<&str>| {
-            let format = Format::of(content_type.as_bytes());
-            assert_eq!(format.map(Format::content_type), expected, "{content_type}");
+        let check = |content_type: &str, expected: Option<&'static str>| {
+            let format = Format::of(content_type.as_bytes()).map(Format::header);
+            assert_eq!(format, expected.map(HeaderValue::from_static), "{content_type}");
         };
         for (name, format) in TYPES {
             assert_eq!(Format::of(name.as_bytes()), Some(format));
-            assert_eq!(Format::of(format.content_type().as_bytes()), Some(format));
+            assert_eq!(Format::of(format.header().as_bytes()), Some(format));
         }
         check("APPLICATION/JSON", Some("application/json"));
         check("application/json; charset=utf-8", Some("application/json"));

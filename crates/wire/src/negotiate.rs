@@ -135,7 +135,7 @@ pub fn negotiate(head: &Head<'_>, method: Option<&Spec>) -> Result<Exchange, Ref
         is_get: false,
         requests: None,
         replies: None,
-        declared_length: declared_length(head.headers),
+        declared_length: None,
         timeout: None,
     };
     agree(&mut exchange, head.headers)?;
@@ -145,8 +145,10 @@ pub fn negotiate(head: &Head<'_>, method: Option<&Spec>) -> Result<Exchange, Ref
 /// Compression, version and deadline of a POST.
 fn agree(exchange: &mut Exchange, headers: &HeaderMap) -> Result<(), Refusal> {
     let Format { dialect, framing, .. } = exchange.format;
+    let present = Present::of(headers);
+    exchange.declared_length = present.length.then(|| declared_length(headers)).flatten();
     let refused = |error| Refusal::in_protocol(exchange, error);
-    if dialect == Dialect::Connect {
+    if present.version && dialect == Dialect::Connect {
         let version = headers.get(CONNECT_VERSION).map(HeaderValue::as_bytes);
         connect::check_version(version, "1").map_err(refused)?;
     }
@@ -160,23 +162,61 @@ fn agree(exchange: &mut Exchange, headers: &HeaderMap) -> Result<(), Refusal> {
         refusal.0.1.headers.insert(&accepted, ACCEPTED);
         refusal
     };
-    let requests =
-        Encoding::named(headers, &encoding).map_err(|value| unknown(&encoding, value))?;
-    if framing != Framing::Bare
+    let requests = match present.encoding {
+        false => None,
+        true => Encoding::named(headers, &encoding).map_err(|value| unknown(&encoding, value))?,
+    };
+    if present.encoding
+        && framing != Framing::Bare
         && let Some(value) = headers.get(CONTENT_ENCODING)
         && !value.as_bytes().eq_ignore_ascii_case(b"identity")
     {
         // The body as a whole: each message is compressed instead.
         return Err(unknown(&CONTENT_ENCODING, value));
     }
-    let timeout = timeout::of_request(dialect, headers).map_err(refused)?;
+    let timeout = match present.timeout {
+        false => None,
+        true => timeout::of_request(dialect, headers).map_err(refused)?,
+    };
     // Who says nothing of what it takes, takes what it sends.
-    exchange.replies = match headers.contains_key(&accepted) {
+    exchange.replies = match present.accepted && headers.contains_key(&accepted) {
         true => Encoding::preferred(headers, &accepted),
         false => requests,
     };
     (exchange.requests, exchange.timeout) = (requests, timeout);
     Ok(())
+}
+
+/// Which headers that matter are there, of whatever protocol: most requests have few of them, and one
+/// look at every name costs less than looking each of them up.
+#[derive(Default)]
+struct Present {
+    version: bool,
+    encoding: bool,
+    accepted: bool,
+    timeout: bool,
+    length: bool,
+}
+
+impl Present {
+    fn of(headers: &HeaderMap) -> Self {
+        let mut present = Self::default();
+        for name in headers.keys() {
+            match name.as_str() {
+                "connect-protocol-version" => present.version = true,
+                "content-encoding" | "connect-content-encoding" | "grpc-encoding" => {
+                    present.encoding = true;
+                }
+                "accept-encoding" | "connect-accept-encoding" | "grpc-accept-encoding" => {
+                    present.accepted = true;
+                }
+                "connect-timeout-ms" | "grpc-timeout" => present.timeout = true,
+                "content-length" => present.length = true,
+                _ => {}
+            }
+        }
+        present
+    }
 }
 
 /// A GET, whose message and codec are in the URL.

@@ -348,7 +348,7 @@ fn check_type(essence: &[u8], wanted: Format, host: &str) -> Result<()> {
     let text = format!(
         "{host} answered with content-type {:?} where {:?} is expected; it may not speak {}",
         String::from_utf8_lossy(essence),
-        wanted.content_type(),
+        wanted.header(),
         wanted.dialect.as_str(),
     );
     let essence = essence.to_ascii_lowercase();

@@ -17,7 +17,8 @@ const GRPC_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bi
 
 /// Adds the status of a success to trailers.
 pub(crate) fn put_ok(trailers: &mut HeaderMap) {
-    trailers.insert(GRPC_STATUS, HeaderValue::from_static("0"));
+    const OK: HeaderValue = HeaderValue::from_static("0");
+    trailers.insert(GRPC_STATUS, OK);
 }
 
 /// Adds the status of a failure to trailers.

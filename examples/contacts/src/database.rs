@@ -1,4 +1,5 @@
-//! Which database: a SQLite file, or PostgreSQL by URL or by the variables of seed 003.
+//! Which database: a SQLite file, or PostgreSQL by URL or by the variables of the web-server
+//! comparison that the application takes part in.
 
 use std::path::PathBuf;
 
@@ -20,7 +21,7 @@ impl Database {
     /// PostgreSQL database, else the file.
     ///
     /// Of `Contacts_DatabaseHost`, `Contacts_DatabaseName`, `Contacts_DatabaseUsername` and
-    /// `Contacts_DatabasePassword` one is enough; the others are as seed 003 has them.
+    /// `Contacts_DatabasePassword` one is enough; the others are as the comparison has them.
     ///
     /// # Errors
     /// A URL that is none of PostgreSQL.
@@ -32,12 +33,12 @@ impl Database {
         if let Some(url) = url {
             return Ok(Self::Postgres(Box::new(of_url(url)?)));
         }
-        let of_seed = SEED.map(|(name, default)| (variable(name), default));
-        if of_seed.iter().all(|(value, _)| value.is_none()) {
+        let of_comparison = COMPARISON.map(|(name, default)| (variable(name), default));
+        if of_comparison.iter().all(|(value, _)| value.is_none()) {
             return Ok(Self::Sqlite(file));
         }
         let [host, name, user, password] =
-            of_seed.map(|(value, default)| value.unwrap_or_else(|| default.to_owned()));
+            of_comparison.map(|(value, default)| value.unwrap_or_else(|| default.to_owned()));
         let mut config = postgres::Config::new();
         match host.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?))) {
             Some((host, port)) => config.host(host).port(port),
@@ -59,8 +60,8 @@ fn of_url(url: &str) -> Result<postgres::Config> {
     url.parse().context("DATABASE_URL; write postgres://user:password@host:5432/name")
 }
 
-/// The variables, and what seed 003 has where they are not set.
-const SEED: [(&str, &str); 4] = [
+/// The variables, and what the comparison has where they are not set.
+const COMPARISON: [(&str, &str); 4] = [
     ("Contacts_DatabaseHost", "localhost"),
     ("Contacts_DatabaseName", "web_server_tech_benchmarks"),
     ("Contacts_DatabaseUsername", "postgres"),

@@ -19,6 +19,7 @@ mod relay;
 mod service;
 pub mod store;
 
+use tidewire::config::{Config, UnknownSetting};
 use tidewire::{Builder, Client};
 
 pub use crate::database::Database;
@@ -34,6 +35,13 @@ use crate::store::Store;
 /// The code made of `proto/`.
 pub mod proto {
     tidewire::include_protos!();
+}
+
+/// The settings, with those of the application where nothing is set: a member of a JSON body over
+/// REST that names no field, such as `firstname` for `firstName`, is refused and not passed over.
+pub fn with_defaults(mut config: Config) -> Config {
+    config.rest.unknown_members.get_or_insert(UnknownSetting::Refused);
+    config
 }
 
 /// Adds the application to a server: the typed services, and the plain handlers beside them. A relay

@@ -111,11 +111,11 @@ impl Arguments {
             listen: self.listen.clone(),
             settings: self.settings.clone(),
         };
-        Ok(flags.load(std::env::vars())?)
+        Ok(contacts::with_defaults(flags.load(std::env::vars())?))
     }
 
-    /// Where the relay's key/value store is: as asked for, as seed 003 has it where half is asked
-    /// for, else this application itself.
+    /// Where the relay's key/value store is: as asked for, as the comparison has it where half is
+    /// asked for, else this application itself.
     fn key_values(&self, config: &Config) -> Result<Client> {
         let own = config.server.listen.iter().find_map(|address| match address {
             Address::Tcp(address) if address.port() != 0 && config.server.tls.is_none() => {

@@ -34,8 +34,8 @@ impl<S: Store> TypedContacts<S> {
         Self { store, scheme }
     }
 
-    /// Where a contact is: absolute by the name that the client used for the server, as seed
-    /// clients compare it; relative (RFC 9110, section 10.2.2) when it used none.
+    /// Where a contact is: absolute by the name that the client used for the server, as clients
+    /// compare it; relative (RFC 9110, section 10.2.2) when it used none.
     fn location(&self, context: &Context, id: i32) -> Result<HeaderValue> {
         let host = context.header(HOST).and_then(|host| host.to_str().ok());
         let url = match (host, self.scheme) {

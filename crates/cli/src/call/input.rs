@@ -217,9 +217,6 @@ impl Place<'_> {
     /// A message about the value in which `at line 1 column 5` counts from its beginning, with the
     /// place in the whole text.
     fn located(&self, message: &str) -> String {
-        // What is valid JSON and does not fit has a better message inside.
-        let inner = message.strip_prefix("request is not valid JSON: ");
-        let message = inner.filter(|inner| inner.starts_with("unknown ")).unwrap_or(message);
         let within = message.rsplit_once(" at line ").and_then(|(before, place)| {
             let (line, column) = place.split_once(" column ")?;
             Some((before, line.parse::<usize>().ok()?, column.parse::<usize>().ok()?))

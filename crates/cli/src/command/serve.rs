@@ -84,7 +84,7 @@ fn add(
             (Backend::Upstream, Some(upstream)) => {
                 builder.service(schema.serve(&name, upstream.clone())?)
             }
-            (Backend::Echo, _) => builder.service(schema.serve(&name, Echo::new(&schema))?),
+            (Backend::Echo, _) => builder.service(schema.implement(&name, Echo::new(&schema))?),
             _ => anyhow::bail!("backend of {name} is not known to this program"),
         };
         names.push(name);

@@ -200,7 +200,7 @@ fn a_method_is_called_by_its_rest_binding() {
     let folder = folder(&[("protos/shop.proto", crate::schema::SHOP)]);
     let schema = tidewire::Schema::from_folder(folder.path().join("protos")).unwrap();
     let echo = tidewire::Echo::new(&schema);
-    let service = schema.serve("shop.v1.Items", echo).unwrap();
+    let service = schema.implement("shop.v1.Items", echo).unwrap();
     let server = Background::start(tidewire::Server::builder().service(service));
     let call = |words: &[&str]| {
         run(here(), &[&["call", "--protocol", "rest", "-v", &*server.address], words].concat())

@@ -116,3 +116,20 @@ fn what_cannot_be_checked_is_no_finding() {
     run(folder.path(), &["check", "none"]).check(2, &["none does not exist"]);
     run(folder.path(), &["check"]).check(2, &["name what to check: tidewire check my-protos"]);
 }
+
+#[test]
+fn rules_that_do_not_compile_or_say_nothing_are_found() {
+    let text = "syntax = \"proto3\";\nimport \"buf/validate/validate.proto\";\n\
+                import \"google/api/field_behavior.proto\";\nmessage A {\n  \
+                string s = 1 [(buf.validate.field).int32.gt = 1];\n  \
+                int32 n = 2 [(google.api.field_behavior) = REQUIRED];\n}\n";
+    let folder = folder(&[("protos/a.proto", text)]);
+    run(folder.path(), &["check", "protos"]).check(
+        1,
+        &[
+            "protos/a.proto:5:17: error: rule of A.s: these rules are not for a field of type string",
+            "protos/a.proto:6:16: warning: rule of A.n: REQUIRED says nothing here",
+            "write `optional` before the type of the field",
+        ],
+    );
+}

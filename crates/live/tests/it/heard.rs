@@ -1,27 +1,36 @@
 //! What a session said, kept: events are views that end with the next use of the session.
 
-use tidewire_live::{CallId, Metadata, Session, Then, Violation, Watch};
+use tidewire_live::{
+    CallId, Change, CommandKey, Metadata, Outcome, PeerMethod, Session, Then, Violation, Watch,
+};
 use tidewire_service::{Error, Validator};
 
 #[derive(Debug)]
+#[allow(dead_code, reason = "some is read only when an assertion fails")]
 pub(crate) enum Event {
     Connected { resumed: bool },
     Lost,
     Closed(Violation),
-    Draining { grace_ms: u32 },
+    Draining { grace_ms: u32, after_ms: u64 },
     Request(Incoming),
     Reply(Answer),
     Items { call: CallId, items: Items },
+    Piece { call: CallId, bytes: Vec<u8>, last: bool },
     End { call: CallId, metadata: Metadata },
-    Failed { call: CallId, error: Error, unprocessed: bool },
+    Failed { call: CallId, error: Error, outcome: Option<Outcome>, watched: Option<Validator> },
     Cancelled { call: CallId },
     StopSending { call: CallId },
     Stale { call: CallId },
     Suspect { call: CallId },
     Confirmed { call: CallId },
+    Recompute { call: CallId, change: Change },
+    Unsure,
+    Sure,
     Writable { call: CallId },
     Room,
     Auth,
+    Credential { expires_ms: u64, refused: Option<Error> },
+    Descriptors(Vec<u8>),
     Ready,
     Busy(u64),
     Log { level: u64, text: String, metadata: Metadata },
@@ -31,7 +40,8 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) call: CallId,
-    pub(crate) method: u32,
+    pub(crate) method: Option<u32>,
+    pub(crate) path: Option<PeerMethod>,
     pub(crate) http: Option<(Vec<u8>, Vec<u8>)>,
     pub(crate) metadata: Metadata,
     pub(crate) payload: Vec<u8>,
@@ -40,6 +50,10 @@ pub(crate) struct Incoming {
     pub(crate) validator: Option<Validator>,
     pub(crate) deadline: Option<u64>,
     pub(crate) command: Option<u64>,
+    pub(crate) key: Option<CommandKey>,
+    pub(crate) sent_before: bool,
+    pub(crate) parent: Option<CallId>,
+    pub(crate) tokens: Vec<Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -49,6 +63,8 @@ pub(crate) struct Answer {
     pub(crate) payload: Vec<u8>,
     pub(crate) then: Then,
     pub(crate) unchanged: bool,
+    pub(crate) large: bool,
+    pub(crate) suspect: bool,
     pub(crate) validator: Option<Validator>,
     pub(crate) max_age_ms: Option<u64>,
     pub(crate) status: Option<u16>,
@@ -84,6 +100,7 @@ impl From<tidewire_live::Incoming<'_>> for Incoming {
         Self {
             call: incoming.call,
             method: incoming.method(),
+            path: incoming.peer_method(),
             http: incoming.http().map(|(verb, target)| (verb.to_vec(), target.to_vec())),
             metadata: incoming.metadata(),
             payload: incoming.payload().to_vec(),
@@ -92,6 +109,10 @@ impl From<tidewire_live::Incoming<'_>> for Incoming {
             validator: incoming.validator(),
             deadline: incoming.deadline(),
             command: incoming.command(),
+            key: incoming.key(),
+            sent_before: incoming.sent_before().is_some(),
+            parent: incoming.parent(),
+            tokens: incoming.tokens().iter().map(|token| token.to_vec()).collect(),
         }
     }
 }
@@ -105,6 +126,8 @@ impl From<tidewire_live::Answer<'_>> for Answer {
             payload: answer.payload().to_vec(),
             then: answer.then(),
             unchanged: answer.is_unchanged(),
+            large: answer.is_large(),
+            suspect: answer.is_suspect(),
             validator: answer.validator(),
             max_age_ms: answer.max_age_ms(),
             status: answer.status(),
@@ -119,12 +142,22 @@ impl From<tidewire_live::Event<'_>> for Event {
             Live::Connected { resumed } => Self::Connected { resumed },
             Live::Lost => Self::Lost,
             Live::Closed(violation) => Self::Closed(violation),
-            Live::Draining { grace_ms } => Self::Draining { grace_ms },
+            Live::Draining { grace_ms, after_ms } => Self::Draining { grace_ms, after_ms },
             Live::Request(incoming) => Self::Request(incoming.into()),
             Live::Reply(answer) => Self::Reply(answer.into()),
             Live::Items { call, items } => Self::Items { call, items: items.into() },
             Live::End { call, metadata } => Self::End { call, metadata },
-            Live::Failed { call, error, unprocessed } => Self::Failed { call, error, unprocessed },
+            Live::Failed { call, error, outcome, watched } => {
+                Self::Failed { call, error, outcome, watched }
+            }
+            Live::Piece { call, piece } => {
+                Self::Piece { call, bytes: piece.bytes.to_vec(), last: piece.last }
+            }
+            Live::Recompute { call, change } => Self::Recompute { call, change },
+            Live::Unsure => Self::Unsure,
+            Live::Sure => Self::Sure,
+            Live::Credential { expires_ms, refused } => Self::Credential { expires_ms, refused },
+            Live::Descriptors(bytes) => Self::Descriptors(bytes.to_vec()),
             Live::Cancelled { call } => Self::Cancelled { call },
             Live::StopSending { call } => Self::StopSending { call },
             Live::Stale { call } => Self::Stale { call },

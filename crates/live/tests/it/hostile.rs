@@ -3,7 +3,8 @@
 use tidewire_live::frame::{self, Head, Kind, flag};
 use tidewire_live::metadata::{put_command, put_entry, put_number, tag};
 use tidewire_live::{
-    Acceptor, Config, Hello, Limits, Reason, Reply, Request, Session, feature, varint,
+    Acceptor, CallRefused, Config, Hello, Limits, Outcome, Reason, Reply, Request, Session,
+    feature, varint,
 };
 use tidewire_service::Codec;
 
@@ -12,14 +13,14 @@ use crate::pair::{ID, Pair};
 
 pub(crate) fn config() -> Config {
     let limits = Limits {
-        frame_max: 2000,
+        body_max: 64 << 10,
         calls_max: 3,
         watches_max: 2,
         methods_max: 2,
         stream_credit: 100,
         connection_credit: 200,
         metadata_max: 300,
-        commands_max: 2,
+        replies_kept_max: 2,
     };
     Config { limits, ..Config::default() }
 }
@@ -27,7 +28,7 @@ pub(crate) fn config() -> Config {
 /// A server that has the hello of a peer offering everything.
 fn server() -> Session {
     let mut acceptor = Acceptor::new(config(), 0);
-    let hello = Hello { features: feature::ALL, ..Hello::default() };
+    let hello = Hello { features: feature::USUAL, ..Hello::default() };
     let mut wire = Vec::new();
     hello.encode(&mut wire);
     acceptor.input().extend_from_slice(&wire);
@@ -41,7 +42,7 @@ fn client() -> Session {
     client.connect(0);
     let mut wire = Vec::new();
     let hello = Hello {
-        features: feature::ALL,
+        features: feature::USUAL,
         session: Some(ID.id),
         secret: Some(ID.secret),
         ..Hello::default()
@@ -126,7 +127,7 @@ pub(crate) fn cases_at_a_server() -> Vec<Case> {
     };
     let mut large = b();
     large.0.extend(
-        Head { len: 2001, stream: 1, kind: 3, flags: 0, meta_len: 0, deadline_ms: 0 }.encode(),
+        Head { len: 65_537, stream: 1, kind: 3, flags: 0, meta_len: 0, deadline_ms: 0 }.encode(),
     );
     let mut meta_over = b();
     meta_over.0.extend(
@@ -141,7 +142,7 @@ pub(crate) fn cases_at_a_server() -> Vec<Case> {
         Bytes(out)
     };
     let cases = [
-        ("a frame over the limit", large, Reason::FrameMax),
+        ("a frame over the limit", large, Reason::TooLarge),
         ("metadata longer than the frame", meta_over, Reason::Malformed),
         (
             "metadata over the limit",
@@ -258,10 +259,64 @@ pub(crate) fn cases_at_a_server() -> Vec<Case> {
             b().frame(Kind::Request, 1, end | flag::HTTP, &named(0), &[]),
             Reason::Malformed,
         ),
+        ("a process that is not hosted", b().frame(Kind::Ready, 0, 0, &[], &[]), Reason::Feature),
+        ("changes from anybody", b().frame(Kind::Changed, 0, 0, &[], &[]), Reason::Feature),
+        ("descriptors from anybody", b().frame(Kind::Descriptors, 0, 0, &[], &[]), Reason::Feature),
+        ("a key without the feature", with_field(tag::KEY, &[7; 17]), Reason::Feature),
+        ("a key cut off", with_field(tag::KEY, &[7; 15]), Reason::Malformed),
+        ("a parent without the feature", with_field(tag::PARENT, &[2]), Reason::Feature),
+        ("a token too long", with_field(tag::TOKEN, &[7; 257]), Reason::Malformed),
+        ("a command that runs, again", commands_twice(), Reason::CommandId),
+        (
+            "an empty piece",
+            b().request(1, 0).frame(Kind::Items, 1, flag::MORE, &[], &[]),
+            Reason::Malformed,
+        ),
+        ("an item without end", endless_item(), Reason::TooLarge),
+        ("seen of the wrong side", b().frame(Kind::Seen, 0, 0, &[], &[2]), Reason::Malformed),
+        (
+            "a number over 53 bits",
+            b().frame(Kind::Credit, 0, 0, &[], &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10]),
+            Reason::Malformed,
+        ),
+        (
+            "a method neither named nor numbered",
+            b().frame(
+                Kind::Request,
+                1,
+                end,
+                &[tag::VALIDATOR, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+                &[],
+            ),
+            Reason::Malformed,
+        ),
         ("a long ping", b().frame(Kind::Ping, 0, 0, &[], &[0; 65]), Reason::Malformed),
         ("a ping on a call", b().frame(Kind::Ping, 1, 0, &[], &[]), Reason::Malformed),
     ];
     cases.into()
+}
+
+/// A request with one more field.
+fn with_field(tag: u8, value: &[u8]) -> Bytes {
+    let mut meta = named(0);
+    put_entry(&mut meta, tag, value);
+    Bytes::new().frame(Kind::Request, 1, flag::END, &meta, &[])
+}
+
+fn commands_twice() -> Bytes {
+    let mut meta = named(0);
+    put_command(&mut meta, 1, 1);
+    let bytes = Bytes::new().frame(Kind::Request, 1, flag::END, &meta, &[]);
+    let mut meta = vec![tag::METHOD, 1, 0];
+    put_command(&mut meta, 1, 1);
+    bytes.frame(Kind::Request, 3, flag::END, &meta, &[])
+}
+
+/// Pieces on a stream of which the callee takes nothing: on a free slot they are ignored, so the
+/// credit comes back for ever, but on an open one they end at its largest body.
+fn endless_item() -> Bytes {
+    let bytes = Bytes::new().request(1, 0).frame(Kind::Items, 1, flag::MORE, &[], &[1; 1]);
+    bytes.frame(Kind::Items, 1, flag::MORE, &[], &vec![1; 65_536])
 }
 
 #[test]
@@ -309,6 +364,16 @@ pub(crate) fn cases_at_a_client() -> Vec<Case> {
         ("a head with payload", b().frame(Kind::Reply, 1, 0, &[], b"x"), Reason::Malformed),
         ("items before the head", b().frame(Kind::Items, 1, 0, &[], &[1, 0]), Reason::Unexpected),
         ("an end before the head", b().frame(Kind::End, 1, 0, &[], &[]), Reason::Unexpected),
+        (
+            "an answer that read a source, from anybody",
+            b().frame(Kind::Reply, 1, flag::END, &[tag::DEPENDS, 2, 0, 0], &[]),
+            Reason::Feature,
+        ),
+        (
+            "an error watched that nobody asked for",
+            b().frame(Kind::Error, 1, flag::WATCHED, &[&validator[..], &[8, 1, 5]].concat(), &[]),
+            Reason::Unexpected,
+        ),
         ("an error without code", b().frame(Kind::Error, 1, 0, &[], &[]), Reason::Malformed),
         ("stale that is no watch", b().frame(Kind::Stale, 0, 0, &[], &[1]), Reason::UnknownStream),
         ("a stop on a free slot", b().frame(Kind::Cancel, 3, 0, &[], &[]), Reason::UnknownStream),
@@ -325,9 +390,10 @@ fn what_breaks_a_rule_at_a_client_ends_the_connection_with_its_name() {
 
 #[test]
 fn a_feature_that_is_not_in_force_may_not_be_used() {
-    for (flags, features) in
-        [(flag::ZSTD, feature::ALL & !feature::ZSTD), (flag::HTTP, feature::ALL & !feature::HTTP)]
-    {
+    for (flags, features) in [
+        (flag::ZSTD, feature::USUAL & !feature::ZSTD),
+        (flag::HTTP, feature::USUAL & !feature::HTTP),
+    ] {
         let mut acceptor = Acceptor::new(config(), 0);
         let mut wire = Vec::new();
         Hello { features, ..Hello::default() }.encode(&mut wire);
@@ -356,7 +422,7 @@ fn a_bad_hello_is_refused_with_its_reason() {
         (b"GET / HTTP/1.1\r\nhost: x\r\n\r\n".to_vec(), Reason::Magic),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), Reason::Magic),
         (wrong_magic, Reason::Magic),
-        (huge, Reason::FrameMax),
+        (huge, Reason::TooLarge),
         (encode(Hello { versions: (2, 9), ..Hello::default() }), Reason::Version),
         (encode(Hello { versions: (3, 1), ..Hello::default() }), Reason::Version),
         (encode(Hello { required: 1 << 40, ..Hello::default() }), Reason::Feature),
@@ -387,14 +453,14 @@ fn kinds_flags_and_fields_of_the_future_are_skipped() {
     let mut meta = named(0);
     put_entry(&mut meta, 50, b"future");
     put_entry(&mut meta, 250, b"future");
-    let mut bytes = Bytes::new().frame(Kind::Ready, 0, 0xff, &[], b"future").0;
+    let mut bytes = Bytes::new().frame(Kind::Pong, 0, 0xff, &[], b"future").0;
     let unknown = Head { len: 3, stream: 9, kind: 77, flags: 255, meta_len: 1, deadline_ms: 9 };
     bytes.extend(unknown.encode());
     bytes.extend([1, 2, 3]);
-    bytes.extend(Bytes::new().frame(Kind::Request, 1, flag::END | 0xc0, &meta, b"x").0);
+    bytes.extend(Bytes::new().frame(Kind::Request, 1, flag::END | 0xc8, &meta, b"x").0);
     session.input().extend_from_slice(&bytes);
     let events: Vec<_> = std::iter::from_fn(|| hear(&mut session, 0)).collect();
-    assert!(matches!(&events[..], [Event::Connected { .. }, Event::Ready, Event::Request(_)]));
+    assert!(matches!(&events[..], [Event::Connected { .. }, Event::Request(_)]));
 }
 
 #[test]
@@ -414,7 +480,7 @@ fn callers_frames_on_a_free_slot_are_ignored_and_their_credit_returned() {
 
 #[test]
 fn a_peer_that_opens_calls_and_never_reads_does_not_grow_memory() {
-    let features = feature::ALL & !feature::ZSTD;
+    let features = feature::USUAL & !feature::ZSTD;
     let config =
         Config { features, output_soft_max: 10_000, output_hard_max: 50_000, ..Config::default() };
     let mut pair = Pair::with(Config::default(), config);
@@ -445,7 +511,7 @@ fn a_peer_that_opens_calls_and_never_reads_does_not_grow_memory() {
 
 #[test]
 fn answers_over_the_hard_limit_become_errors() {
-    let features = feature::ALL & !feature::ZSTD;
+    let features = feature::USUAL & !feature::ZSTD;
     let config = Config {
         features,
         output_soft_max: usize::MAX,
@@ -492,18 +558,48 @@ fn a_peer_that_pings_and_never_reads_gets_one_pong() {
 }
 
 #[test]
-fn cancelled_commands_that_run_on_are_bounded() {
+fn commands_that_nobody_waits_for_count_until_they_have_run() {
     let mut pair = Pair::with(Config::default(), config());
     let method = pair.method();
-    let mut refused = 0;
-    for _ in 0..20 {
+    for _ in 0..3 {
         let call = pair.call(Request::command(method, &b""[..]));
-        if matches!(pair.at_client.pop(), Some(Event::Failed { unprocessed: true, .. })) {
-            refused += 1;
-        } else {
-            pair.client.cancel(call);
-            pair.run();
-        }
+        pair.client.cancel(call);
+        pair.run();
     }
-    assert_eq!((pair.server.usage().orphans, refused), (3, 17));
+    let refused = pair.client.call(Request::command(method, &b""[..]), 0);
+    assert_eq!(refused, Err(CallRefused::Full { calls_max: 3 }), "a good caller waits");
+    // A bad one forgets its calls, with a connection.
+    let mut session = server();
+    session.input().extend_from_slice(&commands(0..3).0);
+    while hear(&mut session, 0).is_some() {}
+    session.connection_lost(0);
+    let mut acceptor = Acceptor::new(config(), 0);
+    let mut wire = Vec::new();
+    Hello { features: feature::USUAL, ..Hello::default() }.encode(&mut wire);
+    acceptor.input().extend_from_slice(&wire);
+    let hello = acceptor.poll(0).unwrap().unwrap();
+    let mut session = acceptor.resume(session, hello, 0);
+    let forgets = Bytes::new().frame(Kind::Resume, 0, 0, &[], &[0, 3, 0]);
+    session.input().extend_from_slice(&forgets.0);
+    while hear(&mut session, 0).is_some() {}
+    assert_eq!(session.usage().orphans, 3);
+    session.poll_output(0, &mut Vec::new());
+    session.input().extend_from_slice(&commands(3..4).0);
+    while let Some(event) = hear(&mut session, 0) {
+        assert!(!matches!(event, Event::Request(_)), "a fourth would run");
+    }
+    let mut out = Vec::new();
+    session.poll_output(0, &mut out);
+    let not_run = [tag::OUTCOME, 1, Outcome::NotRun as u8];
+    assert!(out.windows(3).any(|window| window == not_run));
+}
+
+/// Commands with ids from 1, on a stream each.
+fn commands(range: std::ops::Range<u32>) -> Bytes {
+    let first = range.start;
+    range.fold(Bytes::new(), |bytes, index| {
+        let mut meta = if index == first { named(0) } else { vec![tag::METHOD, 1, 0] };
+        put_command(&mut meta, u64::from(index) + 1, 1);
+        bytes.frame(Kind::Request, index % 3 * 2 + 1, flag::END, &meta, &[])
+    })
 }

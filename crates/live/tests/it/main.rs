@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests are tests")]
 
 mod calls;
+mod conversation;
+mod conversations;
 mod fixtures;
 mod freshness;
 mod fuzz;
 mod heard;
 mod hostile;
+mod link;
 mod network;
 mod pair;
 mod resuming;

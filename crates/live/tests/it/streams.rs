@@ -136,7 +136,7 @@ fn an_item_larger_than_the_window_passes() {
         assert_eq!(items(&mut pair.at_server, &mut pair.server).len(), 1);
         pair.run();
     }
-    assert_eq!(pair.client.push(call, &vec![0; 4 << 20]), Push::TooLarge);
+    assert_eq!(pair.client.push(call, &vec![0; (4 << 20) + 1]), Push::TooLarge);
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn what_a_scoped_task_reads_is_a_dependency_and_what_an_unscoped_one_reads_is_no
 }
 
 #[test]
-fn reads_of_a_scoped_task_after_publish_are_ignored_and_counted() {
+fn reads_of_a_scoped_task_after_publish_are_counted_and_become_dependencies() {
     let graph = Graph::new();
     let rows = Source::new_in(&graph, "rows");
     let (send, receive) = std::sync::mpsc::channel();
@@ -156,9 +156,10 @@ fn reads_of_a_scoped_task_after_publish_are_ignored_and_counted() {
     });
     now(memo.get(1)).unwrap();
     now(receive.recv().unwrap());
-    rows.changed(&1);
     assert!(memo.cached(&1).is_some());
     assert_eq!(graph.stats().late_reads, 1);
+    rows.changed(&1);
+    assert!(memo.cached(&1).is_none());
 }
 
 #[test]

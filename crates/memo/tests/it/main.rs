@@ -2,12 +2,22 @@
 #![cfg(not(shuttle))]
 #![allow(clippy::unwrap_used)]
 
+mod announcing;
 mod bounds;
 mod compute;
 mod exactness;
+mod graphs;
+mod growth;
+mod notifying;
+mod panics;
+mod programs;
 mod property;
+mod scopes;
+mod strict;
 mod support;
+mod threads;
 mod time;
 mod trouble;
+mod wakers;
 mod watching;
 mod writes;

@@ -15,6 +15,9 @@ use crate::message::MessageRef;
 use crate::types::{Field, MessageType};
 use crate::well_known::WellKnown;
 
+/// The enum whose only value is `null`.
+const NULL_VALUE: &str = "google.protobuf.NullValue";
+
 /// How JSON is printed; the default is canonical proto JSON, the text that generated code prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct JsonStyle {
@@ -164,6 +167,13 @@ impl Serialize for FieldValue<'_> {
         let MessageType { pool, .. } = self.field.message;
         let element = |kind, value| self.printer.element(pool, kind, value);
         match (self.field.descriptor.kind(), self.value) {
+            // The member of a oneof is null whatever its number, as generated code has it.
+            (FieldKind::Singular(SingularKind::Enum(index)), _)
+                if self.field.oneof().is_some()
+                    && pool.enumeration(index).full_name() == NULL_VALUE =>
+            {
+                serializer.serialize_unit()
+            }
             (FieldKind::Singular(kind), value) => element(kind, value).serialize(serializer),
             (FieldKind::List(kind), Raw::List(items)) => {
                 let mut list = serializer.serialize_seq(Some(items.len()))?;
@@ -256,7 +266,7 @@ impl Element<'_> {
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         let known = self.pool.enumeration(index);
-        if known.full_name() == "google.protobuf.NullValue" {
+        if number == 0 && known.full_name() == NULL_VALUE {
             return serializer.serialize_unit();
         }
         match known.value(number) {

@@ -164,7 +164,7 @@ impl<'de> Visitor<'de> for MessageVisitor<'_> {
                 Found::Field(field) => field,
                 Found::Unknown(name) if reader.unknown == Unknown::Refused => {
                     return Err(A::Error::custom(format_args!(
-                        "{} has no field {name:?}",
+                        "unknown field {name:?} on message {}",
                         owner.full_name()
                     )));
                 }

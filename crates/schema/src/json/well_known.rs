@@ -256,7 +256,7 @@ impl<'de> Visitor<'de> for EmptyVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(name) = map.next_key::<String>()? {
             if self.0 == Unknown::Refused {
-                let why = format_args!("google.protobuf.Empty has no field {name:?}");
+                let why = format_args!("unknown field {name:?} on message google.protobuf.Empty");
                 return Err(A::Error::custom(why));
             }
             map.next_value::<serde::de::IgnoredAny>()?;

@@ -74,6 +74,12 @@ pub const KEYS: &[Key] = &[
     key("cors.max_age", "2h", "2h", "how long a browser remembers what is allowed"),
     key("cors.headers", "x-tenant", "none", "request headers that pages may send besides"),
     key("cors.exposed_headers", "x-total", "none", "reply headers that pages may read besides"),
+    key(
+        "validation.enabled",
+        "false",
+        "true",
+        "whether requests are checked against the rules that their schema has for them",
+    ),
     key("log.level", "info", "info", "error, warn, info, debug, trace, or directives a module"),
 ];
 

@@ -13,7 +13,8 @@ use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tempfile::TempDir;
-use tidewire::{Address, Client, Running, Server};
+use tidewire::config::Config;
+use tidewire::{Client, Running};
 use tokio::net::TcpStream;
 
 use crate::cluster;
@@ -76,7 +77,9 @@ impl App {
 
     async fn start_on_parts(store: impl Store, folder: TempDir, key_values: &str) -> Self {
         let key_values = Client::builder(key_values).build().unwrap();
-        let builder = Server::builder().listen("127.0.0.1:0".parse::<Address>().unwrap());
+        let mut config = contacts::with_defaults(Config::default());
+        config.server.listen = vec!["127.0.0.1:0".parse().unwrap()];
+        let builder = config.server().unwrap();
         let server =
             contacts::add_to(builder, store, Scheme::Http, key_values).start().await.unwrap();
         Self { server, folder }

@@ -18,7 +18,7 @@ async fn each_fault_of_a_connect_request_has_its_code_and_names_what_is_wrong() 
         assert!(text.contains(needle), "{method} {body}: {text}");
     };
     const JSON: &str = "application/json";
-    let long = format!(r#"{{"surname":"{}"}}"#, "x".repeat(1025));
+    let long = format!(r#"{{"firstName":"x","surname":"{}"}}"#, "x".repeat(1025));
     check("Create", JSON, "{", 400, "invalid_argument").await;
     check("Create", JSON, r#"{"firstName":1}"#, 400, "firstName").await;
     check("Create", JSON, r#"{"first_name":[]}"#, 400, "first_name").await;

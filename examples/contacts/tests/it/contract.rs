@@ -1,4 +1,4 @@
-//! `/contacts`, literally as the assertions of seed 003 have it, on each database.
+//! `/contacts`, literally as the assertions of the web-server comparison have it, on each database.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -34,7 +34,7 @@ async fn the_location_has_the_name_that_the_client_used() {
         let request = Request::post("/contacts")
             .header("host", "contacts.example:8090")
             .header("content-type", "application/json")
-            .body(Full::new(Bytes::from("{}")))
+            .body(Full::new(Bytes::from(r#"{"firstName":"x"}"#)))
             .unwrap();
         let created = exchange(&app.address(), request).await;
         assert_eq!(created.header("location"), "http://contacts.example:8090/contacts/1");
@@ -43,18 +43,24 @@ async fn the_location_has_the_name_that_the_client_used() {
 }
 
 #[tokio::test]
-async fn empty_names_are_kept_and_printed() {
+async fn a_contact_without_a_first_name_is_refused_and_the_field_is_named() {
     for app in App::each().await {
-        for body in [r#"{"firstName":"","surname":""}"#, "{}"] {
-            let created = app.post("/contacts", body).await;
-            assert_eq!(created.status, 201);
-            assert!(
-                created.text().ends_with(r#","firstName":"","surname":""}"#),
-                "{}",
-                created.text()
-            );
+        for (body, what) in [
+            ("{}", "firstName: value is required"),
+            (r#"{"firstName":"","surname":"x"}"#, "firstName: value is required"),
+            (r#"{"firstname":"Ada"}"#, "firstname"),
+        ] {
+            let refused = app.post("/contacts", body).await;
+            assert_eq!(refused.status, 400, "{body}");
+            assert!(refused.text().contains(what), "{body}: {}", refused.text());
         }
-        assert_eq!(app.get("/contacts/2").await.text(), r#"{"id":2,"firstName":"","surname":""}"#);
+        let only = app.post("/contacts", r#"{"firstName":"Ada"}"#).await;
+        assert_eq!(only.text(), r#"{"id":1,"firstName":"Ada","surname":""}"#);
+        let emptied =
+            app.send(Method::PATCH, "/contacts/1", "application/json", r#"{"firstName":""}"#);
+        let emptied = emptied.await;
+        assert_eq!(emptied.status, 400);
+        assert!(emptied.text().contains("firstName: must be at least 1 characters"));
         app.stop().await;
     }
 }
@@ -79,10 +85,10 @@ async fn deleting_succeeds_whether_the_contact_is_there_or_not_and_its_id_is_nev
         for path in ["/contacts/1", "/contacts/2000000"] {
             assert_eq!(app.delete(path).await.status, 204);
         }
-        app.post("/contacts", "{}").await;
+        app.post("/contacts", r#"{"firstName":"x"}"#).await;
         assert_eq!(app.delete("/contacts/1").await.status, 204);
-        let next = app.post("/contacts", "{}").await;
-        assert_eq!(next.text(), r#"{"id":2,"firstName":"","surname":""}"#);
+        let next = app.post("/contacts", r#"{"firstName":"y"}"#).await;
+        assert_eq!(next.text(), r#"{"id":2,"firstName":"y","surname":""}"#);
         app.stop().await;
     }
 }
@@ -146,7 +152,7 @@ async fn all_contacts_are_one_array_or_a_line_each() {
 async fn pages_follow_each_other_without_a_gap_or_a_repeat_whatever_comes_and_goes() {
     for app in App::each().await {
         for _ in 0..5 {
-            app.post("/contacts", "{}").await;
+            app.post("/contacts", r#"{"firstName":"x"}"#).await;
         }
         let ids = |page: &serde_json::Value| -> Vec<i64> {
             let contacts = page["contacts"].as_array().unwrap();
@@ -167,7 +173,7 @@ async fn pages_follow_each_other_without_a_gap_or_a_repeat_whatever_comes_and_go
         let whole = app.get("/contacts:page").await;
         assert_eq!(
             whole.text(),
-            r#"{"contacts":[{"id":1,"firstName":"","surname":""},{"id":4,"firstName":"","surname":""},{"id":5,"firstName":"","surname":""}],"nextPageToken":""}"#
+            r#"{"contacts":[{"id":1,"firstName":"x","surname":""},{"id":4,"firstName":"x","surname":""},{"id":5,"firstName":"x","surname":""}],"nextPageToken":""}"#
         );
         app.stop().await;
     }
@@ -186,9 +192,13 @@ async fn a_change_changes_the_fields_that_it_has() {
         };
         check(r#"{"surname":"Byron"}"#, r#"{"id":1,"firstName":"Ada","surname":"Byron"}"#).await;
         check("{}", r#"{"id":1,"firstName":"Ada","surname":"Byron"}"#).await;
-        check(r#"{"firstName":"","surname":null}"#, r#"{"id":1,"firstName":"","surname":"Byron"}"#)
-            .await;
-        check(r#"{"id":7,"firstName":"x"}"#, r#"{"id":1,"firstName":"x","surname":"Byron"}"#).await;
+        check(
+            r#"{"firstName":"A","surname":null}"#,
+            r#"{"id":1,"firstName":"A","surname":"Byron"}"#,
+        )
+        .await;
+        check(r#"{"surname":""}"#, r#"{"id":1,"firstName":"A","surname":""}"#).await;
+        check(r#"{"id":7,"firstName":"x"}"#, r#"{"id":1,"firstName":"x","surname":""}"#).await;
         app.stop().await;
     }
 }
@@ -213,7 +223,7 @@ async fn what_is_wrong_with_a_page_or_a_change_is_said_with_the_field() {
         check(Method::PATCH, "/contacts/1", r#"{"surname":1}"#, 400, "surname").await;
         let long = format!(r#"{{"surname":"{}"}}"#, "x".repeat(1025));
         check(Method::PATCH, "/contacts/1", &long, 400, "field surname is 1025 bytes").await;
-        let nul = r#"{"surname":"\u0000"}"#;
+        let nul = r#"{"firstName":"x","surname":"\u0000"}"#;
         check(Method::PATCH, "/contacts/1", nul, 400, "field surname holds a NUL").await;
         check(Method::POST, "/contacts", nul, 400, "field surname holds a NUL").await;
         app.stop().await;

@@ -44,7 +44,7 @@ async fn a_program_that_is_killed_keeps_what_it_acknowledged() {
 }
 
 #[tokio::test]
-async fn the_program_finds_its_postgres_by_url_or_by_the_variables_of_the_seed() {
+async fn the_program_finds_its_postgres_by_url_or_by_the_variables_of_the_comparison() {
     let folder = tempfile::tempdir().unwrap();
     let config = cluster::database().await;
     let url = cluster::url(&config);

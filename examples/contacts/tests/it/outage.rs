@@ -33,7 +33,7 @@ async fn a_database_that_goes_away_is_503_and_its_return_needs_no_restart() {
             assert_eq!(answer.status, 503);
             assert!(answer.text().starts_with(r#"{"code":"unavailable","message":"the "#));
         }
-        assert_eq!(app.post("/contacts", "{}").await.status, 503);
+        assert_eq!(app.post("/contacts", r#"{"firstName":"x"}"#).await.status, 503);
         assert_eq!(app.delete("/contacts/1").await.status, 503);
         assert_eq!(app.get("/health").await.status, 204, "the application itself is there");
     }
@@ -113,7 +113,7 @@ async fn a_statement_that_takes_too_long_is_undone_and_its_caller_told() {
     let app = App::start_on_postgres(&config, options).await;
     let other_program = cluster::open(&config).await;
     other_program.batch_execute("BEGIN; LOCK contact").await.unwrap();
-    let refused = app.post("/contacts", "{}").await;
+    let refused = app.post("/contacts", r#"{"firstName":"x"}"#).await;
     assert_eq!(refused.status, 503);
     assert_eq!(
         refused.text(),
@@ -182,12 +182,12 @@ async fn what_another_program_did_to_the_table_is_said_or_lived_with() {
     let app = App::start_on_postgres(&config, options()).await;
     cluster::execute(&config, "INSERT INTO contact VALUES (1, NULL, 'x')").await;
     assert_eq!(app.get("/contacts/1").await.text(), r#"{"id":1,"firstName":"","surname":"x"}"#);
-    let taken = app.post("/contacts", "{}").await;
+    let taken = app.post("/contacts", r#"{"firstName":"x"}"#).await;
     assert_eq!(taken.status, 409);
     assert!(taken.text().contains("another program has added a contact with the next id"));
-    assert_eq!(app.post("/contacts", "{}").await.status, 201);
+    assert_eq!(app.post("/contacts", r#"{"firstName":"x"}"#).await.status, 201);
     cluster::execute(&config, "SELECT setval('contact_id_seq', 2147483647)").await;
-    let full = app.post("/contacts", "{}").await;
+    let full = app.post("/contacts", r#"{"firstName":"x"}"#).await;
     assert_eq!(full.status, 429);
     assert!(full.text().contains("every id is used"));
     app.stop().await;

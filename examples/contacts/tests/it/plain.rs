@@ -1,11 +1,11 @@
-//! The handlers without a `.proto`, literally as the seeds have them.
+//! The handlers without a `.proto`, literally as web-server comparisons have them.
 
 use hyper::Method;
 
 use crate::app::App;
 
 #[tokio::test]
-async fn plain_handlers_answer_with_status_type_and_body_of_the_seeds() {
+async fn plain_handlers_answer_with_status_type_and_body_of_the_comparisons() {
     let app = App::start().await;
     let check = async |path: &str, status: u16, content_type: &str, body: &str| {
         let answer = app.get(path).await;
@@ -38,7 +38,7 @@ async fn a_plain_handler_with_a_wrong_verb_or_path_says_so() {
 }
 
 #[tokio::test]
-async fn typed_methods_answer_as_the_seeds_have_them() {
+async fn typed_methods_answer_as_the_comparisons_have_them() {
     let app = App::start().await;
     let check = async |path: &str, content_type: &str, body: &str| {
         let answer = app.get(path).await;

@@ -1,9 +1,13 @@
-//! `.proto` files and descriptor sets: the compiler's diagnostics, then the server's view of REST.
+//! `.proto` files and descriptor sets: the compiler's diagnostics, then the server's view of REST and
+//! of rules of validation.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use tidewire::{Interface, RestFinding, Schema, Sources, check_rest};
+use tidewire::{
+    Diagnostic, Interface, RestFinding, RuleSet, Schema, SchemaError, Sources, check_rest,
+    required_without_presence,
+};
 
 use super::Found;
 use super::finding::{Finding, Severity};
@@ -63,7 +67,10 @@ fn compile(sources: &Sources, found: &mut Found) -> Option<Checked> {
         .filter_map(|file| Some((file.name.clone(), file.path.as_ref()?.display().to_string())));
     let paths: HashMap<_, _> = paths.collect();
     match Schema::from_descriptors(descriptors.bytes()) {
-        Ok(schema) => Some(Checked { schema, paths }),
+        Ok(schema) => {
+            rules(&schema, &paths, found);
+            Some(Checked { schema, paths })
+        }
         Err(error) => {
             let first = descriptors.files().iter().find(|file| file.requested);
             let file = first.map(|file| file.name.clone()).unwrap_or_default();
@@ -71,6 +78,19 @@ fn compile(sources: &Sources, found: &mut Found) -> Option<Checked> {
             None
         }
     }
+}
+
+/// Rules of validation that do not compile, or say nothing.
+fn rules(schema: &Schema, paths: &HashMap<String, String>, found: &mut Found) {
+    let finding = |diagnostic: &Diagnostic, severity| {
+        let file = paths.get(&diagnostic.file).unwrap_or(&diagnostic.file).clone();
+        Finding { file, severity, ..Finding::from(diagnostic) }
+    };
+    if let Err(SchemaError::Sources(faults)) = RuleSet::new(schema) {
+        found.findings.extend(faults.iter().map(|fault| finding(fault, Severity::Error)));
+    }
+    let idle = required_without_presence(schema);
+    found.findings.extend(idle.iter().map(|one| finding(one, Severity::Warning)));
 }
 
 impl Checked {

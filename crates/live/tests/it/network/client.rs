@@ -1,17 +1,17 @@
 //! The client's application: calls of all kinds, replicas, and the checks that only a caller can make.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use tidewire_live::{CallId, Metadata, Push, Reply, Request, Session, Then, Watch};
+use tidewire_live::{CallId, Metadata, Outcome, Push, Reply, Request, Session, Then, Watch};
 use tidewire_service::{Code, Codec, Validator};
 
-use super::{KEYS, Random, config};
+use super::{KEYS, Known, Random, config};
 use crate::heard::{Event, hear};
 
 /// What a call was for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    Read,
+    Read(u64),
     Watch(u64),
     Write(u64),
     /// Server stream of so many items.
@@ -28,6 +28,9 @@ struct Open {
     purpose: Purpose,
     /// The next item expected.
     next: u64,
+    op: u64,
+    /// How often this side had written when it asked.
+    writes: u64,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -44,10 +47,37 @@ pub(super) struct Client {
     replicas: [Replica; KEYS as usize],
     unconfirmed: [bool; KEYS as usize],
     next_op: u64,
+    /// What every client must not share: the operations of this one begin with it.
+    name: u64,
+    /// The newest version of each key that a reply to an own command told.
+    written: Known,
+    /// What the server knew when it wrote what was read last.
+    floor: Known,
+    /// Answers kept by their age: the version, and how often this side had written when it asked.
+    kept: [Option<(u64, u64)>; KEYS as usize],
+    /// How each write ended.
+    ends: Vec<(u64, End)>,
     /// Calls of the server that are to be answered.
     asked: Vec<CallId>,
     /// Calls, replies, failures, unknown outcomes, items.
     pub(super) counts: [u64; 5],
+}
+
+/// What a client knows of a write in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Ran,
+    NotRun,
+    Unknown,
+}
+
+fn end_of(outcome: Option<Outcome>, code: Code) -> End {
+    match outcome {
+        Some(Outcome::NotRun | Outcome::Behind) => End::NotRun,
+        Some(Outcome::Ran) => End::Ran,
+        Some(Outcome::Unknown) => End::Unknown,
+        None => panic!("no command of this application fails: {code}"),
+    }
 }
 
 pub(super) fn content(version: u64) -> Validator {
@@ -57,9 +87,14 @@ pub(super) fn content(version: u64) -> Validator {
 }
 
 impl Client {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, name: u64) -> Self {
         Self {
-            session: Session::dialer(config(seed)),
+            name,
+            written: [0; KEYS as usize],
+            floor: [0; KEYS as usize],
+            kept: [None; KEYS as usize],
+            ends: Vec::new(),
+            session: Session::dialer(config(seed ^ name << 48)),
             open: HashMap::new(),
             replicas: Default::default(),
             unconfirmed: Default::default(),
@@ -71,8 +106,9 @@ impl Client {
 
     /// The process starts anew and remembers nothing but which operations it used.
     pub(super) fn restart(&mut self, seed: u64) {
-        let (next_op, counts) = (self.next_op, self.counts);
-        *self = Self { next_op, counts, ..Self::new(seed) };
+        let (next_op, counts, name) = (self.next_op, self.counts, self.name);
+        let ends = std::mem::take(&mut self.ends);
+        *self = Self { next_op, counts, ends, ..Self::new(seed, name) };
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -95,15 +131,18 @@ impl Client {
         let key = match purpose {
             Purpose::Watch(key) | Purpose::Write(key) => key,
             Purpose::Range(count) => count,
-            Purpose::Read | Purpose::Echo { .. } => 0,
+            Purpose::Read(key) => key,
+            Purpose::Echo { .. } => 0,
         };
-        let payload = [self.next_op.to_le_bytes(), key.to_le_bytes()].concat();
+        let op = self.name << 48 | self.next_op;
+        let payload = [op.to_le_bytes(), key.to_le_bytes()].concat();
+        let writes = self.session.writes();
         let method = self.session.method(path, Codec::Proto);
         let Ok(call) = self.session.call(request(Request::query(method, payload)), now) else {
             return;
         };
         self.counts[0] += 1;
-        let before = self.open.insert(call, Open { purpose, next: 0 });
+        let before = self.open.insert(call, Open { purpose, next: 0, op, writes });
         assert!(before.is_none(), "a handle is used once");
         if let Purpose::Watch(key) = purpose {
             self.replicas[key as usize].call = Some(call);
@@ -121,10 +160,10 @@ impl Client {
     pub(super) fn act(&mut self, random: &mut Random, now: u64) {
         let key = random.below(KEYS);
         match random.below(30) {
-            0 => self.start("/t/read", Purpose::Read, |r| r, now),
+            0 => self.start("/t/read", Purpose::Read(key), |r| r, now),
             1 => {
                 let deadline = now + random.below(10_000);
-                self.start("/t/read", Purpose::Read, |r| r.deadline(deadline), now);
+                self.start("/t/read", Purpose::Read(key), |r| r.deadline(deadline), now);
             }
             2 | 3 if self.replicas[key as usize].call.is_none() => self.watch(key, random, now),
             4 | 5 => {
@@ -149,9 +188,13 @@ impl Client {
             return;
         };
         self.session.cancel(call);
-        if let Some(Open { purpose: Purpose::Watch(key), .. }) = self.open.remove(&call) {
-            self.replicas[key as usize] = Replica::default();
-            self.unconfirmed[key as usize] = false;
+        match self.open.remove(&call) {
+            Some(Open { purpose: Purpose::Watch(key), .. }) => {
+                self.replicas[key as usize] = Replica::default();
+                self.unconfirmed[key as usize] = false;
+            }
+            Some(Open { purpose: Purpose::Write(_), op, .. }) => self.ends.push((op, End::Unknown)),
+            _ => {}
         }
     }
 
@@ -193,23 +236,21 @@ impl Client {
 
     fn hear(&mut self, event: Event, random: &mut Random, now: u64) {
         match event {
-            Event::Lost => {
-                self.replicas.iter_mut().zip(&mut self.unconfirmed).for_each(|(r, u)| {
-                    *u |= std::mem::take(&mut r.fresh);
-                })
-            }
-            Event::Connected { resumed } => {
-                for (replica, unconfirmed) in self.replicas.iter_mut().zip(&mut self.unconfirmed) {
-                    if std::mem::take(unconfirmed) && resumed {
-                        replica.fresh = true;
-                    }
-                }
-            }
+            Event::Lost => self.doubt(),
+            Event::Connected { resumed } => self.confirm(resumed),
             Event::Reply(answer) => {
                 let open = self.open.get(&answer.call).expect("an answer to an open call");
                 let purpose = open.purpose;
+                let (op, writes) = (open.op, open.writes);
                 if answer.then == Then::Nothing {
                     self.end(answer.call, 1);
+                }
+                if let Purpose::Write(_) = purpose {
+                    self.ends.push((op, End::Ran));
+                }
+                if let (Purpose::Read(key), Some(_)) = (purpose, answer.max_age_ms) {
+                    let version = u64::from_le_bytes(answer.payload[..8].try_into().expect("8"));
+                    self.kept[key as usize] = Some((version, writes));
                 }
                 self.answered(purpose, &answer);
             }
@@ -232,26 +273,51 @@ impl Client {
                     other => panic!("{other:?} ended like a stream"),
                 }
             }
-            Event::Failed { call, error, .. } => {
-                let is_unknown = error.code() == Code::Aborted;
+            Event::Failed { call, error, outcome, .. } => {
+                let purpose = self.open.get(&call).map(|open| open.purpose);
+                let is_command = matches!(purpose, Some(Purpose::Write(_)));
+                let is_unknown = is_command && outcome == Some(Outcome::Unknown);
                 let open = self.end(call, if is_unknown { 3 } else { 2 });
-                assert!(!is_unknown || matches!(open.purpose, Purpose::Write(_)), "{error}");
+                if is_command {
+                    self.ends.push((open.op, end_of(outcome, error.code())));
+                }
+                assert!(is_command || error.code() != Code::Aborted, "{error}");
                 if let Purpose::Watch(key) = open.purpose {
                     self.replicas[key as usize].call = None;
                     self.replicas[key as usize].fresh = false;
+                    self.unconfirmed[key as usize] = false;
                 }
             }
             Event::Stale { call } => {
                 let Purpose::Watch(key) = self.end(call, 1).purpose else { panic!("no watch") };
                 self.replicas[key as usize].call = None;
                 self.replicas[key as usize].fresh = false;
+                self.unconfirmed[key as usize] = false;
                 self.watch(key, random, now);
             }
+            Event::Unsure => self.doubt(),
+            Event::Sure => self.confirm(true),
             Event::Suspect { call } => self.trust(call, false),
             Event::Confirmed { call } => self.trust(call, true),
             Event::Request(incoming) => self.asked.push(incoming.call),
             Event::Closed(violation) => panic!("closed: {violation}"),
             _ => {}
+        }
+    }
+
+    /// What is held may be old.
+    fn doubt(&mut self) {
+        for (replica, unconfirmed) in self.replicas.iter_mut().zip(&mut self.unconfirmed) {
+            *unconfirmed |= std::mem::take(&mut replica.fresh);
+        }
+    }
+
+    /// What was not named since may be used again.
+    fn confirm(&mut self, confirmed: bool) {
+        for (replica, unconfirmed) in self.replicas.iter_mut().zip(&mut self.unconfirmed) {
+            if std::mem::take(unconfirmed) && confirmed {
+                replica.fresh = true;
+            }
         }
     }
 
@@ -282,25 +348,49 @@ impl Client {
                 } else {
                     assert_eq!(answer.validator, replica.version.map(content));
                 }
-                replica.fresh = answer.then == Then::Watch;
+                replica.fresh = answer.then == Then::Watch && !answer.suspect;
                 self.unconfirmed[key as usize] = false;
                 if answer.then == Then::Nothing {
                     replica.call = None;
                 }
             }
             Purpose::Write(key) => {
-                let replica = self.replicas[key as usize];
-                let written = version();
-                assert!(
-                    !replica.fresh || replica.version.is_some_and(|held| held >= written),
-                    "a writer of version {written} may read {replica:?}"
-                );
+                let written = &mut self.written[key as usize];
+                *written = version().max(*written);
             }
             _ => {}
         }
     }
 
-    pub(super) fn check_at_rest(&self, versions: &[u64; KEYS as usize]) {
+    /// All that the server wrote with this knowledge has been read.
+    pub(super) fn read(&mut self, known: Option<Known>) {
+        self.floor = known.unwrap_or(self.floor);
+        self.check_fresh();
+    }
+
+    /// What may be used is as new as the promise says.
+    fn check_fresh(&self) {
+        for (key, replica) in self.replicas.iter().enumerate().filter(|(_, r)| r.fresh) {
+            let held = replica.version.expect("what is fresh is there");
+            assert!(held >= self.written[key], "a writer may read {replica:?} of key {key}");
+            assert!(held >= self.floor[key], "{replica:?} of key {key} was told to be stale");
+        }
+        for (key, kept) in self.kept.iter().enumerate() {
+            let Some((version, writes)) = kept else { continue };
+            let usable = *writes == self.session.writes();
+            assert!(!usable || *version >= self.written[key], "a kept answer of key {key}");
+        }
+    }
+
+    pub(super) fn check_at_rest(&self, versions: &Known, ran: &HashSet<u64>) {
+        for (op, end) in &self.ends {
+            match end {
+                End::Ran => assert!(ran.contains(op), "{op:#x} did not run"),
+                End::NotRun => assert!(!ran.contains(op), "{op:#x} ran"),
+                End::Unknown => {}
+            }
+        }
+
         for (replica, version) in self.replicas.iter().zip(versions) {
             if replica.call.is_some() {
                 assert!(replica.fresh, "{replica:?} is not confirmed at rest");

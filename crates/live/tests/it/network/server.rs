@@ -2,11 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tidewire_live::{CallId, Metadata, Push, Refresh, Reply, Request, Session, Then, Watch};
+use tidewire_live::{
+    CallId, Change, CommandKey, Metadata, Push, Refresh, Reply, Request, Session, Then, Watch,
+};
 use tidewire_service::Codec;
 
 use super::client::content;
-use super::{KEYS, Random};
+use super::{KEYS, Known, Random};
 use crate::heard::{Event, Incoming, hear};
 
 /// A session, as long as its process lives.
@@ -17,7 +19,9 @@ pub(super) struct Server {
     /// The database: it survives restarts.
     pub(super) versions: [u64; KEYS as usize],
     /// Which operations ever ran.
-    ran: HashSet<u64>,
+    pub(super) ran: HashSet<u64>,
+    /// What each command answered, by its key: in the database, like the versions.
+    keys: HashMap<CommandKey, u64>,
     work: Vec<(u64, Owner, Work)>,
     watchers: HashMap<(Owner, CallId), (u64, Watch)>,
     /// Echo and range streams: the next item, and how many there are once known.
@@ -39,8 +43,21 @@ struct Streaming {
 
 #[derive(Debug)]
 enum Work {
-    Answer { call: CallId, path: &'static str, op: u64, key: u64, watch: Watch },
-    Refresh { call: CallId, key: u64 },
+    /// A read answers what it read when it began.
+    Answer {
+        call: CallId,
+        path: &'static str,
+        op: u64,
+        key: u64,
+        watch: Watch,
+        read: u64,
+        command: Option<CommandKey>,
+    },
+    Refresh {
+        call: CallId,
+        change: Change,
+        read: u64,
+    },
 }
 
 impl Server {
@@ -65,14 +82,20 @@ impl Server {
         self.work.is_empty()
     }
 
-    pub(super) fn run(&mut self, session: &mut Session, now: u64, random: &mut Random) {
+    /// Whether a session that drains has nothing left to do.
+    pub(super) fn drained(&self, session: &Session) -> bool {
+        session.is_draining() && session.is_drained()
+    }
+
+    /// Returns what this session was told of the database.
+    pub(super) fn run(&mut self, session: &mut Session, now: u64, random: &mut Random) -> Known {
         let owner = session.session_id().expect("sessions can be resumed").id;
         while let Some(event) = hear(session, now) {
             self.hear(event, owner, session, now, random);
         }
         for (of, key) in std::mem::take(&mut self.marks) {
             if of == owner {
-                self.mark(key, owner, session, now, random);
+                self.mark_own(key, owner, session, now, random);
             } else {
                 self.marks.push((of, key));
             }
@@ -81,7 +104,7 @@ impl Server {
         self.work.retain_mut(|(at, of, work)| {
             let ready = *at <= now && *of == owner;
             if ready {
-                due.push(std::mem::replace(work, Work::Refresh { call: DUMMY, key: 0 }));
+                due.push(std::mem::replace(work, NOTHING));
             }
             !ready
         });
@@ -93,6 +116,7 @@ impl Server {
             let method = session.method("/t/back", Codec::Proto);
             self.called = session.call(Request::query(method, &b"?"[..]), now).is_ok();
         }
+        self.versions
     }
 
     fn hear(
@@ -120,6 +144,13 @@ impl Server {
                 }
                 session.consumed(call, items.bytes());
             }
+            Event::Recompute { call, change } => {
+                if let Some((key, _)) = self.watchers.get(&(owner, call)) {
+                    let read = self.versions[*key as usize];
+                    let work = Work::Refresh { call, change, read };
+                    self.work.push((now + random.below(10_000), owner, work));
+                }
+            }
             Event::End { call, .. } => {
                 if let Some(stream) = self.streams.get_mut(&(owner, call)) {
                     stream.ended = true;
@@ -130,9 +161,8 @@ impl Server {
                 self.called = false;
             }
             Event::Failed { .. } => self.called = false,
-            Event::Closed(violation) => {
+            Event::Closed(_) => {
                 self.called = false;
-                println!("the server's session ended: {violation}");
             }
             _ => {}
         }
@@ -147,7 +177,7 @@ impl Server {
         random: &mut Random,
     ) {
         let call = incoming.call;
-        let path = match session.peer_method(incoming.method).expect("it is named").path.as_str() {
+        let path = match incoming.path.as_ref().expect("it is named").path.as_str() {
             "/t/read" => "read",
             "/t/write" => "write",
             "/t/range" => "range",
@@ -171,7 +201,12 @@ impl Server {
             return;
         }
         let delay = if random.chance(70) { 0 } else { random.below(30_000) };
-        let work = Work::Answer { call, path, op, key, watch: incoming.watch };
+        let (watch, read) = (incoming.watch, self.versions[key as usize]);
+        if watch != Watch::No {
+            self.watchers.insert((owner, call), (key, watch));
+        }
+        let command = incoming.key;
+        let work = Work::Answer { call, path, op, key, watch, read, command };
         self.work.push((now + delay, owner, work));
     }
 
@@ -184,36 +219,35 @@ impl Server {
         random: &mut Random,
     ) {
         match work {
-            Work::Answer { call, path: "write", op, key, .. } => {
-                assert!(self.ran.insert(op), "command {op} ran twice");
+            Work::Answer { call, path: "write", op, key, command, .. } => {
+                if let Some(version) = command.and_then(|command| self.keys.get(&command)) {
+                    return session.reply(call, Reply::new(&version.to_le_bytes()));
+                }
+                assert!(self.ran.insert(op), "command {op:#x} ran twice");
                 self.versions[key as usize] += 1;
                 self.mark(key, owner, session, now, random);
                 let version = self.versions[key as usize];
+                self.keys.extend(command.map(|command| (command, version)));
                 session.reply(call, Reply::new(&version.to_le_bytes()));
             }
-            Work::Answer { call, key, watch, .. } => {
-                let version = self.versions[key as usize];
-                if watch != Watch::No {
-                    self.watchers.insert((owner, call), (key, watch));
-                }
+            Work::Answer { call, watch, read, .. } => {
                 let before = session.usage().watches_in;
-                session.reply(call, value(version, &version.to_le_bytes()));
-                if session.usage().watches_in == before {
+                let bytes = read.to_le_bytes();
+                let reply = value(read, &bytes);
+                session.reply(call, Reply { max_age_ms: Some(60_000), ..reply });
+                if watch != Watch::No && session.usage().watches_in == before {
                     self.watchers.remove(&(owner, call));
                 }
             }
-            Work::Refresh { call, key } => {
-                if self.watchers.contains_key(&(owner, call)) {
-                    let version = self.versions[key as usize];
-                    let bytes = version.to_le_bytes();
-                    session.refresh(call, Refresh::Value(value(version, &bytes)));
-                }
+            Work::Refresh { call, change, read } => {
+                let bytes = read.to_le_bytes();
+                session.refresh(call, change, Refresh::Value(value(read, &bytes)));
             }
         }
     }
 
-    /// Marks every watcher of a key. Those of parked sessions have no session at hand here: their
-    /// marks wait as work until the session is back.
+    /// Marks every watcher of a key. Those of other sessions have no session at hand here: their
+    /// marks wait until it runs.
     fn mark(
         &mut self,
         key: u64,
@@ -222,27 +256,37 @@ impl Server {
         now: u64,
         random: &mut Random,
     ) {
-        let mut marked: Vec<_> = self
-            .watchers
-            .iter()
-            .filter(|(_, (watched, _))| *watched == key)
-            .map(|(watcher, (_, mode))| (*watcher, *mode))
-            .collect();
-        marked.sort_unstable_by_key(|((of, call), _)| (*of, *call));
-        for ((of, call), mode) in marked {
-            if of != owner {
-                if !self.marks.contains(&(of, key)) {
-                    self.marks.push((of, key));
-                }
-                continue;
-            }
-            let goes_on = session.stale(call);
-            assert_eq!(goes_on, mode == Watch::Values);
-            if goes_on {
-                let at = now + random.below(10_000);
-                self.work.push((at, owner, Work::Refresh { call, key }));
-            } else {
-                self.watchers.remove(&(of, call));
+        let others =
+            self.watchers.iter().filter(|((of, _), (watched, _))| *watched == key && *of != owner);
+        let mut others: Vec<_> = others.map(|((of, _), _)| (*of, key)).collect();
+        others.sort_unstable();
+        others.dedup();
+        others.retain(|mark| !self.marks.contains(mark));
+        self.marks.extend(others);
+        self.mark_own(key, owner, session, now, random);
+    }
+
+    fn mark_own(
+        &mut self,
+        key: u64,
+        owner: Owner,
+        session: &mut Session,
+        now: u64,
+        random: &mut Random,
+    ) {
+        let marked =
+            self.watchers.iter().filter(|((of, _), (watched, _))| *watched == key && *of == owner);
+        let mut marked: Vec<_> = marked.map(|((_, call), (_, mode))| (*call, *mode)).collect();
+        marked.sort_unstable_by_key(|(call, _)| *call);
+        for (call, mode) in marked {
+            let change = session.stale(call);
+            assert!(change.is_none() || mode == Watch::Values);
+            if let Some(change) = change {
+                let read = self.versions[key as usize];
+                let work = Work::Refresh { call, change, read };
+                self.work.push((now + random.below(10_000), owner, work));
+            } else if mode == Watch::Notify {
+                self.watchers.remove(&(owner, call));
             }
         }
     }
@@ -271,4 +315,12 @@ fn value(version: u64, bytes: &[u8]) -> Reply<'_> {
     Reply::new(bytes).validator(content(version)).watched()
 }
 
-const DUMMY: CallId = CallId::NONE;
+const NOTHING: Work = Work::Answer {
+    call: CallId::NONE,
+    path: "",
+    op: 0,
+    key: 0,
+    watch: Watch::No,
+    read: 0,
+    command: None,
+};

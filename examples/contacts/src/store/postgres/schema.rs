@@ -1,4 +1,4 @@
-//! The table, as seed 003 has it, made where there is none.
+//! The table, as the web-server comparison has it, made where there is none.
 
 use anyhow::{Context as _, Result};
 use tokio_postgres::Config;

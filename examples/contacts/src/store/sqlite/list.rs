@@ -2,7 +2,7 @@
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use rusqlite::Connection;
-use tidewire::{Result, Stream};
+use tidewire::{Error, Result, Stream};
 
 use super::reader::WeakReads;
 use crate::proto::contacts::v1::Contact;
@@ -39,7 +39,7 @@ pub(super) async fn all(reads: WeakReads) -> Result<Stream<Contact>> {
     let pages = stream::try_unfold(Some(i32::MIN), move |after| {
         let reads = reads.clone();
         async move {
-            let Some(after) = after else { return Ok(None) };
+            let Some(after) = after else { return Ok::<_, Error>(None) };
             let page = reads.run(move |database| rows(database, after, last, PAGE_ROWS)).await?;
             // A page that is not full is the last one.
             let next = page.last().filter(|_| page.len() == PAGE_ROWS as usize);

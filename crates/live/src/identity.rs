@@ -1,0 +1,98 @@
+//! Who the peer is: default headers, what may replace them, and the answer to a credential.
+//!
+//! From the weakest to the strongest: the `hello`, `auth` frames, the request's own. What the
+//! connection says itself (the headers of a WebSocket's upgrade, or what a proxy adds to it) comes
+//! below all of them, but some names count only there: a script in a page cannot choose its cookie,
+//! its origin, or the address that it comes from.
+
+use tidewire_service::Error;
+
+use crate::answer::read_error;
+use crate::event::Event;
+use crate::frame::{self, Kind};
+use crate::metadata::{self, Metadata, tag};
+use crate::output::put_error_metadata;
+use crate::receive::Received;
+use crate::session::{Phase, Session};
+
+/// Names that only the connection itself may give, where it has headers.
+const OF_CONNECTION: [&str; 5] = ["cookie", "origin", "host", "forwarded", "via"];
+
+impl Session {
+    /// Replaces default headers of this side, such as a renewed credential.
+    pub fn auth(&mut self, headers: &Metadata) {
+        self.config.metadata = merge(&self.config.metadata, headers);
+        if self.phase == Phase::Open {
+            let out = &mut self.output.control;
+            let frame = frame::open(out, Kind::Auth, 0, 0);
+            out.extend_from_slice(headers.raw());
+            let frame = frame.metadata_ends(out);
+            frame.finish(out);
+        }
+    }
+
+    /// Answers an [`Event::Auth`]: for how many milliseconds the credential is good (0: not said), or
+    /// why it is refused. Also said without being asked, when a credential is about to expire.
+    pub fn credential(&mut self, outcome: Result<u64, &Error>) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        let out = &mut self.output.control;
+        let frame = frame::open(out, Kind::Auth, 0, 0);
+        match outcome {
+            Ok(expires_ms) => metadata::put_number(out, tag::EXPIRES, expires_ms),
+            Err(error) => put_error_metadata(out, error, None, self.peer.limits.metadata_max),
+        }
+        let frame = frame.metadata_ends(out);
+        frame.finish(out);
+    }
+
+    pub(crate) fn receive_auth(&mut self) -> Received {
+        let headers = self.metadata_of()?;
+        let (code, expires) = (self.fields.code(), self.fields.expires());
+        if code.is_some() {
+            let refused = Some(read_error(&self.fields, &headers)?);
+            return Ok(Some(Event::Credential { expires_ms: 0, refused }));
+        }
+        if let Some(expires_ms) = expires {
+            return Ok(Some(Event::Credential { expires_ms, refused: None }));
+        }
+        self.peer_headers = merge(&self.peer_headers, &self.allowed(&headers));
+        Ok(Some(Event::Auth))
+    }
+
+    /// The headers of a call of the peer: its own in place of the defaults of the same name.
+    pub fn headers_of(&self, request: &Metadata) -> Metadata {
+        merge(&self.peer_headers, &self.allowed(request))
+    }
+
+    /// The defaults of a new connection.
+    pub(crate) fn greet_headers(&mut self, hello: &Metadata) {
+        self.peer_headers = merge(&self.upgrade, &self.allowed(hello));
+    }
+
+    /// Those headers that the peer may choose.
+    fn allowed(&self, headers: &Metadata) -> Metadata {
+        if self.upgrade.is_empty() {
+            return headers.clone();
+        }
+        let is_free =
+            |name: &str| !OF_CONNECTION.contains(&name) && !name.starts_with("x-forwarded-");
+        let kept = headers.headers().filter(|(name, _)| is_free(name));
+        kept.fold(Metadata::builder(), |kept, (name, value)| kept.header(name, value)).build()
+    }
+}
+
+/// `old` with the headers of `new` in place of those of the same name; an empty value removes.
+fn merge(old: &Metadata, new: &Metadata) -> Metadata {
+    let mut builder = Metadata::builder();
+    for (name, value) in old.headers() {
+        if new.header(name).is_none() {
+            builder = builder.header(name, value);
+        }
+    }
+    for (name, value) in new.headers().filter(|(_, value)| !value.is_empty()) {
+        builder = builder.header(name, value);
+    }
+    builder.build()
+}

@@ -1,0 +1,13 @@
+//! Running memoized functions: what they read, who waits for them, and how their values are published.
+
+pub(crate) mod attempt;
+pub(crate) mod audit;
+pub(crate) mod cached;
+pub(crate) mod capture;
+pub(crate) mod depth;
+pub(crate) mod get;
+pub(crate) mod inner;
+pub(crate) mod options;
+pub(crate) mod publish;
+pub(crate) mod scope;
+pub(crate) mod work;

@@ -1,0 +1,253 @@
+//! Ambient capture: what the running computation reads is noted in its frame.
+//!
+//! A thread-local points at the frame of the computation that is being polled. It is set around every
+//! poll, so capture survives `join!`, `select!` and `FuturesUnordered`, and costs one thread-local
+//! load where nothing computes. A frame notes (node, version) once per node, in the order of reading:
+//! linear up to 16, then through a small index.
+#![allow(unsafe_code)]
+
+use std::cell::{Cell, OnceCell, UnsafeCell};
+use std::ptr;
+use std::sync::Arc;
+
+use crate::compute::scope::Adopted;
+use crate::graph::Shared;
+use crate::graph::validate::{Record, Taint};
+use crate::memory::line;
+use crate::store::slots::Id;
+
+/// Records in the order of reading; the first few need no allocation.
+pub(crate) struct Records {
+    few: [Record; FEW],
+    count: usize,
+    /// All of them, when there are more than a few.
+    many: Vec<Record>,
+}
+
+impl Records {
+    fn new() -> Self {
+        Self { few: [Record { id: Id::NONE, version: 0 }; FEW], count: 0, many: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[Record] {
+        if self.count <= FEW { &self.few[..self.count] } else { &self.many }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, record: Record) {
+        match self.few.get_mut(self.count) {
+            Some(place) => *place = record,
+            None => self.push_to_many(record),
+        }
+        self.count += 1;
+    }
+
+    fn push_to_many(&mut self, record: Record) {
+        if self.count == FEW {
+            self.many.extend_from_slice(&self.few);
+        }
+        self.many.push(record);
+    }
+
+    fn clear(&mut self) {
+        self.count = 0;
+        self.many.clear();
+    }
+}
+
+/// What one attempt has read so far. Touched only by the thread that polls it.
+pub(crate) struct Frame {
+    pub(crate) graph: &'static Shared,
+    /// The node that is being computed.
+    pub(crate) node: Id,
+    records: UnsafeCell<Records>,
+    index: UnsafeCell<Vec<u32>>,
+    taint: Cell<Taint>,
+    /// Of a task on behalf of a computation.
+    is_scoped: bool,
+    /// Where scoped tasks leave what they read; see [`crate::compute::scope`].
+    pub(crate) adopted: OnceCell<Arc<Adopted>>,
+}
+
+/// The frame of the computation that is being polled on this thread; `None` outside.
+#[inline(always)]
+pub(crate) fn current<'f>() -> Option<&'f Frame> {
+    // SAFETY: the line of this thread. `Entered` takes the pointer back before the poll that set it
+    // returns; callers use the reference within that poll only.
+    unsafe { (*line::mine()).frame().cast::<Frame>().as_ref() }
+}
+
+/// Makes a frame current until it is dropped.
+pub(crate) struct Entered {
+    outer: *const (),
+}
+
+impl Entered {
+    /// `None` hides the current frame.
+    pub(crate) fn new(frame: Option<&Frame>) -> Self {
+        let frame = frame.map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: the line of this thread.
+        Self { outer: unsafe { &*line::mine() }.replace_frame(frame.cast()) }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // SAFETY: the line of this thread.
+        unsafe { &*line::mine() }.replace_frame(self.outer);
+    }
+}
+
+impl Frame {
+    pub(crate) fn new(graph: &'static Shared, node: Id) -> Self {
+        Self {
+            graph,
+            node,
+            records: UnsafeCell::new(Records::new()),
+            index: UnsafeCell::new(Vec::new()),
+            taint: Cell::new(Taint::default()),
+            is_scoped: false,
+            adopted: OnceCell::new(),
+        }
+    }
+
+    /// A frame of a task on behalf of the computation of `frame`; see [`crate::compute::scope`].
+    pub(crate) fn scoped(frame: &Self, adopted: Arc<Adopted>) -> Self {
+        let new = Self { is_scoped: true, ..Self::new(frame.graph, frame.node) };
+        _ = new.adopted.set(adopted);
+        new
+    }
+
+    /// Forgets everything, for the next attempt.
+    pub(crate) fn reset(&mut self) {
+        self.records.get_mut().clear();
+        self.index.get_mut().clear();
+        self.taint.set(Taint::default());
+        self.adopted = OnceCell::new();
+    }
+
+    /// Notes that `id` was read at `version`. Reading one node at two versions taints the attempt.
+    ///
+    /// What a task reads is handed over before it gets it, so that an answer it sends never overtakes
+    /// what it was made of.
+    #[inline]
+    pub(crate) fn record(&self, graph: &'static Shared, id: Id, version: u64) {
+        if !ptr::eq(graph, self.graph) {
+            return self.foreign();
+        }
+        match self.note(id, version) {
+            Note::New if self.is_scoped => self.hand_over(Ok(Record { id, version })),
+            Note::Contradiction => self.add_taint(Taint::OUTDATED),
+            Note::New | Note::Known => {}
+        }
+    }
+
+    #[inline]
+    fn note(&self, id: Id, version: u64) -> Note {
+        // SAFETY: a frame is touched by the one thread that polls it, and nothing below calls out.
+        let records = unsafe { &mut *self.records.get() };
+        if records.count <= LINEAR {
+            let mut known = records.as_slice().iter();
+            if let Some(record) = known.find(|record| record.id.slot() == id.slot()) {
+                return compare(record, id, version);
+            }
+            records.push(Record { id, version });
+            if records.count > LINEAR {
+                self.rebuild_index(LINEAR * 4);
+            }
+            return Note::New;
+        }
+        // SAFETY: as above.
+        let index = unsafe { &mut *self.index.get() };
+        let mask = index.len() - 1;
+        let mut at = place(id) & mask;
+        while index[at] != 0 {
+            let record = &records.as_slice()[index[at] as usize - 1];
+            if record.id.slot() == id.slot() {
+                return compare(record, id, version);
+            }
+            at = (at + 1) & mask;
+        }
+        records.push(Record { id, version });
+        index[at] = records.count as u32;
+        if records.count * 2 > index.len() {
+            let length = index.len() * 2;
+            self.rebuild_index(length);
+        }
+        Note::New
+    }
+
+    /// Says that the attempt must not be published: it used something that cannot be validated.
+    pub(crate) fn add_taint(&self, taint: Taint) {
+        let before = self.taint.get();
+        self.taint.set(before.or(taint));
+        if self.is_scoped && self.taint.get() != before {
+            self.hand_over(Err(taint));
+        }
+    }
+
+    #[cold]
+    fn hand_over(&self, read: Result<Record, Taint>) {
+        if let Some(adopted) = self.adopted.get() {
+            adopted.add(self.graph, self.node, read);
+        }
+    }
+
+    pub(crate) fn taint(&self) -> Taint {
+        self.taint.get()
+    }
+
+    /// What was read, in order. Not while the frame is entered.
+    pub(crate) fn records(&self) -> &[Record] {
+        // SAFETY: the callers are the attempt itself, between polls.
+        unsafe { &*self.records.get() }.as_slice()
+    }
+
+    /// What was read, to be added to what scoped tasks read.
+    pub(crate) fn records_mut(&mut self) -> &mut Records {
+        self.records.get_mut()
+    }
+
+    #[cold]
+    fn foreign(&self) {
+        self.add_taint(Taint::UNTRACKED);
+        self.graph.core.lock().stats.foreign_reads += 1;
+    }
+
+    #[cold]
+    fn rebuild_index(&self, length: usize) {
+        // SAFETY: as in `record`, whose borrow of the index ended.
+        let records = unsafe { &*self.records.get() }.as_slice();
+        let mut index = vec![0u32; length];
+        for (number, record) in (1u32..).zip(records) {
+            let mut at = place(record.id) & (length - 1);
+            while index[at] != 0 {
+                at = (at + 1) & (length - 1);
+            }
+            index[at] = number;
+        }
+        // SAFETY: as above.
+        unsafe { *self.index.get() = index };
+    }
+}
+
+/// What a read was to a frame.
+enum Note {
+    New,
+    Known,
+    Contradiction,
+}
+
+fn compare(record: &Record, id: Id, version: u64) -> Note {
+    if record.id == id && record.version == version { Note::Known } else { Note::Contradiction }
+}
+
+fn place(id: Id) -> usize {
+    (id.slot().wrapping_mul(0x9E37_79B1) >> 7) as usize
+}
+
+/// Records without an allocation.
+const FEW: usize = 4;
+/// Up to this many dependencies a search beats an index.
+const LINEAR: usize = 16;

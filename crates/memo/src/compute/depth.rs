@@ -1,0 +1,84 @@
+//! Deep recursion without a deep stack.
+//!
+//! A computation that misses polls the computation of what it needs inside of its own poll: about 1 KB
+//! of stack a level. Past a limit the child is queued instead, and the outermost `get` on the thread
+//! polls it from there, with a fresh stack. When a queued computation is done it wakes its parent; a
+//! parent that was queued itself goes back into the queue, so unwinding costs one poll a level.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::memory::sync;
+
+/// A computation that can be polled from the queue.
+pub(crate) trait Deferred {
+    fn drive(self: Arc<Self>);
+}
+
+/// One level of polling; levels nest.
+pub(crate) struct Level {
+    outermost: bool,
+}
+
+impl Level {
+    /// `None` when the stack is deep enough: defer instead.
+    pub(crate) fn enter() -> Option<Self> {
+        let depth = DEPTH.with(Cell::get);
+        if depth >= LIMIT && QUEUE.try_with(|_| ()).is_ok() {
+            return None;
+        }
+        DEPTH.with(|cell| cell.set(depth + 1));
+        Some(Self { outermost: depth == 0 })
+    }
+
+    /// Polls what was queued below, if this is the outermost level.
+    pub(crate) fn drain(&self) {
+        if !self.outermost {
+            return;
+        }
+        // A thread that is ending has no queue any more, and nothing in it.
+        let next = || QUEUE.try_with(|queue| queue.borrow_mut().pop_front()).ok().flatten();
+        while let Some(work) = next() {
+            work.drive();
+        }
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        DEPTH.with(|depth| depth.set(depth.get() - 1));
+    }
+}
+
+/// Queues a computation for the outermost level, which is on this stack.
+pub(crate) fn defer(work: Arc<dyn Deferred>) {
+    QUEUE.with(|queue| queue.borrow_mut().push_back(work));
+}
+
+/// Whether nothing is being computed on this thread.
+pub(crate) fn is_outside() -> bool {
+    DEPTH.with(Cell::get) == 0
+}
+
+/// Whether a computation that is woken now may be queued: somebody will drain the queue.
+pub(crate) fn will_drain() -> bool {
+    !is_outside() && QUEUE.try_with(|_| ()).is_ok() && !YIELDING.with(Cell::get)
+}
+
+/// Runs `wake` so that it reaches the executor: a computation that yields must not be polled again
+/// before other tasks were.
+pub(crate) fn yielding(wake: impl FnOnce()) {
+    let before = YIELDING.with(|yielding| yielding.replace(true));
+    wake();
+    YIELDING.with(|yielding| yielding.set(before));
+}
+
+/// Levels that poll each other directly.
+const LIMIT: u32 = 48;
+
+sync::thread_local! {
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static YIELDING: Cell<bool> = const { Cell::new(false) };
+    static QUEUE: RefCell<VecDeque<Arc<dyn Deferred>>> = const { RefCell::new(VecDeque::new()) };
+}

@@ -1,0 +1,453 @@
+//! The typed part of a memo: its function, its table and its nodes.
+//!
+//! What the graph asks of it goes through a function table (see [`crate::graph::owner`]); what hits ask of
+//! it is one search without a lock.
+#![allow(unsafe_code)]
+
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::AtomicPtr as PlainAtomicPtr;
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
+
+use crate::compute::cached::Cached;
+use crate::compute::capture;
+use crate::compute::get::Get;
+use crate::compute::options::Options;
+use crate::compute::work::Work;
+use crate::graph::Shared;
+use crate::graph::bells::Bell;
+use crate::graph::core::Core;
+use crate::graph::event::EventKind;
+use crate::graph::flight::WorkHead;
+use crate::graph::owner::{Functions, Owner, Refresh};
+use crate::graph::trash::Trash;
+use crate::graph::verify::{Progress, Verification};
+use crate::memory::hasher::BuildKeyHasher;
+use crate::memory::line::{self, Line, Pin, pin};
+use crate::memory::sync::MutexGuard;
+use crate::memory::{epoch, pool};
+use crate::store::error::Error;
+use crate::store::key::Key;
+use crate::store::node::{EMPTY, GONE, Header};
+use crate::store::slots::Id;
+use crate::store::table::{Seen, Table};
+use crate::store::value::{Head, Outcome};
+
+/// See the module documentation.
+pub(crate) struct Inner<K, V> {
+    table: Table<Node<K, V>>,
+    hasher: BuildKeyHasher,
+    pub(crate) owner: Owner,
+    /// Null when closed.
+    pub(crate) function: PlainAtomicPtr<Function<K, V>>,
+    pub(crate) equal: Option<fn(&V, &V) -> bool>,
+    pub(crate) options: Options<V>,
+}
+
+/// The user's function with its future boxed and its error erased.
+pub(crate) type Function<K, V> = Box<dyn Fn(K) -> Running<V> + Send + Sync>;
+/// A running computation.
+pub(crate) type Running<V> = std::pin::Pin<Box<dyn Future<Output = Result<V, Error>> + Send>>;
+
+/// One key and its value. Starts with its header, whose end, with the key, is what hits read.
+#[repr(C)]
+pub(crate) struct Node<K, V> {
+    pub(crate) header: Header,
+    pub(crate) key: K,
+    owns: std::marker::PhantomData<V>,
+}
+
+impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
+    /// Makes a memo and tells the graph of it. Never freed.
+    pub(crate) fn register(
+        shared: &'static Shared,
+        name: &str,
+        equal: Option<fn(&V, &V) -> bool>,
+        function: Function<K, V>,
+    ) -> &'static Self {
+        let mut inner = None;
+        shared.register(|number| {
+            let bytes = size_of::<Node<K, V>>() + crate::TABLE_BYTES;
+            let functions = &FunctionsOf::<K, V>::TABLE;
+            let owner = Owner::new(shared, Arc::from(name), number, false, functions, bytes);
+            let made: &'static Self = Box::leak(Box::new(Self {
+                owner,
+                table: Table::new(),
+                hasher: BuildKeyHasher::default(),
+                function: PlainAtomicPtr::new(Box::into_raw(Box::new(function))),
+                equal,
+                options: Options::new(),
+            }));
+            made.owner.typed.set(ptr::from_ref(made).cast());
+            inner = Some(made);
+            &made.owner
+        });
+        inner.expect("register calls its argument")
+    }
+
+    /// The lock-free path: no read-modify-write, no allocation, one relaxed bit at the first visit.
+    ///
+    /// `serve` is called pinned, with a current value and the line of this thread.
+    #[inline(always)]
+    pub(crate) fn hit<Q, R>(
+        &'static self,
+        key: &Q,
+        serve: impl FnOnce(*const Head, &Line) -> R,
+    ) -> Option<R>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        if let Some((_pin, head, line)) = self.find_hot(key) {
+            return Some(serve(head, line));
+        }
+        self.hit_slow(key, serve)
+    }
+
+    /// What nearly every hit finds. The pin keeps it.
+    #[inline(always)]
+    fn find_hot<Q>(&'static self, key: &Q) -> Option<(Pin, *const Head, &'static Line)>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        if cfg!(shuttle) {
+            return None;
+        }
+        // SAFETY: the line of this thread, used only while it runs.
+        let line = unsafe { &*line::mine() };
+        let pin = line.try_pin()?;
+        let node = self.table.find_first(self.hash(key))?;
+        if node.key.borrow() != key {
+            return None;
+        }
+        Some((pin, node.header.hot()?, line))
+    }
+
+    /// The value of `key` if it can be served the short way.
+    #[inline(always)]
+    pub(crate) fn hot<Q>(&'static self, key: &Q) -> Option<Cached<V>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let (_pin, head, line) = self.find_hot(key)?;
+        // SAFETY: pinned, the head of a value.
+        Some(unsafe { Cached::pinned(head, line) })
+    }
+
+    /// The value of `key` if it is in memory and current, the long way.
+    pub(crate) fn long_hit(&'static self, key: &K) -> Option<Cached<V>> {
+        // SAFETY: `hit_slow` calls it pinned, with the head of a value.
+        self.hit_slow(key, |head, line| unsafe { Cached::pinned(head, line) })
+    }
+
+    /// The value of `key` if it is in memory and current.
+    #[inline(always)]
+    pub(crate) fn cached<Q>(&'static self, key: &Q) -> Option<Cached<V>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        // SAFETY: `hit` calls it pinned, with the head of a value.
+        self.hit(key, |head, line| unsafe { Cached::pinned(head, line) })
+    }
+
+    /// The same where something is unusual: a computation reads, the key is not where the search begins,
+    /// nobody has asked for it yet, or somebody wants to hear of hits.
+    #[inline(never)]
+    fn hit_slow<Q, R>(
+        &'static self,
+        key: &Q,
+        serve: impl FnOnce(*const Head, &Line) -> R,
+    ) -> Option<R>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let _pin = pin();
+        let node = self.find(self.hash(key), key)?;
+        let head = node.header.visited_hot()?;
+        if let Some(frame) = capture::current() {
+            // SAFETY: a value is retired after it was replaced, and the pin holds.
+            frame.record(self.owner.graph, node.header.id, unsafe { &*head }.version());
+        }
+        if self.owner.is_probed() {
+            self.note_hit(node.header.id);
+        }
+        // SAFETY: the line of this thread, which is running.
+        Some(serve(head, unsafe { &*line::mine() }))
+    }
+
+    #[cold]
+    fn note_hit(&self, id: Id) {
+        let mut core = self.shared().core.lock();
+        if let Some(node) = core.node(id) {
+            core.note(EventKind::Hit, node);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// Pinned.
+    pub(crate) fn find<'p, Q>(&self, hash: u64, key: &Q) -> Option<&'p Node<K, V>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        self.table.find(hash, |node| node.key.borrow() == key)
+    }
+
+    /// The identity of the node of a key, if there is one.
+    pub(crate) fn id_of<Q>(&self, key: &Q) -> Option<Id>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let _pin = pin();
+        self.find(self.hash(key), key).map(|node| node.header.id)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.owner.name
+    }
+
+    pub(crate) fn shared(&self) -> &'static Shared {
+        self.owner.graph
+    }
+
+    /// A node that is not shared yet.
+    fn make(&self, hash: u64, key: K) -> NonNull<Node<K, V>> {
+        let header = Header::new(self.owner.number, hash, false);
+        pool::put(Node { header, key, owns: std::marker::PhantomData })
+    }
+
+    /// Shares a node; `false` when another one may have been added beside it since `seen`.
+    fn insert(&self, core: &mut Core, node: NonNull<Node<K, V>>, seen: Seen) -> bool {
+        // SAFETY: nobody else knows the node yet.
+        let hash = unsafe { node.as_ref() }.header.hash;
+        if !self.table.unchanged(&core.slots, hash, seen) {
+            return false;
+        }
+        // SAFETY: a node starts with its header and lives until `unlink` retires it.
+        unsafe {
+            core.adopt(node.as_ptr().cast(), self.owner.node_bytes);
+            self.table.insert(&mut core.slots, hash, node.as_ptr());
+        }
+        true
+    }
+
+    /// The living node of `key`, made if need be, with the graph lock that was taken to find it; `None`
+    /// when closed. Pinned.
+    pub(crate) fn node<'p>(&self, key: &K) -> Option<(MutexGuard<'static, Core>, &'p Node<K, V>)> {
+        let hash = self.hash(key);
+        let mut made: Option<NonNull<Node<K, V>>> = None;
+        loop {
+            let seen = self.table.seen(hash);
+            let found = self.find(hash, key);
+            match (found, made) {
+                (None, None) => made = Some(self.make(hash, key.clone())),
+                // SAFETY: never shared.
+                (Some(_), Some(unused)) => drop(unsafe { pool::take(unused) }),
+                _ => {}
+            }
+            let mut core = self.shared().core.lock();
+            if let Some(node) = found {
+                made = None;
+                if self.is_closed(&core) {
+                    return None;
+                }
+                if node.header.state() != GONE {
+                    return Some((core, node));
+                }
+                continue;
+            }
+            let node = made.expect("made above when nothing was found");
+            if self.is_closed(&core) {
+                drop(core);
+                // SAFETY: never shared.
+                drop(unsafe { pool::take(node) });
+                return None;
+            }
+            if self.insert(&mut core, node, seen) {
+                // SAFETY: just shared; alive while the lock or the pin holds.
+                return Some((core, unsafe { node.as_ref() }));
+            }
+        }
+    }
+
+    /// Hangs a bell on the node of `key`; `None` when closed.
+    pub(crate) fn attach(&self, key: &K, bell: &Arc<Bell>) -> Option<Id> {
+        let _pin = pin();
+        let (mut core, node) = self.node(key)?;
+        node.header.set_watched(true);
+        core.watchers.attach(node.header.id, bell);
+        Some(node.header.id)
+    }
+
+    pub(crate) fn is_closed(&self, core: &Core) -> bool {
+        core.closed || self.function.load(Acquire).is_null()
+    }
+
+    /// Removes a node that never got a value and that nobody computes or watches.
+    pub(crate) fn discard_empty(
+        &'static self,
+        core: &mut Core,
+        node: &Node<K, V>,
+        trash: &mut Trash,
+    ) {
+        let header = &node.header;
+        if header.state() == EMPTY && !header.is_computing() && !header.is_watched() {
+            core.remove(&self.owner, header, trash);
+        }
+    }
+
+    /// Whether the version of a key, checked without computing anything, is this one.
+    pub(crate) fn validate<Q>(&self, key: &Q, version: u64) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let Some(id) = self.id_of(key) else { return false };
+        let mut check = Verification::of(id);
+        loop {
+            let mut core = self.shared().core.lock();
+            if core.node(id).is_none_or(|node| node.version() != version || node.has_failed()) {
+                return false;
+            }
+            match check.proceed(&mut core, self.shared().walk_chunk()) {
+                Progress::Done(current) => return current,
+                Progress::Compute(_) => return false,
+                Progress::More => {}
+            }
+            drop(core);
+            self.shared().between_chunks();
+        }
+    }
+
+    /// Whether the latest answer for `key` is memoized, so that a mark will say when it is stale. What was
+    /// memoized may be evicted by now.
+    pub(crate) fn is_memoized(&self, key: &K) -> bool {
+        let Some(id) = self.id_of(key) else { return false };
+        let core = self.shared().core.lock();
+        core.node(id).is_some_and(Header::is_current)
+    }
+
+    /// Sets a probe: hits are noted or audited. See [`Owner::set_probe`].
+    pub(crate) fn set_probe(&'static self, core: &mut Core, bit: u32, on: bool) {
+        self.owner.set_probe(core, bit, on);
+    }
+}
+
+/// The function table of memos with these types.
+struct FunctionsOf<K, V>(std::marker::PhantomData<(K, V)>);
+
+impl<K: Key, V: Send + Sync + 'static> FunctionsOf<K, V> {
+    const TABLE: Functions = Functions {
+        refresh: Self::refresh,
+        unlink: Self::unlink,
+        drop_value: Self::drop_value,
+        label: Self::label,
+        close: Self::close,
+        abort: Self::abort,
+        probe: Self::probe,
+    };
+
+    /// # Safety
+    /// As [`Functions`] says.
+    unsafe fn probe(owner: &'static Owner, core: &mut Core, on: bool) {
+        // SAFETY: an owner with this table.
+        unsafe { Self::inner(owner) }.table.probe(&mut core.slots, on);
+    }
+
+    /// # Safety
+    /// As [`Functions`] says.
+    unsafe fn refresh(owner: &'static Owner, node: *const Header, parent: Id) -> Refresh {
+        // SAFETY: a whole node of a memo of these types, alive because the caller is pinned.
+        let node = unsafe { &*node.cast::<Node<K, V>>() };
+        // SAFETY: an owner with this table.
+        let memo = unsafe { Self::inner(owner) };
+        let get = Get::on_behalf_of(memo, node.key.clone(), parent);
+        Box::pin(async move { drop(get.await) })
+    }
+
+    /// # Safety
+    /// As [`Functions`] says.
+    unsafe fn unlink(owner: &'static Owner, header: *const Header) {
+        // SAFETY: an owner with this table.
+        let inner = unsafe { Self::inner(owner) };
+        let node = header.cast::<Node<K, V>>();
+        // SAFETY: a whole node of these types; retired below, so alive here.
+        let hash = unsafe { (*node).header.hash };
+        inner.table.remove(hash, node);
+        // SAFETY: as above; out of the table and its identity ended, so new readers cannot find it.
+        unsafe {
+            Self::drop_value(header);
+            epoch::retire(node.cast_mut().cast(), |node| {
+                drop(pool::take(NonNull::new_unchecked(node.cast::<Node<K, V>>())));
+            });
+        }
+    }
+
+    /// # Safety
+    /// As [`Functions`] says.
+    unsafe fn drop_value(node: *const Header) -> bool {
+        // SAFETY: a whole node of these types.
+        let header = unsafe { &*node };
+        let head = header.value().cast_mut();
+        if head.is_null() {
+            return false;
+        }
+        header.set_value(ptr::null_mut(), false);
+        // SAFETY: the node owned one count, and new readers cannot find it there any more.
+        unsafe { epoch::retire(head.cast(), Outcome::<V>::release) };
+        true
+    }
+
+    /// # Safety
+    /// As [`Functions`] says.
+    unsafe fn label(node: *const Header) -> String {
+        // SAFETY: a whole node of these types.
+        format!("{:?}", unsafe { &(*node.cast::<Node<K, V>>()).key })
+    }
+
+    /// # Safety
+    /// As [`Functions`] says.
+    unsafe fn close(owner: &'static Owner) {
+        // SAFETY: an owner with this table.
+        let inner = unsafe { Self::inner(owner) };
+        let function = inner.function.swap(ptr::null_mut(), SeqCst);
+        if !function.is_null() {
+            // SAFETY: swapped out once; callers name it in a hazard slot or are pinned.
+            unsafe {
+                epoch::retire(function.cast(), |function| {
+                    drop(Box::from_raw(function.cast::<Function<K, V>>()));
+                });
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Functions`] says.
+    unsafe fn abort(
+        core: &mut Core,
+        owner: &'static Owner,
+        work: *const WorkHead,
+        trash: &mut Trash,
+    ) {
+        // SAFETY: the work of a node of these types, kept alive by its callers.
+        unsafe { &*work.cast::<Work<K, V>>() }.abort(core, owner, trash);
+    }
+
+    /// # Safety
+    /// The owner has this table.
+    unsafe fn inner(owner: &'static Owner) -> &'static Inner<K, V> {
+        // SAFETY: set by `build` to an `Inner` of these types, which is leaked.
+        unsafe { &*owner.typed.get().cast() }
+    }
+}

@@ -1,0 +1,297 @@
+//! How a value becomes visible: validated and registered in one hold of the graph lock.
+//!
+//! A value may be published when
+//! - every dependency is current at the version that was recorded,
+//! - the version of every source is no later than the tick at which the attempt started (so it does not
+//!   matter whether the function loaded first or declared first),
+//! - no explicit invalidation came, nothing untrackable was read, and the work still has callers.
+//!
+//! Then the edges are registered and the value becomes visible in the same hold. A dependency that is
+//! only suspect is verified with the lock released, and publishing is tried again without running the
+//! function.
+//!
+//! A value that may not be published goes exactly to callers whose join revision is no later than the
+//! attempt's start revision, where the revision counts *completed* changes. So a caller waits for two
+//! attempts at most: the one that runs when it arrives, and the next.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::compute::capture::Records;
+use crate::compute::inner::Node;
+use crate::compute::work::{Done, Work};
+use crate::graph::core::Core;
+use crate::graph::event::EventKind;
+use crate::graph::validate::{Record, Taint, Validity, register, validate};
+use crate::memory::epoch;
+use crate::memory::line::pin;
+use crate::store::edges::Edges;
+use crate::store::key::Key;
+use crate::store::node::FRESH;
+use crate::store::slots::Id;
+use crate::store::value::Outcome;
+
+/// A value that wants to be published, with everything about it that user code must tell.
+pub(crate) struct Candidate<V> {
+    pub(crate) outcome: Outcome<V>,
+    /// Equal to the value that the node still has.
+    equal: bool,
+    fingerprint: Option<u64>,
+    /// Bytes of the value on the heap.
+    heap_bytes: usize,
+    pub(crate) taint: Taint,
+}
+
+impl<V> Candidate<V> {
+    /// Why it is not kept, once the graph has refused it.
+    pub(crate) fn refused(&self) -> Taint {
+        if self.taint.is_any() { self.taint } else { Taint::OUTDATED }
+    }
+}
+
+/// What became of a candidate.
+pub(crate) enum Verdict<V> {
+    /// It is visible; or it is an error that is not kept, and everyone has it.
+    Settled,
+    Rejected(Candidate<V>),
+    /// Something was marked or read meanwhile: try again.
+    Again(Candidate<V>),
+    /// This dependency must be verified first.
+    Suspect(Candidate<V>, Id),
+}
+
+impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
+    /// Runs the user code that publishing needs: equality, weight, fingerprint. `None` when finished.
+    ///
+    /// What was read stays in the frame, which nobody touches until the next attempt calls the function.
+    pub(crate) fn candidate(&self, outcome: Outcome<V>, has_old: bool) -> Option<Candidate<V>> {
+        let taint = self.adopt();
+        let old = if has_old { self.old_value()? } else { None };
+        let options = &self.inner.options;
+        let (mut equal, mut fingerprint, mut heap_bytes) = (false, None, 0);
+        if let Ok(new) = outcome.result() {
+            let old = old.as_ref().and_then(|old| old.result().ok());
+            equal = matches!((self.inner.equal, old), (Some(equal), Some(old)) if equal(old, new));
+            fingerprint = options.fingerprint(new);
+            if let Some(fingerprint) = fingerprint {
+                outcome.head().set_fingerprint(fingerprint);
+            }
+            // Without equality nothing is cut off, evicted or not.
+            fingerprint = fingerprint.filter(|_| self.inner.equal.is_some());
+            heap_bytes = options.heap_bytes(new);
+        }
+        Some(Candidate { outcome, equal, fingerprint, heap_bytes, taint })
+    }
+
+    /// What the node has; `None` outside when finished, inside when it has nothing.
+    fn old_value(&self) -> Option<Option<Outcome<V>>> {
+        let _pin = pin();
+        if self.head.is_finished() {
+            return None;
+        }
+        let head = self.node().header.value();
+        // SAFETY: a value is retired after it was taken out of its node, and the pin holds.
+        Some((!head.is_null()).then(|| unsafe { Outcome::from_shared(head) }))
+    }
+
+    /// Takes over what scoped tasks have read; why the attempt must not be published, if so.
+    fn adopt(&self) -> Taint {
+        // SAFETY: the attempt lock is held, and the user's future is done with the frame.
+        let frame = unsafe { &mut *self.frame() };
+        let mut taint = frame.taint();
+        if let Some(adopted) = frame.adopted.get() {
+            let (more, theirs) = adopted.take();
+            taint = taint.or(theirs);
+            if !merge(frame.records_mut(), &more) {
+                taint = taint.or(Taint::OUTDATED);
+            }
+        }
+        taint
+    }
+
+    /// One try; see the module documentation.
+    pub(crate) fn publish(&self, start_tick: u64, mut candidate: Candidate<V>) -> Verdict<V> {
+        let options = &self.inner.options;
+        let failed = candidate.outcome.result().is_err();
+        let life = if failed { options.error_ttl() } else { options.ttl() };
+        candidate.taint = candidate.taint.or(self.adopt());
+        if candidate.taint.is_any() {
+            return Verdict::Rejected(candidate);
+        }
+        // SAFETY: the attempt lock is held, and no user code is running in this frame.
+        let frame = unsafe { &*self.frame() };
+        let records = frame.records();
+        let is_large = records.len() > AT_ONCE;
+        if is_large {
+            match self.register_ahead(records, start_tick) {
+                Validity::Valid => {}
+                Validity::Invalid => return Verdict::Rejected(candidate),
+                Validity::Unsure(dependency) => return Verdict::Suspect(candidate, dependency),
+            }
+        }
+        let edges = Edges::exact(records.iter().map(|record| record.id));
+        let mut core = self.shared().core.lock();
+        if self.head.is_finished() {
+            drop(core);
+            return Verdict::Rejected(candidate);
+        }
+        let header = &self.node().header;
+        let undisturbed = header.end_publishing();
+        if self.head.rejected.get() {
+            drop(core);
+            return Verdict::Rejected(candidate);
+        }
+        if frame.adopted.get().is_some_and(|adopted| !adopted.is_taken()) {
+            drop(core);
+            return Verdict::Again(candidate);
+        }
+        if is_large && !undisturbed {
+            drop(core);
+            return Verdict::Again(candidate);
+        }
+        if !is_large {
+            match validate(&core, records, start_tick) {
+                Validity::Valid => {}
+                Validity::Invalid => return Verdict::Rejected(candidate),
+                Validity::Unsure(dependency) => return Verdict::Suspect(candidate, dependency),
+            }
+        }
+        if failed && life.is_none() {
+            // Valid now, so it is good for everyone who has joined by now; but it is not kept.
+            core.stats.unpublished += 1;
+            self.conclude(&mut core, candidate.outcome, Err(Taint::UNTRACKED));
+            return Verdict::Settled;
+        }
+        if !is_large {
+            header.set_external(false);
+            register(&mut core, header, edges.iter());
+        }
+        let unused = self.show(&mut core, candidate, edges, life);
+        if let Some(adopted) = frame.adopted.get() {
+            adopted.close(start_tick, header.version());
+        }
+        drop(core);
+        unused.alarm.iter().for_each(|alarm| alarm());
+        Verdict::Settled
+    }
+
+    /// Registers edges in many holds of the graph lock, so that nobody waits for all of them. A walk that
+    /// comes to the node meanwhile disturbs it, which the last hold finds out.
+    fn register_ahead(&self, records: &[Record], start_tick: u64) -> Validity {
+        for (number, chunk) in records.chunks(AT_ONCE).enumerate() {
+            {
+                let mut core = self.shared().core.lock();
+                if self.head.is_finished() {
+                    return Validity::Invalid;
+                }
+                let header = &self.node().header;
+                if number == 0 {
+                    header.set_external(false);
+                    header.begin_publishing();
+                }
+                let validity = validate(&core, chunk, start_tick);
+                if !matches!(validity, Validity::Valid) {
+                    header.end_publishing();
+                    return validity;
+                }
+                register(&mut core, header, chunk.iter().map(|record| record.id));
+            }
+            self.shared().between_chunks();
+        }
+        Validity::Valid
+    }
+
+    /// Makes a valid candidate visible. The edges are registered.
+    fn show(
+        &self,
+        core: &mut Core,
+        candidate: Candidate<V>,
+        edges: Edges,
+        life: Option<Duration>,
+    ) -> Unused<V> {
+        let node = self.node();
+        let value_bytes =
+            size_of::<crate::store::value::Good<V>>().saturating_add(candidate.heap_bytes);
+        let life = core.bounded_life(&node.header, life);
+        let (value, unused) = self.place(core, node, candidate);
+        let edges = node.header.set_dependencies(&mut core.slots, edges);
+        core.weigh_whole(&node.header, value_bytes);
+        node.header.verified.set(core.tick);
+        let alarm = match life {
+            Some(life) => core.expiry.publish(self.id, life),
+            None => {
+                core.expiry.forget(self.id);
+                None
+            }
+        };
+        core.check_size(&node.header);
+        core.check_budget(self.shared(), Some(&self.inner.owner));
+        self.finish(core);
+        node.header.set_state(FRESH);
+        self.board.lock().done = Some(Done { outcome: value, standing: Ok(()) });
+        Unused { _edges: edges, _outcome: unused, alarm }
+    }
+
+    /// Puts the value into the node, or keeps the equal one that is there; returns what callers get, and
+    /// what is not needed, to be dropped outside the lock.
+    fn place(
+        &self,
+        core: &mut Core,
+        node: &Node<K, V>,
+        candidate: Candidate<V>,
+    ) -> (Outcome<V>, Option<Outcome<V>>) {
+        core.stats.published += 1;
+        let old = node.header.value();
+        if candidate.equal && !old.is_null() {
+            core.stats.cut_off += 1;
+            core.note(EventKind::CutOff, &node.header);
+            // SAFETY: the node's value is alive while the graph lock is held.
+            return (unsafe { Outcome::from_shared(old) }, Some(candidate.outcome));
+        }
+        let remembered = core.ledger.fingerprint(self.id);
+        let same = old.is_null() && remembered.is_some() && remembered == candidate.fingerprint;
+        let version = if same {
+            core.stats.cut_off += 1;
+            core.note(EventKind::CutOff, &node.header);
+            node.header.version()
+        } else {
+            core.note(EventKind::Published, &node.header);
+            core.next_tick()
+        };
+        core.keep_fingerprint(self.id, candidate.fingerprint);
+        candidate.outcome.head().set_version(version);
+        node.header.set_version(version);
+        let failed = candidate.outcome.result().is_err();
+        node.header.set_value(candidate.outcome.clone().into_raw(), failed);
+        if !old.is_null() {
+            // SAFETY: replaced just now, so new readers cannot find it; the node owned one count.
+            unsafe { epoch::retire(old.cast_mut().cast(), Outcome::<V>::release) };
+        }
+        (candidate.outcome, None)
+    }
+}
+
+/// What publishing leaves, to be dropped and told outside the lock.
+struct Unused<V> {
+    _edges: Edges,
+    _outcome: Option<Outcome<V>>,
+    alarm: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+/// Adds what scoped tasks read; `false` when they saw another version of something.
+fn merge(records: &mut Records, more: &[Record]) -> bool {
+    let mut known: std::collections::HashMap<u32, Record> =
+        records.as_slice().iter().map(|record| (record.id.slot(), *record)).collect();
+    for record in more {
+        match known.insert(record.id.slot(), *record) {
+            None => records.push(*record),
+            Some(old) if old.id == record.id && old.version == record.version => {}
+            Some(_) => return false,
+        }
+    }
+    true
+}
+
+/// Edges that are registered in one hold of the graph lock.
+const AT_ONCE: usize = 512;

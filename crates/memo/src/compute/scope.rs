@@ -1,0 +1,152 @@
+//! Capture in a spawned task.
+//!
+//! A task that a computation spawns runs on another thread, where the ambient frame is not set.
+//! [`scope`] gives the task a frame of its own for the same node and hands over every read at once, so
+//! the computation depends on it however the task sends its answer. What a task reads after its
+//! computation was published becomes a dependency late; if it has changed by then, the value is stale.
+#![allow(unsafe_code)]
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::compute::capture::{Entered, Frame, current};
+use crate::graph::Shared;
+use crate::graph::validate::{Record, Taint};
+use crate::memory::sync::Mutex;
+use crate::store::slots::Id;
+
+/// Where scoped tasks of one attempt leave what they read.
+#[derive(Default)]
+pub(crate) struct Adopted {
+    state: Mutex<Reads>,
+}
+
+#[derive(Default)]
+struct Reads {
+    records: Vec<Record>,
+    taint: Taint,
+    closed: Option<Closed>,
+}
+
+/// What late reads are compared with.
+#[derive(Clone, Copy)]
+struct Closed {
+    start_tick: u64,
+    /// That of the value that was published.
+    version: u64,
+}
+
+impl Adopted {
+    /// What was read since the last call, and whether the attempt must not be published.
+    pub(crate) fn take(&self) -> (Vec<Record>, Taint) {
+        let mut reads = self.state.lock();
+        (std::mem::take(&mut reads.records), reads.taint)
+    }
+
+    /// Whether everything was taken. Under the graph lock, in the hold that publishes.
+    pub(crate) fn is_taken(&self) -> bool {
+        let reads = self.state.lock();
+        reads.records.is_empty()
+    }
+
+    /// The value was published, in this hold of the graph lock: what comes from now on comes late.
+    pub(crate) fn close(&self, start_tick: u64, version: u64) {
+        self.state.lock().closed = Some(Closed { start_tick, version });
+    }
+
+    /// Adds a read, or a taint.
+    pub(crate) fn add(&self, graph: &'static Shared, node: Id, read: Result<Record, Taint>) {
+        let closed = {
+            let mut reads = self.state.lock();
+            if reads.closed.is_none() {
+                match read {
+                    Ok(record) => reads.records.push(record),
+                    Err(taint) => reads.taint = reads.taint.or(taint),
+                }
+            }
+            reads.closed
+        };
+        if let Some(closed) = closed {
+            late(graph, node, read.ok(), closed);
+        }
+    }
+}
+
+/// A read after its value was published becomes a dependency of it all the same; if what was read has
+/// changed since the attempt began, the value is stale.
+fn late(graph: &'static Shared, id: Id, record: Option<Record>, closed: Closed) {
+    let settled = {
+        let mut core = graph.core.lock();
+        core.stats.late_reads += 1;
+        let Some(node) = core.node(id).filter(|node| node.version() == closed.version) else {
+            return;
+        };
+        match record {
+            Some(record) => core.depend(node, record.id, record.version, closed.start_tick),
+            None => false,
+        }
+    };
+    if !settled {
+        graph.cascade(|core, walk| {
+            let node = core.node(id).filter(|node| node.version() == closed.version);
+            if let Some(node) = node {
+                core.invalidate(node, walk);
+            }
+        });
+    }
+}
+
+/// Wraps a future so that it can be spawned by a memoized function and is still captured.
+///
+/// Outside of a computation it does nothing.
+///
+/// ```no_run
+/// # use tidewire_memo::{Source, scope};
+/// # fn spawn<F: Future>(f: F) -> F { f }
+/// # async fn example(rows: Source<i32>) {
+/// let task = spawn(scope(async move { rows.read(&1) }));
+/// task.await;
+/// # }
+/// ```
+pub fn scope<F: Future>(future: F) -> Scoped<F> {
+    let frame = current().map(|frame| {
+        let adopted = frame.adopted.get_or_init(Arc::default);
+        ScopedFrame(Frame::scoped(frame, adopted.clone()))
+    });
+    Scoped { frame, future }
+}
+
+/// The future of [`scope`].
+#[derive(Debug)]
+pub struct Scoped<F> {
+    frame: Option<ScopedFrame>,
+    future: F,
+}
+
+struct ScopedFrame(Frame);
+
+// SAFETY: the frame is private to this future and only touched through `&mut self` of its `poll`.
+unsafe impl Send for ScopedFrame {}
+// SAFETY: no method takes `&ScopedFrame`.
+unsafe impl Sync for ScopedFrame {}
+
+impl std::fmt::Debug for ScopedFrame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ScopedFrame")
+    }
+}
+
+impl<F: Future> Future for Scoped<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // SAFETY: `future` is structurally pinned: never moved out of, and this type has no `Drop`.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: as above.
+        let future = unsafe { Pin::new_unchecked(&mut this.future) };
+        let Some(scoped) = &mut this.frame else { return future.poll(context) };
+        let _entered = Entered::new(Some(&scoped.0));
+        future.poll(context)
+    }
+}

@@ -1,0 +1,496 @@
+//! How memory stays bounded: a SIEVE queue per owner, ghosts, and forcing out.
+//!
+//! Every node counts its bytes. Above the budget, the hand of a queue moves from the oldest node to
+//! the newest: a node that was asked for since the hand last passed is spared once, any other loses
+//! its value. If something current depends on it (or a watch does), it stays as a ghost, through which
+//! invalidations still travel; else the node goes. When nothing but ghosts and source nodes is left to
+//! take, the oldest of them are forced out with their dependants marked: over-invalidation is
+//! allowed, under-invalidation never. Forcing needs the cascade lock, so it happens after a `get` or
+//! `changed`, never inside a publish.
+//!
+//! Hits pay one relaxed bit, written when clear. When the graph is over its budget, queues are relieved
+//! in turn, the one with the most bytes first.
+#![allow(unsafe_code)]
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use crate::graph::cascade::Walk;
+use crate::graph::core::Core;
+use crate::graph::event::EventKind;
+use crate::graph::owner::{Owner, Queue};
+use crate::graph::trash::Trash;
+use crate::graph::{Graph, Shared};
+use crate::memory::fault::{Fault, injected};
+use crate::store::node::{FADED, FRESH, GHOST, Header, SUSPECT};
+use crate::store::slots::Id;
+
+/// The accounts of a graph.
+pub(crate) struct Ledger {
+    bytes: usize,
+    budget: usize,
+    /// Ghosts in the order in which they became ghosts; ids of nodes that recovered may remain.
+    ghosts: VecDeque<Id>,
+    ghosts_before_prune: usize,
+    /// Hashes of values that were evicted, where the memo can give one.
+    fingerprints: HashMap<Id, u64>,
+    /// Values larger than a budget, to be evicted next.
+    oversized: Vec<Id>,
+    /// What was made at this tick or later is not evicted now.
+    spare_from: u64,
+}
+
+impl Ledger {
+    pub(crate) fn new() -> Self {
+        Self {
+            bytes: 0,
+            budget: DEFAULT_BUDGET,
+            ghosts: VecDeque::new(),
+            ghosts_before_prune: GHOSTS_BEFORE_PRUNE,
+            fingerprints: HashMap::new(),
+            oversized: Vec::new(),
+            spare_from: u64::MAX,
+        }
+    }
+
+    /// Bytes of what is kept beside the nodes.
+    fn aside(&self) -> usize {
+        self.fingerprints.len() * FINGERPRINT_BYTES + self.ghosts.len() * size_of::<Id>()
+    }
+
+    /// Adds a ghost to the line; forgets those that recovered when they are the majority.
+    fn queue_ghost(&mut self, id: Id, is_ghost: impl Fn(Id) -> bool) {
+        if self.ghosts.len() >= self.ghosts_before_prune {
+            self.ghosts.retain(|&id| is_ghost(id));
+            self.ghosts_before_prune = (self.ghosts.len() * 2).max(GHOSTS_BEFORE_PRUNE);
+        }
+        self.ghosts.push_back(id);
+    }
+
+    pub(crate) fn fingerprint(&self, id: Id) -> Option<u64> {
+        self.fingerprints.get(&id).copied()
+    }
+}
+
+impl Graph {
+    /// Sets the byte budget of the graph; the default is 256 MiB.
+    ///
+    /// Counted are nodes, keys and values by their size, what [`Memo::weigh`](crate::Memo::weigh) says
+    /// that a value holds beyond that, and edges. Handles and watches keep values alive beyond it.
+    pub fn set_budget(&self, bytes: usize) {
+        let mut core = self.shared.core.lock();
+        core.ledger.budget = bytes;
+        core.check_budget(self.shared, None);
+        drop(core);
+        relieve(self.shared);
+    }
+}
+
+impl Core {
+    /// Puts a new node at the young end of its owner's queue.
+    pub(crate) fn enqueue(&mut self, node: &Header, weight: usize) {
+        let queue = self.queue(node);
+        let slot = node.id.slot();
+        let newest = queue.newest.replace(slot);
+        node.older.set(newest);
+        node.newer.set(END);
+        match self.neighbour(newest) {
+            Some(neighbour) => neighbour.newer.set(slot),
+            None => queue.oldest.set(slot),
+        }
+        queue.length.set(queue.length.get() + 1);
+        self.weigh(node, weight);
+    }
+
+    /// Takes a node out of its queue and out of the accounts.
+    pub(crate) fn dequeue(&mut self, node: &Header) {
+        self.unlink(node);
+        self.weigh(node, 0);
+        self.keep_fingerprint(node.id, None);
+    }
+
+    fn unlink(&mut self, node: &Header) {
+        let queue = self.queue(node);
+        let (newer, older) = (node.newer.get(), node.older.get());
+        match self.neighbour(newer) {
+            Some(neighbour) => neighbour.older.set(older),
+            None => queue.newest.set(older),
+        }
+        match self.neighbour(older) {
+            Some(neighbour) => neighbour.newer.set(newer),
+            None => queue.oldest.set(newer),
+        }
+        if queue.hand.get() == node.id.slot() {
+            queue.hand.set(newer);
+        }
+        queue.length.set(queue.length.get() - 1);
+    }
+
+    /// Changes what a node counts for: itself, its edges in both directions and its value.
+    pub(crate) fn weigh_whole(&mut self, node: &Header, value_bytes: usize) {
+        let edges =
+            node.dependencies(&self.slots).heap_bytes() + node.dependants(&self.slots).heap_bytes();
+        let bytes = self.owner(node).node_bytes + edges;
+        self.weigh(node, bytes.saturating_add(value_bytes));
+    }
+
+    /// Follows a list of dependants that had this size on the heap.
+    fn weigh_dependants(&mut self, node: &Header, before: usize) {
+        let after = node.dependants(&self.slots).heap_bytes();
+        if before != after {
+            let weight = node.weight.get() as usize;
+            self.weigh(node, (weight + after).saturating_sub(before));
+        }
+    }
+
+    pub(crate) fn add_weight(&mut self, node: &Header, more: usize) {
+        self.weigh(node, (node.weight.get() as usize).saturating_add(more));
+    }
+
+    /// Makes `id` a dependant of `node`.
+    pub(crate) fn add_dependant(&mut self, node: &Header, id: Id) {
+        let before = node.dependants(&self.slots).heap_bytes();
+        node.add_dependant(&mut self.slots, id);
+        self.weigh_dependants(node, before);
+    }
+
+    /// Takes the list of dependants; whoever walks it marks each of them.
+    pub(crate) fn take_dependants(&mut self, node: &Header) -> crate::store::edges::Edges {
+        let taken = node.take_dependants(&mut self.slots, self.tick);
+        self.weigh_dependants(node, taken.heap_bytes());
+        taken
+    }
+
+    fn weigh(&mut self, node: &Header, weight: usize) {
+        let weight = u32::try_from(weight).unwrap_or(u32::MAX);
+        let old = node.weight.replace(weight) as usize;
+        let queue = self.queue(node);
+        queue.bytes.set(queue.bytes.get() - old + weight as usize);
+        self.ledger.bytes = self.ledger.bytes - old + weight as usize;
+    }
+
+    /// Everything that is accounted for.
+    pub(crate) fn bytes(&self) -> usize {
+        self.ledger.bytes + self.ledger.aside() + self.expiry.bytes() + self.watchers.bytes()
+    }
+
+    fn is_over(&self) -> bool {
+        self.bytes() > self.ledger.budget
+    }
+
+    /// A computation that runs may have read whatever was made since it began, and would begin again if
+    /// that went: it is spared as long as the graph is not far above its budget.
+    fn spare_what_is_in_use(&mut self) {
+        let near = self.bytes() <= self.ledger.budget.saturating_add(OVERDRAFT);
+        // SAFETY: the works of nodes are alive while the graph lock is held.
+        let starts = self.works.iter().map(|work| unsafe { &*work }.start_tick.get());
+        let oldest = if near { starts.min() } else { None };
+        self.ledger.spare_from = oldest.unwrap_or(u64::MAX);
+    }
+
+    fn is_spared(&self, node: &Header) -> bool {
+        node.verified.get() >= self.ledger.spare_from
+    }
+
+    /// Notes a value that no budget has room for.
+    pub(crate) fn check_size(&mut self, node: &Header) {
+        let weight = node.weight.get() as usize;
+        if weight > self.ledger.budget || weight > self.queue(node).budget.get() {
+            self.ledger.oversized.push(node.id);
+        }
+    }
+
+    /// Notes that somebody must call [`relieve`], if so.
+    pub(crate) fn check_budget(&self, shared: &Shared, owner: Option<&Owner>) {
+        let over_own = owner.is_some_and(|owner| owner.queue.is_over());
+        if over_own || self.is_over() {
+            shared.over_budget.store(true, SeqCst);
+        }
+    }
+
+    /// Drops the value of a node, or the node itself when nothing depends on it. Not while it computes.
+    pub(crate) fn evict(&mut self, node: &Header, trash: &mut Trash) -> bool {
+        if node.is_computing() {
+            return false;
+        }
+        let owner = self.owner(node);
+        let state = node.state();
+        if node.is_source() {
+            return self.evict_source(owner, node, trash);
+        }
+        let needed =
+            node.is_watched() || matches!(state, FRESH | GHOST) && self.has_live_dependants(node);
+        if !needed || injected(Fault::NoGhost) {
+            self.note(EventKind::Evicted, node);
+            self.remove(owner, node, trash);
+            return true;
+        }
+        let ghost = match state {
+            FRESH => GHOST,
+            SUSPECT => FADED,
+            _ => return false,
+        };
+        node.set_state(ghost);
+        // SAFETY: the node belongs to this owner.
+        if !unsafe { (owner.functions.drop_value)(self.whole(node)) } {
+            return false;
+        }
+        self.weigh_whole(node, 0);
+        self.note(EventKind::Evicted, node);
+        self.stats.ghosted += 1;
+        let slots = &self.slots;
+        let is_ghost = |id| {
+            // SAFETY: a node found in its slot is alive while the graph lock is held.
+            slots.node(id).is_some_and(|node| matches!(unsafe { &*node }.state(), GHOST | FADED))
+        };
+        self.ledger.queue_ghost(node.id, is_ghost);
+        true
+    }
+
+    /// A source node that nobody needs goes; its key is "absent" since its last change.
+    fn evict_source(&mut self, owner: &'static Owner, node: &Header, trash: &mut Trash) -> bool {
+        if self.has_live_dependants(node) {
+            return false;
+        }
+        self.raise_absent(node.owner, node.hash, node.version());
+        self.remove(owner, node, trash);
+        true
+    }
+
+    /// Remembers the hash of a published value, for when the value is evicted; forgets that of the value
+    /// before when the new one has none, above all when it is an error.
+    pub(crate) fn keep_fingerprint(&mut self, id: Id, fingerprint: Option<u64>) {
+        match fingerprint {
+            Some(fingerprint) => _ = self.ledger.fingerprints.insert(id, fingerprint),
+            None if self.ledger.fingerprints.is_empty() => {}
+            None => _ = self.ledger.fingerprints.remove(&id),
+        }
+    }
+
+    /// Removes a node without walking its dependants: none is current, or the caller walks them.
+    pub(crate) fn remove(&mut self, owner: &'static Owner, node: &Header, trash: &mut Trash) {
+        let whole = self.whole(node);
+        self.disown(node, trash);
+        // SAFETY: the node belongs to this owner and its identity ended.
+        unsafe { (owner.functions.unlink)(owner, whole) };
+    }
+
+    /// Removes a node whatever depends on it, and marks what does.
+    pub(crate) fn force_out(&mut self, node: &Header, walk: &mut Walk) -> bool {
+        if node.is_computing() {
+            return false;
+        }
+        let owner = self.owner(node);
+        self.note(EventKind::Forced, node);
+        self.stats.forced += 1;
+        if node.is_source() {
+            self.raise_absent(node.owner, node.hash, self.tick);
+        }
+        if !injected(Fault::GhostDroppedSilently) {
+            walk.mark(self, node, crate::store::node::GONE);
+        }
+        let mut trash = Trash::default();
+        self.remove(owner, node, &mut trash);
+        true
+    }
+
+    fn queue(&self, node: &Header) -> &'static Queue {
+        &self.owner(node).queue
+    }
+
+    pub(crate) fn neighbour<'a>(&self, slot: u32) -> Option<&'a Header> {
+        // SAFETY: queues hold live nodes only, and the graph lock is held.
+        self.slots.at(slot).map(|node| unsafe { &*node })
+    }
+
+    /// The next victim of one queue: the hand moves on over the nodes that are spared.
+    fn next_victim<'a>(&self, queue: &Queue, steps: &mut usize) -> Option<&'a Header> {
+        while *steps > 0 {
+            *steps -= 1;
+            let at = match queue.hand.get() {
+                END => queue.oldest.get(),
+                hand => hand,
+            };
+            let node = self.neighbour(at)?;
+            queue.hand.set(node.newer.get());
+            let busy = node.is_computing();
+            let empty = matches!(node.state(), GHOST | FADED);
+            if !busy && !empty && !self.is_spared(node) && !node.take_visited() {
+                return Some(node);
+            }
+        }
+        None
+    }
+}
+
+impl Queue {
+    fn is_over(&self) -> bool {
+        self.bytes.get() > self.budget.get()
+    }
+}
+
+/// Brings the graph back under its budgets. Call it with no lock held; cheap when there is nothing
+/// to do.
+pub(crate) fn relieve(shared: &Shared) {
+    if !shared.over_budget.load(Relaxed) || shared.relieving.swap(true, SeqCst) {
+        return;
+    }
+    shared.over_budget.store(false, SeqCst);
+    let mut owners = over_budget(shared);
+    evict_oversized(shared);
+    owners.sort_unstable_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
+    for &(_, owner) in &owners {
+        while evict_some(shared, owner) {}
+    }
+    while force_some(shared) {}
+    if shared.core.lock().ledger.spare_from != u64::MAX {
+        // Something was spared for a computation: look again when it is over.
+        shared.over_budget.store(true, SeqCst);
+    }
+    shared.relieving.store(false, SeqCst);
+}
+
+/// Evicts values that are larger than a whole budget, before everything else goes for their sake.
+fn evict_oversized(shared: &Shared) {
+    let mut trash = Trash::default();
+    let mut core = shared.core.lock();
+    core.spare_what_is_in_use();
+    for id in std::mem::take(&mut core.ledger.oversized) {
+        if let Some(node) = core.node(id).filter(|node| !matches!(node.state(), GHOST | FADED)) {
+            core.evict(node, &mut trash);
+        }
+    }
+}
+
+/// The owners that must give something back.
+fn over_budget(shared: &Shared) -> Vec<(usize, &'static Owner)> {
+    let core = shared.core.lock();
+    let all = core.is_over();
+    let owners = core.owners.iter().flatten();
+    let over = owners.filter(|owner| all || owner.queue.is_over());
+    over.map(|owner| (owner.queue.bytes.get(), *owner)).collect()
+}
+
+/// Evicts values of one owner in one hold of the graph lock; `true` when more is to be done here.
+fn evict_some(shared: &Shared, owner: &'static Owner) -> bool {
+    let mut trash = Trash::default();
+    let mut core = shared.core.lock();
+    let queue = &owner.queue;
+    let before = core.ledger.bytes;
+    // Every node is seen twice at most: once to clear its bit, once to take it.
+    let whole_queue = queue.length.get() as usize * 2 + 2;
+    let mut steps = whole_queue.min(HOLD);
+    while queue.is_over() || core.is_over() {
+        let Some(node) = core.next_victim(queue, &mut steps) else { break };
+        core.evict(node, &mut trash);
+    }
+    let helped = core.ledger.bytes < before;
+    let still = queue.is_over() || core.is_over();
+    drop(core);
+    drop(trash);
+    // A hand that found nothing in a long queue stands somewhere else now, and may find more there.
+    still && helped
+}
+
+/// Forces out ghosts, the oldest first, then source nodes; `true` when more is to be done.
+fn force_some(shared: &Shared) -> bool {
+    if over_budget(shared).is_empty() {
+        return false;
+    }
+    let mut forced = false;
+    shared.cascade(|core, walk| {
+        for _ in 0..HOLD.min(core.ledger.ghosts.len()) {
+            let Some(ghost) = core.ledger.ghosts.pop_front() else { break };
+            let Some(node) = core.node(ghost) else { continue };
+            let is_ghost = matches!(node.state(), GHOST | FADED);
+            if !is_ghost {
+                continue;
+            }
+            let over = core.is_over() || core.queue(node).is_over();
+            if !over {
+                core.ledger.ghosts.push_front(ghost);
+                break;
+            }
+            let needed = core.is_spared(node) || core.serves_watch(node);
+            if !needed && core.force_out(node, walk) {
+                forced = true;
+            } else {
+                core.ledger.ghosts.push_back(ghost);
+            }
+        }
+        if !forced {
+            forced = core.force_sources(walk);
+        }
+    });
+    forced
+}
+
+impl Core {
+    /// Forces out source nodes of the owner that holds the most, oldest first.
+    fn force_sources(&mut self, walk: &mut Walk) -> bool {
+        let sources = self.owners.iter().flatten().filter(|owner| owner.is_source);
+        let over = self.is_over();
+        let largest = sources
+            .filter(|owner| over || owner.queue.is_over())
+            .max_by_key(|owner| owner.queue.length.get())
+            .copied();
+        let Some(owner) = largest else { return false };
+        let mut forced = false;
+        for _ in 0..HOLD {
+            if !self.is_over() && !owner.queue.is_over() {
+                break;
+            }
+            let Some(node) = self.neighbour(owner.queue.oldest.get()) else { break };
+            if self.is_spared(node) || self.serves_watch(node) {
+                self.renew(node);
+            } else {
+                forced |= self.force_out(node, walk);
+            }
+        }
+        forced
+    }
+
+    /// Puts a node at the young end of its queue.
+    fn renew(&mut self, node: &Header) {
+        let weight = node.weight.get() as usize;
+        self.unlink(node);
+        self.enqueue(node, weight);
+    }
+
+    /// Whether a watch is above this node. What a watch needs is not forced out: the watch would compute
+    /// it anew at once, force out another's, and so on while nothing changes.
+    ///
+    /// Looks at a bounded number of nodes; when they do not decide, the answer is yes, and one of the
+    /// nodes with many dependants stays.
+    fn serves_watch(&self, node: &Header) -> bool {
+        if self.watchers.is_empty() {
+            return false;
+        }
+        let mut found = vec![node.id];
+        let mut at = 0;
+        while let Some(node) = found.get(at).and_then(|&id| self.node(id)) {
+            if node.is_watched() || found.len() > WATCH_SCAN {
+                return true;
+            }
+            for id in node.dependants(&self.slots).iter().take(WATCH_SCAN + 1) {
+                if !found.contains(&id) && self.node(id).is_some() {
+                    found.push(id);
+                }
+            }
+            at += 1;
+        }
+        false
+    }
+}
+
+/// Nodes that are looked at for a watch above.
+const WATCH_SCAN: usize = 64;
+const END: u32 = u32::MAX;
+/// Steps of the hand per hold of the graph lock.
+const HOLD: usize = 128;
+const GHOSTS_BEFORE_PRUNE: usize = 1024;
+/// About what an entry of a map with a key of 8 bytes takes.
+const FINGERPRINT_BYTES: usize = 32;
+/// Bytes above the budget up to which what running computations may have read is spared.
+const OVERDRAFT: usize = 64 << 10;
+const DEFAULT_BUDGET: usize = 256 << 20;

@@ -1,0 +1,71 @@
+//! The end of a memo or a graph: functions dropped, values freed, everybody told.
+#![allow(unsafe_code)]
+
+use crate::graph::Shared;
+use crate::graph::cascade::Walk;
+use crate::graph::core::Core;
+use crate::graph::owner::Owner;
+use crate::graph::trash::Trash;
+use crate::memory::epoch;
+
+impl Shared {
+    /// Closes one memo.
+    pub(crate) fn close_one(&self, owner: &'static Owner) {
+        self.close_owner(owner);
+        self.core.lock().owners[owner.number as usize] = None;
+        epoch::collect();
+    }
+
+    /// Closes every memo and source.
+    pub(crate) fn close(&self) {
+        let owners: Vec<&'static Owner> = {
+            let mut core = self.core.lock();
+            core.closed = true;
+            core.owners.iter().flatten().copied().collect()
+        };
+        for owner in owners {
+            self.close_owner(owner);
+        }
+        let mut trash = Trash::default();
+        let patience = {
+            let mut core = self.core.lock();
+            core.watchers.close(&mut trash);
+            core.patience.take()
+        };
+        drop((trash, patience));
+        epoch::collect();
+    }
+
+    /// Drops the function of an owner, ends its computations and removes its nodes.
+    fn close_owner(&self, owner: &'static Owner) {
+        // SAFETY: called with the owner's own function table.
+        unsafe { (owner.functions.close)(owner) };
+        loop {
+            let mut trash = Trash::default();
+            let mut more = false;
+            self.cascade(|core, walk| more = core.close_some(owner, walk, &mut trash));
+            drop(trash);
+            if !more {
+                return;
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Removes some nodes of an owner; `true` when there are more.
+    fn close_some(&mut self, owner: &'static Owner, walk: &mut Walk, trash: &mut Trash) -> bool {
+        for _ in 0..PER_HOLD {
+            let Some(node) = self.neighbour(owner.queue.oldest.get()) else { return false };
+            let work = self.flight_pointer(node);
+            if !work.is_null() {
+                // SAFETY: the running work of a node of this owner.
+                unsafe { (owner.functions.abort)(self, owner, work, trash) };
+            }
+            self.force_out(node, walk);
+        }
+        true
+    }
+}
+
+const PER_HOLD: usize = 128;

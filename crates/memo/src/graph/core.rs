@@ -1,0 +1,175 @@
+//! Everything that the graph lock protects.
+//!
+//! `&Core` is the proof that the lock is held; `&mut Core` that nobody else is inside. No user code
+//! runs while a `Core` is borrowed: not a key's `Eq` or `Hash`, no destructor, no waker (rendering a
+//! key for the event log is the one exception, and the log is off unless a test turns it on).
+#![allow(unsafe_code)]
+
+use crate::graph::bells::Watchers;
+use crate::graph::budget::Ledger;
+use crate::graph::event::{Event, EventKind};
+use crate::graph::expiry::Expiry;
+use crate::graph::flight::Works;
+use crate::graph::owner::Owner;
+use crate::graph::stats::Stats;
+use crate::graph::stuck::Patience;
+use crate::graph::trash::Trash;
+use crate::store::node::{GONE, Header};
+use crate::store::slots::{Id, Slots};
+
+/// See the module documentation.
+pub(crate) struct Core {
+    /// Raised per change, per changed value published and per chunk of a walk.
+    pub(crate) tick: u64,
+    pub(crate) slots: Slots,
+    pub(crate) works: Works,
+    /// The latest change of keys that no node stands for, striped by hash.
+    absent: Box<[u64]>,
+    pub(crate) owners: Vec<Option<&'static Owner>>,
+    pub(crate) ledger: Ledger,
+    pub(crate) expiry: Expiry,
+    pub(crate) watchers: Watchers,
+    /// Set while somebody wants to hear of computations that do not end.
+    pub(crate) patience: Option<Patience>,
+    pub(crate) stats: Stats,
+    pub(crate) log: Option<Vec<Event>>,
+    pub(crate) closed: bool,
+}
+
+// SAFETY: the raw pointers lead to nodes, which are only dereferenced under the lock that owns `Core`.
+unsafe impl Send for Core {}
+
+impl Core {
+    pub(crate) fn new(first_tick: u64) -> Self {
+        Self {
+            tick: first_tick,
+            slots: Slots::new(),
+            works: Works::default(),
+            absent: vec![0; if cfg!(shuttle) { 2 } else { ABSENT_STRIPES }].into(),
+            owners: Vec::new(),
+            ledger: Ledger::new(),
+            expiry: Expiry::new(),
+            watchers: Watchers::new(),
+            patience: None,
+            stats: Stats::default(),
+            log: None,
+            closed: false,
+        }
+    }
+
+    pub(crate) fn next_tick(&mut self) -> u64 {
+        self.tick += 1;
+        self.tick
+    }
+
+    /// The node of `id`, unless it is gone.
+    #[inline]
+    pub(crate) fn node<'a>(&self, id: Id) -> Option<&'a Header> {
+        // SAFETY: a node is unlinked from its slot under the lock before it is retired, and retired
+        // memory outlives every pin; callers keep the reference no longer than the lock or their pin.
+        self.slots.node(id).map(|node| unsafe { &*node })
+    }
+
+    /// Gives a node that was just made its identity.
+    ///
+    /// # Safety
+    /// `node` points at a whole node (not only at its header) that nobody shares yet and that lives
+    /// until its identity ends and the retirement that follows.
+    pub(crate) unsafe fn adopt(&mut self, node: *mut Header, weight: usize) -> Id {
+        let id = self.slots.reserve();
+        self.slots.fill(id, node);
+        // SAFETY: not shared yet.
+        unsafe { (*node).id = id };
+        // SAFETY: it lives long enough.
+        self.enqueue(unsafe { &*node }, weight);
+        id
+    }
+
+    /// The pointer to a whole node that the slots hold for this header.
+    pub(crate) fn whole(&self, node: &Header) -> *const Header {
+        self.slots.node(node.id).expect("the node has its identity still")
+    }
+
+    /// Ends a node's identity. Its dependants are not walked: give the list to a walk, or drop it when
+    /// none of them is current.
+    pub(crate) fn disown(&mut self, node: &Header, trash: &mut Trash) {
+        self.dequeue(node);
+        self.expiry.forget(node.id);
+        if node.is_watched() {
+            self.watchers.release(node.id, trash);
+        }
+        self.slots.release(node.id);
+        self.stats.removed += 1;
+        node.set_state(GONE);
+        let dependencies =
+            node.set_dependencies(&mut self.slots, crate::store::edges::Edges::new());
+        if dependencies.heap_bytes() > 0 {
+            trash.edges.push(dependencies);
+        }
+    }
+
+    /// Whether a current node depends on this one. Looks at a bounded number of edges; when they do
+    /// not decide, the answer is yes, which is always safe.
+    pub(crate) fn has_live_dependants(&self, node: &Header) -> bool {
+        let dependants = node.dependants(&self.slots);
+        let decided = dependants.len() <= LIVENESS_SCAN;
+        let scanned = dependants.iter().take(LIVENESS_SCAN);
+        let needs = |node: &Header| node.is_current() || node.is_publishing();
+        !decided || scanned.filter_map(|id| self.node(id)).any(needs)
+    }
+
+    /// The version a source key without a node has.
+    pub(crate) fn absent(&self, owner: u16, hash: u64) -> u64 {
+        self.absent[self.stripe(owner, hash)]
+    }
+
+    /// Says that a source key without a node changed, or lost its node, at `tick`.
+    pub(crate) fn raise_absent(&mut self, owner: u16, hash: u64, tick: u64) {
+        let at = self.stripe(owner, hash);
+        self.absent[at] = self.absent[at].max(tick);
+    }
+
+    /// The same for every key of a source.
+    pub(crate) fn raise_absent_all(&mut self, owner: u16, tick: u64) {
+        let _ = owner;
+        self.absent.iter_mut().for_each(|stripe| *stripe = (*stripe).max(tick));
+    }
+
+    fn stripe(&self, owner: u16, hash: u64) -> usize {
+        (hash ^ u64::from(owner).wrapping_mul(0x9E37_79B9_7F4A_7C15)) as usize % self.absent.len()
+    }
+
+    pub(crate) fn owner(&self, node: &Header) -> &'static Owner {
+        self.owners[node.owner as usize].expect("an owner is removed after its nodes")
+    }
+
+    /// Rings the watches of a node without a mark: what they were given is outdated.
+    pub(crate) fn ring(&self, node: &Header, trash: &mut Trash) {
+        if node.is_watched() {
+            self.watchers.notify(node.id, trash);
+        }
+    }
+
+    /// Notes an event, when a test or the console listens.
+    #[inline]
+    pub(crate) fn note(&mut self, kind: EventKind, node: &Header) {
+        if self.log.is_some() {
+            self.note_slow(kind, node);
+        }
+    }
+
+    #[cold]
+    fn note_slow(&mut self, kind: EventKind, node: &Header) {
+        let owner = self.owner(node);
+        // SAFETY: the node belongs to this owner, so it has the type its function table expects.
+        let key = unsafe { (owner.functions.label)(self.whole(node)) };
+        if let Some(log) = &mut self.log {
+            log.push(Event { kind, memo: owner.name.clone(), key });
+        }
+    }
+}
+
+/// Stripes of keys without a node: a change of one such key delays attempts on a 1,024th of them.
+const ABSENT_STRIPES: usize = 1024;
+/// Edges that are looked at to decide whether anyone depends on a node.
+const LIVENESS_SCAN: usize = 64;

@@ -1,0 +1,65 @@
+//! Cycles: a value that would wait for itself.
+//!
+//! Waits-for edges are walked upward, from the computation that asks through everything that waits for
+//! it (`join!` gives one computation several children, but each knows its parents). They are kept under
+//! the graph lock, so a cycle that spans tasks is found by whoever closes it.
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+
+use crate::graph::core::Core;
+use crate::graph::owner::Owner;
+use crate::store::node::Header;
+use crate::store::slots::Id;
+
+/// The cycle that `asker` would close by waiting for `wanted`, if it would.
+pub(crate) fn find(core: &Core, asker: Id, wanted: Id) -> Option<Cycle> {
+    if asker == Id::NONE || !core.node(wanted)?.is_computing() {
+        return None;
+    }
+    // From each node found, the one that it waits for on the way down to `asker`.
+    let mut below: HashMap<Id, Id> = HashMap::new();
+    let mut open = vec![asker];
+    while let Some(id) = open.pop() {
+        if id == wanted {
+            return Some(path(core, asker, wanted, &below));
+        }
+        let Some(node) = core.node(id) else { continue };
+        for parent in core.parents(node) {
+            if parent != asker && !below.contains_key(&parent) {
+                below.insert(parent, id);
+                open.push(parent);
+            }
+        }
+    }
+    None
+}
+
+/// The nodes of a cycle, to be named after the graph lock is released: names come from user code.
+pub(crate) struct Cycle {
+    nodes: Vec<(&'static Owner, *const Header)>,
+}
+
+impl Cycle {
+    /// `memo(key)` of every node, the first one again at the end. Under the pin of [`find`].
+    pub(crate) fn names(&self) -> Vec<String> {
+        let closed = self.nodes.iter().chain(self.nodes.first());
+        let name = |&(owner, node): &(&'static Owner, *const Header)| {
+            // SAFETY: a whole node of this owner, alive because of the pin.
+            format!("{}({})", owner.name, unsafe { (owner.functions.label)(node) })
+        };
+        closed.map(name).collect()
+    }
+}
+
+fn path(core: &Core, asker: Id, wanted: Id, below: &HashMap<Id, Id>) -> Cycle {
+    let mut nodes = Vec::new();
+    let mut at = wanted;
+    loop {
+        nodes.extend(core.node(at).map(|node| (core.owner(node), core.whole(node))));
+        match below.get(&at) {
+            Some(&next) if at != asker => at = next,
+            _ => return Cycle { nodes },
+        }
+    }
+}

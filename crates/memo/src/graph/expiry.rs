@@ -1,0 +1,224 @@
+//! Lives that end by time, with time as an argument.
+//!
+//! Nothing here reads a clock. [`Graph::advance`] is told what time it is; a value that is published
+//! between two calls counts from the first of them, so it lives at most its `ttl`, never longer. At most
+//! one entry per node waits in the heap; a recomputed value moves its deadline in a map instead.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::graph::cascade::Walk;
+use crate::graph::core::Core;
+use crate::graph::event::EventKind;
+use crate::graph::{Graph, Shared};
+use crate::memory::fault::{Fault, injected};
+use crate::store::node::{DIRTY, EMPTY, Header};
+use crate::store::slots::Id;
+
+/// Deadlines of a graph.
+pub(crate) struct Expiry {
+    now: Option<Instant>,
+    heap: BinaryHeap<Reverse<(Instant, u64)>>,
+    deadlines: HashMap<Id, Lifetime>,
+    /// Published when nobody had told the time yet, or while the driver slept.
+    undated: HashMap<Id, Duration>,
+    /// Told when something is to be dated.
+    alarm: Option<Arc<dyn Fn() + Send + Sync>>,
+    asleep: bool,
+    /// How long what was made of external sources lives at most.
+    external: Option<Duration>,
+}
+
+/// When a value with a life of its own was made, and when that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// The time that [`Graph::advance`] was last told before the value was made.
+    pub since: Instant,
+    /// From when on the value is stale.
+    pub until: Instant,
+}
+
+impl Expiry {
+    pub(crate) fn new() -> Self {
+        Self {
+            now: None,
+            heap: BinaryHeap::new(),
+            deadlines: HashMap::new(),
+            undated: HashMap::new(),
+            alarm: None,
+            asleep: false,
+            external: Some(EXTERNAL_LIFE),
+        }
+    }
+
+    /// A value was published that may live for `life`. Returns whom to tell, outside the lock.
+    pub(crate) fn publish(
+        &mut self,
+        id: Id,
+        life: Duration,
+    ) -> Option<Arc<dyn Fn() + Send + Sync>> {
+        match self.now {
+            Some(now) if !self.asleep => self.date(id, now, life),
+            _ => _ = self.undated.insert(id, life),
+        }
+        self.asleep.then(|| self.alarm.clone()).flatten()
+    }
+
+    /// The value has no deadline any more.
+    pub(crate) fn forget(&mut self, id: Id) {
+        if !self.deadlines.is_empty() {
+            self.deadlines.remove(&id);
+        }
+        if !self.undated.is_empty() {
+            self.undated.remove(&id);
+        }
+    }
+
+    /// What the deadlines take.
+    pub(crate) fn bytes(&self) -> usize {
+        (self.deadlines.len() + self.undated.len()) * DEADLINE_BYTES
+            + self.heap.len() * size_of::<Reverse<(Instant, u64)>>()
+    }
+
+    fn date(&mut self, id: Id, from: Instant, life: Duration) {
+        let Some(deadline) = from.checked_add(life) else { return self.forget(id) };
+        self.undated.remove(&id);
+        let lifetime = Lifetime { since: from, until: deadline };
+        if self.deadlines.insert(id, lifetime).is_none_or(|old| old.until > deadline) {
+            self.heap.push(Reverse((deadline, id.bits())));
+        }
+        if self.heap.len() > self.deadlines.len() * 2 + HEAP_SLACK {
+            // Nodes that went before their time left their entries behind.
+            self.heap =
+                self.deadlines.iter().map(|(id, at)| Reverse((at.until, id.bits()))).collect();
+        }
+    }
+
+    pub(crate) fn lifetime(&self, id: Id) -> Option<Lifetime> {
+        self.deadlines.get(&id).copied()
+    }
+
+    fn advance(&mut self, now: Instant) {
+        let from = if self.asleep { now } else { self.now.unwrap_or(now) };
+        self.asleep = false;
+        for (id, life) in std::mem::take(&mut self.undated) {
+            self.date(id, from, life);
+        }
+        self.now = Some(self.now.map_or(now, |old| old.max(now)));
+    }
+
+    /// The next node whose time is over, if any.
+    fn pop_due(&mut self, now: Instant) -> Option<Id> {
+        while let Some(&Reverse((deadline, bits))) = self.heap.peek() {
+            if deadline > now {
+                return None;
+            }
+            self.heap.pop();
+            let id = Id::from_bits(bits);
+            match self.deadlines.get(&id) {
+                Some(current) if current.until <= now => {
+                    self.deadlines.remove(&id);
+                    return Some(id);
+                }
+                Some(current) => self.heap.push(Reverse((current.until, bits))),
+                None => {}
+            }
+        }
+        None
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.heap.peek().map(|&Reverse((deadline, _))| deadline)
+    }
+}
+
+impl Graph {
+    /// Tells the graph what time it is: values whose `ttl` is over become stale, a bounded number per
+    /// call. Returns when to call again; `None` while no value has a deadline and nobody asked for
+    /// [`Graph::on_stuck`].
+    ///
+    /// Time is whatever the caller says it is; it never goes back. A value counts from the last
+    /// `advance` before it was published. A driver (see [`Graph::drive`], feature `driver`) calls this
+    /// from a thread of its own.
+    pub fn advance(&self, now: Instant) -> Option<Instant> {
+        self.shared.advance(now)
+    }
+
+    /// Sets how long values live at most that were made, directly or through others, of a source that
+    /// others may change without saying so ([`Source::external`](crate::Source::external)); 5 seconds
+    /// unless this is called, `None` for ever. Like every life it needs somebody who tells the time.
+    pub fn set_external_life(&self, life: Option<Duration>) {
+        self.shared.core.lock().expiry.external = life;
+    }
+}
+
+impl Shared {
+    pub(crate) fn advance(&self, now: Instant) -> Option<Instant> {
+        let due: Vec<Id> = {
+            let mut core = self.core.lock();
+            core.expiry.advance(now);
+            std::iter::from_fn(|| core.expiry.pop_due(now)).take(EXPIRED_PER_CALL).collect()
+        };
+        if !due.is_empty() {
+            self.cascade(|core, walk| {
+                for &id in &due {
+                    let Some(node) = core.node(id) else { continue };
+                    core.stats.expired += 1;
+                    core.note(EventKind::Expired, node);
+                    core.invalidate(node, walk);
+                }
+            });
+        }
+        let look_again = self.look_for_stuck(now);
+        let core = self.core.lock();
+        let next = if due.len() == EXPIRED_PER_CALL { Some(now) } else { core.expiry.next() };
+        next.into_iter().chain(look_again).min()
+    }
+
+    /// Lets `alarm` be called when a value with a deadline is published after [`Shared::sleep`].
+    #[cfg(feature = "driver")]
+    pub(crate) fn set_alarm(&self, alarm: Option<Arc<dyn Fn() + Send + Sync>>) {
+        let mut core = self.core.lock();
+        core.expiry.asleep &= alarm.is_some();
+        core.expiry.alarm = alarm;
+    }
+
+    /// The driver is about to sleep until `until`. `false` when it must advance first.
+    #[cfg(feature = "driver")]
+    pub(crate) fn sleep(&self) -> bool {
+        let mut core = self.core.lock();
+        let may = core.expiry.undated.is_empty();
+        core.expiry.asleep = may;
+        may
+    }
+}
+
+impl Core {
+    /// The life of a value, bounded when it was made of external sources.
+    pub(crate) fn bounded_life(&self, node: &Header, life: Option<Duration>) -> Option<Duration> {
+        let bound = self.expiry.external.filter(|_| node.is_external());
+        life.into_iter().chain(bound).min()
+    }
+
+    /// Makes a node's own value stale, whatever its dependencies say, and rejects a running attempt.
+    pub(crate) fn invalidate(&mut self, node: &Header, walk: &mut Walk) {
+        if let Some(flight) = self.flight(node).filter(|_| !injected(Fault::RejectIgnored)) {
+            flight.rejected.set(true);
+        }
+        self.expiry.forget(node.id);
+        if node.state() != EMPTY {
+            walk.mark(self, node, DIRTY);
+        }
+    }
+}
+
+/// An entry of a map of deadlines, about.
+const DEADLINE_BYTES: usize = 48;
+/// See [`Graph::set_external_life`].
+const EXTERNAL_LIFE: Duration = Duration::from_secs(5);
+/// Entries of nodes that are gone before the heap is rebuilt.
+const HEAP_SLACK: usize = 1024;
+/// Bounds one call of `advance`.
+const EXPIRED_PER_CALL: usize = 1024;

@@ -1,0 +1,173 @@
+//! What the graph knows of a running computation: who waits for it, and whether it was rejected.
+//!
+//! A computation hangs off its node by a number, so that a node has room for it. The typed part, what
+//! runs and what came out, is the business of the floor above.
+#![allow(unsafe_code)]
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ptr;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::{Duration, Instant};
+
+use crate::graph::core::Core;
+use crate::memory::sync::AtomicU8;
+use crate::store::node::Header;
+use crate::store::slots::Id;
+
+/// The erased part, written under the graph lock only.
+pub(crate) struct WorkHead {
+    pub(crate) node: Id,
+    callers: Cell<u32>,
+    next_caller: Cell<u32>,
+    /// The outcome is on the board (by the end of the hold that set this), or nobody wants one any more.
+    finished: AtomicU8,
+    /// An explicit invalidation came while the attempt ran.
+    pub(crate) rejected: Cell<bool>,
+    /// The tick at which the attempt that runs began.
+    pub(crate) start_tick: Cell<u64>,
+    /// The revision at which the latest caller joined.
+    pub(crate) latest_join: Cell<u64>,
+    /// The nodes whose computations wait for this one, by caller.
+    parents: RefCell<BTreeMap<u32, Id>>,
+    /// When somebody looking for what is stuck first saw it, and whether it was reported.
+    first_seen: Cell<Option<Instant>>,
+    reported: Cell<bool>,
+}
+
+impl WorkHead {
+    pub(crate) fn new(node: Id) -> Self {
+        Self {
+            node,
+            callers: Cell::new(0),
+            next_caller: Cell::new(0),
+            finished: AtomicU8::new(0),
+            rejected: Cell::new(false),
+            start_tick: Cell::new(0),
+            latest_join: Cell::new(0),
+            parents: RefCell::new(BTreeMap::new()),
+            first_seen: Cell::new(None),
+            reported: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn callers(&self) -> u32 {
+        self.callers.get()
+    }
+
+    /// Adds a caller, on behalf of a computation or of none, and returns its number.
+    pub(crate) fn enter(&self, revision: u64, parent: Id) -> u32 {
+        self.callers.set(self.callers.get() + 1);
+        let caller = self.next_caller.get();
+        self.next_caller.set(caller.wrapping_add(1));
+        self.latest_join.set(self.latest_join.get().max(revision));
+        if parent != Id::NONE {
+            self.parents.borrow_mut().insert(caller, parent);
+        }
+        caller
+    }
+
+    /// A caller goes; `true` when it was the last one.
+    pub(crate) fn leave(&self, caller: u32) -> bool {
+        self.callers.set(self.callers.get() - 1);
+        self.parents.borrow_mut().remove(&caller);
+        self.callers.get() == 0
+    }
+
+    /// Nobody needs to look any more.
+    pub(crate) fn finish(&self) {
+        self.finished.store(1, Release);
+    }
+
+    /// The nodes whose computations wait for this one. Under the graph lock.
+    pub(crate) fn parents(&self) -> Vec<Id> {
+        self.parents.borrow().values().copied().collect()
+    }
+
+    /// For how long it has been seen to run; `None` the first time. Under the graph lock.
+    pub(crate) fn seen(&self, now: Instant) -> Option<Duration> {
+        let Some(first) = self.first_seen.get() else {
+            self.first_seen.set(Some(now));
+            return None;
+        };
+        Some(now.saturating_duration_since(first))
+    }
+
+    /// `true` the first time. Under the graph lock.
+    pub(crate) fn tell_once(&self) -> bool {
+        !self.reported.replace(true)
+    }
+
+    /// Whether it is over. Without the graph lock this is a hint, with two uses: what is finished stays
+    /// so; and a node whose work was not finished under a pin is alive while that pin holds, since it is
+    /// retired after its work was finished.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished.load(Acquire) != 0
+    }
+}
+
+impl Core {
+    /// The running computation of a node, alive while the graph lock is held.
+    pub(crate) fn flight(&self, node: &Header) -> Option<&WorkHead> {
+        let work = self.flight_pointer(node);
+        // SAFETY: a work takes itself off its node under the lock before it goes.
+        unsafe { work.as_ref() }
+    }
+
+    /// The same as it was hung there; null when there is none.
+    pub(crate) fn flight_pointer(&self, node: &Header) -> *const WorkHead {
+        node.work().map_or(ptr::null(), |number| self.works.get(number))
+    }
+
+    /// Hangs a computation off a node that has none.
+    pub(crate) fn hang(&mut self, node: &Header, work: *const WorkHead) {
+        debug_assert!(!node.is_computing());
+        node.set_work(Some(self.works.add(work)));
+    }
+
+    /// Takes the computation off the node.
+    pub(crate) fn land(&mut self, node: &Header) {
+        if let Some(number) = node.work() {
+            self.works.remove(number);
+            node.set_work(None);
+        }
+        node.end_publishing();
+    }
+
+    /// The nodes whose computations wait for that of `node`.
+    pub(crate) fn parents(&self, node: &Header) -> Vec<Id> {
+        self.flight(node).map_or_else(Vec::new, WorkHead::parents)
+    }
+}
+
+/// The running computations, by number: a node has room for a number only, as few of them compute.
+#[derive(Default)]
+pub(crate) struct Works {
+    entries: Vec<*const WorkHead>,
+    free: Vec<u32>,
+}
+
+impl Works {
+    fn add(&mut self, work: *const WorkHead) -> u32 {
+        if let Some(number) = self.free.pop() {
+            self.entries[number as usize] = work;
+            return number;
+        }
+        self.entries.push(work);
+        u32::try_from(self.entries.len() - 1).expect("fewer computations than nodes")
+    }
+
+    fn get(&self, number: u32) -> *const WorkHead {
+        self.entries[number as usize]
+    }
+
+    /// All that are running.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = *const WorkHead> + '_ {
+        self.entries.iter().copied().filter(|work| !work.is_null())
+    }
+
+    fn remove(&mut self, number: u32) {
+        self.entries[number as usize] = ptr::null();
+        self.free.push(number);
+    }
+}

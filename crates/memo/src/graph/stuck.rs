@@ -1,0 +1,148 @@
+//! Naming what never ends: above all a cycle through a task that was spawned without `scope`.
+//!
+//! A cycle is found when the computation that closes it asks on behalf of a computation. A task that is
+//! spawned without [`scope`](crate::compute::scope()) asks on behalf of nobody, so a cycle through it is a hang
+//! that no single call can tell from slowness. What remains visible is half of it: a computation that
+//! has been running for long, waits for no other computation, and is waited for by others. That is
+//! what is reported, once for each computation, when somebody asked for it and tells the time.
+//!
+//! Costs nothing until [`Graph::on_stuck`] is called; afterwards, every `advance` looks at the running
+//! computations.
+#![allow(unsafe_code)]
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::graph::core::Core;
+use crate::graph::owner::Owner;
+use crate::graph::{Graph, Shared};
+use crate::memory::line::pin;
+use crate::store::node::Header;
+use crate::store::slots::Id;
+
+/// A computation that has been running for long and waits for no other one that the graph knows of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stuck {
+    /// The computation, as `memo(key)`.
+    pub running: String,
+    /// For how long it has been seen to run, in the time that `advance` was told.
+    pub seen_for: Duration,
+    /// Calls that wait for it, of computations and of tasks.
+    pub callers: u32,
+    /// The computations that wait for it, directly or through others, as `memo(key)`; nearest first.
+    pub waiting: Vec<String>,
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { running, seen_for, callers, waiting } = self;
+        let one = |task: &str| {
+            format!(
+                "if it waits for a spawned task that asks for {task}, that is a cycle: wrap the task's future in `scope`"
+            )
+        };
+        write!(f, "{running} has been running for {seen_for:?} with {callers} waiting calls")?;
+        match waiting.last() {
+            Some(last) => write!(f, ", of {}; {}", waiting.join(" and "), one(last)),
+            None => write!(f, "; {}", one(running)),
+        }
+    }
+}
+
+/// Who is told, and from when on.
+pub(crate) struct Patience {
+    after: Duration,
+    report: Arc<dyn Fn(&Stuck) + Send + Sync>,
+}
+
+impl Graph {
+    /// Lets `report` be told of every computation that has been running for `after` or longer while it
+    /// waits for no other computation: a slow function, or one that waits for itself through a task
+    /// that was spawned without [`scope`](crate::compute::scope()), which nothing else can find.
+    ///
+    /// For debugging. Time is what [`Graph::advance`] is told, which then asks to be called again within
+    /// `after`; so a computation is reported once, by an age of at most twice that.
+    pub fn on_stuck(&self, after: Duration, report: impl Fn(&Stuck) + Send + Sync + 'static) {
+        let mut core = self.shared.core.lock();
+        let old = core.patience.replace(Patience { after, report: Arc::new(report) });
+        drop(core);
+        drop(old);
+    }
+}
+
+impl Shared {
+    /// Reports what is stuck at `now`. Returns when to look again.
+    pub(crate) fn look_for_stuck(&self, now: Instant) -> Option<Instant> {
+        // The pin keeps nodes alive until they are named, outside the lock: names come from user code.
+        let _pin = pin();
+        let mut core = self.core.lock();
+        let (after, report) = core.patience.as_ref().map(|it| (it.after, it.report.clone()))?;
+        let found = core.stuck(now, after);
+        drop(core);
+        for found in found {
+            let name = |&(owner, node): &(&'static Owner, *const Header)| {
+                // SAFETY: a whole node of this owner, alive because of the pin.
+                format!("{}({})", owner.name, unsafe { (owner.functions.label)(node) })
+            };
+            let mut names = found.nodes.iter().map(name);
+            let Some(running) = names.next() else { continue };
+            let (seen_for, callers, waiting) = (found.seen_for, found.callers, names.collect());
+            report(&Stuck { running, seen_for, callers, waiting });
+        }
+        now.checked_add(after)
+    }
+}
+
+/// A computation and what waits for it, not named yet.
+struct Found {
+    nodes: Vec<(&'static Owner, *const Header)>,
+    seen_for: Duration,
+    callers: u32,
+}
+
+impl Core {
+    fn stuck(&mut self, now: Instant, after: Duration) -> Vec<Found> {
+        let mut due = Vec::new();
+        let mut waits = HashSet::new();
+        for running in self.works.iter() {
+            // SAFETY: the work of a node is alive while it hangs there, and the graph lock is held.
+            let head = unsafe { &*running };
+            waits.extend(head.parents());
+            if let Some(seen_for) = head.seen(now).filter(|&seen_for| seen_for >= after) {
+                due.push((head, seen_for));
+            }
+        }
+        // What waits for another computation is that one's business.
+        due.retain(|(head, _)| !waits.contains(&head.node) && head.tell_once());
+        due.into_iter()
+            .map(|(head, seen_for)| {
+                let ids = self.waiting_for(head.node);
+                let nodes = ids.into_iter().filter_map(|id| self.node(id));
+                let nodes = nodes.map(|node| (self.owner(node), self.whole(node))).collect();
+                Found { nodes, seen_for, callers: head.callers() }
+            })
+            .collect()
+    }
+
+    /// A node and what waits for it, nearest first.
+    fn waiting_for(&self, id: Id) -> Vec<Id> {
+        let mut found = vec![id];
+        let mut at = 0;
+        while at < found.len() && found.len() < NAMED {
+            let node = self.node(found[at]);
+            for parent in node.into_iter().flat_map(|node| self.parents(node)) {
+                if !found.contains(&parent) {
+                    found.push(parent);
+                }
+            }
+            at += 1;
+        }
+        found
+    }
+}
+
+/// Computations that one report names, about.
+const NAMED: usize = 16;

@@ -1,0 +1,110 @@
+//! Whether what a computation read is still so, and registering it.
+
+use crate::graph::core::Core;
+use crate::memory::fault::{Fault, injected};
+use crate::store::edges::Edges;
+use crate::store::node::Header;
+use crate::store::slots::Id;
+
+/// One dependency as it was when it was read.
+#[derive(Clone, Copy)]
+pub(crate) struct Record {
+    pub(crate) id: Id,
+    pub(crate) version: u64,
+}
+
+/// Why an answer cannot be published, or was not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taint {
+    /// A change came between: the next attempt may be published. Whoever is given such an answer is told.
+    pub(crate) outdated: bool,
+    /// It used what cannot be tracked (another graph, a cycle, an error that is not kept), as the next
+    /// attempt will.
+    pub(crate) untracked: bool,
+}
+
+impl Taint {
+    pub(crate) const OUTDATED: Self = Self { outdated: true, untracked: false };
+    pub(crate) const UNTRACKED: Self = Self { outdated: false, untracked: true };
+
+    pub(crate) fn is_any(self) -> bool {
+        self.outdated || self.untracked
+    }
+
+    pub(crate) fn or(self, other: Self) -> Self {
+        let untracked = self.untracked || other.untracked;
+        Self { outdated: self.outdated || other.outdated, untracked }
+    }
+}
+
+/// What the graph says.
+pub(crate) enum Validity {
+    Valid,
+    Invalid,
+    Unsure(Id),
+}
+
+pub(crate) fn validate(core: &Core, records: &[Record], start_tick: u64) -> Validity {
+    let mut suspect = None;
+    for record in records {
+        let Some(node) = core.node(record.id) else { return Validity::Invalid };
+        let version = node.version();
+        if version != record.version && !injected(Fault::VersionsNotCompared) {
+            return Validity::Invalid;
+        }
+        if node.is_source() && version > start_tick && !injected(Fault::SourceStartIgnored) {
+            return Validity::Invalid;
+        }
+        if suspect.is_none() && !node.is_current() && !injected(Fault::SuspectAccepted) {
+            suspect = Some(record.id);
+        }
+    }
+    suspect.map_or(Validity::Valid, Validity::Unsure)
+}
+
+/// Makes a node a dependant of everything in `edges`, where it is not one already: a list that was not
+/// taken since the node was last verified still has it, if it was a dependency then.
+pub(crate) fn register(core: &mut Core, node: &Header, edges: impl ExactSizeIterator<Item = Id>) {
+    core.stats.longest_hold = core.stats.longest_hold.max(edges.len() as u64);
+    let verified = node.verified.get();
+    for (at, id) in edges.enumerate() {
+        let Some(dependency) = core.node(id) else { continue };
+        if dependency.is_external() {
+            node.set_external(true);
+        }
+        let old = node.dependencies(&core.slots);
+        let untouched = dependency.taken.get() <= verified;
+        let known = untouched
+            && (old.get(at) == Some(id) || old.iter().take(SEARCHED).any(|old| old == id));
+        if !known {
+            core.add_dependant(dependency, node.id);
+        }
+    }
+}
+
+impl Core {
+    /// Adds a dependency to a published node; `false` when the node's value may be older than it.
+    pub(crate) fn depend(&mut self, node: &Header, id: Id, version: u64, start_tick: u64) -> bool {
+        let record = Record { id, version };
+        let valid = matches!(validate(self, &[record], start_tick), Validity::Valid);
+        if !valid || version > node.verified.get() {
+            return false;
+        }
+        if node.dependencies(&self.slots).iter().any(|known| known == id) {
+            return true;
+        }
+        let Some(dependency) = self.node(id) else { return false };
+        self.add_dependant(dependency, node.id);
+        let known = node.dependencies(&self.slots).iter();
+        let all: Vec<Id> = known.chain(std::iter::once(id)).collect();
+        let before = node.dependencies(&self.slots).heap_bytes();
+        let edges = Edges::exact(all.into_iter());
+        let more = edges.heap_bytes() - before;
+        node.set_dependencies(&mut self.slots, edges);
+        self.add_weight(node, more);
+        true
+    }
+}
+
+/// Old dependencies that are searched for a moved one before the edge is simply added again.
+const SEARCHED: usize = 32;

@@ -1,0 +1,215 @@
+//! Early cutoff: whether a suspect value is still good, without running its function.
+//!
+//! Dependencies are checked sequentially, in the order in which they were read (a later one may no
+//! longer be needed), with an explicit stack, a chunk per hold of the graph lock. A dependency that
+//! must be computed is computed through its erased `refresh`, with the lock released. If every
+//! dependency is current at a version no newer than this node's last verification, the node is current
+//! again: its edges are restored and it flips in the same hold.
+#![allow(unsafe_code)]
+
+use std::task::{Context, Poll};
+
+use crate::graph::Shared;
+use crate::graph::core::Core;
+use crate::graph::event::EventKind;
+use crate::graph::owner::Refresh;
+use crate::memory::fault::{Fault, injected};
+use crate::memory::line::pin;
+use crate::store::node::{FADED, FRESH, GHOST, Header, SUSPECT};
+use crate::store::slots::Id;
+
+/// A verification in progress; kept across polls.
+pub(crate) struct Verification {
+    /// What is looked at now, and on whose behalf, the root first. Mostly there is only a root, which
+    /// then costs no allocation.
+    top: Step,
+    below: Vec<Step>,
+    /// The root must end with a value in memory: its owner wants to serve it.
+    own: bool,
+    restarts: u32,
+    refreshing: Option<Refresh>,
+}
+
+#[derive(Clone, Copy)]
+struct Step {
+    id: Id,
+    /// The next dependency to look at.
+    next: usize,
+}
+
+/// How far one hold of the lock got.
+pub(crate) enum Progress {
+    /// The root is current, or cannot be shown to be.
+    Done(bool),
+    /// The chunk is used up.
+    More,
+    /// This node must be computed.
+    Compute(Id),
+}
+
+impl Verification {
+    /// Verifies a dependency, computing it if need be.
+    pub(crate) fn of(root: Id) -> Self {
+        let top = Step { id: root, next: 0 };
+        Self { top, below: Vec::new(), own: false, restarts: 0, refreshing: None }
+    }
+
+    /// Verifies the value of a node whose computation asks.
+    pub(crate) fn own(root: Id) -> Self {
+        Self { own: true, ..Self::of(root) }
+    }
+
+    /// Goes on until something must be awaited. `parent` is the node that waits.
+    pub(crate) fn poll(
+        &mut self,
+        shared: &'static Shared,
+        parent: Id,
+        context: &mut Context<'_>,
+    ) -> Poll<bool> {
+        loop {
+            if let Some(refreshing) = &mut self.refreshing {
+                if refreshing.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+                self.refreshing = None;
+                let core = shared.core.lock();
+                let refreshed = core.node(self.top.id);
+                if !refreshed.is_some_and(Header::is_current) {
+                    return Poll::Ready(false);
+                }
+            }
+            // The pin keeps the node that must be computed until its key is cloned.
+            let _pin = pin();
+            let mut core = shared.core.lock();
+            match self.proceed(&mut core, shared.walk_chunk()) {
+                Progress::Done(current) => return Poll::Ready(current),
+                Progress::More => {
+                    drop(core);
+                    shared.between_chunks();
+                }
+                Progress::Compute(id) => {
+                    let Some(node) = core.node(id) else { return Poll::Ready(false) };
+                    let (owner, whole) = (core.owner(node), core.whole(node));
+                    drop(core);
+                    // SAFETY: a whole node of this owner, alive because of the pin.
+                    self.refreshing =
+                        Some(unsafe { (owner.functions.refresh)(owner, whole, parent) });
+                }
+            }
+        }
+    }
+
+    /// One chunk under the lock.
+    pub(crate) fn proceed(&mut self, core: &mut Core, chunk: usize) -> Progress {
+        for _ in 0..chunk {
+            let step = self.top;
+            let is_root = self.below.is_empty();
+            let Some(node) = core.node(step.id) else {
+                let Some(asker) = self.below.pop() else { return Progress::Done(false) };
+                self.top = asker;
+                continue;
+            };
+            let wants_value = is_root && self.own;
+            match node.state() {
+                FRESH | GHOST => {
+                    let Some(asker) = self.below.pop() else {
+                        return Progress::Done(node.state() == FRESH || !wants_value);
+                    };
+                    self.top = asker;
+                    continue;
+                }
+                SUSPECT => {}
+                FADED if !wants_value => {}
+                _ if wants_value => return Progress::Done(false),
+                _ => return Progress::Compute(step.id),
+            }
+            match examine(core, node, step.next) {
+                Finding::Unchanged => confirm(core, node),
+                Finding::Changed if wants_value => return Progress::Done(false),
+                Finding::Changed => return Progress::Compute(step.id),
+                Finding::Unsure { at, dependency } => {
+                    self.below.push(Step { id: step.id, next: at });
+                    self.top = Step { id: dependency, next: 0 };
+                }
+                Finding::Restart => {
+                    self.restarts += 1;
+                    if self.restarts > RESTARTS {
+                        return Progress::Done(false);
+                    }
+                    self.top.next = 0;
+                }
+            }
+        }
+        Progress::More
+    }
+}
+
+enum Finding {
+    Unchanged,
+    Changed,
+    /// This dependency must be verified first.
+    Unsure {
+        at: usize,
+        dependency: Id,
+    },
+    /// Something that was fine before is suspect again.
+    Restart,
+}
+
+/// Looks at the dependencies from `from` on, and at the earlier ones again at the end: they were
+/// checked in earlier holds of the lock.
+fn examine(core: &Core, node: &Header, from: usize) -> Finding {
+    let dependencies = node.dependencies(&core.slots);
+    let verified = node.verified.get();
+    let mut at = from;
+    while let Some(id) = dependencies.get(at) {
+        match status(core, id, verified) {
+            Status::Unchanged => at += 1,
+            Status::Changed => return Finding::Changed,
+            Status::Unsure => return Finding::Unsure { at, dependency: id },
+        }
+    }
+    for id in dependencies.iter().take(from) {
+        match status(core, id, verified) {
+            Status::Unchanged => {}
+            Status::Changed => return Finding::Changed,
+            Status::Unsure => return Finding::Restart,
+        }
+    }
+    Finding::Unchanged
+}
+
+enum Status {
+    Unchanged,
+    Changed,
+    Unsure,
+}
+
+fn status(core: &Core, dependency: Id, verified: u64) -> Status {
+    match core.node(dependency) {
+        None => Status::Changed,
+        Some(node) if !node.is_current() => Status::Unsure,
+        Some(node) if node.version() > verified => Status::Changed,
+        Some(_) => Status::Unchanged,
+    }
+}
+
+/// The node is current: restores the edges that walks took since, and flips it.
+fn confirm(core: &mut Core, node: &Header) {
+    let verified = node.verified.get();
+    let count = node.dependencies(&core.slots).len();
+    for at in 0..count {
+        let Some(id) = node.dependencies(&core.slots).get(at) else { break };
+        let Some(dependency) = core.node(id) else { continue };
+        if dependency.taken.get() > verified && !injected(Fault::EdgesNotRestored) {
+            core.add_dependant(dependency, node.id);
+        }
+    }
+    node.verified.set(core.tick);
+    node.set_state(if node.state() == FADED { GHOST } else { FRESH });
+    core.stats.verified += 1;
+    core.note(EventKind::Verified, node);
+}
+
+/// Restarts of one verification before it is given up and the function runs.
+const RESTARTS: u32 = 16;

@@ -1,0 +1,85 @@
+//! What can be set on a memo.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use crate::graph::budget;
+use crate::graph::owner::PROBE_AUDIT;
+use crate::memo::Memo;
+use crate::store::key::Key;
+
+impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
+    /// Lets values live at most this long. For functions that read something that no source covers.
+    ///
+    /// Time passes only when somebody says so: **without a driver ([`Graph::drive`]) or calls of
+    /// [`Graph::advance`] nothing expires.** An expired value is recomputed when it is next asked for;
+    /// if it comes out equal, its dependants stay valid.
+    ///
+    /// [`Graph::drive`]: crate::Graph::drive
+    /// [`Graph::advance`]: crate::Graph::advance
+    #[must_use]
+    pub fn ttl(self, life: Duration) -> Self {
+        self.inner.options.ttl.set(life);
+        self
+    }
+
+    /// Memoizes errors too, for at most this long. Without it an error is not memoized.
+    ///
+    /// A computation that used an error that is not memoized is not memoized either.
+    #[must_use]
+    pub fn error_ttl(self, life: Duration) -> Self {
+        self.inner.options.error_ttl.set(life);
+        self
+    }
+
+    /// Says how many bytes a value holds beyond its own size, for the budget. Counts once per memo.
+    #[must_use]
+    pub fn weigh(self, bytes: impl Fn(&V) -> usize + Send + Sync + 'static) -> Self {
+        let _ = self.inner.options.weigh.set(Box::new(bytes));
+        self
+    }
+
+    /// Gives evicted values a 64-bit hash to be remembered by, so that early cutoff survives eviction.
+    /// Two different values with one hash would be taken for equal, so use a good one.
+    #[must_use]
+    pub fn fingerprint(self, hash: impl Fn(&V) -> u64 + Send + Sync + 'static) -> Self {
+        let _ = self.inner.options.fingerprint.set(Box::new(hash));
+        self
+    }
+
+    /// Sets a byte budget for this memo beside that of the graph.
+    #[must_use]
+    pub fn budget(self, bytes: usize) -> Self {
+        let shared = self.inner.shared();
+        let core = shared.core.lock();
+        self.inner.owner.queue.budget.set(bytes);
+        core.check_budget(shared, Some(&self.inner.owner));
+        drop(core);
+        budget::relieve(shared);
+        self
+    }
+
+    /// Makes callers that arrived before a change wait for a value that is valid after it, instead of
+    /// being served the unpublished value of the attempt that the change outdated.
+    ///
+    /// Such an early value can mix the states before and after. After 16 rejected attempts in a row the
+    /// early value is served nevertheless.
+    #[must_use]
+    pub fn strict(self) -> Self {
+        self.inner.options.strict.store(true, Relaxed);
+        self
+    }
+
+    /// Re-executes this share of the hits of [`Memo::get`] and reports when the result differs: then the
+    /// function reads something that is no source. See [`Graph::on_mismatch`](crate::Graph::on_mismatch).
+    ///
+    /// Tests use 1.0; production something like 0.001.
+    #[must_use]
+    pub fn verify(self, share: f64) -> Self {
+        let one_in = if share <= 0.0 { 0 } else { (1.0 / share).clamp(1.0, 4e9) as u32 };
+        self.inner.options.audit_one_in.store(one_in, Relaxed);
+        let mut core = self.inner.shared().core.lock();
+        self.inner.set_probe(&mut core, PROBE_AUDIT, one_in != 0);
+        self
+    }
+}

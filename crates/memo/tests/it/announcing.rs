@@ -1,0 +1,121 @@
+//! Changes that are announced whatever becomes of whoever announces them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+
+use tidewire_memo::{Graph, Memo, Source, batch};
+
+use crate::support::{now, poll};
+
+struct World {
+    rows: Source<u64>,
+    fan: Memo<u64, u64>,
+    /// Keeps the graph open.
+    _graph: Graph,
+}
+
+/// Ten values that depend on row 0, one each on rows 1 and 2, and walks of one step.
+fn world() -> World {
+    let graph = Graph::new();
+    graph.set_walk_chunk(1, false);
+    let rows = Source::new_in(&graph, "rows");
+    let fan = Memo::infallible_in(&graph, "fan", move |key: u64| async move {
+        rows.read(&if key < 10 { 0 } else { key - 9 });
+        key
+    });
+    (0..12).for_each(|key| _ = now(fan.get(key)).unwrap());
+    World { rows, fan, _graph: graph }
+}
+
+impl World {
+    fn is_stale(&self, row: u64) -> bool {
+        self.fan.cached(&(row + 9)).is_none()
+    }
+}
+
+#[test]
+fn an_asynchronous_change_that_is_dropped_while_it_waits_for_another_walk_is_announced() {
+    let world = world();
+    let mut first = Box::pin(world.rows.changed_async(&0));
+    assert!(poll(&mut first).is_pending(), "its walk is under way");
+    let mut second = Box::pin(world.rows.changed_async(&1));
+    assert!(poll(&mut second).is_pending(), "it waits for the first one's walk");
+    drop(second);
+    assert!(world.is_stale(1), "dropping what was begun finishes it");
+    drop(first);
+}
+
+#[test]
+fn a_write_whose_finish_is_dropped_while_it_waits_is_announced() {
+    let world = world();
+    let mut first = Box::pin(world.rows.changed_async(&0));
+    assert!(poll(&mut first).is_pending());
+    let mut second = Box::pin(world.rows.write(&1).finish_async());
+    assert!(poll(&mut second).is_pending());
+    drop(second);
+    assert!(world.is_stale(1));
+    drop(world.rows.write(&2).finish_async());
+    assert!(world.is_stale(2), "a guard whose future was never polled is a guard that is dropped");
+    drop(first);
+}
+
+#[test]
+fn a_batch_whose_closure_panics_announces_what_it_had_collected() {
+    let world = world();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        batch(|batch| {
+            batch.changed(&world.rows, &1);
+            panic!("injected");
+        })
+    }));
+    assert!(panicked.is_err());
+    assert!(world.is_stale(1));
+    assert!(!world.is_stale(2));
+}
+
+/// Equal by number; comparing panics while `PANICS` is set.
+#[derive(Clone, Debug)]
+struct Touchy(u64);
+
+impl std::hash::Hash for Touchy {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+static PANICS: AtomicBool = AtomicBool::new(false);
+
+impl PartialEq for Touchy {
+    fn eq(&self, other: &Self) -> bool {
+        assert!(!PANICS.load(SeqCst), "injected comparison");
+        self.0 == other.0
+    }
+}
+
+impl Eq for Touchy {}
+
+#[test]
+fn a_key_whose_comparison_panics_takes_no_other_change_with_it() {
+    let graph = Graph::new();
+    let touchy = Source::<Touchy>::new_in(&graph, "touchy");
+    let plain = Source::<u64>::new_in(&graph, "plain");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        if key == 0 {
+            touchy.read(&Touchy(1));
+        } else {
+            plain.read(&key);
+        }
+    });
+    for key in 0..3 {
+        now(memo.get(key)).unwrap();
+    }
+    let guard = touchy.write(&Touchy(1)).also(&plain, &1);
+    PANICS.store(true, SeqCst);
+    let panicked = catch_unwind(AssertUnwindSafe(|| guard.finish()));
+    PANICS.store(false, SeqCst);
+    assert!(panicked.is_err());
+    assert!(memo.cached(&1).is_none(), "the other key of the write was announced");
+    assert!(memo.cached(&0).is_none(), "whose comparison panics is taken for changed");
+    assert!(memo.cached(&2).is_some());
+}

@@ -1,0 +1,121 @@
+//! Notifications and watches where values are early, evicted or errors.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+
+use futures::{FutureExt, StreamExt};
+use tidewire_memo::{Graph, Memo, Source};
+
+use crate::support::{Gate, Wakes, now, poll, yield_once};
+
+#[test]
+fn a_notification_made_before_a_get_that_is_served_early_rings() {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let gate = Gate::default();
+    let wait = gate.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            rows.read(&key);
+            wait.pass().await;
+            key
+        }
+    });
+    let mut notify = memo.notify(1);
+    let mut get = memo.get(1);
+    assert!(poll(&mut get).is_pending());
+    rows.changed(&1);
+    gate.open();
+    assert_eq!(now(get).unwrap().version(), 0, "served early, and never published");
+    assert_eq!(notify.next().now_or_never(), Some(Some(())), "what was served is stale");
+    now(memo.get(1)).unwrap();
+    assert!(notify.next().now_or_never().is_none());
+    rows.changed(&1);
+    assert_eq!(notify.next().now_or_never(), Some(Some(())));
+}
+
+#[test]
+fn a_notification_rings_also_when_the_attempt_after_the_early_one_is_published() {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let gate = Gate::default();
+    let wait = gate.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            rows.read(&key);
+            wait.pass().await;
+            yield_once().await;
+            key
+        }
+    });
+    let mut notify = memo.notify(1);
+    let mut early = memo.get(1);
+    assert!(poll(&mut early).is_pending());
+    rows.changed(&1);
+    let mut late = memo.get(1);
+    assert!(poll(&mut late).is_pending());
+    gate.open();
+    // The first attempt ends in the second poll; the next one is under way when that returns.
+    let mut answer = poll(&mut early);
+    while answer.is_pending() {
+        answer = poll(&mut early);
+    }
+    let std::task::Poll::Ready(Ok(served)) = answer else { unreachable!() };
+    assert_eq!(served.version(), 0);
+    assert_ne!(now(late).unwrap().version(), 0);
+    assert_eq!(notify.next().now_or_never(), Some(Some(())), "the early answer is outdated");
+}
+
+#[test]
+fn an_error_that_is_not_kept_does_not_ring() {
+    let graph = Graph::new();
+    let memo = Memo::new_in(&graph, "memo", |_: u64| async move { Err::<u64, _>(std::fmt::Error) });
+    let mut notify = memo.notify(1);
+    now(memo.get(1)).unwrap_err();
+    assert!(notify.next().now_or_never().is_none());
+}
+
+#[test]
+fn watches_beyond_the_budget_settle_and_stay_exact() {
+    const WATCHES: u64 = 100;
+    let graph = Graph::new();
+    graph.set_budget(2_000);
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let runs = Arc::new(AtomicU64::new(0));
+    let count = runs.clone();
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+        count.fetch_add(1, SeqCst);
+        async move {
+            rows.read(&key);
+            key
+        }
+    });
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        *leaf.get(key).await.unwrap()
+    });
+    let mut watches: Vec<_> = (0..WATCHES).map(|key| memo.watch(key)).collect();
+    let waker = std::task::Waker::from(Wakes::new());
+    let mut yields = 0;
+    let mut round = || {
+        let mut yielded = 0;
+        for watch in &mut watches {
+            let mut context = std::task::Context::from_waker(&waker);
+            while yielded < 10 * WATCHES && watch.poll_next_unpin(&mut context).is_ready() {
+                yielded += 1;
+            }
+        }
+        yielded
+    };
+    for _ in 0..10 {
+        yields += round();
+    }
+    assert_eq!(yields, WATCHES, "each has yielded its first value, and nothing has changed");
+    assert!(runs.load(SeqCst) <= WATCHES * 2, "{} runs", runs.load(SeqCst));
+    for key in 0..WATCHES {
+        rows.changed(&key);
+    }
+    assert_eq!(round(), WATCHES, "a change reaches every watch, over the budget or not");
+}

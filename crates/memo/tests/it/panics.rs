@@ -1,0 +1,222 @@
+//! User code that panics where the graph has to go on: drops, weights, hashes, comparisons, wakers.
+
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::task::{Context, Wake, Waker};
+
+use tidewire_memo::{ErrorKind, Graph, Memo, Source};
+
+use crate::support::{Gate, Wakes, now, poll, poll_with};
+
+/// A value whose drop panics, equal to every other one.
+#[derive(Debug)]
+struct Bomb;
+
+impl PartialEq for Bomb {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("injected drop");
+        }
+    }
+}
+
+#[test]
+fn a_value_whose_drop_panics_in_a_rejected_attempt_does_not_wedge_its_key() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let gate = Gate::default();
+    let wait = gate.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            rows.read(&key);
+            wait.pass().await;
+            Bomb
+        }
+    });
+    let mut early = memo.get(1);
+    assert!(poll(&mut early).is_pending());
+    rows.changed(&1);
+    let mut late = memo.get(1);
+    let wakes = Wakes::new();
+    assert!(poll_with(&mut late, &wakes).is_pending());
+    drop(early);
+    gate.open();
+    // The value of the first attempt is nobody's; its drop panics, and the second attempt is served.
+    std::mem::forget(now(late).unwrap());
+    std::mem::forget(now(memo.get(1)).unwrap());
+}
+
+#[test]
+fn a_value_whose_drop_panics_in_a_cutoff_is_answered_all_the_same() {
+    let graph = Graph::new();
+    let gate = Gate::default();
+    gate.open();
+    let memo = Memo::infallible_in(&graph, "memo", |_: u64| async move { Bomb });
+    std::mem::forget(now(memo.get(1)).unwrap());
+    memo.invalidate(&1);
+    let slow = Gate::default();
+    let wait = slow.clone();
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            wait.pass().await;
+            std::mem::forget(memo.get(key).await.unwrap());
+        }
+    });
+    let mut first = above.get(1);
+    let mut second = above.get(1);
+    let wakes = Wakes::new();
+    assert!(poll(&mut first).is_pending());
+    assert!(poll_with(&mut second, &wakes).is_pending());
+    slow.open();
+    now(first).unwrap();
+    assert!(wakes.count() > 0, "who waits is woken");
+    now(second).unwrap();
+    assert!(graph.stats().panicked_drops > 0);
+}
+
+#[test]
+fn a_weight_that_overflows_is_taken_for_the_largest_and_harms_nothing() {
+    let graph = Graph::new();
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key })
+        .weigh(|value| if *value == 1 { usize::MAX } else { 0 });
+    assert_eq!(*now(memo.get(1)).unwrap(), 1);
+    assert_eq!(*now(memo.get(2)).unwrap(), 2);
+    assert!(memo.cached(&1).is_none(), "it is larger than any budget");
+    assert_eq!(*now(memo.get(1)).unwrap(), 1);
+}
+
+#[test]
+fn weights_and_fingerprints_that_panic_are_errors_and_poison_nothing() {
+    let graph = Graph::new();
+    let weighed = Memo::infallible_in(&graph, "weighed", |key: u64| async move { key })
+        .weigh(|value| if *value == 1 { panic!("injected") } else { 0 });
+    let hashed = Memo::infallible_in(&graph, "hashed", |key: u64| async move { key })
+        .fingerprint(|value| if *value == 1 { panic!("injected") } else { *value });
+    for memo in [weighed, hashed] {
+        assert_eq!(now(memo.get(1)).unwrap_err().kind(), ErrorKind::Panicked);
+        assert_eq!(*now(memo.get(2)).unwrap(), 2);
+        assert_eq!(now(memo.get(1)).unwrap_err().kind(), ErrorKind::Panicked);
+    }
+}
+
+/// A key that panics where and when it is told to.
+#[derive(Debug)]
+struct Touchy {
+    id: u64,
+    fuse: Arc<AtomicU64>,
+}
+
+const HASH: u64 = 1;
+const EQ: u64 = 2;
+const CLONE: u64 = 3;
+const DROP: u64 = 4;
+
+impl Touchy {
+    fn burn(&self, what: u64) {
+        assert!(self.fuse.load(SeqCst) != what || std::thread::panicking(), "injected {what}");
+    }
+}
+
+impl Hash for Touchy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.burn(HASH);
+        self.id.hash(state);
+    }
+}
+
+impl PartialEq for Touchy {
+    fn eq(&self, other: &Self) -> bool {
+        self.burn(EQ);
+        self.id == other.id
+    }
+}
+
+impl Eq for Touchy {}
+
+impl Clone for Touchy {
+    fn clone(&self) -> Self {
+        self.burn(CLONE);
+        Self { id: self.id, fuse: self.fuse.clone() }
+    }
+}
+
+impl Drop for Touchy {
+    fn drop(&mut self) {
+        self.burn(DROP);
+    }
+}
+
+#[test]
+fn a_key_that_panics_anywhere_leaves_the_graph_as_it_was() {
+    let fuse = Arc::new(AtomicU64::new(0));
+    let key = |id| Touchy { id, fuse: fuse.clone() };
+    let graph = Graph::new();
+    let rows = Source::<Touchy>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: Touchy| async move {
+        rows.read(&key);
+        key.id
+    });
+    for what in [HASH, EQ, CLONE, DROP] {
+        now(memo.get(key(1))).unwrap();
+        fuse.store(what, SeqCst);
+        for id in [1, 2] {
+            let _ = catch_unwind(AssertUnwindSafe(|| now(memo.get(key(id))).map(|value| *value)));
+            let _ = catch_unwind(AssertUnwindSafe(|| rows.changed(&key(id))));
+            let _ = catch_unwind(AssertUnwindSafe(|| memo.evict(&key(id))));
+            let _ = catch_unwind(AssertUnwindSafe(|| memo.with(&key(id), |value| *value)));
+        }
+        fuse.store(0, SeqCst);
+        for id in [1, 2] {
+            assert_eq!(*now(memo.get(key(id))).unwrap(), id, "after panics of kind {what}");
+            rows.changed(&key(id));
+            assert!(memo.cached(&key(id)).is_none());
+        }
+    }
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("injected waker");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_keeps_nobody_else_asleep() {
+    let graph = Graph::new();
+    let gate = Gate::default();
+    let wait = gate.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            wait.pass().await;
+            key
+        }
+    });
+    let mut calls: Vec<_> = (0..4).map(|_| memo.get(1)).collect();
+    let wakes = Wakes::new();
+    let bad = Waker::from(Arc::new(Panics));
+    assert!(poll(&mut calls[0]).is_pending());
+    let pinned = std::pin::Pin::new(&mut calls[1]);
+    assert!(pinned.poll(&mut Context::from_waker(&bad)).is_pending());
+    assert!(poll_with(&mut calls[2], &wakes).is_pending());
+    let others = Wakes::new();
+    assert!(poll_with(&mut calls[3], &others).is_pending());
+    gate.open();
+    for call in calls {
+        assert_eq!(*now(call).unwrap(), 1);
+    }
+    assert!(wakes.count() > 0 && others.count() > 0);
+}

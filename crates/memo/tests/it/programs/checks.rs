@@ -1,0 +1,274 @@
+//! What must hold: at every read, at every quiet point, and at the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_memo::{Cached, Error, ErrorKind};
+
+use super::actions::ask;
+use super::hooks::planned_step;
+use super::program::{Action, Hook, Node, Place, Program, Stmt, View};
+use super::reference::{Answer, evaluate};
+use super::schedule;
+use super::user::{Fault, Key, Sight, Value};
+use super::world::World;
+
+/// What was known when a read began.
+#[derive(Clone, Debug)]
+pub(super) struct Start {
+    floors: Vec<u32>,
+    step: u64,
+    newest: u64,
+}
+
+impl Start {
+    pub(super) fn now(world: &World, node: Node) -> Self {
+        let state = world.state();
+        let newest = state.newest.get(&node).copied().unwrap_or(0);
+        Self { floors: state.floors.clone(), step: state.step, newest }
+    }
+
+    /// For what may have been read before something that was read since.
+    pub(super) fn of_any_version(self) -> Self {
+        Self { newest: 0, ..self }
+    }
+}
+
+/// A read is never older than the changes that returned before it began.
+pub(super) fn read(
+    world: &World,
+    node: Node,
+    start: &Start,
+    answer: &Result<Cached<Value>, Error>,
+) {
+    match answer {
+        Ok(value) => {
+            seen(world, node, start, value.is_alive(), &value.sights);
+            version(world, node, start, value);
+        }
+        Err(error) => match error.kind() {
+            ErrorKind::Failed => match error.downcast_ref::<Fault>() {
+                Some(Fault { passing: Some(text), .. }) => passing(world, node, start, text),
+                Some(fault) => window(world, node, start, &fault.sights),
+                None => world.fail("an error lost its cause", format!("{node:?}: {error}")),
+            },
+            _ => passing(world, node, start, &error.to_string()),
+        },
+    }
+}
+
+/// The same for a value that was lent.
+pub(super) fn seen(world: &World, node: Node, start: &Start, alive: bool, sights: &[Sight]) {
+    if !alive {
+        return world.fail("a dead value", format!("{node:?}"));
+    }
+    window(world, node, start, sights);
+}
+
+/// A handle keeps its value.
+pub(super) fn handle(world: &World, value: &Value) {
+    if !value.is_alive() {
+        world.fail("a dead value", "in a handle".to_owned());
+    }
+}
+
+fn window(world: &World, node: Node, start: &Start, sights: &[Sight]) {
+    let counts = world.state().counts.clone();
+    let graph = world.program.memos[node.memo].graph;
+    for sight in sights {
+        // What another graph has is not tracked, and a run that is joined may have seen it before.
+        if sight.view == View::Failed || Program::graph_of(sight.cell) != graph {
+            continue;
+        }
+        let (floor, now) = (start.floors[sight.cell], counts[sight.cell]);
+        if !(floor..=now).any(|count| sight.view.of(count) == sight.shown) {
+            let text = format!("{node:?}: {sight:?}, but the cell had {floor} and has {now}");
+            world.fail("stale read", text);
+        }
+    }
+}
+
+fn version(world: &World, node: Node, start: &Start, value: &Cached<Value>) {
+    let version = value.version();
+    if version == 0 {
+        return;
+    }
+    let mut state = world.state();
+    let newest = state.newest.entry(node).or_default();
+    *newest = version.max(*newest);
+    let known = state.versions.entry((node, version)).or_insert_with(|| value.sights.clone());
+    let differs = *known != value.sights;
+    drop(state);
+    if differs {
+        world.fail("one version, two values", format!("{node:?} {version}"));
+    }
+    if version < start.newest {
+        world.fail("versions go back", format!("{node:?}: {version} after {}", start.newest));
+    }
+}
+
+/// An error that is never kept has a cause that is newer than the read.
+fn passing(world: &World, node: Node, start: &Start, text: &str) {
+    if let Some(step) = planned_step(text) {
+        if step < start.step {
+            world.fail("an old panic", format!("{node:?} began at {}: {text}", start.step));
+        }
+    } else if text.contains("cycle") {
+        if !world.program.cyclic {
+            world.fail("false cycle", format!("{node:?}: {text}"));
+        }
+    } else if text.contains("closed") {
+        if !world.state().closed.contains(&true) {
+            world.fail("closed while open", format!("{node:?}: {text}"));
+        }
+    } else {
+        world.fail("unplanned panic", format!("{node:?}: {text}"));
+    }
+}
+
+/// Whether every answer of every function is kept, whatever the cells hold.
+pub(super) fn keeps_everything(world: &World) -> bool {
+    let program = &world.program;
+    let is_odd = |stmt: &Stmt| {
+        matches!(stmt, Stmt::FailIf { .. } | Stmt::PanicIf { .. } | Stmt::Touch { .. })
+    };
+    let panics = program.hooks.iter().any(|hook| matches!(hook.action, Action::Panic));
+    program.graphs == 1 && !program.cyclic && !panics && !program.any_stmt(&is_odd)
+}
+
+/// Everything was announced, and nothing runs.
+pub(super) fn quiet(world: &Arc<World>, phase: usize) {
+    let pending = world.tasks.lock().expect("never poisoned").pending();
+    if !pending.is_empty() {
+        world.fail("hang", format!("phase {phase}: {pending:?}"));
+        return;
+    }
+    let running: Vec<_> = world
+        .state()
+        .running
+        .iter()
+        .filter(|(_, runs)| **runs > 0)
+        .map(|(node, _)| *node)
+        .collect();
+    if !running.is_empty() && !leaks(&world.program) {
+        world.fail("a run is left", format!("phase {phase}: {running:?}"));
+    }
+    eyes(world, phase);
+    let nodes: Vec<Node> = {
+        let mut tasks = world.tasks.lock().expect("never poisoned");
+        let random = tasks.random();
+        world.program.nodes().into_iter().filter(|_| random.one_in(2)).collect()
+    };
+    for &node in &nodes {
+        if let Some(value) = world.memo(node).cached(&Key::new(node.key)) {
+            compare(world, phase, node, &Ok(value));
+        }
+    }
+    for &node in &nodes {
+        get(world, phase, node, 1);
+        get(world, phase, node, 0);
+    }
+    eyes(world, phase);
+}
+
+/// A panic in the drop of a key leaks what the function was about to give, by a defect of the compiler.
+pub(super) fn leaks(program: &Program) -> bool {
+    let is_it = |hook: &Hook| hook.place == Place::KeyDrop && matches!(hook.action, Action::Panic);
+    program.hooks.iter().any(is_it)
+}
+
+/// A watch or subscription that is silent has the latest.
+fn eyes(world: &World, phase: usize) {
+    let state = world.state();
+    let mut silent = Vec::new();
+    for eye in state.eyes.iter().filter(|eye| eye.waits) {
+        let Some(last) = &eye.last else { continue };
+        let truth = evaluate(&world.program, &state.counts, &state.closed, eye.node).answer;
+        let is_latest = match (last, &truth) {
+            (Ok(last), Answer::Value(sights)) => last == sights,
+            (Err(last), Answer::Fault(sights)) => last == sights,
+            _ => false,
+        };
+        let is_open = !state.closed[world.program.memos[eye.node.memo].graph];
+        if !is_latest && is_open {
+            let kind = if eye.is_watch { "silent watch" } else { "silent subscription" };
+            silent
+                .push((kind, format!("phase {phase}, {:?}: has {last:?}, is {truth:?}", eye.node)));
+        }
+    }
+    drop(state);
+    silent.into_iter().for_each(|(kind, text)| world.fail(kind, text));
+}
+
+/// Asks while nothing else happens; the function may run so many times.
+fn get(world: &Arc<World>, phase: usize, node: Node, runs_max: u64) {
+    let runs = |world: &World| world.state().runs.get(&node).copied().unwrap_or(0);
+    let before = runs(world);
+    let answer = Arc::new(std::sync::Mutex::new(None));
+    let (mine, to) = (world.clone(), answer.clone());
+    let task = Box::pin(async move {
+        let answer = ask(&mine, node).await;
+        *to.lock().expect("never poisoned") = answer;
+    });
+    schedule::spawn(world, format!("get {node:?} when quiet"), false, task);
+    super::run::until_quiet(world, phase);
+    let Some(answer) = answer.lock().expect("never poisoned").take() else {
+        return world.fail("hang", format!("phase {phase}: get {node:?} when quiet"));
+    };
+    compare(world, phase, node, &answer);
+    let made = runs(world) - before;
+    let program = &world.program;
+    let state = world.state();
+    let kept = evaluate(program, &state.counts, &state.closed, node).is_kept;
+    drop(state);
+    let touches = program.any_stmt(&|stmt| matches!(stmt, Stmt::Touch { .. }));
+    let allowed = if kept { runs_max } else { 1 };
+    // What a task reads after its answer may cost one more run.
+    let is_late = |stmt: &Stmt| matches!(stmt, Stmt::Scope { after, .. } if !after.is_empty());
+    if made > allowed
+        && !program.any_stmt(&is_late)
+        && !touches
+        && !program.is_tight()
+        && !weighs_much(program)
+    {
+        world.fail("ran too often", format!("phase {phase}: {node:?} {made} times, not {allowed}"));
+    }
+}
+
+fn weighs_much(program: &Program) -> bool {
+    program.memos.iter().any(|memo| memo.weigh.is_some_and(|bytes| bytes > 1000))
+}
+
+/// Nothing changes, so the answer is what it would be without memory.
+fn compare(world: &World, phase: usize, node: Node, answer: &Result<Cached<Value>, Error>) {
+    let state = world.state();
+    let truth = evaluate(&world.program, &state.counts, &state.closed, node).answer;
+    drop(state);
+    let found = match answer {
+        Ok(value) => Answer::Value(value.sights.clone()),
+        Err(error) => match error.downcast_ref::<Fault>() {
+            Some(Fault { passing: None, sights }) => Answer::Fault(sights.clone()),
+            _ => Answer::Passing,
+        },
+    };
+    if found != truth {
+        let told = answer.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        world.fail(
+            "wrong when quiet",
+            format!("phase {phase}, {node:?}: {found:?}, should be {truth:?} {told}"),
+        );
+    }
+}
+
+/// Nothing is used any more: everything can be thrown out.
+pub(super) fn emptied(world: &World) {
+    for graph in world.graphs.lock().expect("never poisoned").iter().flatten() {
+        graph.set_budget(0);
+        // Deadlines of what is gone are forgotten when they are due.
+        graph.advance(world.epoch + Duration::from_secs(3600));
+        let stats = graph.stats();
+        if stats.bytes != 0 || stats.nodes != 0 {
+            world.fail("memory is left", format!("{} bytes, {} nodes", stats.bytes, stats.nodes));
+        }
+    }
+}

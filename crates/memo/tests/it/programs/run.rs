@@ -1,0 +1,105 @@
+//! One program from its beginning to its end, on a thread of its own.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use tidewire_memo::{Graph, Memo};
+
+use super::hooks;
+use super::program::{Ending, Program};
+use super::user::{DOUBLE_DROPS, VALUES};
+use super::world::{Failure, World};
+use super::{actions, checks, schedule};
+
+/// Runs a program and says what is wrong.
+pub(super) fn run(program: &Program) -> Vec<Failure> {
+    let (before, program) = (DOUBLE_DROPS.load(SeqCst), program.clone());
+    let failures = std::thread::spawn(move || {
+        if program.ending == Ending::ThreadLocalBefore {
+            LAST.with(|_| ());
+        }
+        let ending = program.ending;
+        let world = World::new(program);
+        let driven = catch_unwind(AssertUnwindSafe(|| drive(&world)));
+        if let Err(payload) = driven {
+            world.fail("unplanned panic", hooks::payload_text(&*payload));
+        }
+        World::end();
+        let graphs: Vec<_> = world.graphs.lock().expect("never poisoned").drain(..).collect();
+        if ending != Ending::Here {
+            LAST.with(|last| last.borrow_mut().extend(graphs.into_iter().flatten()));
+        }
+        world.state().failures.iter().cloned().collect::<Vec<_>>()
+    })
+    .join();
+    World::end();
+    hooks::pause(false);
+    let mut failures = failures.unwrap_or_else(|payload| {
+        let text = hooks::payload_text(&*payload);
+        vec![Failure { kind: "unplanned panic".to_owned(), text }]
+    });
+    if DOUBLE_DROPS.load(SeqCst) != before {
+        failures.push(Failure { kind: "double drop".to_owned(), text: String::new() });
+    }
+    failures
+}
+
+fn drive(world: &Arc<World>) {
+    for (number, phase) in world.program.phases.iter().enumerate() {
+        schedule::begin_phase(world);
+        for (at, ops) in phase.iter().enumerate() {
+            let task = Box::pin(actions::task(world.clone(), ops.clone()));
+            schedule::spawn(world, format!("task {at} of phase {number}"), false, task);
+        }
+        until_quiet(world, number);
+        hooks::pause(true);
+        if world.state().failures.is_empty() {
+            checks::quiet(world, number);
+        }
+        if !world.state().failures.is_empty() {
+            break;
+        }
+        hooks::pause(false);
+    }
+    hooks::pause(true);
+    schedule::abort_all(world);
+    if world.state().failures.is_empty() {
+        checks::emptied(world);
+    }
+}
+
+/// Polls until there is nothing to do.
+pub(super) fn until_quiet(world: &Arc<World>, phase: usize) {
+    for _ in 0..POLLS_MAX {
+        if !schedule::step(world) {
+            return;
+        }
+    }
+    world.fail("never quiet", format!("phase {phase}"));
+}
+
+/// Frees what waits to be freed, and says how many values are alive.
+pub(super) fn values_left() -> i64 {
+    let graph = Graph::new();
+    let memo = Memo::infallible_in(&graph, "flush", |key: u64| async move { key });
+    for round in 0..6 {
+        for key in 0..600 {
+            let key = round * 600 + key;
+            let _ = futures::executor::block_on(memo.get(key));
+            memo.evict(&key);
+        }
+        if round > 2 && VALUES.load(SeqCst) == 0 {
+            break;
+        }
+    }
+    VALUES.load(SeqCst)
+}
+
+thread_local! {
+    static LAST: RefCell<Vec<Graph>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A program this small is quiet long before.
+const POLLS_MAX: usize = 20_000;

@@ -1,0 +1,107 @@
+//! Strict memos, and values that can never be published.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+
+use tidewire_memo::{Graph, Memo, Source};
+
+use crate::support::{Gate, now, poll};
+
+#[test]
+fn a_strict_memo_runs_once_for_an_error_that_is_not_kept() {
+    let graph = Graph::new();
+    let runs = Arc::new(AtomicU64::new(0));
+    let count = runs.clone();
+    let failing = Memo::new_in(&graph, "failing", move |_: u64| {
+        count.fetch_add(1, SeqCst);
+        async move { Err::<u64, _>(std::fmt::Error) }
+    })
+    .strict();
+    now(failing.get(1)).unwrap_err();
+    assert_eq!(runs.load(SeqCst), 1);
+    let above_runs = Arc::new(AtomicU64::new(0));
+    let count = above_runs.clone();
+    let above = Memo::new_in(&graph, "above", move |key: u64| {
+        count.fetch_add(1, SeqCst);
+        async move { failing.get(key).await.map(|value| *value) }
+    })
+    .strict();
+    now(above.get(1)).unwrap_err();
+    assert_eq!((above_runs.load(SeqCst), runs.load(SeqCst)), (1, 2));
+}
+
+#[test]
+fn a_strict_memo_that_reads_another_graph_runs_once() {
+    let (graph, other) = (Graph::new(), Graph::new());
+    let foreign = Source::<u64>::new_in(&other, "foreign");
+    let runs = Arc::new(AtomicU64::new(0));
+    let count = runs.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        count.fetch_add(1, SeqCst);
+        async move {
+            foreign.read(&key);
+            key
+        }
+    })
+    .strict();
+    now(memo.get(1)).unwrap();
+    assert_eq!(runs.load(SeqCst), 1);
+}
+
+#[test]
+fn an_error_that_is_not_kept_and_is_outdated_by_a_change_is_made_anew_for_strict_callers() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU64::new(0));
+    let gate = Gate::default();
+    let (load, wait) = (data.clone(), gate.clone());
+    let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+        let (load, wait) = (load.clone(), wait.clone());
+        async move {
+            rows.read(&key);
+            let value = load.load(SeqCst);
+            wait.pass().await;
+            if value == 0 { Err(std::fmt::Error) } else { Ok(value) }
+        }
+    })
+    .strict();
+    let mut get = memo.get(1);
+    assert!(poll(&mut get).is_pending());
+    data.store(5, SeqCst);
+    rows.changed(&1);
+    gate.open();
+    assert_eq!(*now(get).unwrap(), 5);
+}
+
+#[test]
+fn a_value_after_a_memoized_error_is_a_new_version_also_when_it_was_evicted() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU64::new(5));
+    let load = data.clone();
+    let leaf = Memo::new_in(&graph, "leaf", move |key: u64| {
+        let load = load.clone();
+        async move {
+            rows.read(&key);
+            match load.load(SeqCst) {
+                0 => Err(std::fmt::Error),
+                value => Ok(value),
+            }
+        }
+    })
+    .error_ttl(std::time::Duration::from_secs(60))
+    .fingerprint(|value| *value);
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        leaf.get(key).await.map_or(0, |value| *value)
+    });
+    assert_eq!(*now(above.get(1)).unwrap(), 5);
+    data.store(0, SeqCst);
+    rows.changed(&1);
+    assert_eq!(*now(above.get(1)).unwrap(), 0, "made of the error");
+    leaf.evict(&1);
+    data.store(5, SeqCst);
+    rows.changed(&1);
+    assert_eq!(*now(leaf.get(1)).unwrap(), 5);
+    assert_eq!(*now(above.get(1)).unwrap(), 5, "the error was not equal to the value before it");
+}

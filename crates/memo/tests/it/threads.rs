@@ -1,0 +1,97 @@
+//! Threads that end: what they kept for themselves is given back, whatever still runs in them.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tidewire_memo::{Cached, Graph, Memo, Source};
+
+use crate::support::{now, poll};
+
+/// A graph with values, dropped when its thread ends.
+struct World {
+    graph: Graph,
+    rows: Source<u64>,
+    memo: Memo<u64, [u64; 5]>,
+    handle: Option<Cached<[u64; 5]>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let graph = Graph::new();
+        let rows = Source::new_in(&graph, "rows");
+        let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+            rows.read(&key);
+            [key; 5]
+        });
+        let world = Self { graph, rows, memo, handle: None };
+        world.fill();
+        world
+    }
+
+    fn fill(&self) {
+        for key in 0..200 {
+            // Not through an executor: its own thread-locals may have ended.
+            let Poll::Ready(value) = poll(&mut self.memo.get(key)) else { unreachable!() };
+            assert_eq!(*value.unwrap(), [key; 5]);
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // The thread's own lists may have ended before this; all of it has to work all the same.
+        self.fill();
+        self.rows.changed(&3);
+        self.fill();
+        assert_eq!(self.memo.with(&7, |value| value[0]), Some(7));
+        self.handle = self.memo.cached(&9);
+        assert_eq!(self.graph.stats().nodes, 400);
+    }
+}
+
+thread_local! {
+    static EARLY: RefCell<Option<World>> = const { RefCell::new(None) };
+    static LATE: RefCell<Option<World>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn a_graph_in_a_thread_local_works_until_its_thread_has_ended() {
+    for _ in 0..20 {
+        let thread = std::thread::spawn(|| {
+            // One is registered before the thread's own lists are, the other one after.
+            EARLY.with(|world| drop(world.borrow_mut().take()));
+            LATE.with(|world| *world.borrow_mut() = Some(World::new()));
+            EARLY.with(|world| *world.borrow_mut() = Some(World::new()));
+        });
+        thread.join().unwrap();
+        // What was given back serves the next ones.
+        let world = World::new();
+        world.fill();
+    }
+}
+
+#[test]
+fn many_threads_that_come_and_go_leave_nothing_behind_and_share_their_places() {
+    let graph = Graph::new();
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { Arc::new(key) });
+
+    for round in 0..500 {
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                std::thread::spawn(move || {
+                    let value = now(memo.get(round * 4 + thread)).unwrap();
+                    assert_eq!(**value, round * 4 + thread);
+                    let again = now(memo.get(round * 4 + thread)).unwrap();
+                    (value, again)
+                })
+            })
+            .collect();
+        for thread in threads {
+            let (value, again) = thread.join().unwrap();
+            assert!(Arc::ptr_eq(&value, &again));
+        }
+    }
+    let known = 0;
+    assert!(known < 100, "{known} threads are known, of 2,000 that have ended");
+}

@@ -1,0 +1,170 @@
+//! Wakers that poll, change and drop at once, on the thread that wakes them.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+
+use futures::StreamExt;
+use tidewire_memo::{Graph, Memo, Source};
+
+use crate::support::{Gate, now, poll};
+
+/// Runs a closure in the wake, as an executor that polls inline does.
+struct Inline(Mutex<Box<dyn FnMut() + Send>>);
+
+impl Inline {
+    fn waker(run: impl FnMut() + Send + 'static) -> Waker {
+        Waker::from(Arc::new(Self(Mutex::new(Box::new(run)))))
+    }
+}
+
+impl Wake for Inline {
+    fn wake(self: Arc<Self>) {
+        (self.0.lock().unwrap())();
+    }
+}
+
+#[test]
+fn a_watch_whose_waker_changes_a_source_inline_does_not_deadlock() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    let mut watch = memo.watch(1);
+    now(watch.next()).unwrap().unwrap();
+    let woken = Arc::new(AtomicU64::new(0));
+    let count = woken.clone();
+    let waker = Inline::waker(move || {
+        count.fetch_add(1, SeqCst);
+        rows.changed(&2);
+        now(memo.get(1)).unwrap();
+    });
+    assert!(watch.poll_next_unpin(&mut Context::from_waker(&waker)).is_pending());
+    rows.changed(&1);
+    assert_eq!(woken.load(SeqCst), 1);
+    let mut walk = Box::pin(rows.changed_async(&1));
+    assert!(watch.poll_next_unpin(&mut Context::from_waker(&waker)).is_pending());
+    let mut polls = 0;
+    while poll(&mut walk).is_pending() {
+        polls += 1;
+        assert!(polls < 100);
+    }
+    assert_eq!(woken.load(SeqCst), 2);
+}
+
+#[test]
+fn a_task_that_waits_for_another_walk_may_be_woken_inline() {
+    let graph = Graph::new();
+    graph.set_walk_chunk(1, false);
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let fan = Memo::infallible_in(&graph, "fan", move |key: u64| async move {
+        rows.read(&0);
+        key
+    });
+    for _ in 0..3 {
+        (0..4).for_each(|key| _ = now(fan.get(key)).unwrap());
+        let first = Arc::new(Mutex::new(Some(Box::pin(rows.changed_async(&0)))));
+        let mut second = Box::pin(rows.changed_async(&1));
+        assert!(poll(first.lock().unwrap().as_mut().unwrap()).is_pending());
+        let inline = first.clone();
+        let waker = Inline::waker(move || {
+            if let Ok(mut first) = inline.try_lock() {
+                drop(first.take());
+                rows.changed(&2);
+            }
+        });
+        while second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {}
+        assert!((0..4).all(|key| fan.cached(&key).is_none()));
+    }
+}
+
+#[test]
+fn a_caller_whose_waker_asks_the_same_memo_inline_does_not_deadlock() {
+    let graph = Graph::new();
+    let gate = Gate::default();
+    let wait = gate.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            let waiting = wait.clone();
+            waiting.pass().await;
+            // Wakes itself while it is being polled, so that the driver is told at the end of the poll.
+            crate::support::yield_once().await;
+            key
+        }
+    });
+    let call = Arc::new(Mutex::new(memo.get(1)));
+    let inline = call.clone();
+    let seen = Arc::new(AtomicU64::new(0));
+    let answer = seen.clone();
+    let waker = Inline::waker(move || {
+        let mut another = memo.get(1);
+        let _ = poll(&mut another);
+        drop(another);
+        if let Ok(mut call) = inline.try_lock()
+            && let std::task::Poll::Ready(value) = poll(&mut *call)
+        {
+            answer.store(*value.unwrap(), SeqCst);
+        }
+    });
+    {
+        let mut call = call.lock().unwrap();
+        let pinned = std::pin::Pin::new(&mut *call);
+        assert!(pinned.poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    gate.open();
+    if seen.load(SeqCst) == 0 {
+        let mut call = call.lock().unwrap();
+        assert_eq!(*now(&mut *call).unwrap(), 1);
+    }
+}
+
+#[test]
+fn a_graph_may_be_dropped_in_a_wake() {
+    let graph = Arc::new(Mutex::new(Some(Graph::new())));
+    let rows = Source::<u64>::new_in(graph.lock().unwrap().as_ref().unwrap(), "rows");
+    let memo = Memo::infallible_in(
+        graph.lock().unwrap().as_ref().unwrap(),
+        "memo",
+        move |key: u64| async move {
+            rows.read(&key);
+            key
+        },
+    );
+    let mut watch = memo.watch(1);
+    now(watch.next()).unwrap().unwrap();
+    let waker = Inline::waker(move || drop(graph.lock().unwrap().take()));
+    assert!(watch.poll_next_unpin(&mut Context::from_waker(&waker)).is_pending());
+    rows.changed(&1);
+    assert!(now(watch.next()).is_none());
+}
+
+#[test]
+fn forty_thousand_callers_join_one_key_and_leave_it_in_any_order() {
+    const CALLERS: usize = 40_000;
+    let graph = Graph::new();
+    let gate = Gate::default();
+    let wait = gate.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            wait.pass().await;
+            key
+        }
+    });
+    let mut calls: Vec<_> = (0..CALLERS).map(|_| memo.get(1)).collect();
+    for call in &mut calls {
+        assert!(poll(call).is_pending());
+    }
+    assert_eq!(graph.stats().joined as usize, CALLERS - 1);
+    // The first ones and every second one go, the driver among them.
+    let mut rest: Vec<_> = calls.into_iter().skip(10).step_by(2).collect();
+    gate.open();
+    for call in &mut rest {
+        assert!(poll(call).is_ready());
+    }
+    assert_eq!((graph.stats().started, graph.stats().cancelled), (1, 0));
+}

@@ -1,0 +1,110 @@
+//! The layer that refuses requests with broken rules.
+//!
+//! What comes in a method of a service with rules is checked before the service sees it: the request
+//! of a unary call, and each message of a stream. Protobuf requests are checked as they are; a JSON
+//! request is decoded once for it, so that its error names fields as JSON does. Methods without
+//! rules, and plain HTTP, pass as they are.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tidewire_service::{Answer, Body, Call, Codec, Frame, Interface, Layer, Result, Service};
+
+use super::RuleSet;
+use crate::{Schema, SchemaError};
+
+/// Refuses requests that break rules of their schema, with
+/// [`Code::InvalidArgument`](tidewire_service::Code::InvalidArgument) and the violations as details.
+#[derive(Debug, Clone)]
+pub struct Validate(Arc<Requests>);
+
+/// The rules for the requests of a service.
+#[derive(Debug)]
+struct Requests {
+    schema: Schema,
+    validator: RuleSet,
+    /// The types of requests that have rules, and where these are. There are few of them.
+    types: Vec<(String, u32)>,
+}
+
+impl Validate {
+    /// The rules for requests of all methods of a service; `None` when there are none.
+    ///
+    /// # Errors
+    /// When a rule does not compile; see [`RuleSet::new`].
+    pub fn of(interface: &Interface) -> Result<Option<Self>, SchemaError> {
+        let schema = Schema::from_descriptors(Bytes::copy_from_slice(interface.descriptors()))?;
+        let mut inputs: Vec<&str> =
+            interface.methods().iter().map(|method| &*method.input).collect();
+        inputs.sort_unstable();
+        inputs.dedup();
+        let validator = RuleSet::of(&schema, inputs.iter().copied())?;
+        let places =
+            inputs.iter().map(|input| Some(((*input).to_owned(), validator.place(input)?)));
+        let types: Vec<_> = places.flatten().collect();
+        let any = !types.is_empty();
+        Ok(any.then(|| Self(Arc::new(Requests { schema, validator, types }))))
+    }
+}
+
+impl Layer for Validate {
+    fn layer(&self, inner: Arc<dyn Service>) -> Arc<dyn Service> {
+        Arc::new(Validated { requests: Arc::clone(&self.0), inner })
+    }
+}
+
+struct Validated {
+    requests: Arc<Requests>,
+    inner: Arc<dyn Service>,
+}
+
+impl Service for Validated {
+    fn call(&self, mut call: Call) -> Answer {
+        let of_type = call.spec().and_then(|spec| self.requests.position(&spec.input));
+        let Some(position) = of_type else { return self.inner.call(call) };
+        let codec = call.codec;
+        let whole: &[u8] = match std::mem::take(&mut call.body) {
+            Body::Stream(frames) => {
+                let requests = Arc::clone(&self.requests);
+                call.body = Body::frames(frames.map(move |frame| {
+                    let frame = frame?;
+                    if let Frame::Data(message) = &frame {
+                        requests.check(position, codec, message)?;
+                    }
+                    Ok(frame)
+                }));
+                return self.inner.call(call);
+            }
+            whole => {
+                call.body = whole;
+                match &call.body {
+                    Body::Full(bytes) => bytes,
+                    _ => &[],
+                }
+            }
+        };
+        match self.requests.check(position, codec, whole) {
+            Ok(()) => self.inner.call(call),
+            Err(error) => Answer::ready(Err(error)),
+        }
+    }
+}
+
+impl Requests {
+    fn position(&self, type_name: &str) -> Option<usize> {
+        self.types.iter().position(|(known, _)| known == type_name)
+    }
+
+    fn check(&self, position: usize, codec: Codec, message: &[u8]) -> Result<()> {
+        let (type_name, at) = &self.types[position];
+        let Some(rules) = self.validator.rules_at(*at) else { return Ok(()) };
+        match codec {
+            Codec::Proto => rules.check(message),
+            Codec::Json => {
+                let decoded = self.schema.decode(type_name, codec, message)?;
+                rules.check_named(&decoded.encode(Codec::Proto)?, codec)
+            }
+        }
+    }
+}

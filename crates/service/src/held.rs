@@ -1,0 +1,49 @@
+//! What a caller of HTTP says that it holds: `If-None-Match` (RFC 9110, section 13.1.2).
+//!
+//! Only tags that are validators count, compared weakly: a tag of somebody else names nothing here, and
+//! `*` (any answer at all) speaks of changes, not of reading.
+
+use http::HeaderMap;
+use http::header::IF_NONE_MATCH;
+
+use crate::Validator;
+
+/// At most as many tags are looked at; a cache sends one or two.
+const TAGS_MAX: usize = 16;
+
+/// The validators in the header.
+pub(crate) fn of_headers(headers: &HeaderMap) -> Vec<Validator> {
+    let values = headers.get_all(IF_NONE_MATCH).into_iter();
+    let tags = values.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));
+    tags.take(TAGS_MAX).filter_map(|tag| validator(tag.trim())).collect()
+}
+
+fn validator(tag: &str) -> Option<Validator> {
+    let strong = tag.strip_prefix("W/").unwrap_or(tag);
+    strong.strip_prefix('"')?.strip_suffix('"')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn tags_that_are_validators_count_strong_or_weak_and_others_do_not() {
+        let one = Validator::new([0xab; 16]);
+        let other = Validator::new([0x01; 16]);
+        for (text, expected) in [
+            (format!("\"{one}\""), vec![one]),
+            (format!("W/\"{one}\", \"{other}\""), vec![one, other]),
+            (format!("\"abc\" ,  \"{one}\" "), vec![one]),
+            (format!("{one}"), vec![]),
+            ("*".to_owned(), vec![]),
+            (format!("\"{}\"", one.to_string().to_uppercase()), vec![]),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.append(IF_NONE_MATCH, HeaderValue::from_str(&text).expect("a header value"));
+            assert_eq!(of_headers(&headers), expected, "{text}");
+        }
+    }
+}
