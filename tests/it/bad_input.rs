@@ -103,7 +103,22 @@ async fn a_wrong_content_type_gets_the_right_ones() {
     let head = format!("POST {SERVICE}/Echo\ncontent-type: text/xml");
     let response = send(address, &head, b"<a/>").await;
     assert_eq!(response.status, 415);
-    assert!(response.head.contains("accept-post: application/connect+json"), "{}", response.head);
+    assert!(
+        response.head.contains("accept-post: application/json, application/proto"),
+        "{}",
+        response.head
+    );
+}
+
+#[tokio::test]
+async fn a_unary_content_type_on_a_streaming_method_is_refused() {
+    let (_running, address) = server().await;
+    for method in ["Count", "Sum", "Chat"] {
+        let response = post_json(address, method, r#"{"n":3}"#).await;
+        assert_eq!(response.status, 415, "{method}: {}", response.text());
+        let right = "accept-post: application/connect+json, application/connect+proto";
+        assert!(response.head.contains(right), "{method}: {}", response.head);
+    }
 }
 
 #[tokio::test]

@@ -15,3 +15,4 @@ mod secure;
 mod trouble;
 mod upstream;
 mod vocabulary;
+mod way;

@@ -35,8 +35,6 @@ pub(crate) struct Import {
     pub(crate) line: usize,
     /// The full path, as `std::net::TcpListener`; a glob ends in `*`.
     pub(crate) path: String,
-    /// The name it has in this file.
-    pub(crate) alias: String,
 }
 
 impl RustFile {
@@ -184,23 +182,21 @@ fn collect_imports(tree: &UseTree, prefix: &str, imports: &mut Vec<Import>) {
             }
         }
         UseTree::Glob(_) => {
-            imports.push(Import { line, path: join("*"), alias: "*".to_owned() });
+            imports.push(Import { line, path: join("*") });
         }
-        UseTree::Name(name) => imports.push(import(line, prefix, &name.ident, &name.ident)),
-        UseTree::Rename(name) => imports.push(import(line, prefix, &name.ident, &name.rename)),
+        UseTree::Name(name) => imports.push(import(line, prefix, &name.ident)),
+        UseTree::Rename(name) => imports.push(import(line, prefix, &name.ident)),
     }
 }
 
-/// `use a::b::{self}` names `a::b`, and calls it `b`.
-fn import(line: usize, prefix: &str, name: &syn::Ident, alias: &syn::Ident) -> Import {
-    let last = || prefix.rsplit("::").next().unwrap_or(prefix).to_owned();
+/// `use a::b::{self}` names `a::b`.
+fn import(line: usize, prefix: &str, name: &syn::Ident) -> Import {
     let path = match (name == "self", prefix.is_empty()) {
         (true, _) => prefix.to_owned(),
         (false, true) => name.to_string(),
         (false, false) => format!("{prefix}::{name}"),
     };
-    let alias = if alias == "self" { last() } else { alias.to_string() };
-    Import { line, path, alias }
+    Import { line, path }
 }
 
 /// Is this `#[cfg(test)]` or `#[cfg(all(test, …))]`?
@@ -249,9 +245,8 @@ mod tests {
     #[test]
     fn an_alias_keeps_the_path_it_stands_for() {
         let file = RustFile::parse("use a::{self as z, b::{self, c as d}};").expect("it parses");
-        let seen: Vec<_> =
-            file.imports.iter().map(|i| (i.path.as_str(), i.alias.as_str())).collect();
-        assert_eq!(seen, [("a", "z"), ("a::b", "b"), ("a::b::c", "d")]);
+        let seen: Vec<_> = file.imports.iter().map(|import| import.path.as_str()).collect();
+        assert_eq!(seen, ["a", "a::b", "a::b::c"]);
     }
 
     #[test]

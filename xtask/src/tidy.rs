@@ -9,7 +9,6 @@ mod headers;
 mod large_files;
 mod names;
 mod patience;
-mod signatures;
 mod sizes;
 
 use std::path::Path;
@@ -29,7 +28,6 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         sizes::check,
         headers::check,
         names::check,
-        signatures::check,
         tables::check,
         large_files::check,
         absences::check,

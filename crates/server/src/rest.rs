@@ -38,13 +38,15 @@ mod template;
 mod unknown;
 mod value;
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http::header::{CONTENT_LENGTH, HOST, HeaderValue};
 use http::{Method, Response, Uri};
-use tidewire_service::{Body, Call, Codec, Context, Error, Result};
+use tidewire_service::{Body, Call, Codec, Context, Error, Frame, Result};
 
 pub use self::annotation::{Rule as RestRule, rest_rules};
 pub use self::binding::RestError;
@@ -107,9 +109,13 @@ impl Transcoder {
             Arriving::new(body, watch.map(|watch| watch.counter())).limit(body_bytes_max);
         let leftover = arriving.leftover(version);
         let content_type = content::content_type(context.headers()).cloned();
-        let body = match is_empty {
-            true => self.whole(values, content_type.as_ref(), Bytes::new())?,
-            false => self.lazy(values, content_type, arriving, command.clone()),
+        let body = match at_once(&mut arriving, streams).await? {
+            AtOnce::Whole(bytes) => self.whole(values, content_type.as_ref(), bytes)?,
+            AtOnce::Part(first) => {
+                let first = futures_util::stream::iter(first.map(|data| Ok(Frame::Data(data))));
+                let body = Body::frames(first.chain(arriving));
+                self.lazy(values, content_type, body, command.clone())
+            }
         };
         add_host(&mut context, &uri);
         let call = Call::method(self.binding.method.clone(), context, Codec::Json, body);
@@ -131,17 +137,16 @@ impl Transcoder {
         &self,
         assigns: Vec<Assign<'_>>,
         content_type: Option<HeaderValue>,
-        body: Arriving,
+        body: Body,
         command: Option<Command>,
     ) -> Body {
         let assigns: Vec<_> = assigns.into_iter().map(Assign::into_owned).collect();
         if self.binding.method.kind.client_streams() {
-            return self.messages(assigns, content_type, Body::frames(body));
+            return self.messages(assigns, content_type, body);
         }
         let (binding, options) = (Arc::clone(&self.binding), Arc::clone(&self.options));
         let bytes_max = self.app.limits.body_bytes_max;
         Body::stream(futures_util::stream::once(async move {
-            let body = Body::frames(body);
             let bytes = match binding.request.body == BodyRule::None {
                 true => body.collect(0).await.map_err(|_| content::no_body()),
                 false => body.collect(bytes_max).await,
@@ -168,7 +173,12 @@ impl Transcoder {
             let assigns = assigns.into_iter().map(Assign::into_owned).collect();
             return Ok(self.messages(assigns, content_type.cloned(), Body::Full(bytes)));
         }
-        message(&self.binding, &self.options, &assigns, content_type, bytes)
+        let bytes = match self.binding.request.body == BodyRule::None && !bytes.is_empty() {
+            true => Err(content::no_body()),
+            false => Ok(bytes),
+        };
+        bytes
+            .and_then(|bytes| message(&self.binding, &self.options, &assigns, content_type, bytes))
             .map(Body::Full)
             .map_err(|error| located(&self.binding, error))
     }
@@ -213,6 +223,36 @@ impl Transcoder {
             message.map_err(|error| prefixed(error, &format!("line {number}: ")))
         }))
     }
+}
+
+/// What came of a body with its head.
+enum AtOnce {
+    /// All of it.
+    Whole(Bytes),
+    /// Its beginning, if anything.
+    Part(Option<Bytes>),
+}
+
+/// Looks once what came with the head.
+///
+/// # Errors
+/// Those of the body.
+async fn at_once(body: &mut Arriving, streams: bool) -> Result<AtOnce> {
+    if body.is_over() {
+        return Ok(AtOnce::Whole(Bytes::new()));
+    }
+    if streams {
+        return Ok(AtOnce::Part(None));
+    }
+    Ok(match poll_fn(|cx| Poll::Ready(body.poll_piece(cx))).await {
+        Poll::Pending => AtOnce::Part(None),
+        Poll::Ready(None) => AtOnce::Whole(Bytes::new()),
+        Poll::Ready(Some(piece)) => match piece? {
+            Frame::Data(data) if body.is_over() => AtOnce::Whole(data),
+            Frame::Data(data) => AtOnce::Part(Some(data)),
+            Frame::Trailers(_) => AtOnce::Whole(Bytes::new()),
+        },
+    })
 }
 
 /// The request message.

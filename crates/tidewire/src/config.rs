@@ -105,6 +105,8 @@ pub struct LimitsConfig {
     /// See [`Limits::header_read_timeout`].
     #[serde(deserialize_with = "value::duration")]
     pub header_read_timeout: Option<std::time::Duration>,
+    /// See [`Limits::commands_max`].
+    pub commands_max: Option<usize>,
     /// See [`Limits::connections_max`].
     pub connections_max: Option<usize>,
     /// See [`Limits::streams_max`].
@@ -330,6 +332,7 @@ impl Config {
         limits.body_bytes_max = set.body_bytes_max.unwrap_or(limits.body_bytes_max);
         limits.message_bytes_max = set.message_bytes_max.unwrap_or(limits.message_bytes_max);
         limits.header_read_timeout = set.header_read_timeout.unwrap_or(limits.header_read_timeout);
+        limits.commands_max = set.commands_max.unwrap_or(limits.commands_max);
         limits.connections_max = set.connections_max.unwrap_or(limits.connections_max);
         limits.streams_max = set.streams_max.unwrap_or(limits.streams_max);
         let window = |set: Option<usize>| set.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));

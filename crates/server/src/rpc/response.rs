@@ -232,12 +232,12 @@ impl Replies {
         if let Some(watch) = &self.watch {
             watch.failed(&error);
         }
-        for (name, value) in std::mem::take(&mut self.trailers) {
-            if let Some(name) = name
-                && !error.trailers().contains_key(&name)
-            {
-                error.trailers_mut().append(name, value);
-            }
+        let mut known = Vec::new();
+        for name in self.trailers.keys().filter(|name| !error.trailers().contains_key(*name)) {
+            known.extend(self.trailers.get_all(name).iter().map(|value| (name, value)));
+        }
+        for (name, value) in known {
+            error.trailers_mut().append(name.clone(), value.clone());
         }
         self.end = Some(self.exchange.end_failed(error));
     }

@@ -37,6 +37,7 @@ pub const KEYS: &[Key] = &[
     key("limits.body_bytes_max", "4MiB", "4MiB", "largest request body"),
     key("limits.message_bytes_max", "4MiB", "4MiB", "largest request message after decompression"),
     key("limits.header_read_timeout", "30s", "30s", "how long the head of a request may take"),
+    key("limits.commands_max", "10000", "10000", "commands that run at once"),
     key("limits.connections_max", "10000", "10000", "connections open at once"),
     key("limits.streams_max", "256", "256", "calls at once on one HTTP/2 connection"),
     key("limits.stream_window_bytes", "128KiB", "128KiB", "unread bytes of one HTTP/2 stream"),

@@ -33,7 +33,7 @@ async fn a_call_ends_when_its_client_has_waited_long_enough() {
         assert_eq!(answer.status, 504, "{verb} {target}");
         assert_eq!(
             answer.text(),
-            r#"{"code":"deadline_exceeded","message":"the deadline that connect-timeout-ms set has passed"}"#
+            r#"{"code":"deadline_exceeded","message":"the deadline that the caller set has passed"}"#
         );
     }
 }

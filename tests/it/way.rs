@@ -1,0 +1,320 @@
+//! One way of a request: gates, observers, deadlines, panics and scripts, over every protocol.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use tidewire::client::{HttpVersion, Protocol, Retry};
+use tidewire::{
+    Body, Builder, Call, Client, Code, Context, End, Error, Fault, Head, How, Limits, Observation,
+    Observer, Reply, Result, Script, Service, Stream,
+};
+use tidewire_tests::proto::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+use crate::harness::{SERVICE, behaviour, send, start};
+
+const PROTOCOLS: [Protocol; 3] = [Protocol::Connect, Protocol::Grpc, Protocol::GrpcWeb];
+
+fn client(address: std::net::SocketAddr, protocol: Protocol) -> Client {
+    let client = Client::builder(format!("http://{address}")).retry(Retry::none());
+    client.protocol(protocol).http(HttpVersion::Http2).build().unwrap()
+}
+
+/// A layer that makes what `change` says of every reply of a method with this name.
+fn changing(
+    method: &'static str,
+    change: impl Fn(Reply) -> Reply + Clone + Send + Sync + 'static,
+) -> impl Fn(Arc<dyn Service>) -> Arc<dyn Service> + Send + Sync + 'static {
+    move |inner| {
+        let change = change.clone();
+        Arc::new(move |call: Call| {
+            let is_it = call.spec().is_some_and(|spec| spec.method == method);
+            let (answer, change) = (inner.call(call), change.clone());
+            async move {
+                let reply = answer.await?;
+                Ok(if is_it { change(reply) } else { reply })
+            }
+        })
+    }
+}
+
+/// The reply with a panic after its first frame.
+fn panicking(reply: Reply) -> Reply {
+    let frames = |body| match body {
+        Body::Stream(frames) => frames,
+        _ => Box::pin(futures_util::stream::empty()),
+    };
+    reply.map(|body| {
+        let first = frames(body).take(1);
+        Body::frames(first.chain(futures_util::stream::poll_fn(|_| panic!("in the middle"))))
+    })
+}
+
+/// The numbers that `Count` gives, and how it ends.
+async fn counted(client: &Client, context: Context, n: i32) -> (usize, Result<()>) {
+    let typed = BehaviourServiceClient::new(client.channel());
+    let request = CountRequest { n, ..Default::default() };
+    let mut replies = match BehaviourService::count(&typed, context, request).await {
+        Ok(reply) => reply.body,
+        Err(error) => return (0, Err(error)),
+    };
+    let mut count = 0;
+    loop {
+        match replies.next().await {
+            Ok(Some(_)) => count += 1,
+            Ok(None) => return (count, Ok(())),
+            Err(error) => return (count, Err(error)),
+        }
+    }
+}
+
+async fn chatted(client: &Client) -> (usize, Result<()>) {
+    let typed = BehaviourServiceClient::new(client.channel());
+    let requests = Stream::from_values((0..3).map(|_| ChatRequest::default()));
+    let mut replies = match BehaviourService::chat(&typed, Context::default(), requests).await {
+        Ok(reply) => reply.body,
+        Err(error) => return (0, Err(error)),
+    };
+    let mut count = 0;
+    loop {
+        match replies.next().await {
+            Ok(Some(_)) => count += 1,
+            Ok(None) => return (count, Ok(())),
+            Err(error) => return (count, Err(error)),
+        }
+    }
+}
+
+async fn echoed(client: &Client) -> Result<String> {
+    let typed = BehaviourServiceClient::new(client.channel());
+    let request = EchoRequest { text: "hello".into(), ..Default::default() };
+    BehaviourService::echo(&typed, Context::default(), request).await.map(|reply| reply.body.text)
+}
+
+#[tokio::test]
+async fn a_panic_in_the_middle_of_a_stream_leaves_its_neighbours_on_the_connection_alone() {
+    let (builder, _) = behaviour();
+    let builder = builder.layer(changing("Count", panicking)).layer(changing("Chat", panicking));
+    let (_running, address) = start(builder).await;
+    for protocol in PROTOCOLS {
+        let client = client(address, protocol);
+        let typed = BehaviourServiceClient::new(client.channel());
+        let slow = SlowRequest { millis: 200, ..Default::default() };
+        let neighbour = BehaviourService::slow(&typed, Context::default(), slow);
+        let panics = async {
+            for (count, end) in
+                [counted(&client, Context::default(), 3).await, chatted(&client).await]
+            {
+                let error = end.unwrap_err();
+                assert_eq!((count, error.code()), (1, Code::Internal), "{protocol:?}: {error}");
+                assert!(error.message().contains("panicked"), "{protocol:?}: {error}");
+            }
+        };
+        let (slept, ()) = tokio::join!(neighbour, panics);
+        assert_eq!(slept.unwrap().body.millis, 200, "{protocol:?}");
+        assert_eq!(echoed(&client).await.unwrap(), "hello", "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_deadline_ends_a_stream_of_replies() {
+    let endless = |reply: Reply| {
+        reply.map(|body| match body {
+            Body::Stream(frames) => {
+                Body::frames(frames.take(1).chain(futures_util::stream::pending()))
+            }
+            whole => whole,
+        })
+    };
+    let (builder, _) = behaviour();
+    let (_running, address) = start(builder.layer(changing("Count", endless))).await;
+    // By hand, so that it is the server that ends the stream.
+    let message = br#"{"n":3}"#;
+    let body = [&[0, 0, 0, 0, message.len() as u8][..], message].concat();
+    let head = format!(
+        "POST {SERVICE}/Count\ncontent-type: application/connect+json\nconnect-timeout-ms: 50"
+    );
+    send(address, &head, &body).await.check(200, &[r#""number":1"#, "deadline_exceeded"]);
+    let head =
+        format!("POST {SERVICE}/Count\ncontent-type: application/grpc-web+json\ngrpc-timeout: 50m");
+    send(address, &head, &body).await.check(200, &[r#""number":1"#, "grpc-status: 4"]);
+}
+
+/// Tells of the end of every request.
+struct Ends(mpsc::UnboundedSender<End>);
+
+struct EndOf(mpsc::UnboundedSender<End>);
+
+impl Observer for Ends {
+    fn begin(&self, _: &Head) -> Arc<dyn Observation> {
+        Arc::new(EndOf(self.0.clone()))
+    }
+}
+
+impl Observation for EndOf {
+    fn end(&self, end: &End) {
+        self.0.send(end.clone()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn every_request_of_every_protocol_has_one_end() {
+    let (ends, mut told) = mpsc::unbounded_channel();
+    let (builder, _) = behaviour();
+    let builder = builder.observer(Ends(ends)).layer(changing("Chat", panicking));
+    let (_running, address) = start(builder).await;
+    for protocol in PROTOCOLS {
+        let client = client(address, protocol);
+        echoed(&client).await.unwrap();
+        let end = told.recv().await.unwrap();
+        assert_eq!((end.how, end.code), (How::Answered, None), "{protocol:?}");
+        assert!(end.bytes_in > 0 && end.bytes_out > 0, "{protocol:?}: {end:?}");
+
+        let typed = BehaviourServiceClient::new(client.channel());
+        let fail = FailRequest { code: 5, ..Default::default() };
+        BehaviourService::fail(&typed, Context::default(), fail).await.unwrap_err();
+        let end = told.recv().await.unwrap();
+        assert_eq!((end.how, end.code), (How::Answered, Some(Code::NotFound)), "{protocol:?}");
+
+        counted(&client, Context::default(), 3).await.1.unwrap();
+        let end = told.recv().await.unwrap();
+        assert_eq!((end.how, end.code), (How::Answered, None), "{protocol:?}");
+
+        chatted(&client).await.1.unwrap_err();
+        let end = told.recv().await.unwrap();
+        assert_eq!((end.how, end.code), (How::Panicked, Some(Code::Internal)), "{protocol:?}");
+
+        let slow = SlowRequest { millis: 60_000, ..Default::default() };
+        let context = Context::default().with_deadline(Instant::now() + Duration::from_millis(50));
+        BehaviourService::slow(&typed, context, slow).await.unwrap_err();
+        let end = told.recv().await.unwrap();
+        assert!(matches!(end.how, How::Deadline | How::Canceled), "{protocol:?}: {end:?}");
+    }
+    let unknown = "POST /no.Such/Method\ncontent-type: application/json";
+    send(address, unknown, b"{}").await.check(404, &["unimplemented"]);
+    let end = told.recv().await.unwrap();
+    assert_eq!((end.how, end.code), (How::Answered, Some(Code::Unimplemented)));
+    let refused = format!("POST {SERVICE}/Echo\ncontent-type: text/xml");
+    send(address, &refused, b"<a/>").await.check(415, &[]);
+    assert_eq!(told.recv().await.unwrap().status.unwrap().as_u16(), 415);
+    assert!(told.try_recv().is_err(), "one end a request");
+}
+
+#[tokio::test]
+async fn a_gate_sees_every_request_and_refuses_in_the_callers_protocol() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let sees = Arc::clone(&seen);
+    let gate = move |head: &mut Head| {
+        sees.lock().unwrap().push((head.context.protocol().unwrap(), head.target.describe()));
+        Err(Error::unauthenticated("who are you?"))
+    };
+    let (builder, _) = behaviour();
+    let (_running, address) = start(builder.gate(gate)).await;
+    for protocol in PROTOCOLS {
+        let error = echoed(&client(address, protocol)).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unauthenticated, "{protocol:?}: {error}");
+    }
+    for (head, status) in [
+        (format!("POST {SERVICE}/Echo\ncontent-type: application/json"), 401),
+        ("POST /no.Such/Method\ncontent-type: application/json".into(), 401),
+        (format!("POST {SERVICE}/Echo\ncontent-type: text/xml"), 401),
+        ("GET /nowhere".into(), 401),
+    ] {
+        send(address, &head, b"").await.check(status, &["unauthenticated", "who are you?"]);
+    }
+    assert_eq!(seen.lock().unwrap().len(), PROTOCOLS.len() + 4);
+}
+
+#[tokio::test]
+async fn a_declared_length_over_the_limit_is_refused_before_a_byte_is_read() {
+    let (builder, _) = behaviour();
+    let sink = async |call: Call| Ok(call.body.collect(usize::MAX).await?.len().to_string());
+    let builder = builder.route(tidewire::http::Method::POST, "/sink", sink);
+    let (_running, address) = start(builder).await;
+    let length = 1_u64 << 40;
+    for (path, content_type, part) in [
+        (format!("{SERVICE}/Echo"), "application/json", "resource_exhausted"),
+        (format!("{SERVICE}/Echo"), "application/proto", "resource_exhausted"),
+        (format!("{SERVICE}/Echo"), "application/grpc-web+proto", "grpc-status: 8"),
+        (format!("{SERVICE}/Count"), "application/connect+proto", "resource_exhausted"),
+        ("/sink".into(), "text/plain", "resource_exhausted"),
+    ] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: test\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.contains(part), "{path} {content_type}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn over_the_bound_of_commands_none_runs() {
+    let mut limits = Limits::default();
+    limits.commands_max = 0;
+    let (builder, _) = behaviour();
+    let (_running, address) = start(builder.limits(limits)).await;
+    for protocol in PROTOCOLS {
+        let client = client(address, protocol);
+        let error = echoed(&client).await.unwrap_err();
+        assert_eq!(error.code(), Code::ResourceExhausted, "{protocol:?}: {error}");
+        assert!(error.message().contains("limits.commands_max = 0"), "{protocol:?}: {error}");
+        let typed = BehaviourServiceClient::new(client.channel());
+        BehaviourService::look(&typed, Context::default(), LookRequest::default()).await.unwrap();
+    }
+}
+
+async fn scripted(fault: Fault, on: bool) -> (tidewire::Running, std::net::SocketAddr) {
+    let with = move |reply: Reply| reply.with_script(Script::new(fault.clone()));
+    let (builder, _): (Builder, _) = behaviour();
+    start(builder.faults(on).layer(changing("Echo", with.clone())).layer(changing("Count", with)))
+        .await
+}
+
+#[tokio::test]
+async fn scripts_are_played_where_faults_are_allowed_and_only_there() {
+    let delay = Duration::from_millis(50);
+    for fault in [
+        Fault::LoseTrailers,
+        Fault::TruncateAfter(3),
+        Fault::ResetAfter(0),
+        Fault::ContentType(tidewire::http::HeaderValue::from_static("text/html")),
+    ] {
+        for protocol in PROTOCOLS {
+            let (_running, address) = scripted(fault.clone(), false).await;
+            assert_eq!(echoed(&client(address, protocol)).await.unwrap(), "hello");
+            if protocol == Protocol::Connect && fault == Fault::LoseTrailers {
+                continue; // A unary reply of Connect has none.
+            }
+            let (_running, address) = scripted(fault.clone(), true).await;
+            echoed(&client(address, protocol)).await.expect_err(&format!("{protocol:?} {fault:?}"));
+        }
+    }
+    for fault in [
+        Fault::HeadDelay(delay),
+        Fault::FrameDelay(delay),
+        Fault::Dribble { bytes: 1, every: Duration::from_millis(5) },
+        Fault::GoAwayAfter(0),
+    ] {
+        for protocol in PROTOCOLS {
+            let (_running, address) = scripted(fault.clone(), true).await;
+            let begun = Instant::now();
+            let echoed = echoed(&client(address, protocol)).await;
+            assert_eq!(echoed.unwrap(), "hello", "{protocol:?} {fault:?}");
+            let waits = matches!(fault, Fault::HeadDelay(_) | Fault::FrameDelay(_));
+            assert!(!waits || begun.elapsed() >= delay, "{protocol:?} {fault:?}");
+        }
+    }
+    let (_running, address) = scripted(Fault::LoseTrailers, true).await;
+    for protocol in PROTOCOLS {
+        let (count, end) = counted(&client(address, protocol), Context::default(), 3).await;
+        assert_eq!(count, 3, "{protocol:?}");
+        end.unwrap_err();
+    }
+}
