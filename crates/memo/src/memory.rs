@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows of keys, values or graphs.
 
+pub(crate) mod ambient;
 pub(crate) mod barrier;
 pub(crate) mod epoch;
 pub(crate) mod fault;

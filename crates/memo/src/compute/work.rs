@@ -25,6 +25,7 @@ use crate::graph::flight::WorkHead;
 use crate::graph::owner::Owner;
 use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
+use crate::memory::ambient::Ambient;
 use crate::memory::fault::{Fault, injected};
 use crate::memory::sync::Mutex;
 use crate::memory::wake::{self, quietly};
@@ -43,6 +44,8 @@ pub(crate) struct Work<K: 'static, V: 'static> {
     pub(crate) id: Id,
     /// Touched by the thread that holds `attempt`.
     frame: UnsafeCell<Frame>,
+    /// Of the caller that started it.
+    pub(crate) ambient: Ambient,
     pub(crate) attempt: Mutex<Attempt<V>>,
     /// The last caller went away; whoever polls drops the user's future.
     cancelled: AtomicBool,
@@ -134,6 +137,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             node,
             id,
             frame: UnsafeCell::new(Frame::new(inner.owner.graph, id)),
+            ambient: Ambient::current(),
             attempt: Mutex::new(attempt),
             cancelled: AtomicBool::new(false),
             deferred: AtomicBool::new(false),

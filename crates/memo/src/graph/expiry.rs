@@ -91,7 +91,8 @@ impl Expiry {
         }
         if self.heap.len() > self.deadlines.len() * 2 + HEAP_SLACK {
             // Nodes that went before their time left their entries behind.
-            self.heap = self.deadlines.iter().map(|(id, at)| Reverse((at.until, id.bits()))).collect();
+            self.heap =
+                self.deadlines.iter().map(|(id, at)| Reverse((at.until, id.bits()))).collect();
         }
     }
 
