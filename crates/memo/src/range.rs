@@ -3,7 +3,8 @@
 //! Each distinct interval that somebody read is a source node of its own. An index finds the
 //! intervals that contain a key in O(log n + found): a treap ordered by the lower bound that knows the
 //! highest upper bound of every subtree. The index has a lock of its own, taken before the graph lock,
-//! because it compares user keys. A change looks up without the graph lock and confirms under it that no
+//! because it compares, clones and drops user keys: the one lock of a graph under which user code runs.
+//! An index whose comparison panicked while it was rearranged finds everything from then on. A change looks up without the graph lock and confirms under it that no
 //! interval was added since.
 
 use std::cmp::Ordering;
@@ -62,9 +63,15 @@ pub(crate) trait Intervals<K: 'static>: Send + Sync {
 pub(crate) struct Stabbed {
     ids: Vec<Id>,
     inserts: u64,
+    unsure: bool,
 }
 
 impl Stabbed {
+    /// The index cannot tell: any interval may contain the key.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.unsure
+    }
+
     pub(crate) fn ids(&self) -> impl Iterator<Item = Id> + '_ {
         self.ids.iter().copied()
     }
@@ -92,26 +99,27 @@ impl<K: Key + Ord> Intervals<K> for Index<K> {
         if self.dead.load(Relaxed) as usize > tree.entries.len() / 2 + 16 {
             self.purge(&mut tree, inner);
         }
-        let at = tree.find(&interval);
+        // The entry comes first: if comparing panics, nobody has read the interval.
+        let at = match tree.find(&interval) {
+            Some(at) => at,
+            None => tree.insert(interval.clone(), Id::NONE),
+        };
         let made = {
             let core = inner.shared().core.lock();
-            let known = at.and_then(|at| core.node(tree.entries[at].id));
+            let known = core.node(tree.entries[at].id);
             if let Some(node) = known {
                 node.visit();
                 return (node.id, node.version());
             }
             drop(core);
-            inner.make(0, Point::Interval(interval.clone()))
+            inner.make(0, Point::Interval(interval))
         };
         let mut core = inner.shared().core.lock();
         let version = inner.last_change();
         let id = inner.insert_interval(&mut core, made, version);
         self.inserts.fetch_add(1, SeqCst);
         drop(core);
-        match at {
-            Some(at) => tree.entries[at].id = id,
-            None => tree.insert(interval, id),
-        }
+        tree.entries[at].id = id;
         (id, version)
     }
 
@@ -119,7 +127,7 @@ impl<K: Key + Ord> Intervals<K> for Index<K> {
         let tree = self.tree.lock();
         let mut ids = Vec::new();
         tree.stab(tree.root, key, &mut ids);
-        Stabbed { ids, inserts: self.inserts.load(SeqCst) }
+        Stabbed { ids, inserts: self.inserts.load(SeqCst), unsure: tree.broken }
     }
 
     fn unchanged(&self, stabbed: &Stabbed) -> bool {
@@ -136,6 +144,7 @@ impl<K: Key + Ord> Index<K> {
     fn purge(&self, tree: &mut Tree<K>, inner: &'static Inner<K>) {
         self.dead.store(0, Relaxed);
         let old = std::mem::take(tree);
+        tree.broken = old.broken;
         for chunk in old.entries.chunks(PURGE_CHUNK) {
             let core = inner.shared().core.lock();
             let alive: Vec<bool> = chunk.iter().map(|e| core.node(e.id).is_some()).collect();
@@ -152,6 +161,8 @@ struct Tree<K> {
     entries: Vec<Entry<K>>,
     root: Option<usize>,
     seed: u64,
+    /// It is being rearranged, or was when a comparison panicked.
+    broken: bool,
 }
 
 struct Entry<K> {
@@ -166,7 +177,7 @@ struct Entry<K> {
 
 impl<K> Default for Tree<K> {
     fn default() -> Self {
-        Self { entries: Vec::new(), root: None, seed: 0x2545_F491_4F6C_DD1D }
+        Self { entries: Vec::new(), root: None, seed: 0x2545_F491_4F6C_DD1D, broken: false }
     }
 }
 
@@ -184,7 +195,9 @@ impl<K: Ord> Tree<K> {
         None
     }
 
-    fn insert(&mut self, interval: Interval<K>, id: Id) {
+    /// Returns the place of the entry.
+    fn insert(&mut self, interval: Interval<K>, id: Id) -> usize {
+        let was_broken = std::mem::replace(&mut self.broken, true);
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;
         self.seed ^= self.seed << 17;
@@ -193,6 +206,8 @@ impl<K: Ord> Tree<K> {
         let entry = Entry { interval, id, priority, left: None, right: None, highest: new };
         self.entries.push(entry);
         self.root = Some(self.insert_below(self.root, new));
+        self.broken = was_broken;
+        new
     }
 
     fn insert_below(&mut self, root: Option<usize>, new: usize) -> usize {

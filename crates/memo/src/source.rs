@@ -181,7 +181,7 @@ impl<K: Key> Source<K> {
     ///
     /// # Cancel safety
     /// Dropped before the first poll, nothing happens. Dropped later, the rest is marked by the drop.
-    pub fn changed_async(&self, key: &K) -> impl Future<Output = ()> + Send + 'static {
+    pub fn changed_async(&self, key: &K) -> impl Future<Output = ()> + Send + use<K> {
         self.shared().change_async(vec![Box::new(self.mark(key.clone()))])
     }
 
@@ -271,6 +271,8 @@ impl<K: Key> Inner<K> {
         // SAFETY: a node starts with its header, is not shared yet and lives until `unlink` retires it.
         let id = unsafe {
             (*header).set_version(version);
+            // A source needs no verification; this says since when it is there.
+            (*header).verified.set(core.tick);
             core.adopt(header, self.owner.node_bytes)
         };
         core.check_budget(self.owner.graph, Some(&self.owner));
@@ -307,6 +309,7 @@ impl<K: Key> Mark for KeyMark<K> {
         let node = self.inner.table.find(self.hash, is_it);
         self.node = node.map(|node| node.header.id);
         self.stabbed = self.inner.intervals.get().map(|intervals| intervals.stab(&self.key));
+        self.whole |= self.stabbed.as_ref().is_some_and(Stabbed::is_unsure);
     }
 
     fn widen(&mut self) {

@@ -23,10 +23,11 @@ use std::task::{Context, Poll};
 use crate::compute::capture::Entered;
 use crate::compute::inner::{Node, Running};
 use crate::compute::publish::{Candidate, Verdict};
-use crate::compute::work::{Done, Work};
+use crate::compute::work::{Done, Early, Work};
 use crate::graph::core::Core;
 use crate::graph::event::EventKind;
 use crate::graph::trash::Trash;
+use crate::graph::validate::Taint;
 use crate::graph::verify::Verification;
 use crate::memory::fault::{Fault, injected};
 use crate::memory::line::pin;
@@ -155,7 +156,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         }
         // SAFETY: the node's value is alive while the graph lock is held.
         let outcome = unsafe { Outcome::from_shared(head) };
-        self.conclude(&mut core, outcome, true);
+        self.conclude(&mut core, outcome, Ok(()));
         Next::over()
     }
 
@@ -249,7 +250,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// The value is not valid now. Whoever arrived before the attempt started may have it all the same;
     /// for the others, and there is at most one more round of them, the function runs again.
     fn rejected(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next<V> {
-        let lenient = candidate.tainted || self.serves_early(attempt);
+        let lenient = candidate.taint.untracked || self.serves_early(attempt);
         let mut trash = Trash::default();
         {
             let mut core = self.shared().core.lock();
@@ -257,14 +258,15 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 return Next::over();
             }
             core.stats.rejected += 1;
-            if lenient && candidate.is_outdated() {
+            if lenient && candidate.refused().outdated {
                 core.ring(&self.node().header, &mut trash);
             }
             core.note(EventKind::Rejected, &self.node().header);
             let all_early = self.head.latest_join.get() <= attempt.start_revision;
             if (all_early && lenient) || injected(Fault::EarlyForAnyone) {
                 core.stats.unpublished += 1;
-                self.conclude(&mut core, candidate.outcome, false);
+                let taint = candidate.refused();
+                self.conclude(&mut core, candidate.outcome, Err(taint));
                 return Next::over();
             }
         }
@@ -276,7 +278,9 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         }
         self.head.rejected.set(false);
         let revision = self.shared().revision();
-        Next::Continue(attempt.start(&mut core, self.node(), revision))
+        let phase = attempt.start(&mut core, self.node(), revision);
+        self.head.start_tick.set(attempt.start_tick);
+        Next::Continue(phase)
     }
 
     fn serves_early(&self, attempt: &Attempt<V>) -> bool {
@@ -284,10 +288,14 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     }
 
     fn serve_early(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) {
-        if !(candidate.tainted || self.serves_early(attempt)) {
+        if !(candidate.taint.untracked || self.serves_early(attempt)) {
             return;
         }
-        let early = (attempt.start_revision, candidate.outcome.clone());
+        let early = Early {
+            start: attempt.start_revision,
+            outcome: candidate.outcome.clone(),
+            taint: candidate.refused(),
+        };
         let old = self.board.lock().early.replace(early);
         drop(old);
         self.wake_all();
@@ -304,7 +312,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let outcome = Outcome::new(Err(error));
         let mut core = self.shared().core.lock();
         if !self.head.is_finished() {
-            self.conclude(&mut core, outcome, false);
+            self.conclude(&mut core, outcome, Err(Taint::UNTRACKED));
         }
         Next::over()
     }
@@ -316,12 +324,17 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     }
 
     /// Puts the outcome on the board and takes the work off its node.
-    pub(crate) fn conclude(&self, core: &mut Core, outcome: Outcome<V>, published: bool) {
+    pub(crate) fn conclude(
+        &self,
+        core: &mut Core,
+        outcome: Outcome<V>,
+        standing: Result<(), Taint>,
+    ) {
         let mut trash = Trash::default();
         let node = self.node();
         self.finish(core);
         self.inner.discard_empty(core, node, &mut trash);
-        self.board.lock().done = Some(Done { outcome, published });
+        self.board.lock().done = Some(Done { outcome, standing });
     }
 }
 

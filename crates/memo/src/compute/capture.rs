@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::compute::scope::Adopted;
 use crate::graph::Shared;
-use crate::graph::validate::Record;
+use crate::graph::validate::{Record, Taint};
 use crate::memory::line;
 use crate::store::slots::Id;
 
@@ -63,7 +63,7 @@ pub(crate) struct Frame {
     pub(crate) node: Id,
     records: UnsafeCell<Records>,
     index: UnsafeCell<Vec<u32>>,
-    tainted: Cell<bool>,
+    taint: Cell<Taint>,
     /// Of a task on behalf of a computation.
     is_scoped: bool,
     /// Where scoped tasks leave what they read; see [`crate::compute::scope`].
@@ -106,7 +106,7 @@ impl Frame {
             node,
             records: UnsafeCell::new(Records::new()),
             index: UnsafeCell::new(Vec::new()),
-            tainted: Cell::new(false),
+            taint: Cell::new(Taint::default()),
             is_scoped: false,
             adopted: OnceCell::new(),
         }
@@ -123,7 +123,7 @@ impl Frame {
     pub(crate) fn reset(&mut self) {
         self.records.get_mut().clear();
         self.index.get_mut().clear();
-        self.tainted.set(false);
+        self.taint.set(Taint::default());
         self.adopted = OnceCell::new();
     }
 
@@ -137,8 +137,8 @@ impl Frame {
             return self.foreign();
         }
         match self.note(id, version) {
-            Note::New if self.is_scoped => self.hand_over(Some(Record { id, version })),
-            Note::Contradiction => self.taint(),
+            Note::New if self.is_scoped => self.hand_over(Ok(Record { id, version })),
+            Note::Contradiction => self.add_taint(Taint::OUTDATED),
             Note::New | Note::Known => {}
         }
     }
@@ -179,21 +179,23 @@ impl Frame {
     }
 
     /// Says that the attempt must not be published: it used something that cannot be validated.
-    pub(crate) fn taint(&self) {
-        if !self.tainted.replace(true) && self.is_scoped {
-            self.hand_over(None);
+    pub(crate) fn add_taint(&self, taint: Taint) {
+        let before = self.taint.get();
+        self.taint.set(before.or(taint));
+        if self.is_scoped && self.taint.get() != before {
+            self.hand_over(Err(taint));
         }
     }
 
     #[cold]
-    fn hand_over(&self, record: Option<Record>) {
+    fn hand_over(&self, read: Result<Record, Taint>) {
         if let Some(adopted) = self.adopted.get() {
-            adopted.add(self.graph, self.node, record);
+            adopted.add(self.graph, self.node, read);
         }
     }
 
-    pub(crate) fn is_tainted(&self) -> bool {
-        self.tainted.get()
+    pub(crate) fn taint(&self) -> Taint {
+        self.taint.get()
     }
 
     /// What was read, in order. Not while the frame is entered.
@@ -209,7 +211,7 @@ impl Frame {
 
     #[cold]
     fn foreign(&self) {
-        self.taint();
+        self.add_taint(Taint::UNTRACKED);
         self.graph.core.lock().stats.foreign_reads += 1;
     }
 

@@ -12,6 +12,7 @@ use crate::compute::inner::{Inner, Node};
 use crate::graph::core::Core;
 use crate::graph::cycle;
 use crate::graph::event::EventKind;
+use crate::graph::validate::Taint;
 use crate::memory::epoch;
 use crate::memory::line::{self, pin};
 use crate::store::error::Error;
@@ -101,10 +102,10 @@ impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
                     return Poll::Ready(Ok(value));
                 }
                 Entry::Failure(outcome, id) => {
-                    return Poll::Ready(deliver(outcome, Some(id), self.memo, frame));
+                    return Poll::Ready(deliver(outcome, Ok(id), self.memo, frame));
                 }
                 Entry::Refused(error) => {
-                    frame.into_iter().for_each(Frame::taint);
+                    frame.into_iter().for_each(|frame| frame.add_taint(Taint::UNTRACKED));
                     return Poll::Ready(Err(error));
                 }
                 Entry::Join(joined) => {
@@ -114,18 +115,18 @@ impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
                 }
             },
         };
-        let Some((outcome, published)) = answer else { return Poll::Pending };
+        let Some((outcome, standing)) = answer else { return Poll::Pending };
         let Stage::Joined(joined) = std::mem::replace(&mut self.stage, Stage::New) else {
             unreachable!("there is an answer, so it has joined")
         };
-        let id = published.then_some(joined.work.id);
+        let standing = standing.map(|()| joined.work.id);
         joined.leave();
         if frame.is_none() && depth::is_outside() {
             // Inside of a computation, what it has read so far would be the first to go.
             crate::graph::budget::relieve(self.memo.shared());
         }
         epoch::collect_if_due();
-        Poll::Ready(deliver(outcome, id, self.memo, frame))
+        Poll::Ready(deliver(outcome, standing, self.memo, frame))
     }
 
     #[cold]
@@ -210,7 +211,7 @@ fn current_value<K: Key, V: Send + Sync + 'static>(
 fn wait<K: Key, V: Send + Sync + 'static>(
     joined: &mut Joined<K, V>,
     context: &mut Context<'_>,
-) -> Option<(Outcome<V>, bool)> {
+) -> Option<(Outcome<V>, Result<(), Taint>)> {
     let mut starts = joined.takes_start();
     let work = &joined.work;
     loop {
@@ -265,14 +266,14 @@ fn wait<K: Key, V: Send + Sync + 'static>(
 /// Hands an outcome to the caller and tells the frame what was used.
 fn deliver<K: Key, V: Send + Sync + 'static>(
     outcome: Outcome<V>,
-    published: Option<Id>,
+    standing: Result<Id, Taint>,
     memo: &'static Inner<K, V>,
     frame: Option<&Frame>,
 ) -> Result<Cached<V>, Error> {
     if let Some(frame) = frame {
-        match published {
-            Some(id) => frame.record(memo.shared(), id, outcome.head().version()),
-            None => frame.taint(),
+        match standing {
+            Ok(id) => frame.record(memo.shared(), id, outcome.head().version()),
+            Err(taint) => frame.add_taint(taint),
         }
     }
     match outcome.result() {

@@ -23,7 +23,7 @@ use crate::compute::inner::Node;
 use crate::compute::work::{Done, Work};
 use crate::graph::core::Core;
 use crate::graph::event::EventKind;
-use crate::graph::validate::{Record, Validity, register, validate};
+use crate::graph::validate::{Record, Taint, Validity, register, validate};
 use crate::memory::epoch;
 use crate::memory::line::pin;
 use crate::store::edges::Edges;
@@ -40,13 +40,13 @@ pub(crate) struct Candidate<V> {
     fingerprint: Option<u64>,
     /// Bytes of the value on the heap.
     heap_bytes: usize,
-    pub(crate) tainted: bool,
+    pub(crate) taint: Taint,
 }
 
 impl<V> Candidate<V> {
-    /// It is not kept because something changed, and not because it can never be kept.
-    pub(crate) fn is_outdated(&self) -> bool {
-        !self.tainted && self.outcome.result().is_ok()
+    /// Why it is not kept, once the graph has refused it.
+    pub(crate) fn refused(&self) -> Taint {
+        if self.taint.is_any() { self.taint } else { Taint::OUTDATED }
     }
 }
 
@@ -66,7 +66,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     ///
     /// What was read stays in the frame, which nobody touches until the next attempt calls the function.
     pub(crate) fn candidate(&self, outcome: Outcome<V>, has_old: bool) -> Option<Candidate<V>> {
-        let tainted = self.adopt();
+        let taint = self.adopt();
         let old = if has_old { self.old_value()? } else { None };
         let options = &self.inner.options;
         let (mut equal, mut fingerprint, mut heap_bytes) = (false, None, 0);
@@ -76,7 +76,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             fingerprint = self.inner.equal.and_then(|_| options.fingerprint(new));
             heap_bytes = options.heap_bytes(new);
         }
-        Some(Candidate { outcome, equal, fingerprint, heap_bytes, tainted })
+        Some(Candidate { outcome, equal, fingerprint, heap_bytes, taint })
     }
 
     /// What the node has; `None` outside when finished, inside when it has nothing.
@@ -90,17 +90,19 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         Some((!head.is_null()).then(|| unsafe { Outcome::from_shared(head) }))
     }
 
-    /// Takes over what scoped tasks have read; whether the attempt must not be published.
-    fn adopt(&self) -> bool {
+    /// Takes over what scoped tasks have read; why the attempt must not be published, if so.
+    fn adopt(&self) -> Taint {
         // SAFETY: the attempt lock is held, and the user's future is done with the frame.
         let frame = unsafe { &mut *self.frame() };
-        let mut tainted = frame.is_tainted();
+        let mut taint = frame.taint();
         if let Some(adopted) = frame.adopted.get() {
-            let (more, their_taint) = adopted.take();
-            tainted |= their_taint;
-            tainted |= !merge(frame.records_mut(), &more);
+            let (more, theirs) = adopted.take();
+            taint = taint.or(theirs);
+            if !merge(frame.records_mut(), &more) {
+                taint = taint.or(Taint::OUTDATED);
+            }
         }
-        tainted
+        taint
     }
 
     /// One try; see the module documentation.
@@ -108,8 +110,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let options = &self.inner.options;
         let failed = candidate.outcome.result().is_err();
         let life = if failed { options.error_ttl() } else { options.ttl() };
-        candidate.tainted |= self.adopt();
-        if candidate.tainted {
+        candidate.taint = candidate.taint.or(self.adopt());
+        if candidate.taint.is_any() {
             return Verdict::Rejected(candidate);
         }
         // SAFETY: the attempt lock is held, and no user code is running in this frame.
@@ -153,7 +155,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         if failed && life.is_none() {
             // Valid now, so it is good for everyone who has joined by now; but it is not kept.
             core.stats.unpublished += 1;
-            self.conclude(&mut core, candidate.outcome, false);
+            self.conclude(&mut core, candidate.outcome, Err(Taint::UNTRACKED));
             return Verdict::Settled;
         }
         if !is_large {
@@ -215,10 +217,11 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 None
             }
         };
+        core.check_size(&node.header);
         core.check_budget(self.shared(), Some(&self.inner.owner));
         self.finish(core);
         node.header.set_state(FRESH);
-        self.board.lock().done = Some(Done { outcome: value, published: true });
+        self.board.lock().done = Some(Done { outcome: value, standing: Ok(()) });
         Unused { _edges: edges, _outcome: unused, alarm }
     }
 

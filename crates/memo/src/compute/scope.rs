@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use crate::compute::capture::{Entered, Frame, current};
 use crate::graph::Shared;
-use crate::graph::validate::Record;
+use crate::graph::validate::{Record, Taint};
 use crate::memory::sync::Mutex;
 use crate::store::slots::Id;
 
@@ -25,7 +25,7 @@ pub(crate) struct Adopted {
 #[derive(Default)]
 struct Reads {
     records: Vec<Record>,
-    tainted: bool,
+    taint: Taint,
     closed: Option<Closed>,
 }
 
@@ -39,9 +39,9 @@ struct Closed {
 
 impl Adopted {
     /// What was read since the last call, and whether the attempt must not be published.
-    pub(crate) fn take(&self) -> (Vec<Record>, bool) {
+    pub(crate) fn take(&self) -> (Vec<Record>, Taint) {
         let mut reads = self.state.lock();
-        (std::mem::take(&mut reads.records), reads.tainted)
+        (std::mem::take(&mut reads.records), reads.taint)
     }
 
     /// Whether everything was taken. Under the graph lock, in the hold that publishes.
@@ -55,18 +55,20 @@ impl Adopted {
         self.state.lock().closed = Some(Closed { start_tick, version });
     }
 
-    /// Adds a read; `None` taints.
-    pub(crate) fn add(&self, graph: &'static Shared, node: Id, record: Option<Record>) {
+    /// Adds a read, or a taint.
+    pub(crate) fn add(&self, graph: &'static Shared, node: Id, read: Result<Record, Taint>) {
         let closed = {
             let mut reads = self.state.lock();
             if reads.closed.is_none() {
-                reads.records.extend(record);
-                reads.tainted |= record.is_none();
+                match read {
+                    Ok(record) => reads.records.push(record),
+                    Err(taint) => reads.taint = reads.taint.or(taint),
+                }
             }
             reads.closed
         };
         if let Some(closed) = closed {
-            late(graph, node, record, closed);
+            late(graph, node, read.ok(), closed);
         }
     }
 }

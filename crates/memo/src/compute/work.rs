@@ -18,11 +18,13 @@ use crate::compute::capture::Frame;
 use crate::compute::depth::{self, Deferred};
 use crate::compute::inner::{Inner, Node};
 use crate::graph::Shared;
+use crate::graph::budget;
 use crate::graph::core::Core;
 use crate::graph::event::EventKind;
 use crate::graph::flight::WorkHead;
 use crate::graph::owner::Owner;
 use crate::graph::trash::Trash;
+use crate::graph::validate::Taint;
 use crate::memory::fault::{Fault, injected};
 use crate::memory::sync::Mutex;
 use crate::memory::wake::{self, quietly};
@@ -52,8 +54,7 @@ pub(crate) struct Work<K: 'static, V: 'static> {
 /// Where callers find out.
 pub(crate) struct Board<V> {
     pub(crate) done: Option<Done<V>>,
-    /// An unpublished value and the start revision of its attempt: for callers that joined by then.
-    pub(crate) early: Option<(u64, Outcome<V>)>,
+    pub(crate) early: Option<Early<V>>,
     /// Somebody polls right now.
     pub(crate) polling: bool,
     /// The inner future woke since the last poll began.
@@ -65,8 +66,16 @@ pub(crate) struct Board<V> {
 /// How a computation ended.
 pub(crate) struct Done<V> {
     pub(crate) outcome: Outcome<V>,
-    /// Whether others may depend on it.
-    pub(crate) published: bool,
+    /// Whether others may depend on it, or why not.
+    pub(crate) standing: Result<(), Taint>,
+}
+
+/// An unpublished answer for callers that joined before its attempt started.
+pub(crate) struct Early<V> {
+    /// The start revision of the attempt.
+    pub(crate) start: u64,
+    pub(crate) outcome: Outcome<V>,
+    pub(crate) taint: Taint,
 }
 
 /// A caller's place in a computation.
@@ -98,7 +107,9 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let starts = running.is_null();
         let work = if starts {
             let attempt = Attempt::started(core, node, revision);
+            let start_tick = attempt.start_tick;
             let work = Arc::new(Self::new(inner, node, attempt));
+            work.head.start_tick.set(start_tick);
             core.hang(&node.header, Arc::as_ptr(&work).cast());
             work
         } else {
@@ -184,7 +195,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         self.finish(core);
         let outcome = Outcome::new(Err(Error::closed(&owner.name)));
         let mut board = self.board.lock();
-        board.done = Some(Done { outcome, published: false });
+        board.done = Some(Done { outcome, standing: Err(Taint::UNTRACKED) });
         trash.wakers.extend(std::mem::take(&mut board.waiting).into_values());
     }
 }
@@ -240,13 +251,13 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
     }
 
     /// What the board has for this caller.
-    pub(crate) fn answer(&self, board: &Board<V>) -> Option<(Outcome<V>, bool)> {
+    pub(crate) fn answer(&self, board: &Board<V>) -> Option<(Outcome<V>, Result<(), Taint>)> {
         if let Some(done) = &board.done {
-            return Some((done.outcome.clone(), done.published));
+            return Some((done.outcome.clone(), done.standing));
         }
-        let (start, outcome) = board.early.as_ref()?;
+        let Early { start, outcome, taint } = board.early.as_ref()?;
         let arrived_early = self.revision <= *start || injected(Fault::EarlyForAnyone);
-        arrived_early.then(|| (outcome.clone(), false))
+        arrived_early.then(|| (outcome.clone(), Err(*taint)))
     }
 
     /// Goes away before the computation ended.
@@ -266,7 +277,7 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
                 core.stats.cancelled += 1;
                 let node = work.node();
                 core.note(EventKind::Cancelled, &node.header);
-                if work.board.lock().early.is_some() {
+                if work.board.lock().early.as_ref().is_some_and(|early| early.taint.outdated) {
                     // Somebody has a value that is not kept, so nothing will say that it changed.
                     core.ring(&node.header, &mut trash);
                 }
@@ -277,6 +288,9 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
         if cancelled {
             work.cancelled.store(true, SeqCst);
             work.abandon_if_cancelled();
+            if depth::is_outside() {
+                budget::relieve(work.shared());
+            }
         } else {
             let (own, next) = work.board.lock().leave(self.caller);
             drop(own);

@@ -34,6 +34,10 @@ pub(crate) struct Ledger {
     ghosts_before_prune: usize,
     /// Hashes of values that were evicted, where the memo can give one.
     fingerprints: HashMap<Id, u64>,
+    /// Values larger than a budget, to be evicted next.
+    oversized: Vec<Id>,
+    /// What was made at this tick or later is not evicted now.
+    spare_from: u64,
 }
 
 impl Ledger {
@@ -44,6 +48,8 @@ impl Ledger {
             ghosts: VecDeque::new(),
             ghosts_before_prune: GHOSTS_BEFORE_PRUNE,
             fingerprints: HashMap::new(),
+            oversized: Vec::new(),
+            spare_from: u64::MAX,
         }
     }
 
@@ -172,6 +178,28 @@ impl Core {
         self.bytes() > self.ledger.budget
     }
 
+    /// A computation that runs may have read whatever was made since it began, and would begin again if
+    /// that went: it is spared as long as the graph is not far above its budget.
+    fn spare_what_is_in_use(&mut self) {
+        let near = self.bytes() <= self.ledger.budget.saturating_add(OVERDRAFT);
+        // SAFETY: the works of nodes are alive while the graph lock is held.
+        let starts = self.works.iter().map(|work| unsafe { &*work }.start_tick.get());
+        let oldest = if near { starts.min() } else { None };
+        self.ledger.spare_from = oldest.unwrap_or(u64::MAX);
+    }
+
+    fn is_spared(&self, node: &Header) -> bool {
+        node.verified.get() >= self.ledger.spare_from
+    }
+
+    /// Notes a value that no budget has room for.
+    pub(crate) fn check_size(&mut self, node: &Header) {
+        let weight = node.weight.get() as usize;
+        if weight > self.ledger.budget || weight > self.queue(node).budget.get() {
+            self.ledger.oversized.push(node.id);
+        }
+    }
+
     /// Notes that somebody must call [`relieve`], if so.
     pub(crate) fn check_budget(&self, shared: &Shared, owner: Option<&Owner>) {
         let over_own = owner.is_some_and(|owner| owner.queue.is_over());
@@ -287,7 +315,7 @@ impl Core {
             queue.hand.set(node.newer.get());
             let busy = node.is_computing();
             let empty = matches!(node.state(), GHOST | FADED);
-            if !busy && !empty && !node.take_visited() {
+            if !busy && !empty && !self.is_spared(node) && !node.take_visited() {
                 return Some(node);
             }
         }
@@ -309,12 +337,29 @@ pub(crate) fn relieve(shared: &Shared) {
     }
     shared.over_budget.store(false, SeqCst);
     let mut owners = over_budget(shared);
+    evict_oversized(shared);
     owners.sort_unstable_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
     for &(_, owner) in &owners {
         while evict_some(shared, owner) {}
     }
     while force_some(shared) {}
+    if shared.core.lock().ledger.spare_from != u64::MAX {
+        // Something was spared for a computation: look again when it is over.
+        shared.over_budget.store(true, SeqCst);
+    }
     shared.relieving.store(false, SeqCst);
+}
+
+/// Evicts values that are larger than a whole budget, before everything else goes for their sake.
+fn evict_oversized(shared: &Shared) {
+    let mut trash = Trash::default();
+    let mut core = shared.core.lock();
+    core.spare_what_is_in_use();
+    for id in std::mem::take(&mut core.ledger.oversized) {
+        if let Some(node) = core.node(id).filter(|node| !matches!(node.state(), GHOST | FADED)) {
+            core.evict(node, &mut trash);
+        }
+    }
 }
 
 /// The owners that must give something back.
@@ -362,7 +407,7 @@ fn force_some(shared: &Shared) -> bool {
                 continue;
             }
             let over = core.is_over() || core.queue(node).is_over();
-            if over && core.serves_watch(node) {
+            if over && (core.is_spared(node) || core.serves_watch(node)) {
                 core.ledger.ghosts.push_back(ghost);
             } else if over {
                 forced |= core.force_out(node, walk);
@@ -394,7 +439,7 @@ impl Core {
                 break;
             }
             let Some(node) = self.neighbour(owner.queue.oldest.get()) else { break };
-            if self.serves_watch(node) {
+            if self.is_spared(node) || self.serves_watch(node) {
                 self.renew(node);
             } else {
                 forced |= self.force_out(node, walk);
@@ -444,4 +489,6 @@ const HOLD: usize = 128;
 const GHOSTS_BEFORE_PRUNE: usize = 1024;
 /// About what an entry of a map with a key of 8 bytes takes.
 const FINGERPRINT_BYTES: usize = 32;
+/// Bytes above the budget up to which what running computations may have read is spared.
+const OVERDRAFT: usize = 64 << 10;
 const DEFAULT_BUDGET: usize = 256 << 20;

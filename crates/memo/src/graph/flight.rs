@@ -24,6 +24,8 @@ pub(crate) struct WorkHead {
     finished: AtomicU8,
     /// An explicit invalidation came while the attempt ran.
     pub(crate) rejected: Cell<bool>,
+    /// The tick at which the attempt that runs began.
+    pub(crate) start_tick: Cell<u64>,
     /// The revision at which the latest caller joined.
     pub(crate) latest_join: Cell<u64>,
     /// The nodes whose computations wait for this one, by caller.
@@ -41,6 +43,7 @@ impl WorkHead {
             next_caller: Cell::new(0),
             finished: AtomicU8::new(0),
             rejected: Cell::new(false),
+            start_tick: Cell::new(0),
             latest_join: Cell::new(0),
             parents: RefCell::new(BTreeMap::new()),
             first_seen: Cell::new(None),

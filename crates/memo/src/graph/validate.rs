@@ -13,6 +13,30 @@ pub(crate) struct Record {
     pub(crate) version: u64,
 }
 
+/// Why an answer cannot be published, or was not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taint {
+    /// A change came between: the next attempt may be published. Whoever is given such an answer is told.
+    pub(crate) outdated: bool,
+    /// It used what cannot be tracked (another graph, a cycle, an error that is not kept), as the next
+    /// attempt will.
+    pub(crate) untracked: bool,
+}
+
+impl Taint {
+    pub(crate) const OUTDATED: Self = Self { outdated: true, untracked: false };
+    pub(crate) const UNTRACKED: Self = Self { outdated: false, untracked: true };
+
+    pub(crate) fn is_any(self) -> bool {
+        self.outdated || self.untracked
+    }
+
+    pub(crate) fn or(self, other: Self) -> Self {
+        let untracked = self.untracked || other.untracked;
+        Self { outdated: self.outdated || other.outdated, untracked }
+    }
+}
+
 /// What the graph says.
 pub(crate) enum Validity {
     Valid,

@@ -3,7 +3,7 @@
 //! ```text
 //! entry, one word:  │ taken │ 15 bits of hash │ 48 bits of the node's address │
 //! ```
-//! Open addressing: a search begins where the top bits of the hash say and goes on to the first free
+//! Open addressing: a search begins where the first bits of the hash say and goes on to the first free
 //! entry. Most keys sit where the search begins, so a hit loads one word of the table, compares it as a
 //! whole and has no branch to guess. 64 shards keep a rebuild short; the entries' other hash bits lie in
 //! an array of their own, so that a rebuild touches no node.
@@ -278,7 +278,7 @@ impl Entries {
     /// Where a search begins.
     #[inline(always)]
     fn begin(self, hash: u64) -> usize {
-        hash.wrapping_shr(self.shift) as usize
+        (hash << SHARD_BITS).wrapping_shr(self.shift) as usize
     }
 
     fn len(self) -> usize {
@@ -339,10 +339,11 @@ impl<N> Drop for Table<N> {
     }
 }
 
-/// The low bits of a hash, which also are part of its tag.
+/// The top bits of a hash; those that follow say where in the shard. Together they lay keys that follow
+/// each other out evenly, which a fast hash does not promise of low bits beside high ones.
 #[inline(always)]
 fn shard_of(hash: u64) -> usize {
-    hash as usize & (SHARDS - 1)
+    (hash >> (64 - SHARD_BITS)) as usize
 }
 
 #[inline(always)]
@@ -435,7 +436,7 @@ mod tests {
     #[test]
     fn entries_of_removed_nodes_are_used_again() {
         let nodes: Vec<Box<Node>> = (0..64u64)
-            .map(|i| Box::new(Node { hash: i.wrapping_mul(0x9E37_79B9_7F4A_7C15) & !63 }))
+            .map(|i| Box::new(Node { hash: i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 6 }))
             .collect();
         let mut slots = Slots::new();
         let table = Table::<Node>::new();
