@@ -30,6 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 COPY = ROOT / "target" / "mutants"
 # A mutant that hangs the tests is found as well.
 SECONDS_MAX = 400
+NOTHING = "no test has this name"
 
 
 def copy():
@@ -113,7 +114,9 @@ def run(found_by):
 
 
 def said(output):
-    """One line that says what went wrong."""
+    """One line that says what went wrong, or that nothing was there to go wrong."""
+    if not re.search(r"(?m)^test result: \w+\. [1-9]", output) and " 0 failed" in output:
+        return NOTHING
     for pattern in [r"(?m)^.* findings\n(.*)$", r"(?m)^(error(?:\[E\d+\])?: .*)$", r"(?m)^test (.*) \.\.\. FAILED", r"(?m)^(\S+) --- FAILED",
                     r"(?m)^(thread .* panicked .*)$"]:
         if found := re.search(pattern, output):
@@ -140,7 +143,7 @@ def main(arguments):
     texts = sources(COPY)
     for found_by in sorted({mutant["by"] for mutant in mutants} - {"equivalent"}):
         passes, what, _ = run(found_by)
-        if not passes:
+        if not passes or what == NOTHING:
             raise SystemExit(f"mutants: {found_by} fails without a mutant: {what}")
     survivors = 0
     for mutant in mutants:
