@@ -258,14 +258,14 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 return Next::over();
             }
             core.stats.rejected += 1;
-            if lenient && candidate.refused().outdated {
+            if lenient && self.refused(attempt, &candidate).outdated {
                 core.ring(&self.node().header, &mut trash);
             }
             core.note(EventKind::Rejected, &self.node().header);
             let all_early = self.head.latest_join.get() <= attempt.start_revision;
             if (all_early && lenient) || injected(Fault::EarlyForAnyone) {
                 core.stats.unpublished += 1;
-                let taint = candidate.refused();
+                let taint = self.refused(attempt, &candidate);
                 self.conclude(&mut core, candidate.outcome, Err(taint));
                 return Next::over();
             }
@@ -287,6 +287,12 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         !self.inner.options.is_strict() || attempt.rejections >= STRICT_LIMIT
     }
 
+    /// Why a value is not kept. What was rejected over and over is not asked for again by whoever used it.
+    fn refused(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) -> Taint {
+        let hopeless = attempt.rejections >= STRICT_LIMIT;
+        candidate.refused().or(if hopeless { Taint::UNTRACKED } else { Taint::default() })
+    }
+
     fn serve_early(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) {
         if !(candidate.taint.untracked || self.serves_early(attempt)) {
             return;
@@ -294,7 +300,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let early = Early {
             start: attempt.start_revision,
             outcome: candidate.outcome.clone(),
-            taint: candidate.refused(),
+            taint: self.refused(attempt, candidate),
         };
         let old = self.board.lock().early.replace(early);
         drop(old);
