@@ -58,7 +58,10 @@ fn a_reader_beside_a_writer_sees_whole_values_and_none_that_is_too_old() {
                 Some(value) => value.to_vec(),
                 None => now(memo.get(0)).unwrap().to_vec(),
             };
-            assert!(seen.iter().all(|count| *count == seen[0] && *count >= floor), "{seen:?}, {floor}");
+            assert!(
+                seen.iter().all(|count| *count == seen[0] && *count >= floor),
+                "{seen:?}, {floor}"
+            );
             thread::yield_now();
         }
     });
