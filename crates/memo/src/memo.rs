@@ -9,6 +9,7 @@ use crate::compute::cached::Cached;
 use crate::compute::get::Get;
 use crate::compute::inner::{Function, Inner};
 use crate::graph::Graph;
+use crate::graph::expiry::Lifetime;
 use crate::graph::trash::Trash;
 use crate::memory::epoch;
 use crate::memory::line::pin;
@@ -163,6 +164,34 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
         V: Copy,
     {
         self.with(key, |value| *value)
+    }
+
+    /// Whether `version` is that of the current value of `key`, without computing and also when the value
+    /// itself was evicted: what a conditional request asks. A value that was served early has version 0,
+    /// which is never current. For callers outside of computations.
+    #[must_use]
+    pub fn validate<Q>(&self, key: &Q, version: u64) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        // SAFETY: `hit` calls it pinned, with the head of a value.
+        match self.inner.hit(key, |head, _| unsafe { &*head }.version()) {
+            Some(current) => current == version,
+            None => version != 0 && self.inner.validate(key, version),
+        }
+    }
+
+    /// When the value of `key` was made and until when it lives, if it has a life of its own and somebody
+    /// has told the time since.
+    #[must_use]
+    pub fn lifetime<Q>(&self, key: &Q) -> Option<Lifetime>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let id = self.inner.id_of(key)?;
+        self.inner.shared().core.lock().expiry.lifetime(id)
     }
 
     /// Makes the value of `key` stale, whatever its dependencies say, and everything that depends on it.

@@ -5,8 +5,8 @@ use std::fmt;
 use std::hash::BuildHasher;
 use std::ops::RangeBounds;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
 use crate::memory::hasher::BuildKeyHasher;
@@ -16,6 +16,7 @@ use crate::graph::cascade::{Mark, Walk};
 use crate::graph::core::Core;
 use crate::graph::owner::{Functions, Owner};
 use crate::graph::trash::Trash;
+use crate::graph::validate::Taint;
 use crate::graph::{Graph, Shared};
 use crate::memory::epoch;
 use crate::memory::fault::{Fault, injected};
@@ -65,6 +66,10 @@ pub(crate) struct Inner<K> {
     intervals: OnceLock<Box<dyn Intervals<K>>>,
     /// The version of an interval that has no node yet: any change may have concerned it.
     last_change: AtomicU64,
+    /// See [`Source::external`].
+    external: AtomicBool,
+    /// Suspensions that go on.
+    suspended: AtomicUsize,
 }
 
 /// A key that somebody read.
@@ -102,12 +107,38 @@ impl<K: Key> Source<K> {
                 hasher: BuildKeyHasher::default(),
                 intervals: OnceLock::new(),
                 last_change: AtomicU64::new(0),
+                external: AtomicBool::new(false),
+                suspended: AtomicUsize::new(0),
             }));
             made.owner.typed.set(ptr::from_ref(made).cast());
             inner = Some(made);
             &made.owner
         });
         Self { inner: inner.expect("register calls its argument") }
+    }
+
+    /// Says that others may change the data without saying so here: another host, a person with a database
+    /// client. What is made of it, directly or through others, lives at most
+    /// [`Graph::set_external_life`], 5 seconds unless that is called. Call it before anything is read.
+    #[must_use]
+    pub fn external(self) -> Self {
+        self.inner.external.store(true, Relaxed);
+        self
+    }
+
+    /// Says that any key may have changed. When this returns, everything that depends on any key of the
+    /// source is marked; returns how many values were.
+    pub fn changed_all(&self) -> usize {
+        self.shared().change(&mut [&mut AllKeys { inner: self.inner }])
+    }
+
+    /// Says that changes cannot be told from now on: a connection is lost, a position is not known yet.
+    /// Everything that depends on the source is marked, and what reads it meanwhile is answered and not
+    /// memoized, until the suspension is dropped.
+    pub fn suspend(&self) -> Suspension {
+        self.inner.suspended.fetch_add(1, SeqCst);
+        self.changed_all();
+        Suspension { resume: Box::new(Resume { source: *self }) }
     }
 
     /// The name given to [`Source::new`].
@@ -122,6 +153,7 @@ impl<K: Key> Source<K> {
     #[inline]
     pub fn read(&self, key: &K) {
         let Some(frame) = capture::current() else { return };
+        self.inner.check_suspended(frame);
         let hash = self.inner.hasher.hash_one(key);
         let _pin = pin();
         let is_it = |node: &Node<K>| matches!(&node.key, Point::Key(k) if k == key);
@@ -152,6 +184,7 @@ impl<K: Key> Source<K> {
         K: Ord,
     {
         let Some(frame) = capture::current() else { return };
+        self.inner.check_suspended(frame);
         let interval = Interval::new(&bounds);
         let intervals = self.inner.intervals.get_or_init(crate::range::index);
         let _pin = pin();
@@ -262,6 +295,7 @@ impl<K: Key> Inner<K> {
     /// A node that is not shared yet.
     pub(crate) fn make(&self, hash: u64, key: Point<K>) -> NonNull<Node<K>> {
         let header = Header::new(self.owner.number, hash, true);
+        header.set_external(self.external.load(Relaxed));
         header.visit();
         pool::put(Node { header, key })
     }
@@ -277,6 +311,13 @@ impl<K: Key> Inner<K> {
         };
         core.check_budget(self.owner.graph, Some(&self.owner));
         id
+    }
+
+    /// While changes cannot be told nothing that reads is kept.
+    fn check_suspended(&self, frame: &capture::Frame) {
+        if self.suspended.load(SeqCst) > 0 {
+            frame.add_taint(Taint::UNTRACKED);
+        }
     }
 
     /// The tick of the latest change of any key. Under the graph lock.
@@ -356,6 +397,51 @@ impl<K: Key> Mark for KeyMark<K> {
             }
         }
         self.inner.last_change.store(tick, Relaxed);
+    }
+}
+
+/// A change of every key.
+struct AllKeys<K: 'static> {
+    inner: &'static Inner<K>,
+}
+
+impl<K: Key> Mark for AllKeys<K> {
+    fn find(&mut self) {}
+
+    fn widen(&mut self) {}
+
+    fn holds(&self, _: &Core) -> bool {
+        true
+    }
+
+    fn apply(&self, core: &mut Core, walk: &mut Walk) {
+        walk.mark_whole(core, self.inner.owner.number);
+        self.inner.last_change.store(core.tick, Relaxed);
+    }
+}
+
+/// While it lives, nothing that reads the source is memoized; see [`Source::suspend`].
+#[must_use = "the source goes on when the suspension is dropped"]
+pub struct Suspension {
+    resume: Box<dyn Send + Sync>,
+}
+
+struct Resume<K: Key> {
+    source: Source<K>,
+}
+
+impl<K: Key> Drop for Resume<K> {
+    /// What began before now may have been made of what nobody could tell.
+    fn drop(&mut self) {
+        self.source.inner.suspended.fetch_sub(1, SeqCst);
+        self.source.changed_all();
+    }
+}
+
+impl fmt::Debug for Suspension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let _ = &self.resume;
+        f.debug_struct("Suspension").finish_non_exhaustive()
     }
 }
 

@@ -101,7 +101,7 @@ impl<K: Key, V: Send + Sync + 'static> Watch<K, V> {
             }
             Err(error) if error.kind() == ErrorKind::Closed => Some(None),
             Err(error) => {
-                self.again = !self.post.memo.inner.is_memoized_failure(&self.post.key);
+                self.again = !self.post.memo.inner.is_memoized(&self.post.key);
                 self.last = None;
                 Some(Some(Err(error)))
             }

@@ -48,10 +48,16 @@ impl<V> Cached<V> {
     /// When this value was published: versions order the values of one key within one boot.
     ///
     /// 0 for a value that was served early to a caller who arrived before the change that outdated
-    /// it, and was never published (see the guarantees).
+    /// it, and was never published (see the guarantees). Such a version validates nothing.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.head().version()
+    }
+
+    /// The hash that [`Memo::fingerprint`](crate::Memo::fingerprint) gave this value; `None` without one.
+    #[must_use]
+    pub fn fingerprint(&self) -> Option<u64> {
+        self.head().fingerprint()
     }
 
     fn head(&self) -> &Head {

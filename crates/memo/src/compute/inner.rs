@@ -23,6 +23,7 @@ use crate::graph::event::EventKind;
 use crate::graph::flight::WorkHead;
 use crate::graph::owner::{Functions, Owner, Refresh};
 use crate::graph::trash::Trash;
+use crate::graph::verify::{Progress, Verification};
 use crate::memory::hasher::BuildKeyHasher;
 use crate::memory::line::{self, Line, Pin, pin};
 use crate::memory::sync::MutexGuard;
@@ -306,11 +307,35 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         }
     }
 
-    /// Whether what is in memory for `key` is a current failure.
-    pub(crate) fn is_memoized_failure(&self, key: &K) -> bool {
+    /// Whether the version of a key, checked without computing anything, is this one.
+    pub(crate) fn validate<Q>(&self, key: &Q, version: u64) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let Some(id) = self.id_of(key) else { return false };
+        let mut check = Verification::of(id);
+        loop {
+            let mut core = self.shared().core.lock();
+            if core.node(id).is_none_or(|node| node.version() != version || node.has_failed()) {
+                return false;
+            }
+            match check.proceed(&mut core, self.shared().walk_chunk()) {
+                Progress::Done(current) => return current,
+                Progress::Compute(_) => return false,
+                Progress::More => {}
+            }
+            drop(core);
+            self.shared().between_chunks();
+        }
+    }
+
+    /// Whether the latest answer for `key` is memoized, so that a mark will say when it is stale. What was
+    /// memoized may be evicted by now.
+    pub(crate) fn is_memoized(&self, key: &K) -> bool {
         let Some(id) = self.id_of(key) else { return false };
         let core = self.shared().core.lock();
-        core.node(id).is_some_and(|node| node.is_current() && node.has_failed())
+        core.node(id).is_some_and(Header::is_current)
     }
 
     /// Sets a probe: hits are noted or audited. See [`Owner::set_probe`].

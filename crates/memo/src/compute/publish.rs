@@ -73,7 +73,12 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         if let Ok(new) = outcome.result() {
             let old = old.as_ref().and_then(|old| old.result().ok());
             equal = matches!((self.inner.equal, old), (Some(equal), Some(old)) if equal(old, new));
-            fingerprint = self.inner.equal.and_then(|_| options.fingerprint(new));
+            fingerprint = options.fingerprint(new);
+            if let Some(fingerprint) = fingerprint {
+                outcome.head().set_fingerprint(fingerprint);
+            }
+            // Without equality nothing is cut off, evicted or not.
+            fingerprint = fingerprint.filter(|_| self.inner.equal.is_some());
             heap_bytes = options.heap_bytes(new);
         }
         Some(Candidate { outcome, equal, fingerprint, heap_bytes, taint })
@@ -159,6 +164,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             return Verdict::Settled;
         }
         if !is_large {
+            header.set_external(false);
             register(&mut core, header, edges.iter());
         }
         let unused = self.show(&mut core, candidate, edges, life);
@@ -181,6 +187,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 }
                 let header = &self.node().header;
                 if number == 0 {
+                    header.set_external(false);
                     header.begin_publishing();
                 }
                 let validity = validate(&core, chunk, start_tick);
@@ -206,6 +213,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let node = self.node();
         let value_bytes =
             size_of::<crate::store::value::Good<V>>().saturating_add(candidate.heap_bytes);
+        let life = core.bounded_life(&node.header, life);
         let (value, unused) = self.place(core, node, candidate);
         let edges = node.header.set_dependencies(&mut core.slots, edges);
         core.weigh_whole(&node.header, value_bytes);

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Poll, Waker};
 
-use crate::graph::Shared;
+use crate::graph::{Shared, budget};
 use crate::graph::trash::Trash;
 use crate::memory::sync::Mutex;
 use crate::store::node::EMPTY;
@@ -106,18 +106,22 @@ impl Watchers {
 
 impl Shared {
     pub(crate) fn detach(&self, id: Id, bell: &Arc<Bell>) {
-        let mut trash = Trash::default();
-        let mut core = self.core.lock();
-        if !core.watchers.detach(id, bell) {
-            return;
+        {
+            let mut trash = Trash::default();
+            let mut core = self.core.lock();
+            if !core.watchers.detach(id, bell) {
+                return;
+            }
+            let Some(node) = core.node(id) else { return };
+            node.set_watched(false);
+            if node.state() == EMPTY && !node.is_computing() {
+                let owner = core.owner(node);
+                core.remove(owner, node, &mut trash);
+            }
+            // What was kept for the watch may be too much now.
+            core.check_budget(self, None);
         }
-        let Some(node) = core.node(id) else { return };
-        node.set_watched(false);
-        let empty = node.state() == EMPTY;
-        if empty && !node.is_computing() {
-            let owner = core.owner(node);
-            core.remove(owner, node, &mut trash);
-        }
+        budget::relieve(self);
     }
 }
 

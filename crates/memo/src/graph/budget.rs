@@ -407,13 +407,15 @@ fn force_some(shared: &Shared) -> bool {
                 continue;
             }
             let over = core.is_over() || core.queue(node).is_over();
-            if over && (core.is_spared(node) || core.serves_watch(node)) {
-                core.ledger.ghosts.push_back(ghost);
-            } else if over {
-                forced |= core.force_out(node, walk);
-            } else {
+            if !over {
                 core.ledger.ghosts.push_front(ghost);
                 break;
+            }
+            let needed = core.is_spared(node) || core.serves_watch(node);
+            if !needed && core.force_out(node, walk) {
+                forced = true;
+            } else {
+                core.ledger.ghosts.push_back(ghost);
             }
         }
         if !forced {

@@ -82,9 +82,9 @@ impl Walk {
         let node = core.neighbour(*slot);
         *slot += 1;
         if let Some(node) = node.filter(|node| node.owner == owner && node.version() < tick) {
-            node.set_version(tick);
+            // Later than whatever was published since the change began.
+            node.set_version(core.tick);
             self.mark(core, node, FRESH);
-            self.marked += 1;
         }
         true
     }

@@ -21,12 +21,23 @@ use crate::store::slots::Id;
 pub(crate) struct Expiry {
     now: Option<Instant>,
     heap: BinaryHeap<Reverse<(Instant, u64)>>,
-    deadlines: HashMap<Id, Instant>,
+    deadlines: HashMap<Id, Lifetime>,
     /// Published when nobody had told the time yet, or while the driver slept.
     undated: HashMap<Id, Duration>,
     /// Told when something is to be dated.
     alarm: Option<Arc<dyn Fn() + Send + Sync>>,
     asleep: bool,
+    /// How long what was made of external sources lives at most.
+    external: Option<Duration>,
+}
+
+/// When a value with a life of its own was made, and when that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// The time that [`Graph::advance`] was last told before the value was made.
+    pub since: Instant,
+    /// From when on the value is stale.
+    pub until: Instant,
 }
 
 impl Expiry {
@@ -38,6 +49,7 @@ impl Expiry {
             undated: HashMap::new(),
             alarm: None,
             asleep: false,
+            external: Some(EXTERNAL_LIFE),
         }
     }
 
@@ -72,13 +84,19 @@ impl Expiry {
 
     fn date(&mut self, id: Id, from: Instant, life: Duration) {
         let Some(deadline) = from.checked_add(life) else { return self.forget(id) };
-        if self.deadlines.insert(id, deadline).is_none_or(|old| old > deadline) {
+        self.undated.remove(&id);
+        let lifetime = Lifetime { since: from, until: deadline };
+        if self.deadlines.insert(id, lifetime).is_none_or(|old| old.until > deadline) {
             self.heap.push(Reverse((deadline, id.bits())));
         }
         if self.heap.len() > self.deadlines.len() * 2 + HEAP_SLACK {
             // Nodes that went before their time left their entries behind.
-            self.heap = self.deadlines.iter().map(|(id, &at)| Reverse((at, id.bits()))).collect();
+            self.heap = self.deadlines.iter().map(|(id, at)| Reverse((at.until, id.bits()))).collect();
         }
+    }
+
+    pub(crate) fn lifetime(&self, id: Id) -> Option<Lifetime> {
+        self.deadlines.get(&id).copied()
     }
 
     fn advance(&mut self, now: Instant) {
@@ -99,11 +117,11 @@ impl Expiry {
             self.heap.pop();
             let id = Id::from_bits(bits);
             match self.deadlines.get(&id) {
-                Some(&current) if current <= now => {
+                Some(current) if current.until <= now => {
                     self.deadlines.remove(&id);
                     return Some(id);
                 }
-                Some(&current) => self.heap.push(Reverse((current, bits))),
+                Some(current) => self.heap.push(Reverse((current.until, bits))),
                 None => {}
             }
         }
@@ -125,6 +143,13 @@ impl Graph {
     /// from a thread of its own.
     pub fn advance(&self, now: Instant) -> Option<Instant> {
         self.shared.advance(now)
+    }
+
+    /// Sets how long values live at most that were made, directly or through others, of a source that
+    /// others may change without saying so ([`Source::external`](crate::Source::external)); 5 seconds
+    /// unless this is called, `None` for ever. Like every life it needs somebody who tells the time.
+    pub fn set_external_life(&self, life: Option<Duration>) {
+        self.shared.core.lock().expiry.external = life;
     }
 }
 
@@ -170,6 +195,12 @@ impl Shared {
 }
 
 impl Core {
+    /// The life of a value, bounded when it was made of external sources.
+    pub(crate) fn bounded_life(&self, node: &Header, life: Option<Duration>) -> Option<Duration> {
+        let bound = self.expiry.external.filter(|_| node.is_external());
+        life.into_iter().chain(bound).min()
+    }
+
     /// Makes a node's own value stale, whatever its dependencies say, and rejects a running attempt.
     pub(crate) fn invalidate(&mut self, node: &Header, walk: &mut Walk) {
         if let Some(flight) = self.flight(node).filter(|_| !injected(Fault::RejectIgnored)) {
@@ -183,7 +214,9 @@ impl Core {
 }
 
 /// An entry of a map of deadlines, about.
-const DEADLINE_BYTES: usize = 32;
+const DEADLINE_BYTES: usize = 48;
+/// See [`Graph::set_external_life`].
+const EXTERNAL_LIFE: Duration = Duration::from_secs(5);
 /// Entries of nodes that are gone before the heap is rebuilt.
 const HEAP_SLACK: usize = 1024;
 /// Bounds one call of `advance`.

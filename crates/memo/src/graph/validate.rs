@@ -69,6 +69,9 @@ pub(crate) fn register(core: &mut Core, node: &Header, edges: impl ExactSizeIter
     let verified = node.verified.get();
     for (at, id) in edges.enumerate() {
         let Some(dependency) = core.node(id) else { continue };
+        if dependency.is_external() {
+            node.set_external(true);
+        }
         let old = node.dependencies(&core.slots);
         let untouched = dependency.taken.get() <= verified;
         let known = untouched

@@ -110,6 +110,8 @@ const SOURCE: u8 = 2;
 const PUBLISHING: u8 = 4;
 /// A walk came by meanwhile.
 const DISTURBED: u8 = 8;
+/// Others may change what it stands for without saying so, or it was made of such.
+const EXTERNAL: u8 = 16;
 
 impl Header {
     pub(crate) fn new(owner: u16, hash: u64, source: bool) -> Self {
@@ -228,6 +230,14 @@ impl Header {
 
     pub(crate) fn set_watched(&self, watched: bool) {
         self.set_flags(WATCHED, if watched { WATCHED } else { 0 });
+    }
+
+    pub(crate) fn is_external(&self) -> bool {
+        self.flags.get() & EXTERNAL != 0
+    }
+
+    pub(crate) fn set_external(&self, external: bool) {
+        self.set_flags(EXTERNAL, if external { EXTERNAL } else { 0 });
     }
 
     fn set_flags(&self, clear: u8, set: u8) {

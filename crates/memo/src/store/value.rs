@@ -6,8 +6,8 @@
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use crate::memory::pool;
 use crate::memory::wake::quietly;
@@ -18,8 +18,10 @@ use crate::store::error::Error;
 pub(crate) struct Head {
     counts: AtomicU32,
     failed: bool,
+    has_fingerprint: AtomicBool,
     /// 0 until published.
     version: AtomicU64,
+    fingerprint: AtomicU64,
 }
 
 #[repr(C)]
@@ -36,7 +38,13 @@ struct Failed {
 
 impl Head {
     fn new(failed: bool) -> Self {
-        Self { counts: AtomicU32::new(1), failed, version: AtomicU64::new(0) }
+        Self {
+            counts: AtomicU32::new(1),
+            failed,
+            has_fingerprint: AtomicBool::new(false),
+            version: AtomicU64::new(0),
+            fingerprint: AtomicU64::new(0),
+        }
     }
 
     #[inline(always)]
@@ -48,6 +56,17 @@ impl Head {
     #[inline(always)]
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Relaxed)
+    }
+
+    pub(crate) fn fingerprint(&self) -> Option<u64> {
+        let has = self.has_fingerprint.load(Acquire);
+        has.then(|| self.fingerprint.load(Relaxed))
+    }
+
+    /// Before the result is shared.
+    pub(crate) fn set_fingerprint(&self, fingerprint: u64) {
+        self.fingerprint.store(fingerprint, Relaxed);
+        self.has_fingerprint.store(true, Release);
     }
 
     /// Callers may hold the result already (see "early" in [`crate::compute::publish`]), hence the atomic.
