@@ -21,4 +21,5 @@ mod time;
 mod trouble;
 mod wakers;
 mod watching;
+mod weak_memory;
 mod writes;

@@ -30,6 +30,7 @@ mod run;
 mod schedule;
 mod shrink;
 mod user;
+mod watchdog;
 mod world;
 
 use std::fmt::Write;
