@@ -32,8 +32,8 @@ use crate::graph::core::Core;
 use crate::graph::event::{Event, EventKind, Log, OnMismatch, Recording};
 use crate::graph::owner::{Owner, PROBE_LOG};
 use crate::graph::stats::Stats;
-use crate::memory::sync::{AtomicU64, Mutex};
-use crate::memory::{line, sync, wake};
+use tidewire_memo_memory::sync::{AtomicU64, Mutex};
+use tidewire_memo_memory::{line, sync, wake};
 
 /// Memos and sources that may depend on each other.
 ///

@@ -25,14 +25,14 @@ use crate::graph::flight::WorkHead;
 use crate::graph::owner::Owner;
 use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
-use crate::memory::ambient::Ambient;
-use crate::memory::fault::{Fault, injected};
-use crate::memory::sync::Mutex;
-use crate::memory::wake::{self, quietly};
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::slots::Id;
 use crate::store::value::Outcome;
+use tidewire_memo_memory::ambient::Ambient;
+use tidewire_memo_memory::fault::{Fault, injected};
+use tidewire_memo_memory::sync::Mutex;
+use tidewire_memo_memory::wake::{self, quietly};
 
 /// See the module documentation.
 #[repr(C)]

@@ -11,9 +11,9 @@ use std::task::{Poll, Waker};
 
 use crate::graph::trash::Trash;
 use crate::graph::{Shared, budget};
-use crate::memory::sync::Mutex;
 use crate::store::node::EMPTY;
 use crate::store::slots::Id;
+use tidewire_memo_memory::sync::Mutex;
 
 /// What a walk rings: one key's, of those that hang in a belfry.
 pub(crate) struct Bell {

@@ -14,10 +14,10 @@ use crate::graph::owner::Owner;
 use crate::graph::stats::Stats;
 use crate::graph::stuck::Patience;
 use crate::graph::trash::Trash;
-use crate::memory::ambient;
-use crate::memory::wake::quietly;
 use crate::store::node::{GONE, Header};
 use crate::store::slots::{Id, Slots};
+use tidewire_memo_memory::ambient;
+use tidewire_memo_memory::wake::quietly;
 
 /// See the module documentation.
 pub(crate) struct Core {

@@ -98,10 +98,10 @@ pub(super) fn pause(on: bool) {
 }
 
 fn arm(hooks: &[Hook]) {
-    for place in 0..PLACES {
+    for (place, armed) in NEXT.iter().enumerate() {
         let next =
             hooks.iter().filter(|hook| hook.place as usize == place).map(|hook| hook.nth).min();
-        NEXT[place].store(next.unwrap_or(u64::MAX), SeqCst);
+        armed.store(next.unwrap_or(u64::MAX), SeqCst);
     }
 }
 

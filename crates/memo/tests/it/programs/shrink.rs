@@ -47,6 +47,7 @@ pub(super) fn follow(program: Program, path: &[usize]) -> Program {
     })
 }
 
+#[allow(clippy::too_many_lines, clippy::type_complexity)] // one list, item by item
 fn reductions(program: &Program) -> Vec<Program> {
     let mut all = Vec::new();
     let mut with = |change: &dyn Fn(&mut Program)| {

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::memory::sync;
+use crate::sync;
 
 /// See the module documentation.
 ///
@@ -77,19 +77,20 @@ impl Ambient {
     }
 
     /// Makes this the current context until the guard is dropped.
-    pub(crate) fn enter(self) -> Entered {
+    pub fn enter(self) -> Entered {
         let before = CURRENT.try_with(|current| current.replace(self));
         Entered { before: before.ok() }
     }
 }
 
 /// The number of the current context, for events.
-pub(crate) fn tag() -> u64 {
+pub fn tag() -> u64 {
     CURRENT.try_with(|current| current.borrow().tag()).unwrap_or(0)
 }
 
 /// Puts the outer context back.
-pub(crate) struct Entered {
+#[derive(Debug)]
+pub struct Entered {
     /// `None` in a thread that is ending, which has no context any more.
     before: Option<Ambient>,
 }
