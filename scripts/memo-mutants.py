@@ -6,7 +6,7 @@
     scripts/memo-mutants.py --check       only that every edit still applies exactly once
 
 The faults are in crates/memo/mutants.toml. Each is a list of texts to replace; a text is looked for in all
-sources of the crate and has to be there exactly once, so that files may move and lines may shift. The
+sources of memo and memo-memory and has to be there exactly once, so that files may move and lines may shift. The
 mutants are built in a copy below target/, where nothing but memo and its macros is a member.
 
 What finds a mutant:
@@ -37,7 +37,7 @@ def copy():
     """A workspace of memo and its macros alone; its build folder survives from run to run."""
     COPY.mkdir(parents=True, exist_ok=True)
     manifest = (ROOT / "Cargo.toml").read_text()
-    manifest = re.sub(r"(?m)^members = .*$", 'members = ["crates/memo", "crates/memo-macros"]', manifest)
+    manifest = re.sub(r"(?m)^members = .*$", 'members = ["crates/memo", "crates/memo-macros", "crates/memo-memory"]', manifest)
     manifest = re.sub(r"(?m)^default-members = .*\n", "", manifest)
     manifest = re.sub(r"(?m)^exclude = .*\n", "", manifest)
     # Built once and run for seconds: building is most of the time.
@@ -46,14 +46,16 @@ def copy():
     for name in ["Cargo.lock", "rust-toolchain.toml", "clippy.toml"]:
         if (ROOT / name).exists():
             shutil.copy2(ROOT / name, COPY / name)
-    for crate in ["memo", "memo-macros"]:
+    for crate in ["memo", "memo-macros", "memo-memory"]:
         target = COPY / "crates" / crate
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(ROOT / "crates" / crate, target)
 
 
 def sources(root):
-    return {path: path.read_text() for path in sorted((root / "crates" / "memo" / "src").rglob("*.rs"))}
+    folders = [root / "crates" / crate / "src" for crate in ["memo", "memo-memory"]]
+    paths = sorted(path for folder in folders for path in folder.rglob("*.rs"))
+    return {path: path.read_text() for path in paths}
 
 
 def squeezed(text):

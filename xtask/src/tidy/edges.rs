@@ -7,7 +7,7 @@
 //!  3   server      client
 //!  2   live
 //!  1   service
-//!  0   memo (with memo-macros)   proto
+//!  0   memo (with memo-macros, memo-memory)   proto
 //!  beside  build, xtask, tests, conformance, examples, clients, docs
 //! ```
 //!
@@ -39,7 +39,8 @@ const fn room(name: &'static str, floor: u8, imports: &'static [&'static str]) -
 
 const ROOMS: &[Room] = &[
     room("memo-macros", 0, &[]),
-    room("memo", 0, &["memo-macros"]),
+    room("memo-memory", 0, &[]),
+    room("memo", 0, &["memo-macros", "memo-memory"]),
     room("proto", 0, &[]),
     room("service", 1, &["memo", "proto"]),
     room("live", 2, &["service"]),

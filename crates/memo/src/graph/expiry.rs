@@ -13,9 +13,9 @@ use crate::graph::cascade::Walk;
 use crate::graph::core::Core;
 use crate::graph::event::EventKind;
 use crate::graph::{Graph, Shared};
-use crate::memory::fault::{Fault, injected};
 use crate::store::node::{DIRTY, EMPTY, Header};
 use crate::store::slots::Id;
+use tidewire_memo_memory::fault::{Fault, injected};
 
 /// Deadlines of a graph.
 pub(crate) struct Expiry {
@@ -91,7 +91,8 @@ impl Expiry {
         }
         if self.heap.len() > self.deadlines.len() * 2 + HEAP_SLACK {
             // Nodes that went before their time left their entries behind.
-            self.heap = self.deadlines.iter().map(|(id, at)| Reverse((at.until, id.bits()))).collect();
+            self.heap =
+                self.deadlines.iter().map(|(id, at)| Reverse((at.until, id.bits()))).collect();
         }
     }
 

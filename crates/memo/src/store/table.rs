@@ -26,9 +26,9 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::memory::epoch;
-use crate::memory::sync::{AtomicPtr, AtomicU64};
 use crate::store::slots::Slots;
+use tidewire_memo_memory::epoch;
+use tidewire_memo_memory::sync::{AtomicPtr, AtomicU64};
 
 /// See the module documentation.
 pub(crate) struct Table<N> {
@@ -358,6 +358,8 @@ fn node_of<N>(entry: u64, hash: u64) -> Option<*const N> {
     (node >> 48 == 0).then(|| ptr::with_exposed_provenance(node as usize))
 }
 
+/// What a node costs beside itself: its slot and its share of the table.
+pub(crate) const TABLE_BYTES: usize = 16 + 32;
 /// Set in every entry that has a node.
 const TAKEN: u64 = 1 << 63;
 /// An entry that never had a node since the entries were made.
@@ -381,7 +383,7 @@ static NONE: NoEntries = NoEntries([AtomicU64::new(FREE), AtomicU64::new(FREE)])
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
-    use crate::memory::line::pin;
+    use tidewire_memo_memory::line::pin;
 
     struct Node {
         hash: u64,
