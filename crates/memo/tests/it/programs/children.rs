@@ -146,6 +146,12 @@ fn unhex(text: &str) -> String {
     String::from_utf8_lossy(&digits.chunks(2).map(byte).collect::<Vec<_>>()).into_owned()
 }
 
+/// Says something to whoever runs the test, at once.
+fn tell(what: &impl fmt::Display) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{what}").expect("somebody listens");
+}
+
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{MARK}{text}").and_then(|()| out.flush()).expect("the parent listens");
@@ -180,7 +186,7 @@ pub(super) fn run(first: u64, count: u64) -> Vec<Finding> {
                         };
                         if nth <= examples.unwrap_or(1) {
                             let finding = finding(seed, found, failure);
-                            println!("{finding}");
+                            tell(&finding);
                             findings.lock().expect("never poisoned").push(finding);
                         }
                     }
@@ -188,7 +194,7 @@ pub(super) fn run(first: u64, count: u64) -> Vec<Finding> {
             });
         }
     });
-    println!("{:?}", kinds.into_inner().expect("never poisoned"));
+    tell(&format!("{:?}", kinds.into_inner().expect("never poisoned")));
     findings.into_inner().expect("never poisoned")
 }
 
