@@ -5,6 +5,7 @@
 
 mod absences;
 mod edges;
+mod floors;
 mod headers;
 mod large_files;
 mod names;
@@ -26,6 +27,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     for rule in [
         unparsable,
         sizes::check,
+        floors::check,
         headers::check,
         names::check,
         tables::check,

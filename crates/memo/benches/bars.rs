@@ -3,6 +3,9 @@
 //! `cargo bench -p tidewire-memo --bench bars -- hit peers reads compute miss publish cascade memory`
 //!
 //! `quick` among the arguments makes few and short runs, for a profiler that counts instructions.
+//! `count KIND CALLS` does nothing but that many calls of one kind (`floor`, `owned`, `borrow`, `copy`,
+//! `miss`), so that the difference of two runs under a profiler is what a call costs in instructions:
+//! `scripts/memo-instructions.sh`.
 //! Prints one table row per measurement: the median of the runs, their minimum and maximum. Loops over
 //! keys include about one xorshift step per call ("floor"). Pin it to the cores you mean; `memory`
 //! reads `/proc/self/statm` and wants a process of its own.
@@ -33,6 +36,11 @@ struct User {
 
 fn main() {
     let chosen: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
+    if let [word, kind, calls] = chosen.as_slice()
+        && word == "count"
+    {
+        return count(kind, calls.parse().unwrap());
+    }
     let parts: &[(&str, fn())] = &[
         ("hit", hit),
         ("peers", peers),
@@ -42,6 +50,8 @@ fn main() {
         ("publish", publish),
         ("cascade", cascade),
         ("walk", during_a_walk),
+        ("wide", during_a_wide_publish),
+        ("join", join),
         ("memory", memory),
     ];
     println!("| what | median | min | max | unit |");
@@ -69,6 +79,39 @@ fn hit() {
         calls("hit, borrow", threads, |random| users.with(&random.key(), |user| user.id).unwrap());
         calls("hit, copy", threads, |random| numbers.copied(&random.key()).unwrap());
     }
+}
+
+/// Calls of one kind and nothing else, on a filled memo.
+fn count(kind: &str, calls: u64) {
+    let graph = Graph::new();
+    graph.set_budget(usize::MAX);
+    let users = users(&graph);
+    let numbers = Memo::infallible_in(&graph, "number", |key: u64| async move { key });
+    get_all(users, 0..KEYS);
+    get_all(numbers, 0..KEYS);
+    for key in 0..KEYS {
+        // The first visit of a key takes the long way.
+        users.with(&key, |user| user.id).unwrap();
+        numbers.copied(&key).unwrap();
+    }
+    let mut random = Random(7);
+    let mut sum = 0u64;
+    match kind {
+        "floor" => (0..calls).for_each(|_| sum = sum.wrapping_add(random.key())),
+        "owned" => (0..calls)
+            .for_each(|_| sum = sum.wrapping_add(ready(users.get(random.key())).unwrap().id)),
+        "borrow" => (0..calls).for_each(|_| {
+            sum = sum.wrapping_add(users.with(&random.key(), |user| user.id).unwrap());
+        }),
+        "copy" => {
+            (0..calls).for_each(|_| sum = sum.wrapping_add(numbers.copied(&random.key()).unwrap()))
+        }
+        "miss" => (0..calls).for_each(|key| {
+            sum = sum.wrapping_add(*ready(numbers.get(KEYS + key)).unwrap());
+        }),
+        _ => panic!("{kind} is none of floor, owned, borrow, copy, miss"),
+    }
+    black_box(sum);
 }
 
 fn peers() {
@@ -479,6 +522,65 @@ fn during_a_walk() {
     }
     row("an unrelated changed during a walk of 1,000,000 (max of 15 ≥ p99)", &mut latencies, "ms");
     row("hits during a walk of 1,000,000", &mut rates, "% of their rate");
+}
+
+/// How long an unrelated change takes while another thread publishes a value with 300,000 edges.
+fn during_a_wide_publish() {
+    const EDGES: u64 = 300_000;
+    let graph = Graph::new();
+    graph.set_budget(usize::MAX);
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let other = Source::<u64>::new_in(&graph, "other");
+    let wide = Memo::infallible_in(&graph, "wide", move |key: u64| async move {
+        (0..EDGES).for_each(|row| rows.read(&row));
+        key
+    });
+    let mut p99 = Vec::new();
+    for round in 0..5 {
+        let stop = AtomicBool::new(false);
+        let mut times: Vec<f64> = std::thread::scope(|scope| {
+            let changes = scope.spawn(|| {
+                let mut times = Vec::new();
+                while !stop.load(Relaxed) {
+                    let start = Instant::now();
+                    other.changed(&1);
+                    times.push(start.elapsed().as_secs_f64() * 1e3);
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+                times
+            });
+            for key in 0..4 {
+                now(wide.get(round * 4 + key)).unwrap();
+            }
+            stop.store(true, Relaxed);
+            changes.join().unwrap()
+        });
+        times.sort_unstable_by(f64::total_cmp);
+        p99.push(times[times.len() * 99 / 100]);
+    }
+    row("an unrelated changed while 300,000 edges are published, p99", &mut p99, "ms");
+}
+
+/// 40,000 callers that wait for one key.
+fn join() {
+    const CALLERS: u64 = 40_000;
+    let mut joins = Vec::new();
+    for round in 0..5 {
+        let graph = Graph::new();
+        let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move {
+            std::future::pending::<()>().await;
+            key
+        });
+        let mut calls: Vec<_> = (0..CALLERS).map(|_| memo.get(round)).collect();
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        joins.push(each(CALLERS * 1000, || {
+            for call in &mut calls {
+                assert!(std::pin::Pin::new(call).poll(&mut context).is_pending());
+            }
+            calls.clear();
+        }));
+    }
+    row("joining one key and leaving it, 40,000 callers, each", &mut joins, "µs");
 }
 
 fn hits_during(users: Memo<u64, User>, work: impl FnOnce()) -> f64 {

@@ -12,6 +12,7 @@ pub(crate) mod cycle;
 pub(crate) mod event;
 pub(crate) mod expiry;
 pub(crate) mod flight;
+pub(crate) mod inspect;
 pub(crate) mod owner;
 pub(crate) mod stats;
 pub(crate) mod stuck;
@@ -19,6 +20,7 @@ pub(crate) mod trash;
 pub(crate) mod validate;
 pub(crate) mod verify;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -27,11 +29,11 @@ use std::task::Waker;
 
 use crate::graph::cascade::Walk;
 use crate::graph::core::Core;
-use crate::graph::event::{Event, OnMismatch};
+use crate::graph::event::{Event, EventKind, Log, OnMismatch, Recording};
 use crate::graph::owner::{Owner, PROBE_LOG};
 use crate::graph::stats::Stats;
-use crate::memory::sync::{AtomicU64, Mutex};
-use crate::memory::{line, sync, wake};
+use tidewire_memo_memory::sync::{AtomicU64, Mutex};
+use tidewire_memo_memory::{line, sync, wake};
 
 /// Memos and sources that may depend on each other.
 ///
@@ -115,21 +117,26 @@ impl Graph {
         Stats { nodes, bytes, threads, panicked_drops, ..core.stats }
     }
 
-    /// Starts or stops the event log. While it runs, hits leave the lock-free path.
-    pub fn record_events(&self, on: bool) {
+    /// Says which events are recorded from now on. While [`EventKind::Hit`] is among them, hits leave the
+    /// lock-free path.
+    pub fn record_events(&self, recording: Recording) {
         let mut core = self.shared.core.lock();
-        core.log = on.then(Vec::new);
+        let log = (!recording.is_nothing()).then(|| Log { recording, events: VecDeque::new() });
+        let old = std::mem::replace(&mut core.log, log);
         let owners: Vec<_> = core.owners.iter().flatten().copied().collect();
         for owner in owners {
-            owner.set_probe(&mut core, PROBE_LOG, on);
+            owner.set_probe(&mut core, PROBE_LOG, recording.has(EventKind::Hit));
         }
+        drop(core);
+        drop(old);
     }
 
     /// Takes the events since the last call.
     #[must_use]
     pub fn take_events(&self) -> Vec<Event> {
         let mut core = self.shared.core.lock();
-        core.log.as_mut().map(std::mem::take).unwrap_or_default()
+        let events = core.log.as_mut().map(|log| std::mem::take(&mut log.events));
+        events.map(Vec::from).unwrap_or_default()
     }
 
     /// Sets how many steps a walk or a verification makes before it lets others in, and whether it
@@ -161,7 +168,7 @@ impl Shared {
         let mut core = self.core.lock();
         let number = core.owners.iter().position(Option::is_none).unwrap_or(core.owners.len());
         let owner = make(u16::try_from(number).expect("fewer than 65,536 memos and sources"));
-        let logged = core.log.is_some();
+        let logged = core.log.as_ref().is_some_and(|log| log.recording.has(EventKind::Hit));
         owner.set_probe(&mut core, PROBE_LOG, logged);
         if number == core.owners.len() {
             core.owners.push(None);

@@ -73,11 +73,12 @@ mod compute;
 mod driver;
 mod graph;
 mod memo;
-mod memory;
 mod methods;
+mod notify_set;
 mod range;
 mod settings;
 mod source;
+mod source_key;
 mod store;
 mod watch;
 mod write;
@@ -89,22 +90,24 @@ pub use compute::scope::{Scoped, scope};
 #[cfg(feature = "driver")]
 pub use driver::Driver;
 pub use graph::Graph;
-pub use graph::event::{Event, EventKind, Mismatch};
+pub use graph::event::{Cause, Event, EventKind, Mismatch, Recording};
+pub use graph::expiry::Lifetime;
+pub use graph::inspect::{Entry, EntryState, Neighbourhood, OwnerInfo, Page};
 pub use graph::stats::Stats;
 pub use graph::stuck::Stuck;
 pub use memo::Memo;
-#[cfg(shuttle)]
-pub use memory::fault::{Fault, inject};
 pub use methods::{Method, MethodOutput, Methods};
-pub use source::Source;
+pub use notify_set::{Member, NotifySet};
+pub use source::{Source, Suspension};
+pub use source_key::{KeyPart, SourceKey};
 pub use store::error::{BoxError, Error, ErrorKind};
 pub use store::key::Key;
 pub use tidewire_memo_macros::memo;
+pub use tidewire_memo_memory::ambient::{Ambient, InAmbient};
+#[cfg(shuttle)]
+pub use tidewire_memo_memory::fault::{Fault, inject};
 pub use watch::{Notify, Watch};
 pub use write::WriteGuard;
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("tidewire-memo packs a tag beside 48-bit pointers and needs a 64-bit target");
-
-/// What a node costs beside itself: its slot and its share of the table.
-const TABLE_BYTES: usize = 16 + 24;

@@ -13,10 +13,10 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use crate::memory::sync::Mutex;
 use crate::source::{Inner, Point};
 use crate::store::key::Key;
 use crate::store::slots::Id;
+use tidewire_memo_memory::sync::Mutex;
 
 /// The bounds of a read.
 #[derive(Clone, PartialEq, Eq)]

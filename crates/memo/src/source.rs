@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
-use crate::memory::hasher::BuildKeyHasher;
+use tidewire_memo_memory::hasher::BuildKeyHasher;
 
 use crate::compute::capture;
 use crate::graph::cascade::{Mark, Walk};
@@ -18,16 +18,16 @@ use crate::graph::owner::{Functions, Owner};
 use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
 use crate::graph::{Graph, Shared};
-use crate::memory::epoch;
-use crate::memory::fault::{Fault, injected};
-use crate::memory::line::pin;
-use crate::memory::pool;
 use crate::range::{Interval, Intervals, Stabbed};
 use crate::store::key::Key;
 use crate::store::node::{FRESH, Header};
 use crate::store::slots::Id;
-use crate::store::table::{Seen, Table};
+use crate::store::table::{Seen, TABLE_BYTES, Table};
 use crate::write::WriteGuard;
+use tidewire_memo_memory::epoch;
+use tidewire_memo_memory::fault::{Fault, injected};
+use tidewire_memo_memory::line::pin;
+use tidewire_memo_memory::pool;
 
 /// Something that memoized functions read and that can change: rows of a table, files, settings.
 ///
@@ -98,7 +98,7 @@ impl<K: Key> Source<K> {
         let shared = graph.shared;
         let mut inner = None;
         shared.register(|number| {
-            let bytes = size_of::<Node<K>>() + crate::TABLE_BYTES;
+            let bytes = size_of::<Node<K>>() + TABLE_BYTES;
             let owner =
                 Owner::new(shared, Arc::from(name), number, true, &FunctionsOf::<K>::TABLE, bytes);
             let made: &'static Inner<K> = Box::leak(Box::new(Inner {

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use crate::graph::bells::Bell;
+use crate::graph::bells::{Belfry, Bell};
 
 use crate::compute::cached::Cached;
 use crate::compute::get::Get;
@@ -21,7 +21,7 @@ use crate::store::key::Key;
 use crate::store::slots::Id;
 
 /// A bell on the node of one key, moved to the next node when that one goes.
-struct Post<K: Key, V: Send + Sync + 'static> {
+pub(crate) struct Post<K: Key, V: Send + Sync + 'static> {
     memo: Memo<K, V>,
     key: K,
     bell: Arc<Bell>,
@@ -29,14 +29,17 @@ struct Post<K: Key, V: Send + Sync + 'static> {
 }
 
 impl<K: Key, V: Send + Sync + 'static> Post<K, V> {
-    fn new(memo: Memo<K, V>, key: K) -> Self {
-        let bell = Arc::new(Bell::default());
+    pub(crate) fn new(memo: Memo<K, V>, key: K, bell: Arc<Bell>) -> Self {
         let id = memo.inner.attach(&key, &bell).unwrap_or(Id::NONE);
         Self { memo, key, bell, id }
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.id == Id::NONE
+    }
+
     /// Makes sure that the bell hangs on a living node. `false` when the memo is closed.
-    fn renew(&mut self) -> bool {
+    pub(crate) fn renew(&mut self) -> bool {
         let alive = self.memo.inner.shared().core.lock().node(self.id).is_some();
         if alive {
             return true;
@@ -64,6 +67,7 @@ impl<K: Key, V: Send + Sync + 'static> Drop for Post<K, V> {
 #[must_use = "streams do nothing unless polled"]
 pub struct Watch<K: Key, V: Send + Sync + 'static> {
     post: Post<K, V>,
+    belfry: Arc<Belfry>,
     get: Option<Get<K, V>>,
     /// The version yielded last; `None` before the first.
     last: Option<u64>,
@@ -73,7 +77,9 @@ pub struct Watch<K: Key, V: Send + Sync + 'static> {
 
 impl<K: Key, V: Send + Sync + 'static> Watch<K, V> {
     pub(crate) fn new(memo: Memo<K, V>, key: K) -> Self {
-        Self { post: Post::new(memo, key), get: None, last: None, again: true }
+        let belfry = Arc::<Belfry>::default();
+        let post = Post::new(memo, key, Arc::new(Bell::of(belfry.clone(), 0)));
+        Self { post, belfry, get: None, last: None, again: true }
     }
 
     /// The next fresh value; `None` when the memo is closed.
@@ -120,10 +126,10 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Watch<K, V> {
         let this = self.get_mut();
         loop {
             if this.get.is_none() {
-                if !this.again && this.post.bell.poll(context.waker()).is_pending() {
+                if !this.again && this.belfry.poll(context.waker()).is_pending() {
                     return Poll::Pending;
                 }
-                this.post.bell.silence();
+                this.belfry.silence();
                 if !this.post.renew() {
                     return Poll::Ready(None);
                 }
@@ -148,11 +154,14 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Watch<K, V> {
 #[must_use = "streams do nothing unless polled"]
 pub struct Notify<K: Key, V: Send + Sync + 'static> {
     post: Post<K, V>,
+    belfry: Arc<Belfry>,
 }
 
 impl<K: Key, V: Send + Sync + 'static> Notify<K, V> {
     pub(crate) fn new(memo: Memo<K, V>, key: K) -> Self {
-        Self { post: Post::new(memo, key) }
+        let belfry = Arc::<Belfry>::default();
+        let post = Post::new(memo, key, Arc::new(Bell::of(belfry.clone(), 0)));
+        Self { post, belfry }
     }
 
     /// Waits until the value is suspect; `None` when the memo is closed.
@@ -169,10 +178,10 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Notify<K, V> {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<()>> {
         let this = self.get_mut();
-        if this.post.id == Id::NONE {
+        if this.post.is_closed() {
             return Poll::Ready(None);
         }
-        if this.post.bell.poll(context.waker()).is_pending() {
+        if this.belfry.poll(context.waker()).is_pending() {
             return Poll::Pending;
         }
         Poll::Ready(this.post.renew().then_some(()))

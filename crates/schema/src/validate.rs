@@ -27,7 +27,6 @@ mod cel;
 mod check;
 mod compile;
 mod fault;
-mod format;
 mod kind;
 mod layer;
 mod options;

@@ -8,7 +8,7 @@
 //!  3   edge   link
 //!  2   wire   rest   live
 //!  1   service ◀ schema
-//!  0   memo (with memo-macros)   proto
+//!  0   memo (with memo-macros, memo-memory)   proto   forms
 //!  beside  build, xtask, tests, conformance, examples, clients, docs
 //! ```
 //!
@@ -40,11 +40,13 @@ const fn room(name: &'static str, floor: u8, imports: &'static [&'static str]) -
 
 const ROOMS: &[Room] = &[
     room("memo-macros", 0, &[]),
-    room("memo", 0, &["memo-macros"]),
+    room("memo-memory", 0, &[]),
+    room("memo", 0, &["memo-macros", "memo-memory"]),
     room("proto", 0, &[]),
+    room("forms", 0, &[]),
     room("service", 1, &[]),
     // On the half-floor between `service` and what stands on both.
-    room("schema", 1, &["service", "proto"]),
+    room("schema", 1, &["service", "proto", "forms"]),
     room("wire", 2, &["service"]),
     room("rest", 2, &["service", "schema"]),
     room("live", 2, &["service"]),

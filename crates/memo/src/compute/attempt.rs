@@ -25,18 +25,18 @@ use crate::compute::inner::{Node, Running};
 use crate::compute::publish::{Candidate, Verdict};
 use crate::compute::work::{Done, Early, Work};
 use crate::graph::core::Core;
-use crate::graph::event::EventKind;
+use crate::graph::event::{Cause, EventKind};
 use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
 use crate::graph::verify::Verification;
-use crate::memory::fault::{Fault, injected};
-use crate::memory::line::pin;
-use crate::memory::wake::quietly;
-use crate::memory::{hazard, line};
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::node::{FRESH, SUSPECT};
 use crate::store::value::Outcome;
+use tidewire_memo_memory::fault::{Fault, injected};
+use tidewire_memo_memory::line::pin;
+use tidewire_memo_memory::wake::quietly;
+use tidewire_memo_memory::{hazard, line};
 
 /// Where a computation stands.
 pub(crate) struct Attempt<V> {
@@ -91,7 +91,7 @@ impl<V> Attempt<V> {
         if matches!(node.header.state(), SUSPECT | FRESH) {
             return Phase::Checking(Verification::own(node.header.id));
         }
-        call(core, node)
+        call(core, node, None)
     }
 
     /// Stops; the user's future is dropped with what this returns.
@@ -105,6 +105,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     pub(crate) fn poll(self: &Arc<Self>, context: &mut Context<'_>) -> Poll<()> {
         // What callers capture is their business; the computation has a frame of its own.
         let _entered = Entered::new(None);
+        let _ambient = self.ambient.clone().enter();
         let mut attempt = self.attempt.lock();
         let driven = catch_unwind(AssertUnwindSafe(|| self.drive(&mut attempt, context)));
         let polled = driven.unwrap_or_else(|payload| {
@@ -152,7 +153,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let node = self.node();
         let head = node.header.value();
         if !unchanged || node.header.state() != FRESH || head.is_null() {
-            return Next::Continue(call(&mut core, node));
+            return Next::Continue(call(&mut core, node, check.changed));
         }
         // SAFETY: the node's value is alive while the graph lock is held.
         let outcome = unsafe { Outcome::from_shared(head) };
@@ -345,9 +346,9 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 }
 
 /// Notes that the function is called next.
-fn call<K, V>(core: &mut Core, node: &Node<K, V>) -> Phase<V> {
+fn call<K, V>(core: &mut Core, node: &Node<K, V>, cause: Option<Cause>) -> Phase<V> {
     core.stats.started += 1;
-    core.note(EventKind::Started, &node.header);
+    core.note_because(EventKind::Started, &node.header, cause);
     Phase::Calling
 }
 

@@ -5,9 +5,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use crate::memory::hazard::{self, Slot};
-use crate::memory::line::Line;
 use crate::store::value::{Head, Outcome, value_of};
+use tidewire_memo_memory::hazard::{self, Slot};
+use tidewire_memo_memory::line::Line;
 
 /// An owned, immutable, memoized value: derefs to `V`, is `Send` and `'static`, and is made by a hit
 /// without an allocation and without touching a shared counter.

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::memory::sync;
+use tidewire_memo_memory::sync;
 
 /// A computation that can be polled from the queue.
 pub(crate) trait Deferred {

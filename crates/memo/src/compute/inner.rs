@@ -24,16 +24,16 @@ use crate::graph::flight::WorkHead;
 use crate::graph::owner::{Functions, Owner, Refresh};
 use crate::graph::trash::Trash;
 use crate::graph::verify::{Progress, Verification};
-use crate::memory::hasher::BuildKeyHasher;
-use crate::memory::line::{self, Line, Pin, pin};
-use crate::memory::sync::MutexGuard;
-use crate::memory::{epoch, pool};
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::node::{EMPTY, GONE, Header};
 use crate::store::slots::Id;
-use crate::store::table::{Seen, Table};
+use crate::store::table::{Seen, TABLE_BYTES, Table};
 use crate::store::value::{Head, Outcome};
+use tidewire_memo_memory::hasher::BuildKeyHasher;
+use tidewire_memo_memory::line::{self, Line, Pin, pin};
+use tidewire_memo_memory::sync::MutexGuard;
+use tidewire_memo_memory::{epoch, pool};
 
 /// See the module documentation.
 pub(crate) struct Inner<K, V> {
@@ -69,7 +69,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
     ) -> &'static Self {
         let mut inner = None;
         shared.register(|number| {
-            let bytes = size_of::<Node<K, V>>() + crate::TABLE_BYTES;
+            let bytes = size_of::<Node<K, V>>() + TABLE_BYTES;
             let functions = &FunctionsOf::<K, V>::TABLE;
             let owner = Owner::new(shared, Arc::from(name), number, false, functions, bytes);
             let made: &'static Self = Box::leak(Box::new(Self {

@@ -25,13 +25,14 @@ use crate::graph::flight::WorkHead;
 use crate::graph::owner::Owner;
 use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
-use crate::memory::fault::{Fault, injected};
-use crate::memory::sync::Mutex;
-use crate::memory::wake::{self, quietly};
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::slots::Id;
 use crate::store::value::Outcome;
+use tidewire_memo_memory::ambient::Ambient;
+use tidewire_memo_memory::fault::{Fault, injected};
+use tidewire_memo_memory::sync::Mutex;
+use tidewire_memo_memory::wake::{self, quietly};
 
 /// See the module documentation.
 #[repr(C)]
@@ -43,6 +44,8 @@ pub(crate) struct Work<K: 'static, V: 'static> {
     pub(crate) id: Id,
     /// Touched by the thread that holds `attempt`.
     frame: UnsafeCell<Frame>,
+    /// Of the caller that started it.
+    pub(crate) ambient: Ambient,
     pub(crate) attempt: Mutex<Attempt<V>>,
     /// The last caller went away; whoever polls drops the user's future.
     cancelled: AtomicBool,
@@ -134,6 +137,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             node,
             id,
             frame: UnsafeCell::new(Frame::new(inner.owner.graph, id)),
+            ambient: Ambient::current(),
             attempt: Mutex::new(attempt),
             cancelled: AtomicBool::new(false),
             deferred: AtomicBool::new(false),

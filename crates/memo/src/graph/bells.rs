@@ -3,7 +3,7 @@
 //! A watch hangs a bell on the node; a walk that marks the node rings it. Ringing computes nothing: the
 //! wakers go to the trash and are woken when the locks are free.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
@@ -11,41 +11,78 @@ use std::task::{Poll, Waker};
 
 use crate::graph::trash::Trash;
 use crate::graph::{Shared, budget};
-use crate::memory::sync::Mutex;
 use crate::store::node::EMPTY;
 use crate::store::slots::Id;
+use tidewire_memo_memory::sync::Mutex;
 
-/// What a walk rings.
-#[derive(Default)]
+/// What a walk rings: one key's, of those that hang in a belfry.
 pub(crate) struct Bell {
     rung: AtomicBool,
-    waker: Mutex<Option<Waker>>,
+    number: u64,
+    belfry: Arc<Belfry>,
+}
+
+/// Where whoever listens finds out which bells rang.
+#[derive(Default)]
+pub(crate) struct Belfry {
+    state: Mutex<Rung>,
+}
+
+#[derive(Default)]
+struct Rung {
+    /// Each at most once.
+    bells: VecDeque<Arc<Bell>>,
+    waker: Option<Waker>,
 }
 
 impl Bell {
-    pub(crate) fn ring(&self, trash: &mut Trash) {
-        self.rung.store(true, SeqCst);
-        trash.wakers.extend(self.waker.lock().take());
+    pub(crate) fn of(belfry: Arc<Belfry>, number: u64) -> Self {
+        Self { rung: AtomicBool::new(false), number, belfry }
     }
 
-    /// Whether it rang since the last time somebody asked; if not, `waker` is woken when it does.
-    pub(crate) fn poll(&self, waker: &Waker) -> Poll<()> {
-        if !self.rung.load(SeqCst) {
-            let waker = waker.clone();
-            let old = self.waker.lock().replace(waker);
-            drop(old);
+    fn ring(self: &Arc<Self>, trash: &mut Trash) {
+        if !self.rung.swap(true, SeqCst) {
+            let mut rung = self.belfry.state.lock();
+            rung.bells.push_back(self.clone());
+            trash.wakers.extend(rung.waker.take());
         }
-        if self.rung.swap(false, SeqCst) { Poll::Ready(()) } else { Poll::Pending }
     }
 
+    /// Rings where no graph is involved.
+    pub(crate) fn ring_alone(self: &Arc<Self>) {
+        self.ring(&mut Trash::default());
+    }
+}
+
+impl Belfry {
+    /// A bell that rang since it was last asked for; if there is none, `waker` is woken when one does.
+    pub(crate) fn poll(&self, waker: &Waker) -> Poll<u64> {
+        if let Some(number) = self.take() {
+            return Poll::Ready(number);
+        }
+        // Cloned and dropped outside of the lock: both may be user code.
+        let waker = waker.clone();
+        let old = self.state.lock().waker.replace(waker);
+        drop(old);
+        self.take().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn take(&self) -> Option<u64> {
+        let bell = self.state.lock().bells.pop_front()?;
+        bell.rung.store(false, SeqCst);
+        Some(bell.number)
+    }
+
+    /// Forgets what rang.
     pub(crate) fn silence(&self) {
-        self.rung.store(false, SeqCst);
+        while self.take().is_some() {}
     }
 }
 
 /// The bells of a graph, by node.
 pub(crate) struct Watchers {
-    bells: HashMap<Id, Vec<Arc<Bell>>>,
+    /// By address: thousands may hang on one node.
+    bells: HashMap<Id, BTreeMap<usize, Arc<Bell>>>,
     /// Bells on all nodes.
     count: usize,
 }
@@ -56,16 +93,15 @@ impl Watchers {
     }
 
     pub(crate) fn attach(&mut self, id: Id, bell: &Arc<Bell>) {
-        self.bells.entry(id).or_default().push(bell.clone());
-        self.count += 1;
+        let place = Arc::as_ptr(bell).addr();
+        let old = self.bells.entry(id).or_default().insert(place, bell.clone());
+        self.count += usize::from(old.is_none());
     }
 
     /// Returns whether nobody watches the node any more.
     fn detach(&mut self, id: Id, bell: &Arc<Bell>) -> bool {
         let Some(bells) = self.bells.get_mut(&id) else { return false };
-        let before = bells.len();
-        bells.retain(|other| !Arc::ptr_eq(other, bell));
-        self.count -= before - bells.len();
+        self.count -= usize::from(bells.remove(&Arc::as_ptr(bell).addr()).is_some());
         let empty = bells.is_empty();
         if empty {
             self.bells.remove(&id);
@@ -75,7 +111,7 @@ impl Watchers {
 
     /// Rings the bells of a node; their wakers go to the trash, to be woken outside the locks.
     pub(crate) fn notify(&self, id: Id, trash: &mut Trash) {
-        for bell in self.bells.get(&id).into_iter().flatten() {
+        for bell in self.bells.get(&id).into_iter().flat_map(BTreeMap::values) {
             bell.ring(trash);
         }
     }
@@ -99,7 +135,7 @@ impl Watchers {
     pub(crate) fn close(&mut self, trash: &mut Trash) {
         self.count = 0;
         for (_, bells) in self.bells.drain() {
-            bells.iter().for_each(|bell| bell.ring(trash));
+            bells.values().for_each(|bell| bell.ring(trash));
         }
     }
 }

@@ -17,13 +17,13 @@ use std::task::{Context, Poll};
 use crate::graph::Shared;
 use crate::graph::budget;
 use crate::graph::core::Core;
-use crate::graph::event::EventKind;
+use crate::graph::event::{Cause, EventKind};
 use crate::graph::trash::Trash;
-use crate::memory::fault::{Fault, injected};
-use crate::memory::sync::MutexGuard;
-use crate::memory::{epoch, wake};
 use crate::store::edges::Edges;
 use crate::store::node::{FADED, FRESH, GHOST, Header, SUSPECT};
+use tidewire_memo_memory::fault::{Fault, injected};
+use tidewire_memo_memory::sync::MutexGuard;
+use tidewire_memo_memory::{epoch, wake};
 
 /// A walk that has begun: lists that were taken and how far each was walked.
 #[derive(Default)]
@@ -33,6 +33,8 @@ pub(crate) struct Walk {
     whole: Vec<(u16, u32, u64)>,
     trash: Trash,
     marked: usize,
+    /// The tick at which the change began; 0 before its first mark.
+    change: u64,
     /// Which change this is, so that its caller knows when somebody else finished it.
     number: u64,
 }
@@ -53,7 +55,9 @@ impl Walk {
     /// Marks one node and takes its dependants onto the stack.
     pub(crate) fn mark(&mut self, core: &mut Core, node: &Header, state: u8) {
         node.set_state(state);
-        core.note(EventKind::Marked, node);
+        let tick = if self.change == 0 { core.tick } else { self.change };
+        self.change = tick;
+        core.note_because(EventKind::Marked, node, Some(Cause::Change { tick }));
         if node.is_watched() {
             core.watchers.notify(node.id, &mut self.trash);
         }

@@ -7,7 +7,7 @@
 
 use crate::graph::bells::Watchers;
 use crate::graph::budget::Ledger;
-use crate::graph::event::{Event, EventKind};
+use crate::graph::event::{Cause, Event, EventKind, Log};
 use crate::graph::expiry::Expiry;
 use crate::graph::flight::Works;
 use crate::graph::owner::Owner;
@@ -16,6 +16,8 @@ use crate::graph::stuck::Patience;
 use crate::graph::trash::Trash;
 use crate::store::node::{GONE, Header};
 use crate::store::slots::{Id, Slots};
+use tidewire_memo_memory::ambient;
+use tidewire_memo_memory::wake::quietly;
 
 /// See the module documentation.
 pub(crate) struct Core {
@@ -32,7 +34,7 @@ pub(crate) struct Core {
     /// Set while somebody wants to hear of computations that do not end.
     pub(crate) patience: Option<Patience>,
     pub(crate) stats: Stats,
-    pub(crate) log: Option<Vec<Event>>,
+    pub(crate) log: Option<Log>,
     pub(crate) closed: bool,
 }
 
@@ -153,18 +155,27 @@ impl Core {
     /// Notes an event, when a test or the console listens.
     #[inline]
     pub(crate) fn note(&mut self, kind: EventKind, node: &Header) {
-        if self.log.is_some() {
-            self.note_slow(kind, node);
+        self.note_because(kind, node, None);
+    }
+
+    /// The same with its cause.
+    #[inline]
+    pub(crate) fn note_because(&mut self, kind: EventKind, node: &Header, cause: Option<Cause>) {
+        if self.log.as_ref().is_some_and(|log| log.recording.has(kind)) {
+            self.note_slow(kind, node, cause);
         }
     }
 
     #[cold]
-    fn note_slow(&mut self, kind: EventKind, node: &Header) {
+    fn note_slow(&mut self, kind: EventKind, node: &Header, cause: Option<Cause>) {
         let owner = self.owner(node);
+        let mut key = "a key whose Debug panics".to_owned();
         // SAFETY: the node belongs to this owner, so it has the type its function table expects.
-        let key = unsafe { (owner.functions.label)(self.whole(node)) };
+        quietly(|| key = unsafe { (owner.functions.label)(self.whole(node)) });
+        let (tick, tag) = (self.tick, ambient::tag());
         if let Some(log) = &mut self.log {
-            log.push(Event { kind, memo: owner.name.clone(), key });
+            let event = Event { kind, memo: owner.name.clone(), key, tick, tag, cause };
+            self.stats.events_dropped += u64::from(log.push(event));
         }
     }
 }

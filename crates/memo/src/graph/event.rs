@@ -1,8 +1,10 @@
 //! The event log: what the graph did, in the order of the graph lock.
 //!
-//! Off by default. While it is on, hits leave the lock-free path to be noted, and keys are rendered
-//! with `Debug` under the graph lock, so it is for tests and for a console that asks.
+//! Off by default. What is recorded is chosen by kind and kept in a ring, so listening for long costs no
+//! more than listening for a while. While hits are recorded they leave the lock-free path. Keys are
+//! rendered with `Debug` under the graph lock, so it is for tests and for a console that asks.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,6 +17,89 @@ pub struct Event {
     pub memo: Arc<str>,
     /// The key, rendered with `Debug`.
     pub key: String,
+    /// When, in the ticks that versions are made of.
+    pub tick: u64,
+    /// The number of the call in whose [`Ambient`](crate::Ambient) it happened; 0 for none.
+    pub tag: u64,
+    /// Why, where that is known.
+    pub cause: Option<Cause>,
+}
+
+/// Why something happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// Of a mark: the change that began at this tick.
+    Change {
+        /// The tick.
+        tick: u64,
+    },
+    /// Of a function that was called for a suspect value: the first dependency that has changed.
+    Dependency {
+        /// Its number in the order in which dependencies were read, from 1.
+        number: usize,
+        /// How many there are.
+        of: usize,
+    },
+}
+
+/// Which events are recorded, and how many are kept. See [`Graph::record_events`](crate::Graph::record_events).
+#[derive(Clone, Copy, Debug)]
+pub struct Recording {
+    kinds: u32,
+    keep: usize,
+}
+
+impl Recording {
+    /// Every kind, of which the latest 65,536 are kept.
+    #[must_use]
+    pub const fn everything() -> Self {
+        Self { kinds: u32::MAX, keep: 1 << 16 }
+    }
+
+    /// Nothing: recording ends, and what was kept is dropped.
+    #[must_use]
+    pub const fn nothing() -> Self {
+        Self { kinds: 0, keep: 0 }
+    }
+
+    /// All but one kind. Without [`EventKind::Hit`] hits stay as fast as ever.
+    #[must_use]
+    pub const fn without(self, kind: EventKind) -> Self {
+        Self { kinds: self.kinds & !(1 << kind as u32), keep: self.keep }
+    }
+
+    /// Keeps this many of the latest events.
+    #[must_use]
+    pub const fn keep(self, events: usize) -> Self {
+        Self { kinds: self.kinds, keep: events }
+    }
+
+    pub(crate) const fn has(self, kind: EventKind) -> bool {
+        self.kinds & (1 << kind as u32) != 0
+    }
+
+    pub(crate) const fn is_nothing(self) -> bool {
+        self.kinds == 0
+    }
+}
+
+/// What is recorded, and what was.
+pub(crate) struct Log {
+    pub(crate) recording: Recording,
+    pub(crate) events: VecDeque<Event>,
+}
+
+impl Log {
+    /// Adds an event; `true` when the oldest one went for it.
+    pub(crate) fn push(&mut self, event: Event) -> bool {
+        self.events.push_back(event);
+        let full = self.events.len() > self.recording.keep;
+        if full {
+            self.events.pop_front();
+        }
+        full
+    }
 }
 
 /// What happened.

@@ -48,6 +48,8 @@ pub struct Stats {
     pub panicked_drops: u64,
     /// The most edges that one hold of the graph lock published: what others may have waited for.
     pub longest_hold: u64,
+    /// Events that went because newer ones came; see [`Recording::keep`](crate::Recording::keep).
+    pub events_dropped: u64,
     /// Threads known to reclamation now (all graphs of the process).
     pub threads: usize,
     /// Nodes held now.

@@ -11,12 +11,12 @@ use std::task::{Context, Poll};
 
 use crate::graph::Shared;
 use crate::graph::core::Core;
-use crate::graph::event::EventKind;
+use crate::graph::event::{Cause, EventKind};
 use crate::graph::owner::Refresh;
-use crate::memory::fault::{Fault, injected};
-use crate::memory::line::pin;
 use crate::store::node::{FADED, FRESH, GHOST, Header, SUSPECT};
 use crate::store::slots::Id;
+use tidewire_memo_memory::fault::{Fault, injected};
+use tidewire_memo_memory::line::pin;
 
 /// A verification in progress; kept across polls.
 pub(crate) struct Verification {
@@ -27,6 +27,8 @@ pub(crate) struct Verification {
     /// The root must end with a value in memory: its owner wants to serve it.
     own: bool,
     restarts: u32,
+    /// The first dependency of the root that has changed, and how many there are.
+    pub(crate) changed: Option<Cause>,
     refreshing: Option<Refresh>,
 }
 
@@ -51,7 +53,7 @@ impl Verification {
     /// Verifies a dependency, computing it if need be.
     pub(crate) fn of(root: Id) -> Self {
         let top = Step { id: root, next: 0 };
-        Self { top, below: Vec::new(), own: false, restarts: 0, refreshing: None }
+        Self { top, below: Vec::new(), own: false, restarts: 0, changed: None, refreshing: None }
     }
 
     /// Verifies the value of a node whose computation asks.
@@ -125,8 +127,12 @@ impl Verification {
             }
             match examine(core, node, step.next) {
                 Finding::Unchanged => confirm(core, node),
-                Finding::Changed if wants_value => return Progress::Done(false),
-                Finding::Changed => return Progress::Compute(step.id),
+                Finding::Changed(at) if wants_value => {
+                    let of = node.dependencies(&core.slots).len();
+                    self.changed = Some(Cause::Dependency { number: at + 1, of });
+                    return Progress::Done(false);
+                }
+                Finding::Changed(_) => return Progress::Compute(step.id),
                 Finding::Unsure { at, dependency } => {
                     self.below.push(Step { id: step.id, next: at });
                     self.top = Step { id: dependency, next: 0 };
@@ -146,7 +152,8 @@ impl Verification {
 
 enum Finding {
     Unchanged,
-    Changed,
+    /// The dependency with this number has.
+    Changed(usize),
     /// This dependency must be verified first.
     Unsure {
         at: usize,
@@ -165,14 +172,14 @@ fn examine(core: &Core, node: &Header, from: usize) -> Finding {
     while let Some(id) = dependencies.get(at) {
         match status(core, id, verified) {
             Status::Unchanged => at += 1,
-            Status::Changed => return Finding::Changed,
+            Status::Changed => return Finding::Changed(at),
             Status::Unsure => return Finding::Unsure { at, dependency: id },
         }
     }
-    for id in dependencies.iter().take(from) {
+    for (at, id) in dependencies.iter().take(from).enumerate() {
         match status(core, id, verified) {
             Status::Unchanged => {}
-            Status::Changed => return Finding::Changed,
+            Status::Changed => return Finding::Changed(at),
             Status::Unsure => return Finding::Restart,
         }
     }

@@ -26,9 +26,9 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::memory::epoch;
-use crate::memory::sync::{AtomicPtr, AtomicU64};
 use crate::store::slots::Slots;
+use tidewire_memo_memory::epoch;
+use tidewire_memo_memory::sync::{AtomicPtr, AtomicU64};
 
 /// See the module documentation.
 pub(crate) struct Table<N> {
@@ -85,15 +85,22 @@ impl<N> Table<N> {
         }
     }
 
-    /// Looks where the search for a hash begins; finds most of what is there. Pinned; the reference is
-    /// good as long as the pin.
+    /// Looks at the first few entries from where the search for a hash begins; finds nearly all of what is
+    /// there. Pinned; the reference is good as long as the pin.
     #[inline(always)]
     pub(crate) fn find_first<'p>(&self, hash: u64) -> Option<&'p N> {
         let entries = Entries::unpack(self.hits[shard_of(hash)].load(Acquire));
-        // SAFETY: replaced entries are retired, and the caller is pinned; the shift keeps it within.
-        let entry = unsafe { &*entries.first.add(entries.begin(hash)) }.load(Acquire);
-        // SAFETY: a node in an entry is retired after it left the table, and the caller is pinned.
-        node_of(entry, hash).map(|node| unsafe { &*node })
+        let begin = entries.begin(hash);
+        for further in 0..=PADDING {
+            // SAFETY: replaced entries are retired, and the caller is pinned; the shift keeps the beginning
+            // within, and that many free entries follow the last one.
+            let entry = unsafe { &*entries.first.add(begin + further) }.load(Acquire);
+            if let Some(node) = node_of(entry, hash) {
+                // SAFETY: a node in an entry is retired after it left the table, and the caller is pinned.
+                return Some(unsafe { &*node });
+            }
+        }
+        None
     }
 
     /// Finds a node. Call it pinned; the reference is good as long as the pin.
@@ -241,7 +248,7 @@ impl Entries {
             handle_alloc_error(layout);
         }
         if cfg!(shuttle) {
-            for at in 0..1 << bits {
+            for at in 0..(1 << bits) + PADDING {
                 // SAFETY: just allocated, this long. (Shuttle's atomics are not all zeros.)
                 unsafe { first.add(at).write(AtomicU64::new(FREE)) };
             }
@@ -260,7 +267,7 @@ impl Entries {
     }
 
     fn layout(entries: usize) -> Layout {
-        let layout = Layout::array::<AtomicU64>(entries);
+        let layout = Layout::array::<AtomicU64>(entries + PADDING);
         let layout = layout.and_then(|layout| layout.align_to(ALIGNMENT));
         layout.expect("fewer entries than memory has bytes")
     }
@@ -358,12 +365,16 @@ fn node_of<N>(entry: u64, hash: u64) -> Option<*const N> {
     (node >> 48 == 0).then(|| ptr::with_exposed_provenance(node as usize))
 }
 
+/// What a node costs beside itself: its slot and its share of the table.
+pub(crate) const TABLE_BYTES: usize = 16 + 32;
 /// Set in every entry that has a node.
 const TAKEN: u64 = 1 << 63;
 /// An entry that never had a node since the entries were made.
 const FREE: u64 = 0;
 /// An entry whose node was removed.
 const REMOVED: u64 = 1;
+/// Entries behind the last one that are always free, so that a hit may look ahead without a thought.
+const PADDING: usize = 3;
 const ALIGNMENT: usize = 64;
 /// Below what entries are aligned to.
 const LOW_BITS: usize = ALIGNMENT - 1;
@@ -374,14 +385,14 @@ const LEAST_BITS: u32 = 4;
 const SPARSE: usize = 256;
 
 #[repr(align(64))]
-struct NoEntries([AtomicU64; 2]);
+struct NoEntries([AtomicU64; 2 + PADDING]);
 
-static NONE: NoEntries = NoEntries([AtomicU64::new(FREE), AtomicU64::new(FREE)]);
+static NONE: NoEntries = NoEntries([const { AtomicU64::new(FREE) }; 2 + PADDING]);
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
-    use crate::memory::line::pin;
+    use tidewire_memo_memory::line::pin;
 
     struct Node {
         hash: u64,

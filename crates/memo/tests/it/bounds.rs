@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-use tidewire_memo::{EventKind, Graph, Memo, Source};
+use tidewire_memo::{EventKind, Graph, Memo, Recording, Source};
 
 use crate::support::{logged, now, work};
 
@@ -56,7 +56,7 @@ fn the_hash_of_an_evicted_value_keeps_cutoff_alive() {
         });
         let version = now(above.get(12)).unwrap().version();
         leaf.evict(&12);
-        graph.record_events(true);
+        graph.record_events(Recording::everything());
         rows.changed(&12);
         let again = now(above.get(12)).unwrap().version();
         assert_eq!(again, version);
@@ -103,7 +103,7 @@ fn a_budget_smaller_than_one_value_computes_every_time_and_answers_all_the_same(
     let graph = Graph::new();
     graph.set_budget(10);
     let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key + 1 });
-    graph.record_events(true);
+    graph.record_events(Recording::everything());
     assert_eq!(*now(memo.get(1)).unwrap(), 2);
     assert_eq!(*now(memo.get(1)).unwrap(), 2);
     assert_eq!(logged(&graph, EventKind::Started).len(), 2);
@@ -177,7 +177,7 @@ fn suspect_values_are_not_dropped_merely_because_they_are_marked() {
         now(above.get(key)).unwrap();
     }
     rows.changed(&0);
-    graph.record_events(true);
+    graph.record_events(Recording::everything());
     for key in 0..100 {
         now(above.get(key)).unwrap();
     }

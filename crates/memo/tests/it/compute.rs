@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::Poll;
 
-use tidewire_memo::{ErrorKind, EventKind, Graph, Memo, Source, scope};
+use tidewire_memo::{ErrorKind, EventKind, Graph, Memo, Recording, Source, scope};
 
 use crate::support::{Gate, Wakes, logged, now, poll, poll_with, work, yield_once};
 
@@ -35,7 +35,7 @@ fn concurrent_misses_of_one_key_run_the_function_once() {
     let graph = Graph::new();
     let gate = Gate::default();
     let memo = gated(&graph, gate.clone());
-    graph.record_events(true);
+    graph.record_events(Recording::everything());
     let mut calls: Vec<_> = (0..5).map(|_| memo.get(1)).collect();
     for call in &mut calls {
         assert!(poll(call).is_pending());
@@ -174,7 +174,7 @@ fn a_value_that_comes_out_equal_leaves_its_dependants_valid_without_running_them
         if *parity.get(key).await.unwrap() == 0 { "even" } else { "odd" }
     });
     now(word.get(4)).unwrap();
-    graph.record_events(true);
+    graph.record_events(Recording::everything());
     rows.changed(&4);
     assert_eq!(*now(word.get(4)).unwrap(), "even");
     assert_eq!(
@@ -197,7 +197,7 @@ fn without_cutoff_an_equal_value_still_makes_its_dependants_run() {
         opaque.get(key).await.unwrap();
     });
     now(above.get(1)).unwrap();
-    graph.record_events(true);
+    graph.record_events(Recording::everything());
     rows.changed(&1);
     now(above.get(1)).unwrap();
     let ran = logged(&graph, EventKind::Started);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::{Arc, RwLock};
 
-use tidewire_memo::{Graph, Memo, Source, batch};
+use tidewire_memo::{Graph, Memo, Recording, Source, batch};
 
 use crate::support::{now, work};
 
@@ -73,7 +73,7 @@ impl List {
 fn an_insert_at_the_end_recomputes_only_the_last_page_and_the_count() {
     let list = list((1..=8).map(|i| i * 10));
     list.read_all();
-    list.graph.record_events(true);
+    list.graph.record_events(Recording::everything());
     list.rows.write().unwrap().insert(90, "new");
     batch(|batch| {
         batch.changed(&list.ids, &90);
@@ -99,7 +99,7 @@ fn an_insert_at_the_end_recomputes_only_the_last_page_and_the_count() {
 fn an_update_recomputes_one_page() {
     let list = list((1..=8).map(|i| i * 10));
     list.read_all();
-    list.graph.record_events(true);
+    list.graph.record_events(Recording::everything());
     list.rows.write().unwrap().insert(50, "new");
     list.ids.changed(&50);
     list.read_all();
@@ -114,7 +114,7 @@ fn an_update_that_changes_nothing_is_cut_off_at_its_page() {
         pages.get(0).await.unwrap().len() + pages.get(30).await.unwrap().len()
     });
     now(total.get(())).unwrap();
-    list.graph.record_events(true);
+    list.graph.record_events(Recording::everything());
     list.ids.changed(&20);
     now(total.get(())).unwrap();
     assert_eq!(work(&list.graph), ["started page(0)", "cut off page(0)", "verified total(())"]);

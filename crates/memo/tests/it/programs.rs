@@ -15,6 +15,7 @@
 //! MEMO_ALL=2 cargo test …                        goes on after the first failure, two of each kind
 //! MEMO_RAW=1 cargo test …                        does not cut failing programs down
 //! ```
+#![allow(clippy::print_stdout)]
 
 mod actions;
 mod checks;
@@ -30,6 +31,7 @@ mod run;
 mod schedule;
 mod shrink;
 mod user;
+mod watchdog;
 mod world;
 
 use std::fmt::Write;

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use tidewire_memo::{ErrorKind, EventKind, Graph, Memo};
+use tidewire_memo::{ErrorKind, EventKind, Graph, Memo, Recording};
 
 use crate::support::{logged, now, work};
 
@@ -49,7 +49,7 @@ fn an_expired_value_that_comes_out_equal_keeps_its_dependants() {
         *leaf.get(key).await.unwrap()
     });
     now(above.get(1)).unwrap();
-    graph.record_events(true);
+    graph.record_events(Recording::everything());
     graph.advance(start + SECOND);
     now(above.get(1)).unwrap();
     let events = work(&graph);
@@ -133,7 +133,7 @@ fn one_call_of_advance_expires_a_bounded_number_and_asks_to_be_called_again() {
     graph.advance(start);
     let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key }).ttl(SECOND);
     (0..3000).for_each(|key| _ = now(memo.get(key)).unwrap());
-    graph.record_events(true);
+    graph.record_events(Recording::everything());
     let over = start + 2 * SECOND;
     let mut calls = 0;
     while graph.advance(over) == Some(over) {

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
 use futures::{FutureExt, StreamExt};
-use tidewire_memo::{ErrorKind, EventKind, Graph, Memo, Source};
+use tidewire_memo::{ErrorKind, EventKind, Graph, Memo, Recording, Source};
 
 use crate::support::{logged, now};
 
@@ -86,7 +86,7 @@ fn a_notification_comes_at_mark_time_and_computes_nothing() {
     let mut notify = world.tens.notify(0);
     assert!(notify.next().now_or_never().is_none());
     now(world.tens.get(0)).unwrap();
-    world.graph.record_events(true);
+    world.graph.record_events(Recording::everything());
     world.write(15);
     assert_eq!(now(notify.next()), Some(()));
     assert!(logged(&world.graph, EventKind::Started).is_empty());

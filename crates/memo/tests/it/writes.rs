@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tidewire_memo::{EventKind, Graph, Memo, Source, batch};
+use tidewire_memo::{EventKind, Graph, Memo, Recording, Source, batch};
 
 use crate::support::{logged, now, poll};
 
@@ -175,7 +175,7 @@ fn what_did_not_depend_on_the_change_stays_a_hit() {
     let memo = reader(&graph, rows);
     now(memo.get(1)).unwrap();
     now(memo.get(2)).unwrap();
-    graph.record_events(true);
+    graph.record_events(Recording::everything());
     rows.changed(&1);
     assert_eq!(logged(&graph, EventKind::Marked), ["marked rows(1)", "marked reader(1)"]);
     assert!(memo.cached(&2).is_some());

@@ -5,9 +5,9 @@
 
 use super::check::{Check, Constant, Range, Site, Test};
 use super::kind::Kind;
+use super::pattern;
 use super::violation::Element;
 use super::wire::{self, Raw};
-use super::{format, pattern};
 
 mod strings;
 

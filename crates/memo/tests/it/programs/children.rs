@@ -2,7 +2,7 @@
 //!
 //! A closed graph leaves a few KiB behind, a deadlock cannot be undone and a crash takes its process
 //! with it, so programs run in children, a few hundred in each. A child says which seed it is at; when
-//! it dies, or does nothing for long, that seed has failed.
+//! it dies, or does nothing any more, that seed has failed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,14 +18,13 @@ use super::generate::{program, without};
 use super::program::Program;
 use super::run::{run as run_program, values_left};
 use super::shrink::{follow, shrink};
-use super::world::{Failure, HEARTBEAT};
+use super::watchdog::watch_over;
+use super::world::Failure;
 
 /// Programs of one child.
 const BATCH: u64 = 250;
 /// Programs between two looks at what is left of their values.
 const LEFT_EVERY: u64 = 25;
-/// A child that does nothing for so long is stuck. Long, since machines can be busy.
-const STUCK_AFTER: Duration = Duration::from_secs(5);
 /// How often a smaller program is tried: in the same process, and in a child of its own.
 const TRIES: usize = 3_000;
 const TRIES_IN_CHILDREN: usize = 60;
@@ -66,7 +65,11 @@ pub(super) fn work() {
         std::panic::set_hook(Box::new(|_| ()));
     }
     let reduces = std::env::var_os("MEMO_PATH").is_some();
-    watch_over(if reduces { STUCK_AFTER / 10 } else { STUCK_AFTER });
+    let look_every = Duration::from_millis(if reduces { 50 } else { 250 });
+    watch_over(look_every, || {
+        say("stuck");
+        std::process::abort();
+    });
     let range = split(&std::env::var("MEMO_CHILD").expect("asked before"));
     let path = std::env::var("MEMO_PATH").ok().map(|text| split(&text));
     let without = without();
@@ -143,25 +146,15 @@ fn unhex(text: &str) -> String {
     String::from_utf8_lossy(&digits.chunks(2).map(byte).collect::<Vec<_>>()).into_owned()
 }
 
+/// Says something to whoever runs the test, at once.
+fn tell(what: &impl fmt::Display) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{what}").expect("somebody listens");
+}
+
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{MARK}{text}").and_then(|()| out.flush()).expect("the parent listens");
-}
-
-/// Ends the process when nothing happens for so long.
-fn watch_over(patience: Duration) {
-    std::thread::spawn(move || {
-        let mut seen = u64::MAX;
-        loop {
-            let now = HEARTBEAT.load(SeqCst);
-            if now == seen {
-                say("stuck");
-                std::process::abort();
-            }
-            seen = now;
-            std::thread::park_timeout(patience);
-        }
-    });
 }
 
 /// The parent: runs programs in children, and stops at the first failure unless `MEMO_ALL` is set.
@@ -193,7 +186,7 @@ pub(super) fn run(first: u64, count: u64) -> Vec<Finding> {
                         };
                         if nth <= examples.unwrap_or(1) {
                             let finding = finding(seed, found, failure);
-                            println!("{finding}");
+                            tell(&finding);
                             findings.lock().expect("never poisoned").push(finding);
                         }
                     }
@@ -201,7 +194,7 @@ pub(super) fn run(first: u64, count: u64) -> Vec<Finding> {
             });
         }
     });
-    println!("{:?}", kinds.into_inner().expect("never poisoned"));
+    tell(&format!("{:?}", kinds.into_inner().expect("never poisoned")));
     findings.into_inner().expect("never poisoned")
 }
 

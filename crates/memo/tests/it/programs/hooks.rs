@@ -98,10 +98,9 @@ pub(super) fn pause(on: bool) {
 }
 
 fn arm(hooks: &[Hook]) {
-    for place in 0..PLACES {
-        let next =
-            hooks.iter().filter(|hook| hook.place as usize == place).map(|hook| hook.nth).min();
-        NEXT[place].store(next.unwrap_or(u64::MAX), SeqCst);
+    for (place, next) in NEXT.iter().enumerate() {
+        let here = hooks.iter().filter(|hook| hook.place as usize == place);
+        next.store(here.map(|hook| hook.nth).min().unwrap_or(u64::MAX), SeqCst);
     }
 }
 

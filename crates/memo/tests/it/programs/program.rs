@@ -112,19 +112,19 @@ pub(super) enum Stmt {
     },
     Branch {
         cell: usize,
-        even: Vec<Stmt>,
-        odd: Vec<Stmt>,
+        even: Vec<Self>,
+        odd: Vec<Self>,
     },
     /// A scoped task; its answer comes when it ends, or by a channel before it goes on with `after`.
     Scope {
-        body: Vec<Stmt>,
+        body: Vec<Self>,
         channel: bool,
-        after: Vec<Stmt>,
+        after: Vec<Self>,
         abort: bool,
     },
     /// A task without `scope`, whose answer is not used.
     Spawn {
-        body: Vec<Stmt>,
+        body: Vec<Self>,
     },
     /// Announces a change of a cell that did not change.
     Touch {

@@ -47,6 +47,8 @@ pub(super) fn follow(program: Program, path: &[usize]) -> Program {
     })
 }
 
+type Change<'a> = &'a dyn Fn(&mut Program);
+
 fn reductions(program: &Program) -> Vec<Program> {
     let mut all = Vec::new();
     let mut with = |change: &dyn Fn(&mut Program)| {
@@ -75,13 +77,26 @@ fn reductions(program: &Program) -> Vec<Program> {
             }
         }
     }
+    let mut rest = reduced_memos(program);
+    rest.extend(reduced_circumstances(program));
+    all.extend(rest);
+    all
+}
+
+fn reduced_memos(program: &Program) -> Vec<Program> {
+    let mut all = Vec::new();
+    let mut with = |change: &dyn Fn(&mut Program)| {
+        let mut smaller = program.clone();
+        change(&mut smaller);
+        all.push(smaller);
+    };
     for (memo, spec) in program.memos.iter().enumerate() {
         for (key, rule) in spec.rules.iter().enumerate() {
             for smaller in smaller_rules(rule) {
                 with(&|it| it.memos[memo].rules[key] = smaller.clone());
             }
         }
-        let options: [(bool, &dyn Fn(&mut Program)); 7] = [
+        let options: [(bool, Change<'_>); 7] = [
             (spec.strict, &|it| it.memos[memo].strict = false),
             (spec.no_cutoff, &|it| it.memos[memo].no_cutoff = false),
             (spec.fingerprint, &|it| it.memos[memo].fingerprint = false),
@@ -92,6 +107,17 @@ fn reductions(program: &Program) -> Vec<Program> {
         ];
         options.into_iter().filter(|(on, _)| *on).for_each(|(_, change)| with(change));
     }
+    all
+}
+
+/// The ending, the size of steps, the hooks and the schedule.
+fn reduced_circumstances(program: &Program) -> Vec<Program> {
+    let mut all = Vec::new();
+    let mut with = |change: &dyn Fn(&mut Program)| {
+        let mut smaller = program.clone();
+        change(&mut smaller);
+        all.push(smaller);
+    };
     if program.ending != Ending::Here {
         with(&|it| it.ending = Ending::Here);
     }

@@ -12,7 +12,7 @@ use super::types::Type;
 use super::value::Value;
 use super::{print, time};
 use crate::validate::check::{Scalar, are_unique};
-use crate::validate::{format, pattern};
+use crate::validate::pattern;
 
 /// Names, and what they take and give: a letter a type, `_` any, the target first.
 const SIGNATURES: &[(&str, &str)] = &[
@@ -320,19 +320,21 @@ fn text_of(value: &Value) -> Option<&str> {
 /// What protovalidate asks of strings.
 fn form(name: &str, text: &[u8], rest: &[Value]) -> Option<bool> {
     Some(match (name, rest) {
-        ("isHostname", []) => format::is_hostname(text),
-        ("isEmail", []) => format::is_email(text),
-        ("isIp", []) => format::is_ip(text, 0),
-        ("isIp", [Value::Int(version)]) => format::is_ip(text, *version),
-        ("isIpPrefix", []) => format::is_ip_prefix(text, 0, false),
-        ("isIpPrefix", [Value::Int(version)]) => format::is_ip_prefix(text, *version, false),
-        ("isIpPrefix", [Value::Bool(strict)]) => format::is_ip_prefix(text, 0, *strict),
-        ("isIpPrefix", [Value::Int(version), Value::Bool(strict)]) => {
-            format::is_ip_prefix(text, *version, *strict)
+        ("isHostname", []) => tidewire_forms::is_hostname(text),
+        ("isEmail", []) => tidewire_forms::is_email(text),
+        ("isIp", []) => tidewire_forms::is_ip(text, 0),
+        ("isIp", [Value::Int(version)]) => tidewire_forms::is_ip(text, *version),
+        ("isIpPrefix", []) => tidewire_forms::is_ip_prefix(text, 0, false),
+        ("isIpPrefix", [Value::Int(version)]) => {
+            tidewire_forms::is_ip_prefix(text, *version, false)
         }
-        ("isUri", []) => format::is_uri(text),
-        ("isUriRef", []) => format::is_uri_ref(text),
-        ("isHostAndPort", [Value::Bool(port)]) => format::is_host_and_port(text, *port),
+        ("isIpPrefix", [Value::Bool(strict)]) => tidewire_forms::is_ip_prefix(text, 0, *strict),
+        ("isIpPrefix", [Value::Int(version), Value::Bool(strict)]) => {
+            tidewire_forms::is_ip_prefix(text, *version, *strict)
+        }
+        ("isUri", []) => tidewire_forms::is_uri(text),
+        ("isUriRef", []) => tidewire_forms::is_uri_ref(text),
+        ("isHostAndPort", [Value::Bool(port)]) => tidewire_forms::is_host_and_port(text, *port),
         _ => return None,
     })
 }

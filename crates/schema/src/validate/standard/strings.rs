@@ -1,42 +1,42 @@
 //! Rules of strings and bytes.
 
 use super::super::wire::Raw;
-use super::{Check, Constant, Kind, Rules, Test, format, hex, pattern, wire};
+use super::{Check, Constant, Kind, Rules, Test, hex, pattern, wire};
 
 /// A form with its number and name in `StringRules`, and what it is called in messages.
 type Form = (u32, &'static str, &'static str, fn(&[u8]) -> bool);
 
 const FORMS: [Form; 20] = [
-    (12, "email", "email address", format::is_email),
-    (13, "hostname", "hostname", format::is_hostname),
-    (14, "ip", "IP address", |text| format::is_ip(text, 0)),
-    (15, "ipv4", "IPv4 address", |text| format::is_ip(text, 4)),
-    (16, "ipv6", "IPv6 address", |text| format::is_ip(text, 6)),
-    (17, "uri", "URI", format::is_uri),
-    (18, "uri_ref", "URI Reference", format::is_uri_ref),
-    (21, "address", "hostname, or ip address", format::is_address),
-    (22, "uuid", "UUID", format::is_uuid),
-    (26, "ip_with_prefixlen", "IP prefix", |text| format::is_ip_prefix(text, 0, false)),
+    (12, "email", "email address", tidewire_forms::is_email),
+    (13, "hostname", "hostname", tidewire_forms::is_hostname),
+    (14, "ip", "IP address", |text| tidewire_forms::is_ip(text, 0)),
+    (15, "ipv4", "IPv4 address", |text| tidewire_forms::is_ip(text, 4)),
+    (16, "ipv6", "IPv6 address", |text| tidewire_forms::is_ip(text, 6)),
+    (17, "uri", "URI", tidewire_forms::is_uri),
+    (18, "uri_ref", "URI Reference", tidewire_forms::is_uri_ref),
+    (21, "address", "hostname, or ip address", tidewire_forms::is_address),
+    (22, "uuid", "UUID", tidewire_forms::is_uuid),
+    (26, "ip_with_prefixlen", "IP prefix", |text| tidewire_forms::is_ip_prefix(text, 0, false)),
     (27, "ipv4_with_prefixlen", "IPv4 address with prefix length", |text| {
-        format::is_ip_prefix(text, 4, false)
+        tidewire_forms::is_ip_prefix(text, 4, false)
     }),
     (28, "ipv6_with_prefixlen", "IPv6 address with prefix length", |text| {
-        format::is_ip_prefix(text, 6, false)
+        tidewire_forms::is_ip_prefix(text, 6, false)
     }),
-    (29, "ip_prefix", "IP prefix", |text| format::is_ip_prefix(text, 0, true)),
-    (30, "ipv4_prefix", "IPv4 prefix", |text| format::is_ip_prefix(text, 4, true)),
-    (31, "ipv6_prefix", "IPv6 prefix", |text| format::is_ip_prefix(text, 6, true)),
+    (29, "ip_prefix", "IP prefix", |text| tidewire_forms::is_ip_prefix(text, 0, true)),
+    (30, "ipv4_prefix", "IPv4 prefix", |text| tidewire_forms::is_ip_prefix(text, 4, true)),
+    (31, "ipv6_prefix", "IPv6 prefix", |text| tidewire_forms::is_ip_prefix(text, 6, true)),
     (32, "host_and_port", "host (hostname or IP address) and port pair", |text| {
-        format::is_host_and_port(text, true)
+        tidewire_forms::is_host_and_port(text, true)
     }),
-    (33, "tuuid", "trimmed UUID", format::is_tuuid),
-    (35, "ulid", "ULID", format::is_ulid),
-    (37, "protobuf_fqn", "fully-qualified Protobuf name", format::is_protobuf_name),
+    (33, "tuuid", "trimmed UUID", tidewire_forms::is_tuuid),
+    (35, "ulid", "ULID", tidewire_forms::is_ulid),
+    (37, "protobuf_fqn", "fully-qualified Protobuf name", tidewire_forms::is_protobuf_name),
     (
         38,
         "protobuf_dot_fqn",
         "fully-qualified Protobuf name with a leading dot",
-        format::is_protobuf_dot_name,
+        tidewire_forms::is_protobuf_dot_name,
     ),
 ];
 
@@ -173,14 +173,22 @@ impl Rules<'_> {
         match wire::last(self.bytes, 24).map(Raw::bits) {
             Some(1) => {
                 let words = "HTTP header name";
-                let is = if strict { format::is_header_name } else { format::is_one_line };
+                let is = if strict {
+                    tidewire_forms::is_header_name
+                } else {
+                    tidewire_forms::is_one_line
+                };
                 let name = "well_known_regex.header_name";
                 let message = format!("must be a valid {words}");
                 checks.push(self.check(name, rule, &message, Test::Form(is)));
                 checks.push(self.not_empty(name, rule, words));
             }
             Some(2) => {
-                let is = if strict { format::is_header_value } else { format::is_one_line };
+                let is = if strict {
+                    tidewire_forms::is_header_value
+                } else {
+                    tidewire_forms::is_one_line
+                };
                 let message = "must be a valid HTTP header value";
                 let test = Test::FormAlways(is);
                 checks.push(self.check("well_known_regex.header_value", rule, message, test));

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 /// Moves `value` to the heap.
 #[inline]
-pub(crate) fn put<T>(value: T) -> NonNull<T> {
+pub fn put<T>(value: T) -> NonNull<T> {
     if !is_pooled::<T>() {
         return NonNull::from(Box::leak(Box::new(value)));
     }
@@ -35,7 +35,7 @@ pub(crate) fn put<T>(value: T) -> NonNull<T> {
 /// # Safety
 /// `place` came from [`put`] of the same `T`, is not used again and nobody else can reach it.
 #[inline]
-pub(crate) unsafe fn take<T>(place: NonNull<T>) -> T {
+pub unsafe fn take<T>(place: NonNull<T>) -> T {
     if !is_pooled::<T>() {
         // SAFETY: the caller says so.
         return *unsafe { Box::from_raw(place.as_ptr()) };

@@ -1,15 +1,15 @@
 //! URIs of RFC 3986.
 
-use super::is_ip;
+use crate::is_ip;
 
 /// A URI: a scheme, and what follows it.
-pub(in super::super) fn is_uri(text: &[u8]) -> bool {
+pub fn is_uri(text: &[u8]) -> bool {
     let Some(colon) = text.iter().position(|byte| !is_scheme_byte(*byte)) else { return false };
     text[0].is_ascii_alphabetic() && text[colon] == b':' && is_rest(&text[colon + 1..], true)
 }
 
 /// A URI, or a reference that is relative to one.
-pub(in super::super) fn is_uri_ref(text: &[u8]) -> bool {
+pub fn is_uri_ref(text: &[u8]) -> bool {
     is_uri(text) || is_rest(text, false)
 }
 

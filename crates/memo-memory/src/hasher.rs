@@ -2,7 +2,7 @@
 //! collide. Under shuttle the seed is fixed, because a schedule must replay.
 
 #[cfg(not(shuttle))]
-pub(crate) use foldhash::fast::RandomState as BuildKeyHasher;
+pub use foldhash::fast::RandomState as BuildKeyHasher;
 
 #[cfg(shuttle)]
-pub(crate) use foldhash::fast::FixedState as BuildKeyHasher;
+pub use foldhash::fast::FixedState as BuildKeyHasher;

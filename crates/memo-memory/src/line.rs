@@ -20,41 +20,43 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, compiler_fence, fence};
 
 use parking_lot::Mutex;
 
-use crate::memory::hazard::{self, Block};
-use crate::memory::{barrier, sync};
+use crate::hazard::{self, Block};
+use crate::{barrier, sync};
 
 /// See the module documentation.
+#[derive(Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Line {
+pub struct Line {
     word: AtomicU64,
     /// What the word is while nothing is computed and no pin is held.
     idle: Cell<u64>,
     /// The frame of the computation that is being polled; null outside. See `capture`.
     frame: Cell<*const ()>,
     /// Where handles are named; null before the first pin and after the last.
-    pub(crate) block: Cell<*const Block>,
+    pub block: Cell<*const Block>,
     /// The slot that was tried last.
-    pub(crate) next: Cell<usize>,
+    pub next: Cell<usize>,
 }
 
 /// Proof that this thread is pinned: pointers loaded while it lives stay valid while it lives.
 ///
 /// Pins of one thread end in the reverse order of their beginning.
 #[must_use = "it ends when it is dropped"]
-pub(crate) struct Pin {
+#[derive(Debug)]
+pub struct Pin {
     line: *const Line,
     before: u64,
 }
 
 /// The line of this thread. It lives as long as the thread, through the destructors of thread-locals.
 #[inline(always)]
-pub(crate) fn mine() -> *const Line {
+pub fn mine() -> *const Line {
     LINE.with(ptr::from_ref)
 }
 
 /// Pins the thread; nests.
 #[inline(always)]
-pub(crate) fn pin() -> Pin {
+pub fn pin() -> Pin {
     if cfg!(shuttle) {
         return Pin { line: ptr::null(), before: IDLE };
     }
@@ -69,7 +71,7 @@ pub(crate) fn pin() -> Pin {
 impl Line {
     /// Pins when the short way is open.
     #[inline(always)]
-    pub(crate) fn try_pin(&self) -> Option<Pin> {
+    pub fn try_pin(&self) -> Option<Pin> {
         (self.word.load(Relaxed) == IDLE).then(|| self.pin_idle())
     }
 
@@ -125,14 +127,15 @@ impl Line {
         }
     }
 
+    /// The frame that is current; null outside of computations.
     #[inline(always)]
-    pub(crate) fn frame(&self) -> *const () {
+    pub fn frame(&self) -> *const () {
         self.frame.get()
     }
 
     /// Makes a frame current, or none, and returns the one that was.
     #[inline]
-    pub(crate) fn replace_frame(&self, frame: *const ()) -> *const () {
+    pub fn replace_frame(&self, frame: *const ()) -> *const () {
         let before = self.frame.replace(frame);
         self.settle();
         before
@@ -155,17 +158,17 @@ impl Drop for Pin {
 }
 
 /// The epoch at which things are retired now.
-pub(crate) fn epoch() -> u64 {
+pub fn epoch() -> u64 {
     EPOCH.load(SeqCst)
 }
 
 /// Begins the next epoch. Only the collector does.
-pub(crate) fn next_epoch() {
+pub fn next_epoch() {
     EPOCH.fetch_add(1, SeqCst);
 }
 
 /// The epoch of the reader that was pinned first; 0 while nothing can be told.
-pub(crate) fn oldest_pinned() -> u64 {
+pub fn oldest_pinned() -> u64 {
     let lines = LINES.lock();
     if LATE_PINS.load(SeqCst) > 0 {
         return 0;
@@ -176,7 +179,7 @@ pub(crate) fn oldest_pinned() -> u64 {
 }
 
 /// Threads that are known to the collector.
-pub(crate) fn threads() -> usize {
+pub fn threads() -> usize {
     LINES.lock().len()
 }
 

@@ -7,44 +7,44 @@
 
 #[cfg(not(shuttle))]
 mod real {
-    pub(crate) use parking_lot::{Mutex, MutexGuard};
-    pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64};
-    pub(crate) use std::thread_local;
+    pub use parking_lot::{Mutex, MutexGuard};
+    pub use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64};
+    pub use std::thread_local;
 
     /// Lets another thread run; a hook of the stress program.
-    pub(crate) fn yield_thread() {
+    pub fn yield_thread() {
         std::thread::yield_now();
     }
 }
 
 #[cfg(shuttle)]
 mod real {
-    pub(crate) use shuttle::sync::MutexGuard;
-    pub(crate) use shuttle::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64};
-    pub(crate) use shuttle::thread_local;
+    pub use shuttle::sync::MutexGuard;
+    pub use shuttle::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64};
+    pub use shuttle::thread_local;
 
     /// A shuttle mutex with the interface of `parking_lot`: no poisoning.
     #[derive(Debug, Default)]
-    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+    pub struct Mutex<T>(shuttle::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
+        pub fn new(value: T) -> Self {
             Self(shuttle::sync::Mutex::new(value))
         }
 
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        pub fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
         }
 
-        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
             self.0.try_lock().ok()
         }
     }
 
     /// Lets another modelled thread run.
-    pub(crate) fn yield_thread() {
+    pub fn yield_thread() {
         shuttle::thread::yield_now();
     }
 }
 
-pub(crate) use real::*;
+pub use real::*;

@@ -1,9 +1,9 @@
 //! Internet addresses, and prefixes of them.
 
-use super::decimal;
+use crate::decimal;
 
 /// An address of version 4 or 6; 0 stands for either.
-pub(in super::super) fn is_ip(text: &[u8], version: i64) -> bool {
+pub fn is_ip(text: &[u8], version: i64) -> bool {
     match version {
         0 => v4(text).is_some() || v6(text, true).is_some(),
         4 => v4(text).is_some(),
@@ -13,7 +13,7 @@ pub(in super::super) fn is_ip(text: &[u8], version: i64) -> bool {
 }
 
 /// An address and the length of a prefix; where `strict`, all bits after the prefix are zero.
-pub(in super::super) fn is_ip_prefix(text: &[u8], version: i64, strict: bool) -> bool {
+pub fn is_ip_prefix(text: &[u8], version: i64, strict: bool) -> bool {
     let Some(slash) = text.iter().position(|byte| *byte == b'/') else { return false };
     let (address, length) = (&text[..slash], &text[slash + 1..]);
     let is = |address: Option<u128>, bits: u32| {

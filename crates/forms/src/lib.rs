@@ -7,11 +7,11 @@
 mod ip;
 mod uri;
 
-pub(super) use ip::{is_ip, is_ip_prefix};
-pub(super) use uri::{is_uri, is_uri_ref};
+pub use ip::{is_ip, is_ip_prefix};
+pub use uri::{is_uri, is_uri_ref};
 
 /// An address of electronic mail as the HTML standard has it.
-pub(super) fn is_email(text: &[u8]) -> bool {
+pub fn is_email(text: &[u8]) -> bool {
     let Some(at) = text.iter().position(|byte| *byte == b'@') else { return false };
     let (name, host) = (&text[..at], &text[at + 1..]);
     let allowed =
@@ -20,7 +20,7 @@ pub(super) fn is_email(text: &[u8]) -> bool {
 }
 
 /// A name of a host; the last label may not be a number, and a dot may end it.
-pub(super) fn is_hostname(text: &[u8]) -> bool {
+pub fn is_hostname(text: &[u8]) -> bool {
     let text = text.strip_suffix(b".").unwrap_or(text);
     let last = text.rsplit(|byte| *byte == b'.').next().unwrap_or_default();
     text.len() <= 253
@@ -37,7 +37,7 @@ fn is_label(label: &[u8]) -> bool {
 }
 
 /// A hostname or address, and a port that may be needed; IPv6 in brackets.
-pub(super) fn is_host_and_port(text: &[u8], port_needed: bool) -> bool {
+pub fn is_host_and_port(text: &[u8], port_needed: bool) -> bool {
     let colon = text.iter().rposition(|byte| *byte == b':');
     if text.first() == Some(&b'[') {
         let Some(end) = text.iter().rposition(|byte| *byte == b']') else { return false };
@@ -68,12 +68,12 @@ fn decimal(text: &[u8], digits_max: usize) -> Option<u32> {
 }
 
 /// A hostname or an address.
-pub(super) fn is_address(text: &[u8]) -> bool {
+pub fn is_address(text: &[u8]) -> bool {
     is_hostname(text) || is_ip(text, 0)
 }
 
 /// Hexadecimal digits in groups of 8, 4, 4, 4 and 12.
-pub(super) fn is_uuid(text: &[u8]) -> bool {
+pub fn is_uuid(text: &[u8]) -> bool {
     text.len() == 36
         && text.iter().enumerate().all(|(at, byte)| match at {
             8 | 13 | 18 | 23 => *byte == b'-',
@@ -82,19 +82,19 @@ pub(super) fn is_uuid(text: &[u8]) -> bool {
 }
 
 /// A UUID without its dashes.
-pub(super) fn is_tuuid(text: &[u8]) -> bool {
+pub fn is_tuuid(text: &[u8]) -> bool {
     text.len() == 32 && text.iter().all(u8::is_ascii_hexdigit)
 }
 
 /// 26 characters of Crockford's base 32, the first of them 0 to 7.
-pub(super) fn is_ulid(text: &[u8]) -> bool {
+pub fn is_ulid(text: &[u8]) -> bool {
     let in_alphabet =
         |byte: &u8| byte.is_ascii_alphanumeric() && !b"ILOU".contains(&byte.to_ascii_uppercase());
     text.len() == 26 && (b'0'..=b'7').contains(&text[0]) && text.iter().all(in_alphabet)
 }
 
 /// The name of a package, message or the like, `shop.v1.Item`.
-pub(super) fn is_protobuf_name(text: &[u8]) -> bool {
+pub fn is_protobuf_name(text: &[u8]) -> bool {
     text.split(|byte| *byte == b'.').all(|part| {
         part.first().is_some_and(|byte| !byte.is_ascii_digit())
             && part.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
@@ -102,24 +102,24 @@ pub(super) fn is_protobuf_name(text: &[u8]) -> bool {
 }
 
 /// The same with a dot before it.
-pub(super) fn is_protobuf_dot_name(text: &[u8]) -> bool {
+pub fn is_protobuf_dot_name(text: &[u8]) -> bool {
     text.strip_prefix(b".").is_some_and(is_protobuf_name)
 }
 
 /// The name of an HTTP header; the pseudo headers of HTTP/2 too.
-pub(super) fn is_header_name(text: &[u8]) -> bool {
+pub fn is_header_name(text: &[u8]) -> bool {
     let name = text.strip_prefix(b":").unwrap_or(text);
     let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+.-^_|~`".contains(byte);
     !name.is_empty() && name.iter().all(allowed)
 }
 
 /// The value of an HTTP header.
-pub(super) fn is_header_value(text: &[u8]) -> bool {
+pub fn is_header_value(text: &[u8]) -> bool {
     text.iter().all(|byte| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f))
 }
 
 /// What a name or value of an HTTP header is where it need not be strict: one line, not empty.
-pub(super) fn is_one_line(text: &[u8]) -> bool {
+pub fn is_one_line(text: &[u8]) -> bool {
     !text.is_empty() && is_no_line_break(text)
 }
 

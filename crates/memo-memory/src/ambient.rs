@@ -1,0 +1,141 @@
+//! What a call brings along that is no part of its key: a deadline, a trace, the number of the call.
+//!
+//! A context is ambient while a future that was wrapped in [`Ambient::scope`] is polled. The call that
+//! starts a computation gives it its context; a call that joins it brings its own in vain. A value must
+//! not depend on it: it is served to everybody.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::sync;
+
+/// See the module documentation.
+///
+/// ```
+/// use tidewire_memo::{Ambient, Graph, Memo};
+///
+/// struct Trace(&'static str);
+/// let graph = Graph::new();
+/// let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move {
+///     let trace = Ambient::current().get::<Trace>();
+///     assert_eq!(trace.map(|trace| trace.0), Some("4bf92f"));
+///     key
+/// });
+/// let ambient = Ambient::new(17).with(Trace("4bf92f"));
+/// let value = futures::executor::block_on(ambient.scope(memo.get(1)));
+/// assert_eq!(*value?, 1);
+/// # Ok::<(), tidewire_memo::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Ambient(Option<Arc<Inner>>);
+
+struct Inner {
+    tag: u64,
+    value: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Ambient {
+    /// A context with a number of the caller's, which events carry; 0 stands for none.
+    #[must_use]
+    pub fn new(tag: u64) -> Self {
+        Self(Some(Arc::new(Inner { tag, value: None })))
+    }
+
+    /// Adds a value for the functions that run in this context.
+    #[must_use]
+    pub fn with<T: Send + Sync + 'static>(self, value: T) -> Self {
+        Self(Some(Arc::new(Inner { tag: self.tag(), value: Some(Arc::new(value)) })))
+    }
+
+    /// The context in which this is called: that of the running computation, or of the wrapped future.
+    #[must_use]
+    pub fn current() -> Self {
+        CURRENT.try_with(|current| current.borrow().clone()).unwrap_or_default()
+    }
+
+    /// The number given to [`Ambient::new`].
+    #[must_use]
+    pub fn tag(&self) -> u64 {
+        self.0.as_ref().map_or(0, |inner| inner.tag)
+    }
+
+    /// The value given to [`Ambient::with`], if it is a `T`.
+    #[must_use]
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        let value = self.0.as_ref()?.value.clone()?;
+        value.downcast().ok()
+    }
+
+    /// Runs a future in this context.
+    pub fn scope<F: Future>(self, future: F) -> InAmbient<F> {
+        InAmbient { ambient: self, future }
+    }
+
+    /// Makes this the current context until the guard is dropped.
+    pub fn enter(self) -> Entered {
+        let before = CURRENT.try_with(|current| current.replace(self));
+        Entered { before: before.ok() }
+    }
+}
+
+/// The number of the current context, for events.
+pub fn tag() -> u64 {
+    CURRENT.try_with(|current| current.borrow().tag()).unwrap_or(0)
+}
+
+/// Puts the outer context back.
+#[derive(Debug)]
+pub struct Entered {
+    /// `None` in a thread that is ending, which has no context any more.
+    before: Option<Ambient>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if let Some(before) = self.before.take() {
+            // What a context holds is user code's to drop, so it is dropped outside of the borrow.
+            let left = CURRENT.try_with(|current| current.replace(before));
+            drop(left);
+        }
+    }
+}
+
+/// The future of [`Ambient::scope`].
+#[must_use = "futures do nothing unless polled"]
+pub struct InAmbient<F> {
+    ambient: Ambient,
+    future: F,
+}
+
+impl<F: Future> Future for InAmbient<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // SAFETY: `future` is structurally pinned: never moved out of, and this type has no `Drop`.
+        let this = unsafe { self.get_unchecked_mut() };
+        let _entered = this.ambient.clone().enter();
+        // SAFETY: as above.
+        unsafe { Pin::new_unchecked(&mut this.future) }.poll(context)
+    }
+}
+
+impl fmt::Debug for Ambient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ambient").field("tag", &self.tag()).finish_non_exhaustive()
+    }
+}
+
+impl<F> fmt::Debug for InAmbient<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InAmbient").field("ambient", &self.ambient).finish_non_exhaustive()
+    }
+}
+
+sync::thread_local! {
+    static CURRENT: RefCell<Ambient> = const { RefCell::new(Ambient(None)) };
+}

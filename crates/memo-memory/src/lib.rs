@@ -1,0 +1,16 @@
+//! What lies below the memo graph: memory that lock-free readers may still see, and what threads keep
+//! for themselves.
+//!
+//! Nothing here knows of keys, values or graphs. It is a part of `tidewire-memo`, for which alone it is
+//! made, and promises nothing to anyone else.
+
+pub mod ambient;
+pub mod barrier;
+pub mod epoch;
+pub mod fault;
+pub mod hasher;
+pub mod hazard;
+pub mod line;
+pub mod pool;
+pub mod sync;
+pub mod wake;

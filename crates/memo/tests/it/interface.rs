@@ -1,0 +1,336 @@
+//! What the edge, the operation log and the console stand on.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use tidewire_memo::{
+    Ambient, Cause, EntryState, EventKind, Graph, Memo, NotifySet, Recording, Source,
+};
+
+use crate::support::{Gate, now, poll};
+
+struct World {
+    graph: Graph,
+    rows: Source<u64>,
+    data: Arc<AtomicU64>,
+    memo: Memo<String, u64>,
+}
+
+/// A memo of names whose value is that of row 0.
+fn world() -> World {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU64::new(5));
+    let load = data.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |_: String| {
+        let load = load.clone();
+        async move {
+            rows.read(&0);
+            load.load(SeqCst)
+        }
+    })
+    .fingerprint(|value| value + 100);
+    World { graph, rows, data, memo }
+}
+
+impl World {
+    fn get(&self) -> tidewire_memo::Cached<u64> {
+        now(self.memo.get("name".to_owned())).unwrap()
+    }
+}
+
+#[test]
+fn a_key_may_be_borrowed_wherever_nothing_is_computed() {
+    let world = world();
+    let version = world.get().version();
+    assert_eq!(world.memo.cached("name").map(|value| *value), Some(5));
+    assert_eq!(world.memo.with("name", |value| *value), Some(5));
+    assert_eq!(world.memo.copied("other"), None);
+    assert!(world.memo.validate("name", version));
+    assert_eq!(world.memo.invalidate("name"), 0);
+    assert!(world.memo.cached("name").is_none());
+    assert!(world.memo.evict("name"));
+}
+
+#[test]
+fn a_version_validates_while_the_value_is_current_evicted_or_not() {
+    let world = world();
+    let value = world.get();
+    assert_eq!(value.fingerprint(), Some(105));
+    assert!(world.memo.validate("name", value.version()));
+    assert!(!world.memo.validate("name", value.version() + 1));
+    assert!(!world.memo.validate("other", value.version()));
+    let above = Memo::infallible_in(&world.graph, "above", {
+        let memo = world.memo;
+        move |_: ()| async move { *memo.get("name".to_owned()).await.unwrap() }
+    });
+    let seen = now(above.get(())).unwrap().version();
+    world.memo.evict("name");
+    assert!(world.memo.validate("name", value.version()), "a ghost has its version still");
+    world.rows.changed(&0);
+    assert!(!above.validate(&(), seen), "to know, the value below would have to be computed");
+    now(world.memo.get("name".to_owned())).unwrap();
+    assert!(above.validate(&(), seen), "the value below came out equal");
+    world.data.store(6, SeqCst);
+    world.rows.changed(&0);
+    now(world.memo.get("name".to_owned())).unwrap();
+    assert!(!above.validate(&(), seen));
+}
+
+#[test]
+fn an_early_answer_never_validates() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let gate = Gate::default();
+    let wait = gate.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            rows.read(&key);
+            wait.pass().await;
+            key
+        }
+    });
+    let mut get = memo.get(1);
+    assert!(poll(&mut get).is_pending());
+    rows.changed(&1);
+    gate.open();
+    let early = now(get).unwrap();
+    assert_eq!(early.version(), 0);
+    assert!(!memo.validate(&1, 0));
+    now(memo.get(1)).unwrap();
+    assert!(!memo.validate(&1, early.version()));
+}
+
+#[test]
+fn a_life_says_since_when_and_until_when() {
+    let graph = Graph::new();
+    let start = Instant::now();
+    graph.advance(start);
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key })
+        .ttl(Duration::from_secs(60));
+    assert_eq!(memo.lifetime(&1), None);
+    now(memo.get(1)).unwrap();
+    let life = memo.lifetime(&1).unwrap();
+    assert_eq!((life.since, life.until), (start, start + Duration::from_secs(60)));
+    let timeless = Memo::infallible_in(&graph, "timeless", |key: u64| async move { key });
+    now(timeless.get(1)).unwrap();
+    assert_eq!(timeless.lifetime(&1), None);
+}
+
+#[test]
+fn what_is_made_of_an_external_source_lives_for_a_bounded_time_also_through_others() {
+    let graph = Graph::new();
+    let start = Instant::now();
+    graph.advance(start);
+    let rows = Source::<u64>::new_in(&graph, "rows").external();
+    let own = Source::<u64>::new_in(&graph, "own");
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| async move {
+        if key == 0 {
+            own.read(&0)
+        } else {
+            rows.read(&key)
+        }
+        key
+    });
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        *leaf.get(key).await.unwrap()
+    });
+    (0..2).for_each(|key| _ = now(above.get(key)).unwrap());
+    assert_eq!(above.lifetime(&0), None);
+    assert_eq!(above.lifetime(&1).unwrap().until, start + Duration::from_secs(5));
+    graph.advance(start + Duration::from_secs(6));
+    assert!(above.cached(&0).is_some());
+    assert!(above.cached(&1).is_none() && leaf.cached(&1).is_none());
+    graph.set_external_life(None);
+    now(above.get(1)).unwrap();
+    assert_eq!(above.lifetime(&1), None);
+}
+
+#[test]
+fn a_change_of_all_keys_marks_every_reader_of_keys_and_of_intervals() {
+    let graph = Graph::new();
+    graph.set_walk_chunk(2, false);
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let others = Source::<u64>::new_in(&graph, "others");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        match key {
+            0 => rows.range(10..20),
+            1 => others.read(&1),
+            key => rows.read(&key),
+        }
+        key
+    });
+    (0..6).for_each(|key| _ = now(memo.get(key)).unwrap());
+    assert_eq!(rows.changed_all(), 5);
+    let fresh: Vec<u64> = (0..6).filter(|key| memo.cached(key).is_some()).collect();
+    assert_eq!(fresh, [1]);
+}
+
+#[test]
+fn a_change_of_all_keys_rejects_what_had_loaded_before_and_declares_after() {
+    let world = world();
+    let gate = Gate::default();
+    let (wait, load, rows) = (gate.clone(), world.data.clone(), world.rows);
+    let memo = Memo::infallible_in(&world.graph, "late", move |key: u64| {
+        let (wait, load) = (wait.clone(), load.clone());
+        async move {
+            let seen = load.load(SeqCst);
+            wait.pass().await;
+            rows.read(&key);
+            seen
+        }
+    });
+    let mut get = memo.get(7);
+    assert!(poll(&mut get).is_pending());
+    world.data.store(6, SeqCst);
+    world.rows.changed_all();
+    gate.open();
+    now(get).unwrap();
+    assert_eq!(*now(memo.get(7)).unwrap(), 6);
+}
+
+#[test]
+fn nothing_that_reads_a_suspended_source_is_memoized() {
+    let world = world();
+    world.get();
+    let suspension = world.rows.suspend();
+    assert!(world.memo.cached("name").is_none());
+    assert_eq!(world.get().version(), 0);
+    assert!(world.memo.cached("name").is_none());
+    let second = world.rows.suspend();
+    drop(suspension);
+    assert_eq!(world.get().version(), 0, "one suspension goes on");
+    drop(second);
+    assert_ne!(world.get().version(), 0);
+    assert!(world.memo.cached("name").is_some());
+}
+
+#[test]
+fn a_set_of_notifications_names_the_key_that_rang_and_polls_what_rang_only() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    let mut set = NotifySet::new();
+    let members: Vec<_> = (0..1000).map(|key| set.add(&memo, key, format!("row {key}"))).collect();
+    (0..1000).for_each(|key| _ = now(memo.get(key)).unwrap());
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(set.poll_next(&mut context).is_pending());
+    rows.changed_many(&[3, 700, 3]);
+    assert_eq!(set.remove(members[700]), Some("row 700".to_owned()));
+    let Poll::Ready((member, token)) = set.poll_next(&mut context) else { panic!("it rang") };
+    assert_eq!((member, token.as_str()), (members[3], "row 3"));
+    assert!(set.poll_next(&mut context).is_pending());
+    now(memo.get(3)).unwrap();
+    rows.changed(&3);
+    assert_eq!(set.next().now_or_never().unwrap().1, "row 3");
+    assert_eq!(set.len(), 999);
+    drop(graph);
+    let mut closed = 0;
+    while set.poll_next(&mut context).is_ready() {
+        closed += 1;
+    }
+    assert_eq!(closed, 999, "each is told once that its memo is closed");
+    set.add(&memo, 5, "late".to_owned());
+    assert_eq!(set.next().now_or_never().unwrap().1, "late");
+}
+
+#[test]
+fn a_context_reaches_the_function_of_who_starts_it_and_is_no_part_of_the_key() {
+    struct Deadline(u64);
+    let graph = Graph::new();
+    let inner = Memo::infallible_in(&graph, "inner", |_: u64| async move {
+        Ambient::current().get::<Deadline>().map_or(0, |deadline| deadline.0)
+    });
+    let outer = Memo::infallible_in(&graph, "outer", move |key: u64| async move {
+        crate::support::yield_once().await;
+        *inner.get(key).await.unwrap()
+    });
+    let call = |deadline| Ambient::new(7).with(Deadline(deadline)).scope(outer.get(1));
+    assert_eq!(*now(call(30)).unwrap(), 30);
+    assert_eq!(*now(call(40)).unwrap(), 30, "the key is the same, so this is a hit");
+    assert!(Ambient::current().get::<Deadline>().is_none());
+}
+
+#[test]
+fn events_say_when_why_and_for_whom() {
+    let world = world();
+    world.get();
+    world.graph.record_events(Recording::everything().without(EventKind::Hit));
+    world.data.store(6, SeqCst);
+    now(Ambient::new(42).scope(async { world.rows.changed(&0) }));
+    now(Ambient::new(43).scope(world.memo.get("name".to_owned()))).unwrap();
+    world.get();
+    let events = world.graph.take_events();
+    let told: Vec<_> =
+        events.iter().map(|event| (event.to_string(), event.tag, event.cause)).collect();
+    let change = Some(Cause::Change { tick: events[0].tick });
+    assert_eq!(
+        told,
+        [
+            ("marked rows(0)".to_owned(), 42, change),
+            ("marked memo(\"name\")".to_owned(), 42, change),
+            ("started memo(\"name\")".to_owned(), 43, Some(Cause::Dependency { number: 1, of: 1 })),
+            ("published memo(\"name\")".to_owned(), 43, None),
+        ]
+    );
+    assert!(events.is_sorted_by_key(|event| event.tick));
+}
+
+#[test]
+fn the_ring_of_events_keeps_the_latest_and_counts_the_rest() {
+    let world = world();
+    world.graph.record_events(Recording::everything().keep(3));
+    for _ in 0..10 {
+        world.rows.changed(&0);
+        world.get();
+    }
+    let events = world.graph.take_events();
+    assert_eq!(events.len(), 3);
+    assert!(world.graph.stats().events_dropped > 20);
+    world.graph.record_events(Recording::nothing());
+    world.get();
+    assert!(world.graph.take_events().is_empty());
+}
+
+#[test]
+fn a_graph_is_inspected_a_page_at_a_time() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        rows.read(&(key % 10));
+        key
+    });
+    (0..100).for_each(|key| _ = now(memo.get(key)).unwrap());
+    rows.changed(&3);
+    let owners = graph.owners();
+    let counts: Vec<_> =
+        owners.iter().map(|owner| (&*owner.name, owner.is_source, owner.entries)).collect();
+    assert_eq!(counts, [("rows", true, 10), ("memo", false, 100)]);
+    let (mut after, mut all, mut pages) = (Some(0), Vec::new(), 0);
+    while let Some(from) = after {
+        let page = graph.entries("memo", from, 7);
+        assert!(page.entries.len() <= 7);
+        all.extend(page.entries);
+        after = page.next;
+        pages += 1;
+    }
+    assert!(pages >= 15);
+    assert_eq!(all.len(), 100);
+    assert_eq!(all.iter().filter(|entry| entry.state == EntryState::Suspect).count(), 10);
+    let entry = all.iter().find(|entry| entry.key == "4").unwrap();
+    let around = graph.entry(entry.id).unwrap();
+    assert_eq!(&around.entry, entry);
+    let below: Vec<_> = around.dependencies.iter().map(|below| below.key.as_str()).collect();
+    assert_eq!(below, ["4"]);
+    assert_eq!(graph.entry(around.dependencies[0].id).unwrap().dependants.len(), 10);
+    memo.evict(&4);
+    assert!(graph.entry(entry.id).is_none());
+}
