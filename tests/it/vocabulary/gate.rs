@@ -48,7 +48,7 @@ async fn every_rpc_protocol_passes_the_gate_and_is_answered_in_its_own_words() {
     let (builder, _) = behaviour();
     let (_running, address) = start(builder.gate(authenticate)).await;
     for protocol in [Protocol::Connect, Protocol::Grpc, Protocol::GrpcWeb] {
-        let client = Client::builder(&format!("http://{address}")).protocol(protocol);
+        let client = Client::builder(format!("http://{address}")).protocol(protocol);
         let client = BehaviourServiceClient::new(client.build().unwrap().channel());
         let error = client.echo(EchoRequest::default()).await.unwrap_err();
         assert_eq!(error.code(), Code::Unauthenticated, "{protocol:?}");

@@ -12,7 +12,7 @@ fn program(body: &str) -> String {
     format!(
         r"#![allow(unused)]
 use tidewire_build_fixture::proto::greet::v1::{{GreetReply, GreetRequest, Greeter, GreeterServer}};
-use tidewire_service::{{Context, Error, Reply, Result}};
+use tidewire_build_fixture::service::{{Context, Error, Reply, Result}};
 
 struct Mine;
 
@@ -45,10 +45,8 @@ fn said(name: &str, body: &str) -> String {
         .arg(folder.path())
         .arg("-L")
         .arg(format!("dependency={}", deps.display()));
-    for room in ["tidewire_build_fixture", "tidewire_service"] {
-        let library = newest(&deps, room);
-        rustc.arg("--extern").arg(format!("{room}={}", library.display()));
-    }
+    let library = newest(&deps, "tidewire_build_fixture");
+    rustc.arg("--extern").arg(format!("tidewire_build_fixture={}", library.display()));
     let output = rustc.arg(&source).output().unwrap();
     String::from_utf8(output.stderr).unwrap()
 }
