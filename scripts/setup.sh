@@ -97,27 +97,7 @@ go_programs() {
   run "built the Go programs of $folder" build_go_programs "$folder" || return 0
   stamp foreign-go "$key"
 }
-build_# The messages that protovalidate publishes to test implementations, and its examples, as one
-# descriptor set: some are of an edition, which only the Go program reads as text.
-protovalidate_cases() {
-  local set=$tools/protovalidate-cases.binpb
-  if [[ -s $set ]] && fresh protovalidate-cases "$PROTOVALIDATE $(hash_of "$bin/foreign-validate")"; then return 0; fi
-  run "compiled the cases of protovalidate" compile_protovalidate_cases "$set" || return 0
-  stamp protovalidate-cases "$PROTOVALIDATE $(hash_of "$bin/foreign-validate")"
-}
-compile_protovalidate_cases() {
-  local source folder=$tools/protovalidate-proto cases=buf/validate/conformance/cases
-  source=$(go mod download -json "$PROTOVALIDATE" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
-  rm -rf "$folder" && mkdir -p "$folder/examples" "$folder/${cases%/*}"
-  cp "$source/proto/protovalidate/buf/validate/validate.proto" "$folder/buf/validate/"
-  cp -r "$source/proto/protovalidate-testing/$cases" "$folder/$cases"
-  # One example needs a file of another module.
-  cp $(grep -L google/type "$source"/examples/*.proto) "$folder/examples/"
-  chmod -R u+w "$folder"
-  "$bin/foreign-validate" compile "$folder" >"$1"
-}
-
-go_programs() {
+build_go_programs() {
   (cd "$1" && go build -o "$bin/foreign-go-client" ./client &&
     go build -o "$bin/foreign-go-server" ./server &&
     go build -o "$bin/foreign-grpc-server" ./grpcserver &&

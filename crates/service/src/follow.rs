@@ -145,3 +145,147 @@ impl<T: Timer> Follower<T> {
 fn ends(freshness: &Freshness) -> bool {
     freshness.staleness().is_some() || matches!(freshness.lifetime(), Lifetime::For(_))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Mutex;
+    use std::task::{Context as TaskContext, Poll, Waker};
+
+    use http::{Method, Uri};
+
+    use super::*;
+    use crate::{Answer, Body, Call, Code, Context, Signal, Validator};
+
+    /// Time that goes on when it is told to.
+    #[derive(Clone, Default)]
+    struct Clock(Arc<Mutex<(Option<Instant>, Vec<Waker>)>>);
+
+    impl Clock {
+        fn advance(&self, by: Duration) {
+            let now = self.now() + by;
+            let mut state = self.0.lock().expect("not poisoned");
+            state.0 = Some(now);
+            state.1.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    impl Timer for Clock {
+        fn now(&self) -> Instant {
+            *self.0.lock().expect("not poisoned").0.get_or_insert_with(Instant::now)
+        }
+
+        fn sleep_until(&self, at: Instant) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+            let clock = self.clone();
+            Box::pin(poll_fn(move |cx| {
+                if clock.now() >= at {
+                    return Poll::Ready(());
+                }
+                clock.0.lock().expect("not poisoned").1.push(cx.waker().clone());
+                Poll::Pending
+            }))
+        }
+    }
+
+    /// Answers what it is told to, and notes what each caller held.
+    #[derive(Default)]
+    struct Script {
+        answers: Mutex<VecDeque<Result<Reply>>>,
+        held: Mutex<Vec<Vec<Validator>>>,
+    }
+
+    impl Service for Script {
+        fn call(&self, call: Call) -> Answer {
+            assert!(call.context.deadline().is_some(), "each call has a deadline");
+            self.held.lock().expect("not poisoned").push(call.context.held());
+            match self.answers.lock().expect("not poisoned").pop_front() {
+                Some(answer) => Answer::ready(answer),
+                None => Answer::pending(std::future::pending()),
+            }
+        }
+    }
+
+    fn reply(text: &'static str, signal: &Signal) -> Reply {
+        let freshness = Freshness::tracked(Arc::new(signal.clone()));
+        let validator = Validator::new([text.len() as u8; 16]);
+        Reply::text(text).with_freshness(freshness.with_validator(validator))
+    }
+
+    fn following(answers: Vec<Result<Reply>>) -> (Stream<Reply>, Clock, Arc<Script>) {
+        let script = Arc::new(Script { answers: Mutex::new(answers.into()), ..Script::default() });
+        let call = Call::http(Method::GET, Uri::from_static("/"), Context::default(), Body::Empty);
+        let query = now(call.buffered()).expect("at once").expect("an empty body");
+        let clock = Clock::default();
+        let service: Arc<dyn Service> = Arc::clone(&script) as Arc<dyn Service>;
+        (follow(service, query, Pace::default(), clock.clone()), clock, script)
+    }
+
+    fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+        let mut cx = TaskContext::from_waker(Waker::noop());
+        match std::pin::pin!(future).poll(&mut cx) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        }
+    }
+
+    fn text(next: Option<Result<Option<Reply>>>) -> String {
+        match next {
+            None => "waits".to_owned(),
+            Some(Ok(None)) => "ended".to_owned(),
+            Some(Err(error)) => error.code().to_string(),
+            Some(Ok(Some(reply))) => format!("{:?}", now(reply.body.collect(99)).expect("whole")),
+        }
+    }
+
+    #[test]
+    fn a_stale_answer_is_asked_for_again_at_its_pace_and_what_did_not_change_is_not_told() {
+        let signals = [Signal::new(), Signal::new()];
+        let unchanged = Reply::unchanged(Validator::new([3; 16]))
+            .with_freshness(Freshness::tracked(Arc::new(signals[1].clone())));
+        let last = reply("changed", &Signal::new());
+        let (mut stream, clock, script) =
+            following(vec![Ok(reply("one", &signals[0])), Ok(unchanged), Ok(last)]);
+        assert!(text(now(stream.next())).contains("one"));
+        assert_eq!(text(now(stream.next())), "waits");
+        signals[0].fire();
+        assert_eq!(text(now(stream.next())), "waits", "not before the interval is over");
+        clock.advance(Duration::from_millis(100));
+        assert_eq!(text(now(stream.next())), "waits", "it did not change");
+        signals[1].fire();
+        clock.advance(Duration::from_millis(100));
+        assert!(text(now(stream.next())).contains("changed"));
+        let held = script.held.lock().expect("not poisoned").clone();
+        let three = vec![Validator::new([3; 16])];
+        assert_eq!(held, [vec![], three.clone(), three]);
+    }
+
+    #[test]
+    fn an_error_with_freshness_is_followed_and_one_without_ends() {
+        let signal = Signal::new();
+        let missing = Error::not_found("not yet")
+            .with_freshness(Freshness::tracked(Arc::new(signal.clone())));
+        let (mut stream, clock, _) = following(vec![Err(missing), Err(Error::internal("bug"))]);
+        assert_eq!(text(now(stream.next())), Code::NotFound.to_string());
+        signal.fire();
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(text(now(stream.next())), Code::Internal.to_string());
+        assert_eq!(text(now(stream.next())), "ended");
+    }
+
+    #[test]
+    fn a_lifetime_ends_an_answer_a_call_takes_no_longer_than_it_may_and_nothing_known_ends_it() {
+        let lasting =
+            Reply::text("short").with_freshness(Freshness::lasting(Duration::from_secs(5)));
+        let (mut stream, clock, _) = following(vec![Ok(lasting)]);
+        assert!(text(now(stream.next())).contains("short"));
+        clock.advance(Duration::from_secs(4));
+        assert_eq!(text(now(stream.next())), "waits");
+        clock.advance(Duration::from_secs(5));
+        assert_eq!(text(now(stream.next())), "waits", "the second call is not answered");
+        clock.advance(Duration::from_secs(30));
+        assert_eq!(text(now(stream.next())), Code::DeadlineExceeded.to_string());
+        let (mut stream, ..) = following(vec![Ok(Reply::text("once"))]);
+        assert!(text(now(stream.next())).contains("once"));
+        assert_eq!(text(now(stream.next())), "ended");
+    }
+}

@@ -6,7 +6,7 @@ mod proto {
 
 use proto::hello::v1::{Greeter, GreeterServer, Hello};
 use tidewire::http::Method;
-use tidewire::{Context, Reply, Result, Server, ready_fn};
+use tidewire::{Context, Reply, Result, Server, Call};
 
 struct Echo;
 
@@ -24,7 +24,7 @@ impl Greeter for Echo {
 async fn main() {
     let running = Server::builder()
         .service(GreeterServer::new(Echo))
-        .route(Method::GET, "/plaintext", ready_fn(|_| Ok(Reply::text("Hello, World!"))))
+        .route(Method::GET, "/plaintext", async |_: Call| Ok("Hello, World!"))
         .listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))
         .start()
         .await
