@@ -1,7 +1,7 @@
 //! A generated client speaks to a generated server in the same process, without a socket.
 
 use tidewire::http::HeaderMap;
-use tidewire::{Channel, Code, Codec, Context, Stream};
+use tidewire::{Body, Call, Channel, Code, Codec, Context, Reply, Result, Stream};
 use tidewire_tests::behaviour::Behaviour;
 use tidewire_tests::proto::*;
 
@@ -74,4 +74,66 @@ async fn a_stream_that_is_passed_on_keeps_its_trailers_unless_it_gets_others() {
     let mut replaced = count().await.with_trailers(HeaderMap::new);
     while replaced.next().await.unwrap().is_some() {}
     assert!(replaced.trailers().is_empty());
+}
+
+#[tokio::test]
+async fn a_reply_that_is_no_message_is_a_fault_of_the_service_and_not_of_its_caller() {
+    for (codec, bytes) in [(Codec::Proto, &b"\xff\xff"[..]), (Codec::Json, b"{\"text\": 7}")] {
+        let broken = move |_: Call| async move { Ok(Reply::new(Body::from(bytes.to_vec()))) };
+        let client = BehaviourServiceClient::new(Channel::new(broken).with_codec(codec));
+        let error = client.echo(EchoRequest::default()).await.unwrap_err();
+        assert_eq!(error.code(), Code::Internal, "{error}");
+        assert!(
+            error.is_upstream()
+                && error.message().contains(match codec {
+                    Codec::Proto => "reply is not a valid message",
+                    Codec::Json => "field text",
+                }),
+            "{error}"
+        );
+    }
+}
+
+/// Asks another service for each call of its own.
+struct Gateway(BehaviourServiceClient);
+
+impl BehaviourService for Gateway {
+    async fn fail(&self, context: Context, request: FailRequest) -> Result<Reply<FailReply>> {
+        let passes_on = request.with_detail;
+        let outcome = BehaviourService::fail(&self.0, context.outgoing(), request).await;
+        if passes_on {
+            return outcome.map_err(tidewire::Error::passed_on);
+        }
+        Ok(outcome?)
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_refuses_a_request_does_not_blame_whoever_called_the_handler() {
+    let gateway = BehaviourServiceServer::new(Gateway(client(Codec::Proto)));
+    let gateway = BehaviourServiceClient::new(Channel::new(gateway));
+    let proxy = BehaviourServiceServer::new(client(Codec::Proto));
+    let proxy = BehaviourServiceClient::new(Channel::new(proxy));
+    let fail = |code: Code, with_detail| FailRequest {
+        code: i32::from(code.number()),
+        message: "of the upstream".into(),
+        with_detail,
+        ..Default::default()
+    };
+    for (code, seen) in [
+        (Code::InvalidArgument, Code::Internal),
+        (Code::Unauthenticated, Code::Internal),
+        (Code::NotFound, Code::NotFound),
+        (Code::Unavailable, Code::Unavailable),
+    ] {
+        let error = gateway.fail(fail(code, false)).await.unwrap_err();
+        assert_eq!(error.code(), seen, "{code}");
+        assert_eq!(error.message().contains("of the upstream"), seen == code, "{error}");
+        let error = gateway.fail(fail(code, true)).await.unwrap_err();
+        assert_eq!(error.code(), code, "passed on");
+        let error = proxy.fail(fail(code, false)).await.unwrap_err();
+        assert_eq!(error.code(), code, "a client in the place of an implementation");
+    }
+    let error = gateway.slow(SlowRequest::default()).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unimplemented, "left out by the gateway itself");
 }

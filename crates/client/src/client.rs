@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tidewire_service::{
-    Answer, Body, Call, Channel, Code, Codec, Context, Error, Frame, Method, Reply, Result,
-    Service, Target,
+    Answer, Body, Call, Channel, Code, Codec, Context, Error, Frame, Method, Outcome, Reply,
+    Result, Service, Target,
 };
 use tidewire_wire::Caller;
 
@@ -201,6 +201,9 @@ impl Inner {
                     if *left > 0 && error.code() != Code::DeadlineExceeded =>
                 {
                     outbound = back;
+                }
+                Failed { unsent: Some(_), error, .. } => {
+                    return Err(error.with_outcome(Outcome::NotRun));
                 }
                 Failed { error, .. } => return Err(error),
             }

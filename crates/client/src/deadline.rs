@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use tidewire_service::{Code, Error};
+use tidewire_service::{Code, Error, Outcome};
 use tokio::time::Sleep;
 
 use crate::trace::now;
@@ -113,5 +113,11 @@ impl Deadline {
 
 /// The error of a call whose deadline passed.
 pub(crate) fn passed(phase: Phase, host: &str) -> Error {
-    Error::deadline_exceeded(format!("the deadline passed {phase} {host}"))
+    let outcome = match phase {
+        Phase::Queue | Phase::Resolve | Phase::Connect | Phase::Tls | Phase::Http2 => {
+            Outcome::NotRun
+        }
+        _ => Outcome::Unknown,
+    };
+    Error::deadline_exceeded(format!("the deadline passed {phase} {host}")).with_outcome(outcome)
 }

@@ -6,7 +6,7 @@
 use std::error::Error as StdError;
 
 use h2::Reason;
-use tidewire_service::{Code, Error};
+use tidewire_service::{Code, Error, Outcome};
 
 /// The error of a request whose connection failed before the response began.
 pub(crate) fn broken(host: &str, error: hyper::Error) -> Error {
@@ -47,16 +47,22 @@ fn explain(host: &str, what: &str, error: hyper::Error) -> Error {
         let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
         (Code::Unavailable, format!("the connection to {host} broke {what}{cause}"))
     };
-    Error::new(code, why).with_cause(error)
+    // A request that no server processed was not run; of any other nothing is known.
+    let outcome = if is_refused(&error) { Outcome::NotRun } else { Outcome::Unknown };
+    Error::new(code, why).with_outcome(outcome).with_cause(error)
 }
 
 /// Whether the request was surely not processed, so that it may be sent again.
 pub(crate) fn is_unsent(error: &hyper::Error) -> bool {
-    error.is_canceled()
-        || http2_error(error).is_some_and(|error| {
-            error.reason() == Some(Reason::REFUSED_STREAM)
-                || (error.is_go_away() && error.reason() == Some(Reason::NO_ERROR))
-        })
+    error.is_canceled() || is_refused(error)
+}
+
+/// Whether the server says that it did not process the request.
+fn is_refused(error: &hyper::Error) -> bool {
+    http2_error(error).is_some_and(|error| {
+        error.reason() == Some(Reason::REFUSED_STREAM)
+            || (error.is_go_away() && error.reason() == Some(Reason::NO_ERROR))
+    })
 }
 
 fn http2_error(error: &hyper::Error) -> Option<&h2::Error> {

@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::{Method, StatusCode};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use tidewire_server::{Builder, Limits, Running, Server};
-use tidewire_service::{Body, Call, Reply};
+use tidewire_service::{Body, Call, Reply, Upgrade};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -42,16 +40,14 @@ async fn size(call: Call) -> tidewire_service::Result<Reply> {
     Ok(Reply::text(Body::from(vec![b'x'; count])))
 }
 
-async fn echo(mut call: Call) -> tidewire_service::Result<Reply> {
-    let upgrade = call.context.extensions_mut().remove::<OnUpgrade>().unwrap();
-    tokio::spawn(async move {
-        let mut stream = TokioIo::new(upgrade.await.unwrap());
+async fn echo(_: Call) -> tidewire_service::Result<Reply> {
+    let upgrade = Upgrade::new(|mut stream| async move {
         let mut heard = [0; 5];
         stream.read_exact(&mut heard).await.unwrap();
         stream.write_all(&heard).await.unwrap();
         stream.shutdown().await.unwrap();
     });
-    Ok(Reply::empty(StatusCode::SWITCHING_PROTOCOLS)
+    Ok(Reply::upgrade(StatusCode::SWITCHING_PROTOCOLS, upgrade)
         .with_header(CONNECTION, HeaderValue::from_static("upgrade"))
         .with_header(UPGRADE, HeaderValue::from_static("echo")))
 }
