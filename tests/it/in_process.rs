@@ -104,7 +104,7 @@ impl BehaviourService for Gateway {
         if passes_on {
             return outcome.map_err(tidewire::Error::passed_on);
         }
-        Ok(outcome?)
+        outcome
     }
 }
 

@@ -25,7 +25,7 @@ use tidewire_memo_memory::sync;
 pub(crate) type Audit<V> = Pin<Box<dyn Future<Output = Result<Cached<V>, Error>> + Send>>;
 
 impl Graph {
-    /// Sets who is told when [`Memo::verify`] finds a mismatch. Without it mismatches are only counted.
+    /// Sets who is told when `Memo::verify` finds a mismatch. Without it mismatches are only counted.
     pub fn on_mismatch(&self, report: impl Fn(&Mismatch) + Send + Sync + 'static) {
         *self.shared.on_mismatch.lock() = Some(Arc::new(report));
     }

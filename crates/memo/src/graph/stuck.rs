@@ -61,7 +61,7 @@ pub(crate) struct Patience {
 impl Graph {
     /// Lets `report` be told of every computation that has been running for `after` or longer while it
     /// waits for no other computation: a slow function, or one that waits for itself through a task
-    /// that was spawned without [`scope`](crate::compute::scope()), which nothing else can find.
+    /// that was spawned without `scope`, which nothing else can find.
     ///
     /// For debugging. Time is what [`Graph::advance`] is told, which then asks to be called again within
     /// `after`; so a computation is reported once, by an age of at most twice that.
