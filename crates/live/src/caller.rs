@@ -72,7 +72,7 @@ const EXTRA_BYTES_MAX: usize = 48;
 
 impl Session {
     /// Makes a call; its outcome comes as events: replies and items, and then exactly one of
-    /// [`Event::Reply`] with [`Then::Nothing`], [`Event::End`], [`Event::Failed`], [`Event::Stale`].
+    /// [`Event::Reply`] with `Then::Nothing`, [`Event::End`], [`Event::Failed`], [`Event::Stale`].
     ///
     /// # Errors
     /// When no call can be made now; nothing was sent.
