@@ -1,6 +1,6 @@
 //! What a thread keeps for its hits, in one cache line.
 //!
-//! One word says whether the short way is open: it is [`IDLE`] only when the thread is known to the
+//! One word says whether the short way is open: it is `IDLE` only when the thread is known to the
 //! collector, nothing is being computed on it, no pin is held and pinning needs no fence. Then a hit pins
 //! with one store, and everything unusual is one failed comparison and somebody else's business.
 //!
