@@ -7,7 +7,8 @@
 //! speak to any.
 //!
 //! This room opens no socket, reads no clock and no environment: time comes in as an argument.
-//! Protocols are in `tidewire-server`, outgoing connections in `tidewire-client`.
+//! Protocols as bytes are in `tidewire-wire` and `tidewire-live`, the server's connections in
+//! `tidewire-server`, outgoing ones in `tidewire-client`.
 
 mod body;
 mod call;
