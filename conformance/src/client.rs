@@ -17,7 +17,7 @@ use std::io::{Read, Write};
 use anyhow::Context;
 use buffa::{EnumValue, Message};
 use tidewire::Client;
-use tidewire::client::{Compression, Encoding, HttpVersion, Limits, Protocol, Tls};
+use tidewire::client::{ClientLimits, Compression, Encoding, HttpVersion, Protocol, Tls};
 use tokio::task::JoinSet;
 
 use self::proto::connectrpc::conformance::v1::__buffa::oneof::client_compat_response::Result as Outcome;
@@ -75,7 +75,7 @@ async fn answer(request: ClientCompatRequest) -> Vec<u8> {
 fn client(request: &ClientCompatRequest) -> anyhow::Result<Client> {
     let is_tls = !request.server_tls_cert.is_empty();
     let scheme = if is_tls { "https" } else { "http" };
-    let mut limits = Limits::default();
+    let mut limits = ClientLimits::default();
     if request.message_receive_limit > 0 {
         limits.message_bytes_max = request.message_receive_limit as usize;
     }

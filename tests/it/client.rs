@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tidewire::client::{HttpVersion, Limits, Protocol, Step, Trace};
+use tidewire::client::{ClientLimits, HttpVersion, Protocol, Step, Trace};
 use tidewire::{Body, Call, Client, Code, Codec, Context, Reply, Server, Service, Stream};
 use tidewire_tests::proto::*;
 
@@ -141,7 +141,7 @@ async fn connections_are_used_again() {
 async fn calls_past_the_bound_wait_for_a_connection() {
     let (builder, _) = behaviour();
     let (_running, address) = start(builder).await;
-    let mut limits = Limits::default();
+    let mut limits = ClientLimits::default();
     limits.http1_connections_max = 3;
     let client = Client::builder(format!("http://{address}")).limits(limits).build().unwrap();
     let calls = (0..50).map(|_| async {
@@ -155,7 +155,7 @@ async fn calls_past_the_bound_wait_for_a_connection() {
 async fn http2_opens_another_connection_when_the_streams_are_taken() {
     let (builder, _) = behaviour();
     let (_running, address) = start(builder).await;
-    let mut limits = Limits::default();
+    let mut limits = ClientLimits::default();
     limits.http2_streams_max = 10;
     let client = Client::builder(format!("http://{address}"))
         .http(HttpVersion::Http2)
@@ -257,4 +257,11 @@ async fn a_call_by_name_takes_bytes_or_json() {
         let Body::Full(bytes) = reply.body else { panic!("{way}: one message is a full body") };
         assert_eq!(bytes, r#"{"value":"value of k"}"#, "{way}");
     }
+}
+
+#[test]
+fn a_client_refuses_a_protocol_that_it_does_not_speak_by_name() {
+    let refused = Client::builder("http://127.0.0.1:1").protocol(Protocol::Rest).build();
+    let message = refused.err().expect("REST is not spoken by a client").to_string();
+    assert_eq!(message, "a client does not speak rest; use connect, grpc or grpc-web");
 }

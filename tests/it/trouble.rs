@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use tidewire::client::{Builder, HttpVersion, Limits, Protocol, Resolver, Retry, Step, Trace};
+use tidewire::client::{
+    Builder, ClientLimits, HttpVersion, Protocol, Resolver, Retry, Step, Trace,
+};
 use tidewire::{Call, Client, Code, Context, Error, Outcome};
 use tidewire_tests::proto::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -219,7 +221,7 @@ async fn a_compressed_bomb_stays_small() {
 async fn a_reply_over_the_limit_is_refused_over_every_protocol() {
     let (server, _) = behaviour();
     let (_running, address) = start(server).await;
-    let mut limits = Limits::default();
+    let mut limits = ClientLimits::default();
     limits.message_bytes_max = 1000;
     for protocol in [Protocol::Connect, Protocol::Grpc, Protocol::GrpcWeb] {
         let client = builder(address).protocol(protocol).limits(limits.clone()).build().unwrap();
@@ -260,7 +262,7 @@ async fn a_connection_that_does_not_come_is_given_up_without_a_deadline() {
         drop(stream);
     })
     .await;
-    let mut limits = Limits::default();
+    let mut limits = ClientLimits::default();
     limits.connect_timeout = Duration::from_millis(100);
     let client = Client::builder(format!("https://{address}"))
         .tls(tidewire::client::Tls::new().danger_without_verification())
@@ -339,7 +341,7 @@ async fn an_address_that_swallows_what_is_sent_holds_no_call_up() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let (server, _) = behaviour();
     let (_running, address) = start(server).await;
-    let mut limits = Limits::default();
+    let mut limits = ClientLimits::default();
     limits.connect_timeout = Duration::from_secs(24 * 60 * 60);
     limits.connect_stagger = Duration::from_millis(5);
     for (protocol, found) in [
@@ -413,7 +415,7 @@ async fn a_name_whose_address_fails_is_resolved_again() {
     let (_running, address) = start(server).await;
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    let mut limits = Limits::default();
+    let mut limits = ClientLimits::default();
     limits.resolve_interval = Duration::ZERO;
     let client = Client::builder("http://shop.example")
         .limits(limits)

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use crate::deadline::{Deadline, Phase, passed};
 use crate::dial::{Address, Dialer};
 use crate::endpoint::{Endpoint, Place};
-use crate::limits::Limits;
+use crate::limits::ClientLimits;
 use crate::pool::{Pool, Target};
 use crate::resolve::Resolver;
 use crate::trace::{Step, Trace, now, tell};
@@ -31,7 +31,7 @@ use crate::trace::{Step, Trace, now, tell};
 pub(crate) struct Balancer {
     sources: Vec<Source>,
     resolver: Resolver,
-    limits: Limits,
+    limits: ClientLimits,
     known: Mutex<Known>,
     next: AtomicUsize,
     /// The task that resolves again.
@@ -69,7 +69,7 @@ struct Health {
 }
 
 impl Balancer {
-    pub(crate) fn new(sources: Vec<Source>, resolver: Resolver, limits: Limits) -> Arc<Self> {
+    pub(crate) fn new(sources: Vec<Source>, resolver: Resolver, limits: ClientLimits) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             sources,
             resolver,

@@ -3,45 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_service::Codec;
+use tidewire_service::{Codec, Protocol};
 use tidewire_wire::{Caller, Coders, Compression, Dialect};
 
 use crate::balance::{Balancer, Source};
 use crate::client::{Client, Inner};
 use crate::dial::Dialer;
 use crate::endpoint::{BuildError, Endpoint};
-use crate::limits::Limits;
+use crate::limits::ClientLimits;
 use crate::resolve::Resolver;
 use crate::retry::{Retries, Retry};
 use crate::trace::Trace;
-
-/// The RPC protocol that a client speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum Protocol {
-    /// Connect, over HTTP/1.1 or HTTP/2.
-    #[default]
-    Connect,
-    /// gRPC, over HTTP/2 only.
-    Grpc,
-    /// gRPC-Web, over HTTP/1.1 or HTTP/2.
-    GrpcWeb,
-}
-
-impl Protocol {
-    /// The name: `connect`, `grpc` or `grpc-web`.
-    pub const fn as_str(self) -> &'static str {
-        self.dialect().as_str()
-    }
-
-    const fn dialect(self) -> Dialect {
-        match self {
-            Self::Connect => Dialect::Connect,
-            Self::Grpc => Dialect::Grpc,
-            Self::GrpcWeb => Dialect::GrpcWeb,
-        }
-    }
-}
 
 /// The version of HTTP that a client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -66,7 +38,7 @@ pub struct Builder {
     codec: Codec,
     compression: Compression,
     queries_by_get: bool,
-    limits: Limits,
+    limits: ClientLimits,
     timeout: Option<Duration>,
     trace: Option<Trace>,
     retry: Retry,
@@ -79,12 +51,12 @@ impl Builder {
     pub(crate) fn new(url: String) -> Self {
         Self {
             urls: vec![url],
-            protocol: Protocol::default(),
+            protocol: Protocol::Connect,
             http: HttpVersion::default(),
             codec: Codec::Proto,
             compression: Compression::default(),
             queries_by_get: false,
-            limits: Limits::default(),
+            limits: ClientLimits::default(),
             timeout: None,
             trace: None,
             retry: Retry::default(),
@@ -100,7 +72,8 @@ impl Builder {
         self
     }
 
-    /// Sets the RPC protocol; Connect unless set.
+    /// Sets the RPC protocol: [`Protocol::Connect`] (the default), [`Protocol::Grpc`] (over HTTP/2
+    /// only) or [`Protocol::GrpcWeb`]; [`build`](Self::build) refuses the others.
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.protocol = protocol;
         self
@@ -131,7 +104,7 @@ impl Builder {
     }
 
     /// Sets the bounds.
-    pub fn limits(mut self, limits: Limits) -> Self {
+    pub fn limits(mut self, limits: ClientLimits) -> Self {
         self.limits = limits;
         self
     }
@@ -170,16 +143,28 @@ impl Builder {
     /// The client. Nothing is connected yet.
     ///
     /// # Errors
-    /// A URL that is none; certificates that cannot be used; gRPC over HTTP/1.1.
+    /// A URL that is none; certificates that cannot be used; gRPC over HTTP/1.1; a protocol whose
+    /// bytes a client does not speak.
     pub fn build(self) -> Result<Client, BuildError> {
         if self.protocol == Protocol::Grpc && self.http == HttpVersion::Http1 {
             return Err(BuildError::new(
                 "gRPC needs HTTP/2; leave the HTTP version out, or use Connect or gRPC-Web",
             ));
         }
+        let dialect = match self.protocol {
+            Protocol::Connect => Dialect::Connect,
+            Protocol::Grpc => Dialect::Grpc,
+            Protocol::GrpcWeb => Dialect::GrpcWeb,
+            other => {
+                return Err(BuildError::new(format!(
+                    "a client does not speak {}; use connect, grpc or grpc-web",
+                    other.as_str()
+                )));
+            }
+        };
         let sources: Result<Vec<_>, _> = self.urls.iter().map(|url| self.source(url)).collect();
         let caller = Caller {
-            dialect: self.protocol.dialect(),
+            dialect,
             compression: self.compression,
             queries_by_get: self.queries_by_get,
             message_bytes_max: self.limits.message_bytes_max,

@@ -18,7 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::time::Sleep;
 
 use crate::dial::Socket;
-use crate::limits::Limits;
+use crate::limits::ClientLimits;
 use crate::outgoing::Outgoing;
 use crate::trace::now;
 
@@ -103,7 +103,7 @@ pub(crate) async fn http1(socket: Socket) -> hyper::Result<(http1::SendRequest<O
 /// Starts HTTP/2 on a socket. `ended` is called when its task ends.
 pub(crate) async fn http2(
     socket: Socket,
-    limits: &Limits,
+    limits: &ClientLimits,
     ended: impl FnOnce() + Send + 'static,
 ) -> hyper::Result<(Arc<Http2>, Driver)> {
     let inside = Inside::default();

@@ -61,12 +61,13 @@ mod trace;
 mod upstream;
 mod wire;
 
-pub use builder::{Builder, HttpVersion, Protocol};
+pub use builder::{Builder, HttpVersion};
 pub use client::Client;
 pub use endpoint::BuildError;
-pub use limits::Limits;
+pub use limits::ClientLimits;
 pub use resolve::Resolver;
 pub use retry::Retry;
+pub use tidewire_service::Protocol;
 pub use tidewire_wire::{Compression, Encoding, binary, binary_value};
 #[cfg(feature = "tls")]
 pub use tls::Tls;

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// The bounds of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct ClientLimits {
     /// The largest reply message in bytes, as it arrives and after decompression.
     pub message_bytes_max: usize,
     /// How long a connection may take to be ready: TCP, TLS and HTTP/2 together.
@@ -50,7 +50,7 @@ pub struct Limits {
     pub connection_window_bytes: u32,
 }
 
-impl Default for Limits {
+impl Default for ClientLimits {
     fn default() -> Self {
         Self {
             message_bytes_max: 4 << 20,

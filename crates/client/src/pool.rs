@@ -24,14 +24,14 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::connection::{self, Driver, Http2};
 use crate::deadline::{Phase, SharedPhase};
 use crate::dial::{Address, Dialer, Log};
-use crate::limits::Limits;
+use crate::limits::ClientLimits;
 use crate::outgoing::Outgoing;
 use crate::trace::now;
 
 /// The connections to one address.
 pub(crate) struct Pool {
     pub(crate) target: Target,
-    limits: Limits,
+    limits: ClientLimits,
     inner: Mutex<Inner>,
     tasks: Mutex<JoinSet<()>>,
     me: Weak<Self>,
@@ -99,7 +99,7 @@ pub(crate) enum Checkout {
 }
 
 impl Pool {
-    pub(crate) fn new(target: Target, limits: Limits) -> Arc<Self> {
+    pub(crate) fn new(target: Target, limits: ClientLimits) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             target,
             limits,
@@ -332,7 +332,7 @@ enum Opened {
 async fn open(
     pool: &Weak<Pool>,
     target: &Target,
-    limits: &Limits,
+    limits: &ClientLimits,
     dialing: &Dialing,
 ) -> Result<Opened, Error> {
     let mut log = Log::default();
@@ -373,7 +373,7 @@ fn not_started(what: &str, target: &Target, error: hyper::Error) -> Error {
 }
 
 /// Closes idle HTTP/1.1 connections, as long as there are any.
-async fn sweep(pool: Weak<Pool>, limits: Limits) {
+async fn sweep(pool: Weak<Pool>, limits: ClientLimits) {
     let mut wait = limits.idle_timeout;
     loop {
         tokio::time::sleep(wait).await;

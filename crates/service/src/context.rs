@@ -69,6 +69,20 @@ pub enum Protocol {
     Live,
 }
 
+impl Protocol {
+    /// The name: `connect`, `grpc`, `grpc-web`, `rest`, `http` or `live`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Grpc => "grpc",
+            Self::GrpcWeb => "grpc-web",
+            Self::Rest => "rest",
+            Self::Http => "http",
+            Self::Live => "live",
+        }
+    }
+}
+
 /// A part of a context that may differ between calls with the same message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -388,14 +402,7 @@ impl fmt::Debug for Context {
 
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Connect => "connect",
-            Self::Grpc => "grpc",
-            Self::GrpcWeb => "grpc-web",
-            Self::Rest => "rest",
-            Self::Http => "http",
-            Self::Live => "live",
-        })
+        f.write_str(self.as_str())
     }
 }
 

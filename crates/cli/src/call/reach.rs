@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tidewire::http::{HeaderMap, HeaderName, HeaderValue};
-use tidewire_client::{Builder, Client, HttpVersion, Limits, Protocol, Tls, Trace};
+use tidewire_client::{Builder, Client, ClientLimits, HttpVersion, Protocol, Tls, Trace};
 
 /// Flags about the way to a server.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -48,7 +48,7 @@ impl Reach {
         http: HttpVersion,
         trace: &Trace,
     ) -> anyhow::Result<Client> {
-        let mut limits = Limits::default();
+        let mut limits = ClientLimits::default();
         limits.message_bytes_max = REPLY_BYTES_MAX;
         let builder = Client::builder(url).protocol(protocol).http(http).trace(trace.clone());
         let builder = builder.limits(limits);
