@@ -137,6 +137,11 @@ impl<T> Reply<T> {
         matches!(self.kind.as_deref(), Some(Kind::Unchanged))
     }
 
+    /// Whether it is an answer like any other: neither *unchanged*, nor an upgrade, nor scripted.
+    pub fn is_ordinary(&self) -> bool {
+        self.kind.is_none()
+    }
+
     /// Takes out what shall run on the connection.
     pub fn take_upgrade(&mut self) -> Option<Upgrade> {
         match self.kind.take().map(|kind| *kind) {

@@ -78,6 +78,18 @@ pub(crate) fn current<'f>() -> Option<&'f Frame> {
     unsafe { (*line::mine()).frame().cast::<Frame>().as_ref() }
 }
 
+/// Whether the running computation has read anything so far that can tell it of a change: a source, or a
+/// memo; in tasks of its own ([`scope`](crate::scope)) too. `false` outside of a computation.
+///
+/// For functions whose answer may be kept only if something will end it.
+#[must_use]
+pub fn has_read() -> bool {
+    current().is_some_and(|frame| {
+        let adopted = frame.adopted.get();
+        !frame.records().is_empty() || adopted.is_some_and(|adopted| !adopted.is_taken())
+    })
+}
+
 /// Makes a frame current until it is dropped.
 pub(crate) struct Entered {
     outer: *const (),
@@ -198,9 +210,9 @@ impl Frame {
         self.taint.get()
     }
 
-    /// What was read, in order. Not while the frame is entered.
+    /// What was read, in order. Not to be held while something is read.
     pub(crate) fn records(&self) -> &[Record] {
-        // SAFETY: the callers are the attempt itself, between polls.
+        // SAFETY: the callers are the attempt itself, between polls, and `has_read`, in one expression.
         unsafe { &*self.records.get() }.as_slice()
     }
 

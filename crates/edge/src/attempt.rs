@@ -1,0 +1,111 @@
+//! One run of the service for all who ask for one key.
+//!
+//! The run is given a context of its own: what is read of it is watched, nobody's validators are in it,
+//! and its deadline is `compute_timeout`, since callers come and go. What comes out is kept, or given to
+//! all who wait, or put aside for the caller who started the run; the others then run by themselves.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::{Either, select};
+use tidewire_memo::has_read;
+use tidewire_service::{ContextWatch, Error, Lifetime, Query, Reply, Result, Service, Target};
+
+use crate::kept::Kept;
+use crate::privacy::Privacy;
+use crate::refusal::Refusal;
+use crate::table::Terms;
+
+/// What a caller brings along to a run of the service.
+pub(crate) struct Attempt {
+    pub(crate) query: Query,
+    pub(crate) inner: Arc<dyn Service>,
+    pub(crate) terms: Arc<Terms>,
+    /// An answer for the caller who brought this, and for nobody else.
+    aside: Mutex<Option<Result<Reply>>>,
+}
+
+/// What a run has to say when nothing is kept of it.
+#[derive(Debug)]
+pub(crate) enum Passing {
+    /// All who wait may have this.
+    Shared(Box<Kept>),
+    /// It is the starter's alone.
+    Aside,
+}
+
+impl Attempt {
+    pub(crate) fn new(query: Query, inner: Arc<dyn Service>, terms: Arc<Terms>) -> Arc<Self> {
+        Arc::new(Self { query, inner, terms, aside: Mutex::new(None) })
+    }
+
+    /// What was put aside for this caller.
+    pub(crate) fn take_aside(&self) -> Option<Result<Reply>> {
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Runs the service.
+    pub(crate) async fn run(&self) -> Result<Kept, Passing> {
+        let terms = &self.terms;
+        let is_page = matches!(self.query.target(), Target::Http(_));
+        let privacy = Arc::new(Privacy::new(terms.sharing.clone(), is_page));
+        let made = terms.timer.now();
+        let deadline = made + terms.compute_timeout;
+        let mut call = self.query.clone().into_call();
+        call.context.set_held(Vec::new());
+        call.context = call.context.with_deadline(deadline);
+        call.context.watch(Arc::clone(&privacy) as Arc<dyn ContextWatch>);
+        let answer = self.inner.call(call);
+        let outcome = match select(answer, terms.timer.sleep_until(deadline)).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right(_) => {
+                let message =
+                    format!("took longer than compute_timeout {:?}", terms.compute_timeout);
+                let error = Error::deadline_exceeded(message);
+                return Err(Passing::Shared(Box::new(Kept::error(error, made))));
+            }
+        };
+        if let Some(part) = privacy.read_beside_key() {
+            return Err(self.put_aside(outcome, &Refusal::Private(part)));
+        }
+        let kept = match Kept::of(outcome, made, terms.reply_bytes_max) {
+            Ok(kept) => kept,
+            Err((outcome, refusal)) => return Err(self.put_aside(outcome, &refusal)),
+        };
+        let ends = terms.lifetime != Lifetime::Unknown || has_read() || kept.own().is_known();
+        let refusal = match kept.passing_code() {
+            Some(code) => Refusal::Code(code),
+            None if !ends => Refusal::Untracked,
+            None => {
+                terms.has_kept();
+                return Ok(kept);
+            }
+        };
+        // What is tracked, or declared to be the same for all who ask at once, is theirs too.
+        if ends || terms.coalesces {
+            terms.note(&refusal);
+            return Err(Passing::Shared(Box::new(kept)));
+        }
+        Err(self.put_aside(kept.give_as_it_came(), &refusal))
+    }
+
+    fn put_aside(&self, outcome: Result<Reply>, refusal: &Refusal) -> Passing {
+        self.terms.note(refusal);
+        *self.aside.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        Passing::Aside
+    }
+}
+
+impl fmt::Display for Passing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the answer is not kept")
+    }
+}
+
+impl std::error::Error for Passing {}
+
+impl fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempt").field("query", &self.query).finish_non_exhaustive()
+    }
+}

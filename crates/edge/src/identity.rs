@@ -1,0 +1,90 @@
+//! Who a caller is, as a keyed hash: what may be shared with the same caller only is kept under it.
+//!
+//! Everything that a handler can learn of its caller without becoming private goes in: the principal
+//! (issuer, subject, scopes, claims), the client's certificate, `authorization` and `cookie`. The key is
+//! drawn once a process, so that nothing that is kept or shown gives a credential away, and nobody can
+//! compute two identities that collide.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::LazyLock;
+
+use http::header::{AUTHORIZATION, COOKIE};
+use siphasher::sip128::{Hasher128, SipHasher24};
+use tidewire_service::{Context, Names, Sharing};
+
+/// Whom an answer is kept for; 0 is everyone.
+pub(crate) type Identity = u128;
+
+/// Whom an answer to a call in this context may be shared with.
+pub(crate) fn of(sharing: &Sharing, context: &Context) -> Identity {
+    match sharing {
+        Sharing::Public => 0,
+        Sharing::Vary(names) => of_headers(names, context),
+        // What is not known may be anybody's.
+        _ => of_caller(context),
+    }
+}
+
+fn of_caller(context: &Context) -> Identity {
+    let mut parts = Parts::new(b'c');
+    match context.principal() {
+        None => parts.count(0),
+        Some(principal) => {
+            parts.count(1);
+            parts.add(principal.issuer().as_bytes());
+            parts.add(principal.subject().as_bytes());
+            parts.count(principal.scopes().len());
+            principal.scopes().iter().for_each(|scope| parts.add(scope.as_bytes()));
+            for (name, value) in principal.claims() {
+                parts.add(name.as_bytes());
+                parts.add(value.to_string().as_bytes());
+            }
+        }
+    }
+    let certificates = context.peer().map_or(&[][..], |peer| &peer.certificates);
+    parts.count(certificates.len());
+    certificates.iter().for_each(|certificate| parts.add(certificate));
+    parts.header(context, AUTHORIZATION.as_str());
+    parts.header(context, COOKIE.as_str());
+    parts.finish()
+}
+
+fn of_headers(names: &Names, context: &Context) -> Identity {
+    let mut parts = Parts::new(b'v');
+    names.iter().for_each(|name| parts.header(context, name));
+    parts.finish()
+}
+
+/// A hash of parts, each with its length, so that no two lists of parts are hashed alike.
+struct Parts(SipHasher24);
+
+impl Parts {
+    fn new(kind: u8) -> Self {
+        /// Drawn from the system's source of randomness by the standard library.
+        static KEYS: LazyLock<[u64; 2]> =
+            LazyLock::new(|| [RandomState::new().hash_one(1), RandomState::new().hash_one(2)]);
+        let mut parts = Self(SipHasher24::new_with_keys(KEYS[0], KEYS[1]));
+        parts.0.write_u8(kind);
+        parts
+    }
+
+    fn count(&mut self, count: usize) {
+        self.0.write_u64(count as u64);
+    }
+
+    fn add(&mut self, part: &[u8]) {
+        self.count(part.len());
+        self.0.write(part);
+    }
+
+    fn header(&mut self, context: &Context, name: &str) {
+        let values = context.headers().get_all(name);
+        self.count(values.iter().count());
+        values.iter().for_each(|value| self.add(value.as_bytes()));
+    }
+
+    fn finish(self) -> Identity {
+        // 0 stands for everyone.
+        self.0.finish128().as_u128().max(1)
+    }
+}

@@ -1,0 +1,60 @@
+//! Notes whether a handler read anything of the call that is not in the key.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use http::header::{ACCEPT, AUTHORIZATION, COOKIE};
+use tidewire_service::{ContextPart, ContextWatch, Sharing};
+
+/// What is in the key, and the first thing that was read beside it.
+pub(crate) struct Privacy {
+    sharing: Sharing,
+    /// Whether `accept` is in the key, as of plain HTTP.
+    is_page: bool,
+    read: Mutex<Option<String>>,
+}
+
+impl Privacy {
+    pub(crate) fn new(sharing: Sharing, is_page: bool) -> Self {
+        Self { sharing, is_page, read: Mutex::new(None) }
+    }
+
+    /// What was read first that is not in the key.
+    pub(crate) fn read_beside_key(&self) -> Option<String> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn is_in_key(&self, part: ContextPart<'_>) -> bool {
+        match (part, &self.sharing) {
+            (ContextPart::Header(name), _) if self.is_page && name == ACCEPT => true,
+            (ContextPart::Header(name), Sharing::Caller) => name == AUTHORIZATION || name == COOKIE,
+            (ContextPart::Header(name), Sharing::Vary(names)) => names.iter().any(|n| n == name),
+            (ContextPart::Principal, Sharing::Caller) => true,
+            _ => false,
+        }
+    }
+}
+
+impl ContextWatch for Privacy {
+    fn read(&self, part: ContextPart<'_>) {
+        if self.is_in_key(part) {
+            return;
+        }
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.get_or_insert_with(|| match part {
+            ContextPart::Header(name) => format!("header {name}"),
+            ContextPart::Headers => "all headers".to_owned(),
+            ContextPart::Peer => "the peer".to_owned(),
+            ContextPart::Protocol => "the protocol".to_owned(),
+            ContextPart::Principal => "the principal".to_owned(),
+            ContextPart::Extensions => "the extensions".to_owned(),
+            _ => "the context".to_owned(),
+        });
+    }
+}
+
+impl fmt::Debug for Privacy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Privacy").field("read", &self.read_beside_key()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,168 @@
+//! One memo a method, made at its first call, and the terms on which it keeps answers.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use http::Method as Verb;
+use tidewire_memo::{Ambient, Memo};
+use tidewire_service::{Call, Lifetime, Method, Sharing, Spec, StreamKind, Target, Timer};
+
+use crate::attempt::{Attempt, Passing};
+use crate::edge::Settings;
+use crate::kept::Kept;
+use crate::key::Key;
+use crate::refusal::Refusal;
+
+/// On which terms the answers of one method are kept.
+pub(crate) struct Terms {
+    /// The method's path, or what stands for plain pages.
+    pub(crate) name: String,
+    pub(crate) sharing: Sharing,
+    /// What the method declares by `ttl` or `immutable`; then its answers are kept without a dependency.
+    pub(crate) lifetime: Lifetime,
+    pub(crate) coalesces: bool,
+    pub(crate) reply_bytes_max: usize,
+    pub(crate) compute_timeout: Duration,
+    pub(crate) timer: Arc<dyn Timer>,
+    is_told: AtomicBool,
+    /// Answers in a row that were not kept.
+    refused: AtomicU32,
+}
+
+/// The memo of one method.
+pub(crate) struct Place {
+    pub(crate) memo: Memo<Key, Kept>,
+    pub(crate) terms: Arc<Terms>,
+}
+
+/// The memos of what one service answers.
+#[derive(Default)]
+pub(crate) struct Table {
+    /// By the address of the spec, which the method beside it keeps alive.
+    methods: RwLock<HashMap<usize, (Method, Arc<Place>)>>,
+    pages: OnceLock<Arc<Place>>,
+}
+
+/// After this many answers in a row that were not kept, most calls do not wait for each other any more.
+const HOPELESS: u32 = 16;
+/// One of this many calls tries again.
+const PROBE: u32 = 16;
+
+impl Terms {
+    /// Notes why an answer was not kept; the first time of a method goes to the log.
+    pub(crate) fn note(&self, refusal: &Refusal) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        if !self.is_told.swap(true, Ordering::Relaxed) {
+            tracing::info!(method = %self.name, "an answer {refusal}");
+        }
+    }
+
+    pub(crate) fn has_kept(&self) {
+        self.refused.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether nothing of this method is kept, it seems, so that waiting for another call gains nothing.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        let refused = self.refused.load(Ordering::Relaxed);
+        if self.coalesces || refused < HOPELESS {
+            return false;
+        }
+        // Counts on, so that every so often one call finds out whether it is still so.
+        !self.refused.fetch_add(1, Ordering::Relaxed).is_multiple_of(PROBE)
+    }
+}
+
+impl Table {
+    /// Where answers to this call are kept; `None` for what passes through.
+    pub(crate) fn place(&self, call: &Call, settings: &Settings) -> Option<Arc<Place>> {
+        match &call.target {
+            Target::Method(method) if method.is_query() && method.kind == StreamKind::Unary => {
+                Some(self.of_method(method, settings))
+            }
+            Target::Http(target) if target.method == Verb::GET => {
+                let place = self.pages.get_or_init(|| {
+                    let terms = terms("GET", Sharing::Caller, Lifetime::Unknown, false, settings);
+                    Arc::new(Place::new(terms, None, settings))
+                });
+                Some(Arc::clone(place))
+            }
+            _ => None,
+        }
+    }
+
+    fn of_method(&self, method: &Method, settings: &Settings) -> Arc<Place> {
+        let at = std::ptr::from_ref::<Spec>(method).addr();
+        let known = self.methods.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, place)) = known.get(&at) {
+            return Arc::clone(place);
+        }
+        drop(known);
+        let mut methods = self.methods.write().unwrap_or_else(PoisonError::into_inner);
+        let (_, place) = methods.entry(at).or_insert_with(|| {
+            let life = method.ttl_ms.map(Duration::from_millis);
+            let lifetime = match life {
+                Some(life) => Lifetime::For(life),
+                None if method.immutable => Lifetime::Immutable,
+                None => Lifetime::Unknown,
+            };
+            let sharing = method.sharing.clone();
+            let terms = terms(&method.path, sharing, lifetime, method.coalesce, settings);
+            (method.clone(), Arc::new(Place::new(terms, life, settings)))
+        });
+        Arc::clone(place)
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        let methods = self.methods.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let places = methods.values().map(|(_, place)| place).chain(self.pages.get());
+        places.for_each(|place| place.memo.close());
+    }
+}
+
+impl Place {
+    fn new(terms: Terms, life: Option<Duration>, settings: &Settings) -> Self {
+        let memo = Memo::new_in(&settings.graph, &terms.name, |_: Key| async {
+            // The caller who starts a run brings its call along; see `edge`.
+            match Ambient::current().get::<Arc<Attempt>>() {
+                Some(attempt) => attempt.run().await,
+                None => Err(Passing::Aside),
+            }
+        });
+        let memo = memo.weigh(Kept::bytes);
+        let life = match terms.sharing {
+            Sharing::Caller => {
+                Some(life.map_or(settings.caller_ttl, |l| l.min(settings.caller_ttl)))
+            }
+            _ => life,
+        };
+        let memo = match life {
+            Some(life) => memo.ttl(life),
+            None => memo,
+        };
+        Self { memo, terms: Arc::new(terms) }
+    }
+}
+
+fn terms(
+    name: &str,
+    sharing: Sharing,
+    lifetime: Lifetime,
+    coalesces: bool,
+    settings: &Settings,
+) -> Terms {
+    Terms {
+        name: name.to_owned(),
+        sharing,
+        lifetime,
+        coalesces,
+        reply_bytes_max: settings.reply_bytes_max,
+        compute_timeout: settings.compute_timeout,
+        timer: Arc::clone(&settings.timer),
+        is_told: AtomicBool::new(false),
+        refused: AtomicU32::new(0),
+    }
+}

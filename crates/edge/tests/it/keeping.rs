@@ -1,0 +1,273 @@
+//! What is kept, and until when.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{HeaderValue, Method, header::SET_COOKIE};
+use tidewire_edge::Edge;
+use tidewire_memo::{Graph, Memo, Source};
+use tidewire_service::{
+    Body, Call, Code, Codec, Context, Error, Freshness, Idempotency, Lifetime, Reply, Sharing,
+    Signal, Spec, StreamKind,
+};
+
+use crate::harness::{Behind, Clock, query, text};
+
+/// Rows that can be written, behind a source.
+#[derive(Clone)]
+struct Rows {
+    source: Source<String>,
+    content: Arc<Mutex<String>>,
+}
+
+impl Rows {
+    fn new(graph: &Graph) -> Self {
+        let source = Source::new_in(graph, "rows");
+        Self { source, content: Arc::new(Mutex::new("one".to_owned())) }
+    }
+
+    fn write(&self, key: &str, content: &str) {
+        let guard = self.source.write(&key.to_owned());
+        *self.content.lock().unwrap() = content.to_owned();
+        guard.finish();
+    }
+
+    async fn read(self, mut call: Call) -> tidewire_service::Result<Reply> {
+        let key = String::from_utf8(call.message().await?.to_vec()).unwrap();
+        self.source.read(&key);
+        let content = self.content.lock().unwrap().clone();
+        Ok(Reply::new(Body::from(format!("{key}:{content}").into_bytes())))
+    }
+}
+
+fn rows(sharing: Sharing) -> (Rows, Behind) {
+    let graph = Graph::new();
+    let rows = Rows::new(&graph);
+    let read = rows.clone();
+    let behind = Behind::new(&graph, query(sharing), move |call| read.clone().read(call));
+    (rows, behind)
+}
+
+#[tokio::test]
+async fn an_answer_is_kept_until_what_it_read_changes_and_no_longer() {
+    let (rows, behind) = rows(Sharing::Public);
+    for _ in 0..3 {
+        assert_eq!(behind.text("a", Context::default()).await, "a:one");
+    }
+    assert_eq!(behind.text("b", Context::default()).await, "b:one");
+    assert_eq!(behind.runs(), 2);
+    rows.write("a", "two");
+    assert_eq!(behind.text("b", Context::default()).await, "b:one", "b is as it was");
+    assert_eq!(behind.runs(), 2);
+    assert_eq!(behind.text("a", Context::default()).await, "a:two");
+    assert_eq!(behind.runs(), 3);
+}
+
+#[tokio::test]
+async fn an_answer_ends_with_a_memo_that_it_was_made_of_and_outlives_one_that_comes_out_equal() {
+    let graph = Graph::new();
+    let rows = Rows::new(&graph);
+    let inside = rows.clone();
+    let length = Memo::infallible_in(&graph, "length", move |key: String| {
+        inside.source.read(&key);
+        let length = inside.content.lock().unwrap().len();
+        async move { length }
+    });
+    let behind = Behind::new(&graph, query(Sharing::Public), move |_| async move {
+        let length =
+            length.get("k".to_owned()).await.map_err(|e| Error::internal(e.to_string()))?;
+        Ok(Reply::new(Body::from(length.to_string().into_bytes())))
+    });
+    assert_eq!(behind.text("x", Context::default()).await, "3");
+    rows.write("k", "six");
+    assert_eq!(behind.text("x", Context::default()).await, "3");
+    assert_eq!(behind.runs(), 1, "an equal length leaves the answer as it is");
+    rows.write("k", "seven");
+    assert_eq!(behind.text("x", Context::default()).await, "5");
+    assert_eq!(behind.runs(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_that_nothing_ends_is_not_kept_unless_the_method_says_how_long_it_is_good() {
+    for (spec, runs) in [
+        (query(Sharing::Public), 2),
+        (query(Sharing::Public).ttl_ms(60_000), 1),
+        (query(Sharing::Public).immutable(), 1),
+    ] {
+        let lifetime = match (spec.ttl_ms, spec.immutable) {
+            (Some(ms), _) => Lifetime::For(Duration::from_millis(ms)),
+            (None, true) => Lifetime::Immutable,
+            _ => Lifetime::Unknown,
+        };
+        let handler = |_| async { Ok(Reply::new(Body::from("same"))) };
+        let behind = Behind::new(&Graph::new(), spec, handler);
+        for _ in 0..2 {
+            assert_eq!(behind.text("", Context::default()).await, "same");
+        }
+        assert_eq!(behind.runs(), runs, "{lifetime:?}");
+        let reply = behind.ask("", Context::default()).await.unwrap();
+        assert_eq!(reply.freshness.lifetime(), lifetime);
+        assert_eq!(reply.freshness.validator().is_some(), runs == 1, "{lifetime:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_ends_with_what_it_says_of_itself() {
+    let signal = Arc::new(Mutex::new(Signal::new()));
+    let inside = Arc::clone(&signal);
+    let tracked = Behind::new(&Graph::new(), query(Sharing::Public), move |_| {
+        let freshness = Freshness::tracked(Arc::new(inside.lock().unwrap().clone()));
+        async move { Ok(Reply::new(Body::from("far")).with_freshness(freshness)) }
+    });
+    let lasting = Behind::new(&Graph::new(), query(Sharing::Public), |_| async {
+        let freshness = Freshness::lasting(Duration::from_secs(9)).with_age(Duration::from_secs(4));
+        Ok(Reply::new(Body::from("far")).with_freshness(freshness))
+    });
+    for behind in [&tracked, &lasting] {
+        for _ in 0..2 {
+            behind.ask("", Context::default()).await.unwrap();
+        }
+        assert_eq!(behind.runs(), 1);
+    }
+    std::mem::take(&mut *signal.lock().unwrap()).fire();
+    tracked.ask("", Context::default()).await.unwrap();
+    assert_eq!(tracked.runs(), 2);
+    tokio::time::advance(Duration::from_millis(4_999)).await;
+    let reply = lasting.ask("", Context::default()).await.unwrap();
+    assert_eq!((lasting.runs(), reply.freshness.age().as_millis()), (1, 8_999));
+    tokio::time::advance(Duration::from_millis(1)).await;
+    lasting.ask("", Context::default()).await.unwrap();
+    assert_eq!(lasting.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_code_that_speaks_of_the_data_is_kept_and_one_that_speaks_of_the_moment_is_not() {
+    for (code, kept) in [
+        (Code::NotFound, true),
+        (Code::InvalidArgument, true),
+        (Code::FailedPrecondition, true),
+        (Code::OutOfRange, true),
+        (Code::Unavailable, false),
+        (Code::Internal, false),
+        (Code::PermissionDenied, false),
+        (Code::Unauthenticated, false),
+        (Code::ResourceExhausted, false),
+    ] {
+        let graph = Graph::new();
+        let source = Source::<u8>::new_in(&graph, "rows");
+        let behind = Behind::new(&graph, query(Sharing::Public), move |_| async move {
+            source.read(&1);
+            Err(Error::new(code, "no"))
+        });
+        for _ in 0..2 {
+            let error = behind.ask("", Context::default()).await.unwrap_err();
+            assert_eq!((error.code(), error.message()), (code, "no"));
+            assert_eq!(error.freshness().is_known(), kept, "{code}");
+        }
+        assert_eq!(behind.runs(), if kept { 1 } else { 2 }, "{code}");
+        source.changed(&1);
+        behind.ask("", Context::default()).await.unwrap_err();
+        assert_eq!(behind.runs(), if kept { 2 } else { 3 }, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn cookies_streams_and_large_replies_pass_through_whole() {
+    let graph = Graph::new();
+    let source = Source::<u8>::new_in(&graph, "rows");
+    let large = "x".repeat(2_000);
+    let expected = large.clone();
+    let edge = || Edge::new(graph.clone(), Clock).reply_bytes_max(1_000);
+    let cookie = Behind::with(edge(), query(Sharing::Public), move |_| async move {
+        source.read(&1);
+        let cookie = HeaderValue::from_static("session=1");
+        Ok(Reply::new(Body::from("hi")).with_header(SET_COOKIE, cookie))
+    });
+    let big = Behind::with(edge(), query(Sharing::Public), move |_| {
+        source.read(&1);
+        let large = large.clone();
+        async move { Ok(Reply::new(Body::from(large.into_bytes()))) }
+    });
+    let stream = Behind::with(edge(), query(Sharing::Public), move |_| async move {
+        source.read(&1);
+        let parts = [Ok("a".into()), Ok("b".into())];
+        Ok(Reply::new(Body::stream(futures_util::stream::iter(parts))))
+    });
+    for (behind, expected) in [(cookie, "hi"), (big, expected.as_str()), (stream, "ab")] {
+        for runs in 1..=2 {
+            assert_eq!(behind.text("", Context::default()).await, expected);
+            assert_eq!(behind.runs(), runs);
+        }
+    }
+}
+
+#[tokio::test]
+async fn commands_streams_and_calls_with_large_keys_pass_through() {
+    let graph = Graph::new();
+    let source = Source::<u8>::new_in(&graph, "rows");
+    let names = ["test.v1.A", "test.v1.B"];
+    let command = Spec::dynamic("test.v1.Rows", "Set", StreamKind::Unary, names);
+    let stream = Spec::dynamic("test.v1.Rows", "List", StreamKind::Server, names)
+        .idempotency(Idempotency::NoSideEffects);
+    let handler = move |_| async move {
+        source.read(&1);
+        Ok(Reply::new(Body::from("done")))
+    };
+    let small = Edge::new(graph.clone(), Clock).key_bytes_max(3);
+    for behind in [
+        Behind::new(&graph, command, handler),
+        Behind::new(&graph, stream, handler),
+        Behind::with(small, query(Sharing::Public), handler),
+    ] {
+        for runs in 1..=2 {
+            assert_eq!(behind.text("four", Context::default()).await, "done");
+            assert_eq!(behind.runs(), runs);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_is_kept_by_its_uri_and_what_the_caller_accepts() {
+    let graph = Graph::new();
+    let source = Source::<u8>::new_in(&graph, "rows");
+    let behind = Behind::new(&graph, query(Sharing::Public), move |call: Call| async move {
+        source.read(&1);
+        let accept = call.context.header("accept").cloned();
+        let uri = call.http_target().expect("a page").uri.clone();
+        Ok(Reply::text(format!("{uri} {accept:?}")))
+    });
+    let get = |uri: &'static str, accept: &'static str| {
+        let context = crate::harness::from("accept", accept);
+        Call::http(Method::GET, uri.parse().unwrap(), context, Body::Empty)
+    };
+    let ask = async |uri, accept| text(behind.service.call(get(uri, accept)).await.unwrap()).await;
+    let first = ask("/a?x=1", "text/plain").await;
+    assert_eq!(ask("/a?x=1", "text/plain").await, first);
+    assert_eq!(behind.runs(), 1);
+    for (runs, uri, accept) in
+        [(2, "/a?x=2", "text/plain"), (3, "/a?x=1", "text/html"), (4, "/b?x=1", "text/plain")]
+    {
+        assert_ne!(ask(uri, accept).await, first);
+        assert_eq!(behind.runs(), runs);
+    }
+    let post = Call::http(Method::POST, "/a?x=1".parse().unwrap(), Context::default(), Body::Empty);
+    behind.service.call(post).await.unwrap();
+    assert_eq!(behind.runs(), 5);
+}
+
+#[tokio::test]
+async fn codecs_are_part_of_the_key() {
+    let (_, behind) = rows(Sharing::Public);
+    let spec = Arc::new(query(Sharing::Public));
+    for (codec, accept) in
+        [(Codec::Proto, Codec::Proto), (Codec::Proto, Codec::Json), (Codec::Json, Codec::Json)]
+    {
+        let before = behind.runs();
+        for _ in 0..2 {
+            let body = Body::from("a");
+            let call = Call::method(spec.clone(), Context::default(), codec, body);
+            behind.service.call(call.with_codecs(codec, accept)).await.unwrap();
+        }
+        assert_eq!(behind.runs(), before + 1, "{codec:?} {accept:?}");
+    }
+}
