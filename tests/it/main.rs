@@ -9,6 +9,7 @@ mod commands;
 mod foreign;
 mod harness;
 mod in_process;
+mod memoized;
 mod plain;
 mod run_time_schema;
 mod secure;

@@ -77,7 +77,7 @@ impl Attempt {
             Some(code) => Refusal::Code(code),
             None if !ends => Refusal::Untracked,
             None => {
-                terms.has_kept();
+                terms.note_kept();
                 return Ok(kept);
             }
         };

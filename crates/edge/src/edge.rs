@@ -1,22 +1,15 @@
-//! The layer: look up, else run the service once for all who ask.
+//! The settings of the layer.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_memo::{Ambient, Cached, ErrorKind, Graph};
-use tidewire_service::{
-    Answer, Body, Call, Error, Freshness, Layer, Lifetime, Phase, Reply, Result, Service, Timer,
-    Validator,
-};
+use tidewire_memo::Graph;
+use tidewire_service::{Layer, Timer};
 
-use crate::attempt::{Attempt, Passing};
-use crate::kept::Kept;
-use crate::key::Key;
-use crate::staleness::Tracked;
-use crate::table::{Place, Table};
+use crate::memoized::Memoize;
 
-/// The layer that memoizes replies.
+/// How replies are memoized; [`layer`](Self::layer) makes the layer.
 ///
 /// | setting | default | meaning |
 /// |---|---|---|
@@ -24,192 +17,103 @@ use crate::table::{Place, Table};
 /// | [`compute_timeout`](Self::compute_timeout) | 30 s | how long one run for all who ask may take |
 /// | [`key_bytes_max`](Self::key_bytes_max) | 16 KiB | calls with a larger message pass through |
 /// | [`reply_bytes_max`](Self::reply_bytes_max) | 1 MiB | larger replies are not kept |
+/// | [`max_age`](Self::max_age) | none: `no-cache` | how long caches of HTTP may answer without asking |
+/// | [`stale_while_revalidate`](Self::stale_while_revalidate) | none | how much longer while they ask |
+/// | [`stale_if_error`](Self::stale_if_error) | none | how much longer while nothing answers |
 ///
 /// The bytes of all answers count against the budget of the graph. Time passes in the graph only when
 /// somebody says so: [`Graph::drive`] or [`Graph::advance`].
 #[derive(Clone)]
 #[must_use = "an edge does nothing until it is a layer of something"]
 pub struct Edge {
-    settings: Settings,
+    graph: Graph,
+    terms: Settings,
 }
 
-#[derive(Clone)]
+/// What can be set.
+#[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    pub(crate) graph: Graph,
-    pub(crate) timer: Arc<dyn Timer>,
     pub(crate) caller_ttl: Duration,
     pub(crate) compute_timeout: Duration,
     pub(crate) key_bytes_max: usize,
     pub(crate) reply_bytes_max: usize,
+    pub(crate) max_age: Option<Duration>,
+    pub(crate) stale_while_revalidate: Option<Duration>,
+    pub(crate) stale_if_error: Option<Duration>,
 }
 
 impl Edge {
-    /// A layer that keeps answers in `graph`, in which what they are made of is too, and asks `timer` for
-    /// the time.
-    pub fn new(graph: Graph, timer: impl Timer) -> Self {
-        let settings = Settings {
-            graph,
-            timer: Arc::new(timer),
+    /// Keeps answers in `graph`, in which what they are made of is too.
+    pub fn new(graph: &Graph) -> Self {
+        let terms = Settings {
             caller_ttl: Duration::from_secs(60),
             compute_timeout: Duration::from_secs(30),
             key_bytes_max: 16 << 10,
             reply_bytes_max: 1 << 20,
+            max_age: None,
+            stale_while_revalidate: None,
+            stale_if_error: None,
         };
-        Self { settings }
+        Self { graph: graph.clone(), terms }
+    }
+
+    /// The graph in which answers are kept.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
     }
 
     /// Sets how long an answer that is shared with the same caller only is kept.
     pub fn caller_ttl(mut self, life: Duration) -> Self {
-        self.settings.caller_ttl = life;
+        self.terms.caller_ttl = life;
         self
     }
 
     /// Sets how long one run of the service may take: the deadline that it sees. Each caller's own
     /// deadline bounds its waiting.
     pub fn compute_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.compute_timeout = timeout;
+        self.terms.compute_timeout = timeout;
         self
     }
 
     /// Sets the largest message or path that is looked up.
     pub fn key_bytes_max(mut self, bytes: usize) -> Self {
-        self.settings.key_bytes_max = bytes;
+        self.terms.key_bytes_max = bytes;
         self
     }
 
     /// Sets the largest reply that is kept.
     pub fn reply_bytes_max(mut self, bytes: usize) -> Self {
-        self.settings.reply_bytes_max = bytes;
+        self.terms.reply_bytes_max = bytes;
         self
     }
-}
 
-impl Layer for Edge {
-    fn layer(&self, inner: Arc<dyn Service>) -> Arc<dyn Service> {
-        let settings = self.settings.clone();
-        Arc::new(Memoized(Arc::new(Shared { settings, inner, table: Table::default() })))
-    }
-}
-
-/// A service whose answers are kept.
-struct Memoized(Arc<Shared>);
-
-struct Shared {
-    settings: Settings,
-    inner: Arc<dyn Service>,
-    table: Table,
-}
-
-impl Service for Memoized {
-    fn call(&self, mut call: Call) -> Answer {
-        let Some(place) = self.0.table.place(&call, &self.0.settings) else {
-            return self.0.inner.call(call);
-        };
-        let shared = Arc::clone(&self.0);
-        if matches!(call.body, Body::Stream(_)) {
-            return Answer::pending(async move {
-                if call.spec().is_some() {
-                    call.message().await?;
-                }
-                shared.answer(&place, call).await
-            });
-        }
-        shared.answer(&place, call)
-    }
-}
-
-impl Shared {
-    /// The answer to a call whose message is complete.
-    fn answer(self: &Arc<Self>, place: &Arc<Place>, call: Call) -> Answer {
-        let key = Key::of(&call, &place.terms.sharing);
-        let Some(key) = key.filter(|key| key.bytes() <= self.settings.key_bytes_max) else {
-            return self.inner.call(call);
-        };
-        call.context.phase(Phase::Memo);
-        if let Some(cached) = place.memo.cached(&key)
-            && !cached.is_over(|| self.settings.timer.now())
-        {
-            let reply = self.give(place, key, &cached, &call.context.held());
-            return Answer::ready(reply);
-        }
-        if place.terms.is_hopeless() {
-            return self.inner.call(call);
-        }
-        let (shared, place) = (Arc::clone(self), Arc::clone(place));
-        Answer::pending(async move { shared.compute(&place, key.detached(), call).await })
+    /// Lets caches of HTTP answer for this long without asking (`max-age`, RFC 9111, section 5.2.2.1):
+    /// they are not told of changes. Without it they ask each time (`no-cache`), and are answered 304.
+    pub fn max_age(mut self, life: Duration) -> Self {
+        self.terms.max_age = Some(life);
+        self
     }
 
-    /// Runs the service, or waits for the run that is under way.
-    async fn compute(&self, place: &Place, key: Key, call: Call) -> Result<Reply> {
-        let held = call.context.held();
-        let query = call.buffered().await?;
-        let inner = Arc::clone(&self.inner);
-        let attempt = Attempt::new(query.clone(), inner, Arc::clone(&place.terms));
-        for is_first in [true, false] {
-            // The number of the context outside, so that events tell which call it was.
-            let ambient = Ambient::new(Ambient::current().tag()).with(Arc::clone(&attempt));
-            match ambient.scope(place.memo.get(key.clone())).await {
-                Ok(cached) if is_first && cached.is_over(|| self.settings.timer.now()) => {
-                    place.memo.invalidate(&key);
-                }
-                Ok(cached) => return self.give(place, key, &cached, &held),
-                Err(error) => {
-                    if let Some(answer) = attempt.take_aside() {
-                        return answer;
-                    }
-                    match (error.kind(), error.downcast_ref::<Passing>()) {
-                        (_, Some(Passing::Shared(kept))) => {
-                            return kept.give_as_it_came();
-                        }
-                        (ErrorKind::Failed | ErrorKind::Closed, _) => break,
-                        _ => {
-                            let failed = "the computation of the answer failed; see the log";
-                            return Err(Error::internal(failed).with_cause(error));
-                        }
-                    }
-                }
-            }
-        }
-        // Another caller's run turned out to be that caller's alone.
-        self.inner.call(query.into_call()).await
+    /// Lets caches of HTTP answer for this long after `max_age` while they ask (RFC 5861, section 3).
+    pub fn stale_while_revalidate(mut self, life: Duration) -> Self {
+        self.terms.stale_while_revalidate = Some(life);
+        self
     }
 
-    fn give(
-        &self,
-        place: &Place,
-        key: Key,
-        cached: &Cached<Kept>,
-        held: &[Validator],
-    ) -> Result<Reply> {
-        let version = cached.version();
-        if version == 0 {
-            // Outdated while it was made: right for who asked before the change, and for nobody later.
-            let mut reply = cached.give_as_it_came()?;
-            reply.freshness = Freshness::default();
-            return Ok(reply);
-        }
-        let own = cached.own();
-        let staleness = Tracked::new(place.memo, key, version, own.staleness().cloned());
-        let mut freshness = Freshness::tracked(Arc::new(staleness)).with_tokens(own.tokens());
-        let (lifetime, age) = match own.lifetime() {
-            Lifetime::Unknown => (place.terms.lifetime, Duration::ZERO),
-            lifetime => (lifetime, own.age()),
-        };
-        if lifetime != Lifetime::Unknown {
-            let age = age + cached.age(self.settings.timer.now());
-            freshness = freshness.with_lifetime(lifetime).with_age(age);
-        }
-        cached.give(held, freshness)
+    /// Lets caches of HTTP answer for this long after `max_age` while asking fails (RFC 5861, section 4).
+    pub fn stale_if_error(mut self, life: Duration) -> Self {
+        self.terms.stale_if_error = Some(life);
+        self
+    }
+
+    /// The layer, which asks `timer` for the time.
+    pub fn layer(&self, timer: impl Timer) -> impl Layer {
+        Memoize { graph: self.graph.clone(), settings: self.terms.clone(), timer: Arc::new(timer) }
     }
 }
 
 impl fmt::Debug for Edge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Edge")
-            .field("caller_ttl", &self.settings.caller_ttl)
-            .field("compute_timeout", &self.settings.compute_timeout)
-            .field("key_bytes_max", &self.settings.key_bytes_max)
-            .field("reply_bytes_max", &self.settings.reply_bytes_max)
-            .finish_non_exhaustive()
+        f.debug_struct("Edge").field("settings", &self.terms).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! Memoized replies: a query is answered from memory until what its answer was made of changes.
 //!
-//! [`Edge`] is a [`Layer`](tidewire_service::Layer). It keeps the encoded reply of a query by the call as
+//! [`Edge`] makes a [`Layer`](tidewire_service::Layer). It keeps the encoded reply of a query by the call as
 //! it arrived, in the same graph in which the service's own functions are memoized: whatever the handler
 //! reads of sources and memos is what the reply depends on, so a write makes exactly the dependent
 //! replies stale. A hit decodes and encodes nothing.
@@ -42,16 +42,18 @@
 //!     rows.read(&id);
 //!     Ok(Reply::text(format!("row {id}")))
 //! };
-//! let service = Edge::new(Graph::global(), timer).layer(Arc::new(handler));
+//! let service = Edge::new(&Graph::global()).layer(timer).layer(Arc::new(handler));
 //! # let _ = service;
 //! # }
 //! ```
 
 mod attempt;
 mod edge;
+mod http;
 mod identity;
 mod kept;
 mod key;
+mod memoized;
 mod privacy;
 mod refusal;
 mod staleness;

@@ -6,11 +6,12 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::Method as Verb;
-use tidewire_memo::{Ambient, Memo};
+use tidewire_memo::{Ambient, Graph, Memo};
 use tidewire_service::{Call, Lifetime, Method, Sharing, Spec, StreamKind, Target, Timer};
 
 use crate::attempt::{Attempt, Passing};
 use crate::edge::Settings;
+use crate::http::Rules;
 use crate::kept::Kept;
 use crate::key::Key;
 use crate::refusal::Refusal;
@@ -26,9 +27,13 @@ pub(crate) struct Terms {
     pub(crate) reply_bytes_max: usize,
     pub(crate) compute_timeout: Duration,
     pub(crate) timer: Arc<dyn Timer>,
+    /// What caches of HTTP are told.
+    pub(crate) rules: Rules,
     is_told: AtomicBool,
     /// Answers in a row that were not kept.
     refused: AtomicU32,
+    /// Whether any answer was ever kept.
+    has_kept: AtomicBool,
 }
 
 /// The memo of one method.
@@ -38,8 +43,10 @@ pub(crate) struct Place {
 }
 
 /// The memos of what one service answers.
-#[derive(Default)]
 pub(crate) struct Table {
+    graph: Graph,
+    pub(crate) settings: Settings,
+    pub(crate) timer: Arc<dyn Timer>,
     /// By the address of the spec, which the method beside it keeps alive.
     methods: RwLock<HashMap<usize, (Method, Arc<Place>)>>,
     pages: OnceLock<Arc<Place>>,
@@ -48,7 +55,7 @@ pub(crate) struct Table {
 /// After this many answers in a row that were not kept, most calls do not wait for each other any more.
 const HOPELESS: u32 = 16;
 /// One of this many calls tries again.
-const PROBE: u32 = 16;
+const PROBE: u32 = 256;
 
 impl Terms {
     /// Notes why an answer was not kept; the first time of a method goes to the log.
@@ -59,8 +66,15 @@ impl Terms {
         }
     }
 
-    pub(crate) fn has_kept(&self) {
+    /// Notes that an answer was kept.
+    pub(crate) fn note_kept(&self) {
         self.refused.store(0, Ordering::Relaxed);
+        self.has_kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether looking for an answer is in vain, it seems.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.has_kept.load(Ordering::Relaxed) && self.is_hopeless()
     }
 
     /// Whether nothing of this method is kept, it seems, so that waiting for another call gains nothing.
@@ -75,16 +89,20 @@ impl Terms {
 }
 
 impl Table {
+    pub(crate) fn new(graph: Graph, settings: Settings, timer: Arc<dyn Timer>) -> Self {
+        Self { graph, settings, timer, methods: RwLock::default(), pages: OnceLock::new() }
+    }
+
     /// Where answers to this call are kept; `None` for what passes through.
-    pub(crate) fn place(&self, call: &Call, settings: &Settings) -> Option<Arc<Place>> {
+    pub(crate) fn place(&self, call: &Call) -> Option<Arc<Place>> {
         match &call.target {
             Target::Method(method) if method.is_query() && method.kind == StreamKind::Unary => {
-                Some(self.of_method(method, settings))
+                Some(self.of_method(method))
             }
             Target::Http(target) if target.method == Verb::GET => {
                 let place = self.pages.get_or_init(|| {
-                    let terms = terms("GET", Sharing::Caller, Lifetime::Unknown, false, settings);
-                    Arc::new(Place::new(terms, None, settings))
+                    let terms = self.terms("GET", Sharing::Caller, Lifetime::Unknown, false);
+                    Arc::new(self.make(terms, None))
                 });
                 Some(Arc::clone(place))
             }
@@ -92,7 +110,7 @@ impl Table {
         }
     }
 
-    fn of_method(&self, method: &Method, settings: &Settings) -> Arc<Place> {
+    fn of_method(&self, method: &Method) -> Arc<Place> {
         let at = std::ptr::from_ref::<Spec>(method).addr();
         let known = self.methods.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, place)) = known.get(&at) {
@@ -108,10 +126,48 @@ impl Table {
                 None => Lifetime::Unknown,
             };
             let sharing = method.sharing.clone();
-            let terms = terms(&method.path, sharing, lifetime, method.coalesce, settings);
-            (method.clone(), Arc::new(Place::new(terms, life, settings)))
+            let terms = self.terms(&method.path, sharing, lifetime, method.coalesce);
+            (method.clone(), Arc::new(self.make(terms, life)))
         });
         Arc::clone(place)
+    }
+
+    fn make(&self, terms: Terms, life: Option<Duration>) -> Place {
+        let memo = Memo::new_in(&self.graph, &terms.name, |_: Key| async {
+            // The caller who starts a run brings its call along; see `memoized`.
+            match Ambient::current().get::<Arc<Attempt>>() {
+                Some(attempt) => attempt.run().await,
+                None => Err(Passing::Aside),
+            }
+        });
+        let memo = memo.weigh(Kept::bytes);
+        let longest = self.settings.caller_ttl;
+        let life = match terms.sharing {
+            Sharing::Public | Sharing::Vary(_) => life,
+            _ => Some(life.map_or(longest, |life| life.min(longest))),
+        };
+        let memo = match life {
+            Some(life) => memo.ttl(life),
+            None => memo,
+        };
+        Place { memo, terms: Arc::new(terms) }
+    }
+
+    fn terms(&self, name: &str, sharing: Sharing, lifetime: Lifetime, coalesces: bool) -> Terms {
+        let is_page = !name.starts_with('/');
+        Terms {
+            name: name.to_owned(),
+            rules: Rules::new(&sharing, lifetime, is_page, &self.settings),
+            sharing,
+            lifetime,
+            coalesces,
+            reply_bytes_max: self.settings.reply_bytes_max,
+            compute_timeout: self.settings.compute_timeout,
+            timer: Arc::clone(&self.timer),
+            is_told: AtomicBool::new(false),
+            refused: AtomicU32::new(0),
+            has_kept: AtomicBool::new(false),
+        }
     }
 }
 
@@ -120,49 +176,5 @@ impl Drop for Table {
         let methods = self.methods.get_mut().unwrap_or_else(PoisonError::into_inner);
         let places = methods.values().map(|(_, place)| place).chain(self.pages.get());
         places.for_each(|place| place.memo.close());
-    }
-}
-
-impl Place {
-    fn new(terms: Terms, life: Option<Duration>, settings: &Settings) -> Self {
-        let memo = Memo::new_in(&settings.graph, &terms.name, |_: Key| async {
-            // The caller who starts a run brings its call along; see `edge`.
-            match Ambient::current().get::<Arc<Attempt>>() {
-                Some(attempt) => attempt.run().await,
-                None => Err(Passing::Aside),
-            }
-        });
-        let memo = memo.weigh(Kept::bytes);
-        let life = match terms.sharing {
-            Sharing::Caller => {
-                Some(life.map_or(settings.caller_ttl, |l| l.min(settings.caller_ttl)))
-            }
-            _ => life,
-        };
-        let memo = match life {
-            Some(life) => memo.ttl(life),
-            None => memo,
-        };
-        Self { memo, terms: Arc::new(terms) }
-    }
-}
-
-fn terms(
-    name: &str,
-    sharing: Sharing,
-    lifetime: Lifetime,
-    coalesces: bool,
-    settings: &Settings,
-) -> Terms {
-    Terms {
-        name: name.to_owned(),
-        sharing,
-        lifetime,
-        coalesces,
-        reply_bytes_max: settings.reply_bytes_max,
-        compute_timeout: settings.compute_timeout,
-        timer: Arc::clone(&settings.timer),
-        is_told: AtomicBool::new(false),
-        refused: AtomicU32::new(0),
     }
 }

@@ -9,21 +9,31 @@ use std::time::Instant;
 
 use crate::graph::{Graph, Shared};
 
-/// Expires values of a graph while it lives; dropping it joins its thread.
+/// Expires values of a graph while it lives. All drivers of a graph share one thread; dropping the last
+/// one joins it.
 #[must_use = "nothing expires after the driver is dropped"]
 pub struct Driver {
+    _running: Arc<Running>,
+}
+
+/// The thread of a graph.
+pub(crate) struct Running {
     shared: &'static Shared,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Graph {
-    /// Starts a thread that calls [`Graph::advance`] whenever a deadline is due. One per graph.
+    /// Starts a thread that calls [`Graph::advance`] whenever a deadline is due, unless there is one.
     ///
     /// # Errors
     /// When the thread cannot be started.
     pub fn drive(&self) -> std::io::Result<Driver> {
         let shared = self.shared;
+        let mut known = shared.driver.lock();
+        if let Some(running) = known.upgrade() {
+            return Ok(Driver { _running: running });
+        }
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let builder = std::thread::Builder::new().name("tidewire-memo".to_owned());
@@ -31,7 +41,9 @@ impl Graph {
         let sleeper: Thread = thread.thread().clone();
         shared.set_alarm(Some(Arc::new(move || sleeper.unpark())));
         thread.thread().unpark();
-        Ok(Driver { shared, stop, thread: Some(thread) })
+        let running = Arc::new(Running { shared, stop, thread: Some(thread) });
+        *known = Arc::downgrade(&running);
+        Ok(Driver { _running: running })
     }
 }
 
@@ -50,10 +62,15 @@ fn run(shared: &Shared, stop: &AtomicBool) {
     }
 }
 
-impl Drop for Driver {
+impl Drop for Running {
     fn drop(&mut self) {
         self.stop.store(true, SeqCst);
-        self.shared.set_alarm(None);
+        let known = self.shared.driver.lock();
+        // Another may have been started since the last driver went.
+        if known.strong_count() == 0 {
+            self.shared.set_alarm(None);
+        }
+        drop(known);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             // The thread runs no user code but destructors that are caught, so it does not panic.

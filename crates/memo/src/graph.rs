@@ -22,6 +22,8 @@ pub(crate) mod verify;
 
 use std::collections::VecDeque;
 use std::fmt;
+#[cfg(feature = "driver")]
+use std::sync::Weak;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock};
@@ -75,6 +77,8 @@ pub(crate) struct Shared {
     pub(crate) on_mismatch: Mutex<Option<Arc<OnMismatch>>>,
     walk_chunk: AtomicUsize,
     walk_yields: AtomicBool,
+    #[cfg(feature = "driver")]
+    pub(crate) driver: Mutex<Weak<crate::driver::Running>>,
 }
 
 impl Graph {
@@ -160,6 +164,8 @@ impl Shared {
             on_mismatch: Mutex::new(None),
             walk_chunk: AtomicUsize::new(if cfg!(shuttle) { 1 } else { 512 }),
             walk_yields: AtomicBool::new(false),
+            #[cfg(feature = "driver")]
+            driver: Mutex::new(Weak::new()),
         }
     }
 

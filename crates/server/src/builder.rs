@@ -4,12 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::Method;
+use tidewire_edge::Edge;
 use tidewire_schema::Validate;
 use tidewire_service::{Gate, Interface, Layer, Observer, RpcService, Service, stack};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::address::Address;
+use crate::clock::Clock;
 use crate::command::Commands;
 use crate::connection::{App, http_builder};
 use crate::cors::{Cors, Policy};
@@ -48,6 +50,7 @@ impl Server {
             routes: Vec::new(),
             layers: Vec::new(),
             inner_layers: Vec::new(),
+            memo: None,
             gates: Vec::new(),
             observers: Vec::new(),
             listen: Vec::new(),
@@ -70,6 +73,7 @@ pub struct Builder {
     routes: Vec<Route>,
     layers: Vec<Arc<dyn Layer>>,
     inner_layers: Vec<Arc<dyn Layer>>,
+    memo: Option<Edge>,
     gates: Vec<Arc<dyn Gate>>,
     observers: Vec<Arc<dyn Observer>>,
     listen: Vec<Address>,
@@ -130,6 +134,14 @@ impl Builder {
     /// are computed, not those that are answered from memory.
     pub fn inner_layer(mut self, layer: impl Layer) -> Self {
         self.inner_layers.push(Arc::new(layer));
+        self
+    }
+
+    /// Answers queries from memory until what their answers were made of changes: inside of all layers
+    /// but the inner ones. Handlers declare what they read by sources and memos of the graph of `edge`,
+    /// whose time the server tells while it runs.
+    pub fn memo(mut self, edge: Edge) -> Self {
+        self.memo = Some(edge);
         self
     }
 
@@ -221,6 +233,10 @@ impl Builder {
         let tls = self.tls.clone();
         let connections = Arc::new(Semaphore::new(self.limits.connections_max));
         let drain_timeout = self.limits.drain_timeout;
+        let driver = match &self.memo {
+            Some(edge) => Some(edge.graph().drive().map_err(StartError::Memo)?),
+            None => None,
+        };
         let (app, health) = self.app(with_reflection)?;
         let running = Running {
             addresses: listeners.iter().filter_map(|listener| listener.address().ok()).collect(),
@@ -229,6 +245,7 @@ impl Builder {
             commands: app.commands.clone(),
             health,
             drain_timeout,
+            _driver: driver,
             #[cfg(feature = "tls")]
             tls: tls.is_some(),
             #[cfg(not(feature = "tls"))]
@@ -278,7 +295,9 @@ impl Builder {
                 let _ = methods.add(&interface, &service);
             }
         }
-        let layers: Vec<_> = self.layers.iter().chain(&self.inner_layers).cloned().collect();
+        let memo = self.memo.map(|edge| Arc::new(edge.layer(Clock)) as Arc<dyn Layer>);
+        let layers: Vec<_> =
+            self.layers.iter().chain(&memo).chain(&self.inner_layers).cloned().collect();
         let mut services = Vec::new();
         for (interface, service) in self.services {
             let service = if self.validation { validated(&interface, service)? } else { service };

@@ -17,6 +17,7 @@
 mod address;
 mod arriving;
 mod builder;
+mod clock;
 mod command;
 mod connection;
 mod cors;
@@ -47,6 +48,7 @@ mod way;
 
 pub use address::{Address, ParseAddressError};
 pub use builder::{Builder, Server};
+pub use clock::Clock;
 pub use cors::{Cors, CorsError};
 pub use limits::Limits;
 pub use mount::tower;

@@ -9,6 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidewire_memo::Driver;
 use tidewire_service::Peer;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -29,6 +30,8 @@ pub struct Running {
     pub(crate) commands: crate::command::Commands,
     pub(crate) health: Health,
     pub(crate) drain_timeout: Duration,
+    /// Tells the time in the graph of what is kept.
+    pub(crate) _driver: Option<Driver>,
     pub(crate) tls: bool,
 }
 
@@ -210,6 +213,8 @@ pub enum StartError {
         /// The rules, with file, line and column.
         cause: tidewire_schema::SchemaError,
     },
+    /// The thread that tells the memo graph the time cannot be started.
+    Memo(io::Error),
 }
 
 impl fmt::Display for StartError {
@@ -229,6 +234,7 @@ impl fmt::Display for StartError {
             }
             Self::Descriptors(why) => write!(f, "the services' descriptors do not fit: {why}"),
             Self::Rules { service, cause } => write!(f, "{service} cannot be served: {cause}"),
+            Self::Memo(_) => f.write_str("the clock of the memo graph cannot be started"),
         }
     }
 }
@@ -237,6 +243,7 @@ impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Listen { cause, .. } if cause.kind() != io::ErrorKind::AddrInUse => Some(cause),
+            Self::Memo(cause) => Some(cause),
             Self::Listen { .. }
             | Self::Route(_)
             | Self::Rest(_)

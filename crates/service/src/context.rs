@@ -186,6 +186,12 @@ impl Context {
         self.rare().command = Some(Command { client: client.into(), id: id.into() });
     }
 
+    /// Whether the call arrived by a request of HTTP whose answer may be kept on the way by HTTP's rules
+    /// and asked for again by `If-None-Match`.
+    pub fn is_conditional(&self) -> bool {
+        self.is_conditional
+    }
+
     /// Adds tokens of consistency that the caller has seen.
     pub fn add_tokens(&mut self, tokens: &Tokens) {
         if !tokens.is_empty() {

@@ -49,7 +49,7 @@ impl Behind {
         F: Fn(Call) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Reply>> + Send + 'static,
     {
-        Self::with(Edge::new(graph.clone(), Clock), spec, handler)
+        Self::with(Edge::new(graph), spec, handler)
     }
 
     pub(crate) fn with<F, Fut>(edge: Edge, spec: Spec, handler: F) -> Self
@@ -63,7 +63,7 @@ impl Behind {
             counted.fetch_add(1, Ordering::SeqCst);
             handler(call)
         };
-        let service = edge.layer(Arc::new(counting));
+        let service = edge.layer(Clock).layer(Arc::new(counting));
         Self { service, method: Method::from(Arc::new(spec)), runs }
     }
 

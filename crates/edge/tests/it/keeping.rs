@@ -11,7 +11,7 @@ use tidewire_service::{
     Signal, Spec, StreamKind,
 };
 
-use crate::harness::{Behind, Clock, query, text};
+use crate::harness::{Behind, query, text};
 
 /// Rows that can be written, behind a source.
 #[derive(Clone)]
@@ -177,7 +177,7 @@ async fn cookies_streams_and_large_replies_pass_through_whole() {
     let source = Source::<u8>::new_in(&graph, "rows");
     let large = "x".repeat(2_000);
     let expected = large.clone();
-    let edge = || Edge::new(graph.clone(), Clock).reply_bytes_max(1_000);
+    let edge = || Edge::new(&graph).reply_bytes_max(1_000);
     let cookie = Behind::with(edge(), query(Sharing::Public), move |_| async move {
         source.read(&1);
         let cookie = HeaderValue::from_static("session=1");
@@ -213,7 +213,7 @@ async fn commands_streams_and_calls_with_large_keys_pass_through() {
         source.read(&1);
         Ok(Reply::new(Body::from("done")))
     };
-    let small = Edge::new(graph.clone(), Clock).key_bytes_max(3);
+    let small = Edge::new(&graph).key_bytes_max(3);
     for behind in [
         Behind::new(&graph, command, handler),
         Behind::new(&graph, stream, handler),

@@ -9,7 +9,7 @@ use tidewire_edge::Edge;
 use tidewire_memo::{Graph, Source};
 use tidewire_service::{Body, Call, Code, Context, Reply, Sharing, Signal, Spec};
 
-use crate::harness::{Behind, Clock, from, query, text};
+use crate::harness::{Behind, from, query, text};
 
 /// A service that reads a source if `is_tracked`, waits for a signal, and answers with how often it ran.
 fn waiting(spec: Spec, is_tracked: bool, reads_header: bool) -> (Behind, Source<u8>, Signal) {
@@ -121,7 +121,7 @@ async fn a_caller_who_gives_up_leaves_the_run_to_the_others_and_the_last_one_end
 async fn a_run_sees_the_time_that_all_callers_have_and_ends_with_it() {
     let graph = Graph::new();
     let source = Source::<u8>::new_in(&graph, "rows");
-    let edge = Edge::new(graph, Clock).compute_timeout(Duration::from_secs(7));
+    let edge = Edge::new(&graph).compute_timeout(Duration::from_secs(7));
     let behind = Behind::with(edge, query(Sharing::Public), move |call: Call| async move {
         source.read(&1);
         let left = call.context.remaining(tokio::time::Instant::now().into_std());

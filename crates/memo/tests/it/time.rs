@@ -157,6 +157,27 @@ fn the_driver_expires_values_from_a_thread_that_its_drop_joins() {
     assert_eq!(graph.stats().expired, 1);
 }
 
+#[cfg(feature = "driver")]
+#[test]
+fn a_graph_is_driven_until_its_last_driver_is_dropped_and_can_be_driven_again() {
+    let graph = Graph::new();
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key })
+        .ttl(Duration::from_millis(1));
+    let (first, second) = (graph.drive().unwrap(), graph.drive().unwrap());
+    drop(second);
+    for (driver, key) in [(first, 1), (graph.drive().unwrap(), 2)] {
+        let mut stale = memo.notify(key);
+        now(memo.get(key)).unwrap();
+        assert_eq!(now(stale.next()), Some(()), "waits for the driver, however long that takes");
+        drop(driver);
+    }
+    let third = graph.drive().unwrap();
+    let mut stale = memo.notify(3);
+    now(memo.get(3)).unwrap();
+    assert_eq!(now(stale.next()), Some(()));
+    drop(third);
+}
+
 #[test]
 fn a_cycle_through_a_task_without_scope_is_named_when_it_has_lasted_for_long() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

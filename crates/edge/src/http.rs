@@ -1,0 +1,101 @@
+//! What caches of HTTP are told of an answer that is kept here too.
+//!
+//! | header | value | source |
+//! |---|---|---|
+//! | `cache-control` | `no-cache`: keep it and ask each time; `max-age`, `stale-while-revalidate`, `stale-if-error` where set; `immutable` where declared; `private` where a caller's | RFC 9111, 5861, 8246 |
+//! | `vary` | what of the request the answer depends on | RFC 9110, section 12.5.5 |
+//! | `age` | seconds since it was computed | RFC 9111, section 5.1 |
+//! | `cache-status` | `tidewire; hit`, or `tidewire; fwd=miss; stored` | RFC 9211 |
+//!
+//! A header that the service set itself stays. The tag (`etag`) is made where the reply is written, of the
+//! validator.
+
+use std::time::Duration;
+
+use http::HeaderValue;
+use http::header::{AGE, CACHE_CONTROL, HeaderMap, HeaderName, VARY};
+use tidewire_service::{Lifetime, Sharing};
+
+use crate::edge::Settings;
+
+/// The headers that are the same for all answers of a method.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    cache_control: HeaderValue,
+    vary: Option<HeaderValue>,
+}
+
+/// Where an answer came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum From {
+    Memory,
+    Service,
+}
+
+/// A year, for ever by the measure of caches.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+impl Rules {
+    pub(crate) fn new(
+        sharing: &Sharing,
+        lifetime: Lifetime,
+        is_page: bool,
+        settings: &Settings,
+    ) -> Self {
+        let mut vary = Vec::new();
+        let whose = match sharing {
+            Sharing::Public => "public",
+            Sharing::Vary(names) => {
+                vary.extend(names.iter());
+                "public"
+            }
+            _ => {
+                vary.extend(["authorization", "cookie"]);
+                "private"
+            }
+        };
+        if is_page {
+            vary.push("accept");
+        }
+        let cache_control = format!("{whose}, {}", life(lifetime, settings));
+        let no_cache = HeaderValue::from_static("no-cache");
+        Self {
+            cache_control: HeaderValue::try_from(cache_control).unwrap_or(no_cache),
+            vary: HeaderValue::try_from(vary.join(", ")).ok().filter(|value| !value.is_empty()),
+        }
+    }
+
+    /// Adds the headers to those of an answer.
+    pub(crate) fn add(&self, headers: &mut HeaderMap, from: From, age: Duration) {
+        let mut add = |name: HeaderName, value: &HeaderValue| {
+            headers.entry(name).or_insert_with(|| value.clone());
+        };
+        add(CACHE_CONTROL, &self.cache_control);
+        self.vary.iter().for_each(|vary| add(VARY, vary));
+        let status = match from {
+            From::Memory => "tidewire; hit",
+            From::Service => "tidewire; fwd=miss; stored",
+        };
+        add(HeaderName::from_static("cache-status"), &HeaderValue::from_static(status));
+        if from == From::Memory {
+            add(AGE, &HeaderValue::from(age.as_secs()));
+        }
+    }
+}
+
+fn life(lifetime: Lifetime, settings: &Settings) -> String {
+    if lifetime == Lifetime::Immutable {
+        return format!("max-age={}, immutable", YEAR.as_secs());
+    }
+    let Some(max_age) = settings.max_age else { return "no-cache".to_owned() };
+    let mut text = format!("max-age={}", max_age.as_secs());
+    for (name, life) in [
+        ("stale-while-revalidate", settings.stale_while_revalidate),
+        ("stale-if-error", settings.stale_if_error),
+    ] {
+        if let Some(life) = life {
+            text.push_str(&format!(", {name}={}", life.as_secs()));
+        }
+    }
+    text
+}

@@ -1,0 +1,20 @@
+//! The clock of the runtime, for rooms that are given the time.
+
+use std::pin::Pin;
+use std::time::Instant;
+
+use tidewire_service::Timer;
+
+/// Tells the time of tokio, which tests can pause.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Clock;
+
+impl Timer for Clock {
+    fn now(&self) -> Instant {
+        tokio::time::Instant::now().into_std()
+    }
+
+    fn sleep_until(&self, at: Instant) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(tokio::time::sleep_until(at.into()))
+    }
+}
