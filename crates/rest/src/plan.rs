@@ -16,11 +16,11 @@ use buffa_descriptor::{DescriptorPool, FieldKind, MessageDescriptor, MessageInde
 use bytes::Bytes;
 use tidewire_service::{Error, Result};
 
-use super::field::Field;
-use super::scan::{ScanError, Scanner, write_string};
-use super::template::{Template, Variable, decode};
-use super::unknown::{check_field, check_message};
-use super::value;
+use crate::field::Field;
+use crate::scan::{ScanError, Scanner, write_string};
+use crate::template::{Template, Variable, decode};
+use crate::unknown::{check_field, check_message};
+use crate::value;
 
 /// How the request message of a binding is put together.
 #[derive(Debug)]

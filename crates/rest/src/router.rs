@@ -15,7 +15,7 @@ use foldhash::{HashMap, HashMapExt};
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use super::template::{Segment, Template};
+use crate::template::{Segment, Template};
 
 /// Finds targets by verb and path.
 #[derive(Debug)]

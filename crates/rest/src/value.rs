@@ -9,8 +9,8 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use buffa::editions::EnumType;
 use buffa_descriptor::{DescriptorPool, EnumIndex, EnumValueDescriptor, ScalarType};
 
-use super::field::{Kind, list};
-use super::scan::write_string;
+use crate::field::{Kind, list};
+use crate::scan::write_string;
 
 /// Appends `text` as a JSON value of a kind.
 ///

@@ -15,13 +15,13 @@ use buffa_descriptor::{
 use serde_json::{Map, Value, json};
 
 use self::schema::Schemas;
-use super::binding::Binding;
-use super::field::{list, well_known};
-use super::options::{ErrorFormat, JsonOptions, RestOptions};
-use super::origin::comment;
-use super::print::printed_name;
-use super::request::BodyRule;
-use super::template::Segment;
+use crate::binding::Binding;
+use crate::field::{list, well_known};
+use crate::options::{ErrorFormat, JsonOptions, RestOptions};
+use crate::origin::comment;
+use crate::plan::BodyRule;
+use crate::print::printed_name;
+use crate::template::Segment;
 
 /// The document as JSON.
 pub(crate) fn document(bindings: &[Arc<Binding>], options: &RestOptions) -> String {

@@ -6,8 +6,8 @@
 use buffa::{UnknownField, UnknownFieldData, UnknownFields};
 use http::Method;
 
-use super::binding::RestError;
-use super::router::Verb;
+use crate::binding::RestError;
+use crate::router::Verb;
 
 /// One binding of a method by `google.api.http`, as it was written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -16,9 +16,9 @@ use buffa_descriptor::{
 };
 use foldhash::{HashMap, HashMapExt};
 
-use super::field::well_known;
-use super::options::{Defaults, FieldNames, Int64, JsonOptions};
-use super::scan::{ScanError, Scanner, unescaped, write_string};
+use crate::field::well_known;
+use crate::options::{Defaults, FieldNames, Int64, JsonOptions};
+use crate::scan::{ScanError, Scanner, unescaped, write_string};
 
 /// How all messages below some root are printed.
 #[derive(Debug)]
@@ -225,7 +225,7 @@ impl Planner<'_> {
                 let message = self.pool.message(index);
                 match well_known(message.full_name()) {
                     None => Some(Value::Message(self.message(index))),
-                    Some(Some(super::field::Kind::Scalar(scalar))) => {
+                    Some(Some(crate::field::Kind::Scalar(scalar))) => {
                         self.singular(SingularKind::Scalar(scalar))
                     }
                     Some(_) => None,
@@ -346,7 +346,7 @@ impl Pass<'_> {
         value: Value,
         depth: usize,
     ) -> Result<(), ScanError> {
-        if depth > super::scan::DEPTH_MAX {
+        if depth > crate::scan::DEPTH_MAX {
             return Err(scanner.error("it is nested too deeply"));
         }
         match (value, scanner.peek()?) {

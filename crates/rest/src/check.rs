@@ -14,14 +14,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use http::Method;
-use tidewire_service::{Body, Call, Error, Interface, Reply, Service};
+use tidewire_service::Interface;
 
-use super::annotation::Rule;
-use super::binding::{Binding, Fault, Pools, try_bindings};
-use super::options::JsonOptions;
-use super::origin::Origin;
-use super::router::Router;
-use super::template::Template;
+use crate::annotation::Rule;
+use crate::binding::{Binding, Fault, Pools, RestError, try_bindings};
+use crate::options::RestOptions;
+use crate::origin::Origin;
+use crate::router::Router;
+use crate::template::Template;
 
 /// Something that is wrong or odd about a REST binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,17 +45,16 @@ pub struct RestFinding {
 ///
 /// # Errors
 /// When the descriptors of a service do not decode.
-pub fn check_rest(interfaces: &[Interface]) -> Result<Vec<RestFinding>, super::RestError> {
+pub fn check_rest(interfaces: &[Interface]) -> Result<Vec<RestFinding>, RestError> {
     let mut pools = Pools::default();
     let mut findings = Vec::new();
     let mut router = Router::new();
     let mut routes: Vec<(String, Origin)> = Vec::new();
     let (mut odd, mut got) = (Vec::new(), HashSet::new());
-    let nobody: Arc<dyn Service> =
-        Arc::new(async |_: Call| Err::<Reply<Body>, _>(Error::internal("not served")));
-    for interface in interfaces {
-        let pool = pools.pool(interface.descriptors())?;
-        for made in try_bindings(&pool, interface, &nobody, JsonOptions::default()) {
+    let options = Arc::new(RestOptions::default());
+    for interface in interfaces.iter().enumerate() {
+        let pool = pools.pool(interface.1.descriptors())?;
+        for made in try_bindings(&pool, interface, &options) {
             let (binding, rule) = match made {
                 Ok(made) => made,
                 Err(fault) => {

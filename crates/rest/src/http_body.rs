@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use tidewire_service::{Error, Result};
 
-use super::scan::{Scanner, unescaped, write_string};
+use crate::scan::{Scanner, unescaped, write_string};
 
 /// The message for bytes that were received.
 pub(crate) fn to_message(content_type: Option<&HeaderValue>, data: &[u8]) -> Bytes {

@@ -8,9 +8,9 @@ use buffa_descriptor::{
 };
 use tidewire_service::{Error, Result};
 
-use super::field::{list, well_known};
-use super::request::not_json;
-use super::scan::{DEPTH_MAX, Scanner};
+use crate::field::{list, well_known};
+use crate::plan::not_json;
+use crate::scan::{DEPTH_MAX, Scanner};
 
 /// Checks that every member of a message names a field.
 ///

@@ -7,9 +7,9 @@ use std::borrow::Cow;
 
 use tidewire_service::{Error, Result};
 
-use super::field::{Unresolved, resolve};
-use super::options::UnknownNames;
-use super::request::{Assign, BodyRule, Origin, RequestPlan};
+use crate::field::{Unresolved, resolve};
+use crate::options::UnknownNames;
+use crate::plan::{Assign, BodyRule, Origin, RequestPlan};
 
 /// Appends the values of a query.
 ///
@@ -65,8 +65,8 @@ fn refused(name: &str, why: &str) -> Error {
 /// Percent-decodes a name or a value; a plus is a space.
 fn decoded(raw: &str) -> Result<Cow<'_, str>, &'static str> {
     if !raw.contains('+') {
-        return super::template::decode(raw, true);
+        return crate::template::decode(raw, true);
     }
     let spaced = raw.replace('+', " ");
-    super::template::decode(&spaced, true).map(|text| Cow::Owned(text.into_owned()))
+    crate::template::decode(&spaced, true).map(|text| Cow::Owned(text.into_owned()))
 }

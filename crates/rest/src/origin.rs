@@ -8,7 +8,7 @@ use std::fmt;
 use buffa_descriptor::generated::descriptor::FileDescriptorProto;
 use buffa_descriptor::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
 
-use super::binding::RestError;
+use crate::binding::RestError;
 
 /// Where a method is written.
 #[derive(Debug, Clone, PartialEq, Eq)]

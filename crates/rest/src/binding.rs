@@ -9,21 +9,23 @@ use buffa_descriptor::{
     DescriptorPool, FieldDescriptor, FieldKind, MessageDescriptor, MethodDescriptor,
     ServiceDescriptor, SingularKind,
 };
-use tidewire_service::{Interface, Method, Service};
+use tidewire_service::{Interface, Method};
 
-use super::annotation::{Rule, rules};
-use super::field::{Unresolved, list, resolve};
-use super::options::JsonOptions;
-use super::origin::Origin;
-use super::print::{Printer, Value, default};
-use super::request::{BodyRule, PathField, RequestPlan};
-use super::router::Verb;
-use super::template::Template;
+use crate::annotation::{Rule, rules};
+use crate::field::{Unresolved, list, resolve};
+use crate::options::{JsonOptions, RestOptions};
+use crate::origin::Origin;
+use crate::plan::{BodyRule, PathField, RequestPlan};
+use crate::print::{Printer, Value, default};
+use crate::router::Verb;
+use crate::template::Template;
 
 /// A method at a verb and a path.
-pub(crate) struct Binding {
+pub struct Binding {
     pub(crate) method: Method,
-    pub(crate) service: Arc<dyn Service>,
+    /// The place of its interface among those of the table.
+    pub(crate) interface: usize,
+    pub(crate) options: Arc<RestOptions>,
     pub(crate) verb: Verb,
     pub(crate) template: Template,
     pub(crate) request: RequestPlan,
@@ -89,11 +91,10 @@ fn decoded(descriptors: &[u8]) -> Result<Arc<DescriptorPool>, RestError> {
 /// An annotation that does not fit its method, with where it is.
 pub(crate) fn bindings(
     pool: &Arc<DescriptorPool>,
-    interface: &Interface,
-    service: &Arc<dyn Service>,
-    json: JsonOptions,
+    (place, interface): (usize, &Interface),
+    options: &Arc<RestOptions>,
 ) -> Result<Vec<Binding>, RestError> {
-    try_bindings(pool, interface, service, json)
+    try_bindings(pool, (place, interface), options)
         .into_iter()
         .map(|made| made.map(|(binding, _)| binding).map_err(|fault| fault.error()))
         .collect()
@@ -119,12 +120,12 @@ impl Fault {
 /// Each binding of a service, with what was written, or why it is none.
 pub(crate) fn try_bindings(
     pool: &Arc<DescriptorPool>,
-    interface: &Interface,
-    service: &Arc<dyn Service>,
-    json: JsonOptions,
+    (place, interface): (usize, &Interface),
+    options: &Arc<RestOptions>,
 ) -> Vec<Result<(Binding, Rule), Fault>> {
     let mut found = Vec::new();
     let Some(descriptor) = pool.service_by_name(interface.name()) else { return found };
+    let json = options.services.get(interface.name()).copied().unwrap_or(options.json);
     for method in interface.methods() {
         let Some(of_method) = descriptor.method(&method.method) else { continue };
         let origin = Origin::of(pool, descriptor, of_method);
@@ -137,8 +138,8 @@ pub(crate) fn try_bindings(
             }
         };
         for rule in rules {
-            let maker = Maker { pool, method, of_method, json };
-            let binding = maker.binding(&rule, service, origin.clone());
+            let maker = Maker { pool, place, method, of_method, options, json };
+            let binding = maker.binding(&rule, origin.clone());
             found.push(match binding {
                 Ok(binding) => Ok((binding, rule)),
                 Err(why) => {
@@ -153,18 +154,15 @@ pub(crate) fn try_bindings(
 /// Puts bindings of one method together.
 struct Maker<'a> {
     pool: &'a Arc<DescriptorPool>,
+    place: usize,
     method: &'a Method,
     of_method: &'a MethodDescriptor,
+    options: &'a Arc<RestOptions>,
     json: JsonOptions,
 }
 
 impl Maker<'_> {
-    fn binding(
-        &self,
-        rule: &Rule,
-        service: &Arc<dyn Service>,
-        origin: Origin,
-    ) -> Result<Binding, String> {
+    fn binding(&self, rule: &Rule, origin: Origin) -> Result<Binding, String> {
         let template = Template::parse(&rule.template).map_err(|error| error.to_string())?;
         let input = self.pool.message(self.of_method.input());
         let (body, raw_request) = self.body(rule, input)?;
@@ -188,7 +186,8 @@ impl Maker<'_> {
         let (pool, message) = (Arc::clone(self.pool), self.of_method.input());
         Ok(Binding {
             method: self.method.clone(),
-            service: Arc::clone(service),
+            interface: self.place,
+            options: Arc::clone(self.options),
             verb: rule.verb.clone(),
             template,
             request: RequestPlan { pool, message, body, path },
@@ -250,8 +249,29 @@ fn field_of<'a>(
 }
 
 impl Binding {
+    /// The method that it is for.
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// The place of its service's interface among those that the table was made of.
+    pub fn interface(&self) -> usize {
+        self.interface
+    }
+
+    /// How requests are read and errors are printed.
+    pub fn options(&self) -> &RestOptions {
+        &self.options
+    }
+
+    /// Whether the body of a request is the bytes of a `google.api.HttpBody`: each chunk of a request
+    /// stream is a message then, not each line.
+    pub fn takes_raw_bytes(&self) -> bool {
+        self.raw_request
+    }
+
     /// The verb and the template, as messages name the binding.
-    pub(crate) fn route(&self) -> String {
+    pub fn route(&self) -> String {
         let verb = self.verb.as_ref().map_or("*", |verb| verb.as_str());
         format!("{verb} {}", self.template.text)
     }

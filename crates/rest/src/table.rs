@@ -1,23 +1,21 @@
 //! All REST bindings of a server, and plain routes beside them.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{Method, Response};
-use tidewire_service::{Body, Error, Interface, Service};
+use http::Method;
+use tidewire_service::Interface;
 
-use super::binding::{Binding, Pools, RestError, bindings};
-use super::field::list;
-use super::openapi;
-use super::options::RestOptions;
-use super::problem;
-use super::reply::JSON;
-use super::router::{self, Router};
-use super::template::{Segment, Template};
+use crate::binding::{Binding, Pools, RestError, bindings};
+use crate::field::list;
+use crate::openapi;
+use crate::options::RestOptions;
+use crate::router::{self, Router};
+use crate::template::{Segment, Template};
 
 /// The REST bindings of a server.
-pub(crate) struct Rest {
+pub struct Rest {
     router: Router<Target>,
     bindings: Vec<Arc<Binding>>,
     options: Arc<RestOptions>,
@@ -36,11 +34,14 @@ enum Target {
 }
 
 /// What [`Rest::find`] came to.
-pub(crate) enum Found<'a> {
+#[derive(Debug)]
+pub enum Found<'a> {
     /// A method.
-    Binding(&'a Arc<Binding>, &'a Arc<RestOptions>),
-    /// No call: the OpenAPI document, or the answer to a verb that the path is not known under.
-    Response(Response<Body>),
+    Binding(&'a Arc<Binding>),
+    /// The OpenAPI document, as JSON.
+    Document(Bytes),
+    /// The path is known, the verb is not; these are.
+    WrongVerb(Vec<Method>),
     /// Not REST: plain routes, mounts, or nothing.
     Elsewhere,
 }
@@ -51,8 +52,8 @@ impl Rest {
     ///
     /// # Errors
     /// Annotations that do not fit their methods, and routes that exclude each other.
-    pub(crate) fn new<'a>(
-        services: impl Iterator<Item = (&'a Interface, &'a Arc<dyn Service>)>,
+    pub fn new<'a>(
+        interfaces: impl Iterator<Item = &'a Interface>,
         plain: impl Iterator<Item = (Option<&'a Method>, &'a str)>,
         options: RestOptions,
     ) -> Result<Self, RestError> {
@@ -64,15 +65,13 @@ impl Rest {
         };
         let mut pools = Pools::default();
         let mut names = Vec::new();
-        for (interface, service) in services {
+        for (place, interface) in interfaces.enumerate() {
             names.push(interface.name());
             if interface.descriptors().is_empty() {
                 continue;
             }
             let pool = pools.pool(interface.descriptors())?;
-            let json = rest.options.services.get(interface.name()).copied();
-            let json = json.unwrap_or(rest.options.json);
-            for binding in bindings(&pool, interface, service, json)? {
+            for binding in bindings(&pool, (place, interface), &rest.options)? {
                 rest.add(binding)?;
             }
         }
@@ -139,34 +138,33 @@ impl Rest {
         let _ = self.router.add(Some(Method::GET), &template, Target::Document);
     }
 
-    fn document(&self) -> Response<Body> {
+    fn document(&self) -> Bytes {
         let make = || Bytes::from(openapi::document(&self.bindings, &self.options));
-        let document = self.document.get_or_init(make).clone();
-        let mut response = Response::new(Body::Full(document));
-        response.headers_mut().insert(CONTENT_TYPE, JSON);
-        response
+        self.document.get_or_init(make).clone()
     }
 
-    /// The response that refuses a request, as this server prints errors over REST.
-    pub(crate) fn refusal(&self, error: &Error) -> Response<Body> {
-        problem::response(error, self.options.errors)
+    /// How requests are read and errors are printed.
+    pub fn options(&self) -> &RestOptions {
+        &self.options
     }
 
     /// Finds what a request is for.
-    pub(crate) fn find(&self, verb: &Method, path: &str) -> Found<'_> {
+    pub fn find(&self, verb: &Method, path: &str) -> Found<'_> {
         if self.bindings.is_empty() {
             return Found::Elsewhere;
         }
         match self.router.find(verb, path) {
-            router::Found::Target(Target::Binding(index)) => {
-                Found::Binding(&self.bindings[*index], &self.options)
-            }
-            router::Found::Target(Target::Document) => Found::Response(self.document()),
+            router::Found::Target(Target::Binding(index)) => Found::Binding(&self.bindings[*index]),
+            router::Found::Target(Target::Document) => Found::Document(self.document()),
             router::Found::Target(Target::Plain(_)) | router::Found::Nothing => Found::Elsewhere,
-            router::Found::WrongVerb(verbs) => {
-                Found::Response(problem::wrong_verb(&verbs, self.options.errors))
-            }
+            router::Found::WrongVerb(verbs) => Found::WrongVerb(verbs),
         }
+    }
+}
+
+impl fmt::Debug for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.bindings).finish()
     }
 }
 

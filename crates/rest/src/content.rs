@@ -4,14 +4,14 @@ use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tidewire_service::{Error, Result};
 
-use super::binding::Binding;
+use crate::binding::Binding;
 
 /// Checks that a body is in a form that is read here.
 ///
 /// # Errors
 /// 415 for another content type or a compressed body.
-pub(crate) fn check(binding: &Binding, headers: &HeaderMap, is_empty: bool) -> Result<()> {
-    if is_empty {
+pub(crate) fn check(binding: &Binding, headers: &HeaderMap, has_body: bool) -> Result<()> {
+    if !has_body {
         return Ok(());
     }
     if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|value| *value != "identity") {

@@ -9,9 +9,9 @@ use buffa_descriptor::{
 use serde_json::{Map, Value, json};
 
 use super::reference;
-use crate::rest::field::{Kind, well_known};
-use crate::rest::options::{Int64, JsonOptions};
-use crate::rest::print::{is_64_bit, printed_name};
+use crate::field::{Kind, well_known};
+use crate::options::{Int64, JsonOptions};
+use crate::print::{is_64_bit, printed_name};
 
 /// The schemas of all messages and enums that are met, by full name.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// How a server transcodes REST.
 ///
 /// ```
-/// use tidewire_server::{Int64, JsonOptions, RestOptions};
+/// use tidewire_rest::{Int64, JsonOptions, RestOptions};
 /// let mut options = RestOptions::default();
 /// options.json.int64 = Int64::Text;
 /// let plain = JsonOptions { int64: Int64::Number, ..options.json };
