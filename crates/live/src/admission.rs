@@ -146,7 +146,7 @@ impl Session {
         let (outcome, text) = match self.window.admit(id, done)? {
             Admit::Run => return Ok(true),
             Admit::Replay(stored) => {
-                put_stored(&mut self.output.main, call.stream, stored);
+                put_stored(&mut self.output.main, call.stream, &stored);
                 return Ok(false);
             }
             Admit::Ran => (Outcome::Ran, "the command ran; its answer is not kept"),

@@ -106,7 +106,9 @@ impl Session {
         }
         if counted {
             self.calls_out -= 1;
-            self.send_waiting();
+            if !self.again.is_empty() {
+                self.send_waiting();
+            }
         }
     }
 

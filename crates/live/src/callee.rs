@@ -5,6 +5,8 @@
 //! cancelled keeps its slot until it has run, so that no more run than may. One whose caller does not
 //! know it any more runs on as an *orphan*. What is admitted at all is in `admission.rs`.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use tidewire_service::{Error, Validator};
 
@@ -144,11 +146,9 @@ impl Session {
         if command != 0 {
             self.tell_writer();
         }
-        if self.incoming_live {
-            self.write_whole(call.stream, flags, &reply);
-        }
+        let written = self.incoming_live.then(|| self.write_whole(call.stream, flags, &reply));
         if command != 0 {
-            self.store_reply(command, flags, &reply);
+            self.store_reply(command, flags, &reply, written);
         }
     }
 
@@ -190,7 +190,7 @@ impl Session {
             self.write_reply(call.stream, flags, reply, current);
         }
         if command != 0 {
-            self.store_reply(command, flags, reply);
+            self.store_reply(command, flags, reply, None);
         }
     }
 
@@ -259,17 +259,20 @@ impl Session {
         self.finish_stream(call, Finish { kind: Kind::Reply, flags, metadata, payload });
     }
 
-    /// Writes a reply frame with its payload.
+    /// Writes a reply frame with its payload; where in the output its metadata is.
     #[inline(always)]
-    fn write_whole(&mut self, stream: u32, flags: u8, reply: &Reply<'_>) {
+    fn write_whole(&mut self, stream: u32, flags: u8, reply: &Reply<'_>) -> Range<usize> {
         let out = &mut self.output.main;
         out.reserve(HEAD_BYTES + OWN_FIELDS_BYTES_MAX + reply.payload.len());
         let frame = frame::open(out, Kind::Reply, stream, flags);
+        let start = out.len();
         put_reply_metadata(out, reply);
+        let metadata = start..out.len();
         let frame = frame.metadata_ends(out);
         let mut packing = Packing { compression: &mut self.compression, min: self.compress_min };
         let packed = packing.put(out, reply.payload);
         frame.flags(packed).finish(out);
+        metadata
     }
 
     /// Writes a reply frame; without payload when the caller holds the answer, or it is too large.
@@ -279,19 +282,32 @@ impl Session {
         let flags = match (current, large) {
             (true, _) => flags | flag::UNCHANGED,
             (false, true) => flags | flag::MORE,
-            (false, false) => return self.write_whole(stream, flags, reply),
+            (false, false) => {
+                self.write_whole(stream, flags, reply);
+                return;
+            }
         };
         self.write_whole(stream, flags, &Reply { payload: &[], ..reply.clone() });
     }
 
+    /// Keeps the answer of a command, whose metadata may be in the output already.
     #[inline]
-    fn store_reply(&mut self, command: u64, flags: u8, reply: &Reply<'_>) {
+    fn store_reply(
+        &mut self,
+        command: u64,
+        flags: u8,
+        reply: &Reply<'_>,
+        written: Option<Range<usize>>,
+    ) {
         if self.features & feature::RESUME == 0 {
             return;
         }
+        let (kind, flags) = (Kind::Reply as u8, (flags & flag::HTTP) | flag::END);
+        if let Some(metadata) = written.and_then(|range| self.output.main.get(range)) {
+            return self.window.finish(command, kind, flags, metadata, reply.payload);
+        }
         let mut metadata = Vec::new();
         put_reply_metadata(&mut metadata, reply);
-        let (kind, flags) = (Kind::Reply as u8, (flags & flag::HTTP) | flag::END);
         self.window.finish(command, kind, flags, &metadata, reply.payload);
     }
 
@@ -493,18 +509,18 @@ pub(crate) fn write_head(out: &mut Vec<u8>, stream: u32, flags: u8, metadata: &[
     frame.finish(out);
 }
 
-pub(crate) fn put_stored(out: &mut Vec<u8>, stream: u32, stored: &Stored) {
+pub(crate) fn put_stored(out: &mut Vec<u8>, stream: u32, stored: &Stored<'_>) {
     let head = Head {
-        len: stored.body().len() as u32,
+        len: stored.body.len() as u32,
         stream,
         kind: stored.kind,
         flags: stored.flags,
         meta_len: stored.meta_len,
         deadline_ms: 0,
     };
-    out.reserve(HEAD_BYTES + stored.body().len());
+    out.reserve(HEAD_BYTES + stored.body.len());
     out.extend_from_slice(&head.encode());
-    out.extend_from_slice(stored.body());
+    out.extend_from_slice(stored.body);
 }
 
 /// Writes the last frame of a stream.

@@ -146,7 +146,7 @@ impl Session {
     }
 
     /// Whether the callee would take the id of another command.
-    #[inline(never)]
+    #[inline]
     fn has_room(&self) -> bool {
         let limits = &self.peer.limits;
         let ahead = u64::from(limits.calls_max) + u64::from(limits.replies_kept_max);

@@ -137,7 +137,7 @@ impl Session {
                 self.suspect(index);
             }
         }
-        self.commands = crate::command_window::CommandIds::default();
+        self.commands = crate::command_ids::CommandIds::default();
         self.again.spread(self.now, &repeated);
     }
 }

@@ -52,6 +52,7 @@ mod again;
 mod answer;
 mod callee;
 mod caller;
+mod command_ids;
 mod command_window;
 mod compress;
 mod config;
