@@ -309,9 +309,11 @@ impl CommandWindow {
             self.next = self.base;
         }
         // What finished late and is acknowledged goes too; running ones stay.
-        while let Some(at) = self.stragglers.iter().position(|(id, entry)| {
-            *id < done && entry.state != State::Running
-        }) {
+        while let Some(at) = self
+            .stragglers
+            .iter()
+            .position(|(id, entry)| *id < done && entry.state != State::Running)
+        {
             self.drop_straggler(at);
         }
     }

@@ -5,7 +5,7 @@
 
 use tidewire_service::Validator;
 
-use crate::metadata::{CommandKey, TOKEN_BYTES_MAX, cut_off, tag, take_entry};
+use crate::metadata::{CommandOrigin, TOKEN_BYTES_MAX, cut_off, tag, take_entry};
 use crate::reason::Violation;
 use crate::varint;
 
@@ -27,7 +27,7 @@ pub struct Fields {
     parent: u64,
     after: u64,
     expires: u64,
-    key: CommandKey,
+    key: CommandOrigin,
     name: Range16,
     message: Range16,
     http_method: Range16,
@@ -133,7 +133,7 @@ impl Fields {
             tag::EXPIRES => self.expires = only_number(value)?,
             tag::KEY => {
                 let (session, rest) = value.split_first_chunk()?;
-                self.key = CommandKey { session: *session, id: only_number(rest)? };
+                self.key = CommandOrigin { session: *session, id: only_number(rest)? };
             }
             _ => return self.check(tag, value),
         }
@@ -224,7 +224,7 @@ impl Fields {
         self.has(tag::PARENT).then_some(self.parent)
     }
 
-    pub(crate) fn key(&self) -> Option<CommandKey> {
+    pub(crate) fn key(&self) -> Option<CommandOrigin> {
         self.has(tag::KEY).then_some(self.key)
     }
 
