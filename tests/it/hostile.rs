@@ -314,6 +314,7 @@ async fn many_cancellations_leave_the_calls_beside_them_alone() {
     let server = async {
         let mut peer = port.accept(&ROOMY).await;
         let innocent = peer.request().await;
+        begun.send(()).unwrap();
         let (mut late, mut resets) = (Vec::new(), 0);
         while resets < CALLS {
             match peer.frame().await.expect("the connection goes on") {
@@ -338,7 +339,10 @@ async fn many_cancellations_leave_the_calls_beside_them_alone() {
     };
     let calls = async {
         let mut innocent = Box::pin(echo(&client));
-        begin(&mut innocent).await;
+        tokio::select! {
+            _ = &mut innocent => panic!("nobody answers"),
+            begun = begins.recv() => begun.unwrap(),
+        }
         for _ in 0..CALLS {
             let canceled = look(&client);
             tokio::select! {
