@@ -5,10 +5,10 @@ use bytes::Bytes;
 use tidewire_live::fields::Fields;
 use tidewire_live::metadata::{Metadata, entries};
 use tidewire_live::{
-    Acceptor, CallId, Change, Config, Event, Hello, Limits, Outcome, Push, Refresh, Reply, Request,
+    Acceptor, CallId, Change, Config, Event, Hello, Limits, OutgoingReply, Push, Refresh, Request,
     Session, SessionId, Then, Watch, feature, frame, varint,
 };
-use tidewire_service::{Codec, Error, Validator};
+use tidewire_service::{Codec, Error, Outcome, Validator};
 
 /// Metadata blocks, number lists and varints.
 pub fn metadata(data: &[u8]) {
@@ -202,7 +202,7 @@ impl App {
                     let _ = (
                         request.peer_method(),
                         request.deadline(),
-                        request.key(),
+                        request.origin(),
                         request.tokens(),
                     );
                     let call = request.call;
@@ -251,14 +251,14 @@ impl App {
         let payload = [b'x'; 40];
         match self.turn % 9 {
             0 => session.fail(call, &Error::not_found("nothing")),
-            1 => session.reply_stream(call, &Reply::default()),
+            1 => session.reply_stream(call, &OutgoingReply::default()),
             2 => {}
-            3 => session.reply(call, Reply::new(&[7; 20_000])),
+            3 => session.reply(call, OutgoingReply::new(&[7; 20_000])),
             4 => session.reply_error(call, &Error::not_found("nothing"), Validator::new([5; 16])),
             5 => session.refuse(call, &Error::aborted("unknown"), Outcome::Unknown),
             turn => {
                 let validator = Validator::new([turn as u8; 16]);
-                session.reply(call, Reply::new(&payload).validator(validator).watched());
+                session.reply(call, OutgoingReply::new(&payload).validator(validator).watched());
             }
         }
     }
@@ -270,11 +270,11 @@ impl App {
             0 => self.change = session.stale(call).unwrap_or_default(),
             1 => session.refresh(call, self.change, Refresh::Unchanged),
             2 => {
-                let reply = Reply::new(&b"new"[..]).validator(Validator::new([9; 16]));
+                let reply = OutgoingReply::new(&b"new"[..]).validator(Validator::new([9; 16]));
                 session.refresh(call, self.change, Refresh::Value(reply));
             }
             3 => session.finish(call, &Metadata::default()),
-            4 => session.reply(call, Reply::default()),
+            4 => session.reply(call, OutgoingReply::default()),
             5 => session.stop(call),
             6 => session.consumed(call, 10),
             _ => {

@@ -8,6 +8,8 @@ mod client;
 mod commands;
 mod foreign;
 mod harness;
+mod hostile;
+mod http2_peer;
 mod in_process;
 mod memoized;
 mod plain;

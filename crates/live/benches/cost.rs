@@ -20,8 +20,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tidewire_live::{
-    Acceptor, CallId, Config, Event, MethodId, Push, Reply, Request, Session, SessionId, Watch,
-    feature,
+    Acceptor, CallId, Config, Event, MethodId, OutgoingReply, Push, Request, Session, SessionId,
+    Watch, feature,
 };
 use tidewire_service::{Codec, Validator};
 
@@ -127,7 +127,11 @@ impl Pair {
         }
     }
 
-    fn batch(&mut self, request: impl Fn(MethodId) -> Request, reply: impl Fn() -> Reply<'static>) {
+    fn batch(
+        &mut self,
+        request: impl Fn(MethodId) -> Request,
+        reply: impl Fn() -> OutgoingReply<'static>,
+    ) {
         for _ in 0..BATCH {
             let call = self.client.call(request(self.method), 0);
             black_box(call.expect("the batch is below calls_max"));
@@ -145,7 +149,7 @@ impl Pair {
 fn unary(
     calls: usize,
     request: impl Fn(MethodId) -> Request,
-    reply: impl Fn() -> Reply<'static>,
+    reply: impl Fn() -> OutgoingReply<'static>,
 ) -> usize {
     let mut pair = Pair::new();
     while pair.answers < calls {
@@ -160,7 +164,7 @@ fn stream(items: usize, item: &[u8]) -> usize {
     black_box(call.expect("there is room"));
     pair.serve();
     let call = pair.asked.pop().expect("the request arrived");
-    pair.server.reply_stream(call, &Reply::default());
+    pair.server.reply_stream(call, &OutgoingReply::default());
     while pair.items < items {
         while pair.server.push(call, item) == Push::Queued {}
         pair.hear();
@@ -180,7 +184,7 @@ fn bodies(bytes: usize) -> usize {
         black_box(call.expect("there is room"));
         pair.serve();
         let asked = pair.asked.pop().expect("the request arrived");
-        pair.server.reply_body(asked, &Reply::default(), &body);
+        pair.server.reply_body(asked, &OutgoingReply::default(), &body);
         gathered.clear();
         while gathered.len() < BODY_BYTES {
             pair.wire.clear();
@@ -234,7 +238,10 @@ fn watches(count: usize) -> usize {
         pair.serve();
         let asked = std::mem::take(&mut pair.asked);
         for &call in &asked {
-            pair.server.reply(call, Reply::new(BYTES).validator(Validator::new([1; 16])).watched());
+            pair.server.reply(
+                call,
+                OutgoingReply::new(BYTES).validator(Validator::new([1; 16])).watched(),
+            );
         }
         pair.hear();
         for &call in &asked {
@@ -258,7 +265,10 @@ fn watch_memory(count: usize) -> (u64, u64) {
         pair.serve();
         for call in std::mem::take(&mut pair.asked) {
             open += 1;
-            pair.server.reply(call, Reply::new(BYTES).validator(Validator::new([1; 16])).watched());
+            pair.server.reply(
+                call,
+                OutgoingReply::new(BYTES).validator(Validator::new([1; 16])).watched(),
+            );
         }
         pair.hear();
     }
@@ -287,12 +297,14 @@ type Case = (&'static str, usize, fn(usize) -> usize);
 const BODY_BYTES: usize = 4 << 20;
 
 const CASES: [Case; 9] = [
-    ("unary_query", 400_000, |n| unary(n, |m| Request::query(m, PAYLOAD), || Reply::new(BYTES))),
+    ("unary_query", 400_000, |n| {
+        unary(n, |m| Request::query(m, PAYLOAD), || OutgoingReply::new(BYTES))
+    }),
     ("unary_command", 400_000, |n| {
-        unary(n, |m| Request::command(m, PAYLOAD), || Reply::new(BYTES))
+        unary(n, |m| Request::command(m, PAYLOAD), || OutgoingReply::new(BYTES))
     }),
     ("unary_deadline", 400_000, |n| {
-        unary(n, |m| Request::query(m, PAYLOAD).deadline(30_000_000), || Reply::new(BYTES))
+        unary(n, |m| Request::query(m, PAYLOAD).deadline(30_000_000), || OutgoingReply::new(BYTES))
     }),
     ("watch_and_stale", 400_000, watches),
     ("stream_1_byte", 20_000_000, |n| stream(n, &[1])),

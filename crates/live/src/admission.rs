@@ -8,14 +8,14 @@
 //! | is part of a call that is over | `error` FAILED_PRECONDITION, *not run* |
 //! | else | [`Event::Request`](crate::Event::Request); `callee.rs` answers it |
 
-use tidewire_service::Error;
+use tidewire_service::{Error, Outcome};
 
 use crate::callee::{Served, Serving, mark, put_stored};
 use crate::caller::State;
 use crate::command_window::Admit;
 use crate::frame::{Head, flag};
 use crate::hello::feature;
-use crate::message::{Outcome, Watch};
+use crate::message::Watch;
 use crate::output::put_error;
 use crate::reason::{Reason, Violation};
 use crate::session::{Next, Session};
@@ -146,10 +146,10 @@ impl Session {
         let (outcome, text) = match self.window.admit(id, done)? {
             Admit::Run => return Ok(true),
             Admit::Replay(stored) => {
-                put_stored(&mut self.output.main, call.stream, stored);
+                put_stored(&mut self.output.main, call.stream, &stored);
                 return Ok(false);
             }
-            Admit::Ran => (Outcome::Ran, "the command ran; its answer is not kept"),
+            Admit::Ran => (Outcome::ReplyLost, "the command ran; its answer is not kept"),
             Admit::Unknown => (Outcome::Unknown, "outcome unknown: the command is forgotten"),
         };
         self.put_refusal(call, &Error::aborted(text), outcome);
@@ -195,7 +195,7 @@ impl Session {
 
     pub(crate) fn put_refusal(&mut self, call: CallId, error: &Error, outcome: Outcome) {
         let max = self.peer.limits.metadata_max;
-        put_error(&mut self.output.main, call.stream, error, Some(outcome), max);
+        put_error(&mut self.output.main, call.stream, error, outcome, max);
     }
 }
 

@@ -4,15 +4,16 @@
 //! `caller.rs`.
 
 use bytes::Bytes;
-use tidewire_service::{Code, Error};
+use tidewire_service::{Code, Error, Outcome};
 
 use crate::caller::{Outgoing, Sent, State};
 use crate::event::{Event, Then};
 use crate::fields::Fields;
 use crate::frame::{Head, Kind, flag};
 use crate::hello::feature;
-use crate::message::{Outcome, Watch};
+use crate::message::Watch;
 use crate::metadata::{Metadata, tag};
+use crate::outcome;
 use crate::reason::{Reason, Violation};
 use crate::receive::Received;
 use crate::session::{Next, Session};
@@ -106,7 +107,9 @@ impl Session {
         }
         if counted {
             self.calls_out -= 1;
-            self.send_waiting();
+            if !self.again.is_empty() {
+                self.send_waiting();
+            }
         }
     }
 
@@ -131,17 +134,15 @@ impl Session {
         }
         let head = self.reader.head();
         let (validator, watched) = (self.fields.validator(), head.has(flag::WATCHED));
-        let mut outcome = self.fields.outcome().map(Outcome::from_number);
+        let mut outcome = outcome::of_number(self.fields.outcome());
         let Some((call, outgoing)) = self.answered(head.stream) else {
             return Err(self.not_asked(head.stream));
         };
         let cancelled = outgoing.state == State::Cancelled;
         let command = outgoing.command;
-        if outgoing.sent == Sent::Before
-            && matches!(outcome, Some(Outcome::NotRun | Outcome::Behind))
-        {
+        if outgoing.sent == Sent::Before && matches!(outcome, Outcome::NotRun | Outcome::Behind) {
             // Not this time: the time before is not known.
-            outcome = Some(Outcome::Unknown);
+            outcome = Outcome::Unknown;
         }
         if watched {
             next(Head { flags: flag::WATCHED, ..head }, outgoing, validator.is_some(), true)?;
@@ -153,12 +154,12 @@ impl Session {
             self.terminated(call.index());
             self.commands.heard(command);
         }
-        let error = read_error(&self.fields, &metadata)?;
+        let error = read_error(&self.fields, &metadata)?.with_outcome(outcome);
         if cancelled {
             return Ok(None);
         }
         let watched = validator.filter(|_| watched);
-        self.events.push_back(Event::Failed { call, error, outcome, watched });
+        self.events.push_back(Event::Failed { call, error, watched });
         Ok((watched.is_some() && head.has(flag::SUSPECT)).then_some(Event::Suspect { call }))
     }
 

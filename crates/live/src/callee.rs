@@ -5,14 +5,16 @@
 //! cancelled keeps its slot until it has run, so that no more run than may. One whose caller does not
 //! know it any more runs on as an *orphan*. What is admitted at all is in `admission.rs`.
 
+use std::ops::Range;
+
 use bytes::Bytes;
-use tidewire_service::{Error, Validator};
+use tidewire_service::{Error, Outcome, Validator};
 
 use crate::command_window::Stored;
 use crate::event::Event;
 use crate::frame::{self, HEAD_BYTES, Head, Kind, PAYLOAD_BYTES_MAX, flag};
 use crate::hello::feature;
-use crate::message::{Outcome, Reply, Watch};
+use crate::message::{OutgoingReply, Watch};
 use crate::metadata;
 use crate::output::{Packing, put_error, put_error_metadata, put_kept, put_reply_metadata};
 use crate::reason::{Reason, Violation};
@@ -129,7 +131,7 @@ impl Session {
     ///
     /// A reply to a call that is over is dropped, except that the answer of a command is remembered.
     #[inline]
-    pub fn reply(&mut self, call: CallId, reply: Reply<'_>) {
+    pub fn reply(&mut self, call: CallId, reply: OutgoingReply<'_>) {
         let small = reply.payload.len() <= PIECE_BYTES - varint::BYTES_MAX;
         let Some(served) = self.incoming.of(call).filter(|served| small && served.is_plain())
         else {
@@ -144,17 +146,15 @@ impl Session {
         if command != 0 {
             self.tell_writer();
         }
-        if self.incoming_live {
-            self.write_whole(call.stream, flags, &reply);
-        }
+        let written = self.incoming_live.then(|| self.write_whole(call.stream, flags, &reply));
         if command != 0 {
-            self.store_reply(command, flags, &reply);
+            self.store_reply(command, flags, &reply, written);
         }
     }
 
     /// Answers a call that is more than a unary one without validator and watch.
     #[inline(never)]
-    fn reply_carefully(&mut self, call: CallId, reply: &Reply<'_>) {
+    fn reply_carefully(&mut self, call: CallId, reply: &OutgoingReply<'_>) {
         let (fits, room) = (self.check_reply(reply), self.has_room_for_watch());
         let Some(served) = self.incoming.of(call) else { return self.end_orphan(call) };
         if served.state.is_watch() {
@@ -190,7 +190,7 @@ impl Session {
             self.write_reply(call.stream, flags, reply, current);
         }
         if command != 0 {
-            self.store_reply(command, flags, reply);
+            self.store_reply(command, flags, reply, None);
         }
     }
 
@@ -216,15 +216,15 @@ impl Session {
 
     /// Answers with a body that is too large for a frame: the one item of a stream.
     #[cold]
-    fn reply_large(&mut self, call: CallId, reply: &Reply<'_>) {
+    fn reply_large(&mut self, call: CallId, reply: &OutgoingReply<'_>) {
         self.reply_body(call, reply, &Bytes::copy_from_slice(reply.payload));
     }
 
     /// As [`reply`](Self::reply), with a body that is not copied if it goes in pieces. The payload of
     /// `head` is not looked at, and no watch is granted.
-    pub fn reply_body(&mut self, call: CallId, head: &Reply<'_>, body: &Bytes) {
+    pub fn reply_body(&mut self, call: CallId, head: &OutgoingReply<'_>, body: &Bytes) {
         if body.len() + varint::BYTES_MAX <= PIECE_BYTES {
-            return self.reply(call, Reply { payload: body, watch: false, ..head.clone() });
+            return self.reply(call, OutgoingReply { payload: body, watch: false, ..head.clone() });
         }
         let Some(served) = self.incoming.of(call) else { return self.end_orphan(call) };
         let (open, cancelled) = (!served.state.is_watch(), served.has(mark::CANCELLED));
@@ -239,14 +239,14 @@ impl Session {
         let (raw, trailers) = head.metadata.split();
         let trailers = Bytes::copy_from_slice(trailers);
         let metadata = metadata::Metadata::from_checked(Bytes::copy_from_slice(raw));
-        self.reply_stream(call, &Reply { metadata, payload: &[], ..head.clone() });
+        self.reply_stream(call, &OutgoingReply { metadata, payload: &[], ..head.clone() });
         self.queue_body(call, body);
         self.finish_stream(call, Finish::end(trailers.to_vec()));
     }
 
     /// Answers a call that has a stream: the reply is its end, after what waits to be sent.
     #[cold]
-    fn reply_to_stream(&mut self, call: CallId, reply: &Reply<'_>) {
+    fn reply_to_stream(&mut self, call: CallId, reply: &OutgoingReply<'_>) {
         let Some(served) = self.incoming.of(call) else { return };
         let flags = flag::END | served.http();
         let has_head = served.stream.as_ref().is_some_and(|stream| stream.head.is_some());
@@ -259,45 +259,67 @@ impl Session {
         self.finish_stream(call, Finish { kind: Kind::Reply, flags, metadata, payload });
     }
 
-    /// Writes a reply frame with its payload.
+    /// Writes a reply frame with its payload; where in the output its metadata is.
     #[inline(always)]
-    fn write_whole(&mut self, stream: u32, flags: u8, reply: &Reply<'_>) {
+    fn write_whole(&mut self, stream: u32, flags: u8, reply: &OutgoingReply<'_>) -> Range<usize> {
         let out = &mut self.output.main;
         out.reserve(HEAD_BYTES + OWN_FIELDS_BYTES_MAX + reply.payload.len());
         let frame = frame::open(out, Kind::Reply, stream, flags);
+        let start = out.len();
         put_reply_metadata(out, reply);
+        let metadata = start..out.len();
         let frame = frame.metadata_ends(out);
         let mut packing = Packing { compression: &mut self.compression, min: self.compress_min };
         let packed = packing.put(out, reply.payload);
         frame.flags(packed).finish(out);
+        metadata
     }
 
     /// Writes a reply frame; without payload when the caller holds the answer, or it is too large.
     #[inline(never)]
-    pub(crate) fn write_reply(&mut self, stream: u32, flags: u8, reply: &Reply<'_>, current: bool) {
+    pub(crate) fn write_reply(
+        &mut self,
+        stream: u32,
+        flags: u8,
+        reply: &OutgoingReply<'_>,
+        current: bool,
+    ) {
         let large = flags & flag::WATCHED != 0 && reply.payload.len() > PAYLOAD_BYTES_MAX;
         let flags = match (current, large) {
             (true, _) => flags | flag::UNCHANGED,
             (false, true) => flags | flag::MORE,
-            (false, false) => return self.write_whole(stream, flags, reply),
+            (false, false) => {
+                self.write_whole(stream, flags, reply);
+                return;
+            }
         };
-        self.write_whole(stream, flags, &Reply { payload: &[], ..reply.clone() });
+        self.write_whole(stream, flags, &OutgoingReply { payload: &[], ..reply.clone() });
     }
 
+    /// Keeps the answer of a command, whose metadata may be in the output already.
     #[inline]
-    fn store_reply(&mut self, command: u64, flags: u8, reply: &Reply<'_>) {
+    fn store_reply(
+        &mut self,
+        command: u64,
+        flags: u8,
+        reply: &OutgoingReply<'_>,
+        written: Option<Range<usize>>,
+    ) {
         if self.features & feature::RESUME == 0 {
             return;
         }
+        let (kind, flags) = (Kind::Reply as u8, (flags & flag::HTTP) | flag::END);
+        if let Some(metadata) = written.and_then(|range| self.output.main.get(range)) {
+            return self.window.finish(command, kind, flags, metadata, reply.payload);
+        }
         let mut metadata = Vec::new();
         put_reply_metadata(&mut metadata, reply);
-        let (kind, flags) = (Kind::Reply as u8, (flags & flag::HTTP) | flag::END);
         self.window.finish(command, kind, flags, &metadata, reply.payload);
     }
 
     /// Whether the peer could take the reply.
     #[inline]
-    pub(crate) fn check_reply(&self, reply: &Reply<'_>) -> Result<(), Error> {
+    pub(crate) fn check_reply(&self, reply: &OutgoingReply<'_>) -> Result<(), Error> {
         let metadata = reply.metadata.len() + reply.token.len() + OWN_FIELDS_BYTES_MAX;
         let limits = &self.peer.limits;
         if metadata > limits.metadata_max.into() {
@@ -317,24 +339,25 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a call with an error, which is the answer.
+    /// Ends a call with an error, which is the answer: what it says of a call that the handler made
+    /// itself ([`Error::outcome`]) is not said of this one.
     pub fn fail(&mut self, call: CallId, error: &Error) {
-        self.fail_with(call, error, None);
+        self.fail_with(call, error, Outcome::Answered);
     }
 
     /// Ends a call without its answer, and says what became of it.
     pub fn refuse(&mut self, call: CallId, error: &Error, outcome: Outcome) {
-        self.fail_with(call, error, Some(outcome));
+        self.fail_with(call, error, outcome);
     }
 
     /// The answer cannot be sent: what a command did is done all the same.
     #[cold]
     fn fail_to_answer(&mut self, call: CallId, error: &Error) {
         let ran = self.incoming.of(call).is_some_and(|served| served.command != 0);
-        self.fail_with(call, error, ran.then_some(Outcome::Ran));
+        self.fail_with(call, error, if ran { Outcome::ReplyLost } else { Outcome::Answered });
     }
 
-    fn fail_with(&mut self, call: CallId, error: &Error, outcome: Option<Outcome>) {
+    fn fail_with(&mut self, call: CallId, error: &Error, outcome: Outcome) {
         let max = self.peer.limits.metadata_max;
         let Some(served) = self.incoming.of(call) else { return self.end_orphan(call) };
         if served.has(mark::CANCELLED) {
@@ -367,7 +390,7 @@ impl Session {
         self.window.finish_without_answer(served.command);
         self.tell_writer();
         if self.incoming_live {
-            self.put_refusal(call, &Error::canceled("the caller gave up"), Outcome::Ran);
+            self.put_refusal(call, &Error::canceled("the caller gave up"), Outcome::ReplyLost);
         }
         self.remove_served(call.index());
     }
@@ -382,7 +405,7 @@ impl Session {
 
     /// Begins an answer that is a stream of items: headers now, items with
     /// [`push`](Self::push), trailers with [`finish`](Self::finish).
-    pub fn reply_stream(&mut self, call: CallId, head: &Reply<'_>) {
+    pub fn reply_stream(&mut self, call: CallId, head: &OutgoingReply<'_>) {
         let live = self.incoming_live;
         if let Err(error) = self.check_reply(head) {
             return self.fail_to_answer(call, &error);
@@ -493,18 +516,18 @@ pub(crate) fn write_head(out: &mut Vec<u8>, stream: u32, flags: u8, metadata: &[
     frame.finish(out);
 }
 
-pub(crate) fn put_stored(out: &mut Vec<u8>, stream: u32, stored: &Stored) {
+pub(crate) fn put_stored(out: &mut Vec<u8>, stream: u32, stored: &Stored<'_>) {
     let head = Head {
-        len: stored.body().len() as u32,
+        len: stored.body.len() as u32,
         stream,
         kind: stored.kind,
         flags: stored.flags,
         meta_len: stored.meta_len,
         deadline_ms: 0,
     };
-    out.reserve(HEAD_BYTES + stored.body().len());
+    out.reserve(HEAD_BYTES + stored.body.len());
     out.extend_from_slice(&head.encode());
-    out.extend_from_slice(stored.body());
+    out.extend_from_slice(stored.body);
 }
 
 /// Writes the last frame of a stream.

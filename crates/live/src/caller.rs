@@ -8,14 +8,14 @@
 //!
 //! What the callee answers is in `answer.rs`.
 
-use tidewire_service::{Codec, Error};
+use tidewire_service::{Codec, Error, Outcome};
 
 use crate::config::Micros;
 use crate::event::Event;
 use crate::frame::{self, HEAD_BYTES, Kind, flag};
 use crate::hello::{Limits, feature};
 use crate::message::{
-    CallKind, CallRefused, Extra, MethodId, Outcome, Request, RequestBody, Target, Watch,
+    CallKind, CallRefused, Destination, Extra, MethodId, Request, RequestBody, Watch,
 };
 use crate::metadata::{self, tag};
 use crate::methods::Called;
@@ -146,7 +146,7 @@ impl Session {
     }
 
     /// Whether the callee would take the id of another command.
-    #[inline(never)]
+    #[inline]
     fn has_room(&self) -> bool {
         let limits = &self.peer.limits;
         let ahead = u64::from(limits.calls_max) + u64::from(limits.replies_kept_max);
@@ -227,7 +227,7 @@ impl Session {
         let out = &mut self.output.main;
         out.reserve(HEAD_BYTES + OWN_FIELDS_BYTES_MAX + request.payload.len());
         let frame = frame::open(out, Kind::Request, stream, flags).deadline_ms(deadline_ms);
-        if let Target::Method(method) = &request.target {
+        if let Destination::Method(method) = &request.destination {
             let max = self.peer.limits.methods_max;
             if let Some(number) = self.called.number(*method) {
                 metadata::put_number(out, tag::METHOD, number.into());
@@ -241,7 +241,7 @@ impl Session {
         if let Some(validator) = request.validator {
             metadata::put_entry(out, tag::VALIDATOR, &validator.bytes());
         }
-        if request.extra.is_some() || !matches!(request.target, Target::Method(_)) {
+        if request.extra.is_some() || !matches!(request.destination, Destination::Method(_)) {
             put_rest(out, request);
         }
         request.metadata.put(out);
@@ -339,8 +339,9 @@ impl Session {
     fn fail_here(&mut self, index: u32, error: Error) {
         let call = self.own_call(index);
         let was_sent = self.outgoing.get(index).is_some_and(|call| call.sent != Sent::Never);
-        let outcome = Some(if was_sent { Outcome::Unknown } else { Outcome::NotRun });
-        self.events.push_back(Event::Failed { call, error, outcome, watched: None });
+        let outcome = if was_sent { Outcome::Unknown } else { Outcome::NotRun };
+        let error = error.with_outcome(outcome);
+        self.events.push_back(Event::Failed { call, error, watched: None });
     }
 }
 
@@ -368,13 +369,13 @@ impl Peer<'_> {
         if request.deadline <= self.now {
             return Err(late());
         }
-        let own = match &request.target {
-            Target::Method(method) if called.number(*method).is_some() => 0,
-            Target::Method(method) => takes_name(called, *method)?,
-            Target::Http(_) if self.features & feature::HTTP == 0 => {
+        let own = match &request.destination {
+            Destination::Method(method) if called.number(*method).is_some() => 0,
+            Destination::Method(method) => takes_name(called, *method)?,
+            Destination::Http(_) if self.features & feature::HTTP == 0 => {
                 return Err(Error::unimplemented("the peer takes no HTTP calls"));
             }
-            Target::Http(http) => http.method.len() + http.target.len(),
+            Destination::Http(http) => http.method.len() + http.target.len(),
         };
         let mut metadata = request.metadata.len() + own + OWN_FIELDS_BYTES_MAX;
         if let Some(extra) = &request.extra {
@@ -395,7 +396,7 @@ impl Peer<'_> {
     /// Whether it understands what few requests have; the bytes that this takes.
     #[cold]
     fn takes_extra(&self, extra: &Extra) -> Result<usize, Error> {
-        if extra.key.is_some() && self.features & feature::DURABLE == 0 {
+        if extra.origin.is_some() && self.features & feature::DURABLE == 0 {
             return Err(Error::aborted("outcome unknown: the peer takes no command keys"));
         }
         if extra.parent.is_some() && self.features & feature::HOSTED == 0 {
@@ -415,7 +416,7 @@ impl Peer<'_> {
                 Watch::Values => flag::VALUES,
             };
         }
-        if matches!(request.target, Target::Http(_)) {
+        if matches!(request.destination, Destination::Http(_)) {
             flags |= flag::HTTP;
         }
         flags
@@ -451,12 +452,12 @@ fn put_rest(out: &mut Vec<u8>, request: &Request) {
     for token in extra.iter().flat_map(|extra| &extra.tokens) {
         metadata::put_entry(out, tag::TOKEN, token);
     }
-    if let Target::Http(http) = &request.target {
+    if let Destination::Http(http) = &request.destination {
         metadata::put_entry(out, tag::HTTP_METHOD, &http.method);
         metadata::put_entry(out, tag::TARGET, &http.target);
     }
-    if let Some(key) = extra.and_then(|extra| extra.key.as_ref()) {
-        metadata::put_key(out, key);
+    if let Some(origin) = extra.and_then(|extra| extra.origin.as_ref()) {
+        metadata::put_key(out, origin);
     }
     if let Some(parent) = extra.and_then(|extra| extra.parent) {
         metadata::put_number(out, tag::PARENT, parent.stream.into());

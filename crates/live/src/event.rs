@@ -10,8 +10,8 @@ use bytes::Bytes;
 use tidewire_service::{Error, Validator};
 
 use crate::frame::{Head, flag};
-use crate::message::{Change, Outcome, Watch};
-use crate::metadata::{CommandKey, Metadata};
+use crate::message::{Change, Watch};
+use crate::metadata::{CommandOrigin, Metadata};
 use crate::methods::PeerMethod;
 use crate::reason::Violation;
 use crate::session::Session;
@@ -41,9 +41,9 @@ pub enum Event<'a> {
         after_ms: u64,
     },
     /// The peer calls.
-    Request(Incoming<'a>),
+    Request(IncomingRequest<'a>),
     /// The peer answers: a whole answer, the head of a stream, or a value of a watch.
-    Reply(Answer<'a>),
+    Reply(IncomingReply<'a>),
     /// Stream items arrived, from either side. Call
     /// [`consumed`](crate::Session::consumed) with [`Items::bytes`] when done with them.
     Items {
@@ -71,10 +71,8 @@ pub enum Event<'a> {
     Failed {
         /// The call.
         call: CallId,
-        /// Why.
+        /// Why; its [`outcome`](Error::outcome) is what is known of the call.
         error: Error,
-        /// What is known of a call that was not answered; `None` for the callee's own answer.
-        outcome: Option<Outcome>,
         /// The error is watched, under this validator; else the call is over.
         watched: Option<Validator>,
     },
@@ -159,13 +157,13 @@ pub enum Event<'a> {
 
 /// A call of the peer, as it lies in the session's read buffer: nothing is copied until the
 /// application takes it.
-pub struct Incoming<'a> {
+pub struct IncomingRequest<'a> {
     /// Its handle.
     pub call: CallId,
     pub(crate) session: &'a Session,
 }
 
-impl<'a> Incoming<'a> {
+impl<'a> IncomingRequest<'a> {
     /// The method's number on this connection, see
     /// [`peer_method`](crate::Session::peer_method); none for HTTP, and for a method that the caller
     /// did not number.
@@ -246,18 +244,18 @@ impl<'a> Incoming<'a> {
         Some(self.session.own_call(index(stream)))
     }
 
-    /// The key that the command had when it was first sent. If that was in an earlier session, it may
-    /// have run: only a service that keeps keys may run it now, others fail it with
-    /// [`Outcome::Unknown`].
-    pub fn sent_before(&self) -> Option<CommandKey> {
+    /// What the command was first sent as, in an earlier session. It may have run: only a service that
+    /// keeps keys may run it now, others fail it with
+    /// [`Outcome::Unknown`](tidewire_service::Outcome::Unknown).
+    pub fn sent_before(&self) -> Option<CommandOrigin> {
         self.session.fields.key()
     }
 
     /// Names this command for ever, in this session and later ones; `None` for a query, and for what
     /// an acceptor calls.
-    pub fn key(&self) -> Option<CommandKey> {
+    pub fn origin(&self) -> Option<CommandOrigin> {
         let session = self.session.session_id().map(|session| session.id);
-        let own = || Some(CommandKey { session: session?, id: self.command()? });
+        let own = || Some(CommandOrigin { session: session?, id: self.command()? });
         // Both directions count from 1: only the dialer's commands have keys.
         self.sent_before().or_else(|| if self.session.dialer { None } else { own() })
     }
@@ -274,9 +272,9 @@ impl<'a> Incoming<'a> {
     }
 }
 
-impl fmt::Debug for Incoming<'_> {
+impl fmt::Debug for IncomingRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Incoming")
+        f.debug_struct("IncomingRequest")
             .field("call", &self.call)
             .field("method", &self.method())
             .field("payload", &self.payload().len())
@@ -285,13 +283,13 @@ impl fmt::Debug for Incoming<'_> {
 }
 
 /// An answer of the peer, as it lies in the session's read buffer.
-pub struct Answer<'a> {
+pub struct IncomingReply<'a> {
     /// The call.
     pub call: CallId,
     pub(crate) session: &'a Session,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> IncomingReply<'a> {
     /// Headers and trailers.
     pub fn metadata(&self) -> Metadata {
         self.session.received_metadata()
@@ -354,9 +352,9 @@ impl<'a> Answer<'a> {
     }
 }
 
-impl fmt::Debug for Answer<'_> {
+impl fmt::Debug for IncomingReply<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answer")
+        f.debug_struct("IncomingReply")
             .field("call", &self.call)
             .field("then", &self.then())
             .field("payload", &self.payload().len())

@@ -5,7 +5,7 @@
 
 use tidewire_service::Validator;
 
-use crate::metadata::{CommandKey, TOKEN_BYTES_MAX, cut_off, tag, take_entry};
+use crate::metadata::{CommandOrigin, TOKEN_BYTES_MAX, cut_off, tag, take_entry};
 use crate::reason::Violation;
 use crate::varint;
 
@@ -27,7 +27,7 @@ pub struct Fields {
     parent: u64,
     after: u64,
     expires: u64,
-    key: CommandKey,
+    key: CommandOrigin,
     name: Range16,
     message: Range16,
     http_method: Range16,
@@ -75,6 +75,14 @@ impl Fields {
         {
             self.seen |= 1 << tag::COMMAND;
             self.command = command;
+            return Ok(());
+        }
+        // A watched answer has its validator, and mostly nothing else.
+        if let [tag::VALIDATOR, 16, validator @ ..] = rest
+            && let Ok(validator) = validator.try_into()
+        {
+            self.seen |= 1 << tag::VALIDATOR;
+            self.validator = validator;
             return Ok(());
         }
         self.read_entries(raw, rest)
@@ -125,7 +133,7 @@ impl Fields {
             tag::EXPIRES => self.expires = only_number(value)?,
             tag::KEY => {
                 let (session, rest) = value.split_first_chunk()?;
-                self.key = CommandKey { session: *session, id: only_number(rest)? };
+                self.key = CommandOrigin { session: *session, id: only_number(rest)? };
             }
             _ => return self.check(tag, value),
         }
@@ -216,7 +224,7 @@ impl Fields {
         self.has(tag::PARENT).then_some(self.parent)
     }
 
-    pub(crate) fn key(&self) -> Option<CommandKey> {
+    pub(crate) fn key(&self) -> Option<CommandOrigin> {
         self.has(tag::KEY).then_some(self.key)
     }
 
@@ -262,20 +270,23 @@ fn misfit() -> Violation {
 }
 
 /// Two numbers and nothing else; those of up to three bytes are read at once.
-#[inline]
-fn both_numbers(mut value: &[u8]) -> Option<(u64, u64)> {
+#[inline(always)]
+fn both_numbers(value: &[u8]) -> Option<(u64, u64)> {
     let both = match *value {
         [a, b] if (a | b) < 0x80 => (u64::from(a), u64::from(b)),
         [a, b, c, d] if a & c >= 0x80 && (b | d) < 0x80 => (two(a, b), two(c, d)),
         [a, b, c, d, e, f] if a & b & d & e >= 0x80 && (c | f) < 0x80 => {
             (two(a, b & 0x7f) | u64::from(c) << 14, two(d, e & 0x7f) | u64::from(f) << 14)
         }
-        _ => {
-            let both = (varint::take(&mut value)?, varint::take(&mut value)?);
-            return value.is_empty().then_some(both);
-        }
+        _ => return both_long_numbers(value),
     };
     Some(both)
+}
+
+#[cold]
+fn both_long_numbers(mut value: &[u8]) -> Option<(u64, u64)> {
+    let both = (varint::take(&mut value)?, varint::take(&mut value)?);
+    value.is_empty().then_some(both)
 }
 
 #[inline(always)]

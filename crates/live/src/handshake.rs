@@ -9,7 +9,7 @@ use crate::credit::{ReceiveWindow, SendWindow};
 use crate::event::Event;
 use crate::hello::{Hello, VERSIONS, feature};
 use crate::message::{CallKind, RequestBody};
-use crate::metadata::CommandKey;
+use crate::metadata::CommandOrigin;
 use crate::reason::{Reason, Violation};
 use crate::receive::Received;
 use crate::session::{Phase, Session};
@@ -137,7 +137,7 @@ impl Session {
                 self.suspect(index);
             }
         }
-        self.commands = crate::command_window::CommandIds::default();
+        self.commands = crate::command_ids::CommandIds::default();
         self.again.spread(self.now, &repeated);
     }
 }
@@ -152,8 +152,9 @@ impl Outgoing {
         if self.request.kind == CallKind::Command {
             let extra = self.request.extra.get_or_insert_default();
             let id = self.command;
-            extra.key = extra.key.or_else(|| (id != 0).then_some(CommandKey { session, id }));
-            return features & feature::DURABLE != 0 && extra.key.is_some();
+            extra.origin =
+                extra.origin.or_else(|| (id != 0).then_some(CommandOrigin { session, id }));
+            return features & feature::DURABLE != 0 && extra.origin.is_some();
         }
         true
     }

@@ -5,7 +5,7 @@
 //! below all of them, but some names count only there: a script in a page cannot choose its cookie,
 //! its origin, or the address that it comes from.
 
-use tidewire_service::Error;
+use tidewire_service::{Error, Outcome};
 
 use crate::answer::read_error;
 use crate::event::Event;
@@ -41,7 +41,9 @@ impl Session {
         let frame = frame::open(out, Kind::Auth, 0, 0);
         match outcome {
             Ok(expires_ms) => metadata::put_number(out, tag::EXPIRES, expires_ms),
-            Err(error) => put_error_metadata(out, error, None, self.peer.limits.metadata_max),
+            Err(error) => {
+                put_error_metadata(out, error, Outcome::Answered, self.peer.limits.metadata_max)
+            }
         }
         let frame = frame.metadata_ends(out);
         frame.finish(out);

@@ -9,7 +9,7 @@
 //! timeouts out; see [`session`](Session) for the contract.
 //!
 //! ```
-//! use tidewire_live::{Acceptor, Config, Event, Reply, Request, Session, SessionId};
+//! use tidewire_live::{Acceptor, Config, Event, OutgoingReply, Request, Session, SessionId};
 //! use tidewire_service::Codec;
 //!
 //! let mut client = Session::dialer(Config::default());
@@ -40,7 +40,7 @@
 //!     while let Some(event) = server.poll_event(0) {
 //!         if let Event::Request(request) = event {
 //!             let (call, text) = (request.call, [b"Hello, ", request.payload()].concat());
-//!             server.reply(call, Reply::new(&text));
+//!             server.reply(call, OutgoingReply::new(&text));
 //!         }
 //!     }
 //! }
@@ -52,6 +52,7 @@ mod again;
 mod answer;
 mod callee;
 mod caller;
+mod command_ids;
 mod command_window;
 mod compress;
 mod config;
@@ -68,6 +69,7 @@ mod items;
 mod message;
 pub mod metadata;
 mod methods;
+mod outcome;
 mod output;
 mod reader;
 mod reason;
@@ -82,13 +84,13 @@ mod watch;
 
 pub use acceptor::Acceptor;
 pub use config::{Config, Micros, SessionId};
-pub use event::{Answer, Changed, Event, Incoming, Items, Piece, Then};
+pub use event::{Changed, Event, IncomingReply, IncomingRequest, Items, Piece, Then};
 pub use hello::{Hello, Limits, feature};
 pub use message::{
-    CallKind, CallRefused, Change, Extra, HttpRequest, MethodId, Outcome, Push, Refresh, Reply,
-    Request, RequestBody, Target, Watch,
+    CallKind, CallRefused, Change, Destination, Extra, HttpRequest, MethodId, OutgoingReply, Push,
+    Refresh, Request, RequestBody, Watch,
 };
-pub use metadata::{CommandKey, Metadata, MetadataBuilder};
+pub use metadata::{CommandOrigin, Metadata, MetadataBuilder};
 pub use methods::PeerMethod;
 pub use reason::{Reason, Violation};
 pub use session::{Session, Usage};

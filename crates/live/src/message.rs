@@ -4,7 +4,7 @@ use bytes::Bytes;
 use tidewire_service::{Error, Validator};
 
 use crate::Micros;
-use crate::metadata::{CommandKey, Metadata};
+use crate::metadata::{CommandOrigin, Metadata};
 use crate::slots::CallId;
 
 /// A method that this side calls, registered with [`Session::method`](crate::Session::method).
@@ -15,7 +15,7 @@ pub struct MethodId(pub(crate) u32);
 #[derive(Debug, Clone)]
 pub struct Request {
     /// What is called.
-    pub target: Target,
+    pub destination: Destination,
     /// What a repeated call does.
     pub kind: CallKind,
     /// Whether to be told when the answer becomes stale.
@@ -37,8 +37,9 @@ pub struct Request {
 /// What few requests have.
 #[derive(Debug, Clone, Default)]
 pub struct Extra {
-    /// The command was sent before, in a session that is lost: the key it had then.
-    pub key: Option<CommandKey>,
+    /// The command was sent before, in a session that is lost: what it was sent as then, which is its
+    /// key.
+    pub origin: Option<CommandOrigin>,
     /// The peer's call that this one is part of; needs feature HOSTED.
     pub parent: Option<CallId>,
     /// Consistency tokens that other peers gave: the answer must reflect them.
@@ -47,7 +48,7 @@ pub struct Extra {
 
 /// What is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum Destination {
     /// A method.
     Method(MethodId),
     /// A plain HTTP request.
@@ -98,7 +99,7 @@ impl Request {
     /// A query of a method.
     pub fn query(method: MethodId, payload: impl Into<Bytes>) -> Self {
         Self {
-            target: Target::Method(method),
+            destination: Destination::Method(method),
             kind: CallKind::Query,
             watch: Watch::No,
             metadata: Metadata::default(),
@@ -125,7 +126,11 @@ impl Request {
             method: Bytes::copy_from_slice(method.as_bytes()),
             target: Bytes::copy_from_slice(target.as_bytes()),
         };
-        Self { target: Target::Http(Box::new(http)), kind, ..Self::query(MethodId(0), body) }
+        Self {
+            destination: Destination::Http(Box::new(http)),
+            kind,
+            ..Self::query(MethodId(0), body)
+        }
     }
 
     /// Items follow in place of the payload.
@@ -174,7 +179,7 @@ impl Request {
 
 /// A successful answer to be sent: whole, or the head of a stream.
 #[derive(Debug, Clone, Default)]
-pub struct Reply<'a> {
+pub struct OutgoingReply<'a> {
     /// Headers, and trailers of a whole answer.
     pub metadata: Metadata,
     /// The message or body; empty for the head of a stream. It is copied into the output.
@@ -192,7 +197,7 @@ pub struct Reply<'a> {
     pub watch: bool,
 }
 
-impl<'a> Reply<'a> {
+impl<'a> OutgoingReply<'a> {
     /// An answer with a payload.
     pub fn new(payload: &'a [u8]) -> Self {
         Self { payload, ..Self::default() }
@@ -232,39 +237,13 @@ impl<'a> Reply<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Change(pub(crate) u32);
 
-/// What is known of a call that did not get its answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Outcome {
-    /// No handler saw it: sending it elsewhere is safe.
-    NotRun = 1,
-    /// It may have run.
-    Unknown = 2,
-    /// It ran to its end, and the answer is lost.
-    Ran = 3,
-    /// It did not run, since the callee has not reached the request's token: another host may have.
-    Behind = 4,
-}
-
-impl Outcome {
-    /// The outcome with this number; what a later version says is unknown to this one.
-    pub(crate) fn from_number(number: u64) -> Self {
-        match number {
-            1 => Self::NotRun,
-            3 => Self::Ran,
-            4 => Self::Behind,
-            _ => Self::Unknown,
-        }
-    }
-}
-
 /// What became of a stale watch of mode *values* after it was computed again.
 #[derive(Debug)]
 pub enum Refresh<'a> {
     /// It is what it was.
     Unchanged,
     /// A new value, with its validator.
-    Value(Reply<'a>),
+    Value(OutgoingReply<'a>),
     /// It cannot be computed, or the caller may no longer see it: the watch ends.
     Failed(Error),
     /// The answer is an error now, with its validator; the watch goes on.

@@ -84,13 +84,24 @@ pub struct Metadata {
 
 static NOTHING: Bytes = Bytes::new();
 
-/// Names a command for ever: the session that it was first sent in, and its id there.
+/// What a command was first sent as, which names it for ever: the protocol's `key`.
+///
+/// With the principal it is a service's [`CommandKey`](tidewire_service::CommandKey): the client of
+/// [`Context::set_command`](tidewire_service::Context::set_command) is [`client`](Self::client), and
+/// the id this one's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct CommandKey {
+pub struct CommandOrigin {
     /// The session's id, which is random.
     pub session: [u8; 16],
     /// The command's id in that session.
     pub id: u64,
+}
+
+impl CommandOrigin {
+    /// The session's id in hexadecimal.
+    pub fn client(&self) -> String {
+        format!("{:032x}", u128::from_be_bytes(self.session))
+    }
 }
 
 /// One entry of a metadata block.
@@ -374,10 +385,10 @@ pub fn put_command(out: &mut Vec<u8>, id: u64, done: u64) {
 
 /// Appends the `key` field.
 #[cold]
-pub fn put_key(out: &mut Vec<u8>, key: &CommandKey) {
-    out.extend_from_slice(&[tag::KEY, (16 + varint::size(key.id)) as u8]);
-    out.extend_from_slice(&key.session);
-    varint::put(out, key.id);
+pub fn put_key(out: &mut Vec<u8>, origin: &CommandOrigin) {
+    out.extend_from_slice(&[tag::KEY, (16 + varint::size(origin.id)) as u8]);
+    out.extend_from_slice(&origin.session);
+    varint::put(out, origin.id);
 }
 
 #[cold]

@@ -6,12 +6,13 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use tidewire_service::Error;
+use tidewire_service::{Error, Outcome};
 
 use crate::compress::Compression;
 use crate::frame::{self, HEAD_BYTES, Kind, PAYLOAD_BYTES_MAX, flag};
-use crate::message::{Outcome, Reply};
+use crate::message::OutgoingReply;
 use crate::metadata::{self, tag};
+use crate::outcome;
 use crate::reason::Violation;
 use crate::varint;
 
@@ -105,7 +106,7 @@ impl Packing<'_> {
 
 /// Appends the metadata of a reply.
 #[inline(always)]
-pub(crate) fn put_reply_metadata(out: &mut Vec<u8>, reply: &Reply<'_>) {
+pub(crate) fn put_reply_metadata(out: &mut Vec<u8>, reply: &OutgoingReply<'_>) {
     if let Some(validator) = reply.validator {
         metadata::put_entry(out, tag::VALIDATOR, &validator.bytes());
     }
@@ -122,15 +123,10 @@ pub(crate) fn put_reply_metadata(out: &mut Vec<u8>, reply: &Reply<'_>) {
 }
 
 /// Appends the metadata of an error, cut down to code and message when it is over the limit.
-pub(crate) fn put_error_metadata(
-    out: &mut Vec<u8>,
-    error: &Error,
-    outcome: Option<Outcome>,
-    max: u16,
-) {
+pub(crate) fn put_error_metadata(out: &mut Vec<u8>, error: &Error, outcome: Outcome, max: u16) {
     const MESSAGE_BYTES_MAX: usize = 1024;
     let start = out.len();
-    let outcome = outcome.map(|outcome| outcome as u8);
+    let outcome = outcome::number(outcome);
     metadata::put_number(out, tag::CODE, error.code().number().into());
     metadata::put_entry(out, tag::MESSAGE, error.message().as_bytes());
     let mut value = Vec::new();
@@ -141,7 +137,7 @@ pub(crate) fn put_error_metadata(
         metadata::put_entry(out, tag::DETAIL, &value);
     }
     if let Some(outcome) = outcome {
-        metadata::put_number(out, tag::OUTCOME, outcome.into());
+        metadata::put_number(out, tag::OUTCOME, outcome);
     }
     let maps = metadata::Metadata::from_maps(error.headers(), error.trailers());
     out.extend_from_slice(maps.raw());
@@ -155,7 +151,7 @@ pub(crate) fn put_error_metadata(
         metadata::put_number(out, tag::CODE, error.code().number().into());
         metadata::put_entry(out, tag::MESSAGE, &message.as_bytes()[..end]);
         if let Some(outcome) = outcome {
-            metadata::put_number(out, tag::OUTCOME, outcome.into());
+            metadata::put_number(out, tag::OUTCOME, outcome);
         }
     }
 }
@@ -165,7 +161,7 @@ pub(crate) fn put_error(
     out: &mut Vec<u8>,
     stream: u32,
     error: &Error,
-    outcome: Option<Outcome>,
+    outcome: Outcome,
     metadata_max: u16,
 ) {
     let frame = frame::open(out, Kind::Error, stream, 0);

@@ -28,11 +28,12 @@ use tidewire_service::Codec;
 use crate::again::Again;
 use crate::callee::Served;
 use crate::caller::Outgoing;
-use crate::command_window::{CommandIds, CommandWindow};
+use crate::command_ids::CommandIds;
+use crate::command_window::CommandWindow;
 use crate::compress::Compression;
 use crate::config::{Config, Micros, SessionId, micros};
 use crate::credit::{ReceiveWindow, SendWindow};
-use crate::event::{Answer, Event, Incoming, Items};
+use crate::event::{Event, IncomingReply, IncomingRequest, Items};
 use crate::fields::Fields;
 use crate::frame::{self, Kind};
 use crate::hello::{Hello, Limits, feature};
@@ -236,8 +237,8 @@ impl Session {
         match next {
             Next::Nothing => None,
             Next::Queued => self.events.pop_front(),
-            Next::Request => Some(Event::Request(Incoming { call, session: self })),
-            Next::Reply => Some(Event::Reply(Answer { call, session: self })),
+            Next::Request => Some(Event::Request(IncomingRequest { call, session: self })),
+            Next::Reply => Some(Event::Reply(IncomingReply { call, session: self })),
             Next::Items => Some(Event::Items { call, items: Items(self.received_payload()) }),
         }
     }

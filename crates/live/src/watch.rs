@@ -9,13 +9,13 @@
 //! a command. Of each watch at most one value is on its way: the caller says when it has taken it
 //! (`seen`), and what changed meanwhile is computed then.
 
-use tidewire_service::{Error, Validator};
+use tidewire_service::{Error, Outcome, Validator};
 
 use crate::callee::{Served, Serving, mark};
 use crate::caller::State;
 use crate::event::Event;
 use crate::frame::{self, Kind, flag};
-use crate::message::{Change, Refresh, Reply, Watch};
+use crate::message::{Change, OutgoingReply, Refresh, Watch};
 use crate::metadata::{self, tag};
 use crate::output::{Output, put_error, put_error_metadata};
 use crate::reason::Violation;
@@ -102,7 +102,9 @@ impl Session {
             Refresh::Error(error, _) => {
                 self.write_watched_error(call.stream, flags, &error, new, new == held);
             }
-            _ => self.write_reply(call.stream, flags, &Reply::default().validator(new), true),
+            _ => {
+                self.write_reply(call.stream, flags, &OutgoingReply::default().validator(new), true)
+            }
         }
     }
 
@@ -115,12 +117,22 @@ impl Session {
         current: bool,
     ) {
         if current {
-            return self.write_reply(stream, flags, &Reply::default().validator(validator), true);
+            return self.write_reply(
+                stream,
+                flags,
+                &OutgoingReply::default().validator(validator),
+                true,
+            );
         }
         let out = &mut self.output.main;
         let frame = frame::open(out, Kind::Error, stream, flags & !flag::HTTP);
         metadata::put_entry(out, tag::VALIDATOR, &validator.bytes());
-        put_error_metadata(out, error, None, self.peer.limits.metadata_max - VALIDATOR_BYTES);
+        put_error_metadata(
+            out,
+            error,
+            Outcome::Answered,
+            self.peer.limits.metadata_max - VALIDATOR_BYTES,
+        );
         let frame = frame.metadata_ends(out);
         frame.finish(out);
     }
@@ -132,7 +144,7 @@ impl Session {
                 &mut self.output.main,
                 call.stream,
                 error,
-                None,
+                Outcome::Answered,
                 self.peer.limits.metadata_max,
             );
         }

@@ -1,5 +1,6 @@
 //! The clock of programs that do not want to call `advance` themselves: one thread, joined on drop.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,11 +14,11 @@ use crate::graph::{Graph, Shared};
 /// one joins it.
 #[must_use = "nothing expires after the driver is dropped"]
 pub struct Driver {
-    _running: Arc<Running>,
+    _running: Arc<dyn Any + Send + Sync>,
 }
 
 /// The thread of a graph.
-pub(crate) struct Running {
+struct Running {
     shared: &'static Shared,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -41,7 +42,8 @@ impl Graph {
         let sleeper: Thread = thread.thread().clone();
         shared.set_alarm(Some(Arc::new(move || sleeper.unpark())));
         thread.thread().unpark();
-        let running = Arc::new(Running { shared, stop, thread: Some(thread) });
+        let running: Arc<dyn Any + Send + Sync> =
+            Arc::new(Running { shared, stop, thread: Some(thread) });
         *known = Arc::downgrade(&running);
         Ok(Driver { _running: running })
     }

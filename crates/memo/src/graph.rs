@@ -20,6 +20,8 @@ pub(crate) mod trash;
 pub(crate) mod validate;
 pub(crate) mod verify;
 
+#[cfg(feature = "driver")]
+use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 #[cfg(feature = "driver")]
@@ -78,7 +80,7 @@ pub(crate) struct Shared {
     walk_chunk: AtomicUsize,
     walk_yields: AtomicBool,
     #[cfg(feature = "driver")]
-    pub(crate) driver: Mutex<Weak<crate::driver::Running>>,
+    pub(crate) driver: Mutex<Weak<dyn Any + Send + Sync>>,
 }
 
 impl Graph {
@@ -165,7 +167,7 @@ impl Shared {
             walk_chunk: AtomicUsize::new(if cfg!(shuttle) { 1 } else { 512 }),
             walk_yields: AtomicBool::new(false),
             #[cfg(feature = "driver")]
-            driver: Mutex::new(Weak::new()),
+            driver: Mutex::new(Weak::<()>::new()),
         }
     }
 

@@ -7,10 +7,16 @@ use miette::Diagnostic as Report;
 use protox::prost_reflect::DescriptorError;
 
 use crate::diagnostics::Diagnostic;
+use crate::mend::Mended;
 
-/// What the parser found in `source`.
-pub(crate) fn parse_error(error: &protox::Error, file: &str, source: &str) -> Vec<Diagnostic> {
-    reports(error, file, Some(source))
+/// What the parser found in `source`, which it read as `mended`.
+pub(crate) fn parse_error(
+    error: &protox::Error,
+    file: &str,
+    source: &str,
+    mended: &Mended,
+) -> Vec<Diagnostic> {
+    reports(error, file, Some(source), &|offset| mended.offset(offset))
 }
 
 /// What the linker found in the file; `source` is absent for files of a descriptor set.
@@ -23,18 +29,29 @@ pub(crate) fn link_error(
         Some(source) => error.with_source_code(source),
         None => error,
     };
-    reports(&error, file, source)
+    reports(&error, file, source, &|offset| offset)
 }
 
-fn reports(error: &dyn Report, file: &str, source: Option<&str>) -> Vec<Diagnostic> {
-    let mut found = vec![report(error, file, source)];
+/// The reports in `error`; `place` is where in `source` an offset of theirs is.
+fn reports(
+    error: &dyn Report,
+    file: &str,
+    source: Option<&str>,
+    place: &dyn Fn(usize) -> usize,
+) -> Vec<Diagnostic> {
+    let mut found = vec![report(error, file, source, place)];
     for other in error.related().into_iter().flatten() {
-        found.push(report(other, file, source));
+        found.push(report(other, file, source, place));
     }
     found
 }
 
-fn report(error: &dyn Report, file: &str, source: Option<&str>) -> Diagnostic {
+fn report(
+    error: &dyn Report,
+    file: &str,
+    source: Option<&str>,
+    place: &dyn Fn(usize) -> usize,
+) -> Diagnostic {
     let mut message = error.to_string();
     let mut next = error.help().map(|help| help.to_string());
     // The cause of an option that does not fit says which field of it does not.
@@ -47,10 +64,13 @@ fn report(error: &dyn Report, file: &str, source: Option<&str>) -> Diagnostic {
     }
     let next = next.unwrap_or_else(|| next_step(&message).to_owned());
     let diagnostic = Diagnostic::new(file, message).help(next);
-    // Where two places are named, the later one is the one at fault.
-    let offset = error.labels().into_iter().flatten().map(|label| label.offset()).max();
+    // Where two places are named, the later one is the one at fault, unless one is a use of the other.
+    let labels = || error.labels().into_iter().flatten();
+    let used = labels().find(|label| label.label() == Some("found here"));
+    let offset = used.or_else(|| labels().max_by_key(|label| label.offset()));
+    let offset = offset.map(|label| label.offset());
     match source.zip(offset) {
-        Some((source, offset)) => diagnostic.at_offset(source, offset),
+        Some((source, offset)) => diagnostic.at_offset(source, place(offset)),
         None if error.to_string().ends_with("reached end of file") => {
             let source = source.unwrap_or_default();
             diagnostic.at_offset(source, source.trim_end().len())

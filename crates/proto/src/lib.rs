@@ -20,21 +20,27 @@
 //! # Ok::<(), tidewire_proto::Diagnostics>(())
 //! ```
 
+mod bounds;
 mod builtin;
 mod descriptors;
 mod diagnostics;
+mod disguise;
 mod explain;
 mod folder;
+mod lexemes;
 mod link;
 mod load;
+mod mend;
 mod options;
 mod order;
 mod places;
 mod resolve;
+mod rules;
 mod set;
 mod sources;
 mod suggest;
 mod syntax;
+mod synthetic;
 mod wire;
 
 pub use descriptors::{Descriptors, File};

@@ -4,14 +4,16 @@
 //! descriptor set and is linked already, is shown to it as proto2 (the more permissive of the two),
 //! so that other files may import it; what is handed on is the file as it came.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use protox::prost_reflect::{DescriptorError, DescriptorPool};
 
 use crate::descriptors::{Descriptors, File};
 use crate::diagnostics::Diagnostics;
+use crate::disguise::{self, Disguise};
 use crate::explain;
 use crate::load::Unit;
+use crate::rules;
 use crate::suggest::Names;
 
 /// Links `units`, which are in order: imports first.
@@ -20,36 +22,54 @@ pub(crate) fn link(units: Vec<Unit>) -> Result<Descriptors, Diagnostics> {
     let mut failed = BTreeSet::new();
     let mut diagnostics = Vec::new();
     let mut names = None;
+    let mut disguises = BTreeMap::new();
     for unit in &units {
         // What imports a file with errors would only repeat them.
         if unit.descriptor.dependency.iter().any(|import| failed.contains(import)) {
             failed.insert(unit.name.clone());
-        } else if let Err(error) = add(&mut pool, unit) {
-            failed.insert(unit.name.clone());
-            let names = names.get_or_insert_with(|| Names::of(&units));
-            let found = explain::link_error(error, &unit.display, unit.text.as_deref());
-            diagnostics.extend(found.into_iter().map(|diagnostic| names.improve(diagnostic, unit)));
+            continue;
         }
+        match add(&mut pool, unit) {
+            Ok(disguise) => {
+                disguises.insert(unit.name.clone(), disguise);
+            }
+            Err(error) => {
+                failed.insert(unit.name.clone());
+                let names = names.get_or_insert_with(|| Names::of(&units));
+                let found = explain::link_error(error, &unit.display, unit.text.as_deref());
+                let found = found.into_iter().map(|diagnostic| names.improve(diagnostic, unit));
+                diagnostics.extend(found);
+            }
+        }
+    }
+    if diagnostics.is_empty() {
+        diagnostics = rules::check(&units, &pool);
     }
     if let Some(diagnostics) = Diagnostics::from_list(diagnostics) {
         return Err(diagnostics);
     }
     let files = units.into_iter().map(|unit| {
-        let linked = || pool.get_file_by_name(&unit.name).map(|file| file.encode_to_vec());
+        let linked = || {
+            let encoded = pool.get_file_by_name(&unit.name)?.encode_to_vec();
+            Some(match disguises.get(&unit.name) {
+                Some(disguise) => disguise.restore(encoded),
+                None => encoded,
+            })
+        };
         let encoded = unit.encoded.or_else(linked).unwrap_or_default();
         File { name: unit.name, path: unit.path, requested: unit.requested, encoded }
     });
     Ok(Descriptors { files: files.collect() })
 }
 
-fn add(pool: &mut DescriptorPool, unit: &Unit) -> Result<(), DescriptorError> {
-    match &unit.encoded {
-        Some(_) if unit.descriptor.syntax() == "editions" => {
-            let mut shown = unit.descriptor.clone();
-            shown.syntax = None;
-            pool.add_file_descriptor_proto(shown)
-        }
-        Some(encoded) => pool.decode_file_descriptor_proto(encoded.as_slice()),
-        None => pool.add_file_descriptor_proto(unit.descriptor.clone()),
+fn add(pool: &mut DescriptorPool, unit: &Unit) -> Result<Disguise, DescriptorError> {
+    let Some(encoded) = &unit.encoded else { return disguise::add(pool, &unit.descriptor) };
+    if unit.descriptor.syntax() == "editions" {
+        let mut shown = unit.descriptor.clone();
+        shown.syntax = None;
+        pool.add_file_descriptor_proto(shown)?;
+    } else {
+        pool.decode_file_descriptor_proto(encoded.as_slice())?;
     }
+    Ok(Disguise::default())
 }

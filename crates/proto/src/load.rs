@@ -16,7 +16,7 @@ use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::resolve::{self, Roots};
 use crate::sources::{DESCRIPTOR_SET_BYTES_MAX, FILE_BYTES_MAX, FILES_MAX, Sources};
 use crate::wire;
-use crate::{builtin, explain, folder, order, set, suggest, syntax};
+use crate::{bounds, builtin, explain, folder, mend, order, set, suggest, syntax, synthetic};
 
 /// One file, read and parsed but not linked.
 #[derive(Debug)]
@@ -257,7 +257,10 @@ pub(crate) fn built_in(name: &str) -> Option<Unit> {
     }
 }
 
-fn parse(name: &str, display: &str, text: String) -> Result<Unit, Vec<Diagnostic>> {
+fn parse(name: &str, display: &str, mut text: String) -> Result<Unit, Vec<Diagnostic>> {
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.drain(..BYTE_ORDER_MARK.len_utf8());
+    }
     if let Some(edition) = syntax::edition(&text) {
         let message = format!("edition \"{}\" cannot be read from text", edition.name);
         return Err(vec![
@@ -266,15 +269,20 @@ fn parse(name: &str, display: &str, text: String) -> Result<Unit, Vec<Diagnostic
                 .at_offset(&text, edition.offset),
         ]);
     }
-    let file = protox::file::File::from_source(name, &text)
-        .map_err(|error| explain::parse_error(&error, display, &text))?;
+    bounds::check(&text, display).map_err(|diagnostic| vec![diagnostic])?;
+    let mended = mend::mend(&text);
+    let file = protox::file::File::from_source(name, &mended.text)
+        .map_err(|error| explain::parse_error(&error, display, &text, &mended))?;
+    let mut descriptor = FileDescriptorProto::from(file);
+    descriptor.source_code_info.iter_mut().for_each(|info| mended.restore(info));
+    synthetic::rename(&mut descriptor);
     Ok(Unit {
         name: name.to_owned(),
         path: None,
         display: display.to_owned(),
         requested: false,
         text: Some(text),
-        descriptor: file.into(),
+        descriptor,
         encoded: None,
     })
 }
@@ -294,3 +302,6 @@ fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Diagnostic> {
     }
     Ok(bytes)
 }
+
+/// What some editors put before UTF-8 text; it is no part of it.
+const BYTE_ORDER_MARK: char = '\u{feff}';

@@ -25,7 +25,7 @@ pub(crate) fn edition(source: &str) -> Option<Edition<'_>> {
 /// `text` from its first character that is neither blank nor comment.
 fn skip_blank(mut text: &str) -> &str {
     loop {
-        text = text.trim_start_matches('\u{feff}').trim_start();
+        text = text.trim_start();
         let rest = if text.starts_with("//") {
             text.split_once('\n').map_or("", |(_, rest)| rest)
         } else if text.starts_with("/*") {

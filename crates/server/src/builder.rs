@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::Method;
 use tidewire_edge::Edge;
+use tidewire_rest::RestOptions;
 use tidewire_schema::Validate;
 use tidewire_service::{Gate, Interface, Layer, Observer, RpcService, Service, stack};
 use tokio::sync::Semaphore;
@@ -19,7 +20,7 @@ use crate::health::Health;
 use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::reflection::Reflection;
-use crate::rest::{Rest, RestOptions};
+use crate::rest::Rest;
 use crate::routes::{RouteError, Routes};
 use crate::rpc::Methods;
 use crate::running::{Acceptor, Running, StartError};
@@ -309,8 +310,7 @@ impl Builder {
         let plain = self.routes.iter().map(|route| (route.verb.as_ref(), &*route.template));
         let mut options = self.rest;
         options.openapi.get_or_insert(with_reflection);
-        let rest = Rest::new(services.iter().map(|(i, s)| (i, s)), plain, options)
-            .map_err(StartError::Rest)?;
+        let rest = Rest::new(&services, plain, options).map_err(StartError::Rest)?;
         let routes = routes(self.routes, &layers)?;
         let cors = Policy::new(&self.cors).map_err(StartError::Cors)?.map(Arc::new);
         let app = App {

@@ -8,7 +8,7 @@
 //!
 //! Every service, whatever it is written in, is reached as a [`Service`](tidewire_service::Service);
 //! protocols differ only in how they make a `Call` of bytes and bytes of a `Reply`. What the RPC
-//! protocols are as bytes is the room `wire`.
+//! protocols are as bytes is the room `wire`, what REST is as bytes is `rest`.
 //!
 //! A command (a method that is not a query) runs to completion in a task that the server owns, even
 //! when its caller goes away; a panic in a handler is one failed call; a drain lets running calls
@@ -52,11 +52,8 @@ pub use clock::Clock;
 pub use cors::{Cors, CorsError};
 pub use limits::Limits;
 pub use mount::tower;
-pub use rest::{
-    Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestFinding, RestOptions,
-    RestRule, UnknownNames, check_rest, rest_rules,
-};
 pub use routes::RouteError;
 pub use running::{Running, StartError};
+pub use tidewire_rest::{RestError, RestOptions};
 #[cfg(feature = "tls")]
 pub use tls::{Tls, TlsError};

@@ -16,22 +16,22 @@ use std::time::Duration;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Method, Response, Uri};
+use tidewire_rest::Binding;
 use tidewire_service::{Body, Error, HttpTarget, PathParams, Protocol, Service, Target};
 use tidewire_wire::{Exchange, Head, Refusal, negotiate, speaks};
 
 use crate::connection::App;
 use crate::observe::Failed;
 use crate::response::ResponseBody;
-use crate::rest::{self, Binding, RestOptions};
 use crate::rpc::{self, Entry};
-use crate::{deadline, plain, routes};
+use crate::{deadline, plain, rest, routes};
 
 /// What a request is for.
 pub(crate) enum Found<'a> {
     /// A method, in an RPC protocol.
     Method(&'a Arc<Entry>, Exchange),
     /// A method, by REST.
-    Binding(&'a Arc<Binding>, &'a Arc<RestOptions>, Option<Duration>),
+    Binding(&'a Arc<Binding>, &'a Arc<dyn Service>, Option<Duration>),
     /// A plain HTTP service, and the URI that it shall see when that differs.
     Plain(&'a Arc<dyn Service>, PathParams, Option<Uri>, Option<Duration>),
     /// Nothing that is called: what is answered instead.
@@ -62,10 +62,10 @@ impl App {
         match self.rest.find(&parts.method, path) {
             rest::Found::Elsewhere => self.find_plain(parts),
             rest::Found::Response(response) => answered(http(parts), Protocol::Rest, response),
-            rest::Found::Binding(binding, options) => match deadline::of(&parts.headers) {
-                Ok(timeout) => Found::Binding(binding, options, timeout),
+            rest::Found::Binding(binding, service) => match deadline::of(&parts.headers) {
+                Ok(timeout) => Found::Binding(binding, service, timeout),
                 Err(error) => {
-                    let target = Target::Method(binding.method.clone());
+                    let target = Target::Method(binding.method().clone());
                     answered(target, Protocol::Rest, self.rest.refusal(&error))
                 }
             },
@@ -115,7 +115,7 @@ impl Found<'_> {
     pub(crate) fn target(&self, parts: &Parts) -> Target {
         match self {
             Self::Method(entry, _) => Target::Method(entry.method.clone()),
-            Self::Binding(binding, ..) => Target::Method(binding.method.clone()),
+            Self::Binding(binding, ..) => Target::Method(binding.method().clone()),
             Self::Plain(_, params, ..) => {
                 let target = HttpTarget::new(parts.method.clone(), parts.uri.clone());
                 Target::Http(target.with_params(params.clone()))

@@ -1,8 +1,8 @@
 //! Plain HTTP: from a request to a [`Call`] and from a [`Reply`] to a response.
 
-use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, ETAG, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
+use tidewire_rest::{ErrorFormat, Printed};
 use tidewire_service::{Body, Error, Frame, Headers, Reply};
 
 use crate::observe::{Ended, Failed};
@@ -65,11 +65,19 @@ fn with_trailers(body: Body, trailers: Headers) -> Body {
 ///
 /// The body has the shape of a Connect error, so a client handles both alike.
 pub(crate) fn error_response(error: &Error) -> Response<Body> {
+    error_response_in(ErrorFormat::Connect, error)
+}
+
+/// The same in the format that REST was told to have.
+pub(crate) fn error_response_in(format: ErrorFormat, error: &Error) -> Response<Body> {
     log(error, "http");
-    let mut response = Response::new(Body::Full(error_json(error)));
+    let Printed { content_type, body } = format.print(error);
+    let mut response = Response::new(Body::Full(body));
     *response.status_mut() = error.http_status();
     *response.headers_mut() = error.headers().clone().into_map();
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(content_type) = content_type {
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+    }
     response.extensions_mut().insert(Failed::new(error));
     response
 }
@@ -87,22 +95,6 @@ pub(crate) fn wrong_verb(allowed: &str) -> Response<Body> {
 /// The response for a path that nothing is at.
 pub(crate) fn not_found(path: &str) -> Response<Body> {
     error_response(&Error::not_found(format!("nothing is at {path}")))
-}
-
-/// An error as Connect has it in JSON.
-pub(crate) fn error_json(error: &Error) -> Bytes {
-    use base64::Engine as _;
-    let encode = |bytes: &Bytes| base64::engine::general_purpose::STANDARD_NO_PAD.encode(bytes);
-    let details: Vec<_> = error
-        .details()
-        .iter()
-        .map(|detail| serde_json::json!({"type": detail.type_name, "value": encode(&detail.value)}))
-        .collect();
-    let mut json = serde_json::json!({"code": error.code().as_str(), "message": error.message()});
-    if !details.is_empty() {
-        json["details"] = details.into();
-    }
-    json.to_string().into()
 }
 
 /// Logs an error that is the server's own fault, with its cause; others are the caller's business.

@@ -199,7 +199,7 @@ pub enum StartError {
     /// A route cannot be served.
     Route(RouteError),
     /// A REST route cannot be served.
-    Rest(crate::rest::RestError),
+    Rest(tidewire_rest::RestError),
     /// The settings for other origins cannot work.
     Cors(crate::cors::CorsError),
     /// Two services have a method at the same path.

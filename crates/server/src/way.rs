@@ -124,9 +124,9 @@ impl Connection {
                 let call = RpcCall { app, entry, exchange, request };
                 Responding::Late(Box::pin(call.answer()))
             }
-            Found::Binding(binding, options, _) => {
+            Found::Binding(binding, service, _) => {
                 let (app, binding) = (Arc::clone(&self.app), Arc::clone(binding));
-                let transcoder = Transcoder { app, binding, options: Arc::clone(options) };
+                let transcoder = Transcoder { app, binding, service: Arc::clone(service) };
                 Responding::Rest(Box::pin(transcoder.run(request)))
             }
             Found::Answer(answered) => {

@@ -66,6 +66,9 @@ pub enum Outcome {
     Unknown,
     /// The call ran to its end, and its reply is lost.
     ReplyLost,
+    /// The call did not run: the server has not reached the state that a token of the caller stands
+    /// for. Another server may have.
+    Behind,
 }
 
 /// A protobuf message attached to an error, as `google.protobuf.Any` carries it.

@@ -38,15 +38,17 @@ pub use tidewire_client as client;
 pub use tidewire_client::Client;
 pub use tidewire_edge::Edge;
 pub use tidewire_memo as memo;
+pub use tidewire_rest::{
+    Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestFinding, RestOptions,
+    RestRule, UnknownNames, check_rest, rest_rules,
+};
 pub use tidewire_schema as schema;
 pub use tidewire_schema::{
     Diagnostic, Diagnostics, FieldError, Implementation, Message, RuleSet, Schema, SchemaError,
     Served, Sources, Validate, Value, Violation, Violations, required_without_presence,
 };
 pub use tidewire_server::{
-    Address, Builder, Clock, Cors, CorsError, Defaults, ErrorFormat, FieldNames, Int64,
-    JsonOptions, Limits, RestFinding, RestOptions, RestRule, Running, Server, StartError,
-    UnknownNames, check_rest, rest_rules, tower,
+    Address, Builder, Clock, Cors, CorsError, Limits, Running, Server, StartError, tower,
 };
 #[cfg(feature = "tls")]
 pub use tidewire_server::{Tls, TlsError};

@@ -52,7 +52,11 @@ impl<S: Store> Contacts for TypedContacts<S> {
     async fn create(&self, context: Context, request: CreateRequest) -> Result<Reply<Contact>> {
         check_name("first_name", &request.first_name)?;
         check_name("surname", &request.surname)?;
-        let reply = Reply::new(self.store.create(request).await?);
+        let contact = match context.command_key()? {
+            Some(key) => self.store.create_once(request, key).await?,
+            None => self.store.create(request).await?,
+        };
+        let reply = Reply::new(contact);
         if context.protocol() != Some(Protocol::Rest) {
             return Ok(reply);
         }

@@ -7,7 +7,10 @@ pub mod postgres;
 mod progress;
 pub mod sqlite;
 
-use tidewire::{Result, Stream};
+use std::time::Duration;
+
+use tidewire::http::StatusCode;
+use tidewire::{CommandKey, Error, Outcome, Result, Stream};
 
 pub use self::progress::Progress;
 use crate::proto::contacts::v1::{Contact, CreateRequest, UpdateRequest};
@@ -20,6 +23,17 @@ use crate::proto::contacts::v1::{Contact, CreateRequest, UpdateRequest};
 pub trait Store: Send + Sync + 'static {
     /// Adds a contact under an id that was never used before.
     fn create(&self, names: CreateRequest) -> impl Future<Output = Result<Contact>> + Send;
+
+    /// As [`create`](Self::create), once for a key: whoever comes again with it, at the same time or
+    /// up to [`KEYS_KEPT`] later, over restarts, is given the contact as it was then, whatever became
+    /// of it. The key is kept in the transaction that adds the contact.
+    ///
+    /// Other names under the same key are `FAILED_PRECONDITION`, and nothing is added.
+    fn create_once(
+        &self,
+        names: CreateRequest,
+        key: CommandKey,
+    ) -> impl Future<Output = Result<Contact>> + Send;
 
     /// The contact with this id.
     fn find(&self, id: i32) -> impl Future<Output = Result<Option<Contact>>> + Send;
@@ -37,4 +51,27 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes the contact with this id, if there is one.
     fn delete(&self, id: i32) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// How long the key of a create is kept at least; after that it may be forgotten, and the same key is
+/// a new create. A caller that repeats a command does so within half of it.
+///
+/// Each create with a key removes [`FORGOTTEN_AT_ONCE`] that are older, so there are never many more
+/// than were used within this time, and none of them costs more than the contact that it made.
+pub const KEYS_KEPT: Duration = Duration::from_hours(24);
+
+/// How many keys a create with a key removes at most: more than the one that it adds.
+const FORGOTTEN_AT_ONCE: u32 = 2;
+
+/// The answer to a create under a key that is known: what the first one gave.
+fn repeated(asked: &CreateRequest, first: Contact) -> Result<Contact> {
+    if (&asked.first_name, &asked.surname) == (&first.first_name, &first.surname) {
+        return Ok(first);
+    }
+    Err(Error::failed_precondition(
+        "the key of this command, such as its header Idempotency-Key, was used to create another \
+         contact; give each command a key of its own",
+    )
+    .with_http_status(StatusCode::UNPROCESSABLE_ENTITY)
+    .with_outcome(Outcome::NotRun))
 }

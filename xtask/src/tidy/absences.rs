@@ -2,7 +2,7 @@
 //!
 //! | rooms | never name |
 //! |---|---|
-//! | memo, service, wire, live, mock | sockets, the system's clock, the environment |
+//! | memo, service, wire, rest, live, mock | sockets, the system's clock, the environment |
 //! | every room but cli | printing, ending the program |
 //!
 //! A line with `// tidy: allow-clock <reason>` on it or above it may read the clock: memo's optional
@@ -12,7 +12,7 @@
 use crate::rust_file::RustFile;
 use crate::tree::{File, Finding, Tree};
 
-const PURE_ROOMS: &[&str] = &["memo", "service", "wire", "live", "mock"];
+const PURE_ROOMS: &[&str] = &["memo", "service", "wire", "rest", "live", "mock"];
 
 /// What a pure room may not name, and what to do instead.
 const IMPURE: &[(&str, &str)] = &[

@@ -1,9 +1,9 @@
 //! Unary calls, errors, deadlines, cancel, HTTP, numbering, compression, drain, identity.
 
 use tidewire_live::{
-    CallRefused, Config, Extra, Limits, Metadata, Outcome, Reply, Request, Session, Then, feature,
+    CallRefused, Config, Extra, Limits, Metadata, OutgoingReply, Request, Session, Then, feature,
 };
-use tidewire_service::{Code, Codec, Detail, Error};
+use tidewire_service::{Code, Codec, Detail, Error, Outcome};
 
 use crate::heard::{Event, hear};
 use crate::pair::Pair;
@@ -18,7 +18,10 @@ fn a_call_is_answered_and_the_method_is_named_once() {
         assert_eq!(incoming.method, Some(0));
         let named = pair.server.peer_method(0).unwrap();
         assert_eq!((named.path.as_str(), named.codec), ("/test.v1.Test/Do", Codec::Proto));
-        pair.reply(incoming.call, Reply::new(&[incoming.payload[..].to_vec(), vec![9]].concat()));
+        pair.reply(
+            incoming.call,
+            OutgoingReply::new(&[incoming.payload[..].to_vec(), vec![9]].concat()),
+        );
         let Some(Event::Reply(answer)) = pair.at_client.pop() else { panic!("an answer") };
         assert_eq!((answer.call, &answer.payload[..]), (call, &[round, 9][..]));
         assert_eq!(answer.then, Then::Nothing);
@@ -40,7 +43,7 @@ fn either_side_may_call_at_once() {
     pair.run();
     let at_client = pair.at_client.pop().unwrap();
     let Event::Request(asked) = at_client else { panic!("{at_client:?}") };
-    pair.client.reply(asked.call, Reply::new(&b"yes"[..]));
+    pair.client.reply(asked.call, OutgoingReply::new(&b"yes"[..]));
     pair.run();
     assert!(matches!(&pair.at_server[..], [Event::Request(_), Event::Reply(a)]
         if a.call == home && &a.payload[..] == b"yes"));
@@ -58,10 +61,10 @@ fn an_error_keeps_code_message_details_headers_and_trailers() {
     error.trailers_mut().append("x-b", "2".parse().unwrap());
     pair.server.fail(incoming.call, &error);
     pair.run();
-    let Some(Event::Failed { call: failed, error, outcome, .. }) = pair.at_client.pop() else {
+    let Some(Event::Failed { call: failed, error, .. }) = pair.at_client.pop() else {
         panic!("a failure")
     };
-    assert_eq!((failed, error.code(), outcome), (call, Code::NotFound, None));
+    assert_eq!((failed, error.code(), error.outcome()), (call, Code::NotFound, Outcome::Answered));
     assert_eq!(error.message(), "no contact has id 7");
     assert_eq!(error.details(), [detail]);
     assert_eq!((error.headers().len(), error.trailers().len()), (1, 1));
@@ -77,7 +80,8 @@ fn metadata_travels_both_ways_with_repeats_and_trailers() {
     let cookies: Vec<_> = incoming.metadata.headers().collect();
     assert_eq!(cookies, [("cookie", &b"a"[..]), ("cookie", b"b")]);
     let said = Metadata::builder().header("x-h", "1").trailers().header("x-t", "2").build();
-    let said = Reply { max_age_ms: Some(60_000), ..Reply::new(b"ok") }.metadata(said);
+    let said =
+        OutgoingReply { max_age_ms: Some(60_000), ..OutgoingReply::new(b"ok") }.metadata(said);
     pair.reply(incoming.call, said);
     let Some(Event::Reply(answer)) = pair.at_client.pop() else { panic!("an answer") };
     assert_eq!(answer.max_age_ms, Some(60_000));
@@ -99,7 +103,7 @@ fn a_late_call_ends_for_the_caller_and_the_callee_hears_it() {
     assert!(matches!(&pair.at_client[..], [Event::Failed { call: late, error, .. }]
         if *late == call && error.code() == Code::DeadlineExceeded));
     assert!(matches!(&pair.at_server[..], [Event::Cancelled { call }] if *call == incoming.call));
-    pair.reply(incoming.call, Reply::new(&b"too late"[..]));
+    pair.reply(incoming.call, OutgoingReply::new(&b"too late"[..]));
     assert_eq!(pair.at_client.len(), 1, "it ended once");
     assert_eq!(pair.client.usage().calls_out, 0, "the slot is free");
 }
@@ -111,7 +115,7 @@ fn a_reply_that_crosses_a_cancel_frees_the_slot_once() {
     let call = pair.call(Request::query(method, &b""[..]));
     let incoming = pair.incoming();
     pair.client.cancel(call);
-    pair.server.reply(incoming.call, Reply::new(&b"crossing"[..]));
+    pair.server.reply(incoming.call, OutgoingReply::new(&b"crossing"[..]));
     pair.run();
     assert!(pair.at_client.is_empty(), "nobody listens");
     assert!(pair.at_server.is_empty(), "the call was over when the cancel came");
@@ -129,7 +133,7 @@ fn a_full_callee_is_not_asked_and_room_is_told() {
     let refused = pair.client.call(Request::query(method, &b"3"[..]), 0);
     assert_eq!(refused, Err(CallRefused::Full { calls_max: 2 }));
     let incoming = pair.incoming();
-    pair.reply(incoming.call, Reply::default());
+    pair.reply(incoming.call, OutgoingReply::default());
     assert!(pair.at_client.iter().any(|event| matches!(event, Event::Room)));
     pair.call(Request::query(method, &b"3"[..]));
     assert_eq!(&pair.incoming().payload[..], b"3");
@@ -146,7 +150,7 @@ fn http_calls_keep_method_target_query_status_and_repeated_headers() {
     assert_eq!(incoming.command, Some(1), "a POST is a command");
     let cookies =
         Metadata::builder().header("set-cookie", "a=1").header("set-cookie", "b=2").build();
-    pair.reply(incoming.call, Reply::new(&b"made"[..]).status(201).metadata(cookies));
+    pair.reply(incoming.call, OutgoingReply::new(&b"made"[..]).status(201).metadata(cookies));
     let Some(Event::Reply(answer)) = pair.at_client.pop() else { panic!("an answer") };
     assert_eq!((answer.status, &answer.payload[..]), (Some(201), &b"made"[..]));
     assert_eq!(answer.metadata.headers().count(), 2);
@@ -165,7 +169,7 @@ fn large_payloads_are_compressed_only_when_both_offer_it() {
         let incoming = pair.incoming();
         assert_eq!(incoming.payload.len(), 10_000);
         assert_eq!(pair.server.usage().input_bytes, 0, "what was handed out is not kept");
-        pair.reply(incoming.call, Reply::new(&[b'b'; 5_000]));
+        pair.reply(incoming.call, OutgoingReply::new(&[b'b'; 5_000]));
         assert_eq!(pair.answers(), [vec![b'b'; 5_000]]);
         wire.len()
     });
@@ -185,7 +189,7 @@ fn what_the_peer_could_not_take_ends_here_and_names_the_limit() {
     pair.call(Request::query(method, &b""[..]).metadata(many));
     pair.call(Request::query(method, &b""[..]));
     let incoming = pair.incoming();
-    pair.reply(incoming.call, Reply::new(&[0; 65_537]));
+    pair.reply(incoming.call, OutgoingReply::new(&[0; 65_537]));
     let messages: Vec<_> = pair
         .at_client
         .iter()
@@ -213,12 +217,12 @@ fn a_drain_lets_open_calls_end_and_refuses_new_ones() {
     pair.run();
     assert!(matches!(&pair.at_client[..], [
         Event::Draining { grace_ms: 30_000, after_ms: 0 },
-        Event::Failed { error, outcome: Some(Outcome::NotRun), .. },
-    ] if error.code() == Code::Unavailable));
+        Event::Failed { error, .. },
+    ] if (error.code(), error.outcome()) == (Code::Unavailable, Outcome::NotRun)));
     let refused = pair.client.call(Request::query(method, &b""[..]), 0);
     assert_eq!(refused, Err(CallRefused::Draining));
     assert!(!pair.server.is_drained());
-    pair.reply(incoming.call, Reply::new(&b"done"[..]));
+    pair.reply(incoming.call, OutgoingReply::new(&b"done"[..]));
     assert_eq!(pair.answers(), [b"done"]);
     assert!(pair.server.is_drained() && pair.client.is_drained());
 }
@@ -310,7 +314,7 @@ fn the_newest_token_goes_with_the_next_hello_and_others_with_requests() {
         pair.call(Request::query(method, &b""[..]).extra(other.clone()));
         let asked = pair.incoming();
         assert_eq!(asked.tokens, [b"elsewhere"]);
-        pair.reply(asked.call, Reply { token, ..Reply::default() });
+        pair.reply(asked.call, OutgoingReply { token, ..OutgoingReply::default() });
     }
     assert_eq!(&pair.client.token()[..], b"two");
     pair.restart_server();
@@ -319,8 +323,8 @@ fn the_newest_token_goes_with_the_next_hello_and_others_with_requests() {
     let asked = pair.incoming();
     pair.server.refuse(asked.call, &Error::unavailable("not there yet"), Outcome::Behind);
     pair.run();
-    let Some(Event::Failed { outcome, .. }) = pair.at_client.pop() else { panic!("a failure") };
-    assert_eq!(outcome, Some(Outcome::Behind));
+    let Some(Event::Failed { error, .. }) = pair.at_client.pop() else { panic!("a failure") };
+    assert_eq!(error.outcome(), Outcome::Behind);
 }
 
 #[test]

@@ -6,9 +6,11 @@
 //! `server`, for the reader.
 
 use serde_json::{Value, json};
-use tidewire_live::{Acceptor, CallId, CallKind, Config, Limits, Reply, Request, Session, feature};
+use tidewire_live::{
+    Acceptor, CallId, CallKind, Config, Limits, OutgoingReply, Request, Session, feature,
+};
 use tidewire_live::{Then, Watch};
-use tidewire_service::Codec;
+use tidewire_service::{Codec, Outcome};
 
 use crate::fixtures::{describe, hex};
 use crate::heard::{Answer, Event, Incoming, hear};
@@ -227,7 +229,7 @@ impl Talk {
             "kind": kind, "payload": hex(&request.payload), "streaming": streaming,
         });
         let numbered = self.client.method(PATH, Codec::Proto);
-        if request.target != tidewire_live::Target::Method(numbered) {
+        if request.destination != tidewire_live::Destination::Method(numbered) {
             details["path"] = "/hello.v1.Greeter/SayBye".into();
         }
         if let Some(validator) = request.validator {
@@ -261,7 +263,7 @@ impl Talk {
     }
 
     pub(crate) fn reply_to(&mut self, call: CallId, payload: &[u8]) {
-        self.client.reply(call, Reply::new(payload));
+        self.client.reply(call, OutgoingReply::new(payload));
         self.act("reply", json!({ "stream": call.stream(), "payload": hex(payload) }));
         self.settle();
     }
@@ -339,9 +341,9 @@ fn said(event: &Event) -> Option<Value> {
             "event": "piece", "stream": call.stream(), "bytes": bytes.len(), "last": last,
         }),
         Event::End { call, .. } => of("end", call),
-        Event::Failed { call, error, outcome, watched } => json!({
+        Event::Failed { call, error, watched } => json!({
             "event": "failed", "stream": call.stream(), "code": error.code().number(),
-            "outcome": outcome.map(|outcome| outcome as u8), "watched": watched.is_some(),
+            "outcome": outcome(error.outcome()), "watched": watched.is_some(),
         }),
         Event::StopSending { call } => of("stop", call),
         Event::Stale { call } => of("stale", call),
@@ -372,4 +374,16 @@ fn reply(answer: &Answer) -> Value {
         "then": then, "unchanged": answer.unchanged, "suspect": answer.suspect,
         "large": answer.large,
     })
+}
+
+/// The number of an outcome in the text; nothing for the callee's own answer.
+fn outcome(outcome: Outcome) -> Option<u8> {
+    match outcome {
+        Outcome::Answered => None,
+        Outcome::NotRun => Some(1),
+        Outcome::Unknown => Some(2),
+        Outcome::ReplyLost => Some(3),
+        Outcome::Behind => Some(4),
+        other => panic!("{other:?} is not in the text"),
+    }
 }

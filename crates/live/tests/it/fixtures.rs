@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tidewire_live::frame::{self, HEAD_BYTES, Head, Kind, MAGIC, flag};
 use tidewire_live::metadata::{self, entries, put_command, put_entry, put_number, tag};
-use tidewire_live::{CommandKey, Hello, Limits, Metadata, Reason, feature, varint};
+use tidewire_live::{CommandOrigin, Hello, Limits, Metadata, Reason, feature, varint};
 use tidewire_service::Code;
 
 use crate::hostile;
@@ -173,7 +173,7 @@ fn requests(frames: &mut Frames) {
     let again = meta(|out| {
         put_number(out, tag::METHOD, 0);
         put_command(out, 1, 1);
-        metadata::put_key(out, &CommandKey { session: [0x5e; 16], id: 300 });
+        metadata::put_key(out, &CommandOrigin { session: [0x5e; 16], id: 300 });
     });
     frames.add("request of a command sent before", (Kind::Request, 19, end, 0), &again, b"x");
     let back = meta(|out| {

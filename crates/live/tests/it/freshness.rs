@@ -1,6 +1,8 @@
 //! Validators, watches of both modes, unchanged answers, read-your-writes.
 
-use tidewire_live::{CallId, Config, Limits, Metadata, Refresh, Reply, Request, Then, Watch};
+use tidewire_live::{
+    CallId, Config, Limits, Metadata, OutgoingReply, Refresh, Request, Then, Watch,
+};
 use tidewire_service::{Code, Error, Validator};
 
 use crate::heard::Event;
@@ -12,8 +14,8 @@ pub(crate) fn named(content: &[u8]) -> Validator {
     Validator::new(validator)
 }
 
-pub(crate) fn value(content: &[u8]) -> Reply<'_> {
-    Reply::new(content).validator(named(content)).watched()
+pub(crate) fn value(content: &[u8]) -> OutgoingReply<'_> {
+    OutgoingReply::new(content).validator(named(content)).watched()
 }
 
 /// Makes a watched call and grants it; returns the handles of client and server.
@@ -103,7 +105,7 @@ fn a_writer_hears_of_staleness_before_its_command_is_answered() {
     let incoming = pair.incoming();
     pair.server.stale(served);
     let change = pair.server.stale(served_value).unwrap();
-    pair.reply(incoming.call, Reply::new(&b"written"[..]));
+    pair.reply(incoming.call, OutgoingReply::new(&b"written"[..]));
     assert!(matches!(&pair.at_client[..], [
         Event::Stale { call },
         Event::Suspect { call: suspect },
@@ -165,7 +167,7 @@ fn a_watch_of_an_answer_without_validator_is_not_granted() {
     let method = pair.method();
     pair.call(Request::query(method, &b"key"[..]).watch(Watch::Notify));
     let incoming = pair.incoming();
-    let nameless = Reply { watch: true, ..Reply::new(&b"y"[..]) };
+    let nameless = OutgoingReply { watch: true, ..OutgoingReply::new(&b"y"[..]) };
     pair.reply(incoming.call, nameless.metadata(Metadata::default()));
     assert!(matches!(&pair.at_client[..], [Event::Reply(answer)] if answer.then == Then::Nothing));
     assert_eq!(pair.server.usage().watches_in, 0);

@@ -1,7 +1,7 @@
 //! What a session said, kept: events are views that end with the next use of the session.
 
 use tidewire_live::{
-    CallId, Change, CommandKey, Metadata, Outcome, PeerMethod, Session, Then, Violation, Watch,
+    CallId, Change, CommandOrigin, Metadata, PeerMethod, Session, Then, Violation, Watch,
 };
 use tidewire_service::{Error, Validator};
 
@@ -18,7 +18,7 @@ pub(crate) enum Event {
     Items { call: CallId, items: Items },
     Piece { call: CallId, bytes: Vec<u8>, last: bool },
     End { call: CallId, metadata: Metadata },
-    Failed { call: CallId, error: Error, outcome: Option<Outcome>, watched: Option<Validator> },
+    Failed { call: CallId, error: Error, watched: Option<Validator> },
     Cancelled { call: CallId },
     StopSending { call: CallId },
     Stale { call: CallId },
@@ -51,7 +51,7 @@ pub(crate) struct Incoming {
     pub(crate) validator: Option<Validator>,
     pub(crate) deadline: Option<u64>,
     pub(crate) command: Option<u64>,
-    pub(crate) key: Option<CommandKey>,
+    pub(crate) origin: Option<CommandOrigin>,
     pub(crate) sent_before: bool,
     pub(crate) parent: Option<CallId>,
     pub(crate) tokens: Vec<Vec<u8>>,
@@ -95,8 +95,8 @@ impl From<tidewire_live::Items<'_>> for Items {
     }
 }
 
-impl From<tidewire_live::Incoming<'_>> for Incoming {
-    fn from(incoming: tidewire_live::Incoming<'_>) -> Self {
+impl From<tidewire_live::IncomingRequest<'_>> for Incoming {
+    fn from(incoming: tidewire_live::IncomingRequest<'_>) -> Self {
         assert_eq!(incoming.share_payload(), incoming.payload());
         Self {
             call: incoming.call,
@@ -110,7 +110,7 @@ impl From<tidewire_live::Incoming<'_>> for Incoming {
             validator: incoming.validator(),
             deadline: incoming.deadline(),
             command: incoming.command(),
-            key: incoming.key(),
+            origin: incoming.origin(),
             sent_before: incoming.sent_before().is_some(),
             parent: incoming.parent(),
             tokens: incoming.tokens().iter().map(|token| token.to_vec()).collect(),
@@ -118,8 +118,8 @@ impl From<tidewire_live::Incoming<'_>> for Incoming {
     }
 }
 
-impl From<tidewire_live::Answer<'_>> for Answer {
-    fn from(answer: tidewire_live::Answer<'_>) -> Self {
+impl From<tidewire_live::IncomingReply<'_>> for Answer {
+    fn from(answer: tidewire_live::IncomingReply<'_>) -> Self {
         assert_eq!(answer.share_payload(), answer.payload());
         Self {
             call: answer.call,
@@ -149,9 +149,7 @@ impl From<tidewire_live::Event<'_>> for Event {
             Live::Reply(answer) => Self::Reply(answer.into()),
             Live::Items { call, items } => Self::Items { call, items: items.into() },
             Live::End { call, metadata } => Self::End { call, metadata },
-            Live::Failed { call, error, outcome, watched } => {
-                Self::Failed { call, error, outcome, watched }
-            }
+            Live::Failed { call, error, watched } => Self::Failed { call, error, watched },
             Live::Piece { call, piece } => {
                 Self::Piece { call, bytes: piece.bytes.to_vec(), last: piece.last }
             }

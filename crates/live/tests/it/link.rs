@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use tidewire_live::{CallId, Config, Limits, Reply, Request, Session, feature};
+use tidewire_live::{CallId, Config, Limits, OutgoingReply, Request, Session, feature};
 
 use crate::heard::{Event, hear};
 use crate::pair::Pair;
@@ -73,9 +73,11 @@ fn run(body: &Bytes) -> Outcome {
         while let Some(event) = hear(&mut pair.server, now * 1000) {
             match event {
                 Event::Request(asked) if asked.payload == b"large" => {
-                    pair.server.reply_body(asked.call, &Reply::default(), body);
+                    pair.server.reply_body(asked.call, &OutgoingReply::default(), body);
                 }
-                Event::Request(asked) => pair.server.reply(asked.call, Reply::new(&[1; 100])),
+                Event::Request(asked) => {
+                    pair.server.reply(asked.call, OutgoingReply::new(&[1; 100]))
+                }
                 Event::Lost | Event::Closed(_) => panic!("{event:?}"),
                 _ => {}
             }

@@ -1,6 +1,8 @@
 //! Two sessions joined by a wire that loses nothing.
 
-use tidewire_live::{Acceptor, CallId, Config, MethodId, Reply, Request, Session, SessionId, Then};
+use tidewire_live::{
+    Acceptor, CallId, Config, MethodId, OutgoingReply, Request, Session, SessionId, Then,
+};
 use tidewire_service::Codec;
 
 use crate::heard::{Event, Incoming, hear};
@@ -103,7 +105,7 @@ impl Pair {
         }
     }
 
-    pub(crate) fn reply(&mut self, call: CallId, reply: Reply<'_>) {
+    pub(crate) fn reply(&mut self, call: CallId, reply: OutgoingReply<'_>) {
         self.server.reply(call, reply);
         self.run();
     }

@@ -1,7 +1,7 @@
 //! Lost connections, lost sessions, restarted servers, commands at most once.
 
 use tidewire_live::{
-    Acceptor, CallId, CallKind, Config, Metadata, Push, Refresh, Reply, Request, Session,
+    Acceptor, CallId, CallKind, Config, Metadata, OutgoingReply, Push, Refresh, Request, Session,
     SessionId, Sessions, Then, Watch, feature,
 };
 use tidewire_service::Code;
@@ -19,7 +19,7 @@ fn a_call_that_runs_goes_on_over_a_new_connection() {
     pair.reconnect();
     assert!(matches!(&pair.at_client[..], [Event::Lost, Event::Connected { resumed: true }]));
     assert!(matches!(&pair.at_server[..], [Event::Lost, Event::Connected { resumed: true }]));
-    pair.reply(incoming.call, Reply::new(&b"done"[..]));
+    pair.reply(incoming.call, OutgoingReply::new(&b"done"[..]));
     assert!(matches!(pair.at_client.last(), Some(Event::Reply(answer)) if answer.call == call));
 }
 
@@ -32,14 +32,14 @@ fn a_query_whose_request_or_answer_was_lost_is_asked_again() {
         if lost_answer {
             pair.run();
             let incoming = pair.incoming();
-            pair.server.reply(incoming.call, Reply::new(&b"lost"[..]));
+            pair.server.reply(incoming.call, OutgoingReply::new(&b"lost"[..]));
         }
         let mut lost = Vec::new();
         pair.client.poll_output(0, &mut lost);
         pair.server.poll_output(0, &mut lost);
         pair.reconnect();
         let incoming = pair.incoming();
-        pair.reply(incoming.call, Reply::new(&b"again"[..]));
+        pair.reply(incoming.call, OutgoingReply::new(&b"again"[..]));
         assert!(matches!(pair.at_client.last(), Some(Event::Reply(answer))
             if answer.call == call && &answer.payload[..] == b"again"));
     }
@@ -53,7 +53,7 @@ fn a_command_whose_answer_was_lost_gets_the_stored_one_and_does_not_run_twice() 
     let incoming = pair.incoming();
     assert_eq!(incoming.command, Some(1));
     let said = Metadata::builder().header("x-receipt", "9").build();
-    pair.server.reply(incoming.call, Reply::new(&b"paid"[..]).metadata(said));
+    pair.server.reply(incoming.call, OutgoingReply::new(&b"paid"[..]).metadata(said));
     pair.server.poll_output(0, &mut Vec::new());
     pair.reconnect();
     assert!(!pair.at_server.iter().any(|event| matches!(event, Event::Request(_))));
@@ -70,7 +70,7 @@ fn a_command_answered_while_nobody_is_connected_is_remembered() {
     let incoming = pair.incoming();
     pair.client.connection_lost(0);
     pair.server.connection_lost(0);
-    pair.server.reply(incoming.call, Reply::new(&b"paid"[..]));
+    pair.server.reply(incoming.call, OutgoingReply::new(&b"paid"[..]));
     pair.resume();
     assert_eq!(pair.answers(), [b"paid"]);
 }
@@ -81,7 +81,7 @@ fn a_stream_goes_on_with_the_next_item_in_both_directions() {
     let method = pair.method();
     let call = pair.call(Request::query(method, &b""[..]).streaming());
     let incoming = pair.incoming();
-    pair.server.reply_stream(incoming.call, &Reply::default());
+    pair.server.reply_stream(incoming.call, &OutgoingReply::default());
     let (mut at_client, mut at_server) = (Vec::new(), Vec::new());
     for round in 0..60u8 {
         assert_eq!(pair.client.push(call, &[round]), Push::Queued);
@@ -237,7 +237,7 @@ fn after_a_restart_a_sent_command_is_unknown_and_an_idempotent_one_runs_again() 
     pair.run();
     let incoming = pair.incoming();
     assert_eq!((&incoming.payload[..], incoming.command), (&b"i"[..], Some(1)));
-    pair.reply(incoming.call, Reply::new(&b"ok"[..]));
+    pair.reply(incoming.call, OutgoingReply::new(&b"ok"[..]));
     let failures: Vec<_> = pair
         .at_client
         .iter()
@@ -258,7 +258,7 @@ fn a_suspect_answer_whose_all_clear_was_lost_is_confirmed_by_resuming() {
     pair.call(Request::command(method, &b"write"[..]));
     let incoming = pair.incoming();
     let change = pair.server.stale(served).unwrap();
-    pair.reply(incoming.call, Reply::new(b"written"));
+    pair.reply(incoming.call, OutgoingReply::new(b"written"));
     assert!(matches!(&pair.at_client[..], [Event::Suspect { call: suspect }, Event::Reply(_)]
         if *suspect == call));
     pair.at_client.clear();
@@ -278,7 +278,7 @@ fn calls_of_the_acceptor_survive_too() {
     let call = pair.server.call(Request::command(method, &b"back"[..]), 0).unwrap();
     pair.run();
     let Some(Event::Request(incoming)) = pair.at_client.pop() else { panic!("a request") };
-    pair.client.reply(incoming.call, Reply::new(&b"lost"[..]));
+    pair.client.reply(incoming.call, OutgoingReply::new(&b"lost"[..]));
     pair.client.poll_output(0, &mut Vec::new());
     pair.reconnect();
     assert!(matches!(pair.at_server.last(), Some(Event::Reply(answer)) if answer.call == call));
@@ -360,7 +360,7 @@ fn a_cancelled_command_runs_on_and_holds_its_slot() {
     pair.run();
     assert!(pair.at_server.is_empty(), "nothing is to be stopped");
     assert_eq!((pair.server.usage().calls_in, pair.client.usage().calls_out), (1, 1));
-    pair.reply(incoming.call, Reply::new(&b"paid"[..]));
+    pair.reply(incoming.call, OutgoingReply::new(&b"paid"[..]));
     assert_eq!((pair.server.usage().calls_in, pair.client.usage().calls_out), (0, 0));
     assert!(pair.at_client.is_empty());
 }

@@ -1,6 +1,8 @@
 //! The four kinds of calls, items, credit, half-close, cancel.
 
-use tidewire_live::{CallId, Config, Limits, Metadata, Push, Reply, Request, Session, Then};
+use tidewire_live::{
+    CallId, Config, Limits, Metadata, OutgoingReply, Push, Request, Session, Then,
+};
 use tidewire_service::{Code, Error};
 
 use crate::heard::Event;
@@ -32,7 +34,7 @@ fn a_server_stream_sends_head_items_and_trailers() {
     let method = pair.method();
     let call = pair.call(Request::query(method, &b"range"[..]));
     let incoming = pair.incoming();
-    let head = Reply::default().metadata(Metadata::builder().header("x-h", "1").build());
+    let head = OutgoingReply::default().metadata(Metadata::builder().header("x-h", "1").build());
     pair.server.reply_stream(incoming.call, &head);
     push_all(&mut pair.server, incoming.call, &[b"a", b"", b"ccc"]);
     pair.server.finish(incoming.call, &Metadata::builder().header("x-t", "2").build());
@@ -60,7 +62,7 @@ fn a_client_stream_gets_one_reply_after_its_end() {
     assert!(incoming.streaming);
     assert_eq!(items(&mut pair.at_server, &mut pair.server), [b"1", b"2"]);
     assert!(matches!(&pair.at_server[..], [Event::End { .. }]));
-    pair.reply(incoming.call, Reply::new(&b"3"[..]));
+    pair.reply(incoming.call, OutgoingReply::new(&b"3"[..]));
     assert_eq!(pair.answers(), [b"3"]);
     assert_eq!((pair.server.usage().calls_in, pair.client.usage().calls_out), (0, 0));
 }
@@ -71,7 +73,7 @@ fn a_bidirectional_stream_goes_both_ways_in_any_order() {
     let method = pair.method();
     let call = pair.call(Request::query(method, &b""[..]).streaming());
     let incoming = pair.incoming();
-    pair.server.reply_stream(incoming.call, &Reply::default());
+    pair.server.reply_stream(incoming.call, &OutgoingReply::default());
     for round in 0..10u8 {
         push_all(&mut pair.client, call, &[&[round]]);
         pair.run();
@@ -95,7 +97,7 @@ fn a_slow_reader_stops_the_producer_and_nothing_grows() {
     let method = pair.method();
     let call = pair.call(Request::query(method, &b""[..]));
     let incoming = pair.incoming();
-    pair.server.reply_stream(incoming.call, &Reply::default());
+    pair.server.reply_stream(incoming.call, &OutgoingReply::default());
     let mut sent = 0u32;
     let mut push = |pair: &mut Pair| {
         while pair.server.push(incoming.call, &[7; 99]) == Push::Queued {
@@ -174,7 +176,7 @@ fn a_callee_may_want_no_more_items_and_still_answer() {
         matches!(pair.at_client.pop(), Some(Event::StopSending { call: stopped }) if stopped == call)
     );
     assert_eq!(pair.client.push(call, b"more"), Push::Over);
-    pair.reply(incoming.call, Reply::new(&b"enough"[..]));
+    pair.reply(incoming.call, OutgoingReply::new(&b"enough"[..]));
     assert_eq!(pair.answers(), [b"enough"]);
 }
 
@@ -187,7 +189,7 @@ fn a_cancelled_stream_ends_on_both_sides_and_returns_its_credit() {
     for _ in 0..50 {
         let call = pair.call(Request::query(method, &b""[..]).streaming());
         let incoming = pair.incoming();
-        pair.server.reply_stream(incoming.call, &Reply::default());
+        pair.server.reply_stream(incoming.call, &OutgoingReply::default());
         push_all(&mut pair.server, incoming.call, &[&[0; 900]]);
         push_all(&mut pair.client, call, &[&[0; 900]]);
         pair.run();
@@ -207,7 +209,7 @@ fn a_stream_that_fails_ends_with_the_error_and_not_with_an_end() {
     let method = pair.method();
     pair.call(Request::query(method, &b""[..]));
     let incoming = pair.incoming();
-    pair.server.reply_stream(incoming.call, &Reply::default());
+    pair.server.reply_stream(incoming.call, &OutgoingReply::default());
     push_all(&mut pair.server, incoming.call, &[b"one"]);
     pair.run();
     pair.server.fail(incoming.call, &Error::data_loss("the disk is gone"));

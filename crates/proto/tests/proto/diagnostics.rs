@@ -250,6 +250,16 @@ fn deep_nesting_ends_in_a_diagnostic() {
         );
         check(&[("protos/a.proto", &text)], "protos/a.proto:1:");
     }
+    let with_option = |option: &str| {
+        format!(
+            "import \"tidewire/v1/options.proto\";\nmessage A {{}}\nservice S {{\n  \
+             rpc M(A) returns (A) {{\n    option {option};\n  }}\n}}"
+        )
+    };
+    let text = with_option(&format!("(a) = {{\n{}{}}}", "a {".repeat(4_000), "}".repeat(4_000)));
+    check(&[("protos/a.proto", &text)], "protos/a.proto:6:186: brackets are nested more than 64");
+    let text = with_option(&format!("(a){} = 1", ".a".repeat(20_000)));
+    check(&[("protos/a.proto", &text)], "protos/a.proto:5:141: a name of more than 64 parts");
     let chain: Vec<(String, String)> = (0..400)
         .map(|n| (format!("protos/{n:03}.proto"), format!("import \"{:03}.proto\";", n + 1)))
         .chain([("protos/400.proto".to_owned(), String::new())])

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use protox::prost::Message;
 use protox::prost_reflect::DescriptorPool;
-use protox::prost_reflect::prost_types::{FileDescriptorProto, FileDescriptorSet};
+use protox::prost_reflect::prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
 use tempfile::TempDir;
 use tidewire_proto::{Descriptors, MethodOptions, Sharing, Sources};
 
@@ -227,4 +227,55 @@ service S {
     let without =
         |file: &FileDescriptorProto| FileDescriptorProto { source_code_info: None, ..file.clone() };
     assert_eq!(set.file.iter().map(without).collect::<Vec<_>>(), bare.file);
+}
+
+/// The only file that is asked for, as protoc's own descriptor describes it.
+fn file_of(text: &str) -> FileDescriptorProto {
+    let folder = write(&[("a.proto", text)]);
+    let compiled = Sources::new().file(folder.path().join("a.proto")).compile().unwrap();
+    let file = compiled.files().iter().find(|file| file.requested).unwrap();
+    FileDescriptorProto::decode(file.bytes()).unwrap()
+}
+
+#[test]
+fn a_file_that_the_linker_is_shown_differently_comes_out_as_it_was_written() {
+    let file = file_of(
+        "syntax = \"proto3\"; message A { option deprecated_legacy_json_field_conflicts = true;
+         int32 foo_bar = 1; message B { int32 fooBar = 1; int32 FooBar = 2; } int32 fooBar = 2; }",
+    );
+    let names = |message: &DescriptorProto| -> Vec<String> {
+        message.field.iter().map(|field| field.json_name().to_owned()).collect()
+    };
+    assert_eq!(file.syntax(), "proto3");
+    assert_eq!(names(&file.message_type[0]), ["fooBar", "fooBar"]);
+    assert_eq!(names(&file.message_type[0].nested_type[0]), ["fooBar", "FooBar"]);
+
+    let file = file_of("syntax = \"proto3\"; message A { optional int32 a = 1; int32 _a = 2; }");
+    let message = &file.message_type[0];
+    assert_eq!(message.oneof_decl[0].name(), "X_a");
+    assert_eq!(message.field[0].oneof_index, Some(0));
+    assert_eq!(file.syntax(), "proto3");
+}
+
+#[test]
+fn what_the_parser_reads_differently_means_the_same_and_keeps_its_places() {
+    let file = file_of(
+        "message A { extensions 20 [verification = UNVERIFIED]; extensions 30;
+         optional double d = 1 [default = -18446744073709551617, deprecated = true];
+         optional double i = 2 [default = -inf]; optional double n = 3 [default = nan];
+         optional string s = 4 [default = \"a\\ud83d\\ude00b\"]; }",
+    );
+    let message = &file.message_type[0];
+    let ranges: Vec<_> =
+        message.extension_range.iter().map(|range| (range.start(), range.end())).collect();
+    assert_eq!(ranges, [(20, 21), (30, 31)]);
+    let defaults: Vec<_> = message.field.iter().map(|field| field.default_value()).collect();
+    assert_eq!(defaults, ["-18446744073709552000", "-inf", "nan", "a😀b"]);
+    let info = file.source_code_info.unwrap();
+    let place = |path: &[i32]| {
+        info.location.iter().find(|at| at.path == path).map(|at| at.span.clone()).unwrap()
+    };
+    assert_eq!(place(&[4, 0, 5, 1]), [0, 66, 68]);
+    assert_eq!(place(&[4, 0, 2, 0, 8, 3]), [1, 65, 82]);
+    assert_eq!(place(&[4, 0, 2, 1, 1]), [2, 25, 26]);
 }

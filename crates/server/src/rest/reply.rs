@@ -1,4 +1,4 @@
-//! From a reply to an HTTP response: status, headers, body.
+//! From a reply to an HTTP response over REST: status, headers, body.
 
 use std::sync::Arc;
 
@@ -6,15 +6,11 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING};
 use http::{HeaderMap, Response, StatusCode};
-use tidewire_service::{Body, Error, Reply, Result, StreamKind};
+use tidewire_rest::{Binding, Printed, Style};
+use tidewire_service::{Body, Reply, Result};
 
+use super::stream::Chunks;
 use crate::plain;
-
-use super::binding::{Binding, ReplyPlan};
-use super::http_body;
-use super::items::{Items, Style};
-use super::print::Value;
-use super::scan::{ScanError, Scanner};
 
 /// The response for a reply.
 ///
@@ -23,7 +19,7 @@ use super::scan::{ScanError, Scanner};
 pub(crate) async fn response(
     binding: &Arc<Binding>,
     mut reply: Reply,
-    wants_lines: bool,
+    style: Style,
 ) -> Result<Response<Body>> {
     if reply.freshness.validator().is_some() || reply.is_unchanged() {
         plain::tag(&mut reply);
@@ -32,28 +28,19 @@ pub(crate) async fn response(
         return Ok(plain::response(Box::new(reply), |body| body));
     }
     let Reply { status, headers, body, .. } = reply;
-    let status = status_of(binding, status);
-    let mut response = if binding.method.kind.server_streams() {
-        Box::pin(stream(binding, body, wants_lines)).await?
+    let status = binding.status(status);
+    let mut response = if binding.method().kind.server_streams() {
+        Box::pin(stream(binding, body, style)).await?
     } else {
         let message = match body {
             Body::Full(message) => message,
             other => Box::pin(other.collect(usize::MAX)).await?,
         };
-        one(&binding.reply, message, status)?
+        one(binding, message, status)?
     };
     *response.status_mut() = status;
     add_headers(response.headers_mut(), headers.into_map());
     Ok(response)
-}
-
-/// The reply's own status, or the method's, or 200.
-fn status_of(binding: &Binding, status: StatusCode) -> StatusCode {
-    if status != StatusCode::OK {
-        return status;
-    }
-    let declared = binding.method.http_status.and_then(|code| StatusCode::from_u16(code).ok());
-    declared.unwrap_or(status)
 }
 
 /// Headers of the reply, without those that describe a body which is not sent as it was.
@@ -72,38 +59,36 @@ fn add_headers(headers: &mut HeaderMap, of_reply: HeaderMap) {
     }
 }
 
-fn one(plan: &ReplyPlan, message: Bytes, status: StatusCode) -> Result<Response<Body>> {
+fn one(binding: &Binding, message: Bytes, status: StatusCode) -> Result<Response<Body>> {
     if matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         return Ok(Response::new(Body::Empty));
     }
-    if plan.raw {
-        let (content_type, data) = http_body::from_message(plan.picked(&message)?)?;
-        return Ok(with_type(Body::Full(data), content_type));
-    }
-    Ok(with_type(Body::Full(plan.print(message)?), Some(JSON)))
+    let Printed { content_type, body } = binding.print(message)?;
+    Ok(with_type(Body::Full(body), content_type))
 }
 
-async fn stream(binding: &Arc<Binding>, body: Body, wants_lines: bool) -> Result<Response<Body>> {
-    if binding.reply.raw {
-        return raw_stream(binding, body).await;
-    }
-    let bidi = binding.method.kind == StreamKind::Bidi;
-    if wants_lines || bidi {
+async fn stream(binding: &Arc<Binding>, body: Body, style: Style) -> Result<Response<Body>> {
+    match style {
         // Sent at once: a peer that waits for the first line may wait for the headers first.
-        let items = Items::new(body, Arc::clone(binding), Style::Lines);
-        return Ok(with_type(Body::stream(items), Some(NDJSON)));
+        Style::Lines => {
+            let body = Body::stream(Chunks::new(body, binding, style));
+            Ok(with_type(body, style.content_type()))
+        }
+        Style::Array => {
+            let body = begun(Chunks::new(body, binding, style)).await?;
+            Ok(with_type(body, style.content_type()))
+        }
+        Style::Raw => raw_stream(binding, body).await,
     }
-    let items = Items::new(body, Arc::clone(binding), Style::Array);
-    Ok(with_type(begun(items).await?, Some(JSON)))
 }
 
 /// A stream whose first chunk is there, so that an error before it is an error response.
-async fn begun(mut items: Items) -> Result<Body> {
-    let first = items.next().await.transpose()?.unwrap_or_default();
-    if items.is_done() {
+async fn begun(mut chunks: Chunks) -> Result<Body> {
+    let first = chunks.next().await.transpose()?.unwrap_or_default();
+    if chunks.is_done() {
         return Ok(Body::Full(first));
     }
-    Ok(Body::stream(futures_util::stream::iter([Ok(first)]).chain(items)))
+    Ok(Body::stream(futures_util::stream::iter([Ok(first)]).chain(chunks)))
 }
 
 /// Chunks of raw bytes, of the type that the first one says.
@@ -111,7 +96,7 @@ async fn raw_stream(binding: &Arc<Binding>, body: Body) -> Result<Response<Body>
     let mut frames = http_body_util::BodyStream::new(body);
     let first = loop {
         match frames.next().await.transpose()? {
-            None => break Bytes::from_static(b"{}"),
+            None => break Bytes::new(),
             Some(frame) => {
                 if let Ok(data) = frame.into_data() {
                     break data;
@@ -119,14 +104,14 @@ async fn raw_stream(binding: &Arc<Binding>, body: Body) -> Result<Response<Body>
             }
         }
     };
-    let (content_type, _) = http_body::from_message(binding.reply.picked(&first)?)?;
+    let content_type = binding.print(first.clone())?.content_type;
     let rest = frames.filter_map(|frame| {
         let data = frame.map(|frame| frame.into_data().ok()).transpose();
         std::future::ready(data)
     });
     let all = Body::stream(futures_util::stream::iter([Ok(first)]).chain(rest));
-    let items = Items::new(all, Arc::clone(binding), Style::Raw);
-    Ok(with_type(begun(items).await?, content_type))
+    let chunks = Chunks::new(all, binding, Style::Raw);
+    Ok(with_type(begun(chunks).await?, content_type))
 }
 
 fn with_type(body: Body, content_type: Option<HeaderValue>) -> Response<Body> {
@@ -136,53 +121,3 @@ fn with_type(body: Body, content_type: Option<HeaderValue>) -> Response<Body> {
     }
     response
 }
-
-impl ReplyPlan {
-    /// A message as it is printed; the same bytes where nothing has to change.
-    fn print(&self, message: Bytes) -> Result<Bytes> {
-        if self.value == Value::Same && self.field.is_none() && !message.is_empty() {
-            return Ok(message);
-        }
-        let mut out = Vec::with_capacity(message.len() + self.printer.growth(self.value));
-        self.print_into(&message, &mut out)?;
-        Ok(out.into())
-    }
-
-    /// Appends a message as it is printed.
-    ///
-    /// # Errors
-    /// When it is no JSON.
-    pub(crate) fn print_into(&self, message: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        let picked = self.picked(message)?;
-        self.printer.print(self.value, picked, out).map_err(broken)
-    }
-
-    /// The part of a message that is sent: all of it, or the field that `response_body` names.
-    ///
-    /// # Errors
-    /// When it is no JSON.
-    pub(crate) fn picked<'a>(&'a self, message: &'a [u8]) -> Result<&'a [u8]> {
-        let message = if message.is_empty() { b"{}" } else { message };
-        let Some(field) = &self.field else { return Ok(message) };
-        let mut scanner = Scanner::new(message);
-        scanner.expect(b'{').map_err(broken)?;
-        let mut more = !scanner.take(b'}').map_err(broken)?;
-        while more {
-            let name = scanner.name().map_err(broken)?;
-            let value = scanner.value().map_err(broken)?;
-            if field.names.iter().any(|known| known.as_bytes() == &*name) {
-                return Ok(value);
-            }
-            more = scanner.more(b'}').map_err(broken)?;
-        }
-        Ok(&field.missing)
-    }
-}
-
-fn broken(error: ScanError) -> Error {
-    Error::internal("the service's reply is not JSON; the server's log has the cause")
-        .with_cause(error)
-}
-
-pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use tidewire_server::{
+use tidewire_rest::{
     Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestOptions, UnknownNames,
 };
 

@@ -13,13 +13,14 @@
 //! | what happens | what a call sees |
 //! |---|---|
 //! | no connection is up | `UNAVAILABLE` at once; connections come back by themselves, with backoff |
-//! | a connection breaks with the call on it | `UNAVAILABLE`; for a write, that its outcome is not known |
+//! | a connection breaks with the call on it | `UNAVAILABLE`; for a write, that its outcome is not known; with a key, to send it again |
 //! | a statement runs over [`Options::statement_timeout`] | `UNAVAILABLE`: PostgreSQL undid it |
 //! | more calls on their way than [`Options::in_flight_max`] | `RESOURCE_EXHAUSTED` at once |
 
 mod fault;
 pub mod fill;
 mod list;
+mod once;
 mod pool;
 mod schema;
 mod session;
@@ -27,7 +28,7 @@ mod session;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire::Stream;
+use tidewire::{CommandKey, Stream};
 pub use tokio_postgres::Config;
 
 pub use self::session::place;
@@ -104,6 +105,19 @@ impl Store for Postgres {
         let names: [&(dyn ToSql + Sync); 2] = [&first_name, &surname];
         let row = lease.write(session.client.query_one(&session.insert, &names)).await?;
         Ok(Contact { id: row.get(0), first_name, surname, ..Default::default() })
+    }
+
+    async fn create_once(
+        &self,
+        names: CreateRequest,
+        key: CommandKey,
+    ) -> tidewire::Result<Contact> {
+        let lease = self.pool.lease()?;
+        let session = lease.session();
+        let (first_name, surname, key) = (&names.first_name, &names.surname, key.as_str());
+        let all: [&(dyn ToSql + Sync); 3] = [first_name, surname, &key];
+        let first = lease.write_once(session.client.query_one(&session.insert_once, &all)).await?;
+        super::repeated(&names, session::contact(&first))
     }
 
     async fn find(&self, id: i32) -> tidewire::Result<Option<Contact>> {

@@ -17,6 +17,7 @@
 mod fault;
 pub mod fill;
 mod list;
+mod once;
 mod reader;
 mod schema;
 mod writer;
@@ -27,7 +28,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rusqlite::OptionalExtension as _;
-use tidewire::Stream;
+use tidewire::{CommandKey, Stream};
 
 use self::reader::Reads;
 use self::writer::Writes;
@@ -83,16 +84,19 @@ impl Sqlite {
 
 impl Store for Sqlite {
     async fn create(&self, names: CreateRequest) -> tidewire::Result<Contact> {
-        let CreateRequest { first_name, surname, .. } = names;
-        let insert = move |database: &rusqlite::Connection| {
-            let id = database
-                .prepare_cached(
-                    "INSERT INTO contact (firstname, surname) VALUES (?1, ?2) RETURNING id",
-                )?
-                .query_row((&first_name, &surname), |row| row.get(0))?;
-            Ok(Contact { id, first_name, surname, ..Default::default() })
-        };
-        self.writes.run(insert).await
+        self.writes.run(move |database| insert(database, names)).await
+    }
+
+    async fn create_once(
+        &self,
+        names: CreateRequest,
+        key: CommandKey,
+    ) -> tidewire::Result<Contact> {
+        let asked = names.clone();
+        match self.writes.run(move |database| once::create(database, names, &key)).await? {
+            once::Created::Now(contact) => Ok(contact),
+            once::Created::Before(contact) => super::repeated(&asked, contact),
+        }
     }
 
     async fn find(&self, id: i32) -> tidewire::Result<Option<Contact>> {
@@ -147,6 +151,14 @@ impl Store for Sqlite {
         };
         self.writes.run(delete).await
     }
+}
+
+fn insert(database: &rusqlite::Connection, names: CreateRequest) -> rusqlite::Result<Contact> {
+    let CreateRequest { first_name, surname, .. } = names;
+    let id = database
+        .prepare_cached("INSERT INTO contact (firstname, surname) VALUES (?1, ?2) RETURNING id")?
+        .query_row((&first_name, &surname), |row| row.get(0))?;
+    Ok(Contact { id, first_name, surname, ..Default::default() })
 }
 
 /// Threads that are waited for when this is dropped.

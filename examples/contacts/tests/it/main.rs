@@ -9,6 +9,8 @@ mod cluster;
 mod contract;
 mod durability;
 mod filling;
+mod live;
+mod once;
 mod outage;
 mod plain;
 mod plan;

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tidewire_live::{CallId, Metadata, Outcome, Push, Reply, Request, Session, Then, Watch};
-use tidewire_service::{Code, Codec, Validator};
+use tidewire_live::{CallId, Metadata, OutgoingReply, Push, Request, Session, Then, Watch};
+use tidewire_service::{Code, Codec, Outcome, Validator};
 
 use super::{KEYS, Known, Random, config};
 use crate::heard::{Event, hear};
@@ -73,12 +73,12 @@ enum End {
     Unknown,
 }
 
-fn end_of(outcome: Option<Outcome>, code: Code) -> End {
+fn end_of(outcome: Outcome, code: Code) -> End {
     match outcome {
-        Some(Outcome::NotRun | Outcome::Behind) => End::NotRun,
-        Some(Outcome::Ran) => End::Ran,
-        Some(Outcome::Unknown) => End::Unknown,
-        None => panic!("no command of this application fails: {code}"),
+        Outcome::NotRun | Outcome::Behind => End::NotRun,
+        Outcome::ReplyLost => End::Ran,
+        Outcome::Unknown => End::Unknown,
+        _ => panic!("no command of this application fails: {code}"),
     }
 }
 
@@ -209,7 +209,7 @@ impl Client {
         self.echo();
         for call in std::mem::take(&mut self.asked) {
             if random.chance(20) {
-                self.session.reply(call, Reply::new(&b"back"[..]));
+                self.session.reply(call, OutgoingReply::new(&b"back"[..]));
             } else {
                 self.asked.push(call);
             }
@@ -264,13 +264,13 @@ impl Client {
                     other => panic!("{other:?} ended like a stream"),
                 }
             }
-            Event::Failed { call, error, outcome, .. } => {
+            Event::Failed { call, error, .. } => {
                 let purpose = self.open.get(&call).map(|open| open.purpose);
                 let is_command = matches!(purpose, Some(Purpose::Write(_)));
-                let is_unknown = is_command && outcome == Some(Outcome::Unknown);
+                let is_unknown = is_command && error.outcome() == Outcome::Unknown;
                 let open = self.end(call, if is_unknown { 3 } else { 2 });
                 if is_command {
-                    self.ends.push((open.op, end_of(outcome, error.code())));
+                    self.ends.push((open.op, end_of(error.outcome(), error.code())));
                 }
                 assert!(is_command || error.code() != Code::Aborted, "{error}");
                 if let Purpose::Watch(key) = open.purpose {

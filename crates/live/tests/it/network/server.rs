@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use tidewire_live::{
-    CallId, Change, CommandKey, Metadata, Push, Refresh, Reply, Request, Session, Then, Watch,
+    CallId, Change, CommandOrigin, Metadata, OutgoingReply, Push, Refresh, Request, Session, Then,
+    Watch,
 };
 use tidewire_service::Codec;
 
@@ -21,7 +22,7 @@ pub(super) struct Server {
     /// Which operations ever ran.
     pub(super) ran: HashSet<u64>,
     /// What each command answered, by its key: in the database, like the versions.
-    keys: HashMap<CommandKey, u64>,
+    keys: HashMap<CommandOrigin, u64>,
     work: Vec<(u64, Owner, Work)>,
     watchers: HashMap<(Owner, CallId), (u64, Watch)>,
     /// Echo and range streams: the next item, and how many there are once known.
@@ -51,7 +52,7 @@ enum Work {
         key: u64,
         watch: Watch,
         read: u64,
-        command: Option<CommandKey>,
+        command: Option<CommandOrigin>,
     },
     Refresh {
         call: CallId,
@@ -190,7 +191,7 @@ impl Server {
         };
         let (op, key) = (number(0), number(8));
         if path == "echo" || path == "range" {
-            session.reply_stream(call, &Reply::default());
+            session.reply_stream(call, &OutgoingReply::default());
             let streaming = Streaming {
                 queued: 0,
                 available: if path == "range" { key } else { 0 },
@@ -205,7 +206,7 @@ impl Server {
         if watch != Watch::No {
             self.watchers.insert((owner, call), (key, watch));
         }
-        let command = incoming.key;
+        let command = incoming.origin;
         let work = Work::Answer { call, path, op, key, watch, read, command };
         self.work.push((now + delay, owner, work));
     }
@@ -221,20 +222,20 @@ impl Server {
         match work {
             Work::Answer { call, path: "write", op, key, command, .. } => {
                 if let Some(version) = command.and_then(|command| self.keys.get(&command)) {
-                    return session.reply(call, Reply::new(&version.to_le_bytes()));
+                    return session.reply(call, OutgoingReply::new(&version.to_le_bytes()));
                 }
                 assert!(self.ran.insert(op), "command {op:#x} ran twice");
                 self.versions[key as usize] += 1;
                 self.mark(key, owner, session, now, random);
                 let version = self.versions[key as usize];
                 self.keys.extend(command.map(|command| (command, version)));
-                session.reply(call, Reply::new(&version.to_le_bytes()));
+                session.reply(call, OutgoingReply::new(&version.to_le_bytes()));
             }
             Work::Answer { call, watch, read, .. } => {
                 let before = session.usage().watches_in;
                 let bytes = read.to_le_bytes();
                 let reply = value(read, &bytes);
-                session.reply(call, Reply { max_age_ms: Some(60_000), ..reply });
+                session.reply(call, OutgoingReply { max_age_ms: Some(60_000), ..reply });
                 if watch != Watch::No && session.usage().watches_in == before {
                     self.watchers.remove(&(owner, call));
                 }
@@ -311,8 +312,8 @@ impl Server {
     }
 }
 
-fn value(version: u64, bytes: &[u8]) -> Reply<'_> {
-    Reply::new(bytes).validator(content(version)).watched()
+fn value(version: u64, bytes: &[u8]) -> OutgoingReply<'_> {
+    OutgoingReply::new(bytes).validator(content(version)).watched()
 }
 
 const NOTHING: Work = Work::Answer {

@@ -1,6 +1,6 @@
 //! What is wrong with a request is said, with the field and the template.
 
-use tidewire_server::{ErrorFormat, RestOptions, UnknownNames};
+use tidewire_rest::{ErrorFormat, RestOptions, UnknownNames};
 
 use super::service::{builder, start};
 use crate::http::{get, json, send};

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 
 use flate2::read::GzDecoder;
-use tidewire_server::RestOptions;
+use tidewire_rest::RestOptions;
 
 use super::service::builder;
 use crate::http::{Answer, get, send};

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use http::Method;
 use tidewire_proto::Sources;
+use tidewire_rest::RestOptions;
 use tidewire_schema::Schema;
-use tidewire_server::{Address, Builder, RestOptions, Server};
+use tidewire_server::{Address, Builder, Server};
 use tidewire_service::{Call, Reply};
 
 use super::service::builder;

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use http::Method;
 use serde_json::Value;
-use tidewire_server::{FieldNames, Int64, RestOptions, Running};
+use tidewire_rest::{FieldNames, Int64, RestOptions};
+use tidewire_server::Running;
 use tidewire_service::{Call, Reply};
 
 use super::service::builder;

@@ -3,10 +3,9 @@
 use std::fmt::Write as _;
 
 use http::header::HOST;
+use tidewire_rest::{Defaults, FieldNames, Int64, JsonOptions, RestOptions};
 use tidewire_schema::Schema;
-use tidewire_server::{
-    Address, Defaults, FieldNames, Int64, JsonOptions, RestOptions, Running, Server,
-};
+use tidewire_server::{Address, Running, Server};
 use tidewire_service::{Body, Call, Codec, Reply};
 
 use super::service::{CANONICAL, schema};

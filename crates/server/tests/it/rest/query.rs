@@ -1,6 +1,6 @@
 //! Query parameters of every kind.
 
-use tidewire_server::{RestOptions, UnknownNames};
+use tidewire_rest::{RestOptions, UnknownNames};
 
 use super::service::{CANONICAL, builder, start};
 use crate::http::get;

@@ -8,10 +8,9 @@ use http::HeaderValue;
 use http::header::LOCATION;
 use serde_json::Value;
 use tidewire_proto::Sources;
+use tidewire_rest::{Defaults, Int64, JsonOptions, RestOptions};
 use tidewire_schema::Schema;
-use tidewire_server::{
-    Address, Builder, Defaults, Int64, JsonOptions, RestOptions, Running, Server,
-};
+use tidewire_server::{Address, Builder, Running, Server};
 use tidewire_service::{Body, Call, Code, Codec, Error, Frame, Protocol, Reply, Result, Service};
 
 /// The schema with comments and lines.
@@ -32,7 +31,7 @@ pub(crate) async fn start() -> Running {
 pub(crate) const CANONICAL: JsonOptions = JsonOptions {
     defaults: Defaults::Omitted,
     int64: Int64::Text,
-    names: tidewire_server::FieldNames::Json,
+    names: tidewire_rest::FieldNames::Json,
 };
 
 pub(crate) fn builder(options: RestOptions) -> Builder {

@@ -1,6 +1,7 @@
 //! The examples of the comments of `google/api/http.proto`: each request and its message.
 
-use tidewire_server::{Address, RestOptions, Server};
+use tidewire_rest::RestOptions;
+use tidewire_server::{Address, Server};
 use tidewire_service::{Body, Call, Codec, Reply};
 
 use super::service::{CANONICAL, schema};

@@ -2,7 +2,7 @@
 //!
 //! | PostgreSQL says | the caller gets |
 //! |---|---|
-//! | nothing more: the connection ended | `UNAVAILABLE`; for a write, that its outcome is not known |
+//! | nothing more: the connection ended | `UNAVAILABLE`; for a write, that its outcome is not known; with a key, to send it again |
 //! | it stops or starts, has no memory, disk or connections left, is read-only | `UNAVAILABLE`: nothing was changed, try again |
 //! | the statement took too long | `UNAVAILABLE`: nothing was changed, try again |
 //! | a deadlock, a conflict; an id that another program took | `ABORTED`: try again |
@@ -20,6 +20,11 @@ pub(super) fn explain_read(cause: tokio_postgres::Error) -> Error {
 /// The error of a statement that changes something.
 pub(super) fn explain_write(cause: tokio_postgres::Error) -> Error {
     explain(cause, OUTCOME_UNKNOWN)
+}
+
+/// The error of a statement that changes something once, however often it is sent.
+pub(super) fn explain_write_once(cause: tokio_postgres::Error) -> Error {
+    explain(cause, SEND_AGAIN)
 }
 
 fn explain(cause: tokio_postgres::Error, after_loss: &str) -> Error {
@@ -91,6 +96,10 @@ pub(super) fn too_many(in_flight_max: usize) -> Error {
 /// What is said of a write that nobody answered.
 pub(super) const OUTCOME_UNKNOWN: &str =
     "whether the change was made is not known, look before you try again";
+
+/// What is said of one with a key.
+pub(super) const SEND_AGAIN: &str =
+    "whether the change was made is not known, send it again with the same key";
 
 /// Classes of SQLSTATE: connection, operator intervention, resources.
 const TEMPORARY: [&str; 3] = ["08", "57", "53"];

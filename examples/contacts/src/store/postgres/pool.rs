@@ -131,6 +131,14 @@ impl Lease<'_> {
         self.wait(answer, fault::explain_write, fault::OUTCOME_UNKNOWN).await
     }
 
+    /// Waits for a statement that changes something once, however often it is sent.
+    pub(super) async fn write_once<T>(
+        &self,
+        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
+        self.wait(answer, fault::explain_write_once, fault::SEND_AGAIN).await
+    }
+
     async fn wait<T>(
         &self,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls, Row, Statement};
 
-use super::Options;
+use super::{Options, once};
 use crate::proto::contacts::v1::Contact;
 
 /// A connection with its statements.
@@ -15,6 +15,7 @@ use crate::proto::contacts::v1::Contact;
 pub(super) struct Session {
     pub(super) client: Client,
     pub(super) insert: Statement,
+    pub(super) insert_once: Statement,
     pub(super) find: Statement,
     pub(super) page: Statement,
     pub(super) update: Statement,
@@ -103,8 +104,10 @@ impl Session {
         let (client, line) = connect(config).await?;
         // On their way together: one round trip.
         let prepare = |sql: &'static str| client.prepare(sql);
-        let (insert, find, page, update, delete) = tokio::try_join!(
+        let once = once::statement();
+        let (insert, insert_once, find, page, update, delete) = tokio::try_join!(
             prepare("INSERT INTO contact (firstname, surname) VALUES ($1, $2) RETURNING id"),
+            client.prepare(&once),
             prepare(
                 "SELECT coalesce(firstname, ''), coalesce(surname, '') FROM contact WHERE id = $1"
             ),
@@ -119,8 +122,8 @@ impl Session {
             ),
             prepare("DELETE FROM contact WHERE id = $1"),
         )
-        .with_context(|| format!("table contact of {}", place(config)))?;
-        Ok((Self { client, insert, find, page, update, delete }, line))
+        .with_context(|| format!("tables contact and contact_command of {}", place(config)))?;
+        Ok((Self { client, insert, insert_once, find, page, update, delete }, line))
     }
 }
 

@@ -41,8 +41,9 @@ fn prepare(database: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// The check is what keeps ids within `int32` of the `.proto`; `AUTOINCREMENT` is what keeps an id
-/// from being used again after its contact was deleted.
+/// The check of `contact.id` is what keeps ids within `int32` of the `.proto`; `AUTOINCREMENT` is what keeps an id
+/// from being used again after its contact was deleted. `command` has the creates that came with a
+/// key, and what they gave.
 fn create(database: &Connection) -> Result<()> {
     database.pragma_update(None, "journal_mode", "WAL")?;
     database.execute_batch(&format!(
@@ -52,6 +53,14 @@ fn create(database: &Connection) -> Result<()> {
              firstname TEXT NOT NULL,
              surname TEXT NOT NULL
          ) STRICT;
+         CREATE TABLE command (
+             key TEXT PRIMARY KEY,
+             made_at INTEGER NOT NULL DEFAULT (unixepoch()),
+             contact_id INTEGER NOT NULL,
+             firstname TEXT NOT NULL,
+             surname TEXT NOT NULL
+         ) STRICT, WITHOUT ROWID;
+         CREATE INDEX command_made_at ON command (made_at);
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {VERSION};
          COMMIT;"
@@ -61,4 +70,4 @@ fn create(database: &Connection) -> Result<()> {
 
 /// "TWct" in ASCII.
 const APPLICATION_ID: i32 = 0x5457_6374;
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;

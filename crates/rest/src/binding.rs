@@ -1,0 +1,306 @@
+//! A method at a verb and a path: everything that can be worked out before the first request.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use buffa::Message as _;
+use buffa_descriptor::{
+    DescriptorPool, FieldDescriptor, FieldKind, MessageDescriptor, MethodDescriptor,
+    ServiceDescriptor, SingularKind,
+};
+use tidewire_service::{Interface, Method};
+
+use crate::annotation::{Rule, rules};
+use crate::field::{Unresolved, list, resolve};
+use crate::options::{JsonOptions, RestOptions};
+use crate::origin::Origin;
+use crate::plan::{BodyRule, PathField, RequestPlan};
+use crate::print::{Printer, Value, default};
+use crate::router::Verb;
+use crate::template::Template;
+
+/// A method at a verb and a path.
+pub struct Binding {
+    pub(crate) method: Method,
+    /// The place of its interface among those of the table.
+    pub(crate) interface: usize,
+    pub(crate) options: Arc<RestOptions>,
+    pub(crate) verb: Verb,
+    pub(crate) template: Template,
+    pub(crate) request: RequestPlan,
+    /// Whether the HTTP body is the bytes of a `google.api.HttpBody`.
+    pub(crate) raw_request: bool,
+    pub(crate) reply: ReplyPlan,
+    pub(crate) origin: Origin,
+    pub(crate) json: JsonOptions,
+}
+
+/// How a reply message becomes an HTTP body.
+#[derive(Debug)]
+pub(crate) struct ReplyPlan {
+    pub(crate) printer: Printer,
+    pub(crate) value: Value,
+    /// The field that `response_body` names.
+    pub(crate) field: Option<ReplyField>,
+    /// Whether it is a `google.api.HttpBody`.
+    pub(crate) raw: bool,
+}
+
+/// A field of a reply.
+#[derive(Debug)]
+pub(crate) struct ReplyField {
+    pub(crate) names: [String; 2],
+    /// What is sent when it is missing.
+    pub(crate) missing: Vec<u8>,
+}
+
+/// Schemas, each decoded once however many services share it.
+#[derive(Default)]
+pub(crate) struct Pools<'a> {
+    /// By where they are in memory: the services of one schema share its descriptors.
+    places: HashMap<*const u8, Arc<DescriptorPool>>,
+    contents: HashMap<&'a [u8], Arc<DescriptorPool>>,
+}
+
+impl<'a> Pools<'a> {
+    pub(crate) fn pool(&mut self, descriptors: &'a [u8]) -> Result<Arc<DescriptorPool>, RestError> {
+        if let Some(pool) = self.places.get(&descriptors.as_ptr()) {
+            return Ok(Arc::clone(pool));
+        }
+        let pool = match self.contents.get(descriptors) {
+            Some(pool) => Arc::clone(pool),
+            None => decoded(descriptors)?,
+        };
+        self.contents.insert(descriptors, Arc::clone(&pool));
+        self.places.insert(descriptors.as_ptr(), Arc::clone(&pool));
+        Ok(pool)
+    }
+}
+
+fn decoded(descriptors: &[u8]) -> Result<Arc<DescriptorPool>, RestError> {
+    let trusted = buffa::DecodeOptions::new().with_element_memory_limit(usize::MAX);
+    let pool = DescriptorPool::decode_with_options(descriptors, &trusted)
+        .map_err(|e| RestError(format!("the services' descriptors do not fit: {e}")))?;
+    Ok(Arc::new(pool))
+}
+
+/// The bindings of a service.
+///
+/// # Errors
+/// An annotation that does not fit its method, with where it is.
+pub(crate) fn bindings(
+    pool: &Arc<DescriptorPool>,
+    (place, interface): (usize, &Interface),
+    options: &Arc<RestOptions>,
+) -> Result<Vec<Binding>, RestError> {
+    try_bindings(pool, (place, interface), options)
+        .into_iter()
+        .map(|made| made.map(|(binding, _)| binding).map_err(|fault| fault.error()))
+        .collect()
+}
+
+/// An annotation that does not fit its method.
+pub(crate) struct Fault {
+    pub(crate) origin: Origin,
+    /// The path that it is about; none when the annotation as a whole makes no sense.
+    pub(crate) template: Option<String>,
+    pub(crate) why: String,
+}
+
+impl Fault {
+    fn error(&self) -> RestError {
+        match &self.template {
+            Some(template) => self.origin.error(&format!("{template:?}: {}", self.why)),
+            None => self.origin.error(&self.why),
+        }
+    }
+}
+
+/// Each binding of a service, with what was written, or why it is none.
+pub(crate) fn try_bindings(
+    pool: &Arc<DescriptorPool>,
+    (place, interface): (usize, &Interface),
+    options: &Arc<RestOptions>,
+) -> Vec<Result<(Binding, Rule), Fault>> {
+    let mut found = Vec::new();
+    let Some(descriptor) = pool.service_by_name(interface.name()) else { return found };
+    let json = options.services.get(interface.name()).copied().unwrap_or(options.json);
+    for method in interface.methods() {
+        let Some(of_method) = descriptor.method(&method.method) else { continue };
+        let origin = Origin::of(pool, descriptor, of_method);
+        let encoded = of_method.options().map(|options| options.encode_to_vec());
+        let rules = match rules(&encoded.unwrap_or_default()) {
+            Ok(rules) => rules,
+            Err(why) => {
+                found.push(Err(Fault { origin, template: None, why }));
+                continue;
+            }
+        };
+        for rule in rules {
+            let maker = Maker { pool, place, method, of_method, options, json };
+            let binding = maker.binding(&rule, origin.clone());
+            found.push(match binding {
+                Ok(binding) => Ok((binding, rule)),
+                Err(why) => {
+                    Err(Fault { origin: origin.clone(), template: Some(rule.template), why })
+                }
+            });
+        }
+    }
+    found
+}
+
+/// Puts bindings of one method together.
+struct Maker<'a> {
+    pool: &'a Arc<DescriptorPool>,
+    place: usize,
+    method: &'a Method,
+    of_method: &'a MethodDescriptor,
+    options: &'a Arc<RestOptions>,
+    json: JsonOptions,
+}
+
+impl Maker<'_> {
+    fn binding(&self, rule: &Rule, origin: Origin) -> Result<Binding, String> {
+        let template = Template::parse(&rule.template).map_err(|error| error.to_string())?;
+        let input = self.pool.message(self.of_method.input());
+        let (body, raw_request) = self.body(rule, input)?;
+        if self.method.kind.client_streams() && body == BodyRule::None {
+            return Err("a method with a request stream needs a `body`".to_owned());
+        }
+        let mut path = Vec::new();
+        for variable in &template.variables {
+            let field = resolve(self.pool, self.of_method.input(), &variable.field);
+            let field = field.map_err(Unresolved::into_why)?;
+            if field.repeated {
+                return Err(format!("{} is repeated, so no path can fill it", variable.field));
+            }
+            if let BodyRule::Field { number, .. } = &body
+                && field.steps() == [*number]
+            {
+                return Err(format!("{} is filled by path and body", variable.field));
+            }
+            path.push(PathField { variable: variable.clone(), field });
+        }
+        let (pool, message) = (Arc::clone(self.pool), self.of_method.input());
+        Ok(Binding {
+            method: self.method.clone(),
+            interface: self.place,
+            options: Arc::clone(self.options),
+            verb: rule.verb.clone(),
+            template,
+            request: RequestPlan { pool, message, body, path },
+            raw_request,
+            reply: self.reply(&rule.response_body)?,
+            origin,
+            json: self.json,
+        })
+    }
+
+    fn body(&self, rule: &Rule, input: &MessageDescriptor) -> Result<(BodyRule, bool), String> {
+        match &*rule.body {
+            "" => Ok((BodyRule::None, false)),
+            "*" => Ok((BodyRule::Whole, input.full_name() == HTTP_BODY)),
+            name => {
+                let field = field_of(input, "body", name)?;
+                let rule =
+                    BodyRule::Field { number: field.number(), name: field.json_name().to_owned() };
+                Ok((rule, self.is_http_body(field)))
+            }
+        }
+    }
+
+    fn reply(&self, response_body: &str) -> Result<ReplyPlan, String> {
+        let output = self.pool.message(self.of_method.output());
+        if response_body.is_empty() {
+            let (printer, value) = Printer::new(self.pool, self.of_method.output(), self.json);
+            let raw = output.full_name() == HTTP_BODY;
+            return Ok(ReplyPlan { printer, value, field: None, raw });
+        }
+        let field = field_of(output, "response_body", response_body)?;
+        let (printer, value) = Printer::of_field(self.pool, field, self.json);
+        let missing = default(self.pool, output, field, self.json);
+        let names = [field.json_name().to_owned(), field.name().to_owned()];
+        let missing = missing.unwrap_or_else(|| b"null".to_vec());
+        let raw = self.is_http_body(field);
+        let field = Some(ReplyField { names, missing });
+        Ok(ReplyPlan { printer, value, field, raw })
+    }
+
+    fn is_http_body(&self, field: &FieldDescriptor) -> bool {
+        matches!(field.kind(), FieldKind::Singular(SingularKind::Message(index))
+            if self.pool.message(index).full_name() == HTTP_BODY)
+    }
+}
+
+fn field_of<'a>(
+    message: &'a MessageDescriptor,
+    option: &str,
+    name: &str,
+) -> Result<&'a FieldDescriptor, String> {
+    message.field_by_name(name).ok_or_else(|| {
+        format!(
+            "`{option}: {name:?}` is no field of {}; it has {}",
+            message.full_name(),
+            list(message.fields().iter().map(FieldDescriptor::name))
+        )
+    })
+}
+
+impl Binding {
+    /// The method that it is for.
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// The place of its service's interface among those that the table was made of.
+    pub fn interface(&self) -> usize {
+        self.interface
+    }
+
+    /// How requests are read and errors are printed.
+    pub fn options(&self) -> &RestOptions {
+        &self.options
+    }
+
+    /// Whether the body of a request is the bytes of a `google.api.HttpBody`: each chunk of a request
+    /// stream is a message then, not each line.
+    pub fn takes_raw_bytes(&self) -> bool {
+        self.raw_request
+    }
+
+    /// The verb and the template, as messages name the binding.
+    pub fn route(&self) -> String {
+        let verb = self.verb.as_ref().map_or("*", |verb| verb.as_str());
+        format!("{verb} {}", self.template.text)
+    }
+
+    pub(crate) fn service_descriptor(&self) -> Option<&ServiceDescriptor> {
+        self.request.pool.service_by_name(&self.method.service)
+    }
+
+    pub(crate) fn method_descriptor(&self) -> Option<&MethodDescriptor> {
+        self.service_descriptor()?.method(&self.method.method)
+    }
+}
+
+impl fmt::Debug for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} -> {}", self.route(), self.method.path)
+    }
+}
+
+/// REST routes that cannot be served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestError(pub(crate) String);
+
+impl fmt::Display for RestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RestError {}
+
+const HTTP_BODY: &str = "google.api.HttpBody";

@@ -1,0 +1,342 @@
+//! The OpenAPI 3.1 document of a server's REST bindings, from the same descriptors that serve them.
+//!
+//! A variable of several segments becomes one parameter for each of its wildcards, since a path
+//! parameter of OpenAPI is one segment: `{name=shelves/*}` is `shelves/{name}`. Bindings of verbs
+//! that OpenAPI does not know are left out. Without bindings there is no document.
+
+mod schema;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use buffa_descriptor::{
+    DescriptorPool, FieldDescriptor, FieldKind, MessageDescriptor, SingularKind,
+};
+use serde_json::{Map, Value, json};
+
+use self::schema::Schemas;
+use crate::binding::Binding;
+use crate::field::{list, well_known};
+use crate::options::{ErrorFormat, JsonOptions, RestOptions};
+use crate::origin::comment;
+use crate::plan::BodyRule;
+use crate::print::printed_name;
+use crate::template::Segment;
+
+/// The document as JSON.
+pub(crate) fn document(bindings: &[Arc<Binding>], options: &RestOptions) -> String {
+    let mut document = Document::default();
+    for binding in bindings {
+        document.add(binding, options.errors);
+    }
+    let mut services: Vec<_> = bindings.iter().map(|b| &*b.method.service).collect();
+    services.dedup();
+    let title = options.title.clone().unwrap_or_else(|| list(services.iter().copied()));
+    let tags: Vec<_> = services.iter().map(|name| json!({ "name": name })).collect();
+    let mut schemas = document.schemas.done();
+    schemas.insert(ERROR.to_owned(), error_schema(options.errors));
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": title, "version": options.version },
+        "tags": tags,
+        "paths": document.paths,
+        "components": { "schemas": schemas },
+    })
+    .to_string()
+}
+
+#[derive(Default)]
+struct Document {
+    paths: BTreeMap<String, Map<String, Value>>,
+    /// Paths by what they match, so that two spellings of one path become one.
+    by_shape: BTreeMap<String, (String, Vec<String>)>,
+    schemas: Schemas,
+}
+
+impl Document {
+    fn add(&mut self, binding: &Binding, errors: ErrorFormat) {
+        let verb = binding.verb.as_ref().map(|verb| verb.as_str().to_ascii_lowercase());
+        let Some(verb) = verb.filter(|verb| VERBS.contains(&&**verb)) else { return };
+        let (mut path, parameters) = Path::of(binding);
+        let (shape, names) = (path.shape, path.names);
+        let known = self.by_shape.entry(shape);
+        (path.text, path.names) = known.or_insert((path.text, names)).clone();
+        if self.paths.get(&path.text).is_some_and(|verbs| verbs.contains_key(&verb)) {
+            return;
+        }
+        let operation = self.operation(binding, &path.names, &parameters, errors);
+        self.paths.entry(path.text).or_default().insert(verb, operation);
+    }
+
+    fn operation(
+        &mut self,
+        binding: &Binding,
+        names: &[String],
+        path: &[Value],
+        errors: ErrorFormat,
+    ) -> Value {
+        let pool = &binding.request.pool;
+        let method = &binding.method;
+        let mut parameters = Vec::new();
+        for (name, schema) in names.iter().zip(path) {
+            parameters.push(json!({
+                "name": name, "in": "path", "required": true, "schema": schema,
+            }));
+        }
+        if binding.request.body != BodyRule::Whole {
+            self.query(binding, &mut parameters);
+        }
+        let error = match errors {
+            ErrorFormat::Connect => "application/json",
+            ErrorFormat::Problem => "application/problem+json",
+        };
+        let status = method.http_status.unwrap_or(200);
+        let mut operation = json!({
+            "operationId": self.operation_id(binding),
+            "tags": [method.service],
+            "responses": {
+                (status.to_string()): self.reply(binding, status),
+                "default": {
+                    "description": "An error.",
+                    "content": { (error): { "schema": reference(ERROR) } },
+                },
+            },
+        });
+        if !parameters.is_empty() {
+            operation["parameters"] = parameters.into();
+        }
+        if let Some(body) = self.body(binding) {
+            operation["requestBody"] = body;
+        }
+        if let (Some(service), Some(of_method)) =
+            (binding.service_descriptor(), binding.method_descriptor())
+        {
+            if let Some(text) = comment(pool, service, of_method) {
+                operation["description"] = text.into();
+            }
+            if of_method.options().and_then(|options| options.deprecated) == Some(true) {
+                operation["deprecated"] = true.into();
+            }
+        }
+        operation
+    }
+
+    /// The method, and a number from its second binding on.
+    fn operation_id(&self, binding: &Binding) -> String {
+        let id = format!("{}.{}", binding.method.service, binding.method.method);
+        let numbered = format!("{id}_");
+        let same = |found: &Value| {
+            let found = found["operationId"].as_str().unwrap_or_default();
+            found == id || found.starts_with(&numbered)
+        };
+        match self.paths.values().flat_map(Map::values).filter(|found| same(found)).count() {
+            0 => id,
+            before => format!("{id}_{}", before + 1),
+        }
+    }
+
+    /// What a query can hold: fields that neither path nor body fill.
+    fn query(&mut self, binding: &Binding, parameters: &mut Vec<Value>) {
+        let request = &binding.request;
+        let mut taken: Vec<_> =
+            request.path.iter().map(|path| path.field.steps().to_vec()).collect();
+        if let BodyRule::Field { number, .. } = request.body {
+            taken.push(vec![number]);
+        }
+        let mut walk = QueryWalk {
+            pool: &request.pool,
+            json: binding.json,
+            taken,
+            above: Vec::new(),
+            schemas: &mut self.schemas,
+            parameters,
+        };
+        walk.message(request.pool.message(request.message), "", &mut Vec::new());
+    }
+
+    fn body(&mut self, binding: &Binding) -> Option<Value> {
+        let pool = &binding.request.pool;
+        let message = binding.request.message;
+        let schema = match &binding.request.body {
+            BodyRule::None => return None,
+            _ if binding.raw_request => json!({}),
+            BodyRule::Whole => self.schemas.of(pool, SingularKind::Message(message), binding.json),
+            BodyRule::Field { number, .. } => {
+                let field = pool.message(message).field(*number)?;
+                self.schemas.of_field(pool, field, binding.json)
+            }
+        };
+        let content_type = match (binding.raw_request, binding.method.kind.client_streams()) {
+            (true, _) => "*/*",
+            (false, true) => NDJSON,
+            (false, false) => "application/json",
+        };
+        Some(json!({ "content": { (content_type): { "schema": schema } } }))
+    }
+
+    fn reply(&mut self, binding: &Binding, status: u16) -> Value {
+        let mut reply = json!({ "description": "A success." });
+        if status == 204 {
+            return reply;
+        }
+        let pool = &binding.request.pool;
+        let Some(method) = binding.method_descriptor() else { return reply };
+        let output = pool.message(method.output());
+        let field = binding.reply.field.as_ref();
+        let schema = match field.and_then(|field| output.field_by_name(&field.names[1])) {
+            _ if binding.reply.raw => json!({}),
+            Some(field) => self.schemas.of_field(pool, field, binding.json),
+            None => self.schemas.of(pool, SingularKind::Message(method.output()), binding.json),
+        };
+        reply["content"] = match (binding.reply.raw, binding.method.kind.server_streams()) {
+            (true, _) => json!({ "*/*": { "schema": schema } }),
+            (false, false) => json!({ "application/json": { "schema": schema } }),
+            (false, true) if binding.method.kind.client_streams() => {
+                json!({ (NDJSON): { "schema": schema } })
+            }
+            (false, true) => json!({
+                "application/json": { "schema": { "type": "array", "items": schema } },
+                (NDJSON): { "schema": schema },
+            }),
+        };
+        reply
+    }
+}
+
+/// A path as OpenAPI has it.
+struct Path {
+    text: String,
+    /// The same without names.
+    shape: String,
+    names: Vec<String>,
+}
+
+impl Path {
+    /// The path of a binding and the schemas of its parameters.
+    fn of(binding: &Binding) -> (Self, Vec<Value>) {
+        let template = &binding.template;
+        let mut path = Self { text: String::new(), shape: String::new(), names: Vec::new() };
+        let mut schemas = Vec::new();
+        for (index, segment) in template.segments.iter().enumerate() {
+            if let Segment::Literal(text) = segment {
+                path.text = format!("{}/{text}", path.text);
+                path.shape = format!("{}/{text}", path.shape);
+                continue;
+            }
+            let variable = template.variables.iter().position(|v| v.segments.contains(&index));
+            let (name, schema) = match variable {
+                None => (format!("segment_{}", index + 1), json!({ "type": "string" })),
+                Some(at) => Self::parameter(binding, at, index),
+            };
+            path.text = format!("{}/{{{name}}}", path.text);
+            path.shape.push_str("/{}");
+            path.names.push(name);
+            schemas.push(schema);
+        }
+        let verb = template.verb.as_ref().map_or_else(String::new, |verb| format!(":{verb}"));
+        let root = if template.segments.is_empty() { "/" } else { "" };
+        path.text = format!("{}{root}{verb}", path.text);
+        path.shape = format!("{}{root}{verb}", path.shape);
+        (path, schemas)
+    }
+
+    fn parameter(binding: &Binding, at: usize, index: usize) -> (String, Value) {
+        let variable = &binding.template.variables[at];
+        let segments = &binding.template.segments;
+        let is_wild = |index: &usize| !matches!(segments[*index], Segment::Literal(_));
+        let wild: Vec<_> = variable.segments.clone().filter(is_wild).collect();
+        let name = match wild.iter().position(|wild| *wild == index) {
+            Some(nth) if wild.len() > 1 => format!("{}_{}", variable.field, nth + 1),
+            _ => variable.field.clone(),
+        };
+        if !variable.single {
+            return (name, json!({ "type": "string" }));
+        }
+        let kind = binding.request.path[at].field.kind;
+        (name, schema::of_kind(&binding.request.pool, kind, binding.json))
+    }
+}
+
+/// Walks a request message for what can be named in a query.
+struct QueryWalk<'a> {
+    pool: &'a DescriptorPool,
+    json: JsonOptions,
+    taken: Vec<Vec<u32>>,
+    /// Names of the messages that we are in.
+    above: Vec<&'a str>,
+    schemas: &'a mut Schemas,
+    parameters: &'a mut Vec<Value>,
+}
+
+impl<'a> QueryWalk<'a> {
+    fn message(&mut self, message: &'a MessageDescriptor, prefix: &str, steps: &mut Vec<u32>) {
+        if self.above.contains(&message.full_name()) || self.above.len() >= NESTED_MAX {
+            return;
+        }
+        self.above.push(message.full_name());
+        for field in message.fields() {
+            steps.push(field.number());
+            if !self.taken.contains(steps) {
+                self.field(field, prefix, steps);
+            }
+            steps.pop();
+        }
+        self.above.pop();
+    }
+
+    fn field(&mut self, field: &FieldDescriptor, prefix: &str, steps: &mut Vec<u32>) {
+        let name = format!("{prefix}{}", printed_name(field, self.json));
+        let (kind, repeated) = match field.kind() {
+            FieldKind::Map { .. } => return,
+            FieldKind::Singular(kind) => (kind, false),
+            FieldKind::List(kind) => (kind, true),
+        };
+        if let SingularKind::Message(index) = kind {
+            let inner = self.pool.message(index);
+            match well_known(inner.full_name()) {
+                Some(Some(_)) => {}
+                None if !repeated => {
+                    return self.message(inner, &format!("{name}."), steps);
+                }
+                _ => return,
+            }
+        }
+        let schema = self.schemas.of_field(self.pool, field, self.json);
+        self.parameters.push(json!({ "name": name, "in": "query", "schema": schema }));
+    }
+}
+
+fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+fn error_schema(errors: ErrorFormat) -> Value {
+    let detail = json!({
+        "type": "object",
+        "properties": { "type": { "type": "string" }, "value": { "type": "string" } },
+    });
+    let details = json!({ "type": "array", "items": detail });
+    let text = json!({ "type": "string" });
+    match errors {
+        ErrorFormat::Connect => json!({
+            "type": "object",
+            "required": ["code", "message"],
+            "properties": { "code": text, "message": text, "details": details },
+        }),
+        ErrorFormat::Problem => json!({
+            "type": "object",
+            "required": ["title", "status", "detail", "code"],
+            "properties": {
+                "title": text, "status": { "type": "integer" }, "detail": text, "code": text,
+                "details": details,
+            },
+        }),
+    }
+}
+
+const VERBS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
+const ERROR: &str = "Error";
+const NDJSON: &str = "application/x-ndjson";
+
+/// How deep query parameters of nested messages are listed.
+const NESTED_MAX: usize = 4;

@@ -1,0 +1,119 @@
+//! A request for a binding: what its head says, and the message once its body is there.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Uri};
+use tidewire_service::{Code, Error, Result};
+
+use crate::binding::Binding;
+use crate::content;
+use crate::http_body;
+use crate::options::{RestOptions, UnknownNames};
+use crate::plan::{Assign, BodyRule, sort};
+use crate::query;
+
+/// A request for a binding whose head was read.
+#[derive(Debug)]
+pub struct Request {
+    binding: Arc<Binding>,
+    values: Vec<Assign<'static>>,
+    content_type: Option<HeaderValue>,
+}
+
+impl Request {
+    /// Reads a head; `has_body` says whether bytes follow it.
+    ///
+    /// # Errors
+    /// A part of the path or the query that does not fit its field, with the route that the request
+    /// met; 415 for a body in a form that is not read.
+    pub fn new(
+        binding: &Arc<Binding>,
+        uri: &Uri,
+        headers: &HeaderMap,
+        has_body: bool,
+    ) -> Result<Self> {
+        content::check(binding, headers, has_body)?;
+        let values = values(binding, uri).map_err(|error| located(binding, error))?;
+        let content_type = content::content_type(headers).cloned();
+        Ok(Self { binding: Arc::clone(binding), values, content_type })
+    }
+
+    /// The binding that it is for.
+    pub fn binding(&self) -> &Arc<Binding> {
+        &self.binding
+    }
+
+    /// Checks that a body is wanted: any byte of one is an error where it is not.
+    ///
+    /// # Errors
+    /// 400.
+    pub fn takes_body(&self) -> Result<()> {
+        match self.binding.request.body {
+            BodyRule::None => Err(located(&self.binding, content::no_body())),
+            BodyRule::Whole | BodyRule::Field { .. } => Ok(()),
+        }
+    }
+
+    /// The message of a call with this body; for a request stream, that of one line or chunk.
+    ///
+    /// # Errors
+    /// A body that is no such message, with the route that the request met.
+    pub fn message(&self, body: Bytes) -> Result<Bytes> {
+        self.read(body).map_err(|error| located(&self.binding, error))
+    }
+
+    /// The message of a line of a request stream.
+    ///
+    /// # Errors
+    /// As [`message`](Self::message), with the number of the line.
+    pub fn line(&self, number: u64, line: Bytes) -> Result<Bytes> {
+        self.read(line).map_err(|error| {
+            let message = format!("line {number}: {}", error.message());
+            located(&self.binding, replaced(error, message))
+        })
+    }
+
+    fn read(&self, body: Bytes) -> Result<Bytes> {
+        let Binding { request, options, raw_request, .. } = &*self.binding;
+        if !body.is_empty() {
+            self.takes_body()?;
+        }
+        let body = match raw_request {
+            true => http_body::to_message(self.content_type.as_ref(), &body),
+            false => body,
+        };
+        if options.unknown_members == UnknownNames::Refused {
+            request.check_names(&body)?;
+        }
+        request.message(&self.values, body)
+    }
+}
+
+/// The values that path and query give, in order.
+fn values(binding: &Binding, uri: &Uri) -> Result<Vec<Assign<'static>>> {
+    let Binding { request, template, options, .. } = binding;
+    let mut values = request.path_values(template, uri.path())?;
+    if let Some(query) = uri.query().filter(|query| !query.is_empty()) {
+        let RestOptions { unknown_parameters, query_parameters_max, .. } = &**options;
+        query::parse(request, query, *unknown_parameters, *query_parameters_max, &mut values)?;
+    }
+    sort(&mut values);
+    Ok(values.into_iter().map(Assign::into_owned).collect())
+}
+
+/// An error of the request with the template that the request matched.
+fn located(binding: &Binding, error: Error) -> Error {
+    let route = format!(" ({})", binding.route());
+    if error.code() != Code::InvalidArgument || error.message().ends_with(&route) {
+        return error;
+    }
+    let message = format!("{}{route}", error.message());
+    replaced(error, message)
+}
+
+/// The same error with another message.
+fn replaced(error: Error, message: String) -> Error {
+    let status = error.http_status();
+    Error::new(error.code(), message).with_http_status(status)
+}
