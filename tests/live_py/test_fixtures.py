@@ -131,6 +131,11 @@ class Conversations(unittest.TestCase):
                     session.input(bytes.fromhex(step["server_writes"]))
                 elif "client_writes" in step:
                     self.assertEqual(session.output().hex(), step["client_writes"])
+                elif "client_ends" in step:
+                    frame, rest = codec.split(session.output(), True, {"metadata_max": 16384})
+                    said, _, _ = codec.fields(frame.metadata)
+                    reason = codec.REASONS.index(step["client_ends"])
+                    self.assertEqual((frame.kind, said["reason"], rest), ("goaway", reason, b""))
                 elif "client_hears" in step:
                     events, session.events = session.events, []
                     self.assertEqual(events, step["client_hears"])

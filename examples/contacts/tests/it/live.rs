@@ -214,7 +214,8 @@ async fn check_every_step<D: Database>(mut database: impl AsyncFnMut() -> D) {
 }
 
 #[tokio::test]
-async fn a_create_happens_once_and_its_outcome_is_known_at_whichever_step_the_callee_is_restarted() {
+async fn a_create_happens_once_and_its_outcome_is_known_at_whichever_step_the_callee_is_restarted()
+{
     check_every_step(async || tempfile::tempdir().unwrap()).await;
 }
 
@@ -232,7 +233,9 @@ async fn check_schedules<D: Database>(mut database: impl AsyncFnMut() -> D, roun
         println!("LIVE_SEED={seed} runs this one again");
         let mut state = seed;
         let mut below = |bound: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % bound
         };
         let mut world = World::new(database().await).await;
