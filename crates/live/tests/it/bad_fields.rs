@@ -6,6 +6,7 @@ use tidewire_live::fields::Fields;
 use tidewire_live::frame::{self, Kind, PAYLOAD_BYTES_MAX, flag};
 use tidewire_live::metadata::{put_entry, tag};
 use tidewire_live::{Config, Hello, Reason, Session, feature};
+use tidewire_service::{Code, Outcome};
 
 use crate::heard::Event;
 use crate::pair::Pair;
@@ -239,4 +240,53 @@ fn what_goes_in_parts_has_an_end_and_one_kind() {
         pair.at_server.push(event);
     }
     assert_eq!(closed(&pair.at_server), Some(Reason::Malformed), "another kind");
+}
+
+#[test]
+fn what_means_nothing_where_it_stands_is_ignored() {
+    let mut pair = hosted();
+    let method = pair.method();
+    let call = pair.call(tidewire_live::Request::command(method, &b""[..]).streaming());
+    pair.at_server.clear();
+    let mut wire = Vec::new();
+    // Fields and flags of other kinds, payloads where none is named.
+    for (kind, stream, flags) in [
+        (Kind::Pong, 0, 0xff),
+        (Kind::Ready, 0, 0xff),
+        (Kind::End, call.stream(), 0xff),
+        (Kind::Cancel, call.stream(), 0xff),
+    ] {
+        let frame = frame::open(&mut wire, kind, stream, flags).deadline_ms(9);
+        wire.extend_from_slice(&block(&[(tag::OUTCOME, &[1]), (tag::STATUS, &[99])]));
+        let frame = frame.metadata_ends(&wire);
+        wire.extend_from_slice(b"nothing");
+        frame.finish(&mut wire);
+    }
+    pair.server.input().extend_from_slice(&wire);
+    pair.run();
+    let heard = &pair.at_server[..];
+    assert!(
+        matches!(heard, [Event::Ready, Event::End { .. }, Event::Cancelled { .. }]),
+        "{heard:?}"
+    );
+}
+
+#[test]
+fn a_code_of_the_future_is_unknown() {
+    for (code, expected) in
+        [(&[17][..], Code::Unknown), (&[0], Code::Unknown), (&[5], Code::NotFound)]
+    {
+        let mut pair = Pair::new();
+        let method = pair.method();
+        let call = pair.call(tidewire_live::Request::query(method, &b""[..]));
+        let mut wire = Vec::new();
+        let frame = frame::open(&mut wire, Kind::Error, call.stream(), 0);
+        wire.extend_from_slice(&block(&[(tag::CODE, code), (tag::OUTCOME, &[77])]));
+        let frame = frame.metadata_ends(&wire);
+        frame.finish(&mut wire);
+        pair.client.input().extend_from_slice(&wire);
+        pair.run();
+        let Some(Event::Failed { error, .. }) = pair.at_client.pop() else { panic!("it failed") };
+        assert_eq!((error.code(), error.outcome()), (expected, Outcome::Unknown));
+    }
 }

@@ -4,11 +4,13 @@
 
 mod bad_fields;
 mod calls;
+mod checks;
 mod conversation;
 mod conversations;
 mod fixtures;
 mod freshness;
 mod fuzz;
+mod handshakes;
 mod heard;
 mod hostile;
 mod link;
