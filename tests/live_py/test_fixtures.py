@@ -111,6 +111,14 @@ class Errors(unittest.TestCase):
     def test_every_broken_rule_is_named_by_an_acceptor(self):
         self.check(dialer=False)
 
+    def test_every_bad_hello_is_refused(self):
+        for case in load("errors.json")["hellos"]:
+            with self.subTest(case["name"]):
+                session = Session(False, {"features": 14})
+                session.phase = "wait"
+                session.input(bytes.fromhex(case["hex"]))
+                self.assertEqual(session.closed, case["reason"])
+
     def test_every_broken_rule_is_named_by_a_dialer(self):
         self.check(dialer=True)
 

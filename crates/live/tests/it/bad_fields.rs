@@ -134,6 +134,28 @@ fn every_field_of_a_hello_is_refused_when_it_does_not_fit_or_comes_twice() {
     }
 }
 
+/// Hellos that are malformed, by name: each is one of `fields` beside good versions.
+pub(crate) fn bad_hellos() -> Vec<(String, Vec<u8>)> {
+    let mut all = Vec::new();
+    let mut put = |name: String, fields: &[(u8, &[u8])]| {
+        let mut frame = Vec::new();
+        let open = frame::open(&mut frame, Kind::Hello, 0, 0).deadline_ms(frame::MAGIC);
+        frame.extend_from_slice(&block(fields));
+        open.finish(&mut frame);
+        all.push((name, frame));
+    };
+    put("no versions".to_owned(), &[(2, &[30])]);
+    for (tag, good, bad) in HELLO {
+        let versions: &[(u8, &[u8])] = if tag == 1 { &[] } else { &[(1, HELLO[0].1)] };
+        put(format!("field {tag} twice"), &[versions, &[(tag, good), (tag, good)]].concat());
+        for value in bad {
+            let text: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+            put(format!("field {tag}: {text:?}"), &[versions, &[(tag, value)]].concat());
+        }
+    }
+    all
+}
+
 #[test]
 fn a_hello_is_the_same_in_any_order() {
     let mut all: Vec<_> = HELLO.map(|(tag, good, _)| (tag, good)).into();
