@@ -241,6 +241,13 @@ def put_hello(hello):
     return put_frame("hello", metadata=hello.get("metadata", b""), payload=payload, deadline_ms=MAGIC)
 
 
+def is_utf8(value):
+    try:
+        return value.decode() is not None
+    except UnicodeDecodeError:
+        return False
+
+
 def hello(frame):
     """A hello frame as a dict, defaults filled in."""
     fields(frame.metadata)
@@ -260,7 +267,13 @@ def hello(frame):
             name, default = HELLO_FIELDS[tag]
             if name in SIZES and len(value) != SIZES[name]:
                 raise malformed(f"{name} has a wrong size")
+            if tag in (16, 19) and not is_utf8(value):
+                raise malformed(f"{name} is not UTF-8")
+            if tag == 14 and value not in (b"\0", b"\1"):
+                raise malformed("resumed is neither 0 nor 1")
             found[name] = value if isinstance(default, bytes) else only_varint(value)
+            if tag in (4, 5, 6, 7, 10, 18) and found[name] > (0xffff if tag == 10 else 0xffff_ffff):
+                raise malformed(f"{name} is over its bound")
             if found[name] < FLOORS.get(name, found[name]):
                 raise malformed(f"{name} is below its floor")
     if 1 not in seen:

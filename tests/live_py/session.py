@@ -78,6 +78,8 @@ class Call:
         self.validator, self.parent = bytes.fromhex(details.get("validator", "")) or None, details.get("parent")
         self.state, self.command, self.number, self.was_sent, self.key = "waiting", 0, 0, False, None
         self.suspect = self.has_head = self.repeated = False
+        if "key" in details:
+            self.key, self.repeated = (bytes.fromhex(details["key"]["session"]), details["key"]["id"]), True
         self.items = None
         self.received = self.consumed = self.returned = self.partial = 0
         self.load()
@@ -261,7 +263,7 @@ class Session:
             metadata += put_entry(3, put_varint(call.command) + put_varint(self.done()))
         if call.validator:
             metadata += put_entry(4, call.validator)
-        if call.key:
+        if call.key and self.features & F_DURABLE:
             metadata += put_entry(18, call.key[0] + put_varint(call.key[1]))
         if call.parent:
             metadata += put_entry(19, put_varint(call.parent))
@@ -360,7 +362,7 @@ class Session:
             elif call.has_head or call.streaming or call.kind == "command" and not self.features & F_DURABLE:
                 self.give_up(call)
             else:
-                if call.kind == "command":
+                if call.is_command():
                     call.key = call.key or (was, call.command)
                 watching = call.state == "watching"
                 call.state, call.command, call.repeated = "waiting", 0, True
@@ -371,7 +373,8 @@ class Session:
         self.next_command, self.answered = 1, set()
 
     def send_waiting(self):
-        for call in sorted(self.calls.values(), key=lambda call: call.stream):
+        """Commands in the order of their ids, then the rest in that of their slots."""
+        for call in sorted(self.calls.values(), key=lambda call: (not call.command, call.command, call.stream)):
             if call.state == "waiting" and call not in self.later:
                 self.send(call)
 
@@ -551,7 +554,7 @@ class Session:
             raise Violation("unexpected", "a second reply on a stream")
         if unchanged and payload or end and watched:
             raise malformed("flags that exclude each other")
-        self.check_watched(call, watched, found)
+        self.check_watched(call, watched, frame.has(SUSPECT), found)
         if watched and frame.has(MORE) and payload or not end and not watched and payload:
             raise malformed("a payload where none may be")
         if not end and not watched and call.state == "watching":
@@ -572,9 +575,13 @@ class Session:
         else:
             call.has_head = True
 
-    def check_watched(self, call, watched, found):
+    def check_watched(self, call, watched, suspect, found):
         if watched and (call.kind not in FLAGS or call.is_stream()):
             raise Violation("unexpected", "a watch that nobody asked for")
+        if watched and call.kind == "notify" and call.state == "watching":
+            raise Violation("unexpected", "a second value of a watch that is notified")
+        if watched and call.kind == "notify" and suspect:
+            raise Violation("unexpected", "SUSPECT for a watch that is notified")
         if watched and "validator" not in found:
             raise malformed("a watch without validator")
 
@@ -590,7 +597,7 @@ class Session:
         call, watched = self.open_call(frame.stream), frame.has(WATCHED)
         if "code" not in found:
             raise malformed("an error without code")
-        self.check_watched(call, watched, found)
+        self.check_watched(call, watched, frame.has(SUSPECT), found)
         cancelled, outcome = call.state == "cancelled", found.get("outcome")
         if call.repeated and outcome in (NOT_RUN, 4):
             outcome = UNKNOWN
@@ -728,6 +735,8 @@ class Session:
             if call is None or call.state not in ("watching", "cancelled"):
                 raise Violation("unknown_stream", str(stream))
             if frame.has(KEEP):
+                if call.state == "watching" and call.kind == "notify":
+                    raise Violation("unexpected", "KEEP of a watch that is notified")
                 if call.state == "watching":
                     self.suspect(call)
                 continue

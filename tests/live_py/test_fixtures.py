@@ -111,6 +111,14 @@ class Errors(unittest.TestCase):
     def test_every_broken_rule_is_named_by_an_acceptor(self):
         self.check(dialer=False)
 
+    def test_every_bad_hello_is_refused(self):
+        for case in load("errors.json")["hellos"]:
+            with self.subTest(case["name"]):
+                session = Session(False, {"features": 14})
+                session.phase = "wait"
+                session.input(bytes.fromhex(case["hex"]))
+                self.assertEqual(session.closed, case["reason"])
+
     def test_every_broken_rule_is_named_by_a_dialer(self):
         self.check(dialer=True)
 
@@ -131,6 +139,11 @@ class Conversations(unittest.TestCase):
                     session.input(bytes.fromhex(step["server_writes"]))
                 elif "client_writes" in step:
                     self.assertEqual(session.output().hex(), step["client_writes"])
+                elif "client_ends" in step:
+                    frame, rest = codec.split(session.output(), True, {"metadata_max": 16384})
+                    said, _, _ = codec.fields(frame.metadata)
+                    reason = codec.REASONS.index(step["client_ends"])
+                    self.assertEqual((frame.kind, said["reason"], rest), ("goaway", reason, b""))
                 elif "client_hears" in step:
                     events, session.events = session.events, []
                     self.assertEqual(events, step["client_hears"])

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use tidewire_service::{Code, Error, Outcome};
 
-use crate::caller::{Outgoing, Sent, State};
+use crate::caller::{Outgoing, State};
 use crate::event::{Event, Then};
 use crate::fields::Fields;
 use crate::frame::{Head, Kind, flag};
@@ -140,12 +140,17 @@ impl Session {
         };
         let cancelled = outgoing.state == State::Cancelled;
         let command = outgoing.command;
-        if outgoing.sent == Sent::Before && matches!(outcome, Outcome::NotRun | Outcome::Behind) {
+        if outgoing.was_sent_before() && matches!(outcome, Outcome::NotRun | Outcome::Behind) {
             // Not this time: the time before is not known.
             outcome = Outcome::Unknown;
         }
         if watched {
-            next(Head { flags: flag::WATCHED, ..head }, outgoing, validator.is_some(), true)?;
+            next(
+                Head { flags: head.flags & (flag::WATCHED | flag::SUSPECT), ..head },
+                outgoing,
+                validator.is_some(),
+                true,
+            )?;
             outgoing.watched(validator, head.has(flag::SUSPECT));
             let seen = !cancelled && outgoing.request.watch == Watch::Values;
             let counted = std::mem::take(&mut outgoing.counted);
@@ -235,6 +240,12 @@ fn next(
             unexpected("a watch that nobody asked for")
         }
         Then::Watch if call.stream.is_some() => unexpected("a watch of a stream"),
+        Then::Watch if call.request.watch == Watch::Notify && call.state == State::Watching => {
+            unexpected("a second value of a watch that is notified")
+        }
+        Then::Watch if call.request.watch == Watch::Notify && head.has(flag::SUSPECT) => {
+            unexpected("SUSPECT for a watch that is notified")
+        }
         Then::Watch if !has_validator => {
             Err(Violation::malformed("a watched reply without validator"))
         }

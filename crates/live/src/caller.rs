@@ -13,7 +13,7 @@ use tidewire_service::{Codec, Error, Outcome};
 use crate::config::Micros;
 use crate::event::Event;
 use crate::frame::{self, HEAD_BYTES, Kind, flag};
-use crate::hello::{Limits, feature};
+use crate::hello::{Hello, Limits, feature};
 use crate::message::{
     CallKind, CallRefused, Destination, Extra, MethodId, Request, RequestBody, Watch,
 };
@@ -204,7 +204,7 @@ impl Session {
         let Some(call) = self.outgoing.get_mut(index) else { return };
         let request = &call.request;
         let peer = Peer {
-            limits: &self.peer.limits,
+            hello: &self.peer,
             slots: self.slots_out,
             features: self.features,
             called: &self.called,
@@ -215,7 +215,7 @@ impl Session {
         }
         let (flags, deadline_ms) = (peer.flags(request), peer.deadline_ms(request));
         if request.kind != CallKind::Query && call.command == 0 {
-            call.command = self.commands.next();
+            call.command = self.commands.next(self.now, self.peer.keys_ms);
             self.writes += 1;
         }
         call.state = State::Sent;
@@ -242,7 +242,7 @@ impl Session {
             metadata::put_entry(out, tag::VALIDATOR, &validator.bytes());
         }
         if request.extra.is_some() || !matches!(request.destination, Destination::Method(_)) {
-            put_rest(out, request);
+            put_rest(out, request, self.features);
         }
         request.metadata.put(out);
         let frame = frame.metadata_ends(out);
@@ -338,7 +338,7 @@ impl Session {
     /// Says that a call ends without the callee's word: what was sent may have run.
     fn fail_here(&mut self, index: u32, error: Error) {
         let call = self.own_call(index);
-        let was_sent = self.outgoing.get(index).is_some_and(|call| call.sent != Sent::Never);
+        let was_sent = self.outgoing.get(index).is_some_and(Outgoing::was_sent);
         let outcome = if was_sent { Outcome::Unknown } else { Outcome::NotRun };
         let error = error.with_outcome(outcome);
         self.events.push_back(Event::Failed { call, error, watched: None });
@@ -354,7 +354,7 @@ fn takes_name(called: &Called, method: MethodId) -> Result<usize, Error> {
 
 /// What is known of the side that is to take a request.
 struct Peer<'a> {
-    limits: &'a Limits,
+    hello: &'a Hello,
     slots: u32,
     features: u64,
     called: &'a Called,
@@ -365,7 +365,7 @@ impl Peer<'_> {
     /// Whether it could take the request at all.
     #[inline]
     fn takes(&self, request: &Request, index: u32) -> Result<(), Error> {
-        let Self { limits, called, .. } = self;
+        let Self { hello: Hello { limits, .. }, called, .. } = self;
         if request.deadline <= self.now {
             return Err(late());
         }
@@ -379,7 +379,7 @@ impl Peer<'_> {
         };
         let mut metadata = request.metadata.len() + own + OWN_FIELDS_BYTES_MAX;
         if let Some(extra) = &request.extra {
-            metadata += self.takes_extra(extra)?;
+            metadata += self.takes_extra(extra, request.kind)?;
         }
         if metadata > limits.metadata_max.into() {
             return Err(too_large("request metadata", metadata, "metadata_max"));
@@ -395,9 +395,15 @@ impl Peer<'_> {
 
     /// Whether it understands what few requests have; the bytes that this takes.
     #[cold]
-    fn takes_extra(&self, extra: &Extra) -> Result<usize, Error> {
-        if extra.origin.is_some() && self.features & feature::DURABLE == 0 {
-            return Err(Error::aborted("outcome unknown: the peer takes no command keys"));
+    fn takes_extra(&self, extra: &Extra, kind: CallKind) -> Result<usize, Error> {
+        if extra.origin.is_some() && kind == CallKind::Command {
+            let first_sent = extra.first_sent.unwrap_or(self.now);
+            let age_ms = self.now.saturating_sub(first_sent) / 1000;
+            if self.features & feature::DURABLE == 0 {
+                return Err(Error::aborted("outcome unknown: the peer takes no command keys"));
+            } else if age_ms >= self.hello.keys_ms / 2 {
+                return Err(Error::aborted("outcome unknown: its key may be forgotten by now"));
+            }
         }
         if extra.parent.is_some() && self.features & feature::HOSTED == 0 {
             return Err(Error::unimplemented("the peer does not host this process"));
@@ -434,6 +440,20 @@ impl Peer<'_> {
 }
 
 impl Outgoing {
+    /// Whether a callee may have seen it, in this session or another.
+    pub(crate) fn was_sent(&self) -> bool {
+        self.sent != Sent::Never || self.has_origin()
+    }
+
+    /// Whether a callee may have seen it in an earlier session.
+    pub(crate) fn was_sent_before(&self) -> bool {
+        self.sent == Sent::Before || self.has_origin()
+    }
+
+    fn has_origin(&self) -> bool {
+        self.request.extra.as_ref().is_some_and(|extra| extra.origin.is_some())
+    }
+
     /// Whether the callee runs it to the end, cancelled or not.
     pub(crate) fn runs_on(&self) -> bool {
         self.command != 0 && self.stream.is_none()
@@ -447,7 +467,7 @@ fn is_large(request: &Request) -> bool {
 
 /// Writes the fields that few requests have.
 #[inline(never)]
-fn put_rest(out: &mut Vec<u8>, request: &Request) {
+fn put_rest(out: &mut Vec<u8>, request: &Request, features: u64) {
     let extra = request.extra.as_deref();
     for token in extra.iter().flat_map(|extra| &extra.tokens) {
         metadata::put_entry(out, tag::TOKEN, token);
@@ -456,7 +476,8 @@ fn put_rest(out: &mut Vec<u8>, request: &Request) {
         metadata::put_entry(out, tag::HTTP_METHOD, &http.method);
         metadata::put_entry(out, tag::TARGET, &http.target);
     }
-    if let Some(origin) = extra.and_then(|extra| extra.origin.as_ref()) {
+    let is_durable = features & feature::DURABLE != 0;
+    if let Some(origin) = extra.and_then(|extra| extra.origin.as_ref()).filter(|_| is_durable) {
         metadata::put_key(out, origin);
     }
     if let Some(parent) = extra.and_then(|extra| extra.parent) {

@@ -1,6 +1,8 @@
-//! Ids of this side's own commands, and below which all of them are answered.
+//! Ids of this side's own commands: below which all of them are answered, and when they were sent.
 
 use std::collections::VecDeque;
+
+use crate::config::Micros;
 
 #[derive(Debug)]
 pub(crate) struct CommandIds {
@@ -11,19 +13,52 @@ pub(crate) struct CommandIds {
     early: VecDeque<bool>,
     /// The highest that the callee answered: it has surely seen that one.
     seen: u64,
+    /// Now and then, from which id on commands were sent at this time or later.
+    times: VecDeque<(u64, Micros)>,
+    /// When the next such mark is due.
+    next_time: Micros,
 }
+
+/// As long as marks are kept, so many are made.
+const TIMES_MAX: u64 = 32;
 
 impl Default for CommandIds {
     fn default() -> Self {
-        Self { done: 1, next: 1, early: VecDeque::new(), seen: 0 }
+        Self {
+            done: 1,
+            next: 1,
+            early: VecDeque::new(),
+            seen: 0,
+            times: VecDeque::new(),
+            next_time: 0,
+        }
     }
 }
 
 impl CommandIds {
+    /// The id of a command that is sent now, to a peer that keeps its key for so long.
     #[inline]
-    pub(crate) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self, now: Micros, keys_ms: u64) -> u64 {
+        if now >= self.next_time {
+            self.mark_time(now, keys_ms);
+        }
         self.next += 1;
         self.next - 1
+    }
+
+    #[cold]
+    fn mark_time(&mut self, now: Micros, keys_ms: u64) {
+        if self.times.len() as u64 >= TIMES_MAX {
+            self.times.pop_front();
+        }
+        self.times.push_back((self.next, now));
+        self.next_time = now.saturating_add(keys_ms.saturating_mul(1000) / TIMES_MAX).max(now + 1);
+    }
+
+    /// A time at or before that at which a command was sent; 0 when it was long ago.
+    pub(crate) fn sent_after(&self, id: u64) -> Micros {
+        let known = self.times.iter().rev().find(|(from, _)| *from <= id);
+        known.map_or(0, |(_, time)| *time)
     }
 
     #[inline]
@@ -76,14 +111,27 @@ mod tests {
     #[test]
     fn done_is_the_lowest_id_without_an_answer() {
         let mut ids = CommandIds::default();
-        assert_eq!([ids.next(), ids.next(), ids.next(), ids.next()], [1, 2, 3, 4]);
+        assert_eq!([(); 4].map(|()| ids.next(0, 1000)), [1, 2, 3, 4]);
         for (id, done) in [(2, 1), (1, 3), (4, 3), (1, 3), (3, 5)] {
             ids.answered(id);
             assert_eq!(ids.done(), done, "after {id}");
         }
-        assert_eq!(ids.next(), 5);
+        assert_eq!(ids.next(0, 1000), 5);
         ids.answered(5);
         assert_eq!((ids.done(), ids.early.len()), (6, 0));
+    }
+
+    #[test]
+    fn when_a_command_was_sent_is_known_closely_for_as_long_as_its_key_is_kept() {
+        let mut ids = CommandIds::default();
+        let sent: Vec<_> = (0..400).map(|step| (step * 700, ids.next(step * 700, 100))).collect();
+        for (at, id) in sent {
+            let known = ids.sent_after(id);
+            let is_young = at + 100_000 >= 399 * 700;
+            assert!(known <= at, "{id}");
+            assert!(known + 5_000 >= at || !is_young, "{id} at {at}, known as {known}");
+        }
+        assert!(ids.times.len() <= 32);
     }
 
     #[test]
@@ -91,7 +139,7 @@ mod tests {
         let mut ids = CommandIds::default();
         for _ in 0..3 {
             assert!(ids.has_room(3));
-            ids.next();
+            ids.next(0, 1000);
         }
         assert!(!ids.has_room(3));
         ids.heard(2);

@@ -11,7 +11,7 @@
 
 use tidewire_service::{Code, Error};
 
-use crate::caller::{Outgoing, Sent};
+use crate::caller::Outgoing;
 use crate::config::Micros;
 use crate::event::Event;
 use crate::message::CallKind;
@@ -121,6 +121,6 @@ impl Session {
 impl Outgoing {
     /// Whether it changed something, as far as this side knows.
     fn may_have_run(&self) -> bool {
-        self.sent != Sent::Never && self.request.kind != CallKind::Query
+        self.was_sent() && self.request.kind != CallKind::Query
     }
 }

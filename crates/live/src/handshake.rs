@@ -85,6 +85,8 @@ impl Session {
             hello.limits = self.peer.limits.clone();
         }
         self.slots_out = hello.limits.slots();
+        // Keys that were made at an earlier peer count for the least of all times.
+        hello.keys_ms = hello.keys_ms.min(self.peer.keys_ms);
         self.peer = hello;
         self.phase = Phase::Open;
         self.last_received = self.now;
@@ -122,7 +124,8 @@ impl Session {
             if call.sent == Sent::Never {
                 continue;
             }
-            if !call.may_repeat(before.id, features) {
+            let first_sent = self.commands.sent_after(call.command);
+            if !call.may_repeat(before.id, features, first_sent) {
                 self.give_up(index, "its session was lost");
                 continue;
             }
@@ -144,19 +147,21 @@ impl Session {
 
 impl Outgoing {
     /// Whether a call that was sent in a lost session is sent again; a command goes under its key.
-    fn may_repeat(&mut self, session: [u8; 16], features: u64) -> bool {
+    fn may_repeat(&mut self, session: [u8; 16], features: u64, first_sent: Micros) -> bool {
         let begun = self.stream.as_ref().is_some_and(|stream| stream.head.is_some());
         if begun || self.request.body == RequestBody::Stream {
             return false;
         }
-        if self.request.kind == CallKind::Command {
-            let extra = self.request.extra.get_or_insert_default();
-            let id = self.command;
-            extra.origin =
-                extra.origin.or_else(|| (id != 0).then_some(CommandOrigin { session, id }));
-            return features & feature::DURABLE != 0 && extra.origin.is_some();
+        if self.request.kind == CallKind::Query {
+            return true;
         }
-        true
+        let extra = self.request.extra.get_or_insert_default();
+        if let (None, id @ 1..) = (extra.origin, self.command) {
+            extra.origin = Some(CommandOrigin { session, id });
+            extra.first_sent = Some(first_sent);
+        }
+        let is_keyed = features & feature::DURABLE != 0 && extra.origin.is_some();
+        is_keyed || self.request.kind == CallKind::Idempotent
     }
 }
 

@@ -40,6 +40,9 @@ pub struct Extra {
     /// The command was sent before, in a session that is lost: what it was sent as then, which is its
     /// key.
     pub origin: Option<CommandOrigin>,
+    /// When that was, or before; `None` for now. A command whose key may be forgotten at the peer is
+    /// not sent again, and ends with an unknown outcome.
+    pub first_sent: Option<Micros>,
     /// The peer's call that this one is part of; needs feature HOSTED.
     pub parent: Option<CallId>,
     /// Consistency tokens that other peers gave: the answer must reflect them.

@@ -270,7 +270,7 @@ impl Session {
         let (bitmap, mut rest) =
             payload.split_at_checked(listed.len().div_ceil(8)).ok_or_else(misfit)?;
         self.outgoing_live = true;
-        let mut watches = Vec::new();
+        let (mut watches, mut calls) = (Vec::new(), Vec::new());
         for (number, &(index, kind)) in listed.iter().enumerate() {
             let goes_on = bitmap[number / 8] & 1 << (number % 8) != 0;
             let mut position = Position::default();
@@ -279,12 +279,19 @@ impl Session {
             }
             if goes_on {
                 self.go_on(index, position)?;
-            } else if self.start_over(index)? && kind == WATCH {
-                watches.push((index, self.outgoing.generation(index)));
+            } else if self.start_over(index)? {
+                if kind == WATCH { &mut watches } else { &mut calls }
+                    .push((index, self.outgoing.generation(index)));
             }
         }
         if !rest.is_empty() {
             return Err(misfit());
+        }
+        // In the order of their ids: else a later one could be forgotten before an earlier one came.
+        let id = |index| self.outgoing.get(index).map_or(0, |call| call.command);
+        calls.sort_by_key(|&(index, _)| (id(index) == 0, id(index)));
+        for (index, generation) in calls {
+            self.again.soon(index, generation);
         }
         self.again.spread(self.now, &watches);
         self.send_waiting();
@@ -310,7 +317,6 @@ impl Session {
 
     /// The callee does not hold the call: it is sent again. False when it ended instead.
     fn start_over(&mut self, index: u32) -> Result<bool, Violation> {
-        let generation = self.outgoing.generation(index);
         let Some(call) = self.outgoing.get_mut(index) else { return Ok(false) };
         if call.state == State::Cancelled {
             self.free_outgoing(index);
@@ -326,9 +332,7 @@ impl Session {
         if std::mem::take(&mut call.counted) {
             self.calls_out -= 1;
         }
-        if std::mem::replace(&mut call.state, State::Waiting) == State::Sent {
-            self.again.soon(index, generation);
-        } else {
+        if std::mem::replace(&mut call.state, State::Waiting) == State::Watching {
             // The replica is not confirmed: its reader must know before any later answer comes.
             self.suspect(index);
         }

@@ -156,7 +156,7 @@ impl Session {
             phase: Phase::Idle,
             now: 0,
             id: None,
-            peer: Hello::default(),
+            peer: Hello { keys_ms: u64::MAX, ..Hello::default() },
             slots_out: Limits::default().slots(),
             slots_in: limits.slots(),
             peer_headers: Metadata::default(),

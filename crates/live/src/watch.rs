@@ -230,7 +230,14 @@ impl Session {
     fn one_stale(&mut self, stream: u32, keep: bool) -> Result<(), Violation> {
         let index = index(stream);
         let call = self.own_call(index);
+        let watch = self.outgoing.get(index).map(|outgoing| outgoing.request.watch);
         match self.outgoing.get(index).map(|outgoing| outgoing.state) {
+            Some(State::Watching) if keep && watch == Some(Watch::Notify) => {
+                return Err(Violation::new(
+                    crate::reason::Reason::Unexpected,
+                    format!("KEEP of stream {stream}, a watch that is notified"),
+                ));
+            }
             Some(State::Watching) if keep => self.suspect(index),
             Some(State::Watching) => {
                 self.events.push_back(Event::Stale { call });

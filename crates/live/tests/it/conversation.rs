@@ -7,7 +7,7 @@
 
 use serde_json::{Value, json};
 use tidewire_live::{
-    Acceptor, CallId, CallKind, Config, Limits, OutgoingReply, Request, Session, feature,
+    Acceptor, CallId, CallKind, Config, Limits, OutgoingReply, Reason, Request, Session, feature,
 };
 use tidewire_live::{Then, Watch};
 use tidewire_service::{Codec, Outcome};
@@ -162,10 +162,22 @@ impl Talk {
         }
     }
 
-    /// The client reads what the server wrote last on a connection that it gave up.
+    /// The client reads what the server wrote last on a connection that it gave up, or what no good
+    /// server writes.
     pub(crate) fn read(&mut self, bytes: &[u8]) {
         self.steps.push(json!({ "server_writes": hex(bytes), "kinds": kinds(bytes) }));
         self.hear(bytes);
+    }
+
+    /// The client ends the connection for a reason; what it says of it beside is its own.
+    pub(crate) fn client_ends(&mut self, reason: Reason) {
+        let mut out = Vec::new();
+        assert!(self.client.poll_output(self.now, &mut out));
+        let frames = describe(&out);
+        let [frame] = &frames[..] else { panic!("one goaway: {frames:?}") };
+        let says = frame["metadata"].as_array().unwrap().iter().find(|entry| entry["tag"] == 16);
+        assert_eq!(says.unwrap()["value"], hex(&[reason.number()]));
+        self.steps.push(json!({ "client_ends": reason.as_str() }));
     }
 
     /// Both lose the connection, with all that is on the way.
@@ -217,6 +229,19 @@ impl Talk {
 
     /// Calls, and lets the server hear of it.
     pub(crate) fn call(&mut self, request: Request) -> CallId {
+        let call = self.ask(request);
+        self.settle();
+        call
+    }
+
+    /// Calls; what is written is lost on its way.
+    pub(crate) fn call_in_vain(&mut self, request: Request) -> CallId {
+        let call = self.ask(request);
+        self.take_client();
+        call
+    }
+
+    fn ask(&mut self, request: Request) -> CallId {
         let kind = match (request.kind, request.watch) {
             (CallKind::Command, _) => "command",
             (CallKind::Idempotent, _) => "idempotent",
@@ -238,12 +263,14 @@ impl Talk {
         if let Some(parent) = request.extra.as_ref().and_then(|extra| extra.parent) {
             details["parent"] = parent.stream().into();
         }
+        if let Some(origin) = request.extra.as_ref().and_then(|extra| extra.origin) {
+            details["key"] = json!({ "session": hex(&origin.session), "id": origin.id });
+        }
         let writes = self.client.writes();
         let call = self.client.call(request, self.now).unwrap();
         self.asked.push((call, writes));
         details["stream"] = call.stream().into();
         self.act("call", details);
-        self.settle();
         call
     }
 
@@ -283,6 +310,12 @@ impl Talk {
             Event::Request(incoming) => incoming,
             _ => unreachable!("the position is that of a request"),
         }
+    }
+
+    /// The calls that the server received, in order.
+    pub(crate) fn requests(&mut self) -> Vec<Incoming> {
+        let of = |event| if let Event::Request(incoming) = event { Some(incoming) } else { None };
+        std::mem::take(&mut self.at_server).into_iter().filter_map(of).collect()
     }
 
     /// What the client heard, in the words of the fixture.

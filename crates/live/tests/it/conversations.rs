@@ -1,12 +1,15 @@
 //! The conversations of `tests/fixtures/live/conversations.json`: whole calls, and each sequence that
 //! once broke a promise.
 
+mod commands;
+
 use serde_json::{Value, json};
+use tidewire_live::frame::{self, Kind, flag};
 use tidewire_live::{
-    CallKind, Config, Extra, Limits, Metadata, OutgoingReply, Push, Reason, Refresh, Request,
-    Watch, feature,
+    Config, Extra, Limits, Metadata, OutgoingReply, Push, Reason, Refresh, Request, Watch, feature,
+    metadata,
 };
-use tidewire_service::{Codec, Detail, Error, Outcome};
+use tidewire_service::{Codec, Detail, Error};
 
 use crate::conversation::{PATH, Talk, config};
 use crate::fixtures::{check, check_example};
@@ -16,22 +19,36 @@ use crate::heard::Event;
 type Play = fn() -> Talk;
 
 /// Name, whether a hosted process needs it, and the play.
-const PLAYS: [(&str, bool, Play); 28] = [
+const PLAYS: [(&str, bool, Play); 33] = [
     ("calls of every kind, and a lost connection", true, calls_of_every_kind),
     ("a body in pieces, both ways", true, bodies_in_pieces),
     ("a method without a number", true, methods_without_number),
     ("a call within a call", true, calls_within_calls),
     ("a connection that dies before the stream's credit", true, credit_comes_back),
-    ("T1: a command that ran is answered although the callee drains", false, t1_drain),
-    ("T2: a command whose session is lost ends unknown", false, t2_lost_session),
-    ("T2: a command whose connection ends for a reason ends unknown", true, t2_goaway),
-    ("T3: a stream command whose end was lost is not sent again", false, t3_stream_command),
-    ("T5: a reply that cannot be sent says that the command ran", true, t5_reply_too_large),
-    ("T6: an idempotent command goes again under a new id", false, t6_idempotent),
-    ("T6: a command goes again under its key", false, t6_durable),
-    ("T6: a command that is refused the second time may have run the first", false, t6_refused),
-    ("T7: a cancelled command holds its slot until it has run", true, t7_cancel),
-    ("T7: a cancelled command is listed, and cancelled again", false, t7_cancel_lost),
+    ("T1: a command that ran is answered although the callee drains", false, commands::t1_drain),
+    ("T2: a command whose session is lost ends unknown", false, commands::t2_lost_session),
+    ("T2: a command whose connection ends for a reason ends unknown", true, commands::t2_goaway),
+    (
+        "T3: a stream command whose end was lost is not sent again",
+        false,
+        commands::t3_stream_command,
+    ),
+    (
+        "T5: a reply that cannot be sent says that the command ran",
+        true,
+        commands::t5_reply_too_large,
+    ),
+    ("T6: an idempotent command goes again under a new id", false, commands::t6_idempotent),
+    ("T6: a command goes again under its key", false, commands::t6_durable),
+    (
+        "T6: a command that is refused the second time may have run the first",
+        false,
+        commands::t6_refused,
+    ),
+    ("T6: a reloaded page sends a command under its key", false, commands::t6_reloaded),
+    ("T6: commands are sent again in the order of their ids", false, commands::t6_in_order),
+    ("T7: a cancelled command holds its slot until it has run", true, commands::t7_cancel),
+    ("T7: a cancelled command is listed, and cancelled again", false, commands::t7_cancel_lost),
     ("S1: an answer older than a command is suspect from the start", true, s1_granted_late),
     ("S2: a change during a computation is not swallowed", true, s2_second_change),
     ("S3: staleness comes before the answer of a stream command", true, s3_stream_command),
@@ -42,6 +59,9 @@ const PLAYS: [(&str, bool, Play); 28] = [
     ("a watch over a lost connection and a lost session", false, watch_lost),
     ("a watch that is refused", true, watch_refused),
     ("an error that is watched", true, error_watched),
+    ("a second value of a watch that is notified", true, notify_twice),
+    ("KEEP of a watch that is notified", true, notify_kept),
+    ("SUSPECT for a watch that is notified", true, notify_suspect),
     ("a watched answer that is too large", true, watch_large),
     ("a drain, then bye", true, drain_and_bye),
     ("a session taken over", false, taken_over),
@@ -59,7 +79,7 @@ fn every_conversation_has_its_golden_bytes() {
     check(
         "conversations.json",
         &json!({
-            "about": "Each: what a client does (client), what it must then write (client_writes) when it reads what the server writes (server_writes), and what it must tell its application (client_hears). What the server's application does (server) is for the reader. Conversations that are not `hosted` need RESUME. Between two writes a client has handled all it has read. `wait`: time passes until nothing waits any more. Conventions of `client_hears`: what ends or becomes suspect is heard before the `connected` or `closed` that it comes from, in ascending order of streams; `connected` is heard when both halves of resuming are done; a new answer ends a suspicion without an event of its own; a cancelled call is not heard of. The ping of `wake` carries the count of wakes, from 1, as u64 little-endian.",
+            "about": "Each: what a client does (client), what it must then write (client_writes) when it reads what the server writes (server_writes), and what it must tell its application (client_hears). What the server's application does (server) is for the reader. Conversations that are not `hosted` need RESUME. Between two writes a client has handled all it has read. `client_ends`: it writes a goaway with this reason, and a message of its own. `wait`: time passes until nothing waits any more. Conventions of `client_hears`: what ends or becomes suspect is heard before the `connected` or `closed` that it comes from, in ascending order of streams; `connected` is heard when both halves of resuming are done; a new answer ends a suspicion without an event of its own; a cancelled call is not heard of. The ping of `wake` carries the count of wakes, from 1, as u64 little-endian.",
             "conversations": played,
         }),
     );
@@ -191,151 +211,6 @@ fn credit_comes_back() -> Talk {
     talk.server.finish(asked.call, &Metadata::default());
     talk.settle();
     event(&talk, "end");
-    talk
-}
-
-fn t1_drain() -> Talk {
-    let mut talk = Talk::new();
-    talk.command(b"pay");
-    let asked = talk.incoming();
-    talk.server.reply(asked.call, OutgoingReply::new(b"paid"));
-    talk.lose();
-    talk.resume();
-    talk.note("drains");
-    talk.server.drain(1_000, 2_000);
-    talk.settle();
-    assert_eq!(event(&talk, "reply")["payload"], "70616964");
-    talk
-}
-
-fn t2_lost_session() -> Talk {
-    let features = config().features & !feature::DURABLE;
-    let mut talk = Talk::with(Config { features, ..config() });
-    talk.command(b"pay");
-    talk.lose();
-    talk.restart();
-    assert_eq!(outcome(&talk), Some(2));
-    talk
-}
-
-fn t2_goaway() -> Talk {
-    let mut talk = Talk::new();
-    talk.command(b"pay");
-    talk.note("ends for a reason");
-    talk.server.end(Reason::Internal, "a bug");
-    talk.settle();
-    assert_eq!(outcome(&talk), Some(2));
-    talk
-}
-
-fn t3_stream_command() -> Talk {
-    let mut talk = Talk::new();
-    let method = talk.client.method(PATH, Codec::Proto);
-    let call = talk.call(Request::command(method, &b""[..]).streaming());
-    talk.push(call, b"item");
-    talk.finish(call);
-    talk.settle();
-    let asked = talk.incoming();
-    talk.server.reply(asked.call, OutgoingReply::new(b"stored"));
-    talk.lose();
-    talk.resume();
-    talk.settle();
-    assert_eq!(event(&talk, "reply")["payload"], "73746f726564");
-    assert!(!talk.at_server.iter().any(|event| matches!(event, Event::Request(_))));
-    talk
-}
-
-fn t5_reply_too_large() -> Talk {
-    let limits = Limits { body_max: 65_536, ..config().limits };
-    let mut talk = Talk::with(Config { limits, ..config() });
-    talk.command(b"export");
-    let asked = talk.incoming();
-    talk.note("answers with 65,537 bytes");
-    talk.server.reply(asked.call, OutgoingReply::new(&[0; 65_537]));
-    talk.settle();
-    assert_eq!(outcome(&talk), Some(3));
-    talk
-}
-
-fn t6_idempotent() -> Talk {
-    let mut talk = Talk::new();
-    let method = talk.client.method(PATH, Codec::Proto);
-    let command = Request::command(method, &b"set"[..]);
-    talk.call(Request { kind: CallKind::Idempotent, ..command });
-    talk.lose();
-    talk.restart();
-    talk.wait();
-    let asked = talk.incoming();
-    assert!((asked.command, asked.sent_before) == (Some(1), false));
-    talk.server.reply(asked.call, OutgoingReply::new(b"is set"));
-    talk.settle();
-    talk
-}
-
-fn t6_durable() -> Talk {
-    let mut talk = Talk::new();
-    talk.command(b"first");
-    let asked = talk.incoming();
-    talk.server.reply(asked.call, OutgoingReply::new(b"done"));
-    talk.settle();
-    talk.command(b"create");
-    let first = talk.incoming().origin.unwrap();
-    talk.lose();
-    talk.restart();
-    talk.wait();
-    let asked = talk.incoming();
-    assert!(asked.sent_before && asked.origin == Some(first) && asked.command == Some(1));
-    talk.note("does not keep keys");
-    let unknown = Error::aborted("outcome unknown: no keys are kept here");
-    talk.server.refuse(asked.call, &unknown, Outcome::Unknown);
-    talk.settle();
-    assert_eq!(outcome(&talk), Some(2));
-    talk
-}
-
-fn t6_refused() -> Talk {
-    let mut talk = Talk::new();
-    talk.command(b"create");
-    talk.note("runs it, and is restarted before it answers");
-    talk.lose();
-    talk.restart();
-    talk.wait();
-    let asked = talk.incoming();
-    let full = Error::resource_exhausted("as many commands run as may");
-    talk.server.refuse(asked.call, &full, Outcome::NotRun);
-    talk.settle();
-    assert_eq!(outcome(&talk), Some(2));
-    talk
-}
-
-fn t7_cancel() -> Talk {
-    let mut talk = Talk::new();
-    let call = talk.command(b"slow");
-    let slow = talk.incoming();
-    talk.cancel(call);
-    talk.settle();
-    let next = talk.query(b"next");
-    assert_ne!(next.stream(), call.stream());
-    talk.server.reply(slow.call, OutgoingReply::new(b"done"));
-    talk.settle();
-    assert_eq!(talk.client.usage().calls_out, 1);
-    talk
-}
-
-fn t7_cancel_lost() -> Talk {
-    let mut talk = Talk::new();
-    let call = talk.command(b"slow");
-    let slow = talk.incoming();
-    let query = talk.query(b"dropped");
-    talk.lose();
-    talk.cancel(call);
-    talk.cancel(query);
-    talk.resume();
-    talk.settle();
-    assert_eq!(talk.server.usage().calls_in, 1, "the command; the query is over");
-    talk.server.reply(slow.call, OutgoingReply::new(b"done"));
-    talk.settle();
-    assert_eq!((talk.server.usage().calls_in, talk.client.usage().calls_out), (0, 0));
     talk
 }
 
@@ -535,6 +410,44 @@ fn error_watched() -> Talk {
     talk.settle();
     assert_eq!(event(&talk, "failed")["watched"], false);
     talk
+}
+
+/// A watch that is notified, answered.
+fn notified() -> Talk {
+    let mut talk = Talk::new();
+    watch(&mut talk, Watch::Notify);
+    talk
+}
+
+/// The client reads what breaks a rule.
+fn refused(mut talk: Talk, kind: Kind, stream: u32, flags: u8, payload: &[u8]) -> Talk {
+    let mut out = Vec::new();
+    let frame = frame::open(&mut out, kind, stream, flags);
+    if kind == Kind::Reply {
+        metadata::put_entry(&mut out, metadata::tag::VALIDATOR, &[7; 16]);
+    }
+    let frame = frame.metadata_ends(&out);
+    out.extend_from_slice(payload);
+    frame.finish(&mut out);
+    talk.read(&out);
+    talk.client_ends(Reason::Unexpected);
+    assert_eq!(event(&talk, "closed")["reason"], "unexpected");
+    talk
+}
+
+fn notify_twice() -> Talk {
+    refused(notified(), Kind::Reply, 1, flag::WATCHED, b"two")
+}
+
+fn notify_kept() -> Talk {
+    refused(notified(), Kind::Stale, 0, flag::KEEP, &[1])
+}
+
+fn notify_suspect() -> Talk {
+    let mut talk = Talk::new();
+    let method = talk.client.method(PATH, Codec::Proto);
+    talk.call(Request::query(method, &b"k"[..]).watch(Watch::Notify));
+    refused(talk, Kind::Reply, 1, flag::WATCHED | flag::SUSPECT, b"one")
 }
 
 fn watch_large() -> Talk {

@@ -11,7 +11,7 @@ use tidewire_live::metadata::{self, entries, put_command, put_entry, put_number,
 use tidewire_live::{CommandOrigin, Hello, Limits, Metadata, Reason, feature, varint};
 use tidewire_service::Code;
 
-use crate::hostile;
+use crate::{bad_fields, hostile};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/live")
@@ -305,7 +305,7 @@ fn every_broken_rule_has_its_golden_bytes() {
     };
     let limits = hostile::config().limits;
     let content = json!({
-        "about": "What a peer that offers all features sends after a good hello, and the reason of the goaway that must follow. The limits are those of the reader. At a dialer one query (method 0, no watch, no validator) is open on stream 1.",
+        "about": "What a peer that offers all features sends after a good hello, and the reason of the goaway that must follow. The limits are those of the reader. At a dialer one query (method 0, no watch, no validator) is open on stream 1. `hellos` come in place of the good one.",
         "limits": {
             "body_max": limits.body_max, "calls_max": limits.calls_max,
             "watches_max": limits.watches_max, "methods_max": limits.methods_max,
@@ -314,6 +314,7 @@ fn every_broken_rule_has_its_golden_bytes() {
         },
         "at_acceptor": list(hostile::cases_at_a_server()),
         "at_dialer": list(hostile::cases_at_a_client()),
+        "hellos": bad_fields::bad_hellos().into_iter().map(|(name, bytes)| json!({ "name": name, "hex": hex(&bytes), "reason": "malformed" })).collect::<Vec<_>>(),
     });
     check("errors.json", &content);
 }

@@ -221,3 +221,35 @@ fn a_peer_that_never_takes_a_value_costs_one() {
     let mut wire = Vec::new();
     assert!(!pair.server.poll_output(0, &mut wire), "told once, then silent: {wire:?}");
 }
+
+#[test]
+fn a_command_is_not_watched() {
+    for watch in [Watch::Notify, Watch::Values] {
+        let mut pair = Pair::new();
+        let method = pair.method();
+        pair.call(Request::command(method, &b"write"[..]).watch(watch));
+        let asked = pair.incoming();
+        assert_eq!(asked.watch, Watch::No, "else it would run at each change");
+        pair.reply(asked.call, value(b"done"));
+        let Some(Event::Reply(answer)) = pair.at_client.pop() else { panic!("an answer") };
+        assert_eq!(answer.then, Then::Nothing);
+    }
+}
+
+#[test]
+fn a_pong_comes_after_what_is_known_to_be_stale() {
+    let mut pair = Pair::new();
+    let (call, served) = watch(&mut pair, Watch::Notify, b"one");
+    pair.client.wake(0);
+    let mut wire = Vec::new();
+    pair.client.poll_output(0, &mut wire);
+    pair.server.input().extend_from_slice(&wire);
+    while pair.server.poll_event(0).is_some() {}
+    assert_eq!(pair.server.stale(served), None);
+    pair.run();
+    let heard: Vec<_> = pair.at_client.iter().collect();
+    assert!(
+        matches!(&heard[..], [Event::Unsure, Event::Stale { call: stale }, Event::Sure] if *stale == call),
+        "{heard:?}"
+    );
+}

@@ -272,6 +272,11 @@ pub(crate) fn cases_at_a_server() -> Vec<Case> {
             b().request(1, 0).frame(Kind::Items, 1, flag::MORE, &[], &[]),
             Reason::Malformed,
         ),
+        (
+            "items without an item",
+            b().request(1, 0).frame(Kind::Items, 1, 0, &[], &[]),
+            Reason::Malformed,
+        ),
         ("an item without end", endless_item(), Reason::TooLarge),
         ("seen of the wrong side", b().frame(Kind::Seen, 0, 0, &[], &[2]), Reason::Malformed),
         (

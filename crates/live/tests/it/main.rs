@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests are tests")]
 
+mod bad_fields;
 mod calls;
+mod checks;
 mod conversation;
 mod conversations;
 mod fixtures;
 mod freshness;
 mod fuzz;
+mod handshakes;
 mod heard;
 mod hostile;
 mod link;

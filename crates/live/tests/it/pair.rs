@@ -76,9 +76,13 @@ impl Pair {
 
     /// The server is restarted: another boot, nothing known.
     pub(crate) fn restart_server(&mut self) {
+        self.restart_server_with(Config::default());
+    }
+
+    pub(crate) fn restart_server_with(&mut self, config: Config) {
         self.client.connection_lost(self.now);
         self.client.connect(self.now);
-        self.server = accept(&mut self.client, Acceptor::new(Config::default(), self.now));
+        self.server = accept(&mut self.client, Acceptor::new(config, self.now));
         self.run();
     }
 

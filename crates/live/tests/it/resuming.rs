@@ -1,10 +1,12 @@
 //! Lost connections, lost sessions, restarted servers, commands at most once.
 
+use std::time::Duration;
+
 use tidewire_live::{
     Acceptor, CallId, CallKind, Config, Metadata, OutgoingReply, Push, Refresh, Request, Session,
     SessionId, Sessions, Then, Watch, feature,
 };
-use tidewire_service::Code;
+use tidewire_service::{Code, Outcome};
 
 use crate::freshness::{named, value, watch};
 use crate::heard::Event;
@@ -374,4 +376,56 @@ fn a_resume_of_many_watches_goes_in_parts() {
     pair.reconnect();
     assert!(matches!(&pair.at_client[..], [Event::Lost, Event::Connected { resumed: true }]));
     assert_eq!((pair.server.usage().watches_in, pair.client.usage().calls_out), (5_000, 5_000));
+}
+
+#[test]
+fn a_command_is_not_sent_again_after_half_of_the_time_for_which_its_key_is_kept() {
+    let config = |features| Config {
+        features: feature::USUAL | features,
+        keys_kept: Duration::from_secs(60),
+        ..Config::default()
+    };
+    let durable = config(feature::DURABLE);
+    for (kind, age_s, next, sent) in [
+        (CallKind::Command, 25, &durable, true),
+        (CallKind::Command, 31, &durable, false),
+        (CallKind::Command, 1, &config(0), false),
+        (CallKind::Idempotent, 31, &durable, true),
+        (CallKind::Idempotent, 31, &config(0), true),
+    ] {
+        let mut pair = Pair::with(durable.clone(), durable.clone());
+        let method = pair.method();
+        pair.call(Request { kind, ..Request::command(method, &b"x"[..]) });
+        // Ids before and after it do not make it younger.
+        for _ in 0..age_s {
+            pair.now += 1_000_000;
+            pair.call(Request::command(method, &b"other"[..]).deadline(pair.now + 1));
+        }
+        pair.now += 1;
+        pair.client.handle_timeout(pair.now);
+        pair.at_client.clear();
+        pair.at_server.clear();
+        pair.restart_server_with(next.clone());
+        pair.now += 1_000_000;
+        pair.client.handle_timeout(pair.now);
+        pair.run();
+        let again: Vec<_> = pair
+            .at_server
+            .iter()
+            .filter_map(|event| match event {
+                Event::Request(asked) if asked.payload == b"x" => Some(asked.sent_before),
+                _ => None,
+            })
+            .collect();
+        let is_durable = next.features & feature::DURABLE != 0;
+        assert_eq!(again.len(), usize::from(sent), "{kind:?} after {age_s} s");
+        assert!(again.iter().all(|keyed| *keyed == is_durable));
+        let unknown = pair.at_client.iter().any(|event| match event {
+            Event::Failed { error, .. } => {
+                (error.code(), error.outcome()) == (Code::Aborted, Outcome::Unknown)
+            }
+            _ => false,
+        });
+        assert_eq!(unknown, !sent, "{kind:?} after {age_s} s: {:?}", pair.at_client);
+    }
 }
