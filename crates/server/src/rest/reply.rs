@@ -9,6 +9,7 @@ use http::{HeaderMap, Response, StatusCode};
 use tidewire_service::{Body, Error, Reply, Result, StreamKind};
 
 use crate::plain;
+use crate::rpc::gathered;
 
 use super::binding::{Binding, ReplyPlan};
 use super::http_body;
@@ -38,7 +39,7 @@ pub(crate) async fn response(
     } else {
         let message = match body {
             Body::Full(message) => message,
-            other => Box::pin(other.collect(usize::MAX)).await?,
+            other => Box::pin(gathered(other)).await?.0,
         };
         one(&binding.reply, message, status)?
     };
