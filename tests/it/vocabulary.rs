@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use tidewire::http::{Method, StatusCode};
 use tidewire::{
     Builder, Call, Context, Error, Implementation, Message, Method as RpcMethod, Reply, Result,
-    Schema, Server,
+    RpcService, Schema, Server,
 };
 
 use crate::harness::{Response, send};
@@ -110,16 +110,21 @@ impl Implementation for Things {
     }
 }
 
-async fn plain(call: Call) -> Result<Reply> {
+pub(crate) async fn plain(call: Call) -> Result<Reply> {
     let name: String = call.param("name")?;
     let size = size_of(&name, &call.context).await?;
     Reply::json(&serde_json::json!({"name": name, "size": size}))
 }
 
+/// The service alone.
+pub(crate) fn service() -> impl RpcService {
+    schema().implement("test.v1.Things", Things(schema())).unwrap()
+}
+
 /// A server of the same things over REST, Connect, gRPC, gRPC-Web and a plain handler.
 fn things() -> Builder {
     Server::builder()
-        .service(schema().implement("test.v1.Things", Things(schema())).unwrap())
+        .service(service())
         .route(Method::GET, "/plain/{name}", plain)
         .route(Method::POST, "/sink", async |mut call: Call| {
             Ok(call.message().await?.len().to_string())

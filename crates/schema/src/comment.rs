@@ -1,7 +1,9 @@
-//! Comments of a `.proto`, where its descriptors kept them.
+//! What a `.proto` says that the message library does not keep: comments, and defaults of proto2.
 
 use buffa_descriptor::DescriptorPool;
-use buffa_descriptor::generated::descriptor::{DescriptorProto, FileDescriptorProto};
+use buffa_descriptor::generated::descriptor::{
+    DescriptorProto, FieldDescriptorProto, FileDescriptorProto,
+};
 
 /// Field numbers of `FileDescriptorProto` and `DescriptorProto`, as paths of places name them.
 const MESSAGE_OF_FILE: i32 = 4;
@@ -14,16 +16,9 @@ pub(crate) fn of<'a>(
     message: &str,
     field: Option<u32>,
 ) -> Option<&'a str> {
-    let file = pool.file_containing_symbol(message)?;
-    let package = file.package.as_deref().unwrap_or_default();
-    let name = match package {
-        "" => message,
-        package => message.strip_prefix(package)?.strip_prefix('.')?,
-    };
-    let (mut place, found) = place(file, name)?;
+    let (file, mut place, found) = place(pool, message)?;
     if let Some(number) = field {
-        let number = i32::try_from(number).ok()?;
-        let index = found.field.iter().position(|field| field.number == Some(number))?;
+        let (index, _) = field_of(found, number)?;
         place.extend([FIELD_OF_MESSAGE, i32::try_from(index).ok()?]);
     }
     let places = &file.source_code_info.as_option()?.location;
@@ -31,8 +26,23 @@ pub(crate) fn of<'a>(
     Some(comment.trim()).filter(|comment| !comment.is_empty())
 }
 
-/// The path of a message in its file, and its descriptor.
-fn place<'a>(file: &'a FileDescriptorProto, name: &str) -> Option<(Vec<i32>, &'a DescriptorProto)> {
+/// The default that a field of a message is declared with, as descriptors spell it.
+pub(crate) fn default<'a>(pool: &'a DescriptorPool, message: &str, field: u32) -> Option<&'a str> {
+    let (_, _, found) = place(pool, message)?;
+    field_of(found, field)?.1.default_value.as_deref()
+}
+
+/// The file of a message, its path in there, and its descriptor.
+fn place<'a>(
+    pool: &'a DescriptorPool,
+    message: &str,
+) -> Option<(&'a FileDescriptorProto, Vec<i32>, &'a DescriptorProto)> {
+    let file = pool.file_containing_symbol(message)?;
+    let package = file.package.as_deref().unwrap_or_default();
+    let name = match package {
+        "" => message,
+        package => message.strip_prefix(package)?.strip_prefix('.')?,
+    };
     let mut place = Vec::new();
     let (mut messages, mut step, mut found) = (&file.message_type, MESSAGE_OF_FILE, None);
     for part in name.split('.') {
@@ -42,5 +52,11 @@ fn place<'a>(file: &'a FileDescriptorProto, name: &str) -> Option<(Vec<i32>, &'a
         found = Some(message);
         (messages, step) = (&message.nested_type, MESSAGE_OF_MESSAGE);
     }
-    Some((place, found?))
+    Some((file, place, found?))
+}
+
+/// A field of a message by its number, and which it is.
+fn field_of(message: &DescriptorProto, number: u32) -> Option<(usize, &FieldDescriptorProto)> {
+    let number = i32::try_from(number).ok()?;
+    message.field.iter().enumerate().find(|(_, field)| field.number == Some(number))
 }

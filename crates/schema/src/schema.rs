@@ -51,7 +51,7 @@ impl Schema {
     /// [`SchemaError`] with file, line and column of each fault.
     pub fn compile(sources: &Sources) -> Result<Self, SchemaError> {
         let descriptors = sources.compile().map_err(SchemaError::Sources)?;
-        Self::from_descriptors(descriptors.with_places_of_methods())
+        Self::from_descriptors(descriptors.bytes())
     }
 
     /// Reads an encoded `google.protobuf.FileDescriptorSet` that holds all imports.

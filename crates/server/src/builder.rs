@@ -155,7 +155,8 @@ impl Builder {
         self
     }
 
-    /// Tells of every request of every protocol, and of its one end.
+    /// Tells of every request of every protocol, and of its one end; not of the question of a browser for
+    /// other origins, which is answered before anything else.
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observers.push(Arc::new(observer));
         self
@@ -199,8 +200,8 @@ impl Builder {
     }
 
     /// Switches off, or on again, that requests are checked against the rules that their schema
-    /// has for them (protovalidate, protoc-gen-validate, `REQUIRED`): after all layers, just before
-    /// the service; see [`Validate`].
+    /// has for them (protovalidate, protoc-gen-validate, `REQUIRED`): after all layers of the server, just
+    /// before the service and the layers that it has of its own; see [`Validate`].
     pub fn validation(mut self, on: bool) -> Self {
         self.validation = on;
         self

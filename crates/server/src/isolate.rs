@@ -1,7 +1,8 @@
 //! A panic in a handler is one failed call.
 //!
 //! The handler's future is polled inside `catch_unwind`; its panic becomes an `internal` error whose
-//! message says nothing of the cause, which is logged. A program built with `panic = "abort"` has no
+//! message says nothing of the cause, which is logged. What a handler keeps is dropped like that too, when
+//! its caller goes away or its time is over. A program built with `panic = "abort"` has no
 //! such isolation.
 
 use std::any::Any;
@@ -30,7 +31,7 @@ impl Isolated {
     pub(crate) fn into_progress(self) -> IsolatedProgress {
         match self.0.into_progress() {
             Progress::Ready(outcome) => IsolatedProgress::Ready(outcome),
-            Progress::Pending(pending) => IsolatedProgress::Pending(IsolatedPending(pending)),
+            Progress::Pending(pending) => IsolatedProgress::Pending(IsolatedPending(Some(pending))),
         }
     }
 }
@@ -42,19 +43,33 @@ pub(crate) enum IsolatedProgress {
 }
 
 /// The boxed future of a reply, with panics turned into errors.
-pub(crate) struct IsolatedPending(PendingAnswer);
+pub(crate) struct IsolatedPending(Option<PendingAnswer>);
 
 impl Future for IsolatedPending {
     type Output = Result<Reply>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx)))
-            .unwrap_or_else(|panic| Poll::Ready(Err(panicked(&*panic))))
+        let pending = self.0.as_mut().expect("an answer is polled until it is ready, once");
+        let outcome = catch_unwind(AssertUnwindSafe(|| pending.as_mut().poll(cx)));
+        outcome.unwrap_or_else(|panic| Poll::Ready(Err(panicked(&*panic))))
+    }
+}
+
+impl Drop for IsolatedPending {
+    fn drop(&mut self) {
+        dropped(self.0.take());
     }
 }
 
 /// A stream with panics turned into an error that ends it.
 pub(crate) struct IsolatedStream<S>(pub(crate) Option<S>);
+
+impl<S> IsolatedStream<S> {
+    /// Asks it for no more.
+    pub(crate) fn end(&mut self) {
+        dropped(self.0.take());
+    }
+}
 
 impl<S, T> futures_core::Stream for IsolatedStream<S>
 where
@@ -65,11 +80,24 @@ where
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Some(stream) = &mut self.0 else { return Poll::Ready(None) };
         catch_unwind(AssertUnwindSafe(|| Pin::new(stream).poll_next(cx))).unwrap_or_else(|panic| {
-            // What panicked may panic again when it is dropped.
-            let broken = self.0.take();
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(broken)));
+            self.end();
             Poll::Ready(Some(Err(panicked(&*panic))))
         })
+    }
+}
+
+impl<S> Drop for IsolatedStream<S> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Drops what a handler made: it may panic then too, and what panicked may do so again.
+fn dropped<T>(made: Option<T>) {
+    if made.is_some()
+        && let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(made)))
+    {
+        panicked(&*panic);
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! A request that is observed, or that gates left something for, has one [`Watch`]: shared by its
 //! future and its body, it ends when the last of them is gone. So the end is told exactly once, however
-//! the request ends, and guards are dropped after it.
+//! the request ends, and guards are dropped after it. An observer that panics is told no more of that
+//! moment; the request goes on, and other observers are told.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as TaskContext, Poll, ready};
 
@@ -18,7 +20,7 @@ use crate::stop::{Stage, Stop};
 
 /// One request that is watched; the end is told when the last reference is gone.
 pub(crate) struct Watch {
-    observations: Vec<Arc<dyn Observation>>,
+    told: Arc<Told>,
     guards: Mutex<Option<Guards>>,
     stop: Stop,
     /// By itself, since a command that reads it may outlive the request.
@@ -41,12 +43,14 @@ impl Watch {
         stop: &Stop,
         head: &mut Head,
     ) -> Arc<Self> {
-        let observations: Vec<_> = observers.iter().map(|observer| observer.begin(head)).collect();
-        for observation in &observations {
-            head.context.observe(Arc::clone(observation));
+        let observations: Vec<_> =
+            observers.iter().filter_map(|observer| shielded(|| observer.begin(head))).collect();
+        let told = Arc::new(Told { observations, reached: AtomicU8::default() });
+        if !told.observations.is_empty() {
+            head.context.observe(Arc::clone(&told) as Arc<dyn Observation>);
         }
         Arc::new(Self {
-            observations,
+            told,
             guards: Mutex::default(),
             stop: stop.clone(),
             bytes_in: Arc::default(),
@@ -96,9 +100,7 @@ impl Watch {
     }
 
     pub(crate) fn phase(&self, phase: Phase) {
-        for observation in &self.observations {
-            observation.phase(phase);
-        }
+        self.told.phase(phase);
     }
 
     fn over(&self) {
@@ -115,11 +117,35 @@ impl Drop for Watch {
         (end.code, end.status) = (outcome.code, outcome.status);
         end.bytes_in = self.bytes_in.load(Ordering::Relaxed);
         end.bytes_out = self.bytes_out.load(Ordering::Relaxed);
-        for observation in &self.observations {
-            observation.end(&end);
-        }
+        self.told.end(&end);
         // After the end was told.
         drop(self.guards.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// Everybody who observes a request. Whatever holds its context can tell a phase, and may outlive it: each
+/// is told once and in their order, and none after the end.
+struct Told {
+    observations: Vec<Arc<dyn Observation>>,
+    /// One more than the number of the last phase.
+    reached: AtomicU8,
+}
+
+impl Observation for Told {
+    fn phase(&self, phase: Phase) {
+        let number = phase as u8 + 1;
+        if self.reached.fetch_max(number, Ordering::Relaxed) < number {
+            for told in &self.observations {
+                shielded(|| told.phase(phase));
+            }
+        }
+    }
+
+    fn end(&self, end: &End) {
+        self.reached.store(u8::MAX, Ordering::Relaxed);
+        for told in &self.observations {
+            shielded(|| told.end(end));
+        }
     }
 }
 
@@ -202,6 +228,12 @@ where
     fn size_hint(&self) -> http_body::SizeHint {
         self.body.size_hint()
     }
+}
+
+/// What an observer makes of something; `None` when it panics.
+fn shielded<T>(told: impl FnOnce() -> T) -> Option<T> {
+    let outcome = catch_unwind(AssertUnwindSafe(told));
+    outcome.inspect_err(|_| tracing::error!("an observer panicked; the request goes on")).ok()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

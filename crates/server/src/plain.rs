@@ -1,6 +1,6 @@
 //! Plain HTTP: from a request to a [`Call`] and from a [`Reply`] to a response.
 
-use http::header::{ALLOW, CONTENT_TYPE, ETAG, HeaderValue};
+use http::header::{ALLOW, CONTENT_TYPE, ETAG, HeaderValue, TRAILER};
 use http::{HeaderMap, Response, StatusCode};
 use tidewire_rest::{ErrorFormat, Printed};
 use tidewire_service::{Body, Error, Frame, Headers, Reply};
@@ -13,6 +13,7 @@ pub(crate) fn response<B>(mut reply: Box<Reply>, wrap: impl FnOnce(Body) -> B) -
     if reply.freshness.validator().is_some() || reply.is_unchanged() {
         tag(&mut reply);
     }
+    announce(&mut reply);
     let Reply { status, headers, body, trailers, .. } = *reply;
     let body = if trailers.is_empty() { body } else { with_trailers(body, trailers) };
     let mut response = Response::new(wrap(body));
@@ -36,6 +37,13 @@ pub(crate) fn tag(reply: &mut Reply) {
     if reply.is_unchanged() {
         reply.status = StatusCode::NOT_MODIFIED;
         reply.body = Body::Empty;
+    }
+}
+
+/// Names the trailers that will follow the body: over HTTP/1.1 no others are sent (RFC 9110, section 6.6.2).
+fn announce<T>(reply: &mut Reply<T>) {
+    for name in reply.trailers.keys() {
+        reply.headers.append(TRAILER, HeaderValue::from(name.clone()));
     }
 }
 

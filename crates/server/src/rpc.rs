@@ -25,7 +25,7 @@ use tidewire_wire::Exchange;
 
 pub(crate) use self::methods::{Entry, Methods};
 use self::request::Messages;
-pub(crate) use self::response::{Replies, Whole, failed, whole};
+pub(crate) use self::response::{Replies, Whole, failed, gathered, whole};
 use self::response::{many, one};
 use crate::arriving::{Arriving, check_length, discard};
 use crate::connection::App;

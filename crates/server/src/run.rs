@@ -13,7 +13,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tidewire_service::{Body, Call, Error, Frame, Reply, Result, Service};
+use tidewire_service::{Body, Call, Error, Frame, Reply, Result, Service, Validator};
 use tokio::time::{Instant, Sleep};
 
 use crate::command::Command;
@@ -30,25 +30,28 @@ pub(crate) enum Run {
 
 /// A call that has to be awaited.
 pub(crate) enum Waiting {
-    /// And whether the caller holds anything.
-    InPlace(IsolatedPending, bool),
+    /// And what the caller holds.
+    InPlace(IsolatedPending, Held),
     Bounded(Pin<Box<dyn Future<Output = Result<Reply>> + Send>>),
 }
+
+/// What the caller holds: nothing, mostly.
+type Held = Box<[Validator]>;
 
 /// Runs a call.
 ///
 /// A command whose message is complete begins here; one whose message is on its way begins with it.
 #[inline]
 pub(crate) fn run(service: &dyn Service, call: Call, command: Option<Command>) -> Run {
-    let (at, holds) = (call.context.deadline(), !call.context.held().is_empty());
+    let (at, held): (_, Held) = (call.context.deadline(), call.context.held().into());
     if at.is_some() || command.is_some() {
-        return bounded(service, call, command, at.map(Instant::from_std));
+        return bounded(service, call, command, at.map(Instant::from_std), held);
     }
     match Isolated::call(service, call).into_progress() {
         IsolatedProgress::Ready(outcome) => {
-            Run::Ready(outcome.and_then(|reply| guarded(reply, None, holds)))
+            Run::Ready(outcome.and_then(|reply| guarded(reply, None, &held)))
         }
-        IsolatedProgress::Pending(pending) => Run::Pending(Waiting::InPlace(pending, holds)),
+        IsolatedProgress::Pending(pending) => Run::Pending(Waiting::InPlace(pending, held)),
     }
 }
 
@@ -57,8 +60,8 @@ fn bounded(
     call: Call,
     command: Option<Command>,
     deadline: Option<Instant>,
+    held: Held,
 ) -> Run {
-    let holds = !call.context.held().is_empty();
     if deadline.is_some_and(|at| at <= Instant::now()) {
         return Run::Ready(Err(deadline::passed()));
     }
@@ -70,7 +73,7 @@ fn bounded(
     }
     let pending = match Isolated::call(service, call).into_progress() {
         IsolatedProgress::Ready(outcome) => {
-            return Run::Ready(outcome.and_then(|reply| guarded(reply, deadline, holds)));
+            return Run::Ready(outcome.and_then(|reply| guarded(reply, deadline, &held)));
         }
         IsolatedProgress::Pending(pending) => pending,
     };
@@ -87,14 +90,18 @@ fn bounded(
                 .await
                 .unwrap_or_else(|_| Err(deadline::passed()))?,
         };
-        checked(reply, deadline, holds)
+        checked(reply, deadline, &held)
     })))
 }
 
 #[inline]
-fn guarded(mut reply: Box<Reply>, deadline: Option<Instant>, holds: bool) -> Result<Box<Reply>> {
+fn guarded(
+    mut reply: Box<Reply>,
+    deadline: Option<Instant>,
+    held: &[Validator],
+) -> Result<Box<Reply>> {
     if matches!(reply.body, Body::Stream(_)) || reply.is_unchanged() {
-        *reply = checked(*reply, deadline, holds)?;
+        *reply = checked(*reply, deadline, held)?;
     }
     Ok(reply)
 }
@@ -102,10 +109,10 @@ fn guarded(mut reply: Box<Reply>, deadline: Option<Instant>, holds: bool) -> Res
 /// The reply with its body, if that is a stream, isolated and within the deadline.
 ///
 /// # Errors
-/// When it says that what the caller holds is right, and the caller holds nothing.
-fn checked(mut reply: Reply, deadline: Option<Instant>, holds: bool) -> Result<Reply> {
-    if reply.is_unchanged() && !holds {
-        let text = "the service answered that nothing changed to a caller that holds nothing";
+/// When it says that what the caller holds is right, and the caller does not hold that.
+fn checked(mut reply: Reply, deadline: Option<Instant>, held: &[Validator]) -> Result<Reply> {
+    if reply.is_unchanged() && !reply.is_held(held) {
+        let text = "the service answered that nothing changed to a caller who does not hold it";
         return Err(Error::internal(text));
     }
     guard(&mut reply.body, deadline);
@@ -138,9 +145,9 @@ impl Future for Waiting {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
             Self::Bounded(bounded) => bounded.as_mut().poll(cx),
-            Self::InPlace(pending, holds) => {
+            Self::InPlace(pending, held) => {
                 let outcome = std::task::ready!(Pin::new(pending).poll(cx));
-                Poll::Ready(outcome.and_then(|reply| checked(reply, None, *holds)))
+                Poll::Ready(outcome.and_then(|reply| checked(reply, None, held)))
             }
         }
     }
@@ -162,7 +169,7 @@ impl futures_core::Stream for Guarded {
             && let Some(deadline) = &mut self.deadline
             && deadline.as_mut().poll(cx).is_ready()
         {
-            self.frames.0 = None;
+            self.frames.end();
             return Poll::Ready(Some(Err(deadline::passed())));
         }
         Pin::new(&mut self.frames).poll_next(cx)

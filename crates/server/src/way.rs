@@ -79,7 +79,7 @@ impl Connection {
                 self.after_body(parts.version, &parts.headers, body, response).await
             }
             Ok(()) => {
-                context.phase(Phase::Handler);
+                watch.phase(Phase::Handler);
                 let Parts { method: verb, uri, version, .. } = parts;
                 let watch = Some(Arc::clone(&watch));
                 self.call(found, Inbound { verb, uri, version, context, body, watch }).await

@@ -99,14 +99,17 @@ impl Body {
             Self::Stream(frames) => frames,
             whole => return Ok(whole),
         };
-        let mut left = bytes_max;
-        Ok(Self::frames(futures_util::StreamExt::map(frames, move |frame| {
+        // Nothing is left once it was too much.
+        let mut left = Some(bytes_max);
+        let bounded = futures_util::StreamExt::map(frames, move |frame| {
             let frame = frame?;
             if let Frame::Data(data) = &frame {
-                left = left.checked_sub(data.len()).ok_or_else(|| too_large(bytes_max))?;
+                left = left.and_then(|left| left.checked_sub(data.len()));
+                left.ok_or_else(|| too_large(bytes_max))?;
             }
             Ok(frame)
-        })))
+        });
+        Ok(Self::frames(bounded))
     }
 
     /// Reads the whole body into memory; trailers are dropped.

@@ -1,7 +1,7 @@
 //! What makes a repeated command harmless: a key that is the same when a caller sends it again.
 //!
-//! The key holds the principal, the client and the id, each with its length before it, so that no
-//! choice of one makes it look like another. Over HTTP the id is the header `Idempotency-Key`
+//! The key holds the principal (if there is one), the client and the id, each with its length before it, so
+//! that no choice of one makes it look like another. Over HTTP the id is the header `Idempotency-Key`
 //! (draft-ietf-httpapi-idempotency-key-header), quoted or not.
 
 use std::fmt;
@@ -18,10 +18,10 @@ pub struct CommandKey(String);
 
 impl CommandKey {
     pub(crate) fn new(principal: Option<&Principal>, client: &str, id: &str) -> Self {
-        let (issuer, subject) =
-            principal.map_or(("", ""), |principal| (principal.issuer(), principal.subject()));
-        let parts = [issuer, subject, client, id];
-        Self(parts.map(|part| format!("{}:{part}", part.len())).join("/"))
+        let of_principal = principal.map(|known| [known.issuer(), known.subject()]);
+        let parts = of_principal.iter().flatten().copied().chain([client, id]);
+        let parts: Vec<_> = parts.map(|part| format!("{}:{part}", part.len())).collect();
+        Self(parts.join("/"))
     }
 
     /// The key as text.
@@ -36,7 +36,7 @@ impl fmt::Display for CommandKey {
     }
 }
 
-const HEADER: &str = "idempotency-key";
+pub(crate) const HEADER: &str = "idempotency-key";
 const ID_BYTES_MAX: usize = 255;
 
 /// The id in the header `Idempotency-Key`.

@@ -211,7 +211,8 @@ impl Context {
         self.rare().observations.push(observation);
     }
 
-    /// Tells whoever observes the request that it reached this phase.
+    /// Tells whoever observes the request that it reached this phase; nothing when it is not further than
+    /// before, or over.
     #[inline]
     pub fn phase(&self, phase: Phase) {
         for observation in self.rare.iter().flat_map(|rare| &rare.observations) {
@@ -297,6 +298,8 @@ impl Context {
     /// [`Code::InvalidArgument`](crate::Code::InvalidArgument) when the header is there twice, is
     /// empty, over 255 bytes or not visible ASCII: a caller that relies on it has to know.
     pub fn command_key(&self) -> Result<Option<CommandKey>> {
+        self.read(ContextPart::Header(command_key::HEADER));
+        self.read(ContextPart::Principal);
         let known = self.rare.as_ref().and_then(|rare| rare.command.as_ref());
         let (client, id) = match known {
             Some(command) => (command.client.as_str(), command.id.as_str()),
@@ -316,7 +319,7 @@ impl Context {
     }
 
     /// Ready once the server drains: a stream without an end of its own ends by it. Never ready for a
-    /// call within the process.
+    /// call within the process that is on behalf of no request.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -355,7 +358,7 @@ impl Context {
     }
 
     /// A context for a call made on behalf of this one: the same deadline, the same trace
-    /// (`traceparent` and `tracestate`), the tokens that were seen, and nothing else.
+    /// (`traceparent` and `tracestate`), the tokens that were seen, word of a drain, and nothing else.
     ///
     /// Other headers are not passed on by themselves, since they may hold the caller's credentials.
     #[must_use]
@@ -496,6 +499,7 @@ mod tests {
         let _ = (context.header("Accept-Language"), context.clone().peer(), context.protocol());
         let _ = (context.principal(), context.extensions(), context.headers());
         let _ = (context.deadline(), context.held(), context.tokens(), context.outgoing());
+        let _ = context.command_key();
         let seen = log.0.lock().expect("not poisoned").clone();
         let expected = [
             "Header(\"accept-language\")",
@@ -504,6 +508,8 @@ mod tests {
             "Principal",
             "Extensions",
             "Headers",
+            "Header(\"idempotency-key\")",
+            "Principal",
         ];
         assert_eq!(seen, expected);
     }

@@ -2,10 +2,11 @@
 //!
 //! The call is made again as it was first made, through all gates and layers, with a fresh deadline and
 //! with the validator of the answer that the follower has; so an answer that became stale and did not
-//! change costs no body and is not told. This room has no clock: a [`Timer`] comes in.
+//! change costs no body and is not told. What the query holds at first is such an answer: who comes back
+//! is told what changed since. This room has no clock: a [`Timer`] comes in.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -54,12 +55,13 @@ impl Pace {
     }
 }
 
-/// The replies to `query`: the present one, then each that differs from the one before.
+/// The answers to `query`: the present one, then each that differs from the one before, as its validator
+/// says; one without a validator is told each time.
 ///
 /// The stream waits until an answer becomes stale or its lifetime is over, and at least
 /// [`Pace::min_interval`] since the call before. It ends after an answer of which nothing says when it
-/// ends, and after one that never changes. An error ends it too, unless it carries its own freshness
-/// (`not_found` until there is something to find).
+/// ends, and after one that never changes. An error is an answer too, and ends it unless it carries its own
+/// freshness (`not_found` until there is something to find). The stream itself never fails.
 ///
 /// # Cancel safety
 /// Dropping the stream cancels the call that is under way.
@@ -68,11 +70,11 @@ pub fn follow(
     query: Query,
     pace: Pace,
     timer: impl Timer,
-) -> Stream<Reply> {
+) -> Stream<Result<Reply>> {
     let follower = Follower { service, query, pace, timer, next: Some(None) };
     Stream::new(futures_util::stream::unfold(follower, |mut follower| async move {
         let outcome = follower.next().await?;
-        Some((outcome, follower))
+        Some((Ok(outcome), follower))
     }))
 }
 
@@ -90,10 +92,10 @@ impl<T: Timer> Follower<T> {
         loop {
             if let Some((freshness, called)) = self.next.take()? {
                 self.stale(&freshness).await;
-                self.timer.sleep_until(called + self.pace.min_interval).await;
+                self.sleep_until(called.checked_add(self.pace.min_interval)).await;
             }
             let called = self.timer.now();
-            let outcome = self.call(called).await;
+            let outcome = self.call(called).await.and_then(|reply| self.checked(reply));
             let freshness = match &outcome {
                 Ok(reply) => &reply.freshness,
                 Err(error) => error.freshness(),
@@ -114,14 +116,30 @@ impl<T: Timer> Follower<T> {
     }
 
     async fn call(&mut self, now: Instant) -> Result<Reply> {
-        let deadline = now + self.pace.timeout;
+        let deadline = now.checked_add(self.pace.timeout);
         let mut call = self.query.clone().into_call();
         call.context = call.context.with_deadline(deadline);
-        match select(self.service.call(call), self.timer.sleep_until(deadline)).await {
+        match select(self.service.call(call), pin!(self.sleep_until(deadline))).await {
             Either::Left((outcome, _)) => outcome,
             Either::Right(((), _)) => {
                 Err(Error::deadline_exceeded("a followed query was not answered in time"))
             }
+        }
+    }
+
+    /// Only what is held can be unchanged.
+    fn checked(&self, reply: Reply) -> Result<Reply> {
+        match reply.is_unchanged() && !reply.is_held(&self.query.context().held()) {
+            true => Err(Error::internal("the service answered that something else is unchanged")),
+            false => Ok(reply),
+        }
+    }
+
+    /// Waits until a point in time; one beyond what a clock can tell never comes.
+    async fn sleep_until(&self, at: Option<Instant>) {
+        match at {
+            Some(at) => self.timer.sleep_until(at).await,
+            None => std::future::pending().await,
         }
     }
 
@@ -134,7 +152,8 @@ impl<T: Timer> Follower<T> {
         match freshness.lifetime() {
             Lifetime::For(lifetime) => {
                 let left = lifetime.saturating_sub(freshness.age());
-                select(told, self.timer.sleep_until(self.timer.now() + left)).await;
+                let end = self.timer.now().checked_add(left);
+                select(told, pin!(self.sleep_until(end))).await;
             }
             Lifetime::Unknown | Lifetime::Immutable => told.await,
         }
@@ -211,7 +230,7 @@ mod tests {
         Reply::text(text).with_freshness(freshness.with_validator(validator))
     }
 
-    fn following(answers: Vec<Result<Reply>>) -> (Stream<Reply>, Clock, Arc<Script>) {
+    fn following(answers: Vec<Result<Reply>>) -> (Stream<Result<Reply>>, Clock, Arc<Script>) {
         let script = Arc::new(Script { answers: Mutex::new(answers.into()), ..Script::default() });
         let call = Call::http(Method::GET, Uri::from_static("/"), Context::default(), Body::Empty);
         let query = now(call.buffered()).expect("at once").expect("an empty body");
@@ -228,12 +247,12 @@ mod tests {
         }
     }
 
-    fn text(next: Option<Result<Option<Reply>>>) -> String {
-        match next {
+    fn text(next: Option<Result<Option<Result<Reply>>>>) -> String {
+        match next.map(|next| next.expect("it never fails")) {
             None => "waits".to_owned(),
-            Some(Ok(None)) => "ended".to_owned(),
-            Some(Err(error)) => error.code().to_string(),
-            Some(Ok(Some(reply))) => format!("{:?}", now(reply.body.collect(99)).expect("whole")),
+            Some(None) => "ended".to_owned(),
+            Some(Some(Err(error))) => error.code().to_string(),
+            Some(Some(Ok(reply))) => format!("{:?}", now(reply.body.collect(99)).expect("whole")),
         }
     }
 

@@ -13,11 +13,14 @@
 use std::any::Any;
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use crate::{Answer, Call, Context, Result, Service, Target};
+use futures_util::FutureExt;
+
+use crate::{Answer, Call, Context, Error, Result, Service, Target};
 
 /// What is known of a request before its body is read.
 #[non_exhaustive]
@@ -29,7 +32,8 @@ pub struct Head {
     guards: Guards,
 }
 
-/// What gates left to be dropped when a request is over, in the order in which it was left.
+/// What gates left to be dropped when a request is over, in the order in which it was left; one that
+/// panics then takes nothing else down.
 #[must_use = "dropping them says that the request is over"]
 #[derive(Default)]
 pub struct Guards(Vec<Box<dyn Any + Send>>);
@@ -59,6 +63,14 @@ impl fmt::Debug for Head {
             .field("context", &self.context)
             .field("guards", &self.guards)
             .finish()
+    }
+}
+
+impl Drop for Guards {
+    fn drop(&mut self) {
+        for guard in self.0.drain(..) {
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(guard)));
+        }
     }
 }
 
@@ -168,7 +180,8 @@ impl Service for Gated {
         Answer::pending(async move {
             let Call { target, context, codec, accept, body } = call;
             let mut head = Head::new(target, context);
-            admit(&gates, &mut head).await?;
+            let admitted = AssertUnwindSafe(admit(&gates, &mut head)).catch_unwind().await;
+            admitted.unwrap_or_else(|_| Err(Error::internal("a gate panicked")))?;
             let (target, context, guards) = head.into_parts();
             let mut answer = service.call(Call { target, context, codec, accept, body });
             let outcome = poll_fn(|cx| Pin::new(&mut answer).poll(cx)).await;

@@ -4,7 +4,8 @@
 //! methods, refused heads, broken envelopes. What it returns is told the phases and then exactly one
 //! end. Nobody observes: nothing is allocated and nothing is called.
 //!
-//! This room reads no clock; an observation that wants times reads one itself when it is told.
+//! One that panics is told no more of that moment, and takes neither the request nor other observers with
+//! it. This room reads no clock; an observation that wants times reads one itself when it is told.
 
 use std::sync::Arc;
 
@@ -39,10 +40,10 @@ pub enum Phase {
     Queued,
     /// Its gates are asked.
     Gates,
-    /// It is looked for among what is kept.
-    Memo,
-    /// Its service runs.
+    /// Its layers and its service run.
     Handler,
+    /// A layer looks for it among what is kept.
+    Memo,
     /// The head of its answer is on its way.
     FirstByte,
     /// The last byte of its answer was handed to the connection.

@@ -26,7 +26,8 @@ pub struct Reply<T = Body> {
     pub headers: Headers,
     /// What was asked for.
     pub body: T,
-    /// Sent after the body where the protocol can. A body that is a stream may instead end with
+    /// Sent after the body where the protocol can; REST sends none, and plain HTTP/1.1 to those only who
+    /// send `TE: trailers`. A body that is a stream may instead end with
     /// [`Frame::Trailers`](crate::Frame::Trailers).
     pub trailers: Headers,
     /// How long it stays true.
@@ -35,11 +36,11 @@ pub struct Reply<T = Body> {
 }
 
 /// What few replies are.
-#[derive(Debug)]
-enum Kind {
-    Unchanged,
-    Upgrade(Upgrade),
-    Scripted(Script),
+#[derive(Debug, Default)]
+struct Kind {
+    is_unchanged: bool,
+    upgrade: Option<Upgrade>,
+    script: Option<Script>,
 }
 
 impl<T> Reply<T> {
@@ -93,10 +94,15 @@ impl<T> Reply<T> {
         self
     }
 
-    /// Sets how long the answer stays true.
+    /// Sets how long the answer stays true. What is [unchanged](Reply::unchanged) keeps its validator
+    /// unless there is another in `freshness`.
     #[must_use]
     pub fn with_freshness(mut self, freshness: Freshness) -> Self {
-        self.freshness = freshness;
+        let before = std::mem::replace(&mut self.freshness, freshness);
+        if self.is_unchanged() && self.freshness.validator().is_none() {
+            let freshness = std::mem::take(&mut self.freshness);
+            self.freshness = freshness.with_validator(before.validator());
+        }
         self
     }
 
@@ -120,21 +126,23 @@ impl<T> Reply<T> {
     /// Lets the reply misbehave; see [`Script`].
     #[must_use]
     pub fn with_script(mut self, script: Script) -> Self {
-        self.kind = Some(Box::new(Kind::Scripted(script)));
+        self.kind.get_or_insert_default().script = Some(script);
         self
     }
 
     /// What goes wrong with the reply on purpose.
     pub fn script(&self) -> Option<&Script> {
-        match self.kind.as_deref() {
-            Some(Kind::Scripted(script)) => Some(script),
-            _ => None,
-        }
+        self.kind.as_ref()?.script.as_ref()
     }
 
     /// Whether it says that what the caller holds is still right.
     pub fn is_unchanged(&self) -> bool {
-        matches!(self.kind.as_deref(), Some(Kind::Unchanged))
+        self.kind.as_ref().is_some_and(|kind| kind.is_unchanged)
+    }
+
+    /// Whether its content is among what a caller holds.
+    pub fn is_held(&self, held: &[Validator]) -> bool {
+        self.freshness.validator().is_some_and(|validator| held.contains(&validator))
     }
 
     /// Whether it is an answer like any other: neither *unchanged*, nor an upgrade, nor scripted.
@@ -144,13 +152,7 @@ impl<T> Reply<T> {
 
     /// Takes out what shall run on the connection.
     pub fn take_upgrade(&mut self) -> Option<Upgrade> {
-        match self.kind.take().map(|kind| *kind) {
-            Some(Kind::Upgrade(upgrade)) => Some(upgrade),
-            other => {
-                self.kind = other.map(Box::new);
-                None
-            }
-        }
+        self.kind.as_mut()?.upgrade.take()
     }
 }
 
@@ -188,11 +190,12 @@ impl Reply {
     /// What the caller holds is still right: the content with this validator, which has to be among
     /// [`Context::held`](crate::Context::held).
     ///
-    /// 304 over HTTP. Protocols that have no such answer never say that they hold anything.
+    /// 304 over HTTP. Protocols that have no such answer never say that they hold anything. To a caller
+    /// who does not hold it this is an error of the service.
     pub fn unchanged(validator: Validator) -> Self {
         let mut reply = Self::empty(StatusCode::NOT_MODIFIED)
             .with_freshness(Freshness::default().with_validator(validator));
-        reply.kind = Some(Box::new(Kind::Unchanged));
+        reply.kind.get_or_insert_default().is_unchanged = true;
         reply
     }
 
@@ -200,7 +203,7 @@ impl Reply {
     /// the header `Upgrade`, 200 for `CONNECT`) and this reply's headers, and then runs `upgrade`.
     pub fn upgrade(status: StatusCode, upgrade: Upgrade) -> Self {
         let mut reply = Self::empty(status);
-        reply.kind = Some(Box::new(Kind::Upgrade(upgrade)));
+        reply.kind.get_or_insert_default().upgrade = Some(upgrade);
         reply
     }
 }

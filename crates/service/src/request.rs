@@ -34,6 +34,10 @@ impl Call {
     /// [`Code::InvalidArgument`](crate::Code::InvalidArgument) that says what does not fit.
     pub fn query<T: DeserializeOwned>(&self) -> Result<T> {
         let query = self.http_target().and_then(|target| target.uri.query()).unwrap_or_default();
+        if percent_encoding::percent_decode_str(query).decode_utf8().is_err() {
+            let text = "the query string is not UTF-8 after percent-decoding";
+            return Err(Error::invalid_argument(text));
+        }
         let parameters = serde_html_form::Deserializer::from_bytes(query.as_bytes());
         serde_path_to_error::deserialize(parameters).map_err(|error| {
             let path = error.path().to_string();

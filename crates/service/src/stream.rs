@@ -1,4 +1,7 @@
 //! A stream of messages, as handlers and clients see it.
+//!
+//! What a stream is made of is not asked again once it ended or failed, so that nothing follows an error
+//! within a process either, and asking once more at the end is no mistake.
 
 use std::fmt;
 use std::pin::Pin;
@@ -15,9 +18,14 @@ use crate::{Error, Headers, Result};
 /// let squares = Stream::from_values((1..4).map(|n| n * n));
 /// ```
 pub struct Stream<T> {
-    parts: Pin<Box<dyn futures_core::Stream<Item = Result<Part<T>>> + Send>>,
+    parts: Parts<T>,
     trailers: Headers,
 }
+
+/// What a stream is made of; gone once it ended or failed.
+struct Parts<T>(Option<BoxedParts<T>>);
+
+type BoxedParts<T> = Pin<Box<dyn futures_core::Stream<Item = Result<Part<T>>> + Send>>;
 
 /// One part of a stream, as a [`Frame`](crate::Frame) is of a body.
 pub(crate) enum Part<T> {
@@ -35,7 +43,7 @@ impl<T: 'static> Stream<T> {
     pub(crate) fn from_parts(
         parts: impl futures_core::Stream<Item = Result<Part<T>>> + Send + 'static,
     ) -> Self {
-        Self { parts: Box::pin(parts), trailers: Headers::default() }
+        Self { parts: Parts(Some(Box::pin(parts))), trailers: Headers::default() }
     }
 
     pub(crate) fn into_parts(
@@ -132,14 +140,9 @@ impl<T: 'static> Stream<T> {
         T: Send,
     {
         let end = futures_util::stream::once(async move { Ok(Part::Trailers(trailers().into())) });
-        let mut failed = false;
         let messages =
             self.parts.filter(|part| std::future::ready(!matches!(part, Ok(Part::Trailers(_)))));
-        let parts = messages.chain(end).take_while(move |part| {
-            let goes_on = !failed;
-            failed |= part.is_err();
-            std::future::ready(goes_on)
-        });
+        let parts = messages.chain(end);
         Self::from_parts(parts)
     }
 }
@@ -167,13 +170,26 @@ impl<T> futures_core::Stream for Stream<T> {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            match ready!(self.parts.as_mut().poll_next(cx)) {
+            match ready!(self.parts.poll_next_unpin(cx)) {
                 Some(Ok(Part::Message(message))) => return Poll::Ready(Some(Ok(message))),
                 Some(Ok(Part::Trailers(trailers))) => self.trailers = trailers,
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => return Poll::Ready(None),
             }
         }
+    }
+}
+
+impl<T> futures_core::Stream for Parts<T> {
+    type Item = Result<Part<T>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(parts) = &mut self.0 else { return Poll::Ready(None) };
+        let part = ready!(parts.as_mut().poll_next(cx));
+        if !matches!(part, Some(Ok(_))) {
+            self.0 = None;
+        }
+        Poll::Ready(part)
     }
 }
 

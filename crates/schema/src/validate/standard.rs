@@ -283,24 +283,17 @@ impl Rules<'_> {
 
     /// `min_items` and `max_items`, or `min_pairs` and `max_pairs`.
     pub(super) fn counts(&self) -> Vec<Count> {
-        let (low, high, words): (_, _, [&str; 3]) = match self.member.1 {
-            "map" => (
-                "min_pairs",
-                "max_pairs",
-                ["map must be at least", "map must be at most", "entries"],
-            ),
-            _ => (
-                "min_items",
-                "max_items",
-                ["must contain at least", "must contain no more than", "item(s)"],
-            ),
+        let (low, high, unit) = match self.member.1 {
+            "map" => ("min_pairs", "max_pairs", ["entry", "entries"]),
+            _ => ("min_items", "max_items", ["item", "items"]),
         };
         let bound = |number| wire::last(self.bytes, number).map(Raw::bits);
-        let site = |number, name: &'static str, words: &str, one: u64, what: &str| {
-            self.site(name, (number, name, Kind::Uint64), &format!("{words} {one} {what}"))
+        let site = |number, name: &'static str, words: &str, one: u64| {
+            let message = format!("must contain {words} {one} {}", counted(one, unit));
+            self.site(name, (number, name, Kind::Uint64), &message)
         };
-        let least = bound(1).map(|min| (min, u64::MAX, site(1, low, words[0], min, words[2])));
-        let most = bound(2).map(|max| (0, max, site(2, high, words[1], max, words[2])));
+        let least = bound(1).map(|min| (min, u64::MAX, site(1, low, "at least", min)));
+        let most = bound(2).map(|max| (0, max, site(2, high, "no more than", max)));
         least.into_iter().chain(most).collect()
     }
 
@@ -399,4 +392,9 @@ fn parts(message: &[u8]) -> (i64, i64) {
         None => 0,
     };
     (number(1), i64::from(number(2) as i32))
+}
+
+/// One of something, or several.
+fn counted(count: u64, [one, several]: [&str; 2]) -> &str {
+    if count == 1 { one } else { several }
 }

@@ -67,7 +67,7 @@ impl Violation {
         &self.rule_id
     }
 
-    /// What is wrong, `must be at least 1 characters`.
+    /// What is wrong, `must be at least 1 character`.
     pub fn message(&self) -> &str {
         &self.message
     }

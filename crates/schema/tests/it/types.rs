@@ -49,16 +49,38 @@ fn enums_have_names_numbers_and_openness() {
 }
 
 #[test]
-fn comments_are_there_where_descriptors_kept_them() {
+fn comments_of_messages_and_fields_are_there() {
     let folder = tempfile::tempdir().unwrap();
     let proto = "syntax = \"proto3\";\npackage a.b;\n// An order.\nmessage Order {\n  // A line of it.\n  message Line {\n    // How many.\n    int32 count = 4;\n  }\n  Line line = 1;\n}\n";
     std::fs::write(folder.path().join("a.proto"), proto).unwrap();
-    let sources = tidewire_schema::Sources::new().folder(folder.path()).compile().unwrap();
-    let schema = Schema::from_descriptors(sources.bytes()).unwrap();
+    let schema = Schema::from_folder(folder.path()).unwrap();
     let order = schema.message_type("a.b.Order").unwrap();
     let line = schema.message_type("a.b.Order.Line").unwrap();
     assert_eq!(order.comment(), Some("An order."));
     assert_eq!(line.comment(), Some("A line of it."));
     assert_eq!(line.field("count").unwrap().comment(), Some("How many."));
     assert_eq!(order.field("line").unwrap().comment(), None);
+}
+
+#[test]
+fn defaults_are_as_the_proto_declares_them() {
+    let old = r#"syntax = "proto2"; package a; enum E { A = 0; B = 1; }
+        message Outer { message M {
+            optional int32 count = 3 [default = -7];
+            optional string name = 1 [default = "tea \"x\""];
+            optional E e = 2 [default = B];
+            optional double ratio = 4 [default = inf];
+            optional bool on = 5 [default = true];
+            optional bytes data = 6 [default = "\001a"];
+            optional int32 none = 7;
+            extensions 100 to 200;
+        } }
+        extend Outer.M { optional int32 more = 100 [default = 3]; }"#;
+    let old = compiled(old);
+    let message = old.message_type("a.Outer.M").unwrap();
+    let default = |name| message.field(name).unwrap().declared_default();
+    let all = ["name", "e", "count", "ratio", "on", "data", "none", "[a.more]"].map(default);
+    let expected = ["tea \"x\"", "B", "-7", "inf", "true", "\\001a"].map(Some);
+    assert_eq!((&all[..6], &all[6..]), (&expected[..], &[None, None][..]));
+    assert!(old.message("a.Outer.M").unwrap().get("count").unwrap().is_none(), "it is absent");
 }

@@ -11,6 +11,7 @@ use tidewire_service::{Body, Reply, Result};
 
 use super::stream::Chunks;
 use crate::plain;
+use crate::rpc::gathered;
 
 /// The response for a reply.
 ///
@@ -34,7 +35,7 @@ pub(crate) async fn response(
     } else {
         let message = match body {
             Body::Full(message) => message,
-            other => Box::pin(other.collect(usize::MAX)).await?,
+            other => Box::pin(gathered(other)).await?.0,
         };
         one(binding, message, status)?
     };

@@ -67,19 +67,22 @@ pub(super) async fn one(
 }
 
 /// A single message whose reply came as a stream, and its trailers.
-async fn gathered(body: Body) -> Result<(Bytes, HeaderMap)> {
+///
+/// # Errors
+/// Those of the stream; and one that has no message, or several, is a fault of the service.
+pub(crate) async fn gathered(body: Body) -> Result<(Bytes, HeaderMap)> {
     let Body::Stream(mut frames) = body else { return Ok(Default::default()) };
-    let (mut message, mut trailers) = (Bytes::new(), HeaderMap::new());
+    let (mut message, mut trailers) = (None, HeaderMap::new());
     while let Some(frame) = futures_util::StreamExt::next(&mut frames).await {
         match frame? {
             Frame::Trailers(late) => trailers = late.into_map(),
-            Frame::Data(data) if message.is_empty() => message = data,
-            Frame::Data(data) if message.len() + data.len() > u32::MAX as usize => {
-                return Err(Error::internal("a reply of over 4 GiB cannot be sent"));
+            Frame::Data(data) if message.is_none() => message = Some(data),
+            Frame::Data(_) => {
+                return Err(Error::internal("the service sent several messages for one"));
             }
-            Frame::Data(data) => message = [message, data].concat().into(),
         }
     }
+    let message = message.ok_or_else(|| Error::internal("the service sent no message"))?;
     Ok((message, trailers))
 }
 

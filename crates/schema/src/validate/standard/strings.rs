@@ -1,7 +1,7 @@
 //! Rules of strings and bytes.
 
 use super::super::wire::Raw;
-use super::{Check, Constant, Kind, Rules, Test, hex, pattern, wire};
+use super::{Check, Constant, Kind, Rules, Test, counted, hex, pattern, wire};
 
 /// A form with its number and name in `StringRules`, and what it is called in messages.
 type Form = (u32, &'static str, &'static str, fn(&[u8]) -> bool);
@@ -43,12 +43,12 @@ const FORMS: [Form; 20] = [
 impl Rules<'_> {
     pub(super) fn strings(&self) -> Result<Vec<Check>, String> {
         let mut checks = self.lengths(
-            "characters",
+            ["character", "characters"],
             Test::Characters,
             [("len", 19), ("min_len", 2), ("max_len", 3)],
         );
         checks.extend(self.lengths(
-            "bytes",
+            ["byte", "bytes"],
             Test::Size,
             [("len_bytes", 20), ("min_bytes", 4), ("max_bytes", 5)],
         ));
@@ -80,8 +80,11 @@ impl Rules<'_> {
     }
 
     pub(super) fn bytes(&self) -> Result<Vec<Check>, String> {
-        let mut checks =
-            self.lengths("bytes", Test::Size, [("len", 13), ("min_len", 2), ("max_len", 3)]);
+        let mut checks = self.lengths(
+            ["byte", "bytes"],
+            Test::Size,
+            [("len", 13), ("min_len", 2), ("max_len", 3)],
+        );
         checks.extend(self.equal(1, Kind::Bytes, &constant));
         checks.extend(self.pattern((4, "must match regex pattern"))?);
         checks.extend(self.parts([5, 6, 7], Kind::Bytes));
@@ -112,7 +115,7 @@ impl Rules<'_> {
     /// Exact, least and most.
     fn lengths(
         &self,
-        unit: &str,
+        unit: [&str; 2],
         test: fn(u64, u64) -> Test,
         rules: [(&'static str, u32); 3],
     ) -> Vec<Check> {
@@ -124,7 +127,7 @@ impl Rules<'_> {
                 1 => ("at least ", test(one, u64::MAX)),
                 _ => ("at most ", test(0, one)),
             };
-            let message = format!("must be {words}{one} {unit}");
+            let message = format!("must be {words}{one} {}", counted(one, unit));
             checks.push(self.check(name, (number, name, Kind::Uint64), &message, test));
         }
         checks
