@@ -48,7 +48,7 @@ mod way;
 pub use address::{Address, ParseAddressError};
 pub use builder::{Builder, Server};
 pub use cors::{Cors, CorsError};
-pub use limits::Limits;
+pub use limits::{Limits, LimitsError};
 pub use mount::tower;
 pub use rest::{
     Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestFinding, RestOptions,

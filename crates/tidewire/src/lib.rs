@@ -43,8 +43,8 @@ pub use tidewire_schema::{
 };
 pub use tidewire_server::{
     Address, Builder, Cors, CorsError, Defaults, ErrorFormat, FieldNames, Int64, JsonOptions,
-    Limits, RestFinding, RestOptions, RestRule, Running, Server, StartError, UnknownNames,
-    check_rest, rest_rules, tower,
+    Limits, LimitsError, RestFinding, RestOptions, RestRule, Running, Server, StartError,
+    UnknownNames, check_rest, rest_rules, tower,
 };
 #[cfg(feature = "tls")]
 pub use tidewire_server::{Tls, TlsError};
