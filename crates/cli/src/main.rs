@@ -15,6 +15,7 @@ mod known;
 mod log;
 mod names;
 mod origin;
+mod serving;
 
 use std::process::ExitCode;
 

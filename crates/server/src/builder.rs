@@ -219,13 +219,13 @@ impl Builder {
     /// # Errors
     /// [`StartError`]: an address in use, routes, methods or settings that exclude each other.
     pub async fn start(self) -> Result<Running, StartError> {
+        self.check_limits()?;
         let addresses = if self.listen.is_empty() {
             vec![Address::Tcp(([127, 0, 0, 1], 8080).into())]
         } else {
             self.listen.clone()
         };
-        let with_reflection =
-            self.reflection.unwrap_or_else(|| addresses.iter().all(Address::is_local));
+        let with_reflection = self.with_reflection();
         let mut listeners = Vec::new();
         for address in addresses {
             let listener = Listener::bind(&address).await;
@@ -266,6 +266,29 @@ impl Builder {
             running.tasks.spawn(acceptor.run());
         }
         Ok(running)
+    }
+
+    /// Whether it would start, apart from its addresses: nothing is listened on.
+    ///
+    /// # Errors
+    /// [`StartError`], as [`start`](Self::start) finds it.
+    pub fn check(self) -> Result<(), StartError> {
+        self.check_limits()?;
+        let with_reflection = self.with_reflection();
+        self.app(with_reflection).map(|_| ())
+    }
+
+    fn check_limits(&self) -> Result<(), StartError> {
+        self.limits
+            .faults()
+            .into_iter()
+            .next()
+            .map_or(Ok(()), |error| Err(StartError::Limits(error)))
+    }
+
+    /// Whether reflection is on: as it was set, or where every address is local.
+    fn with_reflection(&self) -> bool {
+        self.reflection.unwrap_or_else(|| self.listen.iter().all(Address::is_local))
     }
 
     /// Serves until Ctrl-C or SIGTERM, then drains.

@@ -50,7 +50,7 @@ pub use address::{Address, ParseAddressError};
 pub use builder::{Builder, Server};
 pub use clock::Clock;
 pub use cors::{Cors, CorsError};
-pub use limits::Limits;
+pub use limits::{Limits, LimitsError};
 pub use mount::tower;
 pub use routes::RouteError;
 pub use running::{Running, StartError};

@@ -16,7 +16,11 @@
 //! data frames cost more than half the connection window, so that window has to be large enough for
 //! a stream window full of ten-byte messages (13,000 of them at about 250 bytes each).
 
+mod range;
+
 use std::time::Duration;
+
+pub use self::range::LimitsError;
 
 /// The bounds of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -29,7 +29,8 @@ impl Listener {
             Address::Unix(path) => {
                 remove_stale(path).await?;
                 let listener = UnixListener::bind(path)?;
-                Ok(Self::Unix(listener, SocketFile(path.clone())))
+                let file = SocketFile { path: path.clone(), identity: identity(path) };
+                Ok(Self::Unix(listener, file))
             }
         }
     }
@@ -38,7 +39,7 @@ impl Listener {
     pub(crate) fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Address::Tcp),
-            Self::Unix(_, file) => Ok(Address::Unix(file.0.clone())),
+            Self::Unix(_, file) => Ok(Address::Unix(file.path.clone())),
         }
     }
 
@@ -58,20 +59,61 @@ impl Listener {
     }
 }
 
-/// The file of a Unix socket, removed with the listener.
-pub(crate) struct SocketFile(PathBuf);
+/// The file of a Unix socket, removed with the listener unless another has taken its place.
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    identity: Option<(u64, u64)>,
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        if self.identity.is_some() && identity(&self.path) == self.identity {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
-/// Removes a socket file that nobody listens on; anything else stays, and binding says so.
+/// Device and inode of what is at `path`.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let meta = std::fs::symlink_metadata(path).ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
+/// Removes a socket file that nobody listens on; what is no socket is in the way.
 async fn remove_stale(path: &Path) -> io::Result<()> {
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
-    if is_socket && UnixStream::connect(path).await.is_err() {
+    let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !meta.file_type().is_socket() {
+        let what = if meta.is_dir() { "a folder" } else { "a file that is no socket" };
+        let text = format!("{what} is in the way; remove it or listen elsewhere (server.listen)");
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+    }
+    if UnixStream::connect(path).await.is_err() {
         std::fs::remove_file(path)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_of_somebody_else_stays_and_a_file_in_the_way_is_called_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let bind = || async { Listener::bind(&Address::Unix(path.clone())).await };
+
+        let first = bind().await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let second = bind().await.unwrap();
+        drop(first);
+        assert!(path.exists(), "the second listener's socket was removed with the first");
+        drop(second);
+        assert!(!path.exists(), "a listener's own socket goes with it");
+
+        std::fs::write(&path, "not a socket").unwrap();
+        let error = bind().await.err().unwrap();
+        assert!(error.to_string().starts_with("a file that is no socket is in the way"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "not a socket");
+    }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tidewire_memo::Driver;
 use tidewire_service::Peer;
+use tokio::signal::unix::{SignalKind, signal as listen};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -76,7 +77,8 @@ impl Running {
         in_time
     }
 
-    /// Waits for Ctrl-C or SIGTERM, then drains; a second signal cuts off at once.
+    /// Waits for Ctrl-C or SIGTERM, then drains; a second signal cuts off at once. SIGHUP is logged
+    /// and changes nothing: settings are read at start.
     ///
     /// # Errors
     /// When the signals cannot be listened to.
@@ -102,10 +104,17 @@ impl Drop for Running {
 }
 
 async fn signal() -> io::Result<()> {
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted,
-        _ = terminate.recv() => Ok(()),
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut hangup = listen(SignalKind::hangup())?;
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+            _ = hangup.recv() => {
+                tracing::info!("SIGHUP changes nothing; settings are read when the server starts");
+            }
+        }
     }
 }
 
@@ -200,6 +209,8 @@ pub enum StartError {
     Route(RouteError),
     /// A REST route cannot be served.
     Rest(tidewire_rest::RestError),
+    /// A bound is outside of what it may be.
+    Limits(crate::limits::LimitsError),
     /// The settings for other origins cannot work.
     Cors(crate::cors::CorsError),
     /// Two services have a method at the same path.
@@ -228,6 +239,7 @@ impl fmt::Display for StartError {
             Self::Listen { address, .. } => write!(f, "cannot listen on {address}"),
             Self::Route(error) => error.fmt(f),
             Self::Rest(error) => error.fmt(f),
+            Self::Limits(error) => error.fmt(f),
             Self::Cors(error) => error.fmt(f),
             Self::DuplicateMethod(path) => {
                 write!(f, "method {path} is served twice; remove one of the services")
@@ -247,6 +259,7 @@ impl std::error::Error for StartError {
             Self::Listen { .. }
             | Self::Route(_)
             | Self::Rest(_)
+            | Self::Limits(_)
             | Self::Cors(_)
             | Self::DuplicateMethod(_)
             | Self::Descriptors(_)

@@ -287,28 +287,46 @@ impl Config {
         env: impl IntoIterator<Item = (String, String)>,
         flags: &[(&str, String)],
     ) -> Result<Self, ConfigError> {
-        let mut table = match file {
+        // What the file lacks may come from elsewhere.
+        let (mut table, lacks) = match file {
             Some(path) => read(path)?,
-            None => Table::new(),
+            None => (Table::new(), None),
         };
+        let mut from = None;
         for (name, value) in env.into_iter().filter(|(name, _)| name.starts_with(ENV_PREFIX)) {
             let key = keys::of_variable(&name)?;
             set(&mut table, key, keys::value(key, &value));
-            table.clone().try_into::<Self>().map_err(|e| ConfigError::value(&name, &e))?;
+            match table.clone().try_into::<Self>() {
+                Err(error) if error::is_lack(&error) => from = Some(name),
+                Err(error) => return Err(ConfigError::value(&name, &error)),
+                Ok(_) => {}
+            }
         }
         for (name, value) in flags {
             let key = keys::of_name(name)?;
             set(&mut table, key, keys::value(key, value));
-            table.clone().try_into::<Self>().map_err(|e| ConfigError::value(name, &e))?;
+            match table.clone().try_into::<Self>() {
+                Err(error) if error::is_lack(&error) => from = Some(name.to_string()),
+                Err(error) => return Err(ConfigError::value(name, &error)),
+                Ok(_) => {}
+            }
         }
-        table.try_into().map_err(|e| ConfigError::value("configuration", &e))
+        table.try_into().map_err(|error| {
+            lacks.unwrap_or_else(|| {
+                ConfigError::value(from.as_deref().unwrap_or("configuration"), &error)
+            })
+        })
     }
 
     /// A server with these settings, and no services yet.
     ///
     /// # Errors
-    /// TLS files that cannot be read or used; origins that cannot be allowed.
+    /// TLS files that cannot be read or used; origins that cannot be allowed; bounds that cannot
+    /// work.
     pub fn server(&self) -> Result<Builder, ConfigError> {
+        if let Some(fault) = self.limits().faults().first() {
+            return Err(ConfigError::new(fault.to_string()));
+        }
         let cors = self.cors.cors();
         cors.check().map_err(|error| ConfigError::new(error.to_string()))?;
         let mut builder = Server::builder()
@@ -388,11 +406,17 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, ConfigError> {
     std::fs::read(path).map_err(|error| ConfigError::file(path, &error))
 }
 
-fn read(path: &Path) -> Result<Table, ConfigError> {
+/// The table of a file, and what it lacks to be a configuration by itself.
+fn read(path: &Path) -> Result<(Table, Option<ConfigError>), ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|error| ConfigError::file(path, &error))?;
     let name = path.display().to_string();
-    Config::parse(&text, &name)?;
-    toml::from_str(&text).map_err(|error| ConfigError::toml(&name, &text, &error))
+    let lacks = match toml::from_str::<Config>(&text) {
+        Ok(_) => None,
+        Err(error) if error::is_lack(&error) => Some(ConfigError::toml(&name, &text, &error)),
+        Err(error) => return Err(ConfigError::toml(&name, &text, &error)),
+    };
+    let table = toml::from_str(&text).map_err(|error| ConfigError::toml(&name, &text, &error))?;
+    Ok((table, lacks))
 }
 
 /// Sets `a.b.c` in a table, making the tables on the way.
@@ -411,6 +435,9 @@ fn set(table: &mut Table, key: &Key, value: Value) {
 }
 
 const ENV_PREFIX: &str = "TIDEWIRE_";
+
+#[cfg(test)]
+mod bounds;
 
 #[cfg(test)]
 mod tests {
@@ -463,6 +490,29 @@ mod tests {
                 .unwrap_err()
                 .starts_with("TIDEWIRE_LIMITS_STREAMS_MAX: ")
         );
+    }
+
+    #[test]
+    fn tls_is_set_by_variables_or_flags_alone() {
+        let variables =
+            [("TIDEWIRE_SERVER_TLS_CERTIFICATE", "c.pem"), ("TIDEWIRE_SERVER_TLS_KEY", "k.pem")];
+        let flags = [("server.tls.key", "k.pem"), ("server.tls.certificate", "c.pem")];
+        for config in [load(&variables, &[]), load(&[], &flags), load(&variables[..1], &flags[..1])]
+        {
+            let tls = config.unwrap().server.tls.unwrap();
+            assert_eq!((tls.certificate, tls.key), ("c.pem".into(), "k.pem".into()));
+        }
+        assert_eq!(
+            load(&variables[..1], &[]).unwrap_err(),
+            "TIDEWIRE_SERVER_TLS_CERTIFICATE: missing field `key`"
+        );
+        let folder = std::env::temp_dir().join(format!("tidewire-config-{}", std::process::id()));
+        std::fs::write(&folder, "[server.tls]\ncertificate = \"c.pem\"\n").unwrap();
+        let load = |flags: &[(&str, String)]| Config::load(Some(&folder), [], flags);
+        assert!(load(&[("server.tls.key", "k.pem".to_owned())]).is_ok());
+        let error = load(&[]).unwrap_err().to_string();
+        std::fs::remove_file(&folder).unwrap();
+        assert!(error.ends_with(":1:1: missing field `key`"), "{error}");
     }
 
     #[test]

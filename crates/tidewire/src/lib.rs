@@ -48,7 +48,8 @@ pub use tidewire_schema::{
     Served, Sources, Validate, Value, Violation, Violations, required_without_presence,
 };
 pub use tidewire_server::{
-    Address, Builder, Clock, Cors, CorsError, Limits, Running, Server, StartError, tower,
+    Address, Builder, Clock, Cors, CorsError, Limits, LimitsError, Running, Server, StartError,
+    tower,
 };
 #[cfg(feature = "tls")]
 pub use tidewire_server::{Tls, TlsError};

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
-use tidewire::config::{Backend, Flags, ServiceConfig};
-use tidewire::{Builder, Echo, Schema};
+use tidewire::config::{Flags, ServiceConfig};
+use tidewire::{Schema, StartError};
 
-use crate::Failure;
+use crate::{Failure, serving};
 
 /// Serve `.proto` files over Connect, gRPC, gRPC-Web and plain HTTP on one port.
 ///
@@ -14,7 +13,8 @@ use crate::Failure;
 /// backends. Settings come from tidewire.toml, the environment (TIDEWIRE_SERVER_LISTEN) and flags.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
-    /// Folder of `.proto` files, or a file with a descriptor set; without it tidewire.toml says.
+    /// Folder of `.proto` files, a `.proto` file, or a file with a descriptor set; without it
+    /// tidewire.toml says.
     proto: Option<PathBuf>,
     /// Configuration file [default: tidewire.toml where there is one].
     #[arg(long, value_name = "FILE")]
@@ -22,6 +22,9 @@ pub(crate) struct Serve {
     /// Address to listen on, such as 127.0.0.1:8080 or unix:/run/shop.sock; may be repeated.
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
+    /// Port to listen on, at 127.0.0.1.
+    #[arg(short, long, value_name = "PORT", conflicts_with = "listen")]
+    port: Option<u16>,
     /// Any other setting, such as limits.body_bytes_max=8MiB; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
@@ -31,7 +34,10 @@ impl Serve {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let flags = Flags {
             file: self.config.clone(),
-            listen: self.listen.clone(),
+            listen: match self.port {
+                Some(port) => vec![format!("127.0.0.1:{port}")],
+                None => self.listen.clone(),
+            },
             settings: self.settings.clone(),
         };
         let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
@@ -43,7 +49,10 @@ impl Serve {
         let mut builder = config.server().map_err(Failure::usage)?;
         let mut names = Vec::new();
         for service in &services {
-            builder = add(builder, service, &mut names).map_err(Failure::usage)?;
+            let schema = Schema::compile(&serving::sources(&service.proto));
+            let schema = schema.map_err(Failure::usage)?;
+            builder =
+                serving::add(builder, service, &schema, &mut names).map_err(Failure::usage)?;
         }
         if names.is_empty() {
             return Err(Failure::usage(anyhow::anyhow!(
@@ -51,45 +60,14 @@ impl Serve {
                  or write a [[service]] into tidewire.toml"
             )));
         }
-        let running = builder.start().await?;
+        let running = builder.start().await.map_err(|error| match error {
+            StartError::Listen { .. } => Failure::from(error),
+            _ => Failure::usage(error),
+        })?;
         print_start(&running, &names);
         running.until_stopped().await?;
         Ok(())
     }
-}
-
-fn add(
-    mut builder: Builder,
-    service: &ServiceConfig,
-    names: &mut Vec<String>,
-) -> anyhow::Result<Builder> {
-    let schema = if service.proto.is_file() {
-        let bytes = std::fs::read(&service.proto)
-            .with_context(|| format!("cannot read {}", service.proto.display()))?;
-        Schema::from_descriptors(bytes).with_context(|| format!("{}", service.proto.display()))?
-    } else {
-        Schema::from_folder(&service.proto)?
-    };
-    let wanted: Vec<String> = if service.names.is_empty() {
-        schema.services().map(str::to_owned).collect()
-    } else {
-        service.names.clone()
-    };
-    let upstream = match service.backend {
-        Backend::Upstream => Some(service.upstream(&schema)?),
-        _ => None,
-    };
-    for name in wanted {
-        builder = match (service.backend, &upstream) {
-            (Backend::Upstream, Some(upstream)) => {
-                builder.service(schema.serve(&name, upstream.clone())?)
-            }
-            (Backend::Echo, _) => builder.service(schema.implement(&name, Echo::new(&schema))?),
-            _ => anyhow::bail!("backend of {name} is not known to this program"),
-        };
-        names.push(name);
-    }
-    Ok(builder)
 }
 
 #[expect(clippy::print_stdout, reason = "the program's own output")]

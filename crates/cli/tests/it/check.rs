@@ -86,7 +86,7 @@ fn every_fault_of_a_configuration_is_found_and_what_it_names_is_checked_too() {
         &[
             "tidewire.toml:2:10: error: \"8080\" is not an address to listen on",
             "tidewire.toml:3:1: error: unknown key reflectoin; did you mean reflection?",
-            "tidewire.toml:5:15: error: limits.streams_max = 0",
+            "tidewire.toml:5:15: error: limits.streams_max has to be from 1 to 4294967295",
             "tidewire.toml:7:9: error: log.level = \"info,=x\"",
             "tidewire.toml:10:10: error: protos has no service shop.v1.Itms; did you mean shop.v1.Items?",
             "tidewire.toml:12:9: error: none does not exist",
@@ -132,4 +132,37 @@ fn rules_that_do_not_compile_or_say_nothing_are_found() {
             "write `optional` before the type of the field",
         ],
     );
+}
+
+/// A configuration that `check` and `serve` both have to refuse, with this text.
+#[track_caller]
+fn refused(toml: &str, proto: &str, expected: &str, in_check: &str) {
+    let toml = format!("[server]\nlisten = \"127.0.0.1:0\"\n{toml}");
+    let folder = folder(&[("tidewire.toml", &toml), ("protos/shop.proto", proto)]);
+    run(folder.path(), &["serve"]).check(2, &[expected]);
+    run(folder.path(), &["check", "tidewire.toml"]).check(1, &[in_check]);
+}
+
+#[test]
+fn what_serve_refuses_is_found_by_check() {
+    let service = "[[service]]\nproto = \"protos\"\n";
+    let upstream = format!("{service}backend = \"upstream\"\n");
+    refused(&upstream, GOOD, "service.url is missing", "tidewire.toml:4:9: error: service.url");
+    let bad = format!("{upstream}url = \"ftp://a/b\"\n");
+    refused(&bad, GOOD, "service.url: ", "tidewire.toml:6:7: error: service.url: ");
+    let nope = format!("{service}[rest.services.\"c.v1.Nope\"]\nnames = \"json\"\n");
+    refused(&nope, GOOD, "c.v1.Nope", "tidewire.toml:5:16: error: ");
+    let zero = format!("{service}[limits]\nstream_window_bytes = 2147483648\n");
+    let range = "limits.stream_window_bytes has to be from 1 to 2147483647 bytes";
+    refused(&zero, GOOD, range, &format!("tidewire.toml:6:23: error: {range}"));
+}
+
+#[test]
+fn a_service_that_every_server_has_is_refused_by_check_as_by_serve() {
+    let health = "syntax = \"proto3\";\npackage grpc.health.v1;\n\
+                  service Health { rpc Check(A) returns (A); }\nmessage A {}\n";
+    let folder = folder(&[("protos/grpc/health/v1/health.proto", health)]);
+    let twice = "method /grpc.health.v1.Health/Check is served twice";
+    run(folder.path(), &["serve", "protos", "--port", "0"]).check(2, &[twice]);
+    run(folder.path(), &["check", "protos"]).check(1, &[&format!("protos: error: {twice}")]);
 }

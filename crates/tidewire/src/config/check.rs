@@ -68,10 +68,8 @@ impl Checker<'_> {
     }
 
     fn values(&mut self, config: &Config, table: &DeTable<'_>) {
-        for (key, is_zero) in zeroes(config) {
-            if is_zero {
-                self.at_key(table, key, &format!("{key} = 0 lets nothing through; set 1 or more"));
-            }
+        for fault in config.limits().faults() {
+            self.at_key(table, fault.key(), &fault.to_string());
         }
         let mut listened = Vec::new();
         for address in &config.server.listen {
@@ -136,20 +134,6 @@ impl Checker<'_> {
             None => diagnostic,
         });
     }
-}
-
-/// Settings of which none may be 0, and whether they are.
-fn zeroes(config: &Config) -> [(&'static str, bool); 7] {
-    let limits = &config.limits;
-    [
-        ("limits.message_bytes_max", limits.message_bytes_max == Some(0)),
-        ("limits.body_bytes_max", limits.body_bytes_max == Some(0)),
-        ("limits.header_read_timeout", limits.header_read_timeout.is_some_and(|t| t.is_zero())),
-        ("limits.connections_max", limits.connections_max == Some(0)),
-        ("limits.streams_max", limits.streams_max == Some(0)),
-        ("limits.stream_window_bytes", limits.stream_window_bytes == Some(0)),
-        ("limits.connection_window_bytes", limits.connection_window_bytes == Some(0)),
-    ]
 }
 
 /// Takes the innermost entry out whose key or value is at `offset`.
@@ -270,8 +254,9 @@ mod tests {
         );
         check(
             "[limits]\nstreams_max = 0\n",
-            &["2:15: limits.streams_max = 0 lets nothing through"],
+            &["2:15: limits.streams_max has to be from 1 to 4294967295"],
         );
+        check("[server]\nlisten = []\n", &["2:10: listen names no address"]);
         check(
             "[cors]\norigins = [\"*\"]\ncredentials = true\n",
             &["3:15: cors.origins = \"*\" and cors.credentials = true exclude each other, since \

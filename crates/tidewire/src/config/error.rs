@@ -33,6 +33,11 @@ impl ConfigError {
     }
 }
 
+/// Whether only something is missing, which may come from elsewhere.
+pub(super) fn is_lack(error: &toml::de::Error) -> bool {
+    error.message().starts_with("missing field")
+}
+
 /// Line and column of a byte of a text, from 1.
 pub(super) fn place(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);

@@ -72,6 +72,9 @@ pub(super) fn addresses<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Addre
             return Err(D::Error::custom("listen takes an address or a list of addresses"));
         }
     };
+    if texts.is_empty() {
+        return Err(D::Error::custom("listen names no address; name one, or leave it out"));
+    }
     texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }
 

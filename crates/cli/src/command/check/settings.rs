@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use anyhow::Context;
+use tidewire::Schema;
 use tidewire::config::{Config, ServiceConfig};
 
 use super::finding::{Finding, Severity};
 use super::{Found, sources};
-use crate::names;
+use crate::{names, serving};
 
 /// Checks a configuration file and the sources that it names.
 ///
@@ -41,6 +42,7 @@ impl Here<'_> {
     fn services(&self, config: &Config, found: &mut Found) {
         let (mut interfaces, mut paths) = (Vec::new(), HashMap::new());
         let mut served = HashSet::new();
+        let mut schemas = Vec::new();
         for service in config.services.iter().filter(|service| service.proto.exists()) {
             found.is_new(&service.proto);
             let Some(checked) = sources::load(&service.proto, found) else { continue };
@@ -54,8 +56,47 @@ impl Here<'_> {
             }
             interfaces.extend(checked.interfaces(&wanted, found));
             paths.extend(checked.paths);
+            schemas.push((service, checked.schema));
         }
         sources::rest(&interfaces, &paths, found);
+        if !found.findings.iter().any(|finding| finding.severity == Severity::Error) {
+            self.serve(config, &schemas, found);
+        }
+    }
+
+    /// Puts the server together as `serve` does, short of listening: what it says is said here.
+    fn serve(&self, config: &Config, schemas: &[(&ServiceConfig, Schema)], found: &mut Found) {
+        let mut builder = match config.server() {
+            Ok(builder) => builder,
+            Err(error) => return self.refused(&error.to_string(), "", found),
+        };
+        for (service, schema) in schemas {
+            builder = match serving::add(builder, service, schema, &mut Vec::new()) {
+                Ok(builder) => builder,
+                Err(error) => {
+                    let proto = service.proto.display().to_string();
+                    return self.refused(&format!("{error:#}"), &proto, found);
+                }
+            };
+        }
+        if let Err(error) = builder.check() {
+            self.refused(&error.to_string(), "", found);
+        }
+    }
+
+    /// Reports what a server refuses, at the first word of it that is written in the file, or else
+    /// at `place`.
+    fn refused(&self, error: &str, place: &str, found: &mut Found) {
+        let trimmed =
+            |word: &'_ str| word.trim_matches(|c: char| ".,:;\"'`".contains(c)).to_owned();
+        let words = error.split_whitespace().map(trimmed).filter(|word| word.contains(['.', '/']));
+        let mut is_written =
+            |word: &String| found.texts.place(self.name, 1, &format!("\"{word}\""));
+        let word = words.into_iter().find(|word| is_written(word).is_some());
+        let word = word.unwrap_or_else(|| place.to_owned());
+        let (message, help) =
+            error.split_once("; ").unwrap_or((error, "`tidewire serve` says the same"));
+        self.report(&word, message, help, found);
     }
 
     /// The services that are wanted and there.

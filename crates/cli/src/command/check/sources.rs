@@ -4,31 +4,45 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use tidewire::config::ServiceConfig;
 use tidewire::{
-    Diagnostic, Interface, RestFinding, RuleSet, Schema, SchemaError, Sources, check_rest,
+    Diagnostic, Interface, RestFinding, RuleSet, Schema, SchemaError, Server, Sources, check_rest,
     required_without_presence,
 };
 
 use super::Found;
 use super::finding::{Finding, Severity};
+use crate::serving;
 
 /// Checks a folder of `.proto` files, or a descriptor set.
 pub(super) fn check(path: &Path, found: &mut Found) {
-    if let Some(checked) = load(path, found) {
-        let services: Vec<_> = checked.schema.services().map(str::to_owned).collect();
-        let interfaces = checked.interfaces(&services, found);
-        rest(&interfaces, &checked.paths, found);
-    }
+    let checked = load(path, found);
+    alone(checked, &path.display().to_string(), found);
 }
 
 /// Checks single `.proto` files.
 pub(super) fn check_files(files: &[PathBuf], includes: &[PathBuf], found: &mut Found) {
     let sources = includes.iter().fold(Sources::new(), |sources, folder| sources.include(folder));
     let sources = files.iter().fold(sources, |sources, file| sources.file(file));
-    if let Some(checked) = compile(&sources, found) {
-        let services: Vec<_> = checked.schema.services().map(str::to_owned).collect();
-        let interfaces = checked.interfaces(&services, found);
-        rest(&interfaces, &checked.paths, found);
+    let checked = compile(&sources, found);
+    alone(checked, &files[0].display().to_string(), found);
+}
+
+/// Checks the services of sources that a server serves without a configuration.
+fn alone(checked: Option<Checked>, name: &str, found: &mut Found) {
+    let Some(checked) = checked else { return };
+    let services: Vec<_> = checked.schema.services().map(str::to_owned).collect();
+    let interfaces = checked.interfaces(&services, found);
+    rest(&interfaces, &checked.paths, found);
+    // What is left is what only a server itself finds.
+    if found.findings.iter().any(|finding| finding.severity == Severity::Error) {
+        return;
+    }
+    let service = ServiceConfig::echo(name);
+    let served = serving::add(Server::builder(), &service, &checked.schema, &mut Vec::new());
+    let served = served.and_then(|builder| builder.check().map_err(anyhow::Error::from));
+    if let Err(error) = served {
+        found.findings.push(Finding::error(name, format!("{error:#}")));
     }
 }
 
@@ -41,11 +55,7 @@ pub(super) struct Checked {
 
 /// Compiles a folder, or reads a descriptor set; `None` when that found errors.
 pub(super) fn load(path: &Path, found: &mut Found) -> Option<Checked> {
-    let sources = match path.is_dir() {
-        true => Sources::new().folder(path),
-        false => Sources::new().descriptor_set(path),
-    };
-    compile(&sources, found)
+    compile(&serving::sources(path), found)
 }
 
 fn compile(sources: &Sources, found: &mut Found) -> Option<Checked> {

@@ -1,0 +1,49 @@
+//! Services without code of their own, put into a server: what `serve` starts and `check` tries.
+
+use std::path::Path;
+
+use anyhow::bail;
+use tidewire::config::{Backend, ServiceConfig};
+use tidewire::{Builder, Echo, Schema, Sources};
+
+/// What to compile for a path: a folder of `.proto` files, a `.proto` file, or a descriptor set. A
+/// file looks its imports up in its own folder.
+pub(crate) fn sources(path: &Path) -> Sources {
+    match path.extension().is_some_and(|end| end == "proto") {
+        _ if path.is_dir() => Sources::new().folder(path),
+        true => Sources::new().file(path),
+        false => Sources::new().descriptor_set(path),
+    }
+}
+
+/// The services of `schema` that are asked for, added to `builder`; `names` gets their names.
+///
+/// # Errors
+/// A service that is not there, an upstream that cannot be used, options that make no sense.
+pub(crate) fn add(
+    mut builder: Builder,
+    service: &ServiceConfig,
+    schema: &Schema,
+    names: &mut Vec<String>,
+) -> anyhow::Result<Builder> {
+    let wanted: Vec<String> = if service.names.is_empty() {
+        schema.services().map(str::to_owned).collect()
+    } else {
+        service.names.clone()
+    };
+    let upstream = match service.backend {
+        Backend::Upstream => Some(service.upstream(schema)?),
+        _ => None,
+    };
+    for name in wanted {
+        builder = match (service.backend, &upstream) {
+            (Backend::Upstream, Some(upstream)) => {
+                builder.service(schema.serve(&name, upstream.clone())?)
+            }
+            (Backend::Echo, _) => builder.service(schema.implement(&name, Echo::new(schema))?),
+            _ => bail!("backend of {name} is not known to this program"),
+        };
+        names.push(name);
+    }
+    Ok(builder)
+}

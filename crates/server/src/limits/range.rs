@@ -1,0 +1,134 @@
+//! What each bound may be.
+//!
+//! A window of 2 GiB is a panic on every HTTP/2 connection, one of 0 a server that starts and serves
+//! nothing: such values are refused at start. A new bound is one more line of [`RANGES`].
+
+use std::fmt;
+use std::time::Duration;
+
+use super::Limits;
+
+/// A bound that cannot work; see [`Limits::faults`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitsError {
+    range: &'static Range,
+}
+
+/// What one bound may be.
+#[derive(Debug, PartialEq, Eq)]
+struct Range {
+    key: &'static str,
+    bound: Bound,
+}
+
+/// How a bound is read, the least it may be and the most.
+#[derive(Debug, Clone, Copy)]
+enum Bound {
+    Bytes(fn(&Limits) -> u64, u64, u64),
+    Count(fn(&Limits) -> u64, u64, u64),
+    Time(fn(&Limits) -> Duration, Duration, Duration),
+}
+
+impl PartialEq for Bound {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for Bound {}
+
+/// The most bytes of an HTTP/2 window (RFC 9113, section 6.9.1).
+const WINDOW_MAX: u64 = (1 << 31) - 1;
+/// The most permits of the semaphores behind counts.
+const COUNT_MAX: u64 = (usize::MAX >> 3) as u64;
+const MILLISECOND: Duration = Duration::from_millis(1);
+const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// All of them.
+static RANGES: &[Range] = &[
+    range("limits.body_bytes_max", Bound::Bytes(|l| l.body_bytes_max as u64, 1, 1 << 40)),
+    range(
+        "limits.message_bytes_max",
+        Bound::Bytes(|l| l.message_bytes_max as u64, 1, (1 << 32) - 1),
+    ),
+    range("limits.header_read_timeout", Bound::Time(|l| l.header_read_timeout, MILLISECOND, YEAR)),
+    range("limits.commands_max", Bound::Count(|l| l.commands_max as u64, 1, COUNT_MAX)),
+    range("limits.connections_max", Bound::Count(|l| l.connections_max as u64, 1, COUNT_MAX)),
+    range("limits.streams_max", Bound::Count(|l| u64::from(l.streams_max), 1, u32::MAX as u64)),
+    range(
+        "limits.stream_window_bytes",
+        Bound::Bytes(|l| u64::from(l.stream_window_bytes), 1, WINDOW_MAX),
+    ),
+    range(
+        "limits.connection_window_bytes",
+        Bound::Bytes(|l| u64::from(l.connection_window_bytes), 1, WINDOW_MAX),
+    ),
+    range("limits.drain_timeout", Bound::Time(|l| l.drain_timeout, Duration::ZERO, YEAR)),
+];
+
+const fn range(key: &'static str, bound: Bound) -> Range {
+    Range { key, bound }
+}
+
+impl Limits {
+    /// The bounds that cannot work, as a server finds out at start.
+    pub fn faults(&self) -> Vec<LimitsError> {
+        let wrong = RANGES.iter().filter(|range| !range.bound.holds(self));
+        wrong.map(|range| LimitsError { range }).collect()
+    }
+
+    /// The keys of bounds with the least and the most that each may be, as the configuration
+    /// writes them.
+    pub fn ranges() -> impl Iterator<Item = (&'static str, String, String)> {
+        RANGES.iter().map(|range| {
+            let (least, most) = range.bound.ends();
+            (range.key, least, most)
+        })
+    }
+}
+
+impl LimitsError {
+    /// The setting that it is about, `limits.streams_max`.
+    pub fn key(&self) -> &str {
+        self.range.key
+    }
+}
+
+impl fmt::Display for LimitsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} has to be {}", self.range.key, self.range.bound)
+    }
+}
+
+impl std::error::Error for LimitsError {}
+
+impl Bound {
+    fn holds(&self, limits: &Limits) -> bool {
+        match self {
+            Self::Bytes(of, least, most) | Self::Count(of, least, most) => {
+                (*least..=*most).contains(&of(limits))
+            }
+            Self::Time(of, least, most) => (*least..=*most).contains(&of(limits)),
+        }
+    }
+
+    /// The least and the most, as the configuration writes them.
+    fn ends(&self) -> (String, String) {
+        match self {
+            Self::Bytes(_, least, most) | Self::Count(_, least, most) => {
+                (least.to_string(), most.to_string())
+            }
+            Self::Time(_, least, most) => {
+                (format!("{}ms", least.as_millis()), format!("{}d", most.as_secs() / 86_400))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (least, most) = self.ends();
+        let unit = if matches!(self, Self::Bytes(..)) { " bytes" } else { "" };
+        write!(f, "from {least} to {most}{unit}")
+    }
+}
