@@ -26,6 +26,7 @@ use crate::compute::publish::{Candidate, Verdict};
 use crate::compute::work::{Done, Early, Work};
 use crate::graph::core::Core;
 use crate::graph::event::{Cause, EventKind};
+use crate::graph::revision;
 use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
 use crate::graph::verify::Verification;
@@ -251,7 +252,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// The value is not valid now. Whoever arrived before the attempt started may have it all the same;
     /// for the others, and there is at most one more round of them, the function runs again.
     fn rejected(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next<V> {
-        let lenient = candidate.taint.untracked || self.serves_early(attempt);
+        let lenient = candidate.is_hopeless() || self.serves_early(attempt);
         let mut trash = Trash::default();
         {
             let mut core = self.shared().core.lock();
@@ -278,8 +279,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             return Next::over();
         }
         self.head.rejected.set(false);
-        let revision = self.shared().revision();
-        let phase = attempt.start(&mut core, self.node(), revision);
+        let phase = attempt.start(&mut core, self.node(), revision());
         self.head.start_tick.set(attempt.start_tick);
         Next::Continue(phase)
     }
@@ -290,12 +290,12 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 
     /// Why a value is not kept. What was rejected over and over is not asked for again by whoever used it.
     fn refused(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) -> Taint {
-        let hopeless = attempt.rejections >= STRICT_LIMIT;
+        let hopeless = candidate.is_hopeless() || attempt.rejections >= STRICT_LIMIT;
         candidate.refused().or(if hopeless { Taint::UNTRACKED } else { Taint::default() })
     }
 
     fn serve_early(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) {
-        if !(candidate.taint.untracked || self.serves_early(attempt)) {
+        if !(candidate.is_hopeless() || self.serves_early(attempt)) {
             return;
         }
         let early = Early {

@@ -35,6 +35,11 @@ impl Records {
     }
 
     #[inline]
+    fn as_mut_slice(&mut self) -> &mut [Record] {
+        if self.count <= FEW { &mut self.few[..self.count] } else { &mut self.many }
+    }
+
+    #[inline]
     pub(crate) fn push(&mut self, record: Record) {
         match self.few.get_mut(self.count) {
             Some(place) => *place = record,
@@ -139,7 +144,7 @@ impl Frame {
         self.adopted = OnceCell::new();
     }
 
-    /// Notes that `id` was read at `version`. Reading one node at two versions taints the attempt.
+    /// Notes that `id` was read at `version`.
     ///
     /// What a task reads is handed over before it gets it, so that an answer it sends never overtakes
     /// what it was made of.
@@ -148,46 +153,45 @@ impl Frame {
         if !ptr::eq(graph, self.graph) {
             return self.foreign();
         }
-        match self.note(id, version) {
-            Note::New if self.is_scoped => self.hand_over(Ok(Record { id, version })),
-            Note::Contradiction => self.add_taint(Taint::OUTDATED),
-            Note::New | Note::Known => {}
+        if self.note(Record { id, version }) && self.is_scoped {
+            self.hand_over(Ok(Record { id, version }));
         }
     }
 
+    /// `false` when that is known already.
     #[inline]
-    fn note(&self, id: Id, version: u64) -> Note {
+    fn note(&self, new: Record) -> bool {
         // SAFETY: a frame is touched by the one thread that polls it, and nothing below calls out.
         let records = unsafe { &mut *self.records.get() };
         if records.count <= LINEAR {
-            let mut known = records.as_slice().iter();
-            if let Some(record) = known.find(|record| record.id.slot() == id.slot()) {
-                return compare(record, id, version);
+            let mut known = records.as_mut_slice().iter_mut();
+            if let Some(record) = known.find(|record| record.id.slot() == new.id.slot()) {
+                return keep_older(record, new);
             }
-            records.push(Record { id, version });
+            records.push(new);
             if records.count > LINEAR {
                 self.rebuild_index(LINEAR * 4);
             }
-            return Note::New;
+            return true;
         }
         // SAFETY: as above.
         let index = unsafe { &mut *self.index.get() };
         let mask = index.len() - 1;
-        let mut at = place(id) & mask;
+        let mut at = place(new.id) & mask;
         while index[at] != 0 {
-            let record = &records.as_slice()[index[at] as usize - 1];
-            if record.id.slot() == id.slot() {
-                return compare(record, id, version);
+            let record = &mut records.as_mut_slice()[index[at] as usize - 1];
+            if record.id.slot() == new.id.slot() {
+                return keep_older(record, new);
             }
             at = (at + 1) & mask;
         }
-        records.push(Record { id, version });
+        records.push(new);
         index[at] = records.count as u32;
         if records.count * 2 > index.len() {
             let length = index.len() * 2;
             self.rebuild_index(length);
         }
-        Note::New
+        true
     }
 
     /// Says that the attempt must not be published: it used something that cannot be validated.
@@ -196,6 +200,14 @@ impl Frame {
         self.taint.set(before.or(taint));
         if self.is_scoped && self.taint.get() != before {
             self.hand_over(Err(taint));
+        }
+    }
+
+    /// A change is announced. When that is done by the running computation, and outdates what it has read,
+    /// it would do so again if it ran again.
+    pub(crate) fn announces(graph: &'static Shared) {
+        if let Some(frame) = current().filter(|frame| ptr::eq(frame.graph, graph)) {
+            frame.add_taint(Taint::ANNOUNCES);
         }
     }
 
@@ -244,15 +256,13 @@ impl Frame {
     }
 }
 
-/// What a read was to a frame.
-enum Note {
-    New,
-    Known,
-    Contradiction,
-}
-
-fn compare(record: &Record, id: Id, version: u64) -> Note {
-    if record.id == id && record.version == version { Note::Known } else { Note::Contradiction }
+/// Of two reads of one node the older one counts: while that is right, so is the newer one.
+fn keep_older(record: &mut Record, new: Record) -> bool {
+    let is_older = (new.id.generation(), new.version) < (record.id.generation(), record.version);
+    if is_older {
+        *record = new;
+    }
+    is_older
 }
 
 fn place(id: Id) -> usize {

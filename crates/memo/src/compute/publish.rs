@@ -26,7 +26,7 @@ use crate::graph::event::EventKind;
 use crate::graph::validate::{Record, Taint, Validity, register, validate};
 use crate::store::edges::Edges;
 use crate::store::key::Key;
-use crate::store::node::FRESH;
+use crate::store::node::{FRESH, GHOST};
 use crate::store::slots::Id;
 use crate::store::value::Outcome;
 use tidewire_memo_memory::epoch;
@@ -46,7 +46,12 @@ pub(crate) struct Candidate<V> {
 impl<V> Candidate<V> {
     /// Why it is not kept, once the graph has refused it.
     pub(crate) fn refused(&self) -> Taint {
-        if self.taint.is_any() { self.taint } else { Taint::OUTDATED }
+        if self.taint.is_any() { self.taint } else { self.taint.or(Taint::OUTDATED) }
+    }
+
+    /// Whether running again would end like this.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.taint.untracked || self.taint.announces
     }
 }
 
@@ -103,9 +108,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         if let Some(adopted) = frame.adopted.get() {
             let (more, theirs) = adopted.take();
             taint = taint.or(theirs);
-            if !merge(frame.records_mut(), &more) {
-                taint = taint.or(Taint::OUTDATED);
-            }
+            merge(frame.records_mut(), &more);
         }
         taint
     }
@@ -116,12 +119,17 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let failed = candidate.outcome.result().is_err();
         let life = if failed { options.error_ttl() } else { options.ttl() };
         candidate.taint = candidate.taint.or(self.adopt());
-        if candidate.taint.is_any() {
-            return Verdict::Rejected(candidate);
-        }
         // SAFETY: the attempt lock is held, and no user code is running in this frame.
         let frame = unsafe { &*self.frame() };
         let records = frame.records();
+        if candidate.taint.is_any() {
+            // What cannot be kept may be outdated as well, and whoever is given it is to be told.
+            let validity = validate(&self.shared().core.lock(), records, start_tick);
+            if !matches!(validity, Validity::Valid) {
+                candidate.taint = candidate.taint.or(Taint::OUTDATED);
+            }
+            return Verdict::Rejected(candidate);
+        }
         let is_large = records.len() > AT_ONCE;
         if is_large {
             match self.register_ahead(records, start_tick) {
@@ -218,8 +226,10 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let edges = node.header.set_dependencies(&mut core.slots, edges);
         core.weigh_whole(&node.header, value_bytes);
         node.header.verified.set(core.tick);
+        // What was made of an evicted value is current still, and ends with the life that it had.
+        let anew = node.header.state() != GHOST;
         let alarm = match life {
-            Some(life) => core.expiry.publish(self.id, life),
+            Some(life) => core.expiry.publish(self.id, life, anew),
             None => {
                 core.expiry.forget(self.id);
                 None
@@ -243,14 +253,19 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     ) -> (Outcome<V>, Option<Outcome<V>>) {
         core.stats.published += 1;
         let old = node.header.value();
-        if candidate.equal && !old.is_null() {
+        if candidate.equal && !old.is_null() && !node.header.is_remade() {
             core.stats.cut_off += 1;
             core.note(EventKind::CutOff, &node.header);
             // SAFETY: the node's value is alive while the graph lock is held.
             return (unsafe { Outcome::from_shared(old) }, Some(candidate.outcome));
         }
         let remembered = core.ledger.fingerprint(self.id);
-        let same = old.is_null() && remembered.is_some() && remembered == candidate.fingerprint;
+        let comparable = old.is_null() && remembered.is_some() && !node.header.is_remade();
+        let same = comparable && remembered == candidate.fingerprint;
+        let failed = candidate.outcome.result().is_err();
+        // Nothing of which the evicted value was made has changed.
+        let remade = !same && node.header.state() == GHOST && !node.header.has_failed() && !failed;
+        let since = remade.then(|| core.since(&node.header));
         let version = if same {
             core.stats.cut_off += 1;
             core.note(EventKind::CutOff, &node.header);
@@ -259,10 +274,13 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             core.note(EventKind::Published, &node.header);
             core.next_tick()
         };
+        core.keep_since(&node.header, since);
         core.keep_fingerprint(self.id, candidate.fingerprint);
         candidate.outcome.head().set_version(version);
         node.header.set_version(version);
-        let failed = candidate.outcome.result().is_err();
+        if let Err(error) = candidate.outcome.result() {
+            error.set_version(version);
+        }
         node.header.set_value(candidate.outcome.clone().into_raw(), failed);
         if !old.is_null() {
             // SAFETY: replaced just now, so new readers cannot find it; the node owned one count.
@@ -279,18 +297,17 @@ struct Unused<V> {
     alarm: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
-/// Adds what scoped tasks read; `false` when they saw another version of something.
-fn merge(records: &mut Records, more: &[Record]) -> bool {
+/// Adds what scoped tasks read.
+fn merge(records: &mut Records, more: &[Record]) {
     let mut known: std::collections::HashMap<u32, Record> =
         records.as_slice().iter().map(|record| (record.id.slot(), *record)).collect();
     for record in more {
         match known.insert(record.id.slot(), *record) {
             None => records.push(*record),
             Some(old) if old.id == record.id && old.version == record.version => {}
-            Some(_) => return false,
+            Some(_) => records.push(*record),
         }
     }
-    true
 }
 
 /// Edges that are registered in one hold of the graph lock.

@@ -17,14 +17,13 @@ use crate::compute::attempt::Attempt;
 use crate::compute::capture::Frame;
 use crate::compute::depth::{self, Deferred};
 use crate::compute::inner::{Inner, Node};
-use crate::graph::Shared;
-use crate::graph::budget;
 use crate::graph::core::Core;
 use crate::graph::event::EventKind;
 use crate::graph::flight::WorkHead;
 use crate::graph::owner::Owner;
 use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
+use crate::graph::{self, Shared, budget};
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::slots::Id;
@@ -105,7 +104,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         node: &Node<K, V>,
         parent: Id,
     ) -> Joined<K, V> {
-        let revision = inner.owner.graph.revision();
+        let revision = graph::revision();
         let running = core.flight_pointer(&node.header);
         let starts = running.is_null();
         let work = if starts {

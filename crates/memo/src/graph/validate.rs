@@ -21,19 +21,26 @@ pub(crate) struct Taint {
     /// It used what cannot be tracked (another graph, a cycle, an error that is not kept), as the next
     /// attempt will.
     pub(crate) untracked: bool,
+    /// It announced changes itself, which is no reason by itself, but says whose fault it is if there is one.
+    pub(crate) announces: bool,
 }
 
 impl Taint {
-    pub(crate) const OUTDATED: Self = Self { outdated: true, untracked: false };
-    pub(crate) const UNTRACKED: Self = Self { outdated: false, untracked: true };
+    const NONE: Self = Self { outdated: false, untracked: false, announces: false };
+    pub(crate) const OUTDATED: Self = Self { outdated: true, ..Self::NONE };
+    pub(crate) const UNTRACKED: Self = Self { untracked: true, ..Self::NONE };
+    pub(crate) const ANNOUNCES: Self = Self { announces: true, ..Self::NONE };
 
     pub(crate) fn is_any(self) -> bool {
         self.outdated || self.untracked
     }
 
     pub(crate) fn or(self, other: Self) -> Self {
-        let untracked = self.untracked || other.untracked;
-        Self { outdated: self.outdated || other.outdated, untracked }
+        Self {
+            outdated: self.outdated || other.outdated,
+            untracked: self.untracked || other.untracked,
+            announces: self.announces || other.announces,
+        }
     }
 }
 
@@ -49,7 +56,9 @@ pub(crate) fn validate(core: &Core, records: &[Record], start_tick: u64) -> Vali
     for record in records {
         let Some(node) = core.node(record.id) else { return Validity::Invalid };
         let version = node.version();
-        if version != record.version && !injected(Fault::VersionsNotCompared) {
+        let same = version == record.version
+            || node.is_remade() && (core.since(node)..version).contains(&record.version);
+        if !same && !injected(Fault::VersionsNotCompared) {
             return Validity::Invalid;
         }
         if node.is_source() && version > start_tick && !injected(Fault::SourceStartIgnored) {

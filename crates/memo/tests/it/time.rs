@@ -74,6 +74,31 @@ fn a_recomputed_value_lives_its_whole_life_again() {
     assert!(memo.cached(&1).is_none());
 }
 
+#[test]
+fn what_was_made_of_an_evicted_value_ends_with_its_life_although_that_is_computed_anew() {
+    let graph = Graph::new();
+    let start = Instant::now();
+    graph.advance(start);
+    let clock = Arc::new(AtomicU64::new(1));
+    let load = clock.clone();
+    let leaf = Memo::infallible_in(&graph, "leaf", move |_: u64| {
+        let load = load.clone();
+        async move { load.load(SeqCst) }
+    })
+    .ttl(10 * SECOND);
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        *leaf.get(key).await.unwrap()
+    });
+    assert_eq!(*now(above.get(1)).unwrap(), 1);
+    assert!(leaf.evict(&1));
+    graph.advance(start + 9 * SECOND);
+    clock.store(2, SeqCst);
+    assert_eq!(*now(leaf.get(1)).unwrap(), 2);
+    graph.advance(start + 10 * SECOND);
+    assert!(above.cached(&1).is_none(), "it is ten seconds old");
+    assert_eq!(*now(above.get(1)).unwrap(), 2);
+}
+
 fn failing(graph: &Graph, runs: &Arc<AtomicU64>) -> Memo<u64, u64> {
     let runs = runs.clone();
     Memo::new_in(graph, "failing", move |_: u64| {
