@@ -46,7 +46,7 @@ pub(crate) fn whole(response: tidewire_wire::Response) -> Response<ResponseBody>
 pub(super) async fn one(
     exchange: &Exchange,
     reply: Reply,
-    coders: &Coders,
+    (coders, message_bytes_max): (&Coders, usize),
     without_end: bool,
 ) -> Result<Response<ResponseBody>> {
     let Reply { headers, body, mut trailers, .. } = reply;
@@ -54,7 +54,7 @@ pub(super) async fn one(
         Body::Full(message) => message,
         Body::Empty => Bytes::new(),
         streamed @ Body::Stream(_) => {
-            let (message, late) = Box::pin(gathered(streamed)).await?;
+            let (message, late) = Box::pin(gathered(streamed, message_bytes_max)).await?;
             trailers = if late.is_empty() { trailers } else { late.into() };
             message
         }
@@ -67,19 +67,27 @@ pub(super) async fn one(
 }
 
 /// A single message whose reply came as a stream, and its trailers.
-async fn gathered(body: Body) -> Result<(Bytes, HeaderMap)> {
+async fn gathered(body: Body, bytes_max: usize) -> Result<(Bytes, HeaderMap)> {
     let Body::Stream(mut frames) = body else { return Ok(Default::default()) };
-    let (mut message, mut trailers) = (Bytes::new(), HeaderMap::new());
+    let (mut pieces, mut length) = (Vec::new(), 0);
+    let mut trailers = HeaderMap::new();
     while let Some(frame) = futures_util::StreamExt::next(&mut frames).await {
         match frame? {
             Frame::Trailers(late) => trailers = late.into_map(),
-            Frame::Data(data) if message.is_empty() => message = data,
-            Frame::Data(data) if message.len() + data.len() > u32::MAX as usize => {
-                return Err(Error::internal("a reply of over 4 GiB cannot be sent"));
+            Frame::Data(data) => {
+                length += data.len();
+                if length > bytes_max {
+                    return Err(Error::resource_exhausted(format!(
+                        "the reply is over limits.message_bytes_max = {bytes_max} bytes, and its \
+                         service gives it in pieces; give it whole, or raise the limit"
+                    )));
+                }
+                pieces.push(data);
             }
-            Frame::Data(data) => message = [message, data].concat().into(),
         }
     }
+    // One piece is handed on as it is.
+    let message = if pieces.len() == 1 { pieces.remove(0) } else { pieces.concat().into() };
     Ok((message, trailers))
 }
 
@@ -143,11 +151,12 @@ impl Whole {
     pub(crate) fn size_hint(&self) -> SizeHint {
         match self.trailers {
             Some(_) => SizeHint::default(),
-            None => {
-                let length = self.first.as_ref().map_or(0, Bytes::len) + self.pieces.len();
-                SizeHint::with_exact(length as u64)
-            }
+            None => SizeHint::with_exact(self.waiting_bytes() as u64),
         }
+    }
+
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.first.as_ref().map_or(0, Bytes::len) + self.pieces.len()
     }
 }
 
@@ -175,6 +184,10 @@ impl Replies {
             && self.batch.is_empty()
             && self.ready.is_none()
             && self.end.as_ref().is_none_or(|end| end.data.is_empty() && end.trailers.is_none())
+    }
+
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.batch.len() + self.ready.as_ref().map_or(0, Bytes::len)
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<HttpFrame<Bytes>>> {

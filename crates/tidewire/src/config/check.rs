@@ -139,12 +139,21 @@ impl Checker<'_> {
 }
 
 /// Settings of which none may be 0, and whether they are.
-fn zeroes(config: &Config) -> [(&'static str, bool); 7] {
+fn zeroes(config: &Config) -> [(&'static str, bool); 15] {
     let limits = &config.limits;
+    let none = |timeout: Option<std::time::Duration>| timeout.is_some_and(|t| t.is_zero());
     [
         ("limits.message_bytes_max", limits.message_bytes_max == Some(0)),
         ("limits.body_bytes_max", limits.body_bytes_max == Some(0)),
-        ("limits.header_read_timeout", limits.header_read_timeout.is_some_and(|t| t.is_zero())),
+        ("limits.handshake_timeout", none(limits.handshake_timeout)),
+        ("limits.first_byte_timeout", none(limits.first_byte_timeout)),
+        ("limits.header_read_timeout", none(limits.header_read_timeout)),
+        ("limits.idle_timeout", none(limits.idle_timeout)),
+        ("limits.keep_alive_interval", none(limits.keep_alive_interval)),
+        ("limits.keep_alive_timeout", none(limits.keep_alive_timeout)),
+        ("limits.body_progress_timeout", none(limits.body_progress_timeout)),
+        ("limits.body_progress_bytes_min", limits.body_progress_bytes_min == Some(0)),
+        ("limits.reply_progress_timeout", none(limits.reply_progress_timeout)),
         ("limits.connections_max", limits.connections_max == Some(0)),
         ("limits.streams_max", limits.streams_max == Some(0)),
         ("limits.stream_window_bytes", limits.stream_window_bytes == Some(0)),
