@@ -12,7 +12,7 @@ use crate::program::root;
 /// A running foreign server.
 #[derive(Debug)]
 pub struct Served {
-    _process: Child,
+    process: Child,
     /// Where it listens, in the order in which it says so.
     pub addresses: Vec<SocketAddr>,
 }
@@ -42,6 +42,14 @@ impl Served {
             addresses
                 .push(address.unwrap_or_else(|| panic!("{} says {line:?}", program.display())));
         }
-        Self { _process: process, addresses }
+        Self { process, addresses }
+    }
+
+    /// The number of its process.
+    ///
+    /// # Panics
+    /// When it was waited for.
+    pub fn id(&self) -> u32 {
+        self.process.id().expect("nobody waited for it")
     }
 }

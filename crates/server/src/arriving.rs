@@ -1,5 +1,8 @@
 //! The body of a request as it arrives: bounded, counted, and with a cause when it breaks off.
 //!
+//! While the server waits for it, and not while it has other things to do, it has to go on: see
+//! `pace.rs`.
+//!
 //! One of these is under the body of every call that did not come whole with its head, whatever its
 //! protocol. Over HTTP/1.1 a connection that is answered before the request was read to its end breaks
 //! the client's sending, which then never sees the answer; so what nobody read is put aside
@@ -18,10 +21,20 @@ use hyper::body::Incoming;
 use tidewire_service::{Error, Frame, Result};
 
 use crate::limits::Limits;
+use crate::pace::{Pace, Wait};
+
+/// The body of a request as the HTTP library has it, and how fast it has to come.
+pub(crate) struct Inflow {
+    pub(crate) body: Incoming,
+    pub(crate) pace: Pace,
+}
 
 /// The body of a request on its way in.
 pub(crate) struct Arriving {
-    body: Option<Incoming>,
+    body: Option<Inflow>,
+    wait: Wait,
+    /// Nothing has to come now.
+    may_pause: bool,
     /// How many bytes may still come, of how many.
     left: usize,
     bytes_max: usize,
@@ -31,12 +44,36 @@ pub(crate) struct Arriving {
 
 /// What nobody read of a request's body; clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Leftover(Arc<Mutex<Option<Incoming>>>);
+pub(crate) struct Leftover(Arc<Mutex<Option<Inflow>>>);
+
+impl http_body::Body for Inflow {
+    type Data = bytes::Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<http_body::Frame<bytes::Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+}
 
 impl Arriving {
     /// A body of any length.
-    pub(crate) fn new(body: Incoming, counter: Option<Arc<AtomicU64>>) -> Self {
-        Self { body: Some(body), left: usize::MAX, bytes_max: usize::MAX, counter, leftover: None }
+    pub(crate) fn new(body: Inflow, counter: Option<Arc<AtomicU64>>) -> Self {
+        Self {
+            body: Some(body),
+            wait: Wait::default(),
+            may_pause: false,
+            left: usize::MAX,
+            bytes_max: usize::MAX,
+            counter,
+            leftover: None,
+        }
     }
 
     /// The same body with at most so many bytes.
@@ -54,13 +91,31 @@ impl Arriving {
 
     /// Whether no more will come.
     pub(crate) fn is_over(&self) -> bool {
-        self.body.as_ref().is_none_or(Incoming::is_end_stream)
+        self.body.as_ref().is_none_or(Inflow::is_end_stream)
+    }
+
+    /// Whether nothing has to come now, as between two messages of a stream.
+    pub(crate) fn may_pause(&mut self, may_pause: bool) {
+        if may_pause {
+            self.wait = Wait::default();
+        }
+        self.may_pause = may_pause;
     }
 
     /// The next piece.
     pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame>>> {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
-        let frame = match ready!(Pin::new(body).poll_frame(cx)) {
+        let pace = body.pace;
+        let frame = match Pin::new(body).poll_frame(cx) {
+            Poll::Pending if self.may_pause => return Poll::Pending,
+            Poll::Pending => {
+                let error = ready!(self.wait.poll_over(pace, cx));
+                self.body = None;
+                return Poll::Ready(Some(Err(error)));
+            }
+            Poll::Ready(frame) => frame,
+        };
+        let frame = match frame {
             None => {
                 self.body = None;
                 return Poll::Ready(None);
@@ -78,6 +133,7 @@ impl Arriving {
                 return Poll::Ready(Some(Ok(Frame::Trailers(trailers.into()))));
             }
         };
+        self.wait.came(data.len(), pace);
         if let Some(counter) = &self.counter {
             counter.fetch_add(data.len() as u64, Ordering::Relaxed);
         }
@@ -120,17 +176,17 @@ impl Leftover {
 }
 
 /// Reads a body of up to `limits.body_bytes_max` to its end and forgets it.
-pub(crate) async fn discard(body: Incoming, limits: &Limits) {
+pub(crate) async fn discard(body: Inflow, limits: &Limits) {
     let mut body = Arriving::new(body, None).limit(limits.body_bytes_max);
-    let end = std::future::poll_fn(|cx| {
+    std::future::poll_fn(|cx| {
         while let Some(piece) = ready!(body.poll_piece(cx)) {
             if piece.is_err() {
                 break;
             }
         }
         Poll::Ready(())
-    });
-    let _ = tokio::time::timeout(limits.header_read_timeout, end).await;
+    })
+    .await;
 }
 
 /// Refuses a body by the length that its head declares.

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use crate::address::Address;
 use crate::clock::Clock;
 use crate::command::Commands;
-use crate::connection::{App, http_builder};
+use crate::connection::App;
 use crate::cors::{Cors, Policy};
 use crate::health::Health;
 use crate::limits::Limits;
@@ -25,6 +25,7 @@ use crate::routes::{RouteError, Routes};
 use crate::rpc::Methods;
 use crate::running::{Acceptor, Running, StartError};
 use crate::stop::Stop;
+use crate::vigil::Waiting;
 
 /// One port, all protocols; see [`Server::builder`].
 #[derive(Debug)]
@@ -349,7 +350,7 @@ impl Builder {
             tasks: TaskTracker::new(),
             stop: Stop::new(),
             faults: self.faults,
-            http: http_builder(&self.limits),
+            waiting: Arc::new(Waiting::new(&self.limits)),
             limits: self.limits,
         };
         Ok((Arc::new(app), health))

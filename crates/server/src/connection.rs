@@ -1,18 +1,20 @@
 //! One connection: HTTP/1.1 or HTTP/2, whichever the client speaks, from its start to its end.
 //!
-//! A browser's question for other origins is answered here; every other request goes its way in
-//! `way.rs`. A connection ends when its client ends it, when a drain lets it end, or cut off.
+//! ```text
+//! bytes ─▶ detect ─┬─▶ HTTP/1.1 (http1.rs) ─┬─▶ Connection::answer: a browser's question for other
+//!                  └─▶ HTTP/2   (http2.rs) ─┘   origins is answered here, all else goes its way (way.rs)
+//! ```
+//!
+//! When it ends is in `life.rs`, what its peer owes it in `vigil.rs`.
 
-use std::convert::Infallible;
-use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
-use http::{Request, Response};
+use http::Request;
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tidewire_service::{Gate, Observer, Peer, Signal, Upgrade};
 use tidewire_wire::Coders;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -20,8 +22,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::command::Commands;
 use crate::cors::{Marked, Policy};
+use crate::detect::{Speaks, detect};
 use crate::gather::{Gather, Gathering};
 use crate::head_timer::HeadTimer;
+use crate::life::{Life, Tick};
 use crate::limits::Limits;
 use crate::response::{Later, Responding, ResponseBody};
 use crate::rest::Rest;
@@ -29,7 +33,8 @@ use crate::routes::Routes;
 use crate::rpc::Methods;
 use crate::run::Run;
 use crate::stop::{Stage, Stop};
-use crate::{fault, plain};
+use crate::vigil::{Vigil, Waiting};
+use crate::{fault, http1 as calls1, http2 as calls2, plain};
 
 /// What all connections of a server share.
 pub(crate) struct App {
@@ -46,78 +51,86 @@ pub(crate) struct App {
     pub(crate) limits: Limits,
     /// Whether replies may misbehave on purpose.
     pub(crate) faults: bool,
-    pub(crate) http: auto::Builder<TokioExecutor>,
-}
-
-/// The settings of HTTP/1.1 and HTTP/2.
-///
-/// Not `pipeline_flush`: with it hyper 1.12 gathers frames of a response for as long as they are
-/// ready, without a bound and whether or not the client reads, so that a long list fills the memory.
-pub(crate) fn http_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(HeadTimer::new(limits.header_read_timeout))
-        .header_read_timeout(limits.header_read_timeout);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .initial_stream_window_size(limits.stream_window_bytes)
-        .initial_connection_window_size(limits.connection_window_bytes)
-        .max_concurrent_streams(limits.streams_max);
-    builder
+    /// The bytes of replies that nobody reads yet.
+    pub(crate) waiting: Arc<Waiting>,
 }
 
 impl App {
     /// Serves one connection until it ends, a drain lets it end, or it is cut off.
     pub(crate) async fn serve(
         self: Arc<Self>,
-        io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        mut io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         peer: Arc<Peer>,
         stop: Stop,
     ) {
-        let (io, gathering) = Gather::new(io);
-        let service = Connection::new(Arc::clone(&self), peer, gathering.clone());
-        let stopping = service.stopping.clone();
-        let goes_away = self.faults.then(|| service.goes_away.clone());
-        let connection = self.http.serve_connection_with_upgrades(TokioIo::new(io), service);
-        let mut connection = std::pin::pin!(connection);
-        let mut listener = stop.listener();
-        let until_draining = poll_fn(|cx| {
-            loop {
-                if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-                    return Poll::Ready(Some(ended));
-                }
-                if !gathering.has_held() {
-                    if goes_away.as_ref().is_some_and(|signal| signal.poll_fired(cx).is_ready()) {
-                        return Poll::Ready(None);
-                    }
-                    return listener.poll_stage(cx).map(|_| None);
-                }
+        let first = tokio::select! {
+            first = detect(&mut io, &self.limits) => first,
+            () = stop.reached(Stage::Draining) => None,
+        };
+        let Some(first) = first else { return };
+        let speaks = first.0;
+        let vigil = Vigil::new(Arc::clone(&self.waiting), &self.limits);
+        let patience = self.limits.reply_progress_timeout;
+        let (io, gathering) = Gather::new(io, first, Arc::clone(&vigil), patience);
+        let connection = Connection::new(Arc::clone(&self), peer, gathering.clone());
+        let (stopping, goes_away) = (connection.stopping.clone(), connection.goes_away.clone());
+        let goes_away = self.faults.then_some(goes_away);
+        let life = Life { vigil: Arc::clone(&vigil), gathering, stop, stopping, goes_away };
+        let ended = match speaks {
+            Speaks::Http1 => {
+                let builder = http1_builder(HeadTimer::new(Arc::clone(&vigil), &self.limits));
+                let calls = calls1::Calls { connection, vigil };
+                let http = builder.serve_connection(TokioIo::new(io), calls).with_upgrades();
+                life.live(pin!(http), None).await
             }
-        });
-        let ended = until_draining.await;
-        gathering.end();
-        if stop.has_reached(Stage::Draining) {
-            stopping.fire();
-        }
-        let ended = match ended {
-            Some(ended) => ended,
-            None => {
-                connection.as_mut().graceful_shutdown();
-                tokio::select! {
-                    ended = connection => ended,
-                    () = stop.reached(Stage::CutOff) => Ok(()),
-                }
+            Speaks::Http2 => {
+                let (calls, streams) = calls2::calls(connection, vigil);
+                let builder = http2_builder(streams, &self.limits);
+                let http = builder.serve_connection(TokioIo::new(io), calls);
+                life.live(pin!(http), Some(Tick::new(&self.limits))).await
             }
         };
-        if let Err(error) = ended {
-            tracing::debug!(%error, "a connection ended with an error");
+        match ended {
+            Err(error) if error.is_timeout() && speaks == Speaks::Http2 => {
+                let timeout = self.limits.keep_alive_timeout;
+                tracing::debug!(
+                    "a connection is closed after limits.keep_alive_timeout = {timeout:?}"
+                );
+            }
+            Err(error) => tracing::debug!(error = ?error, "a connection ended with an error"),
+            Ok(()) => {}
         }
     }
 }
 
-/// The hyper service of one connection.
+/// The settings of HTTP/1.1.
+///
+/// Not `pipeline_flush`: with it hyper 1.12 gathers frames of a response for as long as they are
+/// ready, without a bound and whether or not the client reads, so that a long list fills the memory.
+fn http1_builder(timer: HeadTimer) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.timer(timer).header_read_timeout(HeadTimer::TOLD);
+    builder
+}
+
+/// The settings of HTTP/2.
+fn http2_builder(streams: calls2::Streams, limits: &Limits) -> http2::Builder<calls2::Streams> {
+    let mut builder = http2::Builder::new(streams);
+    builder
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(limits.stream_window_bytes)
+        .initial_connection_window_size(limits.connection_window_bytes)
+        .max_concurrent_streams(limits.streams_max)
+        .max_send_buf_size(SEND_BUFFER_BYTES)
+        .keep_alive_interval(limits.keep_alive_interval)
+        .keep_alive_timeout(limits.keep_alive_timeout);
+    builder
+}
+
+/// How much of one stream's replies HTTP/2 holds for a socket that takes no more.
+const SEND_BUFFER_BYTES: usize = 128 << 10;
+
+/// What answers the requests of one connection.
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) app: Arc<App>,
@@ -144,7 +157,7 @@ impl Connection {
                     app.tasks.spawn(async move {
                         tokio::select! {
                             () = take_over(taken, upgrade) => {}
-                            () = stop.reached(Stage::CutOff) => {}
+                            () = stop.reached(Stage::CutOff) => stop.cut_off(1),
                         }
                     });
                 }
@@ -158,12 +171,9 @@ impl Connection {
     }
 }
 
-impl hyper::service::Service<Request<Incoming>> for Connection {
-    type Response = Response<ResponseBody>;
-    type Error = Infallible;
-    type Future = Responding;
-
-    fn call(&self, request: Request<Incoming>) -> Responding {
+impl Connection {
+    /// Answers a request.
+    pub(crate) fn answer(&self, request: Request<Incoming>) -> Responding {
         if request.extensions().get::<OnUpgrade>().is_some() {
             // Whoever takes the connection over may wait for the client, and it for the answer.
             self.gathering.end();

@@ -90,6 +90,13 @@ pub(crate) struct Faulty<B> {
     pause: Option<Pin<Box<Sleep>>>,
 }
 
+impl<B> Faulty<B> {
+    /// The body that it was.
+    pub(crate) fn inner(&self) -> &B {
+        &self.body
+    }
+}
+
 impl<B: Body<Data = Bytes, Error = Error> + Unpin> Faulty<B> {
     /// Cuts a frame to what a script lets through, in pieces.
     fn enqueue(&mut self, frame: Frame<Bytes>) {

@@ -17,22 +17,39 @@
 //! small body, which it then copies once more; that costs less than keeping account of slices.
 //!
 //! HTTP/2, which gathers by itself, and connections that are to be upgraded pass through.
+//!
+//! Whatever is written to a client that takes nothing for `limits.reply_progress_timeout` fails.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
+use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+use crate::detect::Speaks;
+use crate::vigil::Vigil;
 
 /// A connection whose small writes are held back.
 pub(crate) struct Gather<IO> {
     io: IO,
+    /// What was read before.
+    first: Bytes,
     held: Vec<u8>,
     written: usize,
-    read_any: bool,
+    vigil: Arc<Vigil>,
+    patience: Patience,
     state: Gathering,
+}
+
+/// How long the client may take nothing of what is written to it.
+struct Patience {
+    timeout: Duration,
+    sleep: Option<Pin<Box<Sleep>>>,
 }
 
 /// What the owner of a connection knows of and says to its [`Gather`]; clones share it.
@@ -72,18 +89,28 @@ impl Gathering {
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Gather<IO> {
-    /// Holds back small writes to `io`.
-    pub(crate) fn new(io: IO) -> (Self, Gathering) {
+    /// Holds back small writes to `io`, of which `first` was read.
+    pub(crate) fn new(
+        io: IO,
+        (speaks, first): (Speaks, Bytes),
+        vigil: Arc<Vigil>,
+        reply_progress_timeout: Duration,
+    ) -> (Self, Gathering) {
         let state = Gathering::default();
-        let gather =
-            Self { io, held: Vec::new(), written: 0, read_any: false, state: state.clone() };
-        (gather, state)
+        if speaks == Speaks::Http2 {
+            state.end();
+        }
+        let patience = Patience { timeout: reply_progress_timeout, sleep: None };
+        let (held, state_too) = (Vec::new(), state.clone());
+        (Self { io, first, held, written: 0, vigil, patience, state }, state_too)
     }
 
     /// Writes what is held, and flushes.
     fn poll_release(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.written < self.held.len() {
-            let count = ready!(Pin::new(&mut self.io).poll_write(cx, &self.held[self.written..]))?;
+            let io = Pin::new(&mut self.io);
+            let written = io.poll_write(cx, &self.held[self.written..]);
+            let count = ready!(self.patience.poll(written, cx))?;
             if count == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -118,16 +145,17 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gather<IO> {
         if this.state.is_direct() && !this.held.is_empty() {
             ready!(this.poll_release(cx))?;
         }
-        let before = buf.filled().len();
-        ready!(Pin::new(&mut this.io).poll_read(cx, buf))?;
-        if !this.read_any {
-            this.read_any = true;
-            let first = &buf.filled()[before..];
-            // The start of HTTP/2's preface; a shorter first read might become one.
-            if first.starts_with(b"PRI") || first.len() < 3 {
-                this.state.end();
+        if !this.first.is_empty() {
+            let count = this.first.len().min(buf.remaining());
+            buf.put_slice(&this.first[..count]);
+            this.first.advance(count);
+            if this.first.is_empty() {
+                this.first = Bytes::new();
             }
+            return Poll::Ready(Ok(()));
         }
+        ready!(Pin::new(&mut this.io).poll_read(cx, buf))?;
+        this.vigil.read();
         Poll::Ready(Ok(()))
     }
 }
@@ -140,7 +168,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gather<IO> {
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         if !ready!(this.poll_room(cx, data.len()))? {
-            return Pin::new(&mut this.io).poll_write(cx, data);
+            let written = Pin::new(&mut this.io).poll_write(cx, data);
+            return this.patience.poll(written, cx);
         }
         this.held.extend_from_slice(data);
         Poll::Ready(Ok(data.len()))
@@ -164,6 +193,25 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gather<IO> {
             ready!(this.poll_release(cx))?;
         }
         Pin::new(&mut this.io).poll_shutdown(cx)
+    }
+}
+
+impl Patience {
+    /// What was written, or that nothing was for too long.
+    fn poll(
+        &mut self,
+        written: Poll<io::Result<usize>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.sleep = None;
+            return written;
+        }
+        let timeout = self.timeout;
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        ready!(sleep.as_mut().poll(cx));
+        let text = format!("nothing was read in limits.reply_progress_timeout = {timeout:?}");
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, text)))
     }
 }
 

@@ -1,38 +1,63 @@
-//! The time that a client has for the head of a request, counted only where the server waits for it.
+//! The time that an HTTP/1.1 client has for the head of a request, and between two requests, counted
+//! only where the server waits for it.
 //!
 //! The HTTP library asks for the time and makes a timer before it reads a head, also when the head is
 //! there already, as under load and behind pipelining it is. So the clock that it sees here stands
-//! still, and the timer, which it looks at only when the head is not there yet, starts then.
+//! still, and the timer, which it looks at only when the head is not there yet, starts then. What it
+//! waits for is told by whether anything was read since:
+//!
+//! | of the head | time |
+//! |---|---|
+//! | nothing is there | `limits.idle_timeout` |
+//! | a part is there | `limits.header_read_timeout`, from its first byte |
+//!
+//! A part that came together with the request before it counts as nothing until more comes.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use hyper::rt::{Sleep, Timer};
 
-/// Makes timers that start when they are first looked at, and then run for the timeout.
-#[derive(Debug, Clone, Copy)]
+use crate::limits::Limits;
+use crate::vigil::Vigil;
+
+/// Makes timers that start when they are first looked at.
+#[derive(Debug, Clone)]
 pub(crate) struct HeadTimer {
-    timeout: Duration,
+    vigil: Arc<Vigil>,
+    head: Duration,
+    idle: Duration,
     now: Instant,
 }
 
 impl HeadTimer {
-    /// Heads may take so long.
-    pub(crate) fn new(timeout: Duration) -> Self {
-        Self { timeout, now: Instant::now() }
+    /// What the library is told that heads may take; it is not looked at.
+    pub(crate) const TOLD: Duration = Duration::from_secs(1);
+
+    /// The timer of one connection.
+    pub(crate) fn new(vigil: Arc<Vigil>, limits: &Limits) -> Self {
+        let (head, idle) = (limits.header_read_timeout, limits.idle_timeout);
+        Self { vigil, head, idle, now: Instant::now() }
     }
 }
 
 impl Timer for HeadTimer {
-    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        Box::pin(LateSleep { duration, sleep: None })
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Waiting {
+            timer: self.clone(),
+            reads: self.vigil.reads(),
+            // What told that this is HTTP/1.1 is part of its first head.
+            is_within: self.vigil.is_first_head(),
+            sleep: None,
+        })
     }
 
-    /// The deadline is always the timeout after the present; telling so would cost more than the rest.
-    fn sleep_until(&self, _deadline: Instant) -> Pin<Box<dyn Sleep>> {
-        self.sleep(self.timeout)
+    /// The library sleeps for heads only.
+    fn sleep_until(&self, _: Instant) -> Pin<Box<dyn Sleep>> {
+        self.sleep(Self::TOLD)
     }
 
     fn now(&self) -> Instant {
@@ -40,20 +65,47 @@ impl Timer for HeadTimer {
     }
 }
 
-/// Ready so long after it was first polled.
-struct LateSleep {
-    duration: Duration,
+/// Ready when a head took too long.
+struct Waiting {
+    timer: HeadTimer,
+    /// How often something was read when the wait began.
+    reads: usize,
+    is_within: bool,
     sleep: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
-impl Sleep for LateSleep {}
+impl Sleep for Waiting {}
 
-impl Future for LateSleep {
+impl Future for Waiting {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let duration = self.duration;
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(duration)));
-        sleep.as_mut().poll(cx)
+        let this = &mut *self;
+        if !this.is_within && this.reads != this.timer.vigil.reads() {
+            this.is_within = true;
+            this.sleep = None;
+        }
+        let (timeout, name) = match this.is_within {
+            true => (this.timer.head, "limits.header_read_timeout"),
+            false => (this.timer.idle, "limits.idle_timeout"),
+        };
+        let sleep = match &mut this.sleep {
+            Some(sleep) => sleep,
+            None => {
+                this.timer.vigil.set_waits_for_head(true);
+                this.sleep.insert(Box::pin(tokio::time::sleep(timeout)))
+            }
+        };
+        ready!(sleep.as_mut().poll(cx));
+        tracing::debug!("a connection is closed after {name} = {timeout:?}");
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.sleep.is_some() {
+            self.timer.vigil.set_waits_for_head(false);
+        }
     }
 }

@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::observe::Ended;
+use crate::seldom::Seldom;
 use tidewire_service::{Answer, Call, Error, PendingAnswer, Progress, Reply, Result, Service};
 
 /// The answer of a service, with panics turned into errors.
@@ -107,7 +108,13 @@ pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("a value that is not text");
-    tracing::error!(panic = message, "a handler panicked; the call failed, the server goes on");
+    if let Some(left_out) = PANICKED.line() {
+        let text = "a handler panicked; the call failed, the server goes on";
+        tracing::error!(panic = message, left_out, "{text}");
+    }
     Error::internal("the handler panicked; the server's log has the cause")
         .with_cause(Ended::Panicked)
 }
+
+/// Handlers that panicked.
+static PANICKED: Seldom = Seldom::new();

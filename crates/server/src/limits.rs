@@ -2,15 +2,29 @@
 //!
 //! | field | default | what happens past it |
 //! |---|---|---|
-//! | `body_bytes_max` | 4 MiB | `resource_exhausted`, 413 over plain HTTP |
-//! | `message_bytes_max` | 4 MiB | `resource_exhausted` |
-//! | `header_read_timeout` | 30 s | the connection is closed |
+//! | `body_bytes_max` | 4 MiB | REST and plain HTTP: `resource_exhausted`, 413 |
+//! | `message_bytes_max` | 4 MiB | Connect, gRPC, gRPC-Web: `resource_exhausted` |
+//! | `handshake_timeout` | 10 s | a connection whose TLS handshake is not over is closed |
+//! | `first_byte_timeout` | 10 s | a connection on which nothing came is closed |
+//! | `header_read_timeout` | 30 s | a connection with part of a head is closed |
+//! | `idle_timeout` | 2 min | a connection without calls is closed; HTTP/2 within twice that |
+//! | `keep_alive_interval` | 30 s | HTTP/2: the peer is asked whether it is there |
+//! | `keep_alive_timeout` | 20 s | HTTP/2: a connection whose peer does not say so is closed |
+//! | `body_progress_timeout` | 30 s | a body that stands still: `deadline_exceeded`, 408 |
+//! | `body_progress_bytes_min` | 4 KiB | what has to come in that time, or the end |
+//! | `reply_progress_timeout` | 60 s | nobody reads the reply: the stream is reset, or the connection closed |
+//! | `reply_bytes_waiting_max` | 64 MiB a connection | further replies are `resource_exhausted` |
+//! | `reply_bytes_waiting_all_max` | 1 GiB | the same, over all connections |
 //! | `commands_max` | 10,000 | `resource_exhausted`; the command does not run |
 //! | `connections_max` | 10,000 | new connections wait in the listen queue |
 //! | `streams_max` | 256 a connection | HTTP/2 refuses the stream |
 //! | `stream_window_bytes` | 128 KiB | HTTP/2 senders wait |
 //! | `connection_window_bytes` | 8 MiB | HTTP/2 senders wait |
 //! | `drain_timeout` | 10 s | what still runs is cut off |
+//!
+//! A bound on what waits lets one reply pass whatever its size, so it refuses only what comes on top of
+//! others. Between the messages of a stream over HTTP/2 a peer may be silent for as long as it likes:
+//! `keep_alive_interval` finds out whether it is there.
 //!
 //! The windows are fixed, not adaptive: the HTTP/2 library closes a connection whose unread small
 //! data frames cost more than half the connection window, so that window has to be large enough for
@@ -26,12 +40,35 @@ pub use self::range::LimitsError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The largest request body in bytes, as it arrives.
+    /// The largest body of a REST or plain HTTP request in bytes, as it arrives; a body that is a
+    /// stream of messages is bounded by [`message_bytes_max`](Self::message_bytes_max) for each.
     pub body_bytes_max: usize,
-    /// The largest request message in bytes, after decompression.
+    /// The largest message in bytes, after decompression: of a request, and of a reply of one message
+    /// that its service gives in pieces.
     pub message_bytes_max: usize,
-    /// How long the head of a request may take.
+    /// How long a TLS handshake may take.
+    pub handshake_timeout: Duration,
+    /// How long a connection may take to send its first byte.
+    pub first_byte_timeout: Duration,
+    /// How long the head of a request may take, from its first byte.
     pub header_read_timeout: Duration,
+    /// How long a connection stays open without a call.
+    pub idle_timeout: Duration,
+    /// How often an HTTP/2 peer that is silent is asked whether it is there.
+    pub keep_alive_interval: Duration,
+    /// How long it may take to answer that.
+    pub keep_alive_timeout: Duration,
+    /// In which time [`body_progress_bytes_min`](Self::body_progress_bytes_min) of a request's body, or
+    /// its end, have to come while the server waits for them.
+    pub body_progress_timeout: Duration,
+    /// What has to come of a request's body in that time.
+    pub body_progress_bytes_min: usize,
+    /// How long a client may leave the next piece of a reply, of up to 16 KiB, unread.
+    pub reply_progress_timeout: Duration,
+    /// How many bytes of replies may wait for the client of one connection.
+    pub reply_bytes_waiting_max: usize,
+    /// How many bytes of replies may wait for the clients of all connections.
+    pub reply_bytes_waiting_all_max: usize,
     /// How many commands run at once, over all connections and protocols.
     pub commands_max: usize,
     /// How many connections are open at once, over all listeners.
@@ -51,7 +88,17 @@ impl Default for Limits {
         Self {
             body_bytes_max: 4 << 20,
             message_bytes_max: 4 << 20,
+            handshake_timeout: Duration::from_secs(10),
+            first_byte_timeout: Duration::from_secs(10),
             header_read_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(120),
+            keep_alive_interval: Duration::from_secs(30),
+            keep_alive_timeout: Duration::from_secs(20),
+            body_progress_timeout: Duration::from_secs(30),
+            body_progress_bytes_min: 4 << 10,
+            reply_progress_timeout: Duration::from_secs(60),
+            reply_bytes_waiting_max: 64 << 20,
+            reply_bytes_waiting_all_max: 1 << 30,
             commands_max: 10_000,
             connections_max: 10_000,
             streams_max: 256,

@@ -204,8 +204,9 @@ const fn is_rpc(protocol: Protocol) -> bool {
 
 /// Whether somebody who sends plain JSON, as with curl, means a method: it could be one by its path.
 fn is_method_in_json(parts: &Parts) -> bool {
+    const JSON: &[u8] = b"application/json";
     let content_type = parts.headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     parts.method == Method::POST
-        && content_type.starts_with(b"application/json")
+        && content_type.get(..JSON.len()).is_some_and(|start| start.eq_ignore_ascii_case(JSON))
         && parts.uri.path().trim_matches('/').split('/').count() == 2
 }

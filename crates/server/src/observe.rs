@@ -193,6 +193,13 @@ pub(crate) struct Watched<B> {
     is_over: bool,
 }
 
+impl<B> Watched<B> {
+    /// The body that is watched.
+    pub(crate) fn inner(&self) -> &B {
+        &self.body
+    }
+}
+
 impl<B> http_body::Body for Watched<B>
 where
     B: http_body::Body<Data = Bytes, Error = Error> + Unpin,

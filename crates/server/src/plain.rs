@@ -6,6 +6,7 @@ use tidewire_rest::{ErrorFormat, Printed};
 use tidewire_service::{Body, Error, Frame, Headers, Reply};
 
 use crate::observe::{Ended, Failed};
+use crate::seldom::Seldom;
 
 /// The response for a reply, around what `wrap` makes of its body.
 #[inline]
@@ -105,16 +106,22 @@ pub(crate) fn not_found(path: &str) -> Response<Body> {
     error_response(&Error::not_found(format!("nothing is at {path}")))
 }
 
-/// Logs an error that is the server's own fault, with its cause; others are the caller's business.
+/// Logs an error that is the server's own fault, with its cause; others are the caller's business,
+/// also that it went away.
 pub(crate) fn log(error: &Error, target: &str) {
     use tidewire_service::Code;
     let cause = std::error::Error::source(error);
     // A panic was logged where it happened, and a deadline is the caller's own.
-    if cause.is_some_and(|cause| cause.is::<Ended>()) {
+    if error.code() == Code::Canceled || cause.is_some_and(|cause| cause.is::<Ended>()) {
         return;
     }
-    if matches!(error.code(), Code::Internal | Code::Unknown | Code::DataLoss) || cause.is_some() {
+    if (matches!(error.code(), Code::Internal | Code::Unknown | Code::DataLoss) || cause.is_some())
+        && let Some(left_out) = FAILED.line()
+    {
         let cause = cause.map(ToString::to_string);
-        tracing::error!(call = target, %error, cause, "a call failed");
+        tracing::error!(call = target, %error, cause, left_out, "a call failed");
     }
 }
+
+/// Calls that failed.
+static FAILED: Seldom = Seldom::new();

@@ -13,6 +13,7 @@ use tidewire_service::{Body, Error, Reply};
 use crate::cors::Marked;
 use crate::fault::Faulty;
 use crate::observe::Watched;
+use crate::outgoing::Outgoing;
 use crate::plain;
 use crate::rpc::{Replies, Whole};
 use crate::run::Waiting;
@@ -82,11 +83,25 @@ pub(crate) enum ResponseBody {
     Watched(Box<Watched<Self>>),
     /// Wrong on purpose.
     Faulty(Box<Faulty<Self>>),
+    /// Large, and counted until it has left.
+    Counted(Box<Outgoing>),
 }
 
 impl ResponseBody {
     pub(crate) fn watched(body: Watched<Self>) -> Self {
         Self::Watched(Box::new(body))
+    }
+
+    /// How many bytes are there and wait to be sent.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        match self {
+            Self::Plain(Body::Full(bytes)) => bytes.len(),
+            Self::Plain(_) | Self::Counted(_) => 0,
+            Self::Whole(body) => body.waiting_bytes(),
+            Self::Replies(body) => body.waiting_bytes(),
+            Self::Watched(body) => body.inner().waiting_bytes(),
+            Self::Faulty(body) => body.inner().waiting_bytes(),
+        }
     }
 }
 
@@ -104,6 +119,7 @@ impl http_body::Body for ResponseBody {
             Self::Replies(body) => body.poll_frame(cx).map(|frame| frame.map(Ok)),
             Self::Watched(body) => Pin::new(&mut **body).poll_frame(cx),
             Self::Faulty(body) => Pin::new(&mut **body).poll_frame(cx),
+            Self::Counted(body) => Pin::new(&mut **body).poll_frame(cx),
         }
     }
 
@@ -114,6 +130,7 @@ impl http_body::Body for ResponseBody {
             Self::Replies(body) => body.is_over(),
             Self::Watched(body) => body.is_end_stream(),
             Self::Faulty(body) => body.is_end_stream(),
+            Self::Counted(body) => body.is_end_stream(),
         }
     }
 
@@ -124,6 +141,7 @@ impl http_body::Body for ResponseBody {
             Self::Replies(_) => SizeHint::default(),
             Self::Watched(body) => body.size_hint(),
             Self::Faulty(body) => body.size_hint(),
+            Self::Counted(body) => body.size_hint(),
         }
     }
 }

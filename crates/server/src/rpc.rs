@@ -59,10 +59,11 @@ impl RpcCall {
             match exchange.requests(limits.message_bytes_max) {
                 Ok(requests) => {
                     let counter = watch.as_ref().map(|watch| watch.counter());
+                    let pauses = body.pace.pauses && exchange.kind().client_streams();
                     let mut body = Arriving::new(body, counter);
                     leftover = body.leftover(version);
                     let (coders, command) = (Arc::clone(&app.coders), command.clone());
-                    let messages = Messages { body, requests, coders, command };
+                    let messages = Messages { body, requests, coders, command, pauses };
                     at_once(exchange.kind(), messages).await
                 }
                 Err(error) => {

@@ -2,7 +2,7 @@
 //!
 //! A drain takes four steps: health says NOT_SERVING, listeners close, connections finish the calls
 //! they have and close, running commands are joined. What is left after `limits.drain_timeout` is
-//! cut off.
+//! cut off. A connection without a call, be it in a TLS handshake or half a head, is not waited for.
 
 use std::fmt;
 use std::io;
@@ -20,6 +20,7 @@ use crate::connection::App;
 use crate::health::Health;
 use crate::listener::{Accepted, Listener};
 use crate::routes::RouteError;
+use crate::seldom::Seldom;
 use crate::stop::{Stage, Stop};
 
 /// A running server. Dropping it cuts everything off; [`drain`](Self::drain) ends it gently.
@@ -57,7 +58,7 @@ impl Running {
 
     /// Ends the server: running calls may end, within `limits.drain_timeout`.
     ///
-    /// Returns whether everything ended by itself.
+    /// Returns whether every call and every command ended by itself.
     pub async fn drain(self) -> bool {
         self.health.shut_down();
         self.stop.advance(Stage::Draining);
@@ -67,14 +68,25 @@ impl Running {
             self.commands.join().await;
         };
         let in_time = tokio::time::timeout(self.drain_timeout, ended).await.is_ok();
-        if !in_time {
-            tracing::warn!(timeout = ?self.drain_timeout, "the drain timed out; cutting off");
-            self.stop.advance(Stage::CutOff);
-            self.commands.cut_off();
-            self.tasks.wait().await;
-            self.commands.join().await;
+        if in_time {
+            return true;
         }
-        in_time
+        let commands = self.commands.running();
+        self.stop.advance(Stage::CutOff);
+        self.commands.cut_off();
+        self.tasks.wait().await;
+        self.commands.join().await;
+        let (calls, timeout) = (self.stop.calls_cut_off(), self.drain_timeout);
+        if calls + commands == 0 {
+            tracing::info!("connections without calls were closed after the drain");
+            return true;
+        }
+        tracing::warn!(
+            calls,
+            commands,
+            "what still ran after limits.drain_timeout = {timeout:?} was cut off"
+        );
+        false
     }
 
     /// Waits for Ctrl-C or SIGTERM, then drains; a second signal cuts off at once. SIGHUP is logged
@@ -140,7 +152,9 @@ impl Acceptor {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of file descriptors, most likely: waiting lets some go.
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    if let Some(left_out) = REFUSED.line() {
+                        tracing::warn!(%error, left_out, "a connection could not be accepted");
+                    }
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
@@ -174,6 +188,9 @@ impl Acceptor {
     }
 }
 
+/// Connections that could not be accepted.
+static REFUSED: Seldom = Seldom::new();
+
 #[cfg(feature = "tls")]
 async fn serve_tls(
     app: Arc<App>,
@@ -182,11 +199,19 @@ async fn serve_tls(
     peer: std::net::SocketAddr,
     stop: Stop,
 ) {
-    let handshake = tls.acceptor().accept(stream);
-    let stream = match tokio::time::timeout(app.limits.header_read_timeout, handshake).await {
+    let timeout = app.limits.handshake_timeout;
+    let handshake = tokio::time::timeout(timeout, tls.acceptor().accept(stream));
+    let handshake = tokio::select! {
+        handshake = handshake => handshake,
+        () = stop.reached(Stage::Draining) => return,
+    };
+    let stream = match handshake {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, %peer, "TLS handshake failed"),
-        Err(_) => return tracing::debug!(%peer, "TLS handshake timed out"),
+        Err(_) => {
+            let text = "a connection is closed after limits.handshake_timeout";
+            return tracing::debug!(%peer, "{text} = {timeout:?}");
+        }
     };
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let certificates = certificates.iter().map(|der| der.to_vec()).collect();

@@ -5,6 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::sync::watch;
@@ -22,17 +23,25 @@ pub(crate) enum Stage {
 
 /// Brings the end about, and tells of it; clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct Stop(Arc<watch::Sender<Stage>>);
+pub(crate) struct Stop(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    stage: watch::Sender<Stage>,
+    /// How many calls were cut off.
+    cut_off: AtomicUsize,
+}
 
 impl Stop {
     /// A server that is serving.
     pub(crate) fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(Stage::Serving)))
+        let stage = watch::Sender::new(Stage::Serving);
+        Self(Arc::new(Inner { stage, cut_off: AtomicUsize::new(0) }))
     }
 
     /// Goes on to a stage; a stage that was passed already stays passed.
     pub(crate) fn advance(&self, stage: Stage) {
-        self.0.send_if_modified(|current| {
+        self.0.stage.send_if_modified(|current| {
             let later = stage > *current;
             *current = stage.max(*current);
             later
@@ -41,7 +50,7 @@ impl Stop {
 
     /// Whether a stage is reached.
     pub(crate) fn has_reached(&self, stage: Stage) -> bool {
-        *self.0.borrow() >= stage
+        *self.0.stage.borrow() >= stage
     }
 
     /// Waits until a stage is reached.
@@ -50,13 +59,23 @@ impl Stop {
     /// Cancel safe.
     pub(crate) async fn reached(&self, stage: Stage) {
         // The sender lives as long as this borrow of it.
-        let _ = self.0.subscribe().wait_for(|current| *current >= stage).await;
+        let _ = self.0.stage.subscribe().wait_for(|current| *current >= stage).await;
+    }
+
+    /// Takes note of calls that were running when they were cut off.
+    pub(crate) fn cut_off(&self, calls: usize) {
+        self.0.cut_off.fetch_add(calls, Ordering::AcqRel);
+    }
+
+    /// How many calls were cut off.
+    pub(crate) fn calls_cut_off(&self) -> usize {
+        self.0.cut_off.load(Ordering::Acquire)
     }
 
     /// A listener for one task.
     pub(crate) fn listener(&self) -> Listener {
-        let mut waiting = self.0.subscribe();
-        let seen = self.0.subscribe();
+        let mut waiting = self.0.stage.subscribe();
+        let seen = self.0.stage.subscribe();
         Listener {
             seen,
             wake_up: Box::pin(async move { drop(waiting.changed().await) }),

@@ -25,11 +25,12 @@ use tidewire_service::{
 };
 use tokio::time::Instant;
 
-use crate::arriving::{Arriving, check_length, discard};
+use crate::arriving::{Arriving, Inflow, check_length, discard};
 use crate::connection::Connection;
 use crate::isolate::panicked;
 use crate::lookup::Found;
 use crate::observe::{Ended, Watch};
+use crate::pace::Pace;
 use crate::plain;
 use crate::response::{Responding, ResponseBody};
 use crate::rest::Transcoder;
@@ -42,7 +43,7 @@ pub(crate) struct Inbound {
     pub(crate) uri: Uri,
     pub(crate) version: Version,
     pub(crate) context: Context,
-    pub(crate) body: Incoming,
+    pub(crate) body: Inflow,
     pub(crate) watch: Option<Arc<Watch>>,
 }
 
@@ -50,7 +51,7 @@ impl Connection {
     /// Answers a request where nobody watches.
     #[inline]
     pub(crate) fn pass(&self, request: Request<Incoming>) -> Responding {
-        let (parts, body) = request.into_parts();
+        let (parts, body) = self.split(request);
         let found = self.app.find(&parts);
         let Parts { method: verb, uri, version, headers, extensions, .. } = parts;
         let context = self.context(&found, &verb, headers, extensions);
@@ -59,7 +60,7 @@ impl Connection {
 
     /// Answers a request that gates or observers see.
     pub(crate) async fn watched(self, request: Request<Incoming>) -> Response<ResponseBody> {
-        let (mut parts, body) = request.into_parts();
+        let (mut parts, body) = self.split(request);
         let found = self.app.find(&parts);
         let target = found.target(&parts);
         let headers = std::mem::take(&mut parts.headers);
@@ -87,6 +88,13 @@ impl Connection {
         };
         let response = response.unwrap_or_else(|never| match never {});
         watch.response(response, &verb).map(ResponseBody::watched)
+    }
+
+    #[inline]
+    fn split(&self, request: Request<Incoming>) -> (Parts, Inflow) {
+        let (parts, body) = request.into_parts();
+        let pace = Pace::new(&self.app.limits, parts.version == Version::HTTP_2);
+        (parts, Inflow { body, pace })
     }
 
     #[inline]
@@ -143,7 +151,7 @@ impl Connection {
         service: &dyn tidewire_service::Service,
         target: HttpTarget,
         context: Context,
-        (body, watch): (Incoming, Option<Arc<Watch>>),
+        (body, watch): (Inflow, Option<Arc<Watch>>),
     ) -> Responding {
         let body = if hyper::body::Body::is_end_stream(&body) {
             Body::Empty
@@ -176,7 +184,7 @@ impl Connection {
         &self,
         version: Version,
         headers: &HeaderMap,
-        body: Incoming,
+        body: Inflow,
         response: Response<ResponseBody>,
     ) -> Responding {
         // Who waits to be told to go on with the body has not begun to send it.

@@ -102,9 +102,39 @@ pub struct LimitsConfig {
     /// See [`Limits::message_bytes_max`].
     #[serde(deserialize_with = "value::bytes")]
     pub message_bytes_max: Option<usize>,
+    /// See [`Limits::handshake_timeout`].
+    #[serde(deserialize_with = "value::duration")]
+    pub handshake_timeout: Option<std::time::Duration>,
+    /// See [`Limits::first_byte_timeout`].
+    #[serde(deserialize_with = "value::duration")]
+    pub first_byte_timeout: Option<std::time::Duration>,
     /// See [`Limits::header_read_timeout`].
     #[serde(deserialize_with = "value::duration")]
     pub header_read_timeout: Option<std::time::Duration>,
+    /// See [`Limits::idle_timeout`].
+    #[serde(deserialize_with = "value::duration")]
+    pub idle_timeout: Option<std::time::Duration>,
+    /// See [`Limits::keep_alive_interval`].
+    #[serde(deserialize_with = "value::duration")]
+    pub keep_alive_interval: Option<std::time::Duration>,
+    /// See [`Limits::keep_alive_timeout`].
+    #[serde(deserialize_with = "value::duration")]
+    pub keep_alive_timeout: Option<std::time::Duration>,
+    /// See [`Limits::body_progress_timeout`].
+    #[serde(deserialize_with = "value::duration")]
+    pub body_progress_timeout: Option<std::time::Duration>,
+    /// See [`Limits::body_progress_bytes_min`].
+    #[serde(deserialize_with = "value::bytes")]
+    pub body_progress_bytes_min: Option<usize>,
+    /// See [`Limits::reply_progress_timeout`].
+    #[serde(deserialize_with = "value::duration")]
+    pub reply_progress_timeout: Option<std::time::Duration>,
+    /// See [`Limits::reply_bytes_waiting_max`].
+    #[serde(deserialize_with = "value::bytes")]
+    pub reply_bytes_waiting_max: Option<usize>,
+    /// See [`Limits::reply_bytes_waiting_all_max`].
+    #[serde(deserialize_with = "value::bytes")]
+    pub reply_bytes_waiting_all_max: Option<usize>,
     /// See [`Limits::commands_max`].
     pub commands_max: Option<usize>,
     /// See [`Limits::connections_max`].
@@ -347,18 +377,21 @@ impl Config {
     /// The bounds: defaults where nothing is set.
     pub fn limits(&self) -> Limits {
         let (set, mut limits) = (&self.limits, Limits::default());
-        limits.body_bytes_max = set.body_bytes_max.unwrap_or(limits.body_bytes_max);
-        limits.message_bytes_max = set.message_bytes_max.unwrap_or(limits.message_bytes_max);
-        limits.header_read_timeout = set.header_read_timeout.unwrap_or(limits.header_read_timeout);
-        limits.commands_max = set.commands_max.unwrap_or(limits.commands_max);
-        limits.connections_max = set.connections_max.unwrap_or(limits.connections_max);
-        limits.streams_max = set.streams_max.unwrap_or(limits.streams_max);
+        macro_rules! take {
+            ($($name:ident)*) => { $(limits.$name = set.$name.unwrap_or(limits.$name);)* };
+        }
+        take! {
+            body_bytes_max message_bytes_max handshake_timeout first_byte_timeout
+            header_read_timeout idle_timeout keep_alive_interval keep_alive_timeout
+            body_progress_timeout body_progress_bytes_min reply_progress_timeout
+            reply_bytes_waiting_max reply_bytes_waiting_all_max commands_max connections_max
+            streams_max drain_timeout
+        }
         let window = |set: Option<usize>| set.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
         limits.stream_window_bytes =
             window(set.stream_window_bytes).unwrap_or(limits.stream_window_bytes);
         limits.connection_window_bytes =
             window(set.connection_window_bytes).unwrap_or(limits.connection_window_bytes);
-        limits.drain_timeout = set.drain_timeout.unwrap_or(limits.drain_timeout);
         limits
     }
 }

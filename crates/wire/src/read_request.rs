@@ -127,6 +127,11 @@ impl Requests {
         }
     }
 
+    /// Whether part of a message is there, or the one message that is expected is not.
+    pub fn is_within_message(&self) -> bool {
+        self.is_single || self.is_partial()
+    }
+
     /// No more will arrive.
     pub fn finish(&mut self) {
         self.is_finished = true;

@@ -52,6 +52,31 @@ static RANGES: &[Range] = &[
         Bound::Bytes(|l| l.message_bytes_max as u64, 1, (1 << 32) - 1),
     ),
     range("limits.header_read_timeout", Bound::Time(|l| l.header_read_timeout, MILLISECOND, YEAR)),
+    range("limits.handshake_timeout", Bound::Time(|l| l.handshake_timeout, MILLISECOND, YEAR)),
+    range("limits.first_byte_timeout", Bound::Time(|l| l.first_byte_timeout, MILLISECOND, YEAR)),
+    range("limits.idle_timeout", Bound::Time(|l| l.idle_timeout, MILLISECOND, YEAR)),
+    range("limits.keep_alive_interval", Bound::Time(|l| l.keep_alive_interval, MILLISECOND, YEAR)),
+    range("limits.keep_alive_timeout", Bound::Time(|l| l.keep_alive_timeout, MILLISECOND, YEAR)),
+    range(
+        "limits.body_progress_timeout",
+        Bound::Time(|l| l.body_progress_timeout, MILLISECOND, YEAR),
+    ),
+    range(
+        "limits.body_progress_bytes_min",
+        Bound::Bytes(|l| l.body_progress_bytes_min as u64, 1, 1 << 40),
+    ),
+    range(
+        "limits.reply_progress_timeout",
+        Bound::Time(|l| l.reply_progress_timeout, MILLISECOND, YEAR),
+    ),
+    range(
+        "limits.reply_bytes_waiting_max",
+        Bound::Bytes(|l| l.reply_bytes_waiting_max as u64, 1, 1 << 40),
+    ),
+    range(
+        "limits.reply_bytes_waiting_all_max",
+        Bound::Bytes(|l| l.reply_bytes_waiting_all_max as u64, 1, 1 << 50),
+    ),
     range("limits.commands_max", Bound::Count(|l| l.commands_max as u64, 1, COUNT_MAX)),
     range("limits.connections_max", Bound::Count(|l| l.connections_max as u64, 1, COUNT_MAX)),
     range("limits.streams_max", Bound::Count(|l| u64::from(l.streams_max), 1, u32::MAX as u64)),

@@ -22,6 +22,8 @@ pub(super) struct Messages {
     pub(super) coders: Arc<Coders>,
     /// Begins with its message.
     pub(super) command: Option<Command>,
+    /// Whether nothing has to come between two messages.
+    pub(super) pauses: bool,
 }
 
 impl Messages {
@@ -34,6 +36,8 @@ impl Messages {
                 Ok(Next::More) => {}
                 Err(error) => return Poll::Ready(Some(Err(error))),
             }
+            let pauses = self.pauses && !self.requests.is_within_message();
+            self.body.may_pause(pauses);
             match ready!(self.body.poll_piece(cx)) {
                 Some(Ok(Frame::Data(data))) => {
                     self.requests.push(data);

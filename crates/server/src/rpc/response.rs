@@ -146,11 +146,12 @@ impl Whole {
     pub(crate) fn size_hint(&self) -> SizeHint {
         match self.trailers {
             Some(_) => SizeHint::default(),
-            None => {
-                let length = self.first.as_ref().map_or(0, Bytes::len) + self.pieces.len();
-                SizeHint::with_exact(length as u64)
-            }
+            None => SizeHint::with_exact(self.waiting_bytes() as u64),
         }
+    }
+
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.first.as_ref().map_or(0, Bytes::len) + self.pieces.len()
     }
 }
 
@@ -178,6 +179,10 @@ impl Replies {
             && self.batch.is_empty()
             && self.ready.is_none()
             && self.end.as_ref().is_none_or(|end| end.data.is_empty() && end.trailers.is_none())
+    }
+
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.batch.len() + self.ready.as_ref().map_or(0, Bytes::len)
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<HttpFrame<Bytes>>> {

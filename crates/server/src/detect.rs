@@ -1,0 +1,129 @@
+//! Which version of HTTP a connection speaks, by its first bytes, in bounded time.
+//!
+//! HTTP/2 begins with a preface of 24 bytes, over TLS too; what does not begin so is HTTP/1.1, which
+//! says more of what is wrong with it. Nothing is kept for a connection until its first byte is there.
+//!
+//! | what came | how long the rest may take |
+//! |---|---|
+//! | nothing | `limits.first_byte_timeout` |
+//! | part of the preface | `limits.header_read_timeout` |
+
+use std::future::poll_fn;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::limits::Limits;
+
+/// What a connection speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    Http1,
+    Http2,
+}
+
+/// What a connection speaks, and the bytes that said so; `None` when it ended or took too long.
+pub(crate) async fn detect(
+    io: &mut (impl AsyncRead + Unpin),
+    limits: &Limits,
+) -> Option<(Speaks, Bytes)> {
+    let mut first = BytesMut::new();
+    within(limits.first_byte_timeout, "limits.first_byte_timeout", read(io, &mut first)).await?;
+    let mut speaks = spoken(&first);
+    if speaks.is_none() {
+        let rest = async {
+            while speaks.is_none() {
+                read(io, &mut first).await?;
+                speaks = spoken(&first);
+            }
+            Some(())
+        };
+        within(limits.header_read_timeout, "limits.header_read_timeout", rest).await?;
+    }
+    speaks.map(|speaks| (speaks, first.freeze()))
+}
+
+/// What begins so; `None` while it may be either.
+fn spoken(first: &[u8]) -> Option<Speaks> {
+    if first.starts_with(PREFACE) {
+        return Some(Speaks::Http2);
+    }
+    (!PREFACE.starts_with(first)).then_some(Speaks::Http1)
+}
+
+async fn within(
+    timeout: Duration,
+    name: &str,
+    read: impl Future<Output = Option<()>>,
+) -> Option<()> {
+    let read = tokio::time::timeout(timeout, read).await;
+    read.unwrap_or_else(|_| {
+        tracing::debug!("a connection is closed after {name} = {timeout:?}");
+        None
+    })
+}
+
+/// Adds what is read to `into`; `None` at the end of the connection, or when it broke.
+async fn read(io: &mut (impl AsyncRead + Unpin), into: &mut BytesMut) -> Option<()> {
+    poll_fn(|cx| {
+        // Here and not in the future: connections wait by the thousand.
+        let mut space = [MaybeUninit::uninit(); READ_BYTES];
+        let mut buffer = ReadBuf::uninit(&mut space);
+        let outcome = ready!(Pin::new(&mut *io).poll_read(cx, &mut buffer));
+        into.extend_from_slice(buffer.filled());
+        Poll::Ready((outcome.is_ok() && !buffer.filled().is_empty()).then_some(()))
+    })
+    .await
+}
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// What is read at once: the head of most requests.
+const READ_BYTES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+
+    #[tokio::test]
+    async fn the_preface_is_known_however_it_is_cut_and_all_else_is_http1() {
+        for (sent, expected) in [
+            (PREFACE, Speaks::Http2),
+            (b"PRI * HTTP/2.0\r\n\r\nXY\r\n\r\n", Speaks::Http1),
+            (b"P /", Speaks::Http1),
+            (b"GET / HTTP/1.1\r\n", Speaks::Http1),
+        ] {
+            for cut in 1..=sent.len() {
+                let (mut client, mut server) = tokio::io::duplex(cut);
+                let limits = Limits::default();
+                let writes = async {
+                    let _ = client.write_all(sent).await;
+                    std::future::pending::<()>().await;
+                };
+                let found = tokio::select! {
+                    found = detect(&mut server, &limits) => found,
+                    () = writes => None,
+                };
+                let (speaks, first) = found.unwrap();
+                assert_eq!(speaks, expected, "{cut}");
+                assert!(sent.starts_with(&first));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn silence_and_part_of_a_preface_end_in_time() {
+        let mut limits = Limits::default();
+        limits.first_byte_timeout = Duration::from_millis(20);
+        limits.header_read_timeout = Duration::from_millis(20);
+        for sent in [&b""[..], b"PRI"] {
+            let (mut client, mut server) = tokio::io::duplex(64);
+            client.write_all(sent).await.unwrap();
+            assert!(detect(&mut server, &limits).await.is_none());
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! HTTP/2: one slot a call, and an end for streams that their client does not read.
+//!
+//! The HTTP library runs the reply of every stream as a future of its own, which it gives to an
+//! executor. That one looks whose turn it is: when the client took none of the pieces of a reply for
+//! `limits.reply_progress_timeout`, the future is dropped, and the stream is reset. Its neighbours on
+//! the connection go on.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tokio::time::Sleep;
+
+use crate::connection::Connection;
+use crate::outgoing::Outgoing;
+use crate::response::Responding;
+use crate::vigil::{Slot, Vigil};
+
+/// The hyper service of one HTTP/2 connection.
+pub(crate) struct Calls {
+    connection: Connection,
+    vigil: Arc<Vigil>,
+    begun: Begun,
+}
+
+/// Runs the streams of one connection.
+#[derive(Clone)]
+pub(crate) struct Streams {
+    begun: Begun,
+    reply_progress_timeout: Duration,
+}
+
+/// The slot of the call that began last, until its stream is run: the library does both in a row.
+type Begun = Arc<Mutex<Option<Arc<Slot>>>>;
+
+/// The service and the executor of one connection.
+pub(crate) fn calls(connection: Connection, vigil: Arc<Vigil>) -> (Calls, Streams) {
+    let begun = Begun::default();
+    let reply_progress_timeout = connection.app.limits.reply_progress_timeout;
+    let streams = Streams { begun: Arc::clone(&begun), reply_progress_timeout };
+    (Calls { connection, vigil, begun }, streams)
+}
+
+impl hyper::service::Service<Request<Incoming>> for Calls {
+    type Response = Response<Outgoing>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn call(&self, request: Request<Incoming>) -> Answering {
+        let slot = Slot::begin(&self.vigil);
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&slot));
+        Answering { response: self.connection.answer(request), slot }
+    }
+}
+
+/// A response that is counted once it is there.
+pub(crate) struct Answering {
+    response: Responding,
+    slot: Arc<Slot>,
+}
+
+impl Future for Answering {
+    type Output = Result<Response<Outgoing>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let response = ready!(Pin::new(&mut self.response).poll(cx));
+        let slot = Arc::clone(&self.slot);
+        Poll::Ready(response.map(|response| Outgoing::counted(response, slot)))
+    }
+}
+
+impl<F> hyper::rt::Executor<F> for Streams
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let slot = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let timeout = self.reply_progress_timeout;
+        tokio::spawn(async move {
+            let mut stream = pin!(stream);
+            let mut patience = Patience::default();
+            poll_fn(|cx| {
+                if stream.as_mut().poll(cx).is_ready() {
+                    slot.iter().for_each(|slot| slot.leave());
+                    return Poll::Ready(());
+                }
+                match slot.as_ref().and_then(|slot| slot.awaits()) {
+                    Some(taken) => patience.poll_over(taken, timeout, cx),
+                    None => Poll::Pending,
+                }
+            })
+            .await;
+        });
+    }
+}
+
+/// How long a client may take no piece of a reply.
+#[derive(Default)]
+struct Patience {
+    taken: usize,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patience {
+    fn poll_over(&mut self, taken: usize, timeout: Duration, cx: &mut Context<'_>) -> Poll<()> {
+        if self.taken != taken {
+            self.taken = taken;
+            self.sleep = None;
+        }
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        ready!(sleep.as_mut().poll(cx));
+        tracing::debug!("a stream is reset after limits.reply_progress_timeout = {timeout:?}");
+        Poll::Ready(())
+    }
+}
