@@ -4,11 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use futures_util::StreamExt;
 use tidewire_service::{
-    Answer, Body, Call, Channel, Code, Codec, Context, Error, Frame, Method, Outcome, Reply,
-    Result, Service, Target,
+    Answer, Call, Channel, Code, Codec, Context, Error, Outcome, Reply, Result, Service,
 };
 use tidewire_wire::Caller;
 
@@ -16,11 +13,12 @@ use crate::balance::{Backend, Balancer};
 use crate::builder::Builder;
 use crate::connect::{Unconnected, connect};
 use crate::deadline::{Deadline, Phase, passed};
-use crate::exchange::{Failed, Outbound, Received, exchange};
+use crate::exchange::{Failed, Received, exchange};
+use crate::order::{Order, Read};
 use crate::plain;
-use crate::retry::{Failures, Retries, is_repeatable};
+use crate::retry::{Failures, Retries};
 use crate::trace::{Step, Trace, now, tell};
-use crate::wire::{self, Expected, Message};
+use crate::wire;
 
 /// Calls servers over Connect, gRPC, gRPC-Web or plain HTTP; cheap to clone.
 ///
@@ -71,31 +69,14 @@ impl Service for Client {
 
 impl Inner {
     async fn run(&self, call: Call) -> Result<Reply> {
-        let Call { target, context, codec, accept, body, .. } = call;
-        if codec != accept {
+        if call.codec != call.accept {
             return Err(Error::internal("a remote service answers in the codec of its request"));
         }
-        let trace = context.extensions().get::<Trace>().cloned().or_else(|| self.trace.clone());
-        let at = self.deadline(&context);
-        let (outbound, read, is_repeatable) = match target {
-            Target::Method(method) => {
-                let message = message(&method, body).await?;
-                let outbound =
-                    wire::request(&self.caller, &method, codec, context, message, trace.as_ref())?;
-                let expected = Expected { kind: method.kind, codec };
-                (outbound, Read::Method(expected), is_repeatable(&method))
-            }
-            Target::Http(target) => {
-                let is_safe = target.method.is_safe();
-                let outbound = plain::request(target, context, body, trace.as_ref())?;
-                (outbound, Read::Plain, is_safe)
-            }
-            other => {
-                let what = other.describe();
-                return Err(Error::unimplemented(format!("{what} is nothing that can be sent")));
-            }
-        };
-        self.call_until_done(outbound, &read, is_repeatable, at, trace).await
+        let own = call.context.extensions().get::<Trace>().cloned();
+        let trace = own.or_else(|| self.trace.clone());
+        let at = self.deadline(&call.context);
+        let order = Order::of(call).await?;
+        self.call_until_done(order, at, trace.as_ref()).await
     }
 
     fn deadline(&self, context: &Context) -> Option<Instant> {
@@ -109,25 +90,23 @@ impl Inner {
     /// Makes a call, and makes it again where that is allowed.
     async fn call_until_done(
         &self,
-        mut outbound: Outbound,
-        read: &Read,
-        is_repeatable: bool,
+        mut order: Order,
         at: Option<Instant>,
-        trace: Option<Trace>,
+        trace: Option<&Trace>,
     ) -> Result<Reply> {
-        let is_repeatable = is_repeatable && self.retries.is_on();
+        let is_repeatable = order.is_repeatable() && self.retries.is_on();
         let mut failures = Failures::default();
         loop {
-            let spare = if is_repeatable { outbound.replica() } else { None };
-            let outcome = self.call_once(outbound, read, at, trace.clone()).await;
-            let error = match outcome {
+            let error = match self.call_once(&mut order, at, trace).await {
                 Ok(reply) => {
                     self.retries.succeeded();
                     return Ok(reply);
                 }
                 Err(error) => error,
             };
-            let Some(again) = spare else { return Err(error) };
+            if !is_repeatable || !order.is_there() {
+                return Err(error);
+            }
             let Some(wait) = self.retries.again(&error, &mut failures) else {
                 return Err(error);
             };
@@ -135,23 +114,21 @@ impl Inner {
             if at.is_some_and(|at| now() + wait >= at) {
                 return Err(error);
             }
-            tell(trace.as_ref(), || Step::Retrying { error: &error, after: wait });
+            tell(trace, || Step::Retrying { error: &error, after: wait });
             tokio::time::sleep(wait).await;
-            outbound = again;
         }
     }
 
     async fn call_once(
         &self,
-        outbound: Outbound,
-        read: &Read,
+        order: &mut Order,
         at: Option<Instant>,
-        trace: Option<Trace>,
+        trace: Option<&Trace>,
     ) -> Result<Reply> {
-        let (received, backend) = self.send(outbound, read, at, trace).await?;
-        let outcome = match read {
+        let (received, backend) = self.send(order, at, trace).await?;
+        let outcome = match order.read() {
             Read::Plain => Ok(plain::reply(received)),
-            Read::Method(expected) => wire::reply(&self.caller, expected, received).await,
+            Read::Method(expected) => wire::reply(&self.caller, &expected, received).await,
         };
         backend.answered(outcome.as_ref().err());
         outcome
@@ -160,85 +137,55 @@ impl Inner {
     /// Sends a request until a server has it: what was surely not seen goes to the next address.
     async fn send(
         &self,
-        mut outbound: Outbound,
-        read: &Read,
+        order: &mut Order,
         at: Option<Instant>,
-        trace: Option<Trace>,
+        trace: Option<&Trace>,
     ) -> Result<(Received, Arc<Backend>)> {
-        let mut tries_left = None;
+        let mut tried: Vec<Arc<Backend>> = Vec::new();
         loop {
             let mut deadline = Deadline::new(at);
-            let backend = self.balancer.pick(&mut deadline, trace.as_ref()).await?;
-            if let Some(remaining) = deadline.remaining() {
-                if remaining.is_zero() {
-                    return Err(passed(Phase::Send, &backend.pool.target.host));
-                }
-                if matches!(read, Read::Method(_)) {
-                    let (name, value) = self.caller.timeout(remaining);
-                    outbound.headers.insert(name, value);
-                }
+            let backend = match self.balancer.other_than(&tried) {
+                Some(other) if !tried.is_empty() => other,
+                _ => self.balancer.pick(&mut deadline, trace).await?,
+            };
+            if deadline.is_over() {
+                let error = passed(Phase::Send, &backend.pool.target.host);
+                return Err(error.with_outcome(Outcome::NotRun));
             }
-            let (backend, failed) =
-                match connect(&self.balancer, backend, &mut deadline, trace.as_ref()).await {
+            let (backend, failed, may_go_on) =
+                match connect(&self.balancer, backend, &mut deadline, trace).await {
                     Ok((lease, backend)) => {
-                        match exchange(lease, outbound, deadline, trace.clone()).await {
+                        let outbound = order.outbound(&self.caller, deadline.remaining(), trace)?;
+                        match exchange(lease, outbound, deadline, trace.cloned()).await {
                             Ok(received) => return Ok((received, backend)),
-                            Err(failed) => (backend, failed),
+                            Err(failed) => (backend, failed, true),
                         }
                     }
                     Err(Unconnected { error, backend, is_address_bad }) => {
-                        (backend, Failed { error, unsent: Some(outbound), is_address_bad })
+                        let error = error.with_outcome(Outcome::NotRun);
+                        let failed = Failed { error, body: None, is_address_bad };
+                        (backend, failed, is_address_bad)
                     }
                 };
-            if failed.is_address_bad {
+            let Failed { error, body, is_address_bad } = failed;
+            if is_address_bad {
                 backend.broke();
                 self.balancer.suspect();
             }
-            let left = tries_left.get_or_insert_with(|| self.balancer.count().max(2));
-            *left -= 1;
-            match failed {
-                Failed { unsent: Some(back), is_address_bad: true, error }
-                    if *left > 0 && error.code() != Code::DeadlineExceeded =>
-                {
-                    outbound = back;
-                }
-                Failed { unsent: Some(_), error, .. } => {
-                    return Err(error.with_outcome(Outcome::NotRun));
-                }
-                Failed { error, .. } => return Err(error),
+            if error.outcome() != Outcome::NotRun {
+                return Err(error);
+            }
+            if let Some(body) = body {
+                order.give_back(body);
+            }
+            tried.push(backend);
+            let is_last = tried.len() >= self.balancer.count().max(2);
+            if is_last || !may_go_on || error.code() == Code::DeadlineExceeded || !order.is_there()
+            {
+                return Err(error);
             }
         }
     }
-}
-
-/// How a response is read.
-enum Read {
-    Method(Expected),
-    Plain,
-}
-
-/// The request message of a method, or the stream of them.
-async fn message(method: &Method, body: Body) -> Result<Message> {
-    Ok(match body {
-        Body::Full(message) => Message::One(message),
-        body if method.kind.client_streams() => Message::Many(body),
-        Body::Empty => Message::One(Bytes::new()),
-        Body::Stream(frames) => Message::One(one_message(frames).await?),
-    })
-}
-
-/// The one message of a stream.
-async fn one_message(
-    mut frames: impl futures_core::Stream<Item = Result<Frame>> + Unpin,
-) -> Result<Bytes> {
-    let mut message = None;
-    while let Some(frame) = frames.next().await {
-        let Frame::Data(data) = frame? else { continue };
-        if message.replace(data).is_some() {
-            return Err(Error::invalid_argument("more than one message where one is expected"));
-        }
-    }
-    message.ok_or_else(|| Error::invalid_argument("no message where one is expected"))
 }
 
 impl fmt::Debug for Client {

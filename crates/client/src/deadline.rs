@@ -86,6 +86,11 @@ impl Deadline {
         self.at.map(|at| at.saturating_duration_since(now()))
     }
 
+    /// Whether it passed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.at.is_some_and(|at| at <= now())
+    }
+
     /// What an error is in truth: a server that keeps the deadline too may be a little earlier, and
     /// all that it says is that the call was cancelled.
     pub(crate) fn explain(&self, error: Error, phase: Phase, host: &str) -> Error {

@@ -1,20 +1,20 @@
 //! One HTTP request on one connection, and its response as it comes.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::header::HOST;
+use http::header::{CONTENT_LENGTH, HOST};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, response};
 use http_body::Body as _;
-use hyper::body::Incoming;
 use tidewire_service::{Error, Frame};
 
 use crate::deadline::{Deadline, Phase, passed};
-use crate::failure::{broken, broken_body, is_unsent};
+use crate::failure::{Broken, broken, broken_body};
+use crate::http2::Refused;
+use crate::incoming::Incoming;
 use crate::outgoing::{Cancel, Outgoing};
-use crate::pool::{Kind, Lease, Pool};
+use crate::pool::{Kind, Lease};
 use crate::trace::{Step, Trace, tell};
 
 /// A request that is not bound to a server yet.
@@ -29,9 +29,10 @@ pub(crate) struct Outbound {
 
 /// A request that failed, and what is known of it.
 pub(crate) struct Failed {
+    /// Its outcome says whether the server saw the request.
     pub(crate) error: Error,
-    /// The request, where the server has not seen it: it may go elsewhere whatever it does.
-    pub(crate) unsent: Option<Outbound>,
+    /// The body of the request, if nothing of it was read.
+    pub(crate) body: Option<(Outgoing, Option<Cancel>)>,
     /// The address could not be reached, or the connection broke.
     pub(crate) is_address_bad: bool,
 }
@@ -52,22 +53,9 @@ pub(crate) struct Inbound {
     trace: Option<Trace>,
 }
 
-impl Outbound {
-    /// The same request once more, unless its body is a stream.
-    pub(crate) fn replica(&self) -> Option<Self> {
-        Some(Self {
-            body: self.body.replica()?,
-            method: self.method.clone(),
-            path: self.path.clone(),
-            headers: self.headers.clone(),
-            cancel: None,
-        })
-    }
-}
-
 impl Failed {
     fn sent(error: Error) -> Self {
-        Self { error, unsent: None, is_address_bad: false }
+        Self { error, body: None, is_address_bad: false }
     }
 }
 
@@ -91,20 +79,23 @@ pub(crate) async fn exchange(
     });
     lease.begin();
     let host = Arc::clone(&lease.pool.target.host);
-    let response = match deadline.race(send(&mut lease, request)).await {
+    let (head, incoming) = match deadline.race(send(&mut lease, request)).await {
         Err(_) => return Err(Failed::sent(passed(Phase::Headers, &host))),
         Ok(Ok(response)) => response,
-        Ok(Err((error, request))) => {
+        Ok(Err((error, body))) => {
             if let Some(own) = cancel.as_ref().and_then(Cancel::error) {
                 return Err(Failed::sent(own));
             }
-            let is_address_bad = true;
-            let unsent = request.map(|request| unbind(&lease.pool, request, cancel));
-            let error = deadline.explain(broken(&host, error), Phase::Headers, &host);
-            return Err(Failed { error, unsent, is_address_bad });
+            let is_address_bad = !error.is_reset();
+            let (body, is_unsent) = match body {
+                Unsent::Whole(body) => (Some((body, cancel)), true),
+                Unsent::Nothing => (None, false),
+            };
+            let error = broken(&host, error, is_unsent);
+            let error = deadline.explain(error, Phase::Headers, &host);
+            return Err(Failed { error, body, is_address_bad });
         }
     };
-    let (head, incoming) = response.into_parts();
     tell(trace.as_ref(), || Step::Response {
         status: head.status,
         version: head.version,
@@ -132,10 +123,11 @@ fn bind(
     let mut parts = http::uri::Parts::default();
     parts.path_and_query = Some(path);
     let version = match &lease.kind {
-        Kind::Http2(_) => {
+        Kind::Http2 { .. } => {
             parts.scheme = Some(target.scheme.clone());
             parts.authority = Some(target.authority.clone());
             headers.remove(HOST);
+            set_length(&mut headers, &method, &body);
             Version::HTTP_2
         }
         Kind::Http1 { .. } => {
@@ -154,49 +146,51 @@ fn bind(
     Ok(request)
 }
 
-/// Takes a request that was not sent apart again, for another server.
-fn unbind(pool: &Pool, request: Request<Outgoing>, cancel: Option<Cancel>) -> Outbound {
-    let (parts, body) = request.into_parts();
-    let path = parts.uri.path_and_query().cloned();
-    let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
-    let path = match path.as_str().strip_prefix(&*pool.target.prefix) {
-        Some(rest) if !pool.target.prefix.is_empty() => {
-            PathAndQuery::try_from(rest).unwrap_or(path)
-        }
-        _ => path,
-    };
-    Outbound { method: parts.method, path, headers: parts.headers, body, cancel }
+/// Tells the length of the body where it is known, unless there is none as one expects.
+fn set_length(headers: &mut HeaderMap, method: &Method, body: &Outgoing) {
+    let Some(length) = body.size_hint().exact() else { return };
+    if length > 0 || matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
+        headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
+    }
 }
 
-type Unsent = Option<Request<Outgoing>>;
+/// What of a request that failed did not leave.
+enum Unsent {
+    /// All of it.
+    Whole(Outgoing),
+    /// That is not known.
+    Nothing,
+}
 
 async fn send(
     lease: &mut Lease,
     request: Request<Outgoing>,
-) -> Result<http::Response<Incoming>, (hyper::Error, Unsent)> {
+) -> Result<(response::Parts, Incoming), (Broken, Unsent)> {
     match &mut lease.kind {
         Kind::Http1 { sender: Some(sender), .. } => {
             if !sender.is_ready()
                 && let Err(error) = sender.ready().await
             {
-                return Err((error, Some(request)));
+                return Err((Broken::Http1(error), Unsent::Whole(request.into_body())));
             }
-            sender.try_send_request(request).await.map_err(|mut failed| {
-                let message = failed.take_message();
-                (failed.into_error(), message)
-            })
+            let response = sender.try_send_request(request).await.map_err(|mut failed| {
+                let unsent = failed
+                    .take_message()
+                    .map_or(Unsent::Nothing, |request| Unsent::Whole(request.into_body()));
+                (Broken::Http1(failed.into_error()), unsent)
+            });
+            response.map(Incoming::of_http1)
         }
         Kind::Http1 { sender: None, .. } => unreachable!("a lease holds its sender until dropped"),
-        Kind::Http2(connection) => {
-            let mut sender = connection.sender.clone();
-            sender.try_send_request(request).await.map_err(|mut failed| {
-                let message = failed.take_message();
-                let error = failed.into_error();
-                if is_unsent(&error) {
-                    connection.state.close();
-                }
-                (error, message)
-            })
+        Kind::Http2 { connection, .. } => {
+            let (head, body) = request.into_parts();
+            let sent = connection.send(Request::from_parts(head, ()), body);
+            let response = sent.map_err(|Refused { error, body }| {
+                let unsent = body.map_or(Unsent::Nothing, |body| Unsent::Whole(*body));
+                (Broken::Http2(error), unsent)
+            })?;
+            let response = response.await.map_err(|error| (Broken::Http2(error), Unsent::Nothing));
+            response.map(Incoming::of_http2)
         }
     }
 }
@@ -210,7 +204,10 @@ impl Inbound {
         if self.lease.is_none() {
             return Poll::Ready(None);
         }
-        match Pin::new(&mut self.incoming).poll_frame(cx) {
+        if let Some(error) = self.overdue() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        match self.incoming.poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(match frame.into_data() {
                 Ok(data) => Frame::Data(data),
                 Err(frame) => {
@@ -242,13 +239,22 @@ impl Inbound {
         }
     }
 
+    /// The error of a call whose deadline passed, however much of its reply is there to be read.
+    pub(crate) fn overdue(&mut self) -> Option<Error> {
+        if self.lease.is_none() || !self.deadline.is_over() {
+            return None;
+        }
+        self.lease = None;
+        Some(passed(Phase::Body, &self.host))
+    }
+
     /// The length that the head declares, if it does.
     pub(crate) fn declared_length(&self) -> Option<u64> {
-        self.incoming.size_hint().exact()
+        self.incoming.declared_length()
     }
 
     pub(crate) fn is_end(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.incoming.is_end()
     }
 
     /// What the server is called in errors.
@@ -265,7 +271,8 @@ impl Inbound {
         self.trace.take()
     }
 
-    fn finish(&mut self) {
+    /// The response was read to its end.
+    pub(crate) fn finish(&mut self) {
         if let Some(mut lease) = self.lease.take() {
             lease.complete(self.cancel.as_ref().is_none_or(Cancel::is_done));
             tell(self.trace.as_ref(), || Step::Done);

@@ -1,79 +1,95 @@
 //! What a broken connection means for a call.
 //!
-//! HTTP/2 resets with a reason become codes as the gRPC specification maps them; anything else that
-//! happens to a connection is `unavailable`, unless what came in was no HTTP.
+//! | what happened | code | what became of the call |
+//! |---|---|---|
+//! | `REFUSED_STREAM`, or a `GOAWAY` that does not cover the call | `unavailable` | not run |
+//! | the request never left | `unavailable` | not run |
+//! | another reset with a reason | as the gRPC specification maps it | unknown |
+//! | anything else | `unavailable` | unknown |
 
 use std::error::Error as StdError;
+use std::fmt;
 
 use h2::Reason;
 use tidewire_service::{Code, Error, Outcome};
 
+/// What a connection failed with.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    Http1(hyper::Error),
+    Http2(h2::Error),
+}
+
 /// The error of a request whose connection failed before the response began.
-pub(crate) fn broken(host: &str, error: hyper::Error) -> Error {
-    let what = "before it answered";
-    explain(host, what, error)
+pub(crate) fn broken(host: &str, broken: Broken, is_unsent: bool) -> Error {
+    let is_unsent = is_unsent || broken.is_refusal();
+    let (code, text) = broken.explain(host, "before it answered");
+    // A request that no server processed was not run; of any other nothing is known.
+    let (code, outcome) = match is_unsent {
+        true => (Code::Unavailable, Outcome::NotRun),
+        false => (code, Outcome::Unknown),
+    };
+    Error::new(code, text).with_outcome(outcome).with_cause(broken)
 }
 
 /// The error of a response that broke off.
-pub(crate) fn broken_body(host: &str, error: hyper::Error) -> Error {
-    explain(host, "in the middle of its response", error)
+pub(crate) fn broken_body(host: &str, broken: Broken) -> Error {
+    let (code, text) = broken.explain(host, "in the middle of its response");
+    Error::new(code, text).with_outcome(Outcome::Unknown).with_cause(broken)
 }
 
-fn explain(host: &str, what: &str, error: hyper::Error) -> Error {
-    let (code, why) = if let Some(h2) = http2_error(&error) {
-        match h2.reason() {
-            Some(reason) if h2.is_remote() || h2.is_reset() => {
-                let verb = if h2.is_go_away() { "closed the connection" } else { "reset the call" };
-                (code_of(reason), format!("{host} {verb} {what}: {reason}"))
-            }
-            Some(Reason::PROTOCOL_ERROR | Reason::FRAME_SIZE_ERROR) => (
-                Code::Unavailable,
-                format!(
-                    "{host} does not speak HTTP/2 as expected ({error}); it may be an HTTP/1.1 server"
-                ),
-            ),
-            _ => (Code::Unavailable, format!("the connection to {host} broke {what}: {h2}")),
-        }
-    } else if error.is_parse() {
-        (
-            Code::Unavailable,
-            format!(
-                "{host} does not speak HTTP/1.1 as expected ({error}); it may want HTTP/2 or TLS"
-            ),
-        )
-    } else if error.is_incomplete_message() {
-        (Code::Unavailable, format!("{host} closed the connection {what}"))
-    } else {
-        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-        (Code::Unavailable, format!("the connection to {host} broke {what}{cause}"))
-    };
-    // A request that no server processed was not run; of any other nothing is known.
-    let outcome = if is_refused(&error) { Outcome::NotRun } else { Outcome::Unknown };
-    Error::new(code, why).with_outcome(outcome).with_cause(error)
-}
-
-/// Whether the request was surely not processed, so that it may be sent again.
-pub(crate) fn is_unsent(error: &hyper::Error) -> bool {
-    error.is_canceled() || is_refused(error)
-}
-
-/// Whether the server says that it did not process the request.
-fn is_refused(error: &hyper::Error) -> bool {
-    http2_error(error).is_some_and(|error| {
-        error.reason() == Some(Reason::REFUSED_STREAM)
-            || (error.is_go_away() && error.reason() == Some(Reason::NO_ERROR))
-    })
-}
-
-fn http2_error(error: &hyper::Error) -> Option<&h2::Error> {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if let Some(h2) = error.downcast_ref() {
-            return Some(h2);
-        }
-        cause = error.source();
+impl Broken {
+    /// Whether it is about one call, and the connection goes on.
+    pub(crate) fn is_reset(&self) -> bool {
+        matches!(self, Self::Http2(error) if error.is_reset())
     }
-    None
+
+    /// Whether the server says that it did not process the request.
+    ///
+    /// The library fails calls with a `GOAWAY` only where it does not cover them.
+    fn is_refusal(&self) -> bool {
+        let Self::Http2(error) = self else { return false };
+        error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
+    }
+
+    fn explain(&self, host: &str, what: &str) -> (Code, String) {
+        match self {
+            Self::Http1(error) => (Code::Unavailable, of_http1(error, host, what)),
+            Self::Http2(error) => of_http2(error, host, what),
+        }
+    }
+}
+
+fn of_http1(error: &hyper::Error, host: &str, what: &str) -> String {
+    if error.is_parse() {
+        return format!(
+            "{host} does not speak HTTP/1.1 as expected ({error}); it may want HTTP/2 or TLS"
+        );
+    }
+    if error.is_incomplete_message() {
+        return format!("{host} closed the connection {what}");
+    }
+    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+    format!("the connection to {host} broke {what}{cause}")
+}
+
+fn of_http2(error: &h2::Error, host: &str, what: &str) -> (Code, String) {
+    match error.reason() {
+        Some(reason) if error.is_remote() => {
+            let verb = if error.is_go_away() { "closed the connection" } else { "reset the call" };
+            (code_of(reason), format!("{host} {verb} {what}: {reason}"))
+        }
+        Some(Reason::PROTOCOL_ERROR | Reason::FRAME_SIZE_ERROR) if error.is_go_away() => {
+            let text = format!(
+                "{host} does not speak HTTP/2 as expected ({error}); it may be an HTTP/1.1 server"
+            );
+            (Code::Unavailable, text)
+        }
+        Some(reason) if error.is_reset() => {
+            (code_of(reason), format!("{host} broke HTTP/2 {what}: {reason}"))
+        }
+        _ => (Code::Unavailable, format!("the connection to {host} broke {what}: {error}")),
+    }
 }
 
 /// `PROTOCOL-HTTP2.md` of gRPC, "HTTP2 Transport Mapping, Errors".
@@ -84,5 +100,23 @@ fn code_of(reason: Reason) -> Code {
         Reason::ENHANCE_YOUR_CALM => Code::ResourceExhausted,
         Reason::INADEQUATE_SECURITY => Code::PermissionDenied,
         _ => Code::Internal,
+    }
+}
+
+impl StdError for Broken {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Http1(error) => error.source(),
+            Self::Http2(error) => error.source(),
+        }
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http1(error) => error.fmt(f),
+            Self::Http2(error) => error.fmt(f),
+        }
     }
 }

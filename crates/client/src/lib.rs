@@ -49,10 +49,15 @@ mod dial;
 mod endpoint;
 mod exchange;
 mod failure;
+mod http2;
+mod incoming;
+mod keep_alive;
 mod limits;
+mod order;
 mod outgoing;
 mod plain;
 mod pool;
+mod pump;
 mod resolve;
 mod retry;
 #[cfg(feature = "tls")]

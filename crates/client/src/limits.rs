@@ -13,8 +13,12 @@
 //! | `waiting_max` | 10,000 an address | `resource_exhausted` |
 //! | `keep_alive_interval` | 20 s | a silent HTTP/2 connection with calls is asked for a sign of life |
 //! | `keep_alive_timeout` | 20 s | without one it is closed; its calls fail with `unavailable` |
-//! | `stream_window_bytes` | 1 MiB | HTTP/2 senders wait |
-//! | `connection_window_bytes` | 8 MiB | HTTP/2 senders wait |
+//! | `stream_window_bytes` | 256 KiB | HTTP/2 senders wait |
+//! | `connection_window_bytes` | 25 MiB | a further connection is opened |
+//!
+//! Every call on an HTTP/2 connection has its share of what may be on its way unread: a connection takes
+//! no more calls than `connection_window_bytes` holds `stream_window_bytes`, so that replies that nobody
+//! reads never hold others up.
 
 use std::time::Duration;
 
@@ -46,8 +50,18 @@ pub struct ClientLimits {
     pub keep_alive_timeout: Duration,
     /// How many bytes of one HTTP/2 stream may be on their way without having been read.
     pub stream_window_bytes: u32,
-    /// How many bytes of one HTTP/2 connection may be on their way without having been read.
+    /// How many bytes of one HTTP/2 connection may be on their way without having been read. It takes as
+    /// many calls at once as their windows have room in it.
     pub connection_window_bytes: u32,
+}
+
+impl ClientLimits {
+    /// How many calls run at once on one HTTP/2 connection, if the server allows as many.
+    pub(crate) fn streams_of_a_connection(&self) -> usize {
+        let shares = self.connection_window_bytes / self.stream_window_bytes.max(1);
+        let shares = usize::try_from(shares).unwrap_or(usize::MAX);
+        self.http2_streams_max.min(shares).max(1)
+    }
 }
 
 impl Default for ClientLimits {
@@ -64,8 +78,8 @@ impl Default for ClientLimits {
             waiting_max: 10_000,
             keep_alive_interval: Duration::from_secs(20),
             keep_alive_timeout: Duration::from_secs(20),
-            stream_window_bytes: 1 << 20,
-            connection_window_bytes: 8 << 20,
+            stream_window_bytes: 256 << 10,
+            connection_window_bytes: 25 << 20,
         }
     }
 }

@@ -1,15 +1,17 @@
 //! The body of a request as the HTTP library sends it, and what ends it early.
 //!
 //! A request of one message is there at once; a stream is pulled as the connection takes it. When
-//! the caller goes away while a stream is still being sent, [`Cancel`] resets it; when the caller's
+//! the caller goes away while a stream is still being sent, [`Cancel`] stops it; when the caller's
 //! own stream fails, its error is kept in [`Shared`] and becomes the error of the call.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::buf::Chain;
+use bytes::{Buf as _, Bytes};
 use futures_util::task::AtomicWaker;
 use http_body::{Body as _, Frame, SizeHint};
 use tidewire_service::{Body, Error};
@@ -40,14 +42,25 @@ pub(crate) struct Shared {
     error: Mutex<Option<Error>>,
 }
 
-/// Resets a request that is still being sent, when dropped.
+/// Stops a request that is still being sent, when dropped.
 pub(crate) struct Cancel(Arc<Shared>);
 
-impl Outgoing {
-    pub(crate) fn empty(trace: Option<Trace>) -> Self {
-        Self { kind: Kind::Empty, trace, started: false }
-    }
+/// What is sent at once: an envelope's head and its message.
+pub(crate) type Piece = Chain<Bytes, Bytes>;
 
+/// The caller is gone, or its own stream failed.
+#[derive(Debug)]
+pub(crate) struct Stopped;
+
+impl std::error::Error for Stopped {}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the request was given up")
+    }
+}
+
+impl Outgoing {
     /// A body that is there: `head` goes first, and may be empty.
     pub(crate) fn whole(head: Bytes, bytes: Bytes, trace: Option<Trace>) -> Self {
         let kind = match (head.is_empty(), bytes.is_empty()) {
@@ -65,30 +78,40 @@ impl Outgoing {
         (Self { kind: Kind::Stream(body, shared), trace, started: false }, cancel)
     }
 
-    /// The same body once more, if it is there.
-    pub(crate) fn replica(&self) -> Option<Self> {
-        let kind = match &self.kind {
-            Kind::Empty => Kind::Empty,
-            Kind::Whole(first, rest) => Kind::Whole(first.clone(), rest.clone()),
-            Kind::Stream(..) => return None,
-        };
-        Some(Self { kind, trace: self.trace.clone(), started: false })
+    /// The whole body, if it is there.
+    pub(crate) fn take_whole(&mut self) -> Option<Piece> {
+        let Kind::Whole(head, bytes) = &mut self.kind else { return None };
+        let piece = std::mem::take(head).chain(std::mem::take(bytes));
+        self.kind = Kind::Empty;
+        if let Some(trace) = self.trace.take() {
+            let wire_bytes = piece.remaining();
+            tell(Some(&trace), || Step::MessageSent { wire_bytes });
+            tell(Some(&trace), || Step::RequestSent);
+        }
+        Some(piece)
+    }
+
+    /// Ready once the caller is gone.
+    pub(crate) fn poll_stopped(&self, cx: &Context<'_>) -> Poll<()> {
+        let Kind::Stream(_, shared) = &self.kind else { return Poll::Pending };
+        shared.waker.register(cx.waker());
+        if shared.is_canceled.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }
 
     fn poll_stream(
         body: &mut Body,
         shared: &Shared,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Stopped>>> {
         if shared.is_canceled.load(Ordering::Acquire) {
-            return Poll::Ready(Some(Err(h2::Reason::CANCEL.into())));
+            return Poll::Ready(Some(Err(Stopped)));
         }
         match Pin::new(body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(frame))),
             Poll::Ready(Some(Err(error))) => {
                 *shared.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                 shared.is_done.store(true, Ordering::Release);
-                Poll::Ready(Some(Err(h2::Reason::CANCEL.into())))
+                Poll::Ready(Some(Err(Stopped)))
             }
             Poll::Ready(None) => {
                 shared.is_done.store(true, Ordering::Release);
@@ -97,7 +120,7 @@ impl Outgoing {
             Poll::Pending => {
                 shared.waker.register(cx.waker());
                 if shared.is_canceled.load(Ordering::Acquire) {
-                    return Poll::Ready(Some(Err(h2::Reason::CANCEL.into())));
+                    return Poll::Ready(Some(Err(Stopped)));
                 }
                 Poll::Pending
             }
@@ -107,12 +130,12 @@ impl Outgoing {
 
 impl http_body::Body for Outgoing {
     type Data = Bytes;
-    type Error = h2::Error;
+    type Error = Stopped;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Stopped>>> {
         let this = &mut *self;
         let frame = match &mut this.kind {
             Kind::Empty => Poll::Ready(None),

@@ -21,9 +21,10 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::connection::{self, Driver, Http2};
+use crate::connection::{self, Driver};
 use crate::deadline::{Phase, SharedPhase};
 use crate::dial::{Address, Dialer, Log};
+use crate::http2::{self, Http2};
 use crate::limits::ClientLimits;
 use crate::outgoing::Outgoing;
 use crate::trace::now;
@@ -89,7 +90,7 @@ pub(crate) struct Lease {
 
 pub(crate) enum Kind {
     Http1 { sender: Option<Http1Sender>, abort: AbortHandle, is_reusable: bool },
-    Http2(Arc<Http2>),
+    Http2 { connection: Arc<Http2>, is_complete: bool },
 }
 
 /// A connection, or the wait for one.
@@ -114,6 +115,10 @@ impl Pool {
         let mut inner = self.lock();
         if let Some(kind) = take_free(&mut inner) {
             return Ok(Checkout::Ready(self.lease(kind)));
+        }
+        if inner.waiting.len() >= self.limits.waiting_max {
+            // Whoever gave up waits no more.
+            inner.waiting.retain(|waiter| !waiter.is_closed());
         }
         if inner.waiting.len() >= self.limits.waiting_max {
             return Err(Error::resource_exhausted(format!(
@@ -158,7 +163,10 @@ impl Pool {
                 (dialing, inner.http1_open + dialing < limits.http1_connections_max.max(1))
             } else {
                 let open = inner.http2.len() + dialing;
-                (dialing * limits.http2_streams_max, open < limits.http2_connections_max.max(1))
+                (
+                    dialing * limits.streams_of_a_connection(),
+                    open < limits.http2_connections_max.max(1),
+                )
             };
             if served >= waiting || !has_room {
                 return;
@@ -200,7 +208,7 @@ impl Pool {
             Ok(Opened::Http2(connection, driver)) => {
                 self.spawn(&runtime, driver);
                 inner.is_http2 = Some(true);
-                let first = connection.state.enter().then(|| Kind::Http2(Arc::clone(&connection)));
+                let first = enter(&connection);
                 inner.http2.push(connection);
                 drop(inner);
                 if let Some(kind) = first {
@@ -286,12 +294,13 @@ impl Pool {
         }
     }
 
-    /// Forgets HTTP/2 connections whose task ended.
-    fn forget_http2(self: &Arc<Self>) {
+    /// An HTTP/2 connection has room for more calls, or takes none any more.
+    fn changed(self: &Arc<Self>) {
         let mut inner = self.lock();
         let (gone, open) = inner.http2.drain(..).partition(|c| c.state.is_closed());
         inner.http2 = open;
         drop(inner);
+        // With it go streamed requests that were not begun, which may hold leases of this pool.
         let _: Vec<Arc<Http2>> = gone;
         self.serve();
     }
@@ -305,12 +314,8 @@ impl Pool {
 
 /// A connection with room for a call.
 fn take_free(inner: &mut Inner) -> Option<Kind> {
-    for connection in &inner.http2 {
-        if connection.sender.is_closed() {
-            connection.state.close();
-        } else if connection.state.enter() {
-            return Some(Kind::Http2(Arc::clone(connection)));
-        }
+    if let Some(kind) = inner.http2.iter().find_map(enter) {
+        return Some(kind);
     }
     while let Some(idle) = inner.idle.pop() {
         if idle.sender.is_closed() {
@@ -322,6 +327,15 @@ fn take_free(inner: &mut Inner) -> Option<Kind> {
         return Some(Kind::Http1 { sender: Some(sender), abort, is_reusable: true });
     }
     None
+}
+
+/// The use of a connection, if it has room.
+fn enter(connection: &Arc<Http2>) -> Option<Kind> {
+    let is_complete = false;
+    connection
+        .state
+        .enter()
+        .then(|| Kind::Http2 { connection: Arc::clone(connection), is_complete })
 }
 
 enum Opened {
@@ -345,12 +359,12 @@ async fn open(
         }
         dialing.phase.set(Phase::Http2);
         let pool = pool.clone();
-        let ended = move || {
+        let changed = Arc::new(move || {
             if let Some(pool) = pool.upgrade() {
-                pool.forget_http2();
+                pool.changed();
             }
-        };
-        let http2 = connection::http2(dialed.socket, limits, ended).await;
+        });
+        let http2 = http2::http2(dialed.socket, limits, changed).await;
         let (connection, driver) = http2.map_err(|error| not_started("HTTP/2", target, error))?;
         Ok(Opened::Http2(connection, driver))
     };
@@ -367,7 +381,11 @@ async fn open(
     outcome
 }
 
-fn not_started(what: &str, target: &Target, error: hyper::Error) -> Error {
+fn not_started(
+    what: &str,
+    target: &Target,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> Error {
     Error::unavailable(format!("{what} could not be started with {}", target.host))
         .with_cause(error)
 }
@@ -401,8 +419,9 @@ async fn sweep(pool: Weak<Pool>, limits: ClientLimits) {
 impl Lease {
     /// The response was read to its end: the connection can be used again.
     pub(crate) fn complete(&mut self, is_request_sent: bool) {
-        if let Kind::Http1 { is_reusable, .. } = &mut self.kind {
-            *is_reusable = is_request_sent;
+        match &mut self.kind {
+            Kind::Http1 { is_reusable, .. } => *is_reusable = is_request_sent,
+            Kind::Http2 { is_complete, .. } => *is_complete = is_request_sent,
         }
     }
 
@@ -417,9 +436,11 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         match &mut self.kind {
-            Kind::Http2(connection) => {
-                connection.state.leave();
-                if !self.pool.lock().waiting.is_empty() {
+            Kind::Http2 { connection, is_complete } => {
+                connection.state.leave(*is_complete);
+                if connection.state.is_closed() {
+                    self.pool.changed();
+                } else if !self.pool.lock().waiting.is_empty() {
                     self.pool.serve();
                 }
             }

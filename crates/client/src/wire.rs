@@ -10,11 +10,10 @@ use std::task::{Context as TaskContext, Poll, ready};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http::HeaderMap;
-use tidewire_service::{Body, Codec, Context, Error, Frame, Method, Reply, Result, StreamKind};
-use tidewire_wire::{Caller, Event, Replies, Request};
+use tidewire_service::{Body, Codec, Error, Frame, Reply, Result, StreamKind};
+use tidewire_wire::{Caller, Event, Replies};
 
-use crate::exchange::{Inbound, Outbound, Received};
-use crate::outgoing::Outgoing;
+use crate::exchange::{Inbound, Received};
 use crate::trace::{Step, Trace, tell};
 
 /// What of a call is needed to read its response.
@@ -24,40 +23,8 @@ pub(crate) struct Expected {
     pub(crate) codec: Codec,
 }
 
-/// What is sent.
-pub(crate) enum Message {
-    One(Bytes),
-    Many(Body),
-}
-
-/// The request for a call.
-pub(crate) fn request(
-    caller: &Caller,
-    method: &Method,
-    codec: Codec,
-    context: Context,
-    message: Message,
-    trace: Option<&Trace>,
-) -> Result<Outbound> {
-    let headers = context.into_headers();
-    let (one, many) = match message {
-        Message::One(message) => (Some(message), None),
-        Message::Many(body) => (None, Some(body)),
-    };
-    let Request { verb, path, headers, body: [first, second] } =
-        caller.request(method, codec, headers, one)?;
-    let (body, cancel) = match many {
-        None => (Outgoing::whole(first, second, trace.cloned()), None),
-        Some(messages) => {
-            let (body, cancel) = Outgoing::stream(sealed(caller, messages), trace.cloned());
-            (body, Some(cancel))
-        }
-    };
-    Ok(Outbound { method: verb, path, headers, body, cancel })
-}
-
 /// Each message in its envelope; the caller's trailers have no place in a request.
-fn sealed(caller: &Caller, body: Body) -> Body {
+pub(crate) fn sealed(caller: &Caller, body: Body) -> Body {
     let caller = caller.clone();
     let Body::Stream(frames) = body else { return body };
     let pieces = frames.filter_map(move |frame| {
@@ -87,6 +54,7 @@ pub(crate) async fn reply(
     let mut replies = caller.replies(expected.kind, expected.codec, head, body.host())?;
     replies.expect(body.declared_length())?;
     if body.is_end() && replies.is_of_headers() {
+        body.finish();
         return of_headers(replies, expected.kind, body.host());
     }
     let bare = caller.is_bare(expected.kind).then(|| Bare { trace: body.take_trace(), bytes: 0 });
@@ -189,6 +157,10 @@ impl Reader {
     fn poll_frame(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Result<Frame>>> {
         if self.is_over {
             return Poll::Ready(None);
+        }
+        if let Some(error) = self.body.overdue() {
+            self.is_over = true;
+            return Poll::Ready(Some(Err(error)));
         }
         let frame = match ready!(self.poll_event(cx)) {
             Ok(Event::Message { data, .. }) => return Poll::Ready(Some(Ok(Frame::Data(data)))),

@@ -1,0 +1,280 @@
+//! An HTTP/2 connection: its task, and the handle that sends requests on it.
+//!
+//! The `h2` library is used as it is, without hyper's client above it: a request is in the connection's
+//! state when [`Http2::send`] returns, so that none is lost between a caller and a connection that
+//! ends; calls that a `GOAWAY` covers are served to their end; and what a server says about a call
+//! that it did not process is seen.
+//!
+//! | what happens | consequence |
+//! |---|---|
+//! | `GOAWAY` | no new calls; those that it covers go on, then the connection ends |
+//! | the server allows more streams | those who wait are served |
+//! | [`CANCELED_MAX`] calls were dropped | no new calls, as with `GOAWAY` |
+//! | nothing was received for `keep_alive_interval` while calls run | a PING; without a sign of life the connection ends |
+//! | no calls for `idle_timeout` | the connection ends |
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use futures_util::task::AtomicWaker;
+use h2::client::{Connection, ResponseFuture, SendRequest};
+use http::Request;
+use tokio::time::Sleep;
+
+use crate::connection::{Driver, Heard};
+use crate::dial::Socket;
+use crate::keep_alive::KeepAlive;
+use crate::limits::ClientLimits;
+use crate::outgoing::{Outgoing, Piece};
+use crate::pump::{Pumps, pump};
+use crate::trace::now;
+
+/// How many calls may be dropped on a connection before it takes no more.
+///
+/// The library remembers streams that were reset for a while, since frames for them are still on
+/// their way; for one that it forgot, each such frame counts as a fault of the server.
+const CANCELED_MAX: usize = 8192;
+/// How many streams that were reset are remembered, and for how long.
+const RESET_REMEMBERED: (usize, Duration) = (2 * CANCELED_MAX, Duration::from_secs(10));
+
+/// An HTTP/2 connection that many calls share.
+pub(crate) struct Http2 {
+    sender: SendRequest<Piece>,
+    pumps: Arc<Pumps>,
+    pub(crate) state: Arc<State>,
+}
+
+/// A request that the connection does not take.
+pub(crate) struct Refused {
+    pub(crate) error: h2::Error,
+    /// Its body, of which nothing was read.
+    pub(crate) body: Option<Box<Outgoing>>,
+}
+
+impl Http2 {
+    /// Sends a request. Dropping what is returned cancels it.
+    pub(crate) fn send(
+        &self,
+        request: Request<()>,
+        mut body: Outgoing,
+    ) -> Result<ResponseFuture, Refused> {
+        let is_end = http_body::Body::is_end_stream(&body);
+        let mut sender = self.sender.clone();
+        let (response, mut stream) = match sender.send_request(request, is_end) {
+            Ok(sent) => sent,
+            Err(error) => return Err(Refused { error, body: Some(Box::new(body)) }),
+        };
+        if is_end {
+            return Ok(response);
+        }
+        match body.take_whole() {
+            // The library keeps what the window does not take yet.
+            Some(piece) => {
+                let sent = stream.send_data(piece, true);
+                sent.map_err(|error| Refused { error, body: None })?;
+            }
+            None => self.pumps.push(Box::pin(pump(stream, body))),
+        }
+        Ok(response)
+    }
+}
+
+/// What the calls on a connection, its task and its pool know of each other.
+pub(crate) struct State {
+    /// Calls that run now.
+    calls: AtomicUsize,
+    /// How many may run at once.
+    streams_max: AtomicUsize,
+    canceled: AtomicUsize,
+    is_closed: AtomicBool,
+    idle_since: Mutex<Instant>,
+    driver: AtomicWaker,
+}
+
+impl State {
+    fn new(streams_max: usize) -> Self {
+        Self {
+            calls: AtomicUsize::new(0),
+            streams_max: AtomicUsize::new(streams_max),
+            canceled: AtomicUsize::new(0),
+            is_closed: AtomicBool::new(false),
+            idle_since: Mutex::new(now()),
+            driver: AtomicWaker::new(),
+        }
+    }
+
+    /// Counts a call in, if there is room for it.
+    pub(crate) fn enter(&self) -> bool {
+        if self.is_closed() {
+            return false;
+        }
+        let max = self.streams_max.load(Ordering::Relaxed);
+        let entered = self.calls.fetch_update(Ordering::AcqRel, Ordering::Acquire, |calls| {
+            (calls < max).then_some(calls + 1)
+        });
+        entered.is_ok()
+    }
+
+    /// Counts a call out.
+    pub(crate) fn leave(&self, is_complete: bool) {
+        if !is_complete && self.canceled.fetch_add(1, Ordering::Relaxed) + 1 >= CANCELED_MAX {
+            self.close();
+        }
+        if self.calls.fetch_sub(1, Ordering::AcqRel) == 1 {
+            *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = now();
+            if self.is_closed() {
+                self.driver.wake();
+            }
+        }
+    }
+
+    /// Takes no further calls.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    fn is_unused(&self) -> bool {
+        self.calls.load(Ordering::Acquire) == 0
+    }
+
+    /// How long nothing has been going on; `None` while there are calls.
+    fn idle_for(&self) -> Option<Duration> {
+        if !self.is_unused() {
+            return None;
+        }
+        let since = *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(now().saturating_duration_since(since))
+    }
+}
+
+/// Starts HTTP/2 on a socket. `changed` is called when there is room for more calls, and when there
+/// is none any more for ever.
+pub(crate) async fn http2(
+    socket: Socket,
+    limits: &ClientLimits,
+    changed: Arc<dyn Fn() + Send + Sync>,
+) -> Result<(Arc<Http2>, Driver), h2::Error> {
+    let window = |bytes: u32| bytes.min(i32::MAX.unsigned_abs());
+    let (socket, heard) = Heard::new(socket);
+    let (sender, mut connection) = h2::client::Builder::new()
+        .initial_window_size(window(limits.stream_window_bytes))
+        .initial_connection_window_size(window(limits.connection_window_bytes))
+        .initial_max_send_streams(limits.http2_streams_max)
+        .max_concurrent_reset_streams(RESET_REMEMBERED.0)
+        .reset_stream_duration(RESET_REMEMBERED.1)
+        .max_header_list_size(64 << 10)
+        .enable_push(false)
+        .handshake(socket)
+        .await?;
+    let streams_max = limits.streams_of_a_connection();
+    let state = Arc::new(State::new(streams_max));
+    let pumps = Arc::new(Pumps::default());
+    let drive = Drive {
+        keep_alive: KeepAlive::new(connection.ping_pong(), heard, limits),
+        connection,
+        sender: sender.clone(),
+        pumps: Arc::clone(&pumps),
+        running: FuturesUnordered::new(),
+        state: Arc::clone(&state),
+        streams_max,
+        idle_timeout: limits.idle_timeout,
+        idle: Box::pin(tokio::time::sleep(limits.idle_timeout)),
+        changed: Arc::clone(&changed),
+    };
+    let closed = Arc::clone(&state);
+    let driver = Box::pin(async move {
+        drive.await;
+        closed.close();
+        changed();
+    });
+    Ok((Arc::new(Http2 { sender, pumps, state }), driver))
+}
+
+/// The task of a connection. It does everything on it, the sending of streamed requests too, so that
+/// ending this one task ends everything.
+struct Drive {
+    connection: Connection<Heard, Piece>,
+    /// Knows whether new calls are taken.
+    sender: SendRequest<Piece>,
+    pumps: Arc<Pumps>,
+    running: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    state: Arc<State>,
+    streams_max: usize,
+    keep_alive: KeepAlive,
+    idle_timeout: Duration,
+    idle: Pin<Box<Sleep>>,
+    changed: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Drive {
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.pumps.take(&mut self.running, cx);
+        while let Poll::Ready(Some(())) = self.running.poll_next_unpin(cx) {}
+        if let Poll::Ready(outcome) = Pin::new(&mut self.connection).poll(cx) {
+            if let Err(error) = outcome {
+                tracing::debug!(%error, "an HTTP/2 connection ended");
+            }
+            return Poll::Ready(());
+        }
+        if self.keep_alive.poll_lost(cx, self.state.is_unused()).is_ready() {
+            tracing::debug!("an HTTP/2 connection ended: the server gave no sign of life");
+            return Poll::Ready(());
+        }
+        self.see_changes(cx);
+        self.state.driver.register(cx.waker());
+        if self.state.is_closed() && self.state.is_unused() {
+            return Poll::Ready(());
+        }
+        self.poll_idle(cx)
+    }
+
+    /// Learns from the connection how many calls it takes.
+    fn see_changes(&mut self, cx: &mut Context<'_>) {
+        if self.state.is_closed() {
+            return;
+        }
+        let allowed = self.connection.max_concurrent_send_streams().min(self.streams_max);
+        let before = self.state.streams_max.swap(allowed, Ordering::Relaxed);
+        let said_goodbye = matches!(self.sender.poll_ready(cx), Poll::Ready(Err(_)));
+        if said_goodbye {
+            self.state.close();
+        }
+        if said_goodbye || allowed > before {
+            (self.changed)();
+        }
+    }
+
+    fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.idle.as_mut().poll(cx).is_ready() {
+            let idle_for = self.state.idle_for().unwrap_or_default();
+            if idle_for >= self.idle_timeout {
+                self.state.close();
+                // A call may have come in between; it is let run.
+                if self.state.is_unused() {
+                    return Poll::Ready(());
+                }
+            }
+            let left = self.idle_timeout.saturating_sub(idle_for).max(Duration::from_millis(1));
+            self.idle.as_mut().reset(tokio::time::Instant::now() + left);
+        }
+        Poll::Pending
+    }
+}
+
+impl Future for Drive {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll_end(cx)
+    }
+}

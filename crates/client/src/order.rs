@@ -1,0 +1,281 @@
+//! What a caller wants to be sent: made into a request for each attempt.
+//!
+//! | what is sent | may be sent again |
+//! |---|---|
+//! | a call of one message | always: the message is there |
+//! | a call of a stream of messages | never |
+//! | plain HTTP, a body of up to 64 KiB of which all came by then | yes |
+//! | plain HTTP, a larger body, or one of which more is to come | never |
+//!
+//! Whether it is sent again is decided elsewhere ([`retry`](crate::retry), [`client`](crate::client)).
+//! What an attempt did not begin to send comes back and goes with the next one, whatever it is.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use http::header::CONTENT_LENGTH;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method as Verb};
+use tidewire_service::{Body, Call, Codec, Error, Frame, HttpTarget, Method, Result, Target};
+use tidewire_wire::headers::end_to_end;
+use tidewire_wire::{Caller, Request};
+
+use crate::exchange::Outbound;
+use crate::outgoing::{Cancel, Outgoing};
+use crate::retry::is_repeatable;
+use crate::trace::Trace;
+use crate::wire::{Expected, sealed};
+
+/// How many bytes of a body of plain HTTP are kept to be sent again.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// A call to be sent.
+pub(crate) struct Order {
+    what: What,
+    headers: HeaderMap,
+    body: Source,
+    /// An attempt may have sent some of it.
+    is_sent: bool,
+}
+
+enum What {
+    Method(Method, Codec),
+    Http(Verb, PathAndQuery),
+}
+
+/// Where the body comes from.
+enum Source {
+    /// It is there.
+    Whole(Bytes),
+    /// It comes as it is sent, and may be kept meanwhile.
+    Stream(Body, Option<Arc<Mutex<Kept>>>),
+    /// It was taken by an attempt, and may have been kept.
+    Sent(Option<Arc<Mutex<Kept>>>),
+    /// It was taken by an attempt that did not begin to send it.
+    Back(Outgoing, Option<Cancel>, Option<Arc<Mutex<Kept>>>),
+}
+
+/// How a response is read.
+pub(crate) enum Read {
+    Method(Expected),
+    Plain,
+}
+
+impl Order {
+    pub(crate) async fn of(call: Call) -> Result<Self> {
+        let Call { target, context, codec, body, .. } = call;
+        let headers = context.into_headers();
+        match target {
+            Target::Method(method) => {
+                let body = match body {
+                    Body::Full(message) => Source::Whole(message),
+                    body if method.kind.client_streams() => Source::Stream(body, None),
+                    Body::Empty => Source::Whole(Bytes::new()),
+                    Body::Stream(frames) => Source::Whole(one_message(frames).await?),
+                };
+                Ok(Self { what: What::Method(method, codec), headers, body, is_sent: false })
+            }
+            Target::Http(HttpTarget { method, uri, .. }) => {
+                let mut headers = end_to_end(headers);
+                let path = uri.path_and_query().cloned();
+                let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
+                let body = match body {
+                    Body::Empty => Source::Whole(Bytes::new()),
+                    Body::Full(bytes) => {
+                        headers.remove(CONTENT_LENGTH);
+                        Source::Whole(bytes)
+                    }
+                    stream => {
+                        let kept = Arc::new(Mutex::new(Kept::default()));
+                        Source::Stream(keeping(stream, Arc::clone(&kept)), Some(kept))
+                    }
+                };
+                Ok(Self { what: What::Http(method, path), headers, body, is_sent: false })
+            }
+            other => {
+                let what = other.describe();
+                Err(Error::unimplemented(format!("{what} is nothing that can be sent")))
+            }
+        }
+    }
+
+    /// Whether to make the call twice does no more than to make it once.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        match &self.what {
+            What::Method(method, _) => is_repeatable(method),
+            What::Http(verb, _) => verb.is_safe(),
+        }
+    }
+
+    pub(crate) fn read(&self) -> Read {
+        match &self.what {
+            What::Method(method, codec) => {
+                Read::Method(Expected { kind: method.kind, codec: *codec })
+            }
+            What::Http(..) => Read::Plain,
+        }
+    }
+
+    /// Takes back what an attempt did not begin to send.
+    pub(crate) fn give_back(&mut self, (body, cancel): (Outgoing, Option<Cancel>)) {
+        self.is_sent = false;
+        match std::mem::replace(&mut self.body, Source::Sent(None)) {
+            Source::Sent(kept) => self.body = Source::Back(body, cancel, kept),
+            whole => self.body = whole,
+        }
+    }
+
+    /// Whether it can be sent (again).
+    pub(crate) fn is_there(&mut self) -> bool {
+        if let Source::Sent(kept) = &mut self.body
+            && let Some(bytes) = kept.take().and_then(|kept| lock(&kept).whole())
+        {
+            self.headers.remove(CONTENT_LENGTH);
+            self.body = Source::Whole(bytes);
+        }
+        match &self.body {
+            Source::Whole(bytes) => {
+                let is_small = bytes.len() <= KEPT_BYTES_MAX;
+                is_small || !self.is_sent || matches!(self.what, What::Method(..))
+            }
+            Source::Sent(_) => false,
+            Source::Stream(..) | Source::Back(..) => true,
+        }
+    }
+
+    /// The request for the next attempt; `left` is the time that the server has.
+    ///
+    /// # Errors
+    /// A path or a message that cannot be sent.
+    pub(crate) fn outbound(
+        &mut self,
+        caller: &Caller,
+        left: Option<Duration>,
+        trace: Option<&Trace>,
+    ) -> Result<Outbound> {
+        self.is_sent = true;
+        let headers = self.headers.clone();
+        match &self.what {
+            What::Method(method, codec) => {
+                let one = match &self.body {
+                    Source::Whole(message) => Some(message.clone()),
+                    _ => None,
+                };
+                let request = caller.request(method, *codec, headers, one)?;
+                let Request { verb, path, mut headers, body: [head, message] } = request;
+                if let Some(left) = left {
+                    let (name, value) = caller.timeout(left);
+                    headers.insert(name, value);
+                }
+                let (body, cancel) = match self.body {
+                    Source::Whole(_) => (Outgoing::whole(head, message, trace.cloned()), None),
+                    _ => self.take(|messages| sealed(caller, messages), trace)?,
+                };
+                Ok(Outbound { method: verb, path, headers, body, cancel })
+            }
+            What::Http(verb, path) => {
+                let (method, path) = (verb.clone(), path.clone());
+                let (body, cancel) = match &self.body {
+                    Source::Whole(bytes) => {
+                        (Outgoing::whole(Bytes::new(), bytes.clone(), trace.cloned()), None)
+                    }
+                    _ => self.take(|body| body, trace)?,
+                };
+                Ok(Outbound { method, path, headers, body, cancel })
+            }
+        }
+    }
+
+    /// The body, which can be taken once.
+    fn take(
+        &mut self,
+        change: impl FnOnce(Body) -> Body,
+        trace: Option<&Trace>,
+    ) -> Result<(Outgoing, Option<Cancel>)> {
+        match std::mem::replace(&mut self.body, Source::Sent(None)) {
+            Source::Stream(body, kept) => {
+                self.body = Source::Sent(kept);
+                let (body, cancel) = Outgoing::stream(change(body), trace.cloned());
+                Ok((body, Some(cancel)))
+            }
+            Source::Back(body, cancel, kept) => {
+                self.body = Source::Sent(kept);
+                Ok((body, cancel))
+            }
+            Source::Whole(_) | Source::Sent(_) => {
+                Err(Error::internal("a body is not there to be sent again"))
+            }
+        }
+    }
+}
+
+/// A body of plain HTTP, as far as it was sent.
+#[derive(Default)]
+struct Kept {
+    pieces: Vec<Bytes>,
+    bytes: usize,
+    is_complete: bool,
+    /// It is too large, or has trailers.
+    is_given_up: bool,
+}
+
+impl Kept {
+    fn see(&mut self, frame: Option<&Frame>) {
+        match frame {
+            Some(Frame::Data(data)) if self.bytes + data.len() <= KEPT_BYTES_MAX => {
+                self.bytes += data.len();
+                self.pieces.push(data.clone());
+            }
+            Some(_) => {
+                self.is_given_up = true;
+                self.pieces = Vec::new();
+            }
+            None => self.is_complete = true,
+        }
+    }
+
+    fn whole(&mut self) -> Option<Bytes> {
+        if !self.is_complete || self.is_given_up {
+            return None;
+        }
+        let mut whole = BytesMut::with_capacity(self.bytes);
+        self.pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+        Some(whole.freeze())
+    }
+}
+
+fn lock(kept: &Mutex<Kept>) -> std::sync::MutexGuard<'_, Kept> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same body; what passes is kept.
+fn keeping(body: Body, kept: Arc<Mutex<Kept>>) -> Body {
+    let Body::Stream(mut frames) = body else { return body };
+    Body::frames(futures_util::stream::poll_fn(move |cx| {
+        let frame = std::task::ready!(frames.poll_next_unpin(cx));
+        if let Some(Ok(frame)) = &frame
+            && !lock(&kept).is_given_up
+        {
+            lock(&kept).see(Some(frame));
+        } else if frame.is_none() {
+            lock(&kept).see(None);
+        }
+        std::task::Poll::Ready(frame)
+    }))
+}
+
+/// The one message of a stream.
+async fn one_message(
+    mut frames: impl futures_core::Stream<Item = Result<Frame>> + Unpin,
+) -> Result<Bytes> {
+    let mut message = None;
+    while let Some(frame) = frames.next().await {
+        let Frame::Data(data) = frame? else { continue };
+        if message.replace(data).is_some() {
+            return Err(Error::invalid_argument("more than one message where one is expected"));
+        }
+    }
+    message.ok_or_else(|| Error::invalid_argument("no message where one is expected"))
+}
