@@ -17,6 +17,7 @@ mod in_process;
 mod memoized;
 mod plain;
 mod readers;
+mod refusals;
 mod run_time_schema;
 mod secure;
 mod silent;

@@ -10,6 +10,7 @@ pub(crate) mod detect;
 pub(crate) mod input;
 pub(crate) mod outcome;
 pub(crate) mod plain;
+pub(crate) mod printable;
 pub(crate) mod reach;
 pub(crate) mod reflection;
 pub(crate) mod rest;

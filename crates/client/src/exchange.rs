@@ -186,7 +186,7 @@ async fn send(
             let (head, body) = request.into_parts();
             let sent = connection.send(Request::from_parts(head, ()), body);
             let response = sent.map_err(|Refused { error, body }| {
-                let unsent = body.map_or(Unsent::Nothing, Unsent::Whole);
+                let unsent = body.map_or(Unsent::Nothing, |body| Unsent::Whole(*body));
                 (Broken::Http2(error), unsent)
             })?;
             let response = response.await.map_err(|error| (Broken::Http2(error), Unsent::Nothing));

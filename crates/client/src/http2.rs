@@ -54,7 +54,7 @@ pub(crate) struct Http2 {
 pub(crate) struct Refused {
     pub(crate) error: h2::Error,
     /// Its body, of which nothing was read.
-    pub(crate) body: Option<Outgoing>,
+    pub(crate) body: Option<Box<Outgoing>>,
 }
 
 impl Http2 {
@@ -68,7 +68,7 @@ impl Http2 {
         let mut sender = self.sender.clone();
         let (response, mut stream) = match sender.send_request(request, is_end) {
             Ok(sent) => sent,
-            Err(error) => return Err(Refused { error, body: Some(body) }),
+            Err(error) => return Err(Refused { error, body: Some(Box::new(body)) }),
         };
         if is_end {
             return Ok(response);

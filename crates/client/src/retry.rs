@@ -14,7 +14,8 @@
 //!
 //! A server may say how long to wait: then that long, whatever the bound, and further waits begin anew
 //! (`grpc-retry-pushback-ms`, gRPC proposal A6). What it says is negative or no number where the call is
-//! not to be made again.
+//! not to be made again; nor is it where the wait would be over `pushback_max`, since nobody can tell a
+//! call that waits from one that is lost.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -33,6 +34,8 @@ pub struct Retry {
     pub backoff: Duration,
     /// What the bound of a wait grows to.
     pub backoff_max: Duration,
+    /// The longest wait that a server may ask for.
+    pub pushback_max: Duration,
     /// How many retries may come without successes between them.
     pub budget: u32,
 }
@@ -43,6 +46,7 @@ impl Default for Retry {
             attempts_max: 3,
             backoff: Duration::from_millis(50),
             backoff_max: Duration::from_secs(1),
+            pushback_max: Duration::from_secs(60),
             budget: 10,
         }
     }
@@ -99,7 +103,7 @@ impl Retries {
         let wait = match pushback {
             Some(pushback) => {
                 failures.since_pushback = 0;
-                pushed_back(pushback)?
+                pushed_back(pushback).filter(|wait| *wait <= self.policy.pushback_max)?
             }
             None => self.policy.wait(failures.since_pushback),
         };
@@ -174,7 +178,7 @@ mod tests {
         assert_eq!(wait, Some(Duration::from_secs(5)), "over backoff_max");
         let wait = retries.again(&down, &mut failures).unwrap();
         assert!(wait <= Duration::from_millis(1), "{wait:?}");
-        for value in ["-1", "soon", "", "3000000000"] {
+        for value in ["-1", "soon", "", "60001", "2147483647", "3000000000"] {
             let failures = &mut Failures::default();
             assert_eq!(retries.again(&pushing(value), failures), None, "{value:?}");
         }

@@ -21,6 +21,9 @@ use crate::trace::Trace;
 /// the deadline goes along with what is left of it. A reply or an error comes back with its headers
 /// and trailers. Calls of plain HTTP pass through as well.
 ///
+/// What another server has surely not seen is sent to the next: a unary message always, a body of plain
+/// HTTP if all of it came by then and it has up to 64 KiB, a stream of messages never.
+///
 /// ```no_run
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use tidewire_client::{Client, Protocol, Upstream};

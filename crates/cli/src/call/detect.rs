@@ -17,6 +17,7 @@ use tidewire::{StreamKind, http};
 use tidewire_client::{HttpVersion, Protocol};
 
 use super::outcome::{UNREACHABLE, exit_code};
+use super::printable::printable;
 use super::reach::Reach;
 use super::target::Target;
 use super::watch::{Seen, Watch};
@@ -126,7 +127,7 @@ fn unreachable(error: &Error) -> Failure {
         Code::DeadlineExceeded => exit_code(Code::DeadlineExceeded),
         _ => UNREACHABLE,
     };
-    Failure { error: anyhow!("{}", error.message().to_owned()), code }
+    Failure { error: anyhow!(printable(error.message()).into_owned()), code }
 }
 
 /// Says what a server that is there speaks instead.

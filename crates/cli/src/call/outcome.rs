@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 
 use tidewire::{Code, Codec, Error};
 
+use super::printable::printable;
 use super::watch::Watch;
 use crate::Failure;
 use crate::known::Known;
@@ -34,15 +35,15 @@ pub(crate) fn failure(error: &Error, watch: &Watch, known: Option<&Known>) -> Fa
         code if answered => exit_code(code),
         _ => UNREACHABLE,
     };
-    let mut text = error.to_string();
+    let mut text = printable(&error.to_string()).into_owned();
     for detail in error.details() {
-        let _ = write!(text, "\n  detail {}: ", detail.type_name);
+        let _ = write!(text, "\n  detail {}: ", printable(&detail.type_name));
         let json = known.and_then(|known| {
             let message = known.schema.decode(&detail.type_name, Codec::Proto, &detail.value);
             message.and_then(|message| message.encode(Codec::Json)).ok()
         });
         match json {
-            Some(json) => text.push_str(&String::from_utf8_lossy(&json)),
+            Some(json) => text.push_str(&printable(&String::from_utf8_lossy(&json))),
             None => {
                 let _ =
                     write!(text, "{} bytes of a message that the schema lacks", detail.value.len());

@@ -7,6 +7,8 @@ use std::time::Instant;
 use tidewire::http::{HeaderMap, StatusCode};
 use tidewire_client::{Event, Step, Trace};
 
+use super::printable::printable;
+
 /// Sees the steps of calls; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Watch(Arc<Inner>);
@@ -186,7 +188,7 @@ fn shown(step: &Step<'_>) -> Option<String> {
             lines(&mut text, "<", trailers);
         }
         Step::Retrying { error, after } => {
-            let _ = writeln!(text, "* {error}; again in {after:?}");
+            let _ = writeln!(text, "* {}; again in {after:?}", printable(&error.to_string()));
         }
         _ => return None,
     }
@@ -195,7 +197,8 @@ fn shown(step: &Step<'_>) -> Option<String> {
 
 fn lines(text: &mut String, mark: &str, headers: &HeaderMap) {
     for (name, value) in headers {
-        let _ = writeln!(text, "{mark} {name}: {}", String::from_utf8_lossy(value.as_bytes()));
+        let value = String::from_utf8_lossy(value.as_bytes());
+        let _ = writeln!(text, "{mark} {name}: {}", printable(&value));
     }
 }
 

@@ -57,6 +57,11 @@ fn check_all(address: &str, schema: &[&str], protocols: &[&str]) {
         let fail: Vec<_> = fail.iter().map(String::as_str).collect();
         run(here(), &fail)
             .check(69, &["not_found: no such thing", "FailDetail: {\"reason\":\"asked for\""]);
+        let fail = with(&["Fail", r#"{"code":5,"message":"\u001b[2J\u0007a\nb"}"#, "-v"]);
+        let fail: Vec<_> = fail.iter().map(String::as_str).collect();
+        let ran = run(here(), &fail);
+        ran.check(69, &[r"not_found: \u{1b}[2J\u{7}a\nb"]);
+        assert!(!ran.stderr.contains(['\u{1b}', '\u{7}']), "{:?}", ran.stderr);
         let slow = with(&["Slow", r#"{"millis":60000}"#, "--deadline", "300ms"]);
         let slow: Vec<_> = slow.iter().map(String::as_str).collect();
         run(here(), &slow).check(68, &["deadline"]);
