@@ -20,7 +20,7 @@
 //!
 //! #[tokio::main]
 //! async fn main() -> tidewire::Exit {
-//!     Server::builder().service(GreeterServer::new(Hello)).run().await
+//!     Ok(Server::builder().service(GreeterServer::new(Hello)).run().await?)
 //! }
 //! ```
 //!
