@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Instructions a message are the difference of two runs, of N and of N/2 messages, over N/2. The
-//! bar is 300 for a message with three string rules, or three rules of numbers. Without a case, all are timed.
+//! bar is 300 for a message with three string rules. Without a case, all are timed.
 
 #![allow(clippy::print_stdout, reason = "a bench reports on standard output")]
 
