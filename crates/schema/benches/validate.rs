@@ -19,6 +19,7 @@ use tidewire_schema::{RuleSet, Schema};
 const CASES: &[(&str, &str, &[u8])] = &[
     ("no_rules", "Plain", b"\x0a\x03Ada\x12\x08Lovelace\x1a\x0fada@example.com"),
     ("three_lengths", "Lengths", b"\x0a\x03Ada\x12\x08Lovelace\x1a\x0fada@example.com"),
+    ("three_numbers", "Numbers", b"\x08\x07\x10\x80\x01\x19\x2a\0\0\0\0\0\0\0"),
     ("three_mixed", "Mixed", b"\x0a\x03Ada\x12\x08Lovelace\x1a\x0fada@example.com"),
     (
         "email_uuid_pattern",
@@ -36,6 +37,11 @@ message Lengths {
   string first_name = 1 [(buf.validate.field).string = {min_len: 1, max_len: 64}];
   string surname = 2 [(buf.validate.field).string = {min_len: 1, max_len: 64}];
   string email = 3 [(buf.validate.field).string = {min_len: 3, max_len: 254}];
+}
+message Numbers {
+  int32 count = 1 [(buf.validate.field).int32 = {gt: 0, lte: 1000}];
+  uint64 size = 2 [(buf.validate.field).uint64.gte = 1];
+  fixed64 id = 3 [(buf.validate.field).fixed64.lt = 1000];
 }
 message Mixed {
   string first_name = 1 [(buf.validate.field).string.min_len = 1];

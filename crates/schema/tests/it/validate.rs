@@ -254,3 +254,36 @@ fn no_bytes_make_checking_panic() {
         }
     }
 }
+
+#[test]
+fn numbers_pass_up_to_their_bounds_and_not_beyond() {
+    let schema = schema(
+        "message A {\n\
+           optional int32 a = 1 [(buf.validate.field).int32 = {gt: -5, lte: 7}];\n\
+           optional uint64 b = 2 [(buf.validate.field).uint64.gte = 3];\n\
+           optional sint64 c = 3 [(buf.validate.field).sint64.lt = 0];\n\
+           optional fixed32 d = 4 [(buf.validate.field).fixed32.const = 9];\n\
+           optional int64 e = 5 [(buf.validate.field).int64 = {lt: 0, gt: 10}];\n\
+           optional int32 f = 6 [(buf.validate.field).int32 = {gt: 0, in: [1, 2]}];\n\
+           optional double g = 7 [(buf.validate.field).double = {gt: 0.5, lte: 1}];\n\
+           optional sfixed64 h = 8 [(buf.validate.field).sfixed64.gte = -9223372036854775808];\n\
+         }",
+    );
+    for (field, well, wrong) in [
+        ("a", vec!["-4", "0", "7"], vec!["-5", "8", "-2147483648", "2147483647"]),
+        ("b", vec!["3", "18446744073709551615"], vec!["0", "2"]),
+        ("c", vec!["-1", "-9223372036854775808"], vec!["0", "9223372036854775807"]),
+        ("d", vec!["9"], vec!["0", "8", "10", "4294967295"]),
+        ("e", vec!["-1", "11"], vec!["0", "5", "10"]),
+        ("f", vec!["1", "2"], vec!["0", "3", "-1"]),
+        ("g", vec!["0.6", "1"], vec!["0.5", "1.5", "\"NaN\""]),
+        ("h", vec!["-9223372036854775808", "9223372036854775807"], vec![]),
+    ] {
+        for (values, broken_rules) in [(well, 0), (wrong, 1)] {
+            for value in values {
+                let found = broken(&schema, "A", &format!(r#"{{"{field}":{value}}}"#));
+                assert_eq!(found.is_empty(), broken_rules == 0, "{field} {value}: {found:?}");
+            }
+        }
+    }
+}
