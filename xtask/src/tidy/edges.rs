@@ -83,6 +83,10 @@ const BESIDE: &[(&str, Option<&[&str]>)] = &[
 /// The compiler of generated code needs what that code is written against, in its tests only.
 const BUILD_DEV: &[&str] = &["service"];
 
+/// What the tests of an example may import beside: a protocol as bytes, without a socket, so that they
+/// restart its other end at every step.
+const EXAMPLES_DEV: &[&str] = &["live"];
+
 /// A package of this workspace and its dependencies within it.
 #[derive(Debug)]
 pub(crate) struct Package {
@@ -250,7 +254,8 @@ fn refuse_room(from: &Room, edge: &Edge) -> Option<String> {
 fn refuse_beside(place: &str, edge: &Edge) -> Option<String> {
     let allowed = BESIDE.iter().find(|(name, _)| *name == place).map(|(_, allowed)| *allowed)??;
     let to = edge.to.strip_prefix("crates/").unwrap_or(&edge.to);
-    if allowed.contains(&to) {
+    let is_test = place == "examples" && edge.kind == Kind::Dev;
+    if allowed.contains(&to) || is_test && EXAMPLES_DEV.contains(&to) {
         return None;
     }
     let rooms = if allowed.is_empty() { "no room".to_owned() } else { allowed.join(", ") };
@@ -302,6 +307,9 @@ mod tests {
             ("crates/cli", "crates/server", Normal, false),
             ("examples/hello", "crates/tidewire", Normal, true),
             ("examples/hello", "crates/server", Normal, false),
+            ("examples/hello", "crates/live", Normal, false),
+            ("examples/hello", "crates/live", Dev, true),
+            ("examples/hello", "crates/server", Dev, false),
             ("conformance", "crates/build", Build, true),
             ("conformance", "examples/hello", Normal, false),
             ("tests", "crates/server", Normal, true),

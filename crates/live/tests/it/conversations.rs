@@ -19,7 +19,7 @@ use crate::heard::Event;
 type Play = fn() -> Talk;
 
 /// Name, whether a hosted process needs it, and the play.
-const PLAYS: [(&str, bool, Play); 33] = [
+const PLAYS: [(&str, bool, Play); 34] = [
     ("calls of every kind, and a lost connection", true, calls_of_every_kind),
     ("a body in pieces, both ways", true, bodies_in_pieces),
     ("a method without a number", true, methods_without_number),
@@ -58,6 +58,7 @@ const PLAYS: [(&str, bool, Play); 33] = [
     ("a cancel does not meet the next call of its slot", true, cancel_crosses_stale),
     ("a watch over a lost connection and a lost session", false, watch_lost),
     ("a watch that is refused", true, watch_refused),
+    ("a watch of values that ends by staleness", true, values_end_stale),
     ("an error that is watched", true, error_watched),
     ("a second value of a watch that is notified", true, notify_twice),
     ("KEEP of a watch that is notified", true, notify_kept),
@@ -409,6 +410,19 @@ fn error_watched() -> Talk {
     talk.server.refresh(asked.call, change, Refresh::Failed(Error::permission_denied("no more")));
     talk.settle();
     assert_eq!(event(&talk, "failed")["watched"], false);
+    talk
+}
+
+fn values_end_stale() -> Talk {
+    let mut talk = Talk::new();
+    let (_, watched) = watch(&mut talk, Watch::Values);
+    let change = talk.server.stale(watched).unwrap();
+    talk.note("has an answer that it cannot name");
+    talk.server.refresh(watched, change, Refresh::Value(OutgoingReply::new(b"two")));
+    talk.settle();
+    event(&talk, "stale");
+    let (again, _) = watch(&mut talk, Watch::Values);
+    assert_eq!(again.stream(), 1, "its slot is free");
     talk
 }
 

@@ -222,10 +222,11 @@ async fn a_create_happens_once_and_its_outcome_is_known_at_whichever_step_the_ca
 #[tokio::test]
 async fn so_it_is_with_postgres() {
     let config = cluster::database().await;
-    check_every_step(async || emptied(&config).await).await;
+    Box::pin(check_every_step(async || emptied(&config).await)).await;
 }
 
 /// Random schedules: many creates, steps in any order, disasters in between.
+#[allow(clippy::print_stdout, reason = "the seed of what fails")]
 async fn check_schedules<D: Database>(mut database: impl AsyncFnMut() -> D, rounds: u64) {
     let given = std::env::var("LIVE_SEED").ok().and_then(|seed| seed.parse().ok());
     let first = given.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32);
@@ -260,7 +261,7 @@ async fn check_schedules<D: Database>(mut database: impl AsyncFnMut() -> D, roun
 async fn under_random_schedules_too() {
     check_schedules(async || tempfile::tempdir().unwrap(), 30).await;
     let config = cluster::database().await;
-    check_schedules(async || emptied(&config).await, 10).await;
+    Box::pin(check_schedules(async || emptied(&config).await, 10)).await;
 }
 
 #[tokio::test]

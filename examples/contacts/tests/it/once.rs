@@ -185,3 +185,26 @@ async fn postgres_forgets_keys_likewise() {
     assert_ne!(create(&app, "one", ADA).await.text(), first.text(), "it is a new command");
     app.stop().await;
 }
+
+#[tokio::test]
+async fn a_contact_whose_key_cannot_be_kept_is_not_added() {
+    let app = App::start().await;
+    let database = rusqlite::Connection::open(app.database()).unwrap();
+    let trigger = "CREATE TRIGGER no BEFORE INSERT ON command BEGIN SELECT RAISE(FAIL, 'no'); END";
+    database.execute_batch(trigger).unwrap();
+    assert!(!create(&app, "one", ADA).await.status.is_success());
+    assert_eq!(all(&app).await, "[]");
+    database.execute_batch("DROP TRIGGER no").unwrap();
+    assert_eq!(create(&app, "one", ADA).await.status, 201);
+    app.stop().await;
+
+    let config = cluster::database().await;
+    let app = App::start_on_postgres(&config, postgres::Options::default()).await;
+    let check = "ALTER TABLE contact_command ADD CONSTRAINT no CHECK (false) NOT VALID";
+    cluster::execute(&config, check).await;
+    assert!(!create(&app, "one", ADA).await.status.is_success());
+    assert_eq!(all(&app).await, "[]");
+    cluster::execute(&config, "ALTER TABLE contact_command DROP CONSTRAINT no").await;
+    assert_eq!(create(&app, "one", ADA).await.status, 201);
+    app.stop().await;
+}
