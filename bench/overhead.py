@@ -6,12 +6,18 @@ Each server runs on core 0 with one thread, the load generator on core 1. Rounds
 that the load generator counted in them. A rate is the server's only if the server was busy all the
 time: a run in which one was not is refused at its end. Needs h2load and wrk (Debian: nghttp2-client, wrk).
 
-Usage: bench/overhead.py [--rounds N] [--seconds S] [--only PART]
+--shared   the machine has other work: rates mean nothing and are left out, CPU is what it is
+--count    instructions per request by callgrind instead, which other work does not change: those of
+           COUNTED requests more, so that starting and connecting cancel out (needs valgrind)
+
+Usage: bench/overhead.py [--rounds N] [--seconds S] [--only PART] [--shared | --count]
 """
 import argparse, json, os, re, statistics, struct, subprocess, sys, tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.path.join(HERE, "peers", "target", "release")
+# How many requests are counted, after how many others.
+COUNTED, BEFORE = 2000, 400
 # The least share of a core that a server under full load takes.
 BUSY_MIN = 0.9
 TICK = os.sysconf("SC_CLK_TCK")
@@ -37,8 +43,9 @@ def message():
 
 
 class Server:
-    def __init__(self, name):
-        self.process = subprocess.Popen(["taskset", "-c", "0", os.path.join(BIN, name)], stdout=subprocess.PIPE, text=True)
+    def __init__(self, name, under=()):
+        command = ["taskset", "-c", "0", *under, os.path.join(BIN, name)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.address = self.process.stdout.readline().strip()
 
     def cpu(self):
@@ -46,7 +53,7 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / TICK
 
     def stop(self):
-        self.process.kill()
+        self.process.terminate()
         self.process.wait()
 
 
@@ -64,21 +71,80 @@ def load(command):
 
 
 def cells(folder):
-    grpc, body = os.path.join(folder, "grpc"), os.path.join(folder, "json")
+    """The servers of each case, and the commands that load one: for some seconds, and for some requests."""
+    grpc, proto, body = (os.path.join(folder, name) for name in ("grpc", "proto", "json"))
     encoded = message()
     open(grpc, "wb").write(b"\0" + struct.pack(">I", len(encoded)) + encoded)
+    open(proto, "wb").write(encoded)
     open(body, "wb").write(JSON_BODY)
     pipeline = os.path.join(HERE, "pipeline.lua")
-    h2 = lambda extra: lambda a, s: ["h2load", "-t", "1", "-D", str(s)] + extra + [f"http://{a}/hello.v1.Greeter/SayHello"]
-    rpc = ("bare-connectrpc", "tidewire-hello")
-    plain = ("bare-hyper", "tidewire-hello")
+
+    def h2load(extra, path):
+        command = lambda how: lambda a, n: ["h2load", "-t", "1", how, str(n), *extra, f"http://{a}{path}"]
+        return command("-D"), command("-n")
+
+    def call(extra, file, content_type, method="Greeter/SayHello"):
+        return h2load([*extra, "-d", file, "-H", f"content-type: {content_type}", "-H", "te: trailers"], f"/hello.v1.{method}")
+
+    def plain(extra, count):
+        wrk = lambda a, s: ["wrk", "-t1", *extra, f"-d{s}s", f"http://{a}/plaintext"]
+        if "-s" in extra:
+            wrk = lambda a, s: ["wrk", "-t1", "-c8", f"-d{s}s", "-s", pipeline, f"http://{a}/plaintext"]
+        return wrk, h2load(count, "/plaintext")[1]
+
+    h1, h2 = ["--h1", "-c", "64"], ["-c", "8", "-m", "8"]
+    of_plain, of_rpc = ("bare-hyper", "tidewire-hello"), ("bare-hyper", "bare-connectrpc", "tidewire-hello")
+    of_grpc, of_stream = ("bare-hyper", "bare-connectrpc", "bare-tonic", "tidewire-hello"), ("bare-hyper", "bare-tonic", "tidewire-hello")
     return {
-        "plain, HTTP/1.1, c=64": (plain, lambda a, s: ["wrk", "-t1", "-c64", f"-d{s}s", f"http://{a}/plaintext"]),
-        "plain, HTTP/1.1, pipelined 16, c=8": (plain, lambda a, s: ["wrk", "-t1", "-c8", f"-d{s}s", "-s", pipeline, f"http://{a}/plaintext"]),
-        "gRPC, c=8 m=8": (rpc, h2(["-c", "8", "-m", "8", "-d", grpc, "-H", "content-type: application/grpc", "-H", "te: trailers"])),
-        "Connect JSON, HTTP/1.1, c=64": (rpc, h2(["--h1", "-c", "64", "-d", body, "-H", "content-type: application/json"])),
-        "Connect JSON, HTTP/2, c=8 m=8": (rpc, h2(["-c", "8", "-m", "8", "-d", body, "-H", "content-type: application/json"])),
+        "plain, HTTP/1.1, c=64": (of_plain, *plain(["-c64"], h1)),
+        "plain, HTTP/1.1, pipelined 16, c=8": (of_plain, *plain(["-s"], ["--h1", "-c", "8", "-m", "16"])),
+        "gRPC, c=8 m=8": (of_grpc, *call(h2, grpc, "application/grpc")),
+        "Connect JSON, HTTP/1.1, c=64": (of_rpc, *call(h1, body, "application/json")),
+        "Connect JSON, HTTP/2, c=8 m=8": (of_rpc, *call(h2, body, "application/json")),
+        "Connect protobuf, HTTP/1.1, c=64": (of_rpc, *call(h1, proto, "application/proto")),
+        "Connect protobuf, HTTP/2, c=8 m=8": (of_rpc, *call(h2, proto, "application/proto")),
+        "gRPC stream of 1,000, c=4 m=1": (of_stream, *call(["-c", "4"], grpc, "application/grpc", "Many/ManyHello")),
     }
+
+
+def measured(name, servers, command, options, idle):
+    running = [Server(server) for server in servers]
+    cpu, rate = [[] for _ in servers], [[] for _ in servers]
+    for _ in range(options.rounds):
+        for i, server in enumerate(running):
+            load(command(server.address, 1))
+            before = server.cpu()
+            count, per_second = load(command(server.address, options.seconds))
+            cpu[i].append((server.cpu() - before) / count * 1e6)
+            rate[i].append(per_second)
+    for server in running:
+        server.stop()
+    base_cpu, base_rate = statistics.median(cpu[0]), statistics.median(rate[0])
+    for i, server in enumerate(servers):
+        c, r = statistics.median(cpu[i]), statistics.median(rate[i])
+        line = f"| {name} | {server} | {c:.2f} ({min(cpu[i]):.2f}–{max(cpu[i]):.2f}) | {c / base_cpu:.3f} |"
+        if not options.shared:
+            busy = statistics.median(a * b for a, b in zip(cpu[i], rate[i])) / 1e6
+            if busy < BUSY_MIN:
+                idle.append(f"{name}: {server} was busy for {busy:.0%} of the time")
+            line += f" {r:,.0f} | {r / base_rate:.3f} |"
+        print(line, flush=True)
+
+
+def counted(name, servers, command, folder):
+    many = 20 if "stream" in name else 1
+    floor = None
+    for server in servers:
+        totals = []
+        for requests in (BEFORE // many, (BEFORE + COUNTED) // many):
+            out = os.path.join(folder, "callgrind")
+            running = Server(server, ("valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"))
+            load(command(running.address, requests))
+            running.stop()
+            totals.append(int(re.search(r"^totals: (\d+)", open(out).read(), re.M).group(1)))
+        each = (totals[1] - totals[0]) / (COUNTED // many)
+        floor = floor or each
+        print(f"| {name} | {server} | {each:,.0f} | {each / floor:.3f} | {each - floor:,.0f} |", flush=True)
 
 
 def main():
@@ -86,32 +152,24 @@ def main():
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--seconds", type=int, default=2)
     arguments.add_argument("--only", default="")
+    arguments.add_argument("--shared", action="store_true")
+    arguments.add_argument("--count", action="store_true")
     options = arguments.parse_args()
-    print("| case | server | CPU µs/request, median (min–max) | ratio | requests/s, median | ratio |")
-    print("|---|---|---|---|---|---|")
+    columns = ["case", "server", "CPU µs/request, median (min–max)", "ratio", "requests/s, median", "ratio"]
+    if options.count:
+        columns = ["case", "server", "instructions/request", "ratio", "over bare hyper"]
+    elif options.shared:
+        columns = columns[:4]
+    print("| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|")
     idle = []
     with tempfile.TemporaryDirectory() as folder:
-        for name, (servers, command) in cells(folder).items():
+        for name, (servers, for_seconds, for_requests) in cells(folder).items():
             if options.only not in name:
                 continue
-            running = [Server(server) for server in servers]
-            cpu, rate = [[], []], [[], []]
-            for _ in range(options.rounds):
-                for i, server in enumerate(running):
-                    load(command(server.address, 1))
-                    before = server.cpu()
-                    count, per_second = load(command(server.address, options.seconds))
-                    cpu[i].append((server.cpu() - before) / count * 1e6)
-                    rate[i].append(per_second)
-            for server in running:
-                server.stop()
-            base_cpu, base_rate = statistics.median(cpu[0]), statistics.median(rate[0])
-            for i, server in enumerate(servers):
-                c, r = statistics.median(cpu[i]), statistics.median(rate[i])
-                busy = statistics.median(a * b for a, b in zip(cpu[i], rate[i])) / 1e6
-                if busy < BUSY_MIN:
-                    idle.append(f"{name}: {server} was busy for {busy:.0%} of the time")
-                print(f"| {name} | {server} | {c:.2f} ({min(cpu[i]):.2f}–{max(cpu[i]):.2f}) | {c / base_cpu:.3f} | {r:,.0f} | {r / base_rate:.3f} |", flush=True)
+            if options.count:
+                counted(name, servers, for_requests, folder)
+            else:
+                measured(name, servers, for_seconds, options, idle)
     if idle:
         sys.exit("\n".join(idle) + "\nthese rates are the load generator's: run again with nothing beside it")
 

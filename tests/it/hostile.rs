@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tidewire::client::{ClientLimits, HttpVersion, Protocol, Retry};
-use tidewire::{Client, Code, Context, Error};
+use tidewire::{Client, Code, Context, Error, Outcome};
 use tidewire_tests::proto::*;
 use tokio::sync::{mpsc, oneshot};
 
@@ -158,7 +158,7 @@ async fn replies_that_nobody_reads_hold_no_other_call_up() {
 #[tokio::test]
 async fn many_cancellations_leave_the_calls_beside_them_alone() {
     // As many as one connection takes, before further calls go to another one.
-    const CALLS: usize = 8192;
+    const CALLS: usize = 4096;
     let (port, address) = Port::open().await;
     let client = one(address);
     let (begun, mut begins) = mpsc::unbounded_channel();
@@ -318,4 +318,53 @@ async fn a_server_that_allows_more_streams_gets_the_calls_that_wait() {
         first.await.unwrap();
     };
     in_time(async { tokio::join!(server, calls) }).await;
+}
+
+/// A client that soon asks for a sign of life.
+fn impatient(address: SocketAddr) -> Client {
+    let mut limits = ClientLimits::default();
+    limits.keep_alive_interval = Duration::from_millis(10);
+    limits.keep_alive_timeout = Duration::from_millis(200);
+    client(&[address], limits, Retry::none())
+}
+
+#[tokio::test]
+async fn a_server_that_gives_no_sign_of_life_is_given_up() {
+    let (port, address) = Port::open().await;
+    let client = impatient(address);
+    let server = async {
+        let mut peer = port.accept(&ROOMY).await;
+        peer.request().await;
+        // It reads nothing more, so it does not answer either.
+        std::future::pending::<()>().await;
+    };
+    let error = in_time(async {
+        tokio::select! {
+            outcome = echo(&client) => outcome.unwrap_err(),
+            () = server => panic!("it is for ever"),
+        }
+    })
+    .await;
+    assert_eq!((error.code(), error.outcome()), (Code::Unavailable, Outcome::Unknown));
+    assert_eq!(client.open_connections(), 0);
+}
+
+#[tokio::test]
+async fn a_server_that_answers_when_asked_has_all_the_time() {
+    let (port, address) = Port::open().await;
+    let client = impatient(address);
+    let server = async {
+        let mut peer = port.accept(&ROOMY).await;
+        let id = peer.request().await;
+        for _ in 0..5 {
+            while peer.frame().await.expect("the connection goes on") != Frame::Ping {}
+        }
+        peer.answer(id).await;
+        peer
+    };
+    in_time(async {
+        let (_peer, outcome) = tokio::join!(server, echo(&client));
+        outcome.unwrap();
+    })
+    .await;
 }

@@ -84,6 +84,8 @@ pub(crate) enum Frame {
     Reset(u32),
     /// The client has seen all that was sent before the settings or the PING that this acknowledges.
     Acknowledged,
+    /// A PING of the client's, which is answered.
+    Ping,
     Other,
 }
 
@@ -148,7 +150,7 @@ impl Peer {
             }
             PING => {
                 self.send(PING, END, 0, &payload).await;
-                Frame::Other
+                Frame::Ping
             }
             WINDOW_UPDATE => {
                 let more = usize::try_from(number(0)).unwrap();

@@ -171,6 +171,8 @@ impl Inner {
             if is_address_bad {
                 backend.broke();
                 self.balancer.suspect();
+            } else if error.code() == Code::Unavailable {
+                backend.answered(Some(&error));
             }
             if error.outcome() != Outcome::NotRun {
                 return Err(error);

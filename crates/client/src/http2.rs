@@ -37,11 +37,10 @@ use crate::trace::now;
 
 /// How many calls may be dropped on a connection before it takes no more.
 ///
-/// The library remembers streams that were reset for a while, since frames for them are still on
-/// their way; for one that it forgot, each such frame counts as a fault of the server.
-const CANCELED_MAX: usize = 8192;
-/// How many streams that were reset are remembered, and for how long.
-const RESET_REMEMBERED: (usize, Duration) = (2 * CANCELED_MAX, Duration::from_secs(10));
+/// The library remembers each of them as long as the connection lives, some 500 bytes: frames for it may
+/// still be on their way, and for a stream that is forgotten they count as faults of the server, over a
+/// thousand of which end a connection with all calls on it.
+const CANCELED_MAX: usize = 4096;
 
 /// An HTTP/2 connection that many calls share.
 pub(crate) struct Http2 {
@@ -170,8 +169,8 @@ pub(crate) async fn http2(
         .initial_window_size(window(limits.stream_window_bytes))
         .initial_connection_window_size(window(limits.connection_window_bytes))
         .initial_max_send_streams(limits.http2_streams_max)
-        .max_concurrent_reset_streams(RESET_REMEMBERED.0)
-        .reset_stream_duration(RESET_REMEMBERED.1)
+        .max_concurrent_reset_streams(2 * CANCELED_MAX)
+        .reset_stream_duration(Duration::MAX)
         .max_header_list_size(64 << 10)
         .enable_push(false)
         .handshake(socket)

@@ -29,16 +29,17 @@ impl Asked {
         }
     }
 
-    /// Warms up for half a second, then prints how many calls were made and the CPU seconds they took.
+    /// Warms up for half a second, then prints how many calls were made, the CPU seconds they took, and
+    /// how many calls were made in all.
     pub async fn run<F, Fut>(&self, call: F)
     where
         F: Fn() -> Fut,
         Fut: Future<Output = ()>,
     {
-        self.calls(0.5, &call).await;
+        let warm_up = self.calls(0.5, &call).await;
         let before = cpu();
         let count = self.calls(self.seconds, &call).await;
-        println!("{count} {}", cpu() - before);
+        println!("{count} {} {}", cpu() - before, warm_up + count);
     }
 
     async fn calls<F, Fut>(&self, seconds: f64, call: &F) -> usize

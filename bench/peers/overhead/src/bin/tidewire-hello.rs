@@ -4,9 +4,9 @@ mod proto {
     tidewire::include_protos!();
 }
 
-use proto::hello::v1::{Greeter, GreeterServer, Hello};
+use proto::hello::v1::{Greeter, GreeterServer, Hello, Many, ManyServer};
 use tidewire::http::Method;
-use tidewire::{Context, Reply, Result, Server, Call};
+use tidewire::{Call, Context, Reply, Result, Server, Stream};
 
 struct Echo;
 
@@ -20,10 +20,18 @@ impl Greeter for Echo {
     }
 }
 
+impl Many for Echo {
+    async fn many_hello(&self, _: Context, request: Hello) -> Result<Reply<Stream<Hello>>> {
+        let many = (0..1000).map(move |_| request.clone());
+        Ok(Stream::from_values(many).into())
+    }
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let running = Server::builder()
         .service(GreeterServer::new(Echo))
+        .service(ManyServer::new(Echo))
         .route(Method::GET, "/plaintext", async |_: Call| Ok("Hello, World!"))
         .listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))
         .start()
