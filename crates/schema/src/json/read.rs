@@ -21,9 +21,7 @@ use buffa_descriptor::reflect::{
 use buffa_descriptor::{
     DescriptorPool, EnumIndex, FieldDescriptor, FieldKind, MessageIndex, ScalarType, SingularKind,
 };
-use serde::de::{
-    DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor,
-};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::{DEPTH_MAX, ELEMENT_MEMORY_MAX, well_known};
 use crate::types::MessageType;
@@ -114,17 +112,8 @@ pub(crate) fn read_scalar<'de, D: Deserializer<'de>>(
 ) -> Result<Raw, D::Error> {
     use ScalarType as S;
     Ok(match kind {
-        S::Double => Raw::F64(deserializer.deserialize_any(FloatVisitor {
-            what: "a double",
-            read: |text| text.parse().ok(),
-            fit: |number| Some(number).filter(|number| number.is_finite()),
-        })?),
-        S::Float => Raw::F32(deserializer.deserialize_any(FloatVisitor {
-            what: "a float",
-            read: |text| text.parse().ok(),
-            #[expect(clippy::cast_possible_truncation, reason = "what does not fit is not finite")]
-            fit: |number| Some(number as f32).filter(|number| number.is_finite()),
-        })?),
+        S::Double => Raw::F64(scalar::double::deserialize(deserializer)?),
+        S::Float => Raw::F32(scalar::float::deserialize(deserializer)?),
         S::Int64 | S::Sint64 | S::Sfixed64 => Raw::I64(scalar::int64::deserialize(deserializer)?),
         S::Uint64 | S::Fixed64 => Raw::U64(scalar::uint64::deserialize(deserializer)?),
         S::Int32 | S::Sint32 | S::Sfixed32 => Raw::I32(scalar::int32::deserialize(deserializer)?),
@@ -133,45 +122,6 @@ pub(crate) fn read_scalar<'de, D: Deserializer<'de>>(
         S::String => Raw::String(scalar::proto_string::deserialize(deserializer)?),
         S::Bytes => Raw::Bytes(scalar::bytes::deserialize(deserializer)?),
     })
-}
-
-/// A floating-point number, or its text. The library's own way takes `inf`, and text beyond the range
-/// as infinite.
-struct FloatVisitor<N> {
-    what: &'static str,
-    read: fn(&str) -> Option<N>,
-    /// A number as one of this type, where it is in its range.
-    fit: fn(f64) -> Option<N>,
-}
-
-impl<N> Visitor<'_> for FloatVisitor<N> {
-    type Value = N;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, r#"{}, "NaN", "Infinity" or "-Infinity""#, self.what)
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<N, E> {
-        let special = matches!(text, "NaN" | "Infinity" | "-Infinity");
-        let plain = text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
-        let in_range = || text.parse().ok().and_then(self.fit).is_some();
-        let number = (special || plain && in_range()).then(|| (self.read)(text)).flatten();
-        number.ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<N, E> {
-        (self.fit)(number).ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<N, E> {
-        #[expect(clippy::cast_precision_loss, reason = "as every reader of JSON does")]
-        self.visit_f64(number as f64)
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<N, E> {
-        #[expect(clippy::cast_precision_loss, reason = "as every reader of JSON does")]
-        self.visit_f64(number as f64)
-    }
 }
 
 /// A message of which one field is read.
