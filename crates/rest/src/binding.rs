@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use buffa::Message as _;
 use buffa_descriptor::{
-    DescriptorPool, FieldDescriptor, FieldKind, MessageDescriptor, MethodDescriptor,
-    ServiceDescriptor, SingularKind,
+    FieldDescriptor, FieldKind, MessageDescriptor, MethodDescriptor, ServiceDescriptor,
+    SingularKind,
 };
+use bytes::Bytes;
+use tidewire_schema::Schema;
 use tidewire_service::{Interface, Method};
 
 use crate::annotation::{Rule, rules};
@@ -16,7 +18,7 @@ use crate::field::{Unresolved, list, resolve};
 use crate::options::{JsonOptions, RestOptions};
 use crate::origin::Origin;
 use crate::plan::{BodyRule, PathField, RequestPlan};
-use crate::print::{Printer, Value, default};
+use crate::reply::ReplyPlan;
 use crate::router::Verb;
 use crate::template::Template;
 
@@ -29,60 +31,34 @@ pub struct Binding {
     pub(crate) verb: Verb,
     pub(crate) template: Template,
     pub(crate) request: RequestPlan,
-    /// Whether the HTTP body is the bytes of a `google.api.HttpBody`.
-    pub(crate) raw_request: bool,
     pub(crate) reply: ReplyPlan,
     pub(crate) origin: Origin,
     pub(crate) json: JsonOptions,
 }
 
-/// How a reply message becomes an HTTP body.
-#[derive(Debug)]
-pub(crate) struct ReplyPlan {
-    pub(crate) printer: Printer,
-    pub(crate) value: Value,
-    /// The field that `response_body` names.
-    pub(crate) field: Option<ReplyField>,
-    /// Whether it is a `google.api.HttpBody`.
-    pub(crate) raw: bool,
-}
-
-/// A field of a reply.
-#[derive(Debug)]
-pub(crate) struct ReplyField {
-    pub(crate) names: [String; 2],
-    /// What is sent when it is missing.
-    pub(crate) missing: Vec<u8>,
-}
-
 /// Schemas, each decoded once however many services share it.
 #[derive(Default)]
-pub(crate) struct Pools<'a> {
+pub(crate) struct Schemas<'a> {
     /// By where they are in memory: the services of one schema share its descriptors.
-    places: HashMap<*const u8, Arc<DescriptorPool>>,
-    contents: HashMap<&'a [u8], Arc<DescriptorPool>>,
+    places: HashMap<*const u8, Schema>,
+    contents: HashMap<&'a [u8], Schema>,
 }
 
-impl<'a> Pools<'a> {
-    pub(crate) fn pool(&mut self, descriptors: &'a [u8]) -> Result<Arc<DescriptorPool>, RestError> {
-        if let Some(pool) = self.places.get(&descriptors.as_ptr()) {
-            return Ok(Arc::clone(pool));
+impl<'a> Schemas<'a> {
+    pub(crate) fn of(&mut self, interface: &'a Interface) -> Result<Schema, RestError> {
+        let descriptors = interface.descriptors();
+        if let Some(schema) = self.places.get(&descriptors.as_ptr()) {
+            return Ok(schema.clone());
         }
-        let pool = match self.contents.get(descriptors) {
-            Some(pool) => Arc::clone(pool),
-            None => decoded(descriptors)?,
+        let schema = match self.contents.get(descriptors) {
+            Some(schema) => schema.clone(),
+            None => Schema::from_descriptors(Bytes::copy_from_slice(descriptors))
+                .map_err(|e| RestError(format!("the services' descriptors do not fit: {e}")))?,
         };
-        self.contents.insert(descriptors, Arc::clone(&pool));
-        self.places.insert(descriptors.as_ptr(), Arc::clone(&pool));
-        Ok(pool)
+        self.contents.insert(descriptors, schema.clone());
+        self.places.insert(descriptors.as_ptr(), schema.clone());
+        Ok(schema)
     }
-}
-
-fn decoded(descriptors: &[u8]) -> Result<Arc<DescriptorPool>, RestError> {
-    let trusted = buffa::DecodeOptions::new().with_element_memory_limit(usize::MAX);
-    let pool = DescriptorPool::decode_with_options(descriptors, &trusted)
-        .map_err(|e| RestError(format!("the services' descriptors do not fit: {e}")))?;
-    Ok(Arc::new(pool))
 }
 
 /// The bindings of a service.
@@ -90,11 +66,11 @@ fn decoded(descriptors: &[u8]) -> Result<Arc<DescriptorPool>, RestError> {
 /// # Errors
 /// An annotation that does not fit its method, with where it is.
 pub(crate) fn bindings(
-    pool: &Arc<DescriptorPool>,
+    schema: &Schema,
     (place, interface): (usize, &Interface),
     options: &Arc<RestOptions>,
 ) -> Result<Vec<Binding>, RestError> {
-    try_bindings(pool, (place, interface), options)
+    try_bindings(schema, (place, interface), options)
         .into_iter()
         .map(|made| made.map(|(binding, _)| binding).map_err(|fault| fault.error()))
         .collect()
@@ -119,11 +95,12 @@ impl Fault {
 
 /// Each binding of a service, with what was written, or why it is none.
 pub(crate) fn try_bindings(
-    pool: &Arc<DescriptorPool>,
+    schema: &Schema,
     (place, interface): (usize, &Interface),
     options: &Arc<RestOptions>,
 ) -> Vec<Result<(Binding, Rule), Fault>> {
     let mut found = Vec::new();
+    let pool = schema.pool();
     let Some(descriptor) = pool.service_by_name(interface.name()) else { return found };
     let json = options.services.get(interface.name()).copied().unwrap_or(options.json);
     for method in interface.methods() {
@@ -138,7 +115,7 @@ pub(crate) fn try_bindings(
             }
         };
         for rule in rules {
-            let maker = Maker { pool, place, method, of_method, options, json };
+            let maker = Maker { schema, place, method, of_method, options, json };
             let binding = maker.binding(&rule, origin.clone());
             found.push(match binding {
                 Ok(binding) => Ok((binding, rule)),
@@ -153,7 +130,7 @@ pub(crate) fn try_bindings(
 
 /// Puts bindings of one method together.
 struct Maker<'a> {
-    pool: &'a Arc<DescriptorPool>,
+    schema: &'a Schema,
     place: usize,
     method: &'a Method,
     of_method: &'a MethodDescriptor,
@@ -164,34 +141,35 @@ struct Maker<'a> {
 impl Maker<'_> {
     fn binding(&self, rule: &Rule, origin: Origin) -> Result<Binding, String> {
         let template = Template::parse(&rule.template).map_err(|error| error.to_string())?;
-        let input = self.pool.message(self.of_method.input());
-        let (body, raw_request) = self.body(rule, input)?;
+        let pool = self.schema.pool();
+        let input = pool.message(self.of_method.input());
+        let (body, raw) = self.body(rule, input)?;
         if self.method.kind.client_streams() && body == BodyRule::None {
             return Err("a method with a request stream needs a `body`".to_owned());
         }
         let mut path = Vec::new();
         for variable in &template.variables {
-            let field = resolve(self.pool, self.of_method.input(), &variable.field);
+            let field = resolve(pool, self.of_method.input(), &variable.field);
             let field = field.map_err(Unresolved::into_why)?;
             if field.repeated {
                 return Err(format!("{} is repeated, so no path can fill it", variable.field));
             }
             if let BodyRule::Field { number, .. } = &body
-                && field.steps() == [*number]
+                && (field.steps() == [*number] || raw && field.steps()[0] == *number)
             {
                 return Err(format!("{} is filled by path and body", variable.field));
             }
             path.push(PathField { variable: variable.clone(), field });
         }
-        let (pool, message) = (Arc::clone(self.pool), self.of_method.input());
+        let (schema, message) = (self.schema.clone(), input.full_name().to_owned());
+        let index = self.of_method.input();
         Ok(Binding {
             method: self.method.clone(),
             interface: self.place,
             options: Arc::clone(self.options),
             verb: rule.verb.clone(),
             template,
-            request: RequestPlan { pool, message, body, path },
-            raw_request,
+            request: RequestPlan { schema, message, index, body, raw, path },
             reply: self.reply(&rule.response_body)?,
             origin,
             json: self.json,
@@ -205,32 +183,33 @@ impl Maker<'_> {
             name => {
                 let field = field_of(input, "body", name)?;
                 let rule =
-                    BodyRule::Field { number: field.number(), name: field.json_name().to_owned() };
+                    BodyRule::Field { number: field.number(), name: field.name().to_owned() };
                 Ok((rule, self.is_http_body(field)))
             }
         }
     }
 
     fn reply(&self, response_body: &str) -> Result<ReplyPlan, String> {
-        let output = self.pool.message(self.of_method.output());
-        if response_body.is_empty() {
-            let (printer, value) = Printer::new(self.pool, self.of_method.output(), self.json);
-            let raw = output.full_name() == HTTP_BODY;
-            return Ok(ReplyPlan { printer, value, field: None, raw });
-        }
-        let field = field_of(output, "response_body", response_body)?;
-        let (printer, value) = Printer::of_field(self.pool, field, self.json);
-        let missing = default(self.pool, output, field, self.json);
-        let names = [field.json_name().to_owned(), field.name().to_owned()];
-        let missing = missing.unwrap_or_else(|| b"null".to_vec());
-        let raw = self.is_http_body(field);
-        let field = Some(ReplyField { names, missing });
-        Ok(ReplyPlan { printer, value, field, raw })
+        let output = self.schema.pool().message(self.of_method.output());
+        let field = match response_body {
+            "" => None,
+            name => Some(field_of(output, "response_body", name)?),
+        };
+        Ok(ReplyPlan {
+            schema: self.schema.clone(),
+            message: output.full_name().to_owned(),
+            field: field.map(FieldDescriptor::number),
+            raw: match field {
+                None => output.full_name() == HTTP_BODY,
+                Some(field) => self.is_http_body(field),
+            },
+            style: self.json.style(),
+        })
     }
 
     fn is_http_body(&self, field: &FieldDescriptor) -> bool {
         matches!(field.kind(), FieldKind::Singular(SingularKind::Message(index))
-            if self.pool.message(index).full_name() == HTTP_BODY)
+            if self.schema.pool().message(index).full_name() == HTTP_BODY)
     }
 }
 
@@ -267,7 +246,7 @@ impl Binding {
     /// Whether the body of a request is the bytes of a `google.api.HttpBody`: each chunk of a request
     /// stream is a message then, not each line.
     pub fn takes_raw_bytes(&self) -> bool {
-        self.raw_request
+        self.request.raw
     }
 
     /// The verb and the template, as messages name the binding.
@@ -277,7 +256,7 @@ impl Binding {
     }
 
     pub(crate) fn service_descriptor(&self) -> Option<&ServiceDescriptor> {
-        self.request.pool.service_by_name(&self.method.service)
+        self.request.schema.pool().service_by_name(&self.method.service)
     }
 
     pub(crate) fn method_descriptor(&self) -> Option<&MethodDescriptor> {

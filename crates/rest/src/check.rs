@@ -17,7 +17,7 @@ use http::Method;
 use tidewire_service::Interface;
 
 use crate::annotation::Rule;
-use crate::binding::{Binding, Fault, Pools, RestError, try_bindings};
+use crate::binding::{Binding, Fault, RestError, Schemas, try_bindings};
 use crate::options::RestOptions;
 use crate::origin::Origin;
 use crate::router::Router;
@@ -46,15 +46,15 @@ pub struct RestFinding {
 /// # Errors
 /// When the descriptors of a service do not decode.
 pub fn check_rest(interfaces: &[Interface]) -> Result<Vec<RestFinding>, RestError> {
-    let mut pools = Pools::default();
+    let mut schemas = Schemas::default();
     let mut findings = Vec::new();
     let mut router = Router::new();
     let mut routes: Vec<(String, Origin)> = Vec::new();
     let (mut odd, mut got) = (Vec::new(), HashSet::new());
     let options = Arc::new(RestOptions::default());
     for interface in interfaces.iter().enumerate() {
-        let pool = pools.pool(interface.1.descriptors())?;
-        for made in try_bindings(&pool, interface, &options) {
+        let schema = schemas.of(interface.1)?;
+        for made in try_bindings(&schema, interface, &options) {
             let (binding, rule) = match made {
                 Ok(made) => made,
                 Err(fault) => {

@@ -28,7 +28,7 @@ pub(crate) fn check(binding: &Binding, headers: &HeaderMap, has_body: bool) -> R
     } else {
         json()
     };
-    if binding.raw_request || known {
+    if binding.request.raw || known {
         return Ok(());
     }
     let wanted = match binding.method.kind.client_streams() {

@@ -28,9 +28,34 @@ struct Steps {
 pub(crate) enum Kind {
     Scalar(ScalarType),
     Enum(EnumIndex),
-    /// Text that its own decoder reads: a timestamp or a duration.
-    Text,
+    /// A message around one scalar.
+    Wrapper(ScalarType),
+    Text(Text),
     FieldMask,
+}
+
+/// Messages that are text of their own in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Text {
+    Timestamp,
+    Duration,
+}
+
+impl Text {
+    pub(crate) const fn full_name(self) -> &'static str {
+        match self {
+            Self::Timestamp => "google.protobuf.Timestamp",
+            Self::Duration => "google.protobuf.Duration",
+        }
+    }
+
+    /// What the text should look like.
+    pub(crate) const fn example(self) -> &'static str {
+        match self {
+            Self::Timestamp => "a time such as 2026-01-31T12:00:00Z",
+            Self::Duration => "a duration such as 1.5s",
+        }
+    }
 }
 
 /// Why a name leads to no such field; each says the name and what there is.
@@ -54,6 +79,11 @@ impl Field {
     /// The field numbers from the request message down.
     pub(crate) fn steps(&self) -> &[u32] {
         &self.steps.numbers[..self.steps.depth]
+    }
+
+    /// Its own number.
+    pub(crate) fn number(&self) -> u32 {
+        self.steps().last().copied().unwrap_or_default()
     }
 }
 
@@ -145,17 +175,18 @@ fn kind(pool: &DescriptorPool, field: &FieldDescriptor) -> Result<(Kind, bool), 
 pub(crate) fn well_known(full_name: &str) -> Option<Option<Kind>> {
     let name = full_name.strip_prefix("google.protobuf.")?;
     Some(Some(match name {
-        "Timestamp" | "Duration" => Kind::Text,
+        "Timestamp" => Kind::Text(Text::Timestamp),
+        "Duration" => Kind::Text(Text::Duration),
         "FieldMask" => Kind::FieldMask,
-        "DoubleValue" => Kind::Scalar(ScalarType::Double),
-        "FloatValue" => Kind::Scalar(ScalarType::Float),
-        "Int64Value" => Kind::Scalar(ScalarType::Int64),
-        "UInt64Value" => Kind::Scalar(ScalarType::Uint64),
-        "Int32Value" => Kind::Scalar(ScalarType::Int32),
-        "UInt32Value" => Kind::Scalar(ScalarType::Uint32),
-        "BoolValue" => Kind::Scalar(ScalarType::Bool),
-        "StringValue" => Kind::Scalar(ScalarType::String),
-        "BytesValue" => Kind::Scalar(ScalarType::Bytes),
+        "DoubleValue" => Kind::Wrapper(ScalarType::Double),
+        "FloatValue" => Kind::Wrapper(ScalarType::Float),
+        "Int64Value" => Kind::Wrapper(ScalarType::Int64),
+        "UInt64Value" => Kind::Wrapper(ScalarType::Uint64),
+        "Int32Value" => Kind::Wrapper(ScalarType::Int32),
+        "UInt32Value" => Kind::Wrapper(ScalarType::Uint32),
+        "BoolValue" => Kind::Wrapper(ScalarType::Bool),
+        "StringValue" => Kind::Wrapper(ScalarType::String),
+        "BytesValue" => Kind::Wrapper(ScalarType::Bytes),
         "Any" | "Struct" | "Value" | "ListValue" => return Some(None),
         _ => return None,
     }))

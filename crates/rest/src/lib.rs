@@ -32,16 +32,13 @@ mod openapi;
 mod options;
 mod origin;
 mod plan;
-mod print;
 mod problem;
 mod query;
 mod reply;
 mod request;
 mod router;
-mod scan;
 mod table;
 mod template;
-mod unknown;
 mod value;
 mod writer;
 

@@ -1,6 +1,6 @@
 //! A request stream over REST: one message a line (NDJSON).
 //!
-//! Lines are bounded while they arrive; the body as a whole is not bounded, since it is never held.
+//! Lines are bounded while they arrive, with the white space around their message; the body as a whole is not bounded, since it is never held.
 //! Empty lines are skipped, `\r\n` ends a line too.
 
 use bytes::{Bytes, BytesMut};
@@ -43,21 +43,22 @@ impl Lines {
     pub fn next_line(&mut self) -> Result<Option<(u64, Bytes)>> {
         loop {
             let rest = &self.buffer[self.searched..];
-            let line = match rest.iter().position(|b| *b == b'\n') {
-                Some(end) => self.buffer.split_to(self.searched + end + 1).freeze(),
+            let end = rest.iter().position(|b| *b == b'\n').map(|end| self.searched + end);
+            // Counted with the white space around it: what has arrived so far decides alike.
+            if end.unwrap_or(self.buffer.len()) > self.line_bytes_max {
+                return Err(self.too_long(self.number + 1));
+            }
+            let line = match end {
+                Some(end) => self.buffer.split_to(end + 1).freeze(),
                 None if self.is_over && !self.buffer.is_empty() => self.buffer.split().freeze(),
                 None => {
                     self.searched = self.buffer.len();
-                    let fits = self.searched <= self.line_bytes_max;
-                    return if fits { Ok(None) } else { Err(self.too_long(self.number + 1)) };
+                    return Ok(None);
                 }
             };
             self.searched = 0;
             self.number += 1;
             let line = trimmed(line);
-            if line.len() > self.line_bytes_max {
-                return Err(self.too_long(self.number));
-            }
             if !line.is_empty() {
                 return Ok(Some((self.number, line)));
             }

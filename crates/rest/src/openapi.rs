@@ -2,11 +2,12 @@
 //!
 //! A variable of several segments becomes one parameter for each of its wildcards, since a path
 //! parameter of OpenAPI is one segment: `{name=shelves/*}` is `shelves/{name}`. Bindings of verbs
-//! that OpenAPI does not know are left out. Without bindings there is no document.
+//! that OpenAPI does not know are left out. Without bindings there is no document. Its size is bounded
+//! by that of the schema: of nested messages, the first 256 query parameters of a method are listed.
 
 mod schema;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use buffa_descriptor::{
@@ -17,10 +18,9 @@ use serde_json::{Map, Value, json};
 use self::schema::Schemas;
 use crate::binding::Binding;
 use crate::field::{list, well_known};
-use crate::options::{ErrorFormat, JsonOptions, RestOptions};
+use crate::options::{ErrorFormat, JsonOptions, RestOptions, printed_name};
 use crate::origin::comment;
 use crate::plan::BodyRule;
-use crate::print::printed_name;
 use crate::template::Segment;
 
 /// The document as JSON.
@@ -50,6 +50,8 @@ struct Document {
     paths: BTreeMap<String, Map<String, Value>>,
     /// Paths by what they match, so that two spellings of one path become one.
     by_shape: BTreeMap<String, (String, Vec<String>)>,
+    /// How many operations a method has so far.
+    operations: HashMap<String, usize>,
     schemas: Schemas,
 }
 
@@ -75,7 +77,7 @@ impl Document {
         path: &[Value],
         errors: ErrorFormat,
     ) -> Value {
-        let pool = &binding.request.pool;
+        let pool = binding.request.schema.pool();
         let method = &binding.method;
         let mut parameters = Vec::new();
         for (name, schema) in names.iter().zip(path) {
@@ -122,17 +124,11 @@ impl Document {
     }
 
     /// The method, and a number from its second binding on.
-    fn operation_id(&self, binding: &Binding) -> String {
+    fn operation_id(&mut self, binding: &Binding) -> String {
         let id = format!("{}.{}", binding.method.service, binding.method.method);
-        let numbered = format!("{id}_");
-        let same = |found: &Value| {
-            let found = found["operationId"].as_str().unwrap_or_default();
-            found == id || found.starts_with(&numbered)
-        };
-        match self.paths.values().flat_map(Map::values).filter(|found| same(found)).count() {
-            0 => id,
-            before => format!("{id}_{}", before + 1),
-        }
+        let count = self.operations.entry(id.clone()).or_default();
+        *count += 1;
+        if *count == 1 { id } else { format!("{id}_{count}") }
     }
 
     /// What a query can hold: fields that neither path nor body fill.
@@ -144,29 +140,29 @@ impl Document {
             taken.push(vec![number]);
         }
         let mut walk = QueryWalk {
-            pool: &request.pool,
+            pool: request.schema.pool(),
             json: binding.json,
             taken,
             above: Vec::new(),
             schemas: &mut self.schemas,
+            left: PARAMETERS_MAX,
             parameters,
         };
-        walk.message(request.pool.message(request.message), "", &mut Vec::new());
+        walk.message(request.descriptor(), "", &mut Vec::new());
     }
 
     fn body(&mut self, binding: &Binding) -> Option<Value> {
-        let pool = &binding.request.pool;
-        let message = binding.request.message;
+        let (pool, message) = (binding.request.schema.pool(), binding.request.index);
         let schema = match &binding.request.body {
             BodyRule::None => return None,
-            _ if binding.raw_request => json!({}),
+            _ if binding.request.raw => json!({}),
             BodyRule::Whole => self.schemas.of(pool, SingularKind::Message(message), binding.json),
             BodyRule::Field { number, .. } => {
                 let field = pool.message(message).field(*number)?;
                 self.schemas.of_field(pool, field, binding.json)
             }
         };
-        let content_type = match (binding.raw_request, binding.method.kind.client_streams()) {
+        let content_type = match (binding.request.raw, binding.method.kind.client_streams()) {
             (true, _) => "*/*",
             (false, true) => NDJSON,
             (false, false) => "application/json",
@@ -179,11 +175,10 @@ impl Document {
         if status == 204 {
             return reply;
         }
-        let pool = &binding.request.pool;
+        let pool = binding.request.schema.pool();
         let Some(method) = binding.method_descriptor() else { return reply };
         let output = pool.message(method.output());
-        let field = binding.reply.field.as_ref();
-        let schema = match field.and_then(|field| output.field_by_name(&field.names[1])) {
+        let schema = match binding.reply.field.and_then(|number| output.field(number)) {
             _ if binding.reply.raw => json!({}),
             Some(field) => self.schemas.of_field(pool, field, binding.json),
             None => self.schemas.of(pool, SingularKind::Message(method.output()), binding.json),
@@ -253,7 +248,7 @@ impl Path {
             return (name, json!({ "type": "string" }));
         }
         let kind = binding.request.path[at].field.kind;
-        (name, schema::of_kind(&binding.request.pool, kind, binding.json))
+        (name, schema::of_kind(binding.request.schema.pool(), kind, binding.json))
     }
 }
 
@@ -265,12 +260,15 @@ struct QueryWalk<'a> {
     /// Names of the messages that we are in.
     above: Vec<&'a str>,
     schemas: &'a mut Schemas,
+    /// How many parameters may still be listed.
+    left: usize,
     parameters: &'a mut Vec<Value>,
 }
 
 impl<'a> QueryWalk<'a> {
     fn message(&mut self, message: &'a MessageDescriptor, prefix: &str, steps: &mut Vec<u32>) {
-        if self.above.contains(&message.full_name()) || self.above.len() >= NESTED_MAX {
+        let repeats = self.above.contains(&message.full_name());
+        if repeats || self.above.len() >= NESTED_MAX || self.left == 0 {
             return;
         }
         self.above.push(message.full_name());
@@ -301,6 +299,8 @@ impl<'a> QueryWalk<'a> {
                 _ => return,
             }
         }
+        let Some(left) = self.left.checked_sub(1) else { return };
+        self.left = left;
         let schema = self.schemas.of_field(self.pool, field, self.json);
         self.parameters.push(json!({ "name": name, "in": "query", "schema": schema }));
     }
@@ -337,6 +337,9 @@ fn error_schema(errors: ErrorFormat) -> Value {
 const VERBS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 const ERROR: &str = "Error";
 const NDJSON: &str = "application/x-ndjson";
+
+/// How many query parameters of a method are listed.
+const PARAMETERS_MAX: usize = 256;
 
 /// How deep query parameters of nested messages are listed.
 const NESTED_MAX: usize = 4;

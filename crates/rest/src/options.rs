@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use buffa_descriptor::FieldDescriptor;
+use tidewire_schema::JsonStyle;
+
 /// How a server transcodes REST.
 ///
 /// ```
@@ -66,6 +69,23 @@ pub struct JsonOptions {
     pub names: FieldNames,
 }
 
+impl JsonOptions {
+    /// The same as the room of messages knows it.
+    pub(crate) fn style(self) -> JsonStyle {
+        let mut style = JsonStyle::default();
+        if self.defaults == Defaults::Printed {
+            style = style.with_defaults();
+        }
+        if self.int64 == Int64::Number {
+            style = style.with_int64_as_numbers();
+        }
+        if self.names == FieldNames::Original {
+            style = style.with_proto_names();
+        }
+        style
+    }
+}
+
 /// Whether fields with their default value are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Defaults {
@@ -109,8 +129,16 @@ pub enum ErrorFormat {
 /// What happens with a name that is no field's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownNames {
-    /// 400 with the names that there are.
+    /// 400 that names it, and of parameters also what there is.
     Refused,
     /// Nothing.
     Ignored,
+}
+
+/// The name that a field is printed by.
+pub(crate) fn printed_name(field: &FieldDescriptor, options: JsonOptions) -> &str {
+    match options.names {
+        FieldNames::Json => field.json_name(),
+        FieldNames::Original => field.name(),
+    }
 }

@@ -33,7 +33,7 @@ pub(crate) fn parse<'a>(
         }
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let name = decoded(name).map_err(|why| refused(name, why))?;
-        let field = match resolve(&plan.pool, plan.message, &name) {
+        let field = match resolve(plan.schema.pool(), plan.index, &name) {
             Ok(_) if plan.body == BodyRule::Whole => {
                 return Err(refused(&name, "the body fills every field; put it there"));
             }

@@ -1,15 +1,28 @@
-//! From a reply to the body of a response.
+//! From a reply to the body of a response: protobuf to JSON in the style that a server was told, or the
+//! bytes of a `google.api.HttpBody` as they are.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
+use tidewire_schema::{JsonStyle, Schema};
 use tidewire_service::{Error, Result, StreamKind};
 
-use crate::binding::{Binding, ReplyPlan};
+use crate::binding::Binding;
 use crate::content;
-use crate::http_body;
-use crate::print::Value;
-use crate::scan::{ScanError, Scanner};
+use crate::http_body::Parts;
 use crate::writer::Style;
+
+/// How a reply message becomes an HTTP body.
+#[derive(Debug)]
+pub(crate) struct ReplyPlan {
+    pub(crate) schema: Schema,
+    /// The full name of the message.
+    pub(crate) message: String,
+    /// The field that `response_body` names.
+    pub(crate) field: Option<u32>,
+    /// Whether what is sent is a `google.api.HttpBody`.
+    pub(crate) raw: bool,
+    pub(crate) style: JsonStyle,
+}
 
 /// A reply as it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,18 +34,20 @@ pub struct Printed {
 }
 
 impl Binding {
-    /// The body for the message of a reply.
+    /// The body for the message of a reply, which is in protobuf.
     ///
     /// # Errors
     /// [`Code::Internal`](tidewire_service::Code::Internal) for a reply that is no message of its
-    /// type.
+    /// type, or has no JSON form.
     pub fn print(&self, message: Bytes) -> Result<Printed> {
-        let plan = &self.reply;
-        if plan.raw {
-            let (content_type, body) = http_body::from_message(plan.picked(&message)?)?;
-            return Ok(Printed { content_type, body });
+        if self.reply.raw {
+            let parts = Parts::of(&message, self.reply.field)?;
+            let content_type = parts.content_type(&message);
+            return Ok(Printed { content_type, body: message.slice(parts.data) });
         }
-        Ok(Printed { content_type: Some(JSON), body: plan.print(message)? })
+        let mut out = Vec::with_capacity(message.len() * 2 + NAMES_BYTES);
+        self.reply.print_into(&message, &mut out)?;
+        Ok(Printed { content_type: Some(JSON), body: out.into() })
     }
 
     /// The status of a response to a reply that came with this one: the reply's own, or the method's,
@@ -57,50 +72,25 @@ impl Binding {
 }
 
 impl ReplyPlan {
-    /// A message as it is printed; the same bytes where nothing has to change.
-    fn print(&self, message: Bytes) -> Result<Bytes> {
-        if self.value == Value::Same && self.field.is_none() && !message.is_empty() {
-            return Ok(message);
-        }
-        let mut out = Vec::with_capacity(message.len() + self.printer.growth(self.value));
-        self.print_into(&message, &mut out)?;
-        Ok(out.into())
-    }
-
-    /// Appends a message as it is printed.
+    /// Appends a message as it is printed: all of it, or the field that `response_body` names.
     ///
     /// # Errors
-    /// When it is no JSON.
+    /// When it is no message of its type, or has no JSON form.
     pub(crate) fn print_into(&self, message: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        let picked = self.picked(message)?;
-        self.printer.print(self.value, picked, out).map_err(broken)
-    }
-
-    /// The part of a message that is sent: all of it, or the field that `response_body` names.
-    ///
-    /// # Errors
-    /// When it is no JSON.
-    pub(crate) fn picked<'a>(&'a self, message: &'a [u8]) -> Result<&'a [u8]> {
-        let message = if message.is_empty() { b"{}" } else { message };
-        let Some(field) = &self.field else { return Ok(message) };
-        let mut scanner = Scanner::new(message);
-        scanner.expect(b'{').map_err(broken)?;
-        let mut more = !scanner.take(b'}').map_err(broken)?;
-        while more {
-            let name = scanner.name().map_err(broken)?;
-            let value = scanner.value().map_err(broken)?;
-            if field.names.iter().any(|known| known.as_bytes() == &*name) {
-                return Ok(value);
-            }
-            more = scanner.more(b'}').map_err(broken)?;
-        }
-        Ok(&field.missing)
+        let message = self.schema.decode_reply(&self.message, message)?;
+        let message = message.as_ref();
+        let printed = match self.field {
+            None => serde_json::to_writer(out, &message.json(self.style)),
+            Some(number) => serde_json::to_writer(out, &message.field_json(number, self.style)),
+        };
+        printed.map_err(|cause| {
+            Error::internal("the service's reply has no JSON form; the server's log has the cause")
+                .with_cause(cause)
+        })
     }
 }
 
-fn broken(error: ScanError) -> Error {
-    Error::internal("the service's reply is not JSON; the server's log has the cause")
-        .with_cause(error)
-}
+/// What names and punctuation of a small message take.
+const NAMES_BYTES: usize = 64;
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");

@@ -4,20 +4,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Uri};
+use tidewire_schema::Unknown;
 use tidewire_service::{Code, Error, Result};
 
 use crate::binding::Binding;
 use crate::content;
 use crate::http_body;
 use crate::options::{RestOptions, UnknownNames};
-use crate::plan::{Assign, BodyRule, sort};
+use crate::plan::{BodyRule, RequestPlan, write_bytes};
 use crate::query;
 
 /// A request for a binding whose head was read.
 #[derive(Debug)]
 pub struct Request {
     binding: Arc<Binding>,
-    values: Vec<Assign<'static>>,
+    /// What path and query say, as a message.
+    said: Vec<u8>,
     content_type: Option<HeaderValue>,
 }
 
@@ -34,9 +36,9 @@ impl Request {
         has_body: bool,
     ) -> Result<Self> {
         content::check(binding, headers, has_body)?;
-        let values = values(binding, uri).map_err(|error| located(binding, error))?;
+        let said = said(binding, uri).map_err(|error| located(binding, error))?;
         let content_type = content::content_type(headers).cloned();
-        Ok(Self { binding: Arc::clone(binding), values, content_type })
+        Ok(Self { binding: Arc::clone(binding), said, content_type })
     }
 
     /// The binding that it is for.
@@ -55,11 +57,12 @@ impl Request {
         }
     }
 
-    /// The message of a call with this body; for a request stream, that of one line or chunk.
+    /// The message of a call with this body, in protobuf; for a request stream, that of one line or
+    /// chunk.
     ///
     /// # Errors
     /// A body that is no such message, with the route that the request met.
-    pub fn message(&self, body: Bytes) -> Result<Bytes> {
+    pub fn message(&self, body: &[u8]) -> Result<Bytes> {
         self.read(body).map_err(|error| located(&self.binding, error))
     }
 
@@ -67,39 +70,50 @@ impl Request {
     ///
     /// # Errors
     /// As [`message`](Self::message), with the number of the line.
-    pub fn line(&self, number: u64, line: Bytes) -> Result<Bytes> {
+    pub fn line(&self, number: u64, line: &[u8]) -> Result<Bytes> {
         self.read(line).map_err(|error| {
             let message = format!("line {number}: {}", error.message());
             located(&self.binding, replaced(error, message))
         })
     }
 
-    fn read(&self, body: Bytes) -> Result<Bytes> {
-        let Binding { request, options, raw_request, .. } = &*self.binding;
+    fn read(&self, body: &[u8]) -> Result<Bytes> {
+        let Binding { request, options, .. } = &*self.binding;
         if !body.is_empty() {
             self.takes_body()?;
         }
-        let body = match raw_request {
-            true => http_body::to_message(self.content_type.as_ref(), &body),
-            false => body,
-        };
-        if options.unknown_members == UnknownNames::Refused {
-            request.check_names(&body)?;
+        if request.raw {
+            return Ok(self.raw(request, body));
         }
-        request.message(&self.values, body)
+        let unknown = match options.unknown_members {
+            UnknownNames::Refused => Unknown::Refused,
+            UnknownNames::Ignored => Unknown::Ignored,
+        };
+        request.message(&self.said, body, unknown)
+    }
+
+    /// A `google.api.HttpBody` of these bytes, or a message around it.
+    fn raw(&self, request: &RequestPlan, body: &[u8]) -> Bytes {
+        let mut message = http_body::to_message(self.content_type.as_ref(), body);
+        if let BodyRule::Field { number, .. } = request.body {
+            let inner = std::mem::take(&mut message);
+            message.reserve(inner.len() + self.said.len() + HEAD_BYTES);
+            write_bytes(&mut message, number, &inner);
+        }
+        message.extend_from_slice(&self.said);
+        message.into()
     }
 }
 
-/// The values that path and query give, in order.
-fn values(binding: &Binding, uri: &Uri) -> Result<Vec<Assign<'static>>> {
+/// What path and query say, as a message.
+fn said(binding: &Binding, uri: &Uri) -> Result<Vec<u8>> {
     let Binding { request, template, options, .. } = binding;
     let mut values = request.path_values(template, uri.path())?;
     if let Some(query) = uri.query().filter(|query| !query.is_empty()) {
         let RestOptions { unknown_parameters, query_parameters_max, .. } = &**options;
         query::parse(request, query, *unknown_parameters, *query_parameters_max, &mut values)?;
     }
-    sort(&mut values);
-    Ok(values.into_iter().map(Assign::into_owned).collect())
+    request.write(values)
 }
 
 /// An error of the request with the template that the request matched.
@@ -117,3 +131,6 @@ fn replaced(error: Error, message: String) -> Error {
     let status = error.http_status();
     Error::new(error.code(), message).with_http_status(status)
 }
+
+/// A tag and a length.
+const HEAD_BYTES: usize = 16;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! at each segment:  a literal  before  *  before  **        (then back up and try the next)
+//! of several **:    the one with the longest end
 //! at the end:       this verb, then GET for HEAD, then "*"
 //! ```
 //!
@@ -33,8 +34,15 @@ struct Node<T> {
     any: Option<usize>,
     /// Routes that end here.
     here: Vec<Entry<T>>,
-    /// Routes that take all that is left.
-    rest: Vec<Entry<T>>,
+    /// Routes that take all that is left but for an end; the longest end is first.
+    rest: Vec<Rest<T>>,
+}
+
+/// Routes with the same segments after a `**`.
+#[derive(Debug)]
+struct Rest<T> {
+    end: Vec<Segment>,
+    entries: Vec<Entry<T>>,
 }
 
 #[derive(Debug)]
@@ -59,6 +67,23 @@ impl<T> Node<T> {
     fn new() -> Self {
         Self { literals: HashMap::new(), any: None, here: Vec::new(), rest: Vec::new() }
     }
+
+    fn with_end(&mut self, end: &[Segment]) -> &mut Vec<Entry<T>> {
+        // Longer ends first, and of one length those with more literals.
+        let rank = |end: &[Segment]| {
+            let literals = end.iter().filter(|segment| matches!(segment, Segment::Literal(_)));
+            (end.len(), literals.count())
+        };
+        let at = match self.rest.iter().position(|known| known.end == end) {
+            Some(at) => at,
+            None => {
+                let at = self.rest.partition_point(|known| rank(&known.end) >= rank(end));
+                self.rest.insert(at, Rest { end: end.to_vec(), entries: Vec::new() });
+                at
+            }
+        };
+        &mut self.rest[at].entries
+    }
 }
 
 impl<T> Router<T> {
@@ -68,9 +93,10 @@ impl<T> Router<T> {
 
     /// Adds a route; gives back the target that already answers exactly the same requests.
     pub(crate) fn add(&mut self, verb: Verb, template: &Template, target: T) -> Result<(), &T> {
-        let (path, rest) = match template.segments.split_last() {
-            Some((Segment::Rest, path)) => (path, true),
-            _ => (&template.segments[..], false),
+        let rest = template.segments.iter().position(|segment| *segment == Segment::Rest);
+        let (path, end) = match rest {
+            Some(rest) => (&template.segments[..rest], Some(&template.segments[rest + 1..])),
+            None => (&template.segments[..], None),
         };
         let mut node = 0;
         for segment in path {
@@ -82,7 +108,10 @@ impl<T> Router<T> {
             self.custom_verbs.push(custom.clone());
         }
         let node = &mut self.nodes[node];
-        let entries = if rest { &mut node.rest } else { &mut node.here };
+        let entries = match end {
+            Some(end) => node.with_end(end),
+            None => &mut node.here,
+        };
         let same = |e: &Entry<T>| e.verb == verb && e.custom == template.verb;
         if let Some(taken) = entries.iter().position(same) {
             return Err(&entries[taken].target);
@@ -149,7 +178,7 @@ impl<'a, T> Search<'a, '_, T> {
     fn walk(&mut self, node: usize, rest: Option<&str>) -> Option<&'a T> {
         let node = &self.nodes[node];
         let Some(rest) = rest else {
-            return self.choose(&node.here).or_else(|| self.choose(&node.rest));
+            return self.choose(&node.here).or_else(|| self.choose_end(&node.rest, None));
         };
         let (segment, after) = match rest.split_once('/') {
             Some((segment, after)) => (segment, Some(after)),
@@ -165,7 +194,12 @@ impl<'a, T> Search<'a, '_, T> {
         {
             return Some(target);
         }
-        self.choose(&node.rest)
+        self.choose_end(&node.rest, Some(rest))
+    }
+
+    /// Chooses among routes that take all that is left of the path but for their end.
+    fn choose_end(&mut self, all: &'a [Rest<T>], left: Option<&str>) -> Option<&'a T> {
+        all.iter().filter(|rest| ends(left, &rest.end)).find_map(|rest| self.choose(&rest.entries))
     }
 
     fn choose(&mut self, entries: &'a [Entry<T>]) -> Option<&'a T> {
@@ -181,6 +215,16 @@ impl<'a, T> Search<'a, '_, T> {
         self.allowed.extend(verbs);
         None
     }
+}
+
+/// Whether what is left of a path ends with these segments.
+fn ends(left: Option<&str>, end: &[Segment]) -> bool {
+    let mut segments = left.into_iter().flat_map(|left| left.rsplit('/'));
+    end.iter().rev().all(|wanted| match (wanted, segments.next()) {
+        (Segment::Literal(text), Some(segment)) => decoded(segment) == **text,
+        (Segment::Any | Segment::Rest, Some(segment)) => !segment.is_empty(),
+        (_, None) => false,
+    })
 }
 
 fn in_order(mut verbs: Vec<Method>) -> Vec<Method> {
@@ -253,6 +297,31 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_a_double_star_is_found_at_the_end() {
+        let router = router(&[
+            ("GET", "/v1/{name=docs/**}"),
+            ("GET", "/v1/{parent=docs/**}/{collection}"),
+            ("GET", "/v1/{parent=docs/**}/list"),
+            ("GET", "/v1/{parent=docs/**}/a/{b}"),
+            ("POST", "/v1/{parent=docs/**}:run"),
+            ("GET", "/{any=**}/x"),
+        ]);
+        check(&router, "GET", "/v1/docs", "/v1/{name=docs/**}");
+        check(&router, "GET", "/v1/docs/1", "/v1/{parent=docs/**}/{collection}");
+        check(&router, "GET", "/v1/docs/1/2/3", "/v1/{parent=docs/**}/{collection}");
+        check(&router, "GET", "/v1/docs/1/list", "/v1/{parent=docs/**}/list");
+        check(&router, "GET", "/v1/docs/1/l%69st", "/v1/{parent=docs/**}/list");
+        check(&router, "GET", "/v1/docs/a/1", "/v1/{parent=docs/**}/a/{b}");
+        check(&router, "GET", "/v1/docs/1/", "/v1/{name=docs/**}");
+        check(&router, "POST", "/v1/docs/1/2:run", "/v1/{parent=docs/**}:run");
+        check(&router, "GET", "/x", "/{any=**}/x");
+        check(&router, "GET", "/a/b/x", "/{any=**}/x");
+        check(&router, "GET", "/a/b/y", "nothing");
+        check(&router, "GET", "/", "nothing");
+        check(&router, "POST", "/a/x", "wrong verb [GET]");
+    }
+
+    #[test]
     fn templates_that_match_the_same_requests_exclude_each_other() {
         let mut router = router(&[("GET", "/v1/{name=shelves/*}")]);
         let mut add = |verb: Method, template: &'static str| {
@@ -263,6 +332,9 @@ mod tests {
         assert_eq!(add(Method::PUT, "/v1/shelves/{id}"), Ok(()));
         assert_eq!(add(Method::GET, "/v1/shelves/{id}:check"), Ok(()));
         assert_eq!(add(Method::GET, "/v1/shelves/{id=**}"), Ok(()));
+        assert_eq!(add(Method::GET, "/v1/shelves/**"), Err("/v1/shelves/{id=**}"));
+        assert_eq!(add(Method::GET, "/v1/shelves/{id=**}/x"), Ok(()));
+        assert_eq!(add(Method::GET, "/v1/shelves/**/x"), Err("/v1/shelves/{id=**}/x"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::Method;
 use tidewire_service::Interface;
 
-use crate::binding::{Binding, Pools, RestError, bindings};
+use crate::binding::{Binding, RestError, Schemas, bindings};
 use crate::field::list;
 use crate::openapi;
 use crate::options::RestOptions;
@@ -38,8 +38,8 @@ enum Target {
 pub enum Found<'a> {
     /// A method.
     Binding(&'a Arc<Binding>),
-    /// The OpenAPI document, as JSON.
-    Document(Bytes),
+    /// The OpenAPI document; see [`Rest::document`].
+    Document,
     /// The path is known, the verb is not; these are.
     WrongVerb(Vec<Method>),
     /// Not REST: plain routes, mounts, or nothing.
@@ -63,15 +63,15 @@ impl Rest {
             options: Arc::new(options),
             document: OnceLock::new(),
         };
-        let mut pools = Pools::default();
+        let mut schemas = Schemas::default();
         let mut names = Vec::new();
         for (place, interface) in interfaces.enumerate() {
             names.push(interface.name());
             if interface.descriptors().is_empty() {
                 continue;
             }
-            let pool = pools.pool(interface.descriptors())?;
-            for binding in bindings(&pool, (place, interface), &rest.options)? {
+            let schema = schemas.of(interface)?;
+            for binding in bindings(&schema, (place, interface), &rest.options)? {
                 rest.add(binding)?;
             }
         }
@@ -138,9 +138,16 @@ impl Rest {
         let _ = self.router.add(Some(Method::GET), &template, Target::Document);
     }
 
-    fn document(&self) -> Bytes {
+    /// The OpenAPI document as JSON, made when it is first asked for. For a large schema that takes
+    /// longer than a thread that serves may: see [`has_document`](Self::has_document).
+    pub fn document(&self) -> Bytes {
         let make = || Bytes::from(openapi::document(&self.bindings, &self.options));
         self.document.get_or_init(make).clone()
+    }
+
+    /// Whether the document was made.
+    pub fn has_document(&self) -> bool {
+        self.document.get().is_some()
     }
 
     /// How requests are read and errors are printed.
@@ -155,7 +162,7 @@ impl Rest {
         }
         match self.router.find(verb, path) {
             router::Found::Target(Target::Binding(index)) => Found::Binding(&self.bindings[*index]),
-            router::Found::Target(Target::Document) => Found::Document(self.document()),
+            router::Found::Target(Target::Document) => Found::Document,
             router::Found::Target(Target::Plain(_)) | router::Found::Nothing => Found::Elsewhere,
             router::Found::WrongVerb(verbs) => Found::WrongVerb(verbs),
         }

@@ -7,15 +7,15 @@
 //! FieldPath = IDENT { "." IDENT }
 //! ```
 //!
-//! `*` is one segment that is not empty, `**` is any number of them and comes last; `{name}` is
+//! `*` is one segment that is not empty, `**` is any number of them and is there once; `{name}` is
 //! `{name=*}`. What a variable covers is a range of segments, so its value is a slice of the path.
+//! The specification wants `**` to be last; published interfaces have segments after it
+//! (`/v1/{parent=documents/**}/{collection_id}`), which are counted from the end of a path.
 //! Source: the comments of `google/api/http.proto`, "Path template syntax".
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
-
-use percent_encoding::percent_decode_str;
 
 /// A parsed template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) enum Segment {
     Literal(String),
     /// One segment that is not empty.
     Any,
-    /// All that is left, which may be nothing.
+    /// Any number of segments, also none.
     Rest,
 }
 
@@ -79,13 +79,24 @@ impl Template {
             None => path,
         };
         let path = path.strip_prefix('/').unwrap_or(path);
-        let Some(start) = segment_start(path, variable.segments.start) else { return "" };
-        let to_the_end = variable.segments.end == self.segments.len();
-        let end = match segment_start(path, variable.segments.end) {
-            Some(next) if !to_the_end => next - 1,
-            _ => path.len(),
-        };
+        let Range { start, end } = self.covered(variable, path);
+        if start >= end {
+            return "";
+        }
+        let Some(start) = segment_start(path, start) else { return "" };
+        let end = segment_start(path, end).map_or(path.len(), |next| next - 1);
         path.get(start..end).unwrap_or_default()
+    }
+
+    /// The segments of a path that a variable covers: those after a `**` are counted from the end.
+    fn covered(&self, variable: &Variable, path: &str) -> Range<usize> {
+        let count = if path.is_empty() { 0 } else { path.split('/').count() };
+        let rest = self.segments.iter().position(|segment| *segment == Segment::Rest);
+        let at = |index: usize| match rest {
+            Some(rest) if index > rest => count.saturating_sub(self.segments.len() - index),
+            _ => index,
+        };
+        at(variable.segments.start)..at(variable.segments.end)
     }
 }
 
@@ -156,9 +167,6 @@ impl Parser<'_> {
     }
 
     fn segment(&mut self, inside: Inside) -> Result<(), TemplateError> {
-        if matches!(self.segments.last(), Some(Segment::Rest)) {
-            return Err(self.error("`**` has to be the last segment".to_owned()));
-        }
         if self.segments.len() >= SEGMENTS_MAX {
             return Err(self.error(format!("more than {SEGMENTS_MAX} segments")));
         }
@@ -169,6 +177,9 @@ impl Parser<'_> {
             return self.variable();
         }
         let segment = if self.text[self.at..].starts_with("**") {
+            if self.segments.contains(&Segment::Rest) {
+                return Err(self.error("`**` can be there once".to_owned()));
+            }
             self.at += 2;
             Segment::Rest
         } else if self.take('*') {
@@ -224,9 +235,7 @@ impl Parser<'_> {
         if raw.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err(self.error("a segment holds a space or a control character".to_owned()));
         }
-        let Ok(literal) = percent_decode_str(raw).decode_utf8() else {
-            return Err(self.error("a segment is not UTF-8 after percent-decoding".to_owned()));
-        };
+        let literal = decode(raw, true).map_err(|why| self.error(format!("a segment: {why}")))?;
         self.at += length;
         Ok(literal.into_owned())
     }
@@ -335,6 +344,7 @@ mod tests {
         check("/v1/{path=**}:download", "v1/** path=1..2 :download");
         check("/v1/files/{name=a/**}", "v1/files/a/** name=2..4");
         check("/{id}", "* id=0..1");
+        check("/v1/{a=docs/**}/{b}:run", "v1/docs/**/* a=1..3,b=3..4 :run");
         check("/**", "**");
         check("/", "");
         check("/v1/caf%C3%A9", "v1/café");
@@ -350,7 +360,10 @@ mod tests {
         check("/v1/{1d}", "error 6: a field name is expected");
         check("/v1/{a.}", "error 8: a field name is expected");
         check("/v1/{a={b}}", "error 9: a variable inside a variable");
-        check("/v1/{a=**}/b", "error 12: `**` has to be the last segment");
+        check("/v1/{a=**}/**", "error 12: `**` can be there once");
+        check("/v1/{a=**/**}", "error 11: `**` can be there once");
+        check("/v1/%zz", "error 5: a segment: a % is not followed by two hexadecimal digits");
+        check("/v1/%ff", "error 5: a segment: it is not UTF-8 after percent-decoding");
         check("/v1/{a}/{a}", "error 12: variable a is there twice");
         check("/v1/x:", "error 7: a segment is empty");
         check("/v1/x:a/b", "error 8: unexpected text after the template");
@@ -375,6 +388,12 @@ mod tests {
         check("/v1/{path=**}:get", "/v1/a/b:get", &["a/b"]);
         check("/v1/{name=files/**}", "/v1/files/a/b", &["files/a/b"]);
         check("/{id}:undo", "/7:8:undo", &["7:8"]);
+        check("/{name=**}/x", "/a/b/x", &["a/b"]);
+        check("/{name=**}/x", "/x", &[""]);
+        check("/v1/{a=docs/**}/{b}", "/v1/docs/1/2/three", &["docs/1/2", "three"]);
+        check("/v1/{a=docs/**}/{b}", "/v1/docs/three", &["docs", "three"]);
+        check("/{a=**}/{b}/{c=x/*}", "/1/2/3/x/4", &["1/2", "3", "x/4"]);
+        check("/{a}/**/{b}", "/1//2/", &["1", ""]);
     }
 
     #[test]

@@ -1,139 +1,183 @@
-//! The text of a path or query value as proto JSON.
+//! The text of a path or query value as a protobuf field.
 //!
-//! Each kind is checked here, so that an error names the parameter rather than a place in a JSON
-//! text that the caller never sent.
+//! Each kind is checked here, so that an error names the parameter and what it should have been.
+
+use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use buffa::editions::EnumType;
+use buffa::encoding::{Tag, WireType, encode_varint};
 use buffa_descriptor::{DescriptorPool, EnumIndex, EnumValueDescriptor, ScalarType};
+use tidewire_schema::Schema;
+use tidewire_service::Codec;
 
-use crate::field::{Kind, list};
-use crate::scan::write_string;
+use crate::field::{Field, Kind, list};
+use crate::plan::write_bytes;
 
-/// Appends `text` as a JSON value of a kind.
+/// Appends `text` as a value of a field.
 ///
 /// # Errors
 /// What the text should have been.
 pub(crate) fn write(
     out: &mut Vec<u8>,
-    pool: &DescriptorPool,
-    kind: Kind,
+    schema: &Schema,
+    field: &Field,
     text: &str,
 ) -> Result<(), String> {
-    match kind {
-        Kind::Text => {
-            write_string(out, text);
+    let number = field.number();
+    match field.kind {
+        Kind::Scalar(scalar) => write_scalar(out, number, scalar, text),
+        Kind::Enum(index) => {
+            let value = enum_number(schema.pool(), index, text)?;
+            varint(out, number, i64::from(value).cast_unsigned());
+            Ok(())
+        }
+        Kind::Wrapper(scalar) => {
+            let mut inner = Vec::new();
+            write_scalar(&mut inner, 1, scalar, text)?;
+            write_bytes(out, number, &inner);
+            Ok(())
+        }
+        Kind::Text(known) => {
+            let json = serde_json::Value::from(text).to_string();
+            let message = schema.decode(known.full_name(), Codec::Json, json.as_bytes());
+            let encoded = message.and_then(|message| message.encode(Codec::Proto));
+            let encoded = encoded.map_err(|_| unfit(text, known.example()))?;
+            write_bytes(out, number, &encoded);
             Ok(())
         }
         Kind::FieldMask => {
-            write_string(out, &camel_case(text));
+            let mut inner = Vec::new();
+            for path in text.split(',').filter(|path| !path.is_empty()) {
+                write_bytes(&mut inner, 1, snake_case(path).as_bytes());
+            }
+            write_bytes(out, number, &inner);
             Ok(())
         }
-        Kind::Enum(index) => write_enum(out, pool, index, text),
-        Kind::Scalar(scalar) => write_scalar(out, scalar, text),
     }
 }
 
-fn write_scalar(out: &mut Vec<u8>, scalar: ScalarType, text: &str) -> Result<(), String> {
+fn write_scalar(
+    out: &mut Vec<u8>,
+    number: u32,
+    scalar: ScalarType,
+    text: &str,
+) -> Result<(), String> {
     use ScalarType as S;
     match scalar {
-        S::String => write_string(out, text),
-        S::Bool if matches!(text, "true" | "false") => out.extend_from_slice(text.as_bytes()),
-        S::Bool => return Err(unfit(text, "true or false")),
-        S::Int32 | S::Sint32 | S::Sfixed32 => write_integer::<i32>(out, text, "an int32")?,
-        S::Uint32 | S::Fixed32 => write_integer::<u32>(out, text, "a uint32")?,
-        S::Int64 | S::Sint64 | S::Sfixed64 => {
-            out.push(b'"');
-            write_integer::<i64>(out, text, "an int64")?;
-            out.push(b'"');
+        S::String => write_bytes(out, number, text.as_bytes()),
+        S::Bytes => write_bytes(out, number, &bytes(text)?),
+        S::Bool => match text {
+            "true" | "false" => varint(out, number, u64::from(text == "true")),
+            _ => return Err(unfit(text, "true or false")),
+        },
+        S::Int32 => varint(out, number, i64::from(int32(text)?).cast_unsigned()),
+        S::Sint32 => varint(out, number, zigzag(i64::from(int32(text)?))),
+        S::Sfixed32 => fixed32(out, number, int32(text)?.to_le_bytes()),
+        S::Uint32 => varint(out, number, u64::from(integer::<u32>(text, "a uint32")?)),
+        S::Fixed32 => fixed32(out, number, integer::<u32>(text, "a uint32")?.to_le_bytes()),
+        S::Int64 => varint(out, number, int64(text)?.cast_unsigned()),
+        S::Sint64 => varint(out, number, zigzag(int64(text)?)),
+        S::Sfixed64 => fixed64(out, number, int64(text)?.to_le_bytes()),
+        S::Uint64 => varint(out, number, integer(text, "a uint64")?),
+        S::Fixed64 => fixed64(out, number, integer::<u64>(text, "a uint64")?.to_le_bytes()),
+        S::Double => {
+            let value = float(text, |n: f64| n.is_finite(), "a double")?;
+            fixed64(out, number, value.to_le_bytes());
         }
-        S::Uint64 | S::Fixed64 => {
-            out.push(b'"');
-            write_integer::<u64>(out, text, "a uint64")?;
-            out.push(b'"');
-        }
-        S::Double => write_float(out, text, |n| n.is_finite(), "a double")?,
-        S::Float => write_float(out, text, |n| n.abs() <= f64::from(f32::MAX), "a float")?,
-        S::Bytes => {
-            let unpadded = text.trim_end_matches('=');
-            let bytes = match unpadded.contains(['-', '_']) {
-                true => URL_SAFE.decode(unpadded),
-                false => STANDARD.decode(unpadded),
-            };
-            let bytes = bytes.map_err(|_| unfit(text, "bytes in base64"))?;
-            write_string(out, &base64::engine::general_purpose::STANDARD.encode(bytes));
+        S::Float => {
+            let value = float(text, |n: f32| n.is_finite(), "a float")?;
+            fixed32(out, number, value.to_le_bytes());
         }
     }
     Ok(())
 }
 
-fn write_integer<N>(out: &mut Vec<u8>, text: &str, what: &str) -> Result<(), String>
-where
-    N: std::str::FromStr + std::fmt::Display,
-{
+fn varint(out: &mut Vec<u8>, number: u32, value: u64) {
+    Tag::new(number, WireType::Varint).encode(out);
+    encode_varint(value, out);
+}
+
+fn fixed32(out: &mut Vec<u8>, number: u32, value: [u8; 4]) {
+    Tag::new(number, WireType::Fixed32).encode(out);
+    out.extend_from_slice(&value);
+}
+
+fn fixed64(out: &mut Vec<u8>, number: u32, value: [u8; 8]) {
+    Tag::new(number, WireType::Fixed64).encode(out);
+    out.extend_from_slice(&value);
+}
+
+const fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)).cast_unsigned()
+}
+
+fn int32(text: &str) -> Result<i32, String> {
+    integer(text, "an int32")
+}
+
+fn int64(text: &str) -> Result<i64, String> {
+    integer(text, "an int64")
+}
+
+fn integer<N: FromStr>(text: &str, what: &str) -> Result<N, String> {
     let plain = text.strip_prefix('-').unwrap_or(text).bytes().all(|b| b.is_ascii_digit());
-    let number = text.parse::<N>().ok().filter(|_| plain).ok_or_else(|| unfit(text, what))?;
-    use std::io::Write as _;
-    // Writing to memory cannot fail.
-    write!(out, "{number}").map_err(|e| e.to_string())
+    text.parse::<N>().ok().filter(|_| plain).ok_or_else(|| unfit(text, what))
 }
 
-fn write_float(
-    out: &mut Vec<u8>,
+/// A number of a width, read at that width: by way of a double it would be rounded twice.
+fn float<N: FromStr + Copy>(
     text: &str,
-    in_range: impl Fn(f64) -> bool,
+    in_range: impl Fn(N) -> bool,
     what: &str,
-) -> Result<(), String> {
-    if matches!(text, "NaN" | "Infinity" | "-Infinity") {
-        write_string(out, text);
-        return Ok(());
-    }
+) -> Result<N, String> {
+    let special = match text {
+        "NaN" => Some("NaN"),
+        "Infinity" => Some("inf"),
+        "-Infinity" => Some("-inf"),
+        _ => None,
+    };
     let plain = text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
-    let number = text.parse::<f64>().ok().filter(|number| plain && in_range(*number));
-    let number = number.ok_or_else(|| unfit(text, what))?;
-    serde_json::to_writer(out, &number).map_err(|e| e.to_string())
+    match special {
+        Some(special) => special.parse().ok(),
+        None => text.parse().ok().filter(|number| plain && in_range(*number)),
+    }
+    .ok_or_else(|| unfit(text, what))
 }
 
-fn write_enum(
-    out: &mut Vec<u8>,
-    pool: &DescriptorPool,
-    index: EnumIndex,
-    text: &str,
-) -> Result<(), String> {
+fn bytes(text: &str) -> Result<Vec<u8>, String> {
+    let unpadded = text.trim_end_matches('=');
+    let bytes = match unpadded.contains(['-', '_']) {
+        true => URL_SAFE.decode(unpadded),
+        false => STANDARD.decode(unpadded),
+    };
+    bytes.map_err(|_| unfit(text, "bytes in base64"))
+}
+
+fn enum_number(pool: &DescriptorPool, index: EnumIndex, text: &str) -> Result<i32, String> {
     let descriptor = pool.enumeration(index);
-    if descriptor.value_by_name(text).is_some() {
-        write_string(out, text);
-        return Ok(());
+    if let Some(value) = descriptor.value_by_name(text) {
+        return Ok(value.number());
     }
     let known = |number: &i32| {
         descriptor.value(*number).is_some() || descriptor.enum_type() == EnumType::Open
     };
-    match text.parse::<i32>().ok().filter(known) {
-        Some(number) => {
-            out.extend_from_slice(number.to_string().as_bytes());
-            Ok(())
-        }
-        None => {
-            let names = list(descriptor.values().iter().map(EnumValueDescriptor::name));
-            Err(unfit(text, &format!("a {}: one of {names}", descriptor.full_name())))
-        }
-    }
+    integer::<i32>(text, "").ok().filter(known).ok_or_else(|| {
+        let names = list(descriptor.values().iter().map(EnumValueDescriptor::name));
+        unfit(text, &format!("a {}: one of {names}", descriptor.full_name()))
+    })
 }
 
-/// `first_name,home.postal_code` as JSON has it: `firstName,home.postalCode`.
-fn camel_case(paths: &str) -> String {
-    let mut out = String::with_capacity(paths.len());
-    let mut letters = paths.chars().peekable();
-    while let Some(letter) = letters.next() {
-        match letters.peek().filter(|next| letter == '_' && next.is_ascii_lowercase()) {
-            Some(next) => {
-                out.push(next.to_ascii_uppercase());
-                letters.next();
-            }
-            None => out.push(letter),
+/// `firstName`, as JSON has it, as in the `.proto`: `first_name`.
+fn snake_case(path: &str) -> String {
+    let mut out = String::with_capacity(path.len() + 2);
+    for letter in path.chars() {
+        if letter.is_ascii_uppercase() {
+            out.push('_');
         }
+        out.push(letter.to_ascii_lowercase());
     }
     out
 }
@@ -157,53 +201,57 @@ const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIEN
 mod tests {
     use super::*;
 
-    fn check(scalar: ScalarType, text: &str, expected: Result<&str, &str>) {
+    fn check(scalar: ScalarType, text: &str, expected: Result<&[u8], &str>) {
         let mut out = Vec::new();
-        let written = write_scalar(&mut out, scalar, text);
-        let out = String::from_utf8(out).unwrap();
+        let written = write_scalar(&mut out, 1, scalar, text);
         match expected {
-            Ok(expected) => assert_eq!((written, &*out), (Ok(()), expected), "{text}"),
+            Ok(expected) => assert_eq!((written, &out[1..]), (Ok(()), expected), "{text}"),
             Err(expected) => assert_eq!(written, Err(expected.to_owned()), "{text}"),
         }
     }
 
     #[test]
-    fn every_scalar_has_its_json_form() {
+    fn every_scalar_has_its_form() {
         use ScalarType as S;
-        check(S::String, "a \"b\"", Ok(r#""a \"b\"""#));
-        check(S::Bool, "true", Ok("true"));
+        check(S::String, "a \"b\"", Ok(b"\x05a \"b\""));
+        check(S::Bool, "true", Ok(&[1]));
         check(S::Bool, "1", Err("\"1\" is not true or false"));
         check(S::Bool, "", Err("\"\" is not true or false"));
-        check(S::Int32, "-2147483648", Ok("-2147483648"));
+        check(S::Int32, "-1", Ok(&[255, 255, 255, 255, 255, 255, 255, 255, 255, 1]));
         check(S::Int32, "2147483648", Err("\"2147483648\" is not an int32"));
+        check(S::Sint32, "-2147483648", Ok(&[255, 255, 255, 255, 15]));
         check(S::Sint32, "+1", Err("\"+1\" is not an int32"));
+        check(S::Sfixed32, "-2", Ok(&[254, 255, 255, 255]));
         check(S::Uint32, "-1", Err("\"-1\" is not a uint32"));
-        check(S::Int64, "9223372036854775807", Ok("\"9223372036854775807\""));
-        check(S::Fixed64, "18446744073709551615", Ok("\"18446744073709551615\""));
+        check(S::Fixed32, "258", Ok(&[2, 1, 0, 0]));
+        check(S::Sint64, "-1", Ok(&[1]));
+        check(S::Uint64, "300", Ok(&[172, 2]));
+        check(S::Fixed64, "18446744073709551615", Ok(&[255; 8]));
         check(S::Int64, "1.0", Err("\"1.0\" is not an int64"));
         check(S::Int64, "", Err("\"\" is not an int64"));
-        check(S::Double, "1e300", Ok("1e+300"));
-        check(S::Double, "-0.5", Ok("-0.5"));
+        check(S::Double, "1e300", Ok(&1e300_f64.to_le_bytes()));
+        check(S::Double, "-0.5", Ok(&(-0.5_f64).to_le_bytes()));
         check(S::Double, "1e999", Err("\"1e999\" is not a double"));
-        check(S::Double, "NaN", Ok("\"NaN\""));
+        check(S::Double, "NaN", Ok(&f64::NAN.to_le_bytes()));
         check(S::Double, "inf", Err("\"inf\" is not a double"));
         check(S::Float, "1e39", Err("\"1e39\" is not a float"));
-        check(S::Float, "-Infinity", Ok("\"-Infinity\""));
-        check(S::Bytes, "aGk=", Ok("\"aGk=\""));
-        check(S::Bytes, "aGk", Ok("\"aGk=\""));
-        check(S::Bytes, "_-8", Ok("\"/+8=\""));
+        check(S::Float, "-Infinity", Ok(&f32::NEG_INFINITY.to_le_bytes()));
+        check(S::Bytes, "aGk=", Ok(b"\x02hi"));
+        check(S::Bytes, "aGk", Ok(b"\x02hi"));
+        check(S::Bytes, "_-8", Ok(&[2, 255, 239]));
         check(S::Bytes, "a*", Err("\"a*\" is not bytes in base64"));
     }
 
     #[test]
     fn a_field_mask_is_taken_with_either_spelling() {
-        assert_eq!(camel_case("first_name,home.postal_code,a_1"), "firstName,home.postalCode,a_1");
-        assert_eq!(camel_case("firstName"), "firstName");
+        assert_eq!(snake_case("homeAddress.postalCode"), "home_address.postal_code");
+        assert_eq!(snake_case("first_name.a_1"), "first_name.a_1");
     }
 
     #[test]
     fn a_long_wrong_value_is_cut_short_in_the_error() {
-        let error = write_scalar(&mut Vec::new(), ScalarType::Int32, &"é".repeat(500)).unwrap_err();
+        let long = "é".repeat(500);
+        let error = write_scalar(&mut Vec::new(), 1, ScalarType::Int32, &long).unwrap_err();
         assert!(error.len() < 200, "{error}");
     }
 }

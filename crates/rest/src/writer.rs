@@ -12,7 +12,7 @@ use http::HeaderValue;
 use tidewire_service::{Error, Result};
 
 use crate::binding::Binding;
-use crate::http_body;
+use crate::http_body::Parts;
 use crate::problem::error_json;
 use crate::reply::JSON;
 
@@ -65,15 +65,12 @@ impl Writer {
                 self.binding.reply.print_into(message, &mut self.buffer)?;
             }
             Style::Lines => {
-                let start = self.buffer.len();
                 self.binding.reply.print_into(message, &mut self.buffer)?;
-                // Line ends between tokens, as a service that prints prettily has them.
-                self.buffer[start..].iter_mut().filter(|b| **b == b'\n').for_each(|b| *b = b' ');
                 self.buffer.push(b'\n');
             }
             Style::Raw => {
-                let picked = self.binding.reply.picked(message)?;
-                self.buffer.extend_from_slice(&http_body::from_message(picked)?.1);
+                let parts = Parts::of(message, self.binding.reply.field)?;
+                self.buffer.extend_from_slice(&message[parts.data]);
             }
         }
         self.started = true;

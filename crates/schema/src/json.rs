@@ -14,14 +14,15 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use buffa_descriptor::reflect::DynamicMessage;
-use buffa_descriptor::{DescriptorPool, MessageIndex};
+use buffa_descriptor::{DescriptorPool, FieldDescriptor, MessageIndex};
 use serde::de::DeserializeSeed;
 use tidewire_service::{Error, Result};
 
 pub use print::JsonStyle;
 pub(crate) use print::default;
-pub(crate) use print::{Element, Printed};
-pub(crate) use read::{Reader, Unknown, read_scalar};
+pub(crate) use print::{Element, Printed, PrintedField};
+pub use read::Unknown;
+pub(crate) use read::{Part, Reader, read_scalar};
 pub(crate) use well_known::parts_of_any;
 
 /// How deep messages nest in JSON: as deep as in protobuf, so that what is read can be sent on.
@@ -45,25 +46,59 @@ pub(crate) fn read(
             "request body is empty; send a JSON object, {} for a message without fields",
         ));
     }
-    let read = |deserializer: &mut serde_json::Deserializer<serde_json::de::SliceRead<'_>>| {
-        let budget = Cell::new(ELEMENT_MEMORY_MAX);
-        let message =
-            Reader::new(pool, unknown, &budget).message(index).deserialize(&mut *deserializer)?;
-        deserializer.end()?;
-        Ok(message)
-    };
+    let budget = Cell::new(ELEMENT_MEMORY_MAX);
+    let seed = Reader::new(pool, unknown, &budget).message(index);
+    read_by(seed, &budget, "", text)
+}
+
+/// Reads a message of which JSON text is one field.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_field(
+    pool: &Arc<DescriptorPool>,
+    index: MessageIndex,
+    field: &FieldDescriptor,
+    text: &[u8],
+    unknown: Unknown,
+) -> Result<DynamicMessage> {
+    let budget = Cell::new(ELEMENT_MEMORY_MAX);
+    let seed = Part { reader: Reader::new(pool, unknown, &budget), index, field };
+    read_by(seed, &budget, field.json_name(), text)
+}
+
+/// Reads by a seed; paths begin with `above`.
+fn read_by<'de, S>(
+    seed: S,
+    budget: &Cell<usize>,
+    above: &str,
+    text: &'de [u8],
+) -> Result<DynamicMessage>
+where
+    S: DeserializeSeed<'de, Value = DynamicMessage> + Copy,
+{
+    let mut json = serde_json::Deserializer::from_slice(text);
     // Paths cost as much as reading does: only what fails is read once more, with its path.
-    let plain = match read(&mut serde_json::Deserializer::from_slice(text)) {
+    let plain = match seed.deserialize(&mut json).and_then(|read| json.end().map(|()| read)) {
         Ok(message) => return Ok(message),
         Err(cause) => cause,
     };
-    let budget = Cell::new(ELEMENT_MEMORY_MAX);
+    budget.set(ELEMENT_MEMORY_MAX);
     let mut track = serde_path_to_error::Track::new();
     let mut json = serde_json::Deserializer::from_slice(text);
-    let tracked = serde_path_to_error::Deserializer::new(&mut json, &mut track);
-    match Reader::new(pool, unknown, &budget).message(index).deserialize(tracked) {
+    match seed.deserialize(serde_path_to_error::Deserializer::new(&mut json, &mut track)) {
         Ok(_) => Err(invalid(&plain, None)),
-        Err(cause) => Err(invalid(&cause, Some(&track.path()))),
+        Err(cause) => Err(invalid(&cause, Some(below(above, &track.path())))),
+    }
+}
+
+/// A path in a field.
+fn below(above: &str, path: &serde_path_to_error::Path) -> String {
+    match (above, path.to_string()) {
+        ("", path) => path,
+        (above, path) if path == "." || path.contains('?') => above.to_owned(),
+        (above, path) if path.starts_with('[') => format!("{above}{path}"),
+        (above, path) => format!("{above}.{path}"),
     }
 }
 
@@ -83,15 +118,14 @@ pub(crate) fn read_tree(
     Reader::new(pool, unknown, &budget)
         .message(index)
         .deserialize(tracked)
-        .map_err(|cause| invalid(&cause, Some(&track.path())))
+        .map_err(|cause| invalid(&cause, Some(track.path().to_string())))
 }
 
 /// The error for JSON that does not fit: the field that does not, or the text that is no JSON.
-fn invalid(cause: &serde_json::Error, path: Option<&serde_path_to_error::Path>) -> Error {
+fn invalid(cause: &serde_json::Error, path: Option<String>) -> Error {
     if !cause.is_data() {
         return Error::invalid_argument(format!("request is not valid JSON: {cause}"));
     }
-    let path = path.map(ToString::to_string);
     Error::invalid_argument(match path.filter(|path| path != "." && !path.contains('?')) {
         Some(path) => format!("field {path}: {cause}"),
         None => cause.to_string(),

@@ -31,7 +31,7 @@ mod write;
 
 pub use dispatch::{Dispatch, Implementation};
 pub use error::{FieldError, SchemaError};
-pub use json::JsonStyle;
+pub use json::{JsonStyle, Unknown};
 pub use message::{Message, MessageRef};
 pub use path::{AsPath, Path};
 pub use schema::Schema;

@@ -84,6 +84,18 @@ impl Message {
         self.as_ref().matches(path, json)
     }
 
+    /// Merges an encoded message of its type into it: single values replace those that are there,
+    /// lists grow, messages are merged in turn.
+    ///
+    /// # Errors
+    /// [`Code::InvalidArgument`](tidewire_service::Code::InvalidArgument) for bytes that are no such
+    /// message; what it holds then is not defined.
+    pub fn merge(&mut self, bytes: &[u8]) -> Result<()> {
+        self.0
+            .merge(bytes)
+            .map_err(|e| Error::invalid_argument(format!("not a valid {}: {e}", self.type_name())))
+    }
+
     /// The fields that are set, in the order of their numbers, extensions among them.
     pub fn fields(&self) -> impl Iterator<Item = (Field<'_>, Value<'_>)> {
         self.as_ref().fields()
@@ -247,6 +259,12 @@ impl<'a> MessageRef<'a> {
     /// Its JSON, printed in a style; anything of serde's takes it.
     pub fn json(self, style: JsonStyle) -> impl serde::Serialize + use<'a> {
         json::Printed::new(self, style)
+    }
+
+    /// The JSON of one field by its number: its value, or else its default, which is `null` for
+    /// messages and for numbers that are no field.
+    pub fn field_json(self, number: u32, style: JsonStyle) -> impl serde::Serialize + use<'a> {
+        json::PrintedField::new(self, number, style)
     }
 
     /// Encodes it: as JSON with the text that generated code prints.

@@ -66,6 +66,12 @@ impl Schema {
         Ok(Self { pool: Arc::new(pool), descriptors })
     }
 
+    /// The descriptors as the message library has them, for what is not shown here: options, places in
+    /// the source.
+    pub fn pool(&self) -> &Arc<DescriptorPool> {
+        &self.pool
+    }
+
     /// The full names of all services.
     pub fn services(&self) -> impl Iterator<Item = &str> {
         self.pool.services().iter().map(|service| service.full_name())
@@ -138,6 +144,53 @@ impl Schema {
     pub fn decode_exactly(&self, type_name: &str, json: &[u8]) -> Result<Message> {
         let index = self.index(type_name)?;
         json::read(&self.pool, index, json, Unknown::Refused).map(Message)
+    }
+
+    /// Decodes JSON, with members that name no field ignored or refused.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_json(&self, type_name: &str, json: &[u8], unknown: Unknown) -> Result<Message> {
+        let index = self.index(type_name)?;
+        json::read(&self.pool, index, json, unknown).map(Message)
+    }
+
+    /// A message of which one field is decoded from JSON: `[1, 2]` is the value of a list, `null` sets
+    /// nothing.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode), with paths from the message; and
+    /// [`Code::Internal`](tidewire_service::Code::Internal) when the type has no such field.
+    pub fn decode_field(
+        &self,
+        type_name: &str,
+        field: &str,
+        json: &[u8],
+        unknown: Unknown,
+    ) -> Result<Message> {
+        let index = self.index(type_name)?;
+        let found = self.pool.message(index).field_by_name(field);
+        let found = found.ok_or_else(|| Error::internal(format!("{type_name} has no {field}")))?;
+        json::read_field(&self.pool, index, found, json, unknown).map(Message)
+    }
+
+    /// Decodes a reply in protobuf, of a service that is trusted: what it takes in memory is not
+    /// bounded.
+    ///
+    /// # Errors
+    /// [`Code::Internal`](tidewire_service::Code::Internal): the service answered with what is no such
+    /// message.
+    pub fn decode_reply(&self, type_name: &str, bytes: &[u8]) -> Result<Message> {
+        let options = buffa::DecodeOptions::new()
+            .with_element_memory_limit(usize::MAX)
+            .with_unknown_field_limit(usize::MAX);
+        let (pool, index) = (Arc::clone(&self.pool), self.index(type_name)?);
+        DynamicMessage::decode_with_options(pool, index, bytes, &options).map(Message).map_err(
+            |e| {
+                Error::internal(format!("the service's reply is not a valid {type_name}"))
+                    .with_cause(e)
+            },
+        )
     }
 
     /// Builds a message from JSON that is parsed already, such as a part of a YAML or JSON file.

@@ -138,16 +138,9 @@ impl Rules<'_> {
     /// it, such as after a division by zero.
     #[inline]
     pub fn check(&self, message: &[u8]) -> Result<()> {
-        self.check_named(message, Codec::Proto)
-    }
-
-    /// [`check`](Self::check) with the names of fields as in `names`: those of the `.proto`, or
-    /// those of JSON.
-    #[inline]
-    fn check_named(&self, message: &[u8], names: Codec) -> Result<()> {
         match self.violations(message)? {
             None => Ok(()),
-            Some(violations) => Err(violations.into_error(names)),
+            Some(violations) => Err(violations.into_error(Codec::Proto)),
         }
     }
 

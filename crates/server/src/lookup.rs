@@ -4,6 +4,7 @@
 //! |---|---|
 //! | path of a method | that method, with what its head agrees to; or why that is refused |
 //! | verb and path of a `google.api.http` binding | that binding |
+//! | `/openapi.json`, where that is on | the document of these bindings |
 //! | path of a route or below a mount | that plain HTTP service |
 //! | other path with the content type of an RPC protocol | `unimplemented`, in that protocol |
 //! | anything else | 404 |
@@ -32,6 +33,8 @@ pub(crate) enum Found<'a> {
     Method(&'a Arc<Entry>, Exchange),
     /// A method, by REST.
     Binding(&'a Arc<Binding>, &'a Arc<dyn Service>, Option<Duration>),
+    /// The OpenAPI document of the REST bindings.
+    Document,
     /// A plain HTTP service, and the URI that it shall see when that differs.
     Plain(&'a Arc<dyn Service>, PathParams, Option<Uri>, Option<Duration>),
     /// Nothing that is called: what is answered instead.
@@ -61,6 +64,7 @@ impl App {
         }
         match self.rest.find(&parts.method, path) {
             rest::Found::Elsewhere => self.find_plain(parts),
+            rest::Found::Document => Found::Document,
             rest::Found::Response(response) => answered(http(parts), Protocol::Rest, response),
             rest::Found::Binding(binding, service) => match deadline::of(&parts.headers) {
                 Ok(timeout) => Found::Binding(binding, service, timeout),
@@ -120,6 +124,7 @@ impl Found<'_> {
                 let target = HttpTarget::new(parts.method.clone(), parts.uri.clone());
                 Target::Http(target.with_params(params.clone()))
             }
+            Self::Document => http(parts),
             Self::Answer(answered) => answered.target.clone(),
         }
     }
@@ -129,7 +134,7 @@ impl Found<'_> {
     pub(crate) fn protocol(&self) -> Protocol {
         match self {
             Self::Method(_, exchange) => exchange.dialect().protocol(),
-            Self::Binding(..) => Protocol::Rest,
+            Self::Binding(..) | Self::Document => Protocol::Rest,
             Self::Plain(..) => Protocol::Http,
             Self::Answer(answered) => answered.protocol,
         }
@@ -141,7 +146,7 @@ impl Found<'_> {
         match self {
             Self::Method(_, exchange) => exchange.timeout(),
             Self::Binding(_, _, timeout) | Self::Plain(_, _, _, timeout) => *timeout,
-            Self::Answer(_) => None,
+            Self::Document | Self::Answer(_) => None,
         }
     }
 

@@ -39,7 +39,9 @@ pub(crate) struct Rest {
 pub(crate) enum Found<'a> {
     /// A method and the service that has it.
     Binding(&'a Arc<Binding>, &'a Arc<dyn Service>),
-    /// No call: the OpenAPI document, or the answer to a verb that the path is not known under.
+    /// The OpenAPI document.
+    Document,
+    /// No call: the answer to a verb that the path is not known under.
     Response(Response<Body>),
     /// Not REST: plain routes, mounts, or nothing.
     Elsewhere,
@@ -71,15 +73,26 @@ impl Rest {
             tidewire_rest::Found::Binding(binding) => {
                 Found::Binding(binding, &self.services[binding.interface()])
             }
-            tidewire_rest::Found::Document(document) => {
-                let mut response = Response::new(Body::Full(document));
-                let json = HeaderValue::from_static("application/json");
-                response.headers_mut().insert(CONTENT_TYPE, json);
-                Found::Response(response)
-            }
+            tidewire_rest::Found::Document => Found::Document,
             tidewire_rest::Found::WrongVerb(verbs) => Found::Response(self.wrong_verb(&verbs)),
             tidewire_rest::Found::Elsewhere => Found::Elsewhere,
         }
+    }
+
+    /// The OpenAPI document. It is made off the threads that serve: a large schema keeps them for as
+    /// long as thousands of calls would.
+    pub(crate) async fn document(app: Arc<App>) -> Response<Body> {
+        let made = match app.rest.table.has_document() {
+            true => Ok(app.rest.table.document()),
+            false => tokio::task::spawn_blocking(move || app.rest.table.document()).await,
+        };
+        let Ok(document) = made else {
+            return plain::error_response(&Error::internal("the document cannot be made"));
+        };
+        let mut response = Response::new(Body::Full(document));
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        response
     }
 
     /// The response for a path that is known under other verbs.
@@ -139,7 +152,7 @@ impl Transcoder {
             Arriving::new(body, watch.map(|watch| watch.counter())).limit(body_bytes_max);
         let leftover = arriving.leftover(version);
         let body = match at_once(&mut arriving, method.kind).await? {
-            AtOnce::Whole(bytes) => Body::Full(request.message(bytes)?),
+            AtOnce::Whole(bytes) => Body::Full(request.message(&bytes)?),
             AtOnce::Part(first) => {
                 let first = futures_util::stream::iter(first.map(|data| Ok(Frame::Data(data))));
                 let body = Body::frames(first.chain(arriving));
@@ -151,7 +164,7 @@ impl Transcoder {
             }
         };
         add_host(&mut context, &uri);
-        let call = Call::method(method.clone(), context, Codec::Json, body);
+        let call = Call::method(method.clone(), context, Codec::Proto, body);
         let outcome = run(&*self.service, call, command).outcome().await;
         if let Some(leftover) = leftover {
             Box::pin(leftover.discard(limits)).await;
@@ -203,7 +216,7 @@ fn one_message(request: Request, body: Body, bytes_max: usize, command: Option<C
             Ok(()) => body.collect(bytes_max).await?,
             Err(unwanted) => body.collect(0).await.map_err(|_| unwanted)?,
         };
-        let message = request.message(bytes)?;
+        let message = request.message(&bytes)?;
         if let Some(command) = &command {
             command.begin()?;
         }

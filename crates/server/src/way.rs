@@ -33,7 +33,7 @@ use crate::observe::{Ended, Watch};
 use crate::pace::Pace;
 use crate::plain;
 use crate::response::{Responding, ResponseBody};
-use crate::rest::Transcoder;
+use crate::rest::{Rest, Transcoder};
 use crate::rpc::RpcCall;
 use crate::run::{Run, run};
 
@@ -136,6 +136,10 @@ impl Connection {
                 let (app, binding) = (Arc::clone(&self.app), Arc::clone(binding));
                 let transcoder = Transcoder { app, binding, service: Arc::clone(service) };
                 Responding::Rest(Box::pin(transcoder.run(request)))
+            }
+            Found::Document => {
+                let app = Arc::clone(&self.app);
+                Responding::Rest(Box::pin(Rest::document(app)))
             }
             Found::Answer(answered) => {
                 let Inbound { version, context, body, .. } = request;

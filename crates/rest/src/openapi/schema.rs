@@ -10,16 +10,22 @@ use serde_json::{Map, Value, json};
 
 use super::reference;
 use crate::field::{Kind, well_known};
-use crate::options::{Int64, JsonOptions};
-use crate::print::{is_64_bit, printed_name};
+use crate::options::{Int64, JsonOptions, printed_name};
 
 /// The schemas of all messages and enums that are met, by full name.
 #[derive(Default)]
-pub(super) struct Schemas(BTreeMap<String, Value>);
+pub(super) struct Schemas {
+    known: BTreeMap<String, Value>,
+    /// Messages that were met and whose fields were not looked at. They wait here, rather than on the
+    /// stack: a schema can be one chain of thousands.
+    waiting: Vec<MessageIndex>,
+    /// Whether they are being looked at.
+    busy: bool,
+}
 
 impl Schemas {
     pub(super) fn done(self) -> BTreeMap<String, Value> {
-        self.0
+        self.known
     }
 
     /// The schema of a field.
@@ -53,7 +59,7 @@ impl Schemas {
                     return json!({ "type": "null" });
                 }
                 let schema = || of_enum(pool, index);
-                self.0.entry(name.to_owned()).or_insert_with(schema);
+                self.known.entry(name.to_owned()).or_insert_with(schema);
                 reference(name)
             }
             SingularKind::Message(index) => self.of_message(pool, index, json),
@@ -80,27 +86,38 @@ impl Schemas {
             (Some(None), _) => return json!({ "type": "object" }),
             (None, _) => {}
         }
-        if !self.0.contains_key(name) {
-            // There before its fields are looked at: it may hold itself.
-            self.0.insert(name.to_owned(), Value::Null);
+        if !self.known.contains_key(name) {
+            self.known.insert(name.to_owned(), Value::Null);
+            self.waiting.push(index);
+            self.look_at_waiting(pool, json);
+        }
+        reference(name)
+    }
+
+    fn look_at_waiting(&mut self, pool: &DescriptorPool, json: JsonOptions) {
+        if std::mem::replace(&mut self.busy, true) {
+            return;
+        }
+        while let Some(index) = self.waiting.pop() {
+            let message = pool.message(index);
             let mut properties = Map::new();
             for field in message.fields() {
                 let schema = self.of_field(pool, field, json);
                 properties.insert(printed_name(field, json).to_owned(), schema);
             }
             let schema = json!({ "type": "object", "properties": properties });
-            self.0.insert(name.to_owned(), schema);
+            self.known.insert(message.full_name().to_owned(), schema);
         }
-        reference(name)
+        self.busy = false;
     }
 }
 
 /// The schema of a value in a path or a query.
 pub(super) fn of_kind(pool: &DescriptorPool, kind: Kind, json: JsonOptions) -> Value {
     match kind {
-        Kind::Scalar(scalar) => of_scalar(scalar, json),
+        Kind::Scalar(scalar) | Kind::Wrapper(scalar) => of_scalar(scalar, json),
         Kind::Enum(index) => of_enum(pool, index),
-        Kind::Text | Kind::FieldMask => json!({ "type": "string" }),
+        Kind::Text(_) | Kind::FieldMask => json!({ "type": "string" }),
     }
 }
 
@@ -130,4 +147,9 @@ fn of_scalar(scalar: ScalarType, json: JsonOptions) -> Value {
         }
         _ => json!({ "type": "integer", "format": "int32" }),
     }
+}
+
+const fn is_64_bit(scalar: ScalarType) -> bool {
+    use ScalarType as S;
+    matches!(scalar, S::Int64 | S::Uint64 | S::Fixed64 | S::Sfixed64 | S::Sint64)
 }

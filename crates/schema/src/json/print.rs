@@ -155,6 +155,31 @@ impl Serialize for Printed<'_> {
     }
 }
 
+/// A field by itself: its value, or what stands in for it.
+pub(crate) struct PrintedField<'a> {
+    printed: Printed<'a>,
+    number: u32,
+}
+
+impl<'a> PrintedField<'a> {
+    pub(crate) fn new(message: MessageRef<'a>, number: u32, style: JsonStyle) -> Self {
+        Self { printed: Printed::new(message, style), number }
+    }
+}
+
+impl Serialize for PrintedField<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Printed { message, printer } = self.printed;
+        let field = MessageRef(message).message_type().numbered(self.number);
+        let Some(field) = field else { return serializer.serialize_unit() };
+        match message.field_by_number(self.number).filter(|_| message.has(field.descriptor)) {
+            Some(value) => FieldValue { printer, field, value }.serialize(serializer),
+            None if field.has_presence() => serializer.serialize_unit(),
+            None => Default { printer, field }.serialize(serializer),
+        }
+    }
+}
+
 /// The value of a field.
 struct FieldValue<'a> {
     printer: Printer,

@@ -28,10 +28,12 @@ use crate::types::MessageType;
 use crate::value::parse_key;
 use crate::well_known::WellKnown;
 
-/// What becomes of fields that a message does not have.
+/// What becomes of members of a JSON object that name no field of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unknown {
+pub enum Unknown {
+    /// Nothing, as generated code does.
     Ignored,
+    /// An error that names the member.
     Refused,
 }
 
@@ -122,7 +124,29 @@ pub(crate) fn read_scalar<'de, D: Deserializer<'de>>(
     })
 }
 
+/// A message of which one field is read.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'p> {
+    pub(crate) reader: Reader<'p>,
+    pub(crate) index: MessageIndex,
+    pub(crate) field: &'p FieldDescriptor,
+}
+
+impl<'de> DeserializeSeed<'de> for Part<'_> {
+    type Value = DynamicMessage;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        let Self { reader, index, field } = self;
+        let mut message = reader.empty(index);
+        if let Some(value) = reader.field(field).deserialize(deserializer)? {
+            message.try_set(field, value).map_err(D::Error::custom)?;
+        }
+        Ok(message)
+    }
+}
+
 /// A message of a type.
+#[derive(Clone, Copy)]
 pub(crate) struct MessageSeed<'p> {
     reader: Reader<'p>,
     index: MessageIndex,

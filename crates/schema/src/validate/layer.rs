@@ -2,14 +2,16 @@
 //!
 //! What comes in a method of a service with rules is checked before the service sees it: the request
 //! of a unary call, and each message of a stream. Protobuf requests are checked as they are; a JSON
-//! request is decoded once for it, so that its error names fields as JSON does. Methods without
-//! rules, and plain HTTP, pass as they are.
+//! request is decoded once for it. Errors name fields as the caller does: a request over REST is
+//! protobuf here, and was JSON. Methods without rules, and plain HTTP, pass as they are.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use tidewire_service::{Answer, Body, Call, Codec, Frame, Interface, Layer, Result, Service};
+use tidewire_service::{
+    Answer, Body, Call, Codec, Context, Frame, Interface, Layer, Protocol, Result, Service,
+};
 
 use super::RuleSet;
 use crate::{Schema, SchemaError};
@@ -67,10 +69,11 @@ impl Service for Validated {
         let whole: &[u8] = match std::mem::take(&mut call.body) {
             Body::Stream(frames) => {
                 let requests = Arc::clone(&self.requests);
+                let names = names(codec, &call.context);
                 call.body = Body::frames(frames.map(move |frame| {
                     let frame = frame?;
                     if let Frame::Data(message) = &frame {
-                        requests.check(position, codec, message)?;
+                        requests.check(position, codec, message, || names)?;
                     }
                     Ok(frame)
                 }));
@@ -84,10 +87,19 @@ impl Service for Validated {
                 }
             }
         };
-        match self.requests.check(position, codec, whole) {
+        // Only a broken rule asks: what reads the protocol is not shared with other protocols.
+        match self.requests.check(position, codec, whole, || names(codec, &call.context)) {
             Ok(()) => self.inner.call(call),
             Err(error) => Answer::ready(Err(error)),
         }
+    }
+}
+
+/// How the caller names fields.
+fn names(codec: Codec, context: &Context) -> Codec {
+    match context.protocol() {
+        Some(Protocol::Rest) => Codec::Json,
+        _ => codec,
     }
 }
 
@@ -96,15 +108,22 @@ impl Requests {
         self.types.iter().position(|(known, _)| known == type_name)
     }
 
-    fn check(&self, position: usize, codec: Codec, message: &[u8]) -> Result<()> {
+    fn check(
+        &self,
+        position: usize,
+        codec: Codec,
+        message: &[u8],
+        names: impl FnOnce() -> Codec,
+    ) -> Result<()> {
         let (type_name, at) = &self.types[position];
         let Some(rules) = self.validator.rules_at(*at) else { return Ok(()) };
-        match codec {
-            Codec::Proto => rules.check(message),
+        let broken = match codec {
+            Codec::Proto => rules.violations(message)?,
             Codec::Json => {
                 let decoded = self.schema.decode(type_name, codec, message)?;
-                rules.check_named(&decoded.encode(Codec::Proto)?, codec)
+                rules.violations(&decoded.encode(Codec::Proto)?)?
             }
-        }
+        };
+        broken.map_or(Ok(()), |broken| Err(broken.into_error(names())))
     }
 }

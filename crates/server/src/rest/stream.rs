@@ -19,7 +19,7 @@ pub(crate) fn messages(request: Request, body: Body, line_bytes_max: usize) -> B
         let chunks = http_body_util::BodyStream::new(body);
         return Body::stream(chunks.filter_map(move |frame| {
             let data = frame.map(|frame| frame.into_data().ok()).transpose();
-            std::future::ready(data.map(|data| request.message(data?)))
+            std::future::ready(data.map(|data| request.message(&data?)))
         }));
     }
     Body::stream(Messages { request, body: Some(body), lines: Lines::new(line_bytes_max) })
@@ -40,7 +40,7 @@ impl Stream for Messages {
         loop {
             match this.lines.next_line() {
                 Ok(Some((number, line))) => {
-                    return Poll::Ready(Some(this.request.line(number, line)));
+                    return Poll::Ready(Some(this.request.line(number, &line)));
                 }
                 Ok(None) => {}
                 Err(error) => {

@@ -11,4 +11,5 @@ mod print;
 mod query;
 mod service;
 mod specification;
+mod stranger;
 mod stream;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::{StreamExt, stream};
 use tidewire_schema::{Schema, Validate};
 use tidewire_service::{
-    Answer, Body, Call, Codec, Context, Error, Frame, Interface, Layer, Reply, Service,
+    Answer, Body, Call, Codec, Context, Error, Frame, Interface, Layer, Protocol, Reply, Service,
 };
 
 /// Reads its request to the end and counts its messages.
@@ -41,15 +41,35 @@ fn interface() -> (Schema, Interface) {
 }
 
 fn call(method: usize, codec: Codec, body: impl Into<Body>) -> (Result<(), Error>, usize) {
+    call_in(Context::default(), method, codec, body)
+}
+
+fn call_in(
+    context: Context,
+    method: usize,
+    codec: Codec,
+    body: impl Into<Body>,
+) -> (Result<(), Error>, usize) {
     let (_, interface) = interface();
     let counting = Counting::default();
     let layer = Validate::of(&interface).unwrap().unwrap();
     let service = layer.layer(Arc::new(counting.clone()));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let method = interface.methods()[method].clone();
-    let answer = service.call(Call::method(method, Context::default(), codec, body));
+    let answer = service.call(Call::method(method, context, codec, body));
     let outcome = runtime.block_on(answer).map(|_| ());
     (outcome, counting.0.load(Ordering::Relaxed))
+}
+
+#[test]
+fn fields_are_named_as_json_does_over_rest_though_the_message_is_protobuf() {
+    for method in [0, 1] {
+        let context = Context::default().with_protocol(Protocol::Rest);
+        let body = Body::stream(stream::iter([Ok(b"\x0a\x01x".to_vec().into())]));
+        let body = if method == 0 { Body::from(b"\x0a\x01x".to_vec()) } else { body };
+        let (outcome, _) = call_in(context, method, Codec::Proto, body);
+        assert_eq!(outcome.unwrap_err().message(), "fullName: must be at least 2 characters");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::future::pending;
 use tidewire_server::{Address, Running, Server};
 use tidewire_service::{Body, Call, Reply};
 
-use super::service::{schema, start};
+use super::service::{in_json, schema, start};
 use crate::http::send;
 
 /// A server whose calls never end: streams after their first message, others without an answer.
@@ -21,7 +21,7 @@ async fn endless() -> Running {
         Ok(Reply::new("{}".into()))
     };
     let any: Address = "127.0.0.1:0".parse().unwrap();
-    let service = schema().serve("rest.v1.Echo", backend).unwrap();
+    let service = schema().serve("rest.v1.Echo", in_json(backend)).unwrap();
     Server::builder().listen(any).service(service).start().await.unwrap()
 }
 

@@ -15,7 +15,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 
-use super::service::{CANONICAL, builder, schema};
+use super::service::{CANONICAL, builder, in_json, schema};
 
 /// A server whose calls say when they begin, and how they end once they are let go.
 async fn held(go: Arc<Notify>, events: mpsc::UnboundedSender<&'static str>) -> Running {
@@ -36,7 +36,7 @@ async fn held(go: Arc<Notify>, events: mpsc::UnboundedSender<&'static str>) -> R
         }
     };
     let any: Address = "127.0.0.1:0".parse().unwrap();
-    let service = schema().serve("rest.v1.Echo", backend).unwrap();
+    let service = schema().serve("rest.v1.Echo", in_json(backend)).unwrap();
     Server::builder().listen(any).service(service).start().await.unwrap()
 }
 
@@ -124,7 +124,7 @@ async fn the_authority_of_http2_reaches_the_service_as_its_host() {
         Ok(Reply::new(format!("{{\"text\":{host:?}}}").into()))
     };
     let any: Address = "127.0.0.1:0".parse().unwrap();
-    let service = schema().serve("rest.v1.Echo", backend).unwrap();
+    let service = schema().serve("rest.v1.Echo", in_json(backend)).unwrap();
     let mut options = RestOptions::default();
     options.json = CANONICAL;
     let server = Server::builder().listen(any).rest(options).service(service).start();
