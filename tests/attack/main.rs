@@ -74,6 +74,7 @@ async fn attack(row: &'static Row, program: &std::path::Path) -> (Victim, Outcom
 
 /// Waits half a minute, and looks what is left.
 async fn settle((victim, mut outcome): (Victim, Outcome)) -> Outcome {
+    // tidy: allow-sleep what is left after this time is what the row is about
     tokio::time::sleep(Duration::from_secs(30)).await;
     if let Err(why) = victim.answers().await {
         outcome.note = Err(format!("the server is not well afterwards: {why}"));
@@ -88,7 +89,7 @@ async fn settle((victim, mut outcome): (Victim, Outcome)) -> Outcome {
     ] {
         if grown > max << 10 {
             let text = format!("{} MiB more {when}, over {max} MiB", grown >> 10);
-            outcome.note = outcome.note.and_then(|_| Err(text));
+            outcome.note = outcome.note.and(Err(text));
         }
     }
     outcome

@@ -68,7 +68,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "readers that stop over HTTP/1.1, 100 connections",
         settings: SOON,
-        peak_max: 256,
+        // Their requests are as large as their replies.
+        peak_max: 768,
         left_max: 32,
         attack: |to| Box::pin(readers::http1(to)),
     },

@@ -187,3 +187,134 @@ async fn get_of_a_command_and_unknown_paths_are_refused() {
     send(address, "GET /nowhere", b"").await.check(404, &["not_found", "nothing is at /nowhere"]);
     send(address, "POST /nowhere", &[0; 100_000]).await.check(404, &["not_found"]);
 }
+
+/// A route and its protocol, on which the deadline is a header of its own.
+fn ways() -> [(String, &'static str, &'static str); 4] {
+    [
+        (
+            format!("POST {SERVICE}/Look\ncontent-type: application/json"),
+            "connect-timeout-ms",
+            "{}",
+        ),
+        (
+            format!("POST {SERVICE}/Look\ncontent-type: application/grpc-web+json"),
+            "grpc-timeout",
+            "\0\0\0\0\x02{}",
+        ),
+        ("GET /slow".into(), "connect-timeout-ms", ""),
+        (format!("GET {SERVICE}/Look?encoding=json&message=%7B%7D"), "connect-timeout-ms", ""),
+    ]
+}
+
+#[tokio::test]
+async fn deadlines_of_nothing_and_of_a_year_are_kept_and_those_that_are_none_refused() {
+    let (builder, _) = behaviour();
+    let slow = async |_: Call| Ok("answered");
+    let (_running, address) =
+        start(builder.route(tidewire::http::Method::GET, "/slow", slow)).await;
+    for (head, header, body) in ways() {
+        let is_grpc = header == "grpc-timeout";
+        let unit = |digits: &str, unit: &str| match is_grpc {
+            true => format!("{digits}{unit}"),
+            false => digits.to_owned(),
+        };
+        for (value, code) in [
+            (unit("0", "S"), Some(("deadline_exceeded", "grpc-status: 4"))),
+            (unit("9999", "H"), None),
+            (unit("9999999", "H"), None),
+            ("abc".to_owned(), Some(("invalid_argument", "grpc-status: 3"))),
+            (unit("-1", "S"), Some(("invalid_argument", "grpc-status: 3"))),
+            (unit("99999999999", "m"), Some(("invalid_argument", "grpc-status: 3"))),
+            (
+                format!("{}\n{header}: {}", unit("1", "H"), unit("1", "H")),
+                Some(("invalid_argument", "grpc-status: 3")),
+            ),
+        ] {
+            let head = format!("{head}\n{header}: {value}");
+            let response = send(address, &head, body.as_bytes()).await;
+            let all = format!("{}{}", response.head, response.text());
+            let expected = match (code, is_grpc) {
+                (None, true) => "grpc-status: 0",
+                (None, false) => "200",
+                (Some((_, of_grpc)), true) => of_grpc,
+                (Some((code, _)), false) => code,
+            };
+            assert!(all.contains(expected), "{head}: {all}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn envelopes_that_cannot_be_are_refused_in_their_protocol() {
+    let (_running, address) = server().await;
+    for (content_type, body, parts) in [
+        ("grpc-web+proto", &[0, 255, 255, 255, 255][..], ["grpc-status: 8", "message_bytes_max"]),
+        ("connect+proto", &[0, 255, 255, 255, 255], ["resource_exhausted", "message_bytes_max"]),
+        ("grpc-web+proto", &[1, 0, 0, 0, 1, 0], ["grpc-status: 13", "grpc-message"]),
+        ("connect+proto", &[1, 0, 0, 0, 1, 0], ["internal", "compressed"]),
+        ("grpc-web+proto", &[2, 0, 0, 0, 0], ["grpc-status: 13", "0x02"]),
+        ("connect+proto", &[2, 0, 0, 0, 0], ["internal", "0x02"]),
+    ] {
+        let head = format!("POST {SERVICE}/Count\ncontent-type: application/{content_type}");
+        let response = send(address, &head, body).await;
+        let all = format!("{}{}", response.head, response.text());
+        for part in parts {
+            assert!(all.contains(part), "{content_type} {body:?}: {all}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn text_of_grpc_web_is_read_with_padding_in_the_middle() {
+    let (_running, address) = server().await;
+    // The head of the envelope and its three bytes, each padded: `text` is "a".
+    let head = format!("POST {SERVICE}/Echo\ncontent-type: application/grpc-web-text");
+    let response = send(address, &head, b"AAAAAAM=CgFh").await;
+    assert_eq!(response.status, 200);
+    assert!(response.text().starts_with("AAAAAAMKAWE"), "{}", response.text());
+}
+
+#[tokio::test]
+async fn a_reply_in_pieces_is_one_message_within_the_bound_of_messages() {
+    let mut limits = Limits::default();
+    limits.message_bytes_max = 1000;
+    let pieces = |inner: Arc<dyn Service>| -> Arc<dyn Service> {
+        Arc::new(move |call: Call| {
+            let count = call.context.header("x-pieces").map_or(0, |value| value.len());
+            let answer = inner.call(call);
+            async move {
+                let reply = answer.await?;
+                let pieces = (0..count).map(|_| Ok(" ".repeat(100).into()));
+                let pieces = futures_util::stream::iter(pieces.collect::<Vec<_>>());
+                Ok(if count == 0 { reply } else { reply.map(|_| Body::stream(pieces)) })
+            }
+        })
+    };
+    let (builder, _) = behaviour();
+    let (_running, address) = start(builder.limits(limits).layer(pieces)).await;
+    let look = |pieces: &str| {
+        format!("POST {SERVICE}/Look\ncontent-type: application/json\nx-pieces: {pieces}")
+    };
+    let within = send(address, &look("xxxxxxxxxx"), b"{}").await;
+    assert_eq!((within.status, within.body.len()), (200, 1000));
+    send(address, &look("xxxxxxxxxxx"), b"{}")
+        .await
+        .check(429, &["resource_exhausted", "limits.message_bytes_max = 1000"]);
+}
+
+#[tokio::test]
+async fn unchanged_to_a_caller_that_holds_nothing_is_the_services_mistake() {
+    let unchanged =
+        async |_: Call| Ok(tidewire::Reply::unchanged(tidewire::Validator::new([7; 16])));
+    let all = move |_: Arc<dyn Service>| -> Arc<dyn Service> { Arc::new(unchanged) };
+    let (builder, _) = behaviour();
+    let plain = async |_: Call| Ok("never");
+    let builder = builder.route(tidewire::http::Method::GET, "/slow", plain).layer(all);
+    let (_running, address) = start(builder).await;
+    for (head, _, body) in ways() {
+        let response = send(address, &head, body.as_bytes()).await;
+        let all = format!("{}{}", response.head, response.text());
+        let is_told = all.contains("internal") || all.contains("grpc-status: 13");
+        assert!(is_told && all.contains("holds"), "{head}: {all}");
+    }
+}

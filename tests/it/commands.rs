@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use tidewire::{Context, Reply, Result, Server, Stream};
+use tidewire_tests::http2::{DATA, RST_STREAM, frame, hello, next, request};
 use tidewire_tests::proto::*;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
 
@@ -155,4 +156,73 @@ async fn a_drain_lets_running_calls_end_and_takes_no_new_connections() {
     gated.0.gate.notify_one();
     call.await.unwrap().check(200, &[r#"{"text":"a"}"#]);
     assert!(drain.await.unwrap(), "everything ended by itself");
+}
+
+#[tokio::test]
+async fn commands_whose_callers_take_them_back_run_on_within_their_bound() {
+    let gated = Gated::new();
+    let server = BehaviourServiceServer::new(gated.clone());
+    let mut limits = tidewire::Limits::default();
+    limits.commands_max = 5;
+    let (running, address) = start(Server::builder().service(server).limits(limits)).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(&hello(&[])).await.unwrap();
+    let path = format!("{SERVICE}/Echo");
+    // One after the other, since a flood of resets ends the connection: see `make proof`.
+    for n in 0..20 {
+        let id = n * 2 + 1;
+        stream.write_all(&request(id, &path, "application/json", b"{}")).await.unwrap();
+        if n < 5 {
+            once(&gated.0.started).await;
+            stream.write_all(&frame(RST_STREAM, 0, id, &[0, 0, 0, 8])).await.unwrap();
+            continue;
+        }
+        // Refused, which its body says.
+        loop {
+            let found = next(&mut stream).await.unwrap().unwrap();
+            if found.stream == id && found.kind == DATA && !found.payload.is_empty() {
+                let text = String::from_utf8_lossy(&found.payload).into_owned();
+                assert!(text.contains("limits.commands_max = 5"), "{text}");
+                break;
+            }
+        }
+    }
+    assert_eq!(gated.0.started.available_permits(), 0, "no other ran");
+    for _ in 0..5 {
+        gated.0.gate.notify_one();
+        once(&gated.0.done).await;
+    }
+    assert_eq!(gated.0.dropped.available_permits(), 0);
+    drop(stream);
+    assert!(running.drain().await);
+}
+
+#[tokio::test]
+async fn a_command_whose_message_comes_late_takes_no_place_before_it() {
+    let gated = Gated::new();
+    let server = BehaviourServiceServer::new(gated.clone());
+    let mut limits = tidewire::Limits::default();
+    limits.commands_max = 1;
+    let (running, address) = start(Server::builder().service(server).limits(limits)).await;
+    let mut late = TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "POST {SERVICE}/Echo HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n\
+         expect: 100-continue\r\ncontent-length: 2\r\n\r\n"
+    );
+    late.write_all(head.as_bytes()).await.unwrap();
+    // It is asked for its body, so its call is there.
+    late.read_exact(&mut [0; 25]).await.unwrap();
+    let one = begin(address, "Echo").await;
+    once(&gated.0.started).await;
+    late.write_all(b"{}").await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"}") {
+        assert_ne!(late.read_buf(&mut answer).await.unwrap(), 0);
+    }
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.contains("limits.commands_max = 1"), "{answer}");
+    gated.0.gate.notify_one();
+    once(&gated.0.done).await;
+    drop((one, late));
+    assert!(running.drain().await);
 }

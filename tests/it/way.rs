@@ -129,6 +129,49 @@ async fn a_panic_in_the_middle_of_a_stream_leaves_its_neighbours_on_the_connecti
 }
 
 #[tokio::test]
+async fn a_panic_in_the_middle_of_a_stream_of_requests_is_one_failed_call() {
+    let panics = |inner: Arc<dyn Service>| -> Arc<dyn Service> {
+        Arc::new(move |mut call: Call| {
+            let is_it = call.spec().is_some_and(|spec| spec.method == "Sum");
+            let body = if is_it { std::mem::take(&mut call.body) } else { Body::Empty };
+            let answer = (!is_it).then(|| inner.call(call));
+            async move {
+                match (answer, body) {
+                    (Some(answer), _) => answer.await,
+                    (None, Body::Stream(mut frames)) => {
+                        frames.next().await.unwrap().unwrap();
+                        panic!("in the middle")
+                    }
+                    (None, _) => unreachable!("it is a stream"),
+                }
+            }
+        })
+    };
+    let (builder, _) = behaviour();
+    let (_running, address) = start(builder.layer(panics)).await;
+    for protocol in PROTOCOLS {
+        let client = client(address, protocol);
+        let typed = BehaviourServiceClient::new(client.channel());
+        // Open on the same connection, and answered after the panic.
+        let (texts, sent) = mpsc::channel(1);
+        let sent = futures_util::stream::unfold(sent, async |mut sent| {
+            Some((Ok(sent.recv().await?), sent))
+        });
+        let neighbour = BehaviourService::chat(&typed, Context::default(), Stream::new(sent));
+        texts.send(ChatRequest::default()).await.unwrap();
+        let mut replies = neighbour.await.unwrap().body;
+        replies.next().await.unwrap().unwrap();
+        let requests = Stream::from_values((0..3).map(|_| SumRequest::default()));
+        let error = BehaviourService::sum(&typed, Context::default(), requests).await.unwrap_err();
+        assert_eq!(error.code(), Code::Internal, "{protocol:?}: {error}");
+        assert!(error.message().contains("panicked"), "{protocol:?}: {error}");
+        texts.send(ChatRequest::default()).await.unwrap();
+        replies.next().await.unwrap().unwrap();
+        assert_eq!(client.open_connections(), 1);
+    }
+}
+
+#[tokio::test]
 async fn a_deadline_ends_a_stream_of_replies() {
     let endless = |reply: Reply| {
         reply.map(|body| match body {

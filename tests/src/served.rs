@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 
 use crate::program::root;
 
@@ -13,6 +13,8 @@ use crate::program::root;
 #[derive(Debug)]
 pub struct Served {
     process: Child,
+    /// Held, since a program may end when nobody hears what it says.
+    _output: Lines<BufReader<ChildStdout>>,
     /// Where it listens, in the order in which it says so.
     pub addresses: Vec<SocketAddr>,
 }
@@ -42,7 +44,7 @@ impl Served {
             addresses
                 .push(address.unwrap_or_else(|| panic!("{} says {line:?}", program.display())));
         }
-        Self { process, addresses }
+        Self { process, _output: lines, addresses }
     }
 
     /// The number of its process.

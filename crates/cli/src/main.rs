@@ -21,6 +21,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+/// Gives memory back after a peak, which the allocator of the system hardly does: see
+/// `bench-runs/attack.md`.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Define a service once in protobuf; serve it over every protocol.
 #[derive(Debug, Parser)]
 #[command(name = "tidewire", version, propagate_version = true)]
