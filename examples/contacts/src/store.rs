@@ -56,7 +56,7 @@ pub trait Store: Send + Sync + 'static {
 /// How long the key of a create is kept at least; after that it may be forgotten, and the same key is
 /// a new create. A caller that repeats a command does so within half of it.
 ///
-/// Each create with a key removes [`FORGOTTEN_AT_ONCE`] that are older, so there are never many more
+/// Each create with a key removes two that are older, so there are never many more
 /// than were used within this time, and none of them costs more than the contact that it made.
 pub const KEYS_KEPT: Duration = Duration::from_hours(24);
 
