@@ -17,7 +17,7 @@ import argparse, json, os, re, statistics, struct, subprocess, sys, tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.path.join(HERE, "peers", "target", "release")
 # How many requests are counted, after how many others.
-COUNTED, BEFORE = 2000, 400
+COUNTED, BEFORE = 1000, 200
 # The least share of a core that a server under full load takes.
 BUSY_MIN = 0.9
 TICK = os.sysconf("SC_CLK_TCK")
