@@ -4,6 +4,7 @@
 
 mod call;
 mod check;
+mod habits;
 mod program;
 mod schema;
 mod server;
