@@ -12,6 +12,7 @@ mod call;
 mod command;
 mod describe;
 mod habits;
+mod init;
 mod known;
 mod log;
 mod names;
@@ -33,6 +34,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(command::init::Init),
     /// Serve `.proto` files over Connect, gRPC, gRPC-Web and plain HTTP on one port.
     Serve(command::serve::Serve),
     Call(command::call::CallArgs),
@@ -53,6 +55,7 @@ async fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let outcome = match arguments.command {
+        Command::Init(init) => init.run(),
         Command::Serve(serve) => serve.run().await.map(|()| ExitCode::SUCCESS),
         Command::Call(call) => call.run().await,
         Command::Check(check) => check.run(),

@@ -1,14 +1,12 @@
-//! Well-known forms of strings: what protovalidate calls an email, a hostname, a URI; durations.
+//! Well-known forms of strings: what protovalidate calls an email, a hostname, a URI.
 //!
 //! Each is a scan of the bytes, without an allocation or a regular expression. The grammars are
 //! protovalidate's: email as in HTML (not RFC 5322), hostnames of RFC 1034, addresses of RFC 4632
 //! and RFC 4291 with zones, URIs of RFC 3986.
 
-mod duration;
 mod ip;
 mod uri;
 
-pub use duration::{DURATION_FORMS, duration};
 pub use ip::{is_ip, is_ip_prefix};
 pub use uri::{is_uri, is_uri_ref};
 

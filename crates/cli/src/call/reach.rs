@@ -98,8 +98,8 @@ fn read(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
 }
 
 fn duration(text: &str) -> anyhow::Result<Duration> {
-    let forms = tidewire_forms::DURATION_FORMS;
-    tidewire_forms::duration(text).with_context(|| format!("write {forms}"))
+    let forms = tidewire::DURATION_FORMS;
+    tidewire::parse_duration(text).with_context(|| format!("write {forms}"))
 }
 
 fn header(text: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {

@@ -5,6 +5,7 @@
 mod call;
 mod check;
 mod habits;
+mod init;
 mod program;
 mod schema;
 mod server;

@@ -54,7 +54,7 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Dur
         type Value = Duration;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a duration such as {}", tidewire_forms::DURATION_FORMS)
+            write!(f, "a duration such as {}", tidewire_service::DURATION_FORMS)
         }
 
         fn visit_i64<E: Error>(self, seconds: i64) -> Result<Duration, E> {
@@ -66,8 +66,8 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Dur
         }
 
         fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
-            tidewire_forms::duration(text).ok_or_else(|| {
-                let forms = tidewire_forms::DURATION_FORMS;
+            tidewire_service::parse_duration(text).ok_or_else(|| {
+                let forms = tidewire_service::DURATION_FORMS;
                 E::custom(format!("{text:?} is not a duration; write {forms}"))
             })
         }

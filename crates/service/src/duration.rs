@@ -11,11 +11,11 @@ pub const DURATION_FORMS: &str = "500ms, 10s or 1m 30s";
 ///
 /// ```
 /// use std::time::Duration;
-/// assert_eq!(tidewire_forms::duration("1m 30s"), Some(Duration::from_secs(90)));
-/// assert_eq!(tidewire_forms::duration("1.5"), Some(Duration::from_millis(1500)));
-/// assert_eq!(tidewire_forms::duration("soon"), None);
+/// assert_eq!(tidewire_service::parse_duration("1m 30s"), Some(Duration::from_secs(90)));
+/// assert_eq!(tidewire_service::parse_duration("1.5"), Some(Duration::from_millis(1500)));
+/// assert_eq!(tidewire_service::parse_duration("soon"), None);
 /// ```
-pub fn duration(text: &str) -> Option<Duration> {
+pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut total = Duration::ZERO;
     let is_bare = rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn durations_are_read_as_people_write_them() {
         let check = |text: &str, millis: Option<u64>| {
-            assert_eq!(duration(text), millis.map(Duration::from_millis), "{text}");
+            assert_eq!(parse_duration(text), millis.map(Duration::from_millis), "{text}");
         };
         check("10", Some(10_000));
         check("1.5", Some(1500));
@@ -69,6 +69,6 @@ mod tests {
         for text in ["", "s", "fast", "-1s", "1x", "1s 2", "1..2s", "99999999999999999999s"] {
             check(text, None);
         }
-        assert_eq!(duration("250us"), Some(Duration::from_micros(250)));
+        assert_eq!(parse_duration("250us"), Some(Duration::from_micros(250)));
     }
 }
