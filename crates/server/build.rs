@@ -3,6 +3,6 @@
 fn main() -> Result<(), tidewire_build::Error> {
     tidewire_build::Config::new()
         .folder("proto")
-        .runtime_path("::tidewire_service::__private")
+        .runtime_path("::tidewire_service::generated")
         .compile()
 }

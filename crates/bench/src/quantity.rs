@@ -4,20 +4,9 @@ use std::time::Duration;
 
 /// Parses `250us`, `1.5s`, `2m`, `1h`; a bare number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let bad = || format!("{text:?} is not a duration; write 500ms, 10s or 5m");
-    let split = text.find(|c: char| c.is_ascii_alphabetic() || c == 'µ').unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let number: f64 = number.trim().parse().map_err(|_| bad())?;
-    let scale = match unit {
-        "ns" => 1e-9,
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "s" | "" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(bad()),
-    };
-    Duration::try_from_secs_f64(number * scale).map_err(|_| bad())
+    tidewire_service::parse_duration(text).ok_or_else(|| {
+        format!("{text:?} is not a duration; write {}", tidewire_service::DURATION_FORMS)
+    })
 }
 
 /// Parses `512M`, `1.5GiB`, `4096`; letters mean powers of 1024.

@@ -34,12 +34,10 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Parses `http://host:port/path`, `https://…`, `ws://…` or `wss://…`; `unix` replaces the
-    /// address by a socket's path.
+    /// Parses `http://host:port/path`, `https://…`, `ws://…` or `wss://…`; without a scheme it is
+    /// `http`. `unix` replaces the address by a socket's path.
     pub(crate) fn parse(url: &str, unix: Option<&Path>) -> Result<Self, Error> {
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| {
-            Error::usage(format!("target {url:?} is not a URL; write http://host:port/path"))
-        })?;
+        let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
         let (websocket, secure) = match scheme {
             "http" => (false, false),
             "https" => (false, true),
@@ -110,6 +108,7 @@ mod tests {
         let unix = Target::parse("http://app/x", Some(Path::new("/run/app.sock"))).unwrap();
         assert_eq!(unix.address, Address::Unix("/run/app.sock".into()));
         assert!(Target::parse("ws://127.0.0.1:1/", None).unwrap().websocket);
+        assert_eq!(Target::parse("127.0.0.1:1/x", None).unwrap().url(), "http://127.0.0.1:1/x");
         let secure = Target::parse("https://127.0.0.1/a", None).unwrap();
         assert_eq!(secure.address.to_string(), "127.0.0.1:443");
         assert_eq!((secure.host(), secure.url().as_str()), ("127.0.0.1", "https://127.0.0.1/a"));
@@ -118,11 +117,7 @@ mod tests {
 
     #[test]
     fn a_bad_url_says_what_to_write() {
-        for (url, needle) in [
-            ("localhost:80", "not a URL"),
-            ("ftp://x/", "unknown scheme"),
-            ("http:///x", "no host"),
-        ] {
+        for (url, needle) in [("ftp://x/", "unknown scheme"), ("http:///x", "no host")] {
             let error = Target::parse(url, None).unwrap_err();
             assert!(error.to_string().contains(needle), "{error}");
         }

@@ -30,7 +30,7 @@ impl Default for Config {
             watched: Vec::new(),
             out_dir: None,
             name: "tidewire".to_owned(),
-            runtime_path: "::tidewire::__private".to_owned(),
+            runtime_path: "::tidewire::generated".to_owned(),
             extern_paths: Vec::new(),
         }
     }
@@ -90,7 +90,7 @@ impl Config {
         self
     }
 
-    /// Sets the path below which generated code finds all it names; `::tidewire::__private` unless
+    /// Sets the path below which generated code finds all it names; `::tidewire::generated` unless
     /// set. It begins with `::` or `crate::`.
     #[must_use]
     pub fn runtime_path(mut self, path: impl Into<String>) -> Self {

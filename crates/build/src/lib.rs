@@ -36,7 +36,7 @@
 //! # The runtime path
 //!
 //! The generated code names nothing but `core`, `std` and what is below one path, so that a user
-//! needs one dependency. The path is `::tidewire::__private` unless [`Config::runtime_path`] says
+//! needs one dependency. The path is `::tidewire::generated` unless [`Config::runtime_path`] says
 //! otherwise, and has to hold:
 //!
 //! | name | is | needed |

@@ -9,6 +9,7 @@
 pub(crate) mod detect;
 pub(crate) mod input;
 pub(crate) mod outcome;
+pub(crate) mod output;
 pub(crate) mod plain;
 pub(crate) mod printable;
 pub(crate) mod reach;

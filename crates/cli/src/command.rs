@@ -5,5 +5,6 @@ pub(crate) mod call;
 pub(crate) mod check;
 pub(crate) mod complete;
 pub(crate) mod describe;
+pub(crate) mod init;
 pub(crate) mod list;
 pub(crate) mod serve;

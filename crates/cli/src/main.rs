@@ -11,12 +11,15 @@
 mod call;
 mod command;
 mod describe;
+mod habits;
+mod init;
 mod known;
 mod log;
 mod names;
 mod origin;
 mod serving;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -36,6 +39,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(command::init::Init),
     /// Serve `.proto` files over Connect, gRPC, gRPC-Web and plain HTTP on one port.
     Serve(command::serve::Serve),
     Call(command::call::CallArgs),
@@ -50,9 +54,13 @@ enum Command {
 }
 
 #[tokio::main]
-#[expect(clippy::print_stderr, reason = "the program's own error output")]
 async fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
+    let arguments = match Arguments::try_parse_from(habits::rewrite(std::env::args())) {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error),
+    };
+    let outcome = match arguments.command {
+        Command::Init(init) => init.run(),
         Command::Serve(serve) => serve.run().await.map(|()| ExitCode::SUCCESS),
         Command::Call(call) => call.run().await,
         Command::Check(check) => check.run(),
@@ -67,15 +75,30 @@ async fn main() -> ExitCode {
         // Whoever read the output has enough of it.
         Err(failure) if is_broken_pipe(&failure.error) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("tidewire: {:#}", failure.error);
+            say(&format!("{:#}", failure.error));
             ExitCode::from(failure.code)
         }
     }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let io = error.downcast_ref::<std::io::Error>();
-    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    let mut io = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.any(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// Prints what clap says of the arguments, help among it, and what to write in place of a flag of
+/// another program.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    if let Some(text) = habits::instead(error) {
+        say(&text);
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// Says something on standard error, which nobody may be reading any more.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "tidewire: {text}");
 }
 
 /// Why a command failed, and the exit code for it.

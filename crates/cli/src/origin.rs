@@ -21,7 +21,7 @@ pub(crate) struct Origin {
     #[arg(long, value_name = "PATH")]
     proto: Vec<PathBuf>,
     /// File with a descriptor set, in place of ORIGIN; may be repeated.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "protoset", value_name = "FILE")]
     descriptor_set: Vec<PathBuf>,
     #[command(flatten)]
     reach: Reach,
@@ -30,9 +30,14 @@ pub(crate) struct Origin {
 impl Origin {
     /// The origin itself, and the names behind it.
     pub(crate) fn split(&self) -> Result<(Chosen<'_>, Vec<String>), Failure> {
+        // A name may be written from the root on, as in `.proto` files: `.shop.v1.Item`.
+        let name = |word: &String| match word.strip_prefix('.') {
+            Some(name) if !Path::new(word).exists() => name.to_owned(),
+            _ => word.clone(),
+        };
         let paths = [&self.proto[..], &self.descriptor_set].concat();
         if !paths.is_empty() {
-            return Ok((Chosen::Files(paths), self.words.clone()));
+            return Ok((Chosen::Files(paths), self.words.iter().map(name).collect()));
         }
         let Some((first, names)) = self.words.split_first() else {
             return Err(Failure::usage(anyhow::anyhow!(
@@ -40,8 +45,11 @@ impl Origin {
             )));
         };
         if !Path::new(first).exists() && Target::is_meant(first) {
-            let target = Target::parse(first).map_err(Failure::usage)?;
-            return Ok((Chosen::Server(target, &self.reach), names.to_vec()));
+            let mut target = Target::parse(first).map_err(Failure::usage)?;
+            if self.reach.plaintext {
+                target.without_tls().map_err(Failure::usage)?;
+            }
+            return Ok((Chosen::Server(target, &self.reach), names.iter().map(name).collect()));
         }
         Ok((Chosen::Files(vec![first.into()]), names.to_vec()))
     }

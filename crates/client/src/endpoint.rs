@@ -58,7 +58,12 @@ impl Endpoint {
                 prefix: String::new(),
             });
         }
-        let uri: Uri = url.parse().map_err(|_| no_url(url))?;
+        // Without a scheme it is the plain one.
+        let with_scheme = match url.contains("://") || url.is_empty() {
+            true => url.to_owned(),
+            false => format!("http://{url}"),
+        };
+        let uri: Uri = with_scheme.parse().map_err(|_| no_url(url))?;
         let is_tls = match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTP => false,
             Some(scheme) if *scheme == Scheme::HTTPS => true,
@@ -114,6 +119,7 @@ mod tests {
             ("http://127.0.0.1:8080", "127.0.0.1:8080", false, ""),
             ("https://example.org", "example.org:443", true, ""),
             ("http://example.org/api/v1/", "example.org:80", false, "/api/v1"),
+            ("127.0.0.1:8080", "127.0.0.1:8080", false, ""),
             ("http://[::1]:80", "[::1]:80", false, ""),
             ("unix:/run/a.sock", "unix:/run/a.sock", false, ""),
         ] {
@@ -121,7 +127,7 @@ mod tests {
             assert_eq!(endpoint.name(), name);
             assert_eq!((endpoint.is_tls, endpoint.prefix.as_str()), (is_tls, prefix), "{url}");
         }
-        for url in ["127.0.0.1:8080", "ftp://a", "unix:", "", "http://", "http://a?b=c"] {
+        for url in ["ftp://a", "unix:", "", "http://", "http://a?b=c"] {
             let error = Endpoint::parse(url).unwrap_err().to_string();
             assert!(error.contains(url), "{error}");
         }

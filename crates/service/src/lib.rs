@@ -18,6 +18,7 @@ mod codec;
 mod command_key;
 mod context;
 pub mod dispatch;
+mod duration;
 mod error;
 mod follow;
 mod freshness;
@@ -46,6 +47,7 @@ pub use code::Code;
 pub use codec::Codec;
 pub use command_key::CommandKey;
 pub use context::{Context, ContextPart, ContextWatch, Protocol};
+pub use duration::{DURATION_FORMS, parse_duration};
 pub use error::{Detail, Error, ErrorParts, Outcome};
 pub use follow::{Pace, Timer, follow};
 pub use freshness::{Freshness, Lifetime, NotAValidator, Staleness, Validator};
@@ -60,7 +62,7 @@ pub use script::{Fault, Script};
 pub use service::{Answer, Layer, PendingAnswer, Progress, Service, stack};
 pub use signal::Signal;
 pub use spec::{Idempotency, Method, Names, Sharing, Spec, StreamKind};
-pub use stream::Stream;
+pub use stream::{Sender, Stream};
 pub use token::{Token, Tokens};
 pub use types::{RegisterTypes, register_types};
 pub use upgrade::{Duplex, Upgrade};
@@ -68,9 +70,11 @@ pub use upgrade::{Duplex, Upgrade};
 /// The outcome of a call: a value, or an [`Error`] with a [`Code`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What generated code reaches through; not for use by hand.
-#[doc(hidden)]
-pub mod __private {
+/// The crates whose items generated code names: compiler errors show their types by this path.
+///
+/// A message is a struct that implements `buffa::Message`; a field that is a message is a
+/// `buffa::MessageField`, which derefs to the message and is its default where it is not set.
+pub mod generated {
     pub use {
         crate as service, buffa, buffa_descriptor, buffa_types, bytes, http, serde, serde_json,
     };

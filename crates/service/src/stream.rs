@@ -3,6 +3,8 @@
 //! What a stream is made of is not asked again once it ended or failed, so that nothing follows an error
 //! within a process either, and asking once more at the end is no mistake.
 
+mod sender;
+
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,6 +12,8 @@ use std::task::{Context, Poll, ready};
 use futures_util::{StreamExt, TryStreamExt};
 
 use crate::{Error, Headers, Result};
+
+pub use self::sender::Sender;
 
 /// Messages as they come, then trailers if there are any; an error ends the stream.
 ///
@@ -35,7 +39,8 @@ pub(crate) enum Part<T> {
 }
 
 impl<T: 'static> Stream<T> {
-    /// Wraps any stream of results.
+    /// Wraps any stream of results: whatever implements `Stream` of the crate `futures-core`. The
+    /// other constructors need no such crate.
     pub fn new(messages: impl futures_core::Stream<Item = Result<T>> + Send + 'static) -> Self {
         Self::from_parts(messages.map_ok(Part::Message))
     }

@@ -31,6 +31,7 @@ pub mod config;
 mod echo;
 mod exit;
 
+pub use bytes;
 pub use echo::Echo;
 pub use exit::{Exit, Failure};
 pub use http;
@@ -55,11 +56,12 @@ pub use tidewire_server::{
 pub use tidewire_server::{Tls, TlsError};
 pub use tidewire_service::{
     Admission, Answer, Body, Call, Channel, Code, Codec, CommandKey, Context, ContextPart,
-    ContextWatch, Detail, Duplex, End, Error, ErrorParts, Fault, Frame, Freshness, Gate, Guards,
-    Head, Headers, How, HttpTarget, Idempotency, Interface, Layer, Layered, Lifetime, Method,
-    Observation, Observer, Outcome, Pace, PathParams, Peer, Phase, Principal, Protocol, Query,
-    Reply, Result, RpcService, Script, Service, Sharing, Signal, Spec, Staleness, Stream,
-    StreamKind, Target, Timer, Token, Tokens, Upgrade, Validator, follow, gated,
+    ContextWatch, DURATION_FORMS, Detail, Duplex, End, Error, ErrorParts, Fault, Frame, Freshness,
+    Gate, Guards, Head, Headers, How, HttpTarget, Idempotency, Interface, Layer, Layered, Lifetime,
+    Method, Observation, Observer, Outcome, Pace, PathParams, Peer, Phase, Principal, Protocol,
+    Query, Reply, Result, RpcService, Script, Sender, Service, Sharing, Signal, Spec, Staleness,
+    Stream, StreamKind, Target, Timer, Token, Tokens, Upgrade, Validator, follow, gated,
+    parse_duration,
 };
 
 /// Includes the code that `tidewire_build` made: one module a package.
@@ -70,5 +72,4 @@ macro_rules! include_protos {
     };
 }
 
-#[doc(hidden)]
-pub use tidewire_service::__private;
+pub use tidewire_service::generated;

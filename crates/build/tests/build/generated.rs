@@ -49,7 +49,7 @@ fn generated_code_names_nothing_but_the_runtime_path_and_std() {
     assert_eq!(roots, ["core", "std", "tidewire"]);
     assert!(!code.contains("connectrpc"));
     for string in code.split('"').skip(1).step_by(2).filter(|string| string.starts_with("::")) {
-        assert!(string.starts_with("::tidewire::__private::"), "{string}");
+        assert!(string.starts_with("::tidewire::generated::"), "{string}");
     }
 }
 

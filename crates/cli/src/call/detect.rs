@@ -49,7 +49,12 @@ pub(crate) async fn detect(
     let urls = target.urls();
     let mut first = None;
     for url in &urls {
-        match ask(url, reach).await? {
+        let answer = match ask(url, reach).await {
+            // Without a port the two URLs are two places.
+            Err(_) if target.has_no_port() && urls.last() != Some(url) => continue,
+            answer => answer?,
+        };
+        match answer {
             Answer::Speaks(server) => {
                 let grpc = if server.speaks_grpc { "gRPC" } else { "HTTP without gRPC" };
                 watch.note(&format!("{url} speaks {grpc}"));

@@ -3,7 +3,7 @@
 //! Values follow one another with blanks or line ends between them; a value may go over several
 //! lines. Each is read as soon as it is complete, so that on a terminal every line is sent at once.
 
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail};
@@ -29,7 +29,7 @@ impl Input {
     pub(crate) fn parse(word: Option<&str>) -> Self {
         match word {
             None => Self::Nothing,
-            Some("-" | "@-") => Self::Standard,
+            Some("-" | "@-" | "@") => Self::Standard,
             Some(word) => match word.strip_prefix('@') {
                 Some(path) => Self::File(path.into()),
                 None => Self::Text(word.to_owned()),
@@ -124,9 +124,8 @@ impl Input {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the program's own error output")]
 fn say(error: &anyhow::Error) {
-    eprintln!("{error:#}");
+    let _ = writeln!(io::stderr(), "{error:#}");
 }
 
 /// One JSON value and where it begins.

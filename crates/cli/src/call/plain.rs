@@ -1,6 +1,5 @@
 //! A plain HTTP request: the body goes out and comes back as it is.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -12,6 +11,7 @@ use tidewire_client::Protocol;
 
 use super::detect::Server;
 use super::outcome;
+use super::output::Output;
 use super::reach::Reach;
 use super::rpc::next_frame;
 use super::watch::Watch;
@@ -32,6 +32,7 @@ impl Plain {
         server: &Server,
         reach: &Reach,
         watch: &Watch,
+        out: &Output,
     ) -> Result<ExitCode, Failure> {
         let client = reach
             .client(&server.url, Protocol::Connect, server.http, &watch.trace())
@@ -51,21 +52,21 @@ impl Plain {
         watch.begin();
         let answered = client.call(Call::http(self.verb, uri, context, body)).await;
         let mut reply = answered.map_err(|error| outcome::failure(&error, watch, None))?;
+        out.head(watch, &reply.headers)?;
         let mut last = b'\n';
         loop {
             let frame = next_frame(&mut reply.body).await;
             match frame.map_err(|error| outcome::failure(&error, watch, None))? {
                 Some(Frame::Data(chunk)) => {
                     last = chunk.last().copied().unwrap_or(last);
-                    let mut out = io::stdout().lock();
-                    out.write_all(&chunk).and_then(|()| out.flush())?;
+                    out.write(&chunk)?;
                 }
                 Some(Frame::Trailers(_)) => {}
                 None => break,
             }
         }
-        if last != b'\n' {
-            writeln!(io::stdout())?;
+        if last != b'\n' && out.is_standard() {
+            out.write(b"\n")?;
         }
         watch.show_timing();
         match reply.status.as_u16() {

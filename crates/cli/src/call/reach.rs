@@ -12,10 +12,12 @@ use tidewire_client::{Builder, Client, ClientLimits, HttpVersion, Protocol, Tls,
 #[command(next_help_heading = "The way to the server")]
 pub(crate) struct Reach {
     /// Header of every request, such as `authorization: Bearer xyz`; may be repeated.
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    #[arg(short = 'H', long = "header", visible_alias = "rpc-header", value_name = "NAME: VALUE",
+          value_parser = header)]
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// How long a call may take, such as 500ms or 10s; the server is told.
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    /// How long a call may take, such as 500ms or 10s; a bare number is seconds. The server is told.
+    #[arg(long, short = 'm', visible_aliases = ["timeout", "max-time"], value_name = "DURATION",
+          value_parser = duration)]
     pub(crate) deadline: Option<Duration>,
     /// Authorities to trust in place of the system's (PEM file).
     #[arg(long, value_name = "FILE")]
@@ -27,8 +29,11 @@ pub(crate) struct Reach {
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
     /// Accept any certificate: anyone on the way can read and change what is sent.
-    #[arg(long)]
+    #[arg(long, short = 'k')]
     insecure: bool,
+    /// Do not try TLS where the URL does not say.
+    #[arg(long)]
+    pub(crate) plaintext: bool,
     /// Name that the server's certificate has to be for, in place of the host's.
     #[arg(long, value_name = "NAME")]
     server_name: Option<String>,
@@ -90,6 +95,11 @@ impl Reach {
 
 fn read(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn duration(text: &str) -> anyhow::Result<Duration> {
+    let forms = tidewire::DURATION_FORMS;
+    tidewire::parse_duration(text).with_context(|| format!("write {forms}"))
 }
 
 fn header(text: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {

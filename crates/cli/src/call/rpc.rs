@@ -12,6 +12,7 @@ use tidewire_client::{Client, HttpVersion, Protocol};
 use super::detect::Server;
 use super::input::{self, Input};
 use super::outcome;
+use super::output::Output;
 use super::reach::Reach;
 use super::watch::Watch;
 use crate::Failure;
@@ -26,6 +27,7 @@ pub(crate) struct Rpc<'a> {
     pub(crate) known: &'a Known,
     pub(crate) method: &'a Method,
     pub(crate) watch: &'a Watch,
+    pub(crate) out: &'a Output,
 }
 
 impl Rpc<'_> {
@@ -108,7 +110,8 @@ impl Rpc<'_> {
         let context = Context::new(self.reach.headers()).with_deadline(deadline);
         let call = Call::method(self.method.clone(), context, Codec::Proto, body);
         let mut reply = client.call(call).await.map_err(CallError::Call)?;
-        let pretty = self.method.kind == StreamKind::Unary && io::stdout().is_terminal();
+        self.out.head(self.watch, &reply.headers).map_err(CallError::Output)?;
+        let pretty = self.method.kind == StreamKind::Unary && self.out.is_terminal();
         while let Some(frame) = next_frame(&mut reply.body).await.map_err(CallError::Call)? {
             if let Frame::Data(message) = frame {
                 self.print(&message, pretty)?;
@@ -136,10 +139,9 @@ impl Rpc<'_> {
                 error.message()
             )))
         })?;
-        let mut out = io::stdout().lock();
         let text = String::from_utf8_lossy(&json);
         let text = if pretty { spread(&text) } else { text.into_owned() };
-        writeln!(out, "{text}").and_then(|()| out.flush()).map_err(CallError::Output)
+        self.out.write(format!("{text}\n").as_bytes()).map_err(CallError::Output)
     }
 }
 
@@ -161,9 +163,12 @@ pub(crate) async fn next_frame(body: &mut Body) -> tidewire::Result<Option<Frame
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the program's own output")]
 fn invite(method: &Method) {
-    eprintln!("type a {} as JSON and press Enter; Ctrl-D ends the requests", method.input);
+    let _ = writeln!(
+        io::stderr(),
+        "type a {} as JSON and press Enter; Ctrl-D ends the requests",
+        method.input
+    );
 }
 
 /// One line of JSON over several lines, in the same order.

@@ -3,6 +3,7 @@
 //! | written | is |
 //! |---|---|
 //! | `localhost:8080`, `:8080`, `[::1]:80` | TCP; whether TLS is spoken is found out |
+//! | `example.org` | the same, at port 443 with TLS or port 80 without |
 //! | `http://host`, `https://host` | TCP without and with TLS |
 //! | `unix:/run/shop.sock` | a Unix socket |
 //! | any of them with a path after it | a plain HTTP request, or a method: `host:80/shop.v1.Items/Get` |
@@ -56,12 +57,6 @@ impl Target {
                 "{text} is not a server; write localhost:8080, https://example.org or unix:/run/shop.sock"
             );
         }
-        if scheme.is_none() && port(&place).is_none() {
-            bail!(
-                "{text} has neither scheme nor port; write https://{place}, http://{place} or \
-                 {place}:8080"
-            );
-        }
         if port(&place).is_some_and(|port| port.parse::<u16>().is_err()) {
             bail!("{place} has no port from 1 to 65535 behind its colon");
         }
@@ -71,7 +66,9 @@ impl Target {
 
     /// Whether a word is meant as a server rather than a path of files.
     pub(crate) fn is_meant(word: &str) -> bool {
-        word.contains("://") || word.starts_with("unix:") || Self::parse(word).is_ok()
+        let place = word.split(['/', '?']).next().unwrap_or_default();
+        let is_place = port(place).is_some() && Self::parse(word).is_ok();
+        word.contains("://") || word.starts_with("unix:") || place == "localhost" || is_place
     }
 
     /// The URLs that it may have, the likelier one first.
@@ -82,9 +79,29 @@ impl Target {
         };
         match self.scheme {
             Some(scheme) => vec![of(scheme)],
-            None if self.place.ends_with(":443") => vec![of(Scheme::Https), of(Scheme::Http)],
+            None if self.place.ends_with(":443") || port(&self.place).is_none() => {
+                vec![of(Scheme::Https), of(Scheme::Http)]
+            }
             None => vec![of(Scheme::Http), of(Scheme::Https)],
         }
+    }
+
+    /// Whether the port is that of its scheme.
+    pub(crate) fn has_no_port(&self) -> bool {
+        self.scheme != Some(Scheme::Unix) && port(&self.place).is_none()
+    }
+
+    /// Without TLS, whatever was left open.
+    ///
+    /// # Errors
+    /// An `https` URL.
+    pub(crate) fn without_tls(&mut self) -> anyhow::Result<()> {
+        match self.scheme {
+            Some(Scheme::Https) => bail!("https:// and --plaintext exclude each other"),
+            None => self.scheme = Some(Scheme::Http),
+            Some(_) => {}
+        }
+        Ok(())
     }
 
     /// Makes the path a part of the server, before the paths of its methods.
@@ -144,6 +161,7 @@ mod tests {
         check("[::1]:80/", &["http://[::1]:80", "https://[::1]:80"], None);
         check("a.org:443", &["https://a.org:443", "http://a.org:443"], None);
         check("https://a.org", &["https://a.org"], None);
+        check("a.org/x", &["https://a.org", "http://a.org"], Some("/x"));
         check("http://a.org/x/y?z=1", &["http://a.org"], Some("/x/y?z=1"));
         check("http://a.org?z=1", &["http://a.org"], Some("/?z=1"));
         check("unix:/run/a.sock", &["unix:/run/a.sock"], None);
@@ -152,7 +170,6 @@ mod tests {
     #[test]
     fn what_is_no_server_is_refused_with_what_would_be_one() {
         for (text, expected) in [
-            ("example.org", "write https://example.org"),
             ("ftp://a", "ftp:// is not known"),
             ("unix:", "names no socket"),
             ("a:b", "no port"),

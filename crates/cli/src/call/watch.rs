@@ -1,10 +1,11 @@
 //! What happens on the wire: for `-v`, and to tell what an error means.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use tidewire::http::{HeaderMap, StatusCode};
+use tidewire::http::{HeaderMap, StatusCode, Version};
 use tidewire_client::{Event, Step, Trace};
 
 use super::printable::printable;
@@ -27,6 +28,7 @@ pub(crate) struct Seen {
     /// Which HTTP a TLS handshake chose.
     pub(crate) alpn: Option<String>,
     pub(crate) status: Option<StatusCode>,
+    pub(crate) version: Option<Version>,
     pub(crate) content_type: String,
     started: Option<Instant>,
     connected_at: Option<Instant>,
@@ -113,8 +115,9 @@ impl Seen {
                 self.bytes_sent += wire_bytes;
             }
             Step::RequestSent => self.sent_at = Some(event.at),
-            Step::Response { status, headers, .. } => {
+            Step::Response { status, version, headers } => {
                 self.status = Some(*status);
+                self.version = Some(*version);
                 self.response_at = Some(event.at);
                 let content_type = headers.get("content-type").and_then(|v| v.to_str().ok());
                 self.content_type = content_type.unwrap_or_default().to_owned();
@@ -202,7 +205,7 @@ fn lines(text: &mut String, mark: &str, headers: &HeaderMap) {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the program's own output")]
+/// Nobody may be listening any more; that ends nothing.
 fn show(text: &str) {
-    eprint!("{text}");
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use tidewire::http;
 use tidewire_client::{HttpVersion, Protocol};
 
@@ -12,6 +12,7 @@ use crate::Failure;
 use crate::call::detect::{Server, detect};
 use crate::call::input::Input;
 use crate::call::outcome::UNREACHABLE;
+use crate::call::output::Output;
 use crate::call::plain::Plain;
 use crate::call::reach::Reach;
 use crate::call::reflection::reflect;
@@ -53,14 +54,24 @@ pub(crate) struct CallArgs {
     #[arg(long, value_name = "PATH")]
     proto: Vec<PathBuf>,
     /// Schema: a file with a descriptor set; may be repeated.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "protoset", value_name = "FILE")]
     descriptor_set: Vec<PathBuf>,
     /// Protocol [default: gRPC where the server speaks it, else Connect].
     #[arg(long, value_enum)]
     protocol: Option<Spoken>,
     /// Verb of a plain HTTP request [default: GET, and POST with a body].
-    #[arg(short = 'X', long = "verb", value_name = "VERB")]
+    #[arg(short = 'X', long = "verb", visible_alias = "request", value_name = "VERB")]
     verb: Option<http::Method>,
+    /// The request, in place of JSON; @FILE reads a file, @ standard input.
+    #[arg(short = 'd', long = "data", visible_aliases = ["json", "data-raw", "data-binary"],
+          value_name = "JSON", allow_hyphen_values = true)]
+    data: Option<String>,
+    /// Print status and headers before the reply.
+    #[arg(short, long)]
+    include: bool,
+    /// Write the reply to a file.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Show what goes over the wire, and how long each phase took.
     #[arg(short, long)]
     verbose: bool,
@@ -86,10 +97,16 @@ enum Task {
 impl CallArgs {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         let mut target = Target::parse(&self.target).map_err(Failure::usage)?;
+        if self.reach.plaintext {
+            target.without_tls().map_err(Failure::usage)?;
+        }
         let task = self.task(&mut target).map_err(Failure::usage)?;
         let watch = Watch::new(self.verbose);
+        let out = Output::new(self.output.as_deref(), self.include).map_err(Failure::usage)?;
         let (name, input) = match task {
-            Task::Plain { path, input } => return self.plain(&target, path, &input, &watch).await,
+            Task::Plain { path, input } => {
+                return self.plain(&target, path, &input, &watch, &out).await;
+            }
             Task::Method { name, input } => (Some(name), input),
             Task::List => (None, Input::Nothing),
         };
@@ -109,7 +126,7 @@ impl CallArgs {
         let Some(name) = name else { return print_methods(&known) };
         let method = known.method(&name).map_err(|error| self.meant(error, &name))?;
         if self.protocol == Some(Spoken::Rest) {
-            return self.rest(&server, &known, &method, &input, &watch).await;
+            return self.rest(&server, &known, &method, &input, (&watch, &out)).await;
         }
         let protocol = self.protocol.map(Spoken::rpc);
         if protocol == Some(Protocol::Grpc) && server.http == HttpVersion::Http1 {
@@ -117,8 +134,9 @@ impl CallArgs {
                 "the server speaks HTTP/1.1 only, and gRPC needs HTTP/2; leave --protocol out";
             return Err(Failure { error: anyhow!(text), code: UNREACHABLE });
         }
-        let (reach, watch) = (&self.reach, &watch);
-        let rpc = Rpc { server: &server, protocol, reach, known: &known, method: &method, watch };
+        let (reach, watch, out) = (&self.reach, &watch, &out);
+        let (server, known, method) = (&server, &known, &method);
+        let rpc = Rpc { server, protocol, reach, known, method, watch, out };
         rpc.run(&input).await
     }
 
@@ -134,34 +152,35 @@ impl CallArgs {
 
     fn task(&self, target: &mut Target) -> anyhow::Result<Task> {
         let is_json = |word: &String| word.starts_with(['{', '[', '@']) || word == "-";
-        let [first, second] = [&self.method, &self.request];
-        if self.verb.is_none()
-            && let Some(name) = target.method()
-        {
-            if second.is_some() {
-                anyhow::bail!("the URL names the method already; leave {} out", word(first));
+        let words: Vec<&String> = [&self.method, &self.request].into_iter().flatten().collect();
+        let in_url = target.method().filter(|_| self.verb.is_none()).map(str::to_owned);
+        let is_name = self.verb.is_none() && in_url.is_none();
+        let (name, bodies) = match words.split_first() {
+            Some((name, bodies)) if is_name && !is_json(name) => (Some((*name).clone()), bodies),
+            _ => (None, &words[..]),
+        };
+        let bodies: Vec<&String> = bodies.iter().copied().chain(&self.data).collect();
+        if let [first, second, ..] = bodies[..] {
+            match (&in_url, &self.data) {
+                (_, Some(data)) => bail!("the request is there twice; leave -d {data} out"),
+                (Some(_), None) => bail!("the URL names the method already; leave {first} out"),
+                (None, None) => bail!("a plain request has one body; leave {second} out"),
             }
-            return Ok(Task::Method {
-                name: name.to_owned(),
-                input: Input::parse(first.as_deref()),
-            });
+        }
+        let body = bodies.first().map(|body| body.as_str());
+        let input = Input::parse(body);
+        if name.is_some() {
+            target.keep_path_as_prefix();
         }
         let is_plain = self.verb.is_some() || target.path.is_some();
-        match first {
-            Some(name) if self.verb.is_none() && !is_json(name) => {
-                target.keep_path_as_prefix();
-                let input = Input::parse(second.as_deref());
-                Ok(Task::Method { name: name.clone(), input })
-            }
-            first if is_plain => {
-                if second.is_some() {
-                    anyhow::bail!("a plain request has one body; leave {} out", word(second));
-                }
+        match (name.or(in_url), body) {
+            (Some(name), _) => Ok(Task::Method { name, input }),
+            (None, _) if is_plain => {
                 let path = target.path.take().unwrap_or_else(|| "/".to_owned());
-                Ok(Task::Plain { path, input: Input::parse(first.as_deref()) })
+                Ok(Task::Plain { path, input })
             }
-            Some(json) => anyhow::bail!("{json} is no method; name one before the request"),
-            None => Ok(Task::List),
+            (None, Some(json)) => bail!("{json} is no method; name one before the request"),
+            (None, None) => Ok(Task::List),
         }
     }
 
@@ -179,6 +198,7 @@ impl CallArgs {
         path: String,
         input: &Input,
         watch: &Watch,
+        out: &Output,
     ) -> Result<ExitCode, Failure> {
         let body = input.bytes().map_err(Failure::usage)?;
         let verb = match &self.verb {
@@ -190,7 +210,7 @@ impl CallArgs {
             Some((url, _)) if target.is_certain() => Server::at(url),
             _ => detect(target, &self.reach, watch).await?,
         };
-        let outcome = Plain { verb, path, body }.run(&server, &self.reach, watch).await;
+        let outcome = Plain { verb, path, body }.run(&server, &self.reach, watch, out).await;
         // Whoever did not answer may speak something else; asking says what.
         match outcome {
             Err(failure) if watch.seen().status.is_none() && watch.seen().is_connected => {
@@ -206,7 +226,7 @@ impl CallArgs {
         known: &Known,
         method: &tidewire::Method,
         input: &Input,
-        watch: &Watch,
+        (watch, out): (&Watch, &Output),
     ) -> Result<ExitCode, Failure> {
         if method.kind.client_streams() {
             let text = "a stream of requests is not sent by REST; leave --protocol out";
@@ -217,7 +237,7 @@ impl CallArgs {
             json = b"{}".to_vec();
         }
         let plain = rest::request(known, method, &json).map_err(Failure::usage)?;
-        plain.run(server, &self.reach, watch).await
+        plain.run(server, &self.reach, watch, out).await
     }
 }
 
@@ -229,10 +249,6 @@ impl Spoken {
             Self::Connect | Self::Rest => Protocol::Connect,
         }
     }
-}
-
-fn word(word: &Option<String>) -> &str {
-    word.as_deref().unwrap_or_default()
 }
 
 fn print_methods(known: &Known) -> Result<ExitCode, Failure> {

@@ -25,6 +25,7 @@ use crate::known::{Known, path};
 ///   bash: eval "$(tidewire completions bash)" in ~/.bashrc
 ///   zsh:  eval "$(tidewire completions zsh)" in ~/.zshrc
 ///   fish: tidewire completions fish | source in ~/.config/fish/config.fish
+///   PowerShell: tidewire completions powershell | Out-String | Invoke-Expression in $PROFILE
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Completions {
@@ -37,6 +38,8 @@ enum Shell {
     Bash,
     Zsh,
     Fish,
+    #[value(alias = "pwsh")]
+    Powershell,
 }
 
 /// What may follow on a command line; the scripts ask.
@@ -52,6 +55,7 @@ impl Completions {
             Shell::Bash => BASH,
             Shell::Zsh => ZSH,
             Shell::Fish => FISH,
+            Shell::Powershell => POWERSHELL,
         };
         std::io::stdout().lock().write_all(script.as_bytes())?;
         Ok(ExitCode::SUCCESS)
@@ -252,6 +256,17 @@ const FISH: &str = r#"function __tidewire_complete
     end
 end
 complete -c tidewire -f -a '(__tidewire_complete)'
+"#;
+
+/// The line is what the cursor has passed; blanks at its end are not part of the syntax tree.
+const POWERSHELL: &str = r#"Register-ArgumentCompleter -Native -CommandName tidewire -ScriptBlock {
+    param($word, $tree, $cursor)
+    $length = $cursor - $tree.Extent.StartOffset
+    $line = $tree.ToString().PadRight($length).Substring(0, $length)
+    tidewire complete -- $line 2>$null | ForEach-Object {
+        [System.Management.Automation.CompletionResult]::new($_, $_, 'ParameterValue', $_)
+    }
+}
 "#;
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! `tidewire serve`: services without code of their own, from `.proto` files.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use tidewire::config::{Flags, ServiceConfig};
@@ -70,10 +71,11 @@ impl Serve {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the program's own output")]
+/// Nobody may be reading any more; the server goes on.
 fn print_start(running: &tidewire::Running, names: &[String]) {
+    let mut out = std::io::stdout().lock();
     for address in running.addresses() {
-        println!("listening on {address}");
+        let _ = writeln!(out, "listening on {address}");
     }
-    println!("serving {}", names.join(", "));
+    let _ = writeln!(out, "serving {}", names.join(", "));
 }

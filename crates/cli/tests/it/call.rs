@@ -230,5 +230,5 @@ fn shells_complete_commands_flags_and_methods() {
     let line = format!("tidewire call {} Look ", server.address);
     assert_eq!(complete(&line), "'{\"key\":\"\"}'\n");
     assert_eq!(complete("tidewire call 127.0.0.1:1 L"), "");
-    assert_eq!(complete("tidewire completions "), "bash\nzsh\nfish\n");
+    assert_eq!(complete("tidewire completions "), "bash\nzsh\nfish\npowershell\n");
 }

@@ -4,6 +4,8 @@
 
 mod call;
 mod check;
+mod habits;
+mod init;
 mod program;
 mod schema;
 mod server;

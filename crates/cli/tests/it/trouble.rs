@@ -13,7 +13,7 @@ fn nobody_there_and_names_that_lead_nowhere() {
     let call = |target: &str| run(root(), &["call", target, "Echo", "--proto", &protos]);
     call("127.0.0.1:1").check(3, &["127.0.0.1:1", "refused"]);
     call("http://no-such-host.invalid").check(3, &["no-such-host.invalid"]);
-    call("example.org").check(2, &["neither scheme nor port"]);
+    call("no-such-host.invalid").check(3, &["no-such-host.invalid"]);
     call("ftp://a").check(2, &["ftp:// is not known"]);
 }
 

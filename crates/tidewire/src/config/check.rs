@@ -245,11 +245,11 @@ mod tests {
             ],
         );
         check(
-            "[limits]\nstreams_max = \"many\"\nconnections_max = -1\ndrain_timeout = 10\n",
+            "[limits]\nstreams_max = \"many\"\nconnections_max = -1\ndrain_timeout = \"soon\"\n",
             &[
                 "2:15: invalid type: string \"many\", expected u32",
                 "3:19: invalid value: integer `-1`, expected usize",
-                "4:17: invalid type: integer `10`, expected a string",
+                "4:17: \"soon\" is not a duration",
             ],
         );
         check(

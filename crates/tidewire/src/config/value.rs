@@ -46,14 +46,34 @@ fn parse_bytes(text: &str) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_mul(unit)
 }
 
-/// A duration: `"30s"`, `"500ms"`, `"1m 30s"`.
+/// A duration: `"30s"`, `"500ms"`, `"1m 30s"`; a bare number is seconds.
 pub(super) fn duration<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(input)?;
-    humantime::parse_duration(&text).map(Some).map_err(|_| {
-        D::Error::custom(format!(
-            "{text:?} is not a duration; write \"30s\", \"500ms\" or \"1m 30s\""
-        ))
-    })
+    struct Time;
+
+    impl Visitor<'_> for Time {
+        type Value = Duration;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a duration such as {}", tidewire_service::DURATION_FORMS)
+        }
+
+        fn visit_i64<E: Error>(self, seconds: i64) -> Result<Duration, E> {
+            self.visit_str(&seconds.to_string())
+        }
+
+        fn visit_f64<E: Error>(self, seconds: f64) -> Result<Duration, E> {
+            self.visit_str(&seconds.to_string())
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
+            tidewire_service::parse_duration(text).ok_or_else(|| {
+                let forms = tidewire_service::DURATION_FORMS;
+                E::custom(format!("{text:?} is not a duration; write {forms}"))
+            })
+        }
+    }
+
+    input.deserialize_any(Time).map(Some)
 }
 
 /// One address or a list of them; a text may hold several with commas between them.

@@ -1,0 +1,4 @@
+//! What `tidewire init` writes.
+
+pub(crate) mod project;
+pub(crate) mod settings;
