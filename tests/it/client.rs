@@ -262,6 +262,6 @@ async fn a_call_by_name_takes_bytes_or_json() {
 #[test]
 fn a_client_refuses_a_protocol_that_it_does_not_speak_by_name() {
     let refused = Client::builder("http://127.0.0.1:1").protocol(Protocol::Rest).build();
-    let message = refused.err().expect("REST is not spoken by a client").to_string();
+    let message = refused.expect_err("REST is not spoken by a client").to_string();
     assert_eq!(message, "a client does not speak rest; use connect, grpc or grpc-web");
 }
