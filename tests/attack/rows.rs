@@ -59,17 +59,17 @@ pub(crate) const ROWS: &[Row] = &[
         attack: |to| Box::pin(readers::window_zero(to)),
     },
     Row {
-        name: "readers that stop, within 64 MiB over all",
-        settings: &["limits.reply_bytes_waiting_all_max=64MiB", "limits.reply_progress_timeout=2s"],
-        peak_max: 192,
+        name: "readers that stop, within 16 MiB over all",
+        settings: &["limits.reply_bytes_waiting_all_max=16MiB", "limits.reply_progress_timeout=8s"],
+        peak_max: 64,
         left_max: 32,
         attack: |to| Box::pin(readers::bounded(to)),
     },
     Row {
-        name: "readers that stop over HTTP/1.1, 100 connections",
+        name: "readers that stop over HTTP/1.1, 20 connections",
         settings: SOON,
         // Their requests are as large as their replies.
-        peak_max: 768,
+        peak_max: 192,
         left_max: 32,
         attack: |to| Box::pin(readers::http1(to)),
     },

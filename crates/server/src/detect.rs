@@ -117,9 +117,9 @@ mod tests {
 
     #[tokio::test]
     async fn silence_and_part_of_a_preface_end_in_time() {
-        let mut limits = Limits::default();
-        limits.first_byte_timeout = Duration::from_millis(20);
-        limits.header_read_timeout = Duration::from_millis(20);
+        let short = Duration::from_millis(20);
+        let limits =
+            Limits { first_byte_timeout: short, header_read_timeout: short, ..Limits::default() };
         for sent in [&b""[..], b"PRI"] {
             let (mut client, mut server) = tokio::io::duplex(64);
             client.write_all(sent).await.unwrap();

@@ -231,14 +231,12 @@ mod tests {
     use super::*;
 
     fn vigil(all: &Arc<Waiting>) -> Arc<Vigil> {
-        let mut limits = Limits::default();
-        limits.reply_bytes_waiting_max = 100;
+        let limits = Limits { reply_bytes_waiting_max: 100, ..Limits::default() };
         Vigil::new(Arc::clone(all), &limits)
     }
 
     fn all(bytes_max: usize) -> Arc<Waiting> {
-        let mut limits = Limits::default();
-        limits.reply_bytes_waiting_all_max = bytes_max;
+        let limits = Limits { reply_bytes_waiting_all_max: bytes_max, ..Limits::default() };
         Arc::new(Waiting::new(&limits))
     }
 
