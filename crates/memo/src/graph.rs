@@ -5,6 +5,7 @@
 
 pub(crate) mod bells;
 pub(crate) mod budget;
+pub(crate) mod callers;
 pub(crate) mod cascade;
 pub(crate) mod close;
 pub(crate) mod core;

@@ -114,6 +114,7 @@ const DISTURBED: u8 = 8;
 const EXTERNAL: u8 = 16;
 
 impl Header {
+    #[inline(always)]
     pub(crate) fn new(owner: u16, hash: u64, source: bool) -> Self {
         Self {
             state: Cell::new(if source { FRESH } else { EMPTY }),
