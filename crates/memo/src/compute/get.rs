@@ -40,6 +40,8 @@ enum Stage<K: Key, V: Send + Sync + 'static> {
     New,
     /// The same, on behalf of a node that is not the ambient one.
     OnBehalf(Id),
+    /// The same, by who was answered early before and would only be given the same again.
+    Patient,
     /// Waits for a computation.
     Joined(Joined<K, V>),
     /// Re-executes a hit.
@@ -52,6 +54,11 @@ impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
     #[inline(always)]
     pub(crate) fn new(memo: &'static Inner<K, V>, key: K) -> Self {
         Self { memo, key, stage: Stage::New }
+    }
+
+    /// Waits for the end of the computation and takes no early answer.
+    pub(crate) fn patient(memo: &'static Inner<K, V>, key: K) -> Self {
+        Self { memo, key, stage: Stage::Patient }
     }
 
     pub(crate) fn on_behalf_of(memo: &'static Inner<K, V>, key: K, parent: Id) -> Self {
@@ -94,7 +101,7 @@ impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
         let answer = match &mut self.stage {
             Stage::Audit(audit) => return audit.as_mut().poll(context),
             Stage::Joined(joined) => wait(joined, context),
-            Stage::New | Stage::OnBehalf(_) => match self.enter(frame) {
+            Stage::New | Stage::OnBehalf(_) | Stage::Patient => match self.enter(frame) {
                 Entry::Hit(value, id) => {
                     if let Some(frame) = frame {
                         frame.record(self.memo.shared(), id, value.version());
@@ -182,7 +189,9 @@ impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
             drop(core);
             return Entry::Refused(Error::cycle(&cycle.names()));
         }
-        Entry::Join(Work::join(&mut core, self.memo, node, parent))
+        let mut joined = Work::join(&mut core, self.memo, node, parent);
+        joined.is_patient = matches!(self.stage, Stage::Patient);
+        Entry::Join(joined)
     }
 }
 

@@ -86,6 +86,8 @@ pub(crate) struct Joined<K: 'static, V: 'static> {
     /// Changes completed when the caller joined.
     pub(crate) revision: u64,
     caller: u32,
+    /// Takes no early answer.
+    pub(crate) is_patient: bool,
     /// This caller made the work, which counts as being polled until it does so.
     starts: bool,
 }
@@ -125,7 +127,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             }
         };
         let caller = work.head.enter(revision, parent);
-        Joined { work, revision, caller, starts }
+        Joined { work, revision, caller, is_patient: false, starts }
     }
 
     fn new(inner: &'static Inner<K, V>, node: &Node<K, V>, attempt: Attempt<V>) -> Self {
@@ -260,7 +262,7 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
         }
         let Early { start, outcome, taint } = board.early.as_ref()?;
         let arrived_early = self.revision <= *start || injected(Fault::EarlyForAnyone);
-        arrived_early.then(|| (outcome.clone(), Err(*taint)))
+        (arrived_early && !self.is_patient).then(|| (outcome.clone(), Err(*taint)))
     }
 
     /// Goes away before the computation ended.

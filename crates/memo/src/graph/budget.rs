@@ -334,9 +334,9 @@ impl Core {
     }
 
     /// The next victim of one queue: the hand moves on over the nodes that are spared.
-    fn next_victim<'a>(&self, queue: &Queue, steps: &mut usize) -> Option<&'a Header> {
-        while *steps > 0 {
-            *steps -= 1;
+    fn next_victim<'a>(&self, queue: &Queue, hand: &mut Hand) -> Option<&'a Header> {
+        while hand.steps > 0 {
+            hand.steps -= 1;
             let at = match queue.hand.get() {
                 END => queue.oldest.get(),
                 hand => hand,
@@ -345,12 +345,22 @@ impl Core {
             queue.hand.set(node.newer.get());
             let busy = node.is_computing();
             let empty = matches!(node.state(), GHOST | FADED);
-            if !busy && !empty && !self.is_spared(node) && !node.take_visited() {
-                return Some(node);
+            if !busy && !empty && !self.is_spared(node) {
+                hand.helped = true;
+                if !node.take_visited() {
+                    return Some(node);
+                }
             }
         }
         None
     }
+}
+
+/// What one hold of the graph lock may do and did.
+struct Hand {
+    steps: usize,
+    /// A value went, or lost its second chance.
+    helped: bool,
 }
 
 impl Queue {
@@ -368,9 +378,11 @@ pub(crate) fn relieve(shared: &Shared) {
     shared.over_budget.store(false, SeqCst);
     let mut owners = over_budget(shared);
     evict_oversized(shared);
-    owners.sort_unstable_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
-    for &(_, owner) in &owners {
-        while evict_some(shared, owner) {}
+    owners.sort_unstable_by_key(|&(bytes, ..)| std::cmp::Reverse(bytes));
+    for &(_, length, owner) in &owners {
+        // Every node is seen twice at most: once to clear its bit, once to take it.
+        let mut steps = length * 2 + 2;
+        while evict_some(shared, owner, &mut steps) {}
     }
     while force_some(shared) {}
     let mut core = shared.core.lock();
@@ -396,34 +408,34 @@ fn evict_oversized(shared: &Shared) {
     core.limit_what_is_spared();
 }
 
-/// The owners that must give something back.
-fn over_budget(shared: &Shared) -> Vec<(usize, &'static Owner)> {
+/// The owners that must give something back, with the bytes and the length of their queues.
+fn over_budget(shared: &Shared) -> Vec<(usize, usize, &'static Owner)> {
     let core = shared.core.lock();
     let all = core.is_over();
     let owners = core.owners.iter().flatten();
     let over = owners.filter(|owner| all || owner.queue.is_over());
-    over.map(|owner| (owner.queue.bytes.get(), *owner)).collect()
+    let sized = |owner: &&'static Owner| {
+        let queue = &owner.queue;
+        (queue.bytes.get(), queue.length.get() as usize, *owner)
+    };
+    over.map(sized).collect()
 }
 
 /// Evicts values of one owner in one hold of the graph lock; `true` when more is to be done here.
-fn evict_some(shared: &Shared, owner: &'static Owner) -> bool {
+fn evict_some(shared: &Shared, owner: &'static Owner, steps: &mut usize) -> bool {
     let mut trash = Trash::default();
     let mut core = shared.core.lock();
     let queue = &owner.queue;
-    let before = core.ledger.bytes;
-    // Every node is seen twice at most: once to clear its bit, once to take it.
-    let whole_queue = queue.length.get() as usize * 2 + 2;
-    let mut steps = whole_queue.min(HOLD);
+    let mut hand = Hand { steps: (*steps).min(HOLD), helped: false };
+    *steps -= hand.steps;
     while queue.is_over() || core.is_over() {
-        let Some(node) = core.next_victim(queue, &mut steps) else { break };
+        let Some(node) = core.next_victim(queue, &mut hand) else { break };
         core.evict(node, &mut trash);
     }
-    let helped = core.ledger.bytes < before;
     let still = queue.is_over() || core.is_over();
     drop(core);
     drop(trash);
-    // A hand that found nothing in a long queue stands somewhere else now, and may find more there.
-    still && helped
+    still && hand.helped
 }
 
 /// Forces out ghosts, the oldest first, then source nodes; `true` when more is to be done.
