@@ -451,8 +451,8 @@ fn publish() {
 
 /// How fast each of two threads publishes, beside one alone, in slices.
 fn publish_in_slices() {
-    const KEYS_EACH: u64 = 1000;
-    const ROUNDS: u64 = 200;
+    const KEYS_EACH: u64 = 64;
+    const ROUNDS: u64 = 4000;
     let graph = Graph::new();
     graph.set_budget(usize::MAX);
     let rows = Source::new_in(&graph, "rows");

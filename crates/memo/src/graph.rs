@@ -24,7 +24,7 @@ pub(crate) mod verify;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
@@ -33,7 +33,7 @@ use crate::graph::core::Core;
 use crate::graph::event::{Event, EventKind, Log, OnMismatch, Recording};
 use crate::graph::owner::{Owner, PROBE_LOG};
 use crate::graph::stats::Stats;
-use tidewire_memo_memory::sync::{AtomicU64, Mutex};
+use tidewire_memo_memory::sync::Mutex;
 use tidewire_memo_memory::{line, sync, wake};
 
 /// Memos and sources that may depend on each other.
@@ -67,8 +67,6 @@ pub(crate) struct Shared {
     pub(crate) cascade: Mutex<Option<Walk>>,
     /// Tasks that wait for the cascade lock.
     pub(crate) cascade_waiters: Mutex<Vec<Waker>>,
-    /// Changes whose walk is complete; see [`crate::compute::publish`].
-    pub(crate) revision: AtomicU64,
     /// Set under the graph lock when the budget is exceeded, cleared by whoever relieves it.
     pub(crate) over_budget: AtomicBool,
     /// Somebody is relieving it.
@@ -155,7 +153,6 @@ impl Shared {
             core: Mutex::new(Core::new(tick)),
             cascade: Mutex::new(None),
             cascade_waiters: Mutex::new(Vec::new()),
-            revision: AtomicU64::new(0),
             over_budget: AtomicBool::new(false),
             relieving: AtomicBool::new(false),
             on_mismatch: Mutex::new(None),
@@ -188,12 +185,21 @@ impl Shared {
             sync::yield_thread();
         }
     }
-
-    /// Changes whose walk is complete. Read it under the graph lock.
-    pub(crate) fn revision(&self) -> u64 {
-        self.revision.load(SeqCst)
-    }
 }
+
+/// Changes whose walk is complete; see [`crate::compute::publish`]. Of all graphs, since a computation may
+/// read another graph: what it reads there is not tracked, but who asks after a change is not given a run
+/// from before it. Read it under the graph lock.
+pub(crate) fn revision() -> u64 {
+    REVISION.load(SeqCst)
+}
+
+/// A change is complete: from now on, callers are later than it.
+pub(crate) fn raise_revision() {
+    REVISION.fetch_add(1, SeqCst);
+}
+
+static REVISION: AtomicU64 = AtomicU64::new(0);
 
 impl fmt::Debug for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,6 +6,7 @@ use std::fmt;
 use std::hash::Hash;
 
 use crate::compute::cached::Cached;
+use crate::compute::capture::Frame;
 use crate::compute::get::Get;
 use crate::compute::inner::{Function, Inner};
 use crate::compute::running::Running;
@@ -204,6 +205,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
+        Frame::announces(self.inner.shared());
         let id = self.inner.id_of(key);
         // Also without a node: a computation above may have used a value that is gone by now, and the
         // revision must tell its early callers from later ones.

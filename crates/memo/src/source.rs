@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use tidewire_memo_memory::hasher::KeyHasher;
 
-use crate::compute::capture;
+use crate::compute::capture::{self, Frame};
 use crate::graph::cascade::{Mark, Walk};
 use crate::graph::core::Core;
 use crate::graph::owner::{Functions, Owner};
@@ -313,7 +313,7 @@ impl<K: Key> Inner<K> {
     }
 
     /// While changes cannot be told nothing that reads is kept.
-    fn check_suspended(&self, frame: &capture::Frame) {
+    fn check_suspended(&self, frame: &Frame) {
         if self.suspended.load(SeqCst) > 0 {
             frame.add_taint(Taint::UNTRACKED);
         }
@@ -343,6 +343,7 @@ pub(crate) struct KeyMark<K: 'static> {
 
 impl<K: Key> Mark for KeyMark<K> {
     fn find(&mut self) {
+        Frame::announces(self.inner.shared());
         let _pin = pin();
         self.seen = Some(self.inner.table.seen(self.hash));
         let is_it = |node: &Node<K>| matches!(&node.key, Point::Key(k) if *k == self.key);
@@ -405,7 +406,9 @@ struct AllKeys<K: 'static> {
 }
 
 impl<K: Key> Mark for AllKeys<K> {
-    fn find(&mut self) {}
+    fn find(&mut self) {
+        Frame::announces(self.inner.shared());
+    }
 
     fn widen(&mut self) {}
 

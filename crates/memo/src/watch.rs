@@ -50,6 +50,16 @@ impl<K: Key, V: Send + Sync + 'static> Post<K, V> {
         }
         true
     }
+
+    /// Forgets what rang when this version is current: the value is newer than whatever rang for it. A run
+    /// that changes what the value is made of would otherwise be asked for again by its own ring.
+    fn settle(&self, version: u64, belfry: &Belfry) {
+        let core = self.memo.inner.shared().core.lock();
+        if core.node(self.id).is_some_and(|node| node.is_current() && node.version() == version) {
+            // In the hold in which it is current: a later mark rings again.
+            belfry.silence();
+        }
+    }
 }
 
 impl<K: Key, V: Send + Sync + 'static> Drop for Post<K, V> {
@@ -95,23 +105,17 @@ impl<K: Key, V: Send + Sync + 'static> Watch<K, V> {
         &mut self,
         answer: Result<Cached<V>, Error>,
     ) -> Option<Option<Result<Cached<V>, Error>>> {
-        match answer {
-            Ok(value) => {
-                let version = value.version();
-                self.again = version == 0;
-                if version != 0 && self.last == Some(version) {
-                    return None;
-                }
-                self.last = Some(version);
-                Some(Some(Ok(value)))
-            }
-            Err(error) if error.kind() == ErrorKind::Closed => Some(None),
-            Err(error) => {
-                self.again = !self.post.memo.inner.is_memoized(&self.post.key);
-                self.last = None;
-                Some(Some(Err(error)))
-            }
+        if answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Closed) {
+            return Some(None);
         }
+        let version = answer.as_ref().map_or_else(Error::version, Cached::version);
+        self.again = version == 0;
+        self.post.settle(version, &self.belfry);
+        if version != 0 && self.last == Some(version) {
+            return None;
+        }
+        self.last = Some(version);
+        Some(Some(answer))
     }
 }
 
@@ -134,7 +138,9 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Watch<K, V> {
                     return Poll::Ready(None);
                 }
                 this.again = false;
-                this.get = Some(this.post.memo.get(this.post.key.clone()));
+                let (memo, key) = (this.post.memo.inner, this.post.key.clone());
+                let early = this.last == Some(0);
+                this.get = Some(if early { Get::patient(memo, key) } else { Get::new(memo, key) });
             }
             let Some(get) = &mut this.get else { continue };
             let Poll::Ready(answer) = Pin::new(get).poll(context) else { return Poll::Pending };

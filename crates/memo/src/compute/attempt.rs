@@ -26,6 +26,7 @@ use crate::compute::running::Running;
 use crate::compute::work::{Done, Early, Work};
 use crate::graph::core::Core;
 use crate::graph::event::{Cause, EventKind};
+use crate::graph::revision;
 use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
 use crate::graph::verify::Verification;
@@ -306,7 +307,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// for the others, and there is at most one more round of them, the function runs again.
     #[cold]
     fn rejected(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next {
-        let lenient = candidate.taint.has(Taint::UNTRACKED) || self.serves_early(attempt);
+        let lenient = candidate.is_hopeless() || self.serves_early(attempt);
         let mut trash = Trash::default();
         {
             let mut core = self.shared().core.lock();
@@ -332,8 +333,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             return Next::Over;
         }
         self.head.rejected.set(false);
-        let revision = self.shared().revision();
-        *attempt = Attempt::start(&mut core, self.node(), revision, attempt.rejections + 1);
+        *attempt = Attempt::start(&mut core, self.node(), revision(), attempt.rejections + 1);
         self.head.start_tick.set(attempt.start_tick);
         Next::Again
     }
@@ -344,12 +344,12 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 
     /// Why a value is not kept. What was rejected over and over is not asked for again by whoever used it.
     fn refused(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) -> Taint {
-        let hopeless = attempt.rejections >= STRICT_LIMIT;
+        let hopeless = candidate.is_hopeless() || attempt.rejections >= STRICT_LIMIT;
         candidate.refused().or(if hopeless { Taint::UNTRACKED } else { Taint::default() })
     }
 
     fn serve_early(&self, attempt: &Attempt<V>, candidate: &Candidate<V>) {
-        if !(candidate.taint.has(Taint::UNTRACKED) || self.serves_early(attempt)) {
+        if !(candidate.is_hopeless() || self.serves_early(attempt)) {
             return;
         }
         let early = Early {

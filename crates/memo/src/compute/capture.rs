@@ -49,6 +49,15 @@ impl Records {
     }
 
     #[inline]
+    fn as_mut_slice(&mut self) -> &mut [Record] {
+        if let Some(more) = self.more.as_mut().filter(|_| self.count > FEW) {
+            return &mut more.records;
+        }
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.few.as_mut_ptr().cast(), self.count) }
+    }
+
+    #[inline]
     pub(crate) fn push(&mut self, record: Record) {
         match self.few.get_mut(self.count) {
             Some(place) => _ = place.write(record),
@@ -177,7 +186,7 @@ impl Frame {
         self.adopted = OnceCell::new();
     }
 
-    /// Notes that `id` was read at `version`. Reading one node at two versions taints the attempt.
+    /// Notes that `id` was read at `version`.
     ///
     /// What a task reads is handed over before it gets it, so that an answer it sends never overtakes
     /// what it was made of.
@@ -186,46 +195,45 @@ impl Frame {
         if !ptr::eq(graph, self.graph) {
             return self.foreign();
         }
-        match self.note(id, version) {
-            Note::New if self.is_scoped => self.hand_over(Ok(Record { id, version })),
-            Note::Contradiction => self.add_taint(Taint::OUTDATED),
-            Note::New | Note::Known => {}
+        if self.note(Record { id, version }) && self.is_scoped {
+            self.hand_over(Ok(Record { id, version }));
         }
     }
 
+    /// `false` when that is known already.
     #[inline]
-    fn note(&self, id: Id, version: u64) -> Note {
+    fn note(&self, new: Record) -> bool {
         // SAFETY: a frame is touched by the one thread that polls it, and nothing below calls out.
         let records = unsafe { &mut *self.records.get() };
         if records.count <= LINEAR {
-            let mut known = records.as_slice().iter();
-            if let Some(record) = known.find(|record| record.id.slot() == id.slot()) {
-                return compare(record, id, version);
+            let mut known = records.as_mut_slice().iter_mut();
+            if let Some(record) = known.find(|record| record.id.slot() == new.id.slot()) {
+                return keep_older(record, new);
             }
-            records.push(Record { id, version });
+            records.push(new);
             if records.count > LINEAR {
                 records.rebuild_index(LINEAR * 4);
             }
-            return Note::New;
+            return true;
         }
         let more = records.more.as_mut().expect("more than a few");
         let mask = more.index.len() - 1;
-        let mut at = place(id) & mask;
+        let mut at = place(new.id) & mask;
         while more.index[at] != 0 {
-            let record = &more.records[more.index[at] as usize - 1];
-            if record.id.slot() == id.slot() {
-                return compare(record, id, version);
+            let record = &mut more.records[more.index[at] as usize - 1];
+            if record.id.slot() == new.id.slot() {
+                return keep_older(record, new);
             }
             at = (at + 1) & mask;
         }
-        more.records.push(Record { id, version });
+        more.records.push(new);
         records.count += 1;
         more.index[at] = records.count as u32;
         let length = more.index.len();
         if records.count * 2 > length {
             records.rebuild_index(length * 2);
         }
-        Note::New
+        true
     }
 
     /// Says that the attempt must not be published: it used something that cannot be validated.
@@ -234,6 +242,14 @@ impl Frame {
         self.taint.set(before.or(taint));
         if self.is_scoped && self.taint.get() != before {
             self.hand_over(Err(taint));
+        }
+    }
+
+    /// A change is announced. When that is done by the running computation, and outdates what it has read,
+    /// it would do so again if it ran again.
+    pub(crate) fn announces(graph: &'static Shared) {
+        if let Some(frame) = current().filter(|frame| ptr::eq(frame.graph, graph)) {
+            frame.add_taint(Taint::ANNOUNCES);
         }
     }
 
@@ -266,15 +282,13 @@ impl Frame {
     }
 }
 
-/// What a read was to a frame.
-enum Note {
-    New,
-    Known,
-    Contradiction,
-}
-
-fn compare(record: &Record, id: Id, version: u64) -> Note {
-    if record.id == id && record.version == version { Note::Known } else { Note::Contradiction }
+/// Of two reads of one node the older one counts: while that is right, so is the newer one.
+fn keep_older(record: &mut Record, new: Record) -> bool {
+    let is_older = (new.id.generation(), new.version) < (record.id.generation(), record.version);
+    if is_older {
+        *record = new;
+    }
+    is_older
 }
 
 fn place(id: Id) -> usize {

@@ -45,6 +45,8 @@ enum Stage<K: Key, V: Send + Sync + 'static> {
 enum Long<K: Key, V: Send + Sync + 'static> {
     /// Not polled yet, on behalf of a node that is not the ambient one.
     OnBehalf(K, Id),
+    /// The same, by who was answered early before and would only be given the same again.
+    Patient(K),
     /// Waits for a computation.
     Joined(Joined<K, V>),
     /// Re-executes a hit.
@@ -60,6 +62,11 @@ impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
     #[inline(always)]
     pub(crate) fn new(memo: &'static Inner<K, V>, key: K) -> Self {
         Self { memo, stage: Stage::New(key) }
+    }
+
+    /// Waits for the end of the computation and takes no early answer.
+    pub(crate) fn patient(memo: &'static Inner<K, V>, key: K) -> Self {
+        Self { memo, stage: Stage::Long(Box::new(Long::Patient(key))) }
     }
 
     pub(crate) fn on_behalf_of(memo: &'static Inner<K, V>, key: K, parent: Id) -> Self {
@@ -105,7 +112,7 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
     #[inline(never)]
     fn go_on(self, memo: &'static Inner<K, V>, context: &mut Context<'_>) -> (Self, Answered<V>) {
         match self {
-            Self::New(key) => Self::begin(memo, key, None, context),
+            Self::New(key) => Self::begin(memo, key, None, false, context),
             Self::Long(long) => Self::go_on_long(long, memo, context),
             Self::Over => panic!("a `get` was polled after it had answered"),
         }
@@ -133,7 +140,11 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
                 let Long::OnBehalf(key, parent) = *long else {
                     unreachable!("it was a moment ago")
                 };
-                Self::begin(memo, key, Some(parent), context)
+                Self::begin(memo, key, Some(parent), false, context)
+            }
+            Long::Patient(_) => {
+                let Long::Patient(key) = *long else { unreachable!("it was a moment ago") };
+                Self::begin(memo, key, None, true, context)
             }
         }
     }
@@ -143,6 +154,7 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         memo: &'static Inner<K, V>,
         key: K,
         parent: Option<Id>,
+        is_patient: bool,
         context: &mut Context<'_>,
     ) -> (Self, Answered<V>) {
         let frame = capture::current();
@@ -150,10 +162,13 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         // Its destructor may panic, so not when there is something to return already.
         drop(key);
         let answer = match entry {
-            Entry::Join(mut joined) => match wait(&mut joined, context) {
-                Some(answer) => end(memo, joined, answer),
-                None => return (Self::Long(Box::new(Long::Joined(joined))), Poll::Pending),
-            },
+            Entry::Join(mut joined) => {
+                joined.is_patient = is_patient;
+                match wait(&mut joined, context) {
+                    Some(answer) => end(memo, joined, answer),
+                    None => return (Self::Long(Box::new(Long::Joined(joined))), Poll::Pending),
+                }
+            }
             Entry::Audit(audit) => {
                 return Self::go_on_long(Box::new(Long::Audit(audit)), memo, context);
             }

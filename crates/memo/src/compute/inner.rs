@@ -364,14 +364,6 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         }
     }
 
-    /// Whether the latest answer for `key` is memoized, so that a mark will say when it is stale. What was
-    /// memoized may be evicted by now.
-    pub(crate) fn is_memoized(&self, key: &K) -> bool {
-        let Some(id) = self.id_of(key) else { return false };
-        let core = self.shared().core.lock();
-        core.node(id).is_some_and(Header::is_current)
-    }
-
     /// Sets a probe: hits are noted or audited. See [`Owner::set_probe`].
     pub(crate) fn set_probe(&'static self, core: &mut Core, bit: u32, on: bool) {
         self.owner.set_probe(core, bit, on);
@@ -437,7 +429,7 @@ impl<K: Key, V: Send + Sync + 'static> FunctionsOf<K, V> {
         if head.is_null() {
             return false;
         }
-        header.set_value(ptr::null_mut(), false);
+        header.set_value(ptr::null_mut(), header.has_failed());
         // SAFETY: the node owned one count, and new readers cannot find it there any more.
         unsafe { epoch::retire(head.cast(), Outcome::<V>::release) };
         true

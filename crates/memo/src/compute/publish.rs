@@ -26,7 +26,7 @@ use crate::graph::event::EventKind;
 use crate::graph::validate::{Record, Taint, Validity, register, validate};
 use crate::store::edges::Edges;
 use crate::store::key::Key;
-use crate::store::node::FRESH;
+use crate::store::node::{FRESH, GHOST};
 use crate::store::slots::Id;
 use crate::store::value::Outcome;
 use tidewire_memo_memory::epoch;
@@ -46,7 +46,12 @@ pub(crate) struct Candidate<V> {
 impl<V> Candidate<V> {
     /// Why it is not kept, once the graph has refused it.
     pub(crate) fn refused(&self) -> Taint {
-        if self.taint.is_any() { self.taint } else { Taint::OUTDATED }
+        if self.taint.is_any() { self.taint } else { self.taint.or(Taint::OUTDATED) }
+    }
+
+    /// Whether running again would end like this.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.taint.has(Taint::UNTRACKED.or(Taint::ANNOUNCES))
     }
 }
 
@@ -65,6 +70,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// Runs the user code that publishing needs: equality, weight, fingerprint. `None` when finished.
     ///
     /// What was read stays in the frame, which nobody touches until the next attempt calls the function.
+    #[inline(always)]
     pub(crate) fn candidate(&self, outcome: Outcome<V>, has_old: bool) -> Option<Candidate<V>> {
         let taint = self.adopt();
         let old = if has_old { self.old_value()? } else { None };
@@ -104,18 +110,23 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     }
 
     /// One try; see the module documentation.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn publish(&self, start_tick: u64, mut candidate: Candidate<V>) -> Verdict<V> {
         let options = &self.inner.options;
         let failed = candidate.outcome.result().is_err();
         let life = if failed { options.error_ttl() } else { options.ttl() };
         candidate.taint = candidate.taint.or(self.adopt());
-        if candidate.taint.is_any() {
-            return Verdict::Rejected(candidate);
-        }
         // SAFETY: the attempt lock is held, and no user code is running in this frame.
         let frame = unsafe { &*self.frame() };
         let records = frame.records();
+        if candidate.taint.is_any() {
+            // What cannot be kept may be outdated as well, and whoever is given it is to be told.
+            let validity = validate(&self.shared().core.lock(), records, start_tick);
+            if !matches!(validity, Validity::Valid) {
+                candidate.taint = candidate.taint.or(Taint::OUTDATED);
+            }
+            return Verdict::Rejected(candidate);
+        }
         let is_large = records.len() > AT_ONCE;
         if is_large {
             match self.register_ahead(records, start_tick) {
@@ -198,7 +209,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     }
 
     /// Makes a valid candidate visible. The edges are registered.
-    #[inline]
+    #[inline(always)]
     fn show(
         &self,
         core: &mut Core,
@@ -214,8 +225,10 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let edges = node.header.set_dependencies(&mut core.slots, edges);
         core.weigh_value(&self.inner.owner, &node.header, value_bytes);
         node.header.verified.set(core.tick);
+        // What was made of an evicted value is current still, and ends with the life that it had.
+        let anew = node.header.state() != GHOST;
         let alarm = match life {
-            Some(life) => core.expiry.publish(self.id, life),
+            Some(life) => core.expiry.publish(self.id, life, anew),
             None => {
                 core.expiry.forget(self.id);
                 None
@@ -230,6 +243,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 
     /// Puts the value into the node, or keeps the equal one that is there; returns what callers get, and
     /// what is not needed, to be dropped outside the lock.
+    #[inline(always)]
     fn place(
         &self,
         core: &mut Core,
@@ -238,14 +252,19 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     ) -> (Outcome<V>, Option<Outcome<V>>) {
         core.stats.published += 1;
         let old = node.header.value();
-        if candidate.equal && !old.is_null() {
+        if candidate.equal && !old.is_null() && !node.header.is_remade() {
             core.stats.cut_off += 1;
             core.note(EventKind::CutOff, &node.header);
             // SAFETY: the node's value is alive while the graph lock is held.
             return (unsafe { Outcome::from_shared(old) }, Some(candidate.outcome));
         }
         let remembered = core.ledger.fingerprint(self.id);
-        let same = old.is_null() && remembered.is_some() && remembered == candidate.fingerprint;
+        let comparable = old.is_null() && remembered.is_some() && !node.header.is_remade();
+        let same = comparable && remembered == candidate.fingerprint;
+        let failed = candidate.outcome.result().is_err();
+        // Nothing of which the evicted value was made has changed.
+        let remade = !same && node.header.state() == GHOST && !node.header.has_failed() && !failed;
+        let since = remade.then(|| core.since(&node.header));
         let version = if same {
             core.stats.cut_off += 1;
             core.note(EventKind::CutOff, &node.header);
@@ -254,10 +273,13 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             core.note(EventKind::Published, &node.header);
             core.next_tick()
         };
+        core.keep_since(&node.header, since);
         core.keep_fingerprint(self.id, candidate.fingerprint);
         candidate.outcome.head().set_version(version);
         node.header.set_version(version);
-        let failed = candidate.outcome.result().is_err();
+        if let Err(error) = candidate.outcome.result() {
+            error.set_version(version);
+        }
         node.header.set_value(candidate.outcome.clone().into_raw().as_ptr(), failed);
         if !old.is_null() {
             // SAFETY: replaced just now, so new readers cannot find it; the node owned one count.
@@ -272,9 +294,7 @@ fn adopt_into(frame: &mut Frame) -> Taint {
     if let Some(adopted) = frame.adopted.get() {
         let (more, theirs) = adopted.take();
         taint = taint.or(theirs);
-        if !merge(frame.records_mut(), &more) {
-            taint = taint.or(Taint::OUTDATED);
-        }
+        merge(frame.records_mut(), &more);
     }
     taint
 }
@@ -286,18 +306,17 @@ struct Unused<V> {
     alarm: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
-/// Adds what scoped tasks read; `false` when they saw another version of something.
-fn merge(records: &mut Records, more: &[Record]) -> bool {
+/// Adds what scoped tasks read.
+fn merge(records: &mut Records, more: &[Record]) {
     let mut known: std::collections::HashMap<u32, Record> =
         records.as_slice().iter().map(|record| (record.id.slot(), *record)).collect();
     for record in more {
         match known.insert(record.id.slot(), *record) {
             None => records.push(*record),
             Some(old) if old.id == record.id && old.version == record.version => {}
-            Some(_) => return false,
+            Some(_) => records.push(*record),
         }
     }
-    true
 }
 
 /// Edges that are registered in one hold of the graph lock.

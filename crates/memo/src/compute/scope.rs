@@ -67,7 +67,9 @@ impl Adopted {
             }
             reads.closed
         };
-        if let Some(closed) = closed {
+        // What a task changes late marks the value by itself.
+        let counts = read.err().is_none_or(Taint::is_any);
+        if let Some(closed) = closed.filter(|_| counts) {
             late(graph, node, read.ok(), closed);
         }
     }

@@ -22,8 +22,6 @@ use crate::compute::attempt::Attempt;
 use crate::compute::capture::Frame;
 use crate::compute::depth::{self, Deferred};
 use crate::compute::inner::{Inner, Node};
-use crate::graph::Shared;
-use crate::graph::budget;
 use crate::graph::callers::ByCaller;
 use crate::graph::core::Core;
 use crate::graph::event::EventKind;
@@ -31,6 +29,7 @@ use crate::graph::flight::WorkHead;
 use crate::graph::owner::Owner;
 use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
+use crate::graph::{self, Shared, budget};
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::slots::Id;
@@ -107,6 +106,8 @@ pub(crate) struct Joined<K: Key, V: Send + Sync + 'static> {
     /// Changes completed when the caller joined.
     pub(crate) revision: u64,
     caller: u32,
+    /// Takes no early answer.
+    pub(crate) is_patient: bool,
     /// This caller made the work, which counts as being polled until it does so.
     starts: bool,
 }
@@ -126,7 +127,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         node: &Node<K, V>,
         parent: Id,
     ) -> Joined<K, V> {
-        let revision = inner.owner.graph.revision();
+        let revision = graph::revision();
         let running = core.flight_pointer(&node.header);
         let starts = running.is_null();
         let work = if starts {
@@ -141,7 +142,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             unsafe { Share::of(running.cast()) }
         };
         let caller = work.head.enter(revision, parent);
-        Joined { work, revision, caller, starts }
+        Joined { work, revision, caller, is_patient: false, starts }
     }
 
     pub(crate) fn shared(&self) -> &'static Shared {
@@ -275,7 +276,7 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
         let Early { start, outcome, taint } = board.early.as_ref()?;
         let arrived_early = self.revision <= *start || injected(Fault::EarlyForAnyone);
         let answer = || Answer { outcome: outcome.clone(), standing: Err(*taint), early: true };
-        arrived_early.then(answer)
+        (arrived_early && !self.is_patient).then(answer)
     }
 
     /// What came out, after a poll that was the last, when nobody else has a share.
@@ -300,7 +301,7 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
             this.leave();
         }
         // SAFETY: taken out once, and nothing else of this is left to drop.
-        drop(unsafe { std::ptr::read(&raw const this.work) });
+        unsafe { std::ptr::read(&raw const this.work) }.give_back();
         (answer.outcome, standing)
     }
 
@@ -479,9 +480,15 @@ impl<K: Key, V: Send + Sync + 'static> Clone for Share<K, V> {
     }
 }
 
-impl<K, V> Drop for Share<K, V> {
-    #[inline]
-    fn drop(&mut self) {
+impl<K, V> Share<K, V> {
+    #[inline(always)]
+    fn give_back(self) {
+        ManuallyDrop::new(self).end();
+    }
+
+    /// Ends this share, which is not used again.
+    #[inline(always)]
+    fn end(&mut self) {
         if self.shares.fetch_sub(1, Release) != 1 {
             return;
         }
@@ -494,6 +501,12 @@ impl<K, V> Drop for Share<K, V> {
                 pool::destroy(self.0);
             }
         }
+    }
+}
+
+impl<K, V> Drop for Share<K, V> {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -34,9 +34,13 @@ pub(crate) struct Ledger {
     ghosts_before_prune: usize,
     /// Hashes of values that were evicted, where the memo can give one.
     fingerprints: HashMap<Id, u64>,
+    /// Since when nothing has changed, of values that were computed anew; see [`Header::is_remade`].
+    since: HashMap<Id, u64>,
     /// Values larger than a budget, to be evicted next.
     oversized: Vec<Id>,
-    /// What was made at this tick or later is not evicted now.
+    /// What was made at this tick or later may have been read by a computation that runs.
+    in_use_from: u64,
+    /// The same, and is not evicted now.
     spare_from: u64,
 }
 
@@ -48,14 +52,17 @@ impl Ledger {
             ghosts: VecDeque::new(),
             ghosts_before_prune: GHOSTS_BEFORE_PRUNE,
             fingerprints: HashMap::new(),
+            since: HashMap::new(),
             oversized: Vec::new(),
+            in_use_from: u64::MAX,
             spare_from: u64::MAX,
         }
     }
 
     /// Bytes of what is kept beside the nodes.
     fn aside(&self) -> usize {
-        self.fingerprints.len() * FINGERPRINT_BYTES + self.ghosts.len() * size_of::<Id>()
+        (self.fingerprints.len() + self.since.len()) * FINGERPRINT_BYTES
+            + self.ghosts.len() * size_of::<Id>()
     }
 
     /// Adds a ghost to the line; forgets those that recovered when they are the majority.
@@ -115,6 +122,7 @@ impl Core {
         self.unlink(node);
         self.weigh(self.queue(node), node, 0);
         self.keep_fingerprint(node.id, None);
+        self.keep_since(node, None);
     }
 
     fn unlink(&mut self, node: &Header) {
@@ -197,13 +205,18 @@ impl Core {
     }
 
     /// A computation that runs may have read whatever was made since it began, and would begin again if
-    /// that went: it is spared as long as the graph is not far above its budget.
+    /// that went: it is spared as long as the graph is not far above its budget. Further above only the
+    /// values go, and their ghosts remain, with which the computation can be published all the same.
     fn spare_what_is_in_use(&mut self) {
-        let near = self.bytes() <= self.ledger.budget.saturating_add(OVERDRAFT);
         // SAFETY: the works of nodes are alive while the graph lock is held.
         let starts = self.works.iter().map(|work| unsafe { &*work }.start_tick.get());
-        let oldest = if near { starts.min() } else { None };
-        self.ledger.spare_from = oldest.unwrap_or(u64::MAX);
+        self.ledger.in_use_from = starts.min().unwrap_or(u64::MAX);
+        self.limit_what_is_spared();
+    }
+
+    fn limit_what_is_spared(&mut self) {
+        let near = self.bytes() <= self.ledger.budget.saturating_add(OVERDRAFT);
+        self.ledger.spare_from = if near { self.ledger.in_use_from } else { u64::MAX };
     }
 
     fn is_spared(&self, node: &Header) -> bool {
@@ -225,11 +238,12 @@ impl Core {
         }
         let owner = self.owner(node);
         let state = node.state();
+        let in_use = node.verified.get() >= self.ledger.in_use_from;
         if node.is_source() {
-            return self.evict_source(owner, node, trash);
+            return !in_use && self.evict_source(owner, node, trash);
         }
-        let needed =
-            node.is_watched() || matches!(state, FRESH | GHOST) && self.has_live_dependants(node);
+        let needed = node.is_watched()
+            || matches!(state, FRESH | GHOST) && (in_use || self.has_live_dependants(node));
         if !needed || injected(Fault::NoGhost) {
             self.note(EventKind::Evicted, node);
             self.remove(owner, node, trash);
@@ -276,6 +290,22 @@ impl Core {
         }
     }
 
+    /// The version since which what depends on this node is right: that of its value, or of an evicted one
+    /// before it.
+    pub(crate) fn since(&self, node: &Header) -> u64 {
+        let since = if node.is_remade() { self.ledger.since.get(&node.id) } else { None };
+        since.copied().unwrap_or_else(|| node.version())
+    }
+
+    pub(crate) fn keep_since(&mut self, node: &Header, since: Option<u64>) {
+        match since {
+            Some(since) => _ = self.ledger.since.insert(node.id, since),
+            None if node.is_remade() => _ = self.ledger.since.remove(&node.id),
+            None => {}
+        }
+        node.set_remade(since.is_some());
+    }
+
     /// Removes a node without walking its dependants: none is current, or the caller walks them.
     pub(crate) fn remove(&mut self, owner: &'static Owner, node: &Header, trash: &mut Trash) {
         let whole = self.whole(node);
@@ -313,9 +343,9 @@ impl Core {
     }
 
     /// The next victim of one queue: the hand moves on over the nodes that are spared.
-    fn next_victim<'a>(&self, queue: &Queue, steps: &mut usize) -> Option<&'a Header> {
-        while *steps > 0 {
-            *steps -= 1;
+    fn next_victim<'a>(&self, queue: &Queue, hand: &mut Hand) -> Option<&'a Header> {
+        while hand.steps > 0 {
+            hand.steps -= 1;
             let at = match queue.hand.get() {
                 END => queue.oldest.get(),
                 hand => hand,
@@ -324,12 +354,22 @@ impl Core {
             queue.hand.set(node.newer.get());
             let busy = node.is_computing();
             let empty = matches!(node.state(), GHOST | FADED);
-            if !busy && !empty && !self.is_spared(node) && !node.take_visited() {
-                return Some(node);
+            if !busy && !empty && !self.is_spared(node) {
+                hand.helped = true;
+                if !node.take_visited() {
+                    return Some(node);
+                }
             }
         }
         None
     }
+}
+
+/// What one hold of the graph lock may do and did.
+struct Hand {
+    steps: usize,
+    /// A value went, or lost its second chance.
+    helped: bool,
 }
 
 impl Queue {
@@ -355,15 +395,20 @@ fn relieve_now(shared: &Shared) {
     shared.over_budget.store(false, SeqCst);
     let mut owners = over_budget(shared);
     evict_oversized(shared);
-    owners.sort_unstable_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
-    for &(_, owner) in &owners {
-        while evict_some(shared, owner) {}
+    owners.sort_unstable_by_key(|&(bytes, ..)| std::cmp::Reverse(bytes));
+    for &(_, length, owner) in &owners {
+        // Every node is seen twice at most: once to clear its bit, once to take it.
+        let mut steps = length * 2 + 2;
+        while evict_some(shared, owner, &mut steps) {}
     }
     while force_some(shared) {}
-    if shared.core.lock().ledger.spare_from != u64::MAX {
+    let mut core = shared.core.lock();
+    if core.ledger.spare_from != u64::MAX {
         // Something was spared for a computation: look again when it is over.
         shared.over_budget.store(true, SeqCst);
     }
+    core.ledger.in_use_from = u64::MAX;
+    drop(core);
     shared.relieving.store(false, SeqCst);
 }
 
@@ -377,36 +422,37 @@ fn evict_oversized(shared: &Shared) {
             core.evict(node, &mut trash);
         }
     }
+    core.limit_what_is_spared();
 }
 
-/// The owners that must give something back.
-fn over_budget(shared: &Shared) -> Vec<(usize, &'static Owner)> {
+/// The owners that must give something back, with the bytes and the length of their queues.
+fn over_budget(shared: &Shared) -> Vec<(usize, usize, &'static Owner)> {
     let core = shared.core.lock();
     let all = core.is_over();
     let owners = core.owners.iter().flatten();
     let over = owners.filter(|owner| all || owner.queue.is_over());
-    over.map(|owner| (owner.queue.bytes.get(), *owner)).collect()
+    let sized = |owner: &&'static Owner| {
+        let queue = &owner.queue;
+        (queue.bytes.get(), queue.length.get() as usize, *owner)
+    };
+    over.map(sized).collect()
 }
 
 /// Evicts values of one owner in one hold of the graph lock; `true` when more is to be done here.
-fn evict_some(shared: &Shared, owner: &'static Owner) -> bool {
+fn evict_some(shared: &Shared, owner: &'static Owner, steps: &mut usize) -> bool {
     let mut trash = Trash::default();
     let mut core = shared.core.lock();
     let queue = &owner.queue;
-    let before = core.ledger.bytes;
-    // Every node is seen twice at most: once to clear its bit, once to take it.
-    let whole_queue = queue.length.get() as usize * 2 + 2;
-    let mut steps = whole_queue.min(HOLD);
+    let mut hand = Hand { steps: (*steps).min(HOLD), helped: false };
+    *steps -= hand.steps;
     while queue.is_over() || core.is_over() {
-        let Some(node) = core.next_victim(queue, &mut steps) else { break };
+        let Some(node) = core.next_victim(queue, &mut hand) else { break };
         core.evict(node, &mut trash);
     }
-    let helped = core.ledger.bytes < before;
     let still = queue.is_over() || core.is_over();
     drop(core);
     drop(trash);
-    // A hand that found nothing in a long queue stands somewhere else now, and may find more there.
-    still && helped
+    still && hand.helped
 }
 
 /// Forces out ghosts, the oldest first, then source nodes; `true` when more is to be done.
@@ -416,6 +462,7 @@ fn force_some(shared: &Shared) -> bool {
     }
     let mut forced = false;
     shared.cascade(|core, walk| {
+        core.limit_what_is_spared();
         for _ in 0..HOLD.min(core.ledger.ghosts.len()) {
             let Some(ghost) = core.ledger.ghosts.pop_front() else { break };
             let Some(node) = core.node(ghost) else { continue };

@@ -14,11 +14,10 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll};
 
-use crate::graph::Shared;
-use crate::graph::budget;
 use crate::graph::core::Core;
 use crate::graph::event::{Cause, EventKind};
 use crate::graph::trash::Trash;
+use crate::graph::{Shared, budget, raise_revision};
 use crate::store::edges::Edges;
 use crate::store::node::{FADED, FRESH, GHOST, Header, SUSPECT};
 use tidewire_memo_memory::fault::{Fault, injected};
@@ -143,13 +142,13 @@ impl Walk {
             self.step(shared);
             shared.between_chunks();
         }
-        self.complete(shared);
+        Self::complete();
     }
 
     /// The end of a change: from now on, callers are later than it.
-    fn complete(&mut self, shared: &Shared) {
+    fn complete() {
         if !injected(Fault::RevisionBumpedEarly) && !injected(Fault::RevisionNeverBumped) {
-            shared.revision.fetch_add(1, SeqCst);
+            raise_revision();
         }
     }
 }
@@ -257,7 +256,7 @@ impl Shared {
         core.stats.walks += 1;
         marks.iter().for_each(|mark| mark.apply(&mut core, walk));
         if injected(Fault::RevisionBumpedEarly) {
-            self.revision.fetch_add(1, SeqCst);
+            raise_revision();
         }
         drop(core);
         true
@@ -313,7 +312,7 @@ impl ChangeAsync<'_> {
         if !walk.is_done() {
             return Some(false);
         }
-        walk.complete(shared);
+        Walk::complete();
         trash.take(&mut walk.trash);
         *held = None;
         Some(mine)

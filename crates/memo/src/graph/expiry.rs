@@ -53,13 +53,16 @@ impl Expiry {
         }
     }
 
-    /// A value was published that may live for `life`. Returns whom to tell, outside the lock.
+    /// A value was published that may live for `life`, or, unless that begins anew, no longer than what was
+    /// left of the last one. Returns whom to tell, outside the lock.
     pub(crate) fn publish(
         &mut self,
         id: Id,
         life: Duration,
+        anew: bool,
     ) -> Option<Arc<dyn Fn() + Send + Sync>> {
         match self.now {
+            Some(_) if !anew && self.deadlines.contains_key(&id) => {}
             Some(now) if !self.asleep => self.date(id, now, life),
             _ => _ = self.undated.insert(id, life),
         }

@@ -23,16 +23,18 @@ impl Taint {
     /// It used what cannot be tracked (another graph, a cycle, an error that is not kept), as the next
     /// attempt will.
     pub(crate) const UNTRACKED: Self = Self(2);
+    /// It announced changes itself, which is no reason by itself, but says whose fault it is if there is one.
+    pub(crate) const ANNOUNCES: Self = Self(4);
 
     pub(crate) fn is_any(self) -> bool {
-        self.0 != 0
+        self.has(Self::OUTDATED.or(Self::UNTRACKED))
     }
 
     pub(crate) fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    pub(crate) fn or(self, other: Self) -> Self {
+    pub(crate) const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }
@@ -49,7 +51,9 @@ pub(crate) fn validate(core: &Core, records: &[Record], start_tick: u64) -> Vali
     for record in records {
         let Some(node) = core.node(record.id) else { return Validity::Invalid };
         let version = node.version();
-        if version != record.version && !injected(Fault::VersionsNotCompared) {
+        let same = version == record.version
+            || node.is_remade() && (core.since(node)..version).contains(&record.version);
+        if !same && !injected(Fault::VersionsNotCompared) {
             return Validity::Invalid;
         }
         if node.is_source() && version > start_tick && !injected(Fault::SourceStartIgnored) {

@@ -196,7 +196,7 @@ fn status(core: &Core, dependency: Id, verified: u64) -> Status {
     match core.node(dependency) {
         None => Status::Changed,
         Some(node) if !node.is_current() => Status::Unsure,
-        Some(node) if node.version() > verified => Status::Changed,
+        Some(node) if core.since(node) > verified => Status::Changed,
         Some(_) => Status::Unchanged,
     }
 }

@@ -4,6 +4,8 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Why a `get` has no value.
 ///
@@ -31,6 +33,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 struct Repr {
     kind: ErrorKind,
+    version: AtomicU64,
     text: String,
     cause: Option<BoxError>,
 }
@@ -58,7 +61,18 @@ impl Error {
     }
 
     fn new(kind: ErrorKind, text: String, cause: Option<BoxError>) -> Self {
-        Self(Arc::new(Repr { kind, text, cause }))
+        Self(Arc::new(Repr { kind, version: AtomicU64::new(0), text, cause }))
+    }
+
+    pub(crate) fn set_version(&self, version: u64) {
+        self.0.version.store(version, Relaxed);
+    }
+
+    /// The version of an error that is memoized, as [`Cached::version`](crate::Cached::version) is that of a
+    /// value; 0 for one that is not, after which nothing says when it is over.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.0.version.load(Relaxed)
     }
 
     /// Who is at fault.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use tidewire_memo::{EventKind, Graph, Memo, Recording, Source};
 
-use crate::support::{logged, now, work};
+use crate::support::{Gate, logged, now, poll, work};
 
 #[test]
 fn an_evicted_value_with_a_dependant_leaves_a_ghost_that_still_carries_invalidations() {
@@ -37,6 +37,91 @@ fn an_evicted_value_without_dependants_goes_entirely() {
     assert!(!memo.evict(&1));
     let stats = graph.stats();
     assert_eq!((stats.nodes, stats.bytes), (0, 0));
+}
+
+#[test]
+fn what_was_made_of_an_evicted_value_is_right_still_when_that_is_computed_anew() {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    let gate = Gate::default();
+    let wait = gate.clone();
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            let first = *leaf.get(key).await.unwrap();
+            wait.pass().await;
+            leaf.get(100).await.unwrap();
+            first + *leaf.get(key).await.unwrap()
+        }
+    });
+    let other = Memo::infallible_in(&graph, "other", move |key: u64| async move {
+        *leaf.get(key).await.unwrap()
+    });
+    let mut get = above.get(1);
+    assert!(poll(&mut get).is_pending());
+    now(other.get(1)).unwrap();
+    leaf.evict(&1);
+    now(leaf.get(1)).unwrap();
+    gate.open();
+    assert_ne!(now(get).unwrap().version(), 0, "nothing has changed since its first read");
+    graph.record_events(Recording::everything());
+    leaf.evict(&1);
+    now(leaf.get(1)).unwrap();
+    rows.changed(&100);
+    now(above.get(1)).unwrap();
+    let expected = [
+        "evicted leaf(1)",
+        "started leaf(1)",
+        "published leaf(1)",
+        "started leaf(100)",
+        "cut off leaf(100)",
+        "verified above(1)",
+    ];
+    assert_eq!(work(&graph), expected);
+    rows.changed(&1);
+    now(above.get(1)).unwrap();
+    assert!(
+        work(&graph).contains(&"started above(1)".to_owned()),
+        "it may differ from the evicted one"
+    );
+}
+
+#[test]
+fn a_value_computed_anew_between_a_change_and_its_announcement_hides_it_from_nobody() {
+    for (remembered, evicted) in [(false, false), (false, true), (true, false), (true, true)] {
+        let graph = Graph::new();
+        let rows = Source::new_in(&graph, "rows");
+        let data = Arc::new(AtomicU64::new(1));
+        let load = data.clone();
+        let mut leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+            let load = load.clone();
+            async move {
+                rows.read(&key);
+                load.load(SeqCst)
+            }
+        });
+        if remembered {
+            leaf = leaf.fingerprint(|value| *value);
+        }
+        let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+            *leaf.get(key).await.unwrap()
+        });
+        assert_eq!(*now(above.get(1)).unwrap(), 1);
+        let write = rows.write(&1);
+        leaf.evict(&1);
+        data.store(2, SeqCst);
+        assert_eq!(*now(leaf.get(1)).unwrap(), 2);
+        if evicted {
+            leaf.evict(&1);
+        }
+        write.finish();
+        assert_eq!(*now(leaf.get(1)).unwrap(), 2);
+        assert_eq!(*now(above.get(1)).unwrap(), 2, "remembered {remembered}, evicted {evicted}");
+    }
 }
 
 #[test]
@@ -82,6 +167,53 @@ fn the_graph_stays_within_its_budget_and_keeps_what_is_asked_for() {
     assert!(graph.stats().bytes <= 200_000, "{}", graph.stats().bytes);
     assert!(memo.cached(&0).is_some(), "the key that is always asked for survived every round");
     assert!(graph.stats().nodes > 100);
+}
+
+#[test]
+fn what_a_running_computation_has_read_may_be_larger_than_the_budget() {
+    for (name, bytes) in [("beyond the budget", 1 << 20), ("most of the budget", 60_000)] {
+        let graph = Graph::new();
+        graph.set_budget(100_000);
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let gate = Gate::default();
+        let large = Memo::infallible_in(&graph, name, move |key: u64| async move {
+            rows.read(&key);
+            key
+        })
+        .weigh(move |_| bytes);
+        let wait = gate.clone();
+        let above = Memo::infallible_in(&graph, "above", move |key: u64| {
+            let wait = wait.clone();
+            async move {
+                let first = *large.get(key).await.unwrap();
+                wait.pass().await;
+                first + *large.get(key + 1).await.unwrap()
+            }
+        });
+        let mut get = above.get(1);
+        assert!(poll(&mut get).is_pending());
+        // Others need the room meanwhile.
+        (10..20).for_each(|key| _ = now(large.get(key)).unwrap());
+        assert!(large.cached(&1).is_none(), "{name}");
+        gate.open();
+        assert_ne!(now(get).unwrap().version(), 0, "{name}: it can be published all the same");
+        assert!(above.cached(&1).is_some());
+        rows.changed(&1);
+        assert!(above.cached(&1).is_none());
+        assert!(graph.stats().bytes <= 100_000, "{}", graph.stats().bytes);
+    }
+}
+
+#[test]
+fn values_that_were_all_asked_for_go_at_once_when_the_budget_shrinks() {
+    let graph = Graph::new();
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key });
+    for key in 0..5_000 {
+        now(memo.get(key)).unwrap();
+        assert_eq!(memo.copied(&key), Some(key));
+    }
+    graph.set_budget(0);
+    assert_eq!(graph.stats().bytes, 0);
 }
 
 #[test]

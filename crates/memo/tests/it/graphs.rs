@@ -1,10 +1,12 @@
 //! Several graphs in one program.
 
-use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, OnceLock};
 
-use tidewire_memo::{Graph, Memo};
+use tidewire_memo::{Graph, Memo, Source};
 
-use crate::support::now;
+use crate::support::{Gate, now, poll};
 
 #[test]
 fn a_computation_that_asks_another_graph_closes_no_cycle_there() {
@@ -36,4 +38,32 @@ fn a_computation_that_a_foreign_one_asked_for_may_ask_for_more() {
     });
     assert_eq!(*now(outer.get(1)).unwrap(), 2);
     assert_eq!(two.stats().cycles + one.stats().cycles, 0);
+}
+
+#[test]
+fn who_asks_after_a_change_is_not_given_what_another_graph_had_begun_to_read_before_it() {
+    let (one, two) = (Graph::new(), Graph::new());
+    let rows = Source::<u64>::new_in(&one, "rows");
+    let (data, gate) = (Arc::new(AtomicU64::new(1)), Gate::default());
+    let (load, wait) = (data.clone(), gate.clone());
+    let inner = Memo::infallible_in(&two, "inner", move |key: u64| {
+        let (load, wait) = (load.clone(), wait.clone());
+        async move {
+            rows.read(&key);
+            let seen = load.load(SeqCst);
+            wait.pass().await;
+            seen
+        }
+    });
+    let outer = Memo::infallible_in(&one, "outer", move |key: u64| async move {
+        *inner.get(key).await.unwrap()
+    });
+    let mut early = inner.get(1);
+    assert!(poll(&mut early).is_pending());
+    data.store(2, SeqCst);
+    rows.changed(&1);
+    let mut late = outer.get(1);
+    assert!(poll(&mut late).is_pending(), "it has joined the run from before the change");
+    gate.open();
+    assert_eq!(*now(late).unwrap(), 2);
 }

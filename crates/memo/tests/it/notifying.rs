@@ -79,6 +79,50 @@ fn an_error_that_is_not_kept_does_not_ring() {
 }
 
 #[test]
+fn an_answer_that_a_change_outdated_rings_also_when_it_was_made_of_an_error_that_is_not_kept() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU64::new(1));
+    let gate = Gate::default();
+    let load = data.clone();
+    let odd = Memo::new_in(&graph, "odd", move |key: u64| {
+        let load = load.clone();
+        async move {
+            rows.read(&key);
+            match load.load(SeqCst) % 2 {
+                0 => Err(std::fmt::Error),
+                value => Ok(value),
+            }
+        }
+    });
+    let (load, wait) = (data.clone(), gate.clone());
+    let above = Memo::new_in(&graph, "above", move |key: u64| {
+        let (load, wait) = (load.clone(), wait.clone());
+        async move {
+            rows.read(&key);
+            match load.load(SeqCst) % 2 {
+                0 => Ok(0),
+                _ => {
+                    wait.pass().await;
+                    odd.get(key).await.map(|value| *value)
+                }
+            }
+        }
+    });
+    let mut notify = above.notify(1);
+    let mut get = above.get(1);
+    assert!(poll(&mut get).is_pending());
+    data.store(2, SeqCst);
+    rows.changed(&1);
+    gate.open();
+    now(get).unwrap_err();
+    assert_eq!(notify.next().now_or_never(), Some(Some(())), "what it was told is a mixture");
+    assert_eq!(*now(above.get(1)).unwrap(), 0);
+    rows.changed(&1);
+    assert_eq!(notify.next().now_or_never(), Some(Some(())));
+}
+
+#[test]
 fn watches_beyond_the_budget_settle_and_stay_exact() {
     const WATCHES: u64 = 100;
     let graph = Graph::new();

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use tidewire_memo::{Graph, Memo, Source};
 
-use crate::support::{Gate, now, poll};
+use crate::support::{Gate, now, poll, yield_once};
 
 #[test]
 fn a_strict_memo_runs_once_for_an_error_that_is_not_kept() {
@@ -47,6 +47,41 @@ fn a_strict_memo_that_reads_another_graph_runs_once() {
     .strict();
     now(memo.get(1)).unwrap();
     assert_eq!(runs.load(SeqCst), 1);
+}
+
+#[test]
+fn strict_memos_above_a_function_that_changes_what_it_reads_run_once_for_each_call() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let runs: Arc<[AtomicU64; 3]> = Arc::default();
+    let count = runs.clone();
+    let bottom = Memo::infallible_in(&graph, "bottom", move |key: u64| {
+        let count = count.clone();
+        async move {
+            rows.read(&key);
+            yield_once().await;
+            rows.changed(&key);
+            count[0].fetch_add(1, SeqCst)
+        }
+    })
+    .strict();
+    let above = |level: usize, name, below: Memo<u64, u64>| {
+        let count = runs.clone();
+        Memo::infallible_in(&graph, name, move |key: u64| {
+            let count = count.clone();
+            async move {
+                count[level].fetch_add(1, SeqCst);
+                *below.get(key).await.unwrap()
+            }
+        })
+        .strict()
+    };
+    let top = above(2, "top", above(1, "middle", bottom));
+    for call in 1..=3 {
+        assert_eq!(now(top.get(1)).unwrap().version(), 0, "never kept");
+        let made: Vec<u64> = runs.iter().map(|runs| runs.load(SeqCst)).collect();
+        assert_eq!(made, [call; 3]);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use tidewire_memo::{ErrorKind, EventKind, Graph, Memo, Recording};
+use tidewire_memo::{ErrorKind, EventKind, Graph, Memo, Recording, Source};
 
 use crate::support::{logged, now, work};
 
@@ -72,6 +72,52 @@ fn a_recomputed_value_lives_its_whole_life_again() {
     assert!(memo.cached(&1).is_some());
     graph.advance(start + 19 * SECOND);
     assert!(memo.cached(&1).is_none());
+}
+
+#[test]
+fn what_was_made_of_an_evicted_value_ends_with_its_life_although_that_is_computed_anew() {
+    let graph = Graph::new();
+    let start = Instant::now();
+    graph.advance(start);
+    let clock = Arc::new(AtomicU64::new(1));
+    let load = clock.clone();
+    let leaf = Memo::infallible_in(&graph, "leaf", move |_: u64| {
+        let load = load.clone();
+        async move { load.load(SeqCst) }
+    })
+    .ttl(10 * SECOND);
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        *leaf.get(key).await.unwrap()
+    });
+    assert_eq!(*now(above.get(1)).unwrap(), 1);
+    assert!(leaf.evict(&1));
+    graph.advance(start + 9 * SECOND);
+    clock.store(2, SeqCst);
+    assert_eq!(*now(leaf.get(1)).unwrap(), 2);
+    graph.advance(start + 10 * SECOND);
+    assert!(above.cached(&1).is_none(), "it is ten seconds old");
+    assert_eq!(*now(above.get(1)).unwrap(), 2);
+}
+
+#[test]
+fn a_value_in_place_of_an_evicted_error_makes_stale_what_was_made_of_the_error() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let runs = Arc::new(AtomicU64::new(0));
+    let failing = Memo::new_in(&graph, "failing", move |_: u64| {
+        let run = runs.fetch_add(1, SeqCst);
+        async move { if run == 0 { Err(std::fmt::Error) } else { Ok(run) } }
+    })
+    .error_ttl(60 * SECOND);
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        rows.read(&key);
+        failing.get(key).await.map_or(0, |value| *value)
+    });
+    assert_eq!(*now(above.get(1)).unwrap(), 0);
+    assert!(failing.evict(&1));
+    assert_eq!(*now(failing.get(1)).unwrap(), 1);
+    rows.changed(&1);
+    assert_eq!(*now(above.get(1)).unwrap(), 1);
 }
 
 fn failing(graph: &Graph, runs: &Arc<AtomicU64>) -> Memo<u64, u64> {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use futures::{FutureExt, StreamExt};
 use tidewire_memo::{ErrorKind, EventKind, Graph, Memo, Recording, Source};
 
-use crate::support::{logged, now};
+use crate::support::{Gate, logged, now};
 
 struct World {
     graph: Graph,
@@ -149,6 +149,129 @@ fn a_watch_yields_errors_and_goes_on() {
     data.store(5, SeqCst);
     rows.changed(&());
     assert_eq!(*now(watch.next()).unwrap().unwrap(), 5);
+}
+
+#[test]
+fn a_watch_rests_although_its_value_has_no_room_and_its_own_run_changes_what_it_needs() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        // Somebody else, as far as the computation knows.
+        std::thread::spawn(move || rows.changed(&key)).join().unwrap();
+        *leaf.get(key).await.unwrap()
+    })
+    .weigh(|_| usize::MAX);
+    let mut watch = memo.watch(1);
+    let mut yielded = 0;
+    for _ in 0..100 {
+        yielded += u64::from(watch.next().now_or_never().is_some());
+    }
+    assert_eq!(yielded, 1);
+    // Another caller's run changes what the watch was given.
+    now(memo.get(1)).unwrap();
+    for _ in 0..100 {
+        yielded += u64::from(watch.next().now_or_never().is_some());
+    }
+    assert!(yielded <= 2, "{yielded} values of one change");
+}
+
+#[test]
+fn a_watch_that_is_late_with_an_error_that_is_not_kept_asks_again() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let (data, gate) = (Arc::new(AtomicU64::new(0)), Gate::default());
+    let (load, wait) = (data.clone(), gate.clone());
+    let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+        let (load, wait) = (load.clone(), wait.clone());
+        async move {
+            rows.read(&key);
+            wait.pass().await;
+            match load.load(SeqCst) {
+                0 => Err("nothing yet"),
+                value => Ok(value),
+            }
+        }
+    });
+    let mut watch = memo.watch(1);
+    assert!(watch.next().now_or_never().is_none());
+    gate.open();
+    // Another caller drives the run to its end, and the next one is published before the watch looks.
+    now(memo.get(1)).unwrap_err();
+    data.store(5, SeqCst);
+    rows.changed(&1);
+    now(memo.get(1)).unwrap();
+    assert_eq!(now(watch.next()).unwrap().unwrap_err().kind(), ErrorKind::Failed);
+    assert_eq!(*now(watch.next()).unwrap().unwrap(), 5);
+    assert!(watch.next().now_or_never().is_none());
+}
+
+#[test]
+fn a_watch_that_was_answered_early_waits_for_the_end_and_lets_others_run() {
+    let graph = Graph::new();
+    graph.set_walk_chunk(1, false);
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let (first, gate) = (Gate::default(), Gate::default());
+    first.open();
+    let gates = Arc::new(std::sync::Mutex::new(first));
+    let pass = gates.clone();
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+        let wait = pass.lock().unwrap().clone();
+        async move {
+            rows.read(&1);
+            wait.pass().await;
+            key
+        }
+    });
+    let wait = gate.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            let value = *leaf.get(key).await.unwrap();
+            wait.pass().await;
+            value
+        }
+    });
+    (0..10).for_each(|key| _ = now(leaf.get(key)).unwrap());
+    let mut watch = memo.watch(0);
+    assert!(watch.next().now_or_never().is_none());
+    // A change is under way: the leaf is marked, others are not yet.
+    let second = Gate::default();
+    *gates.lock().unwrap() = second.clone();
+    let mut change = Box::pin(rows.changed_async(&1));
+    assert!(crate::support::poll(&mut change).is_pending());
+    assert!(leaf.cached(&0).is_none() && leaf.cached(&9).is_some());
+    gate.open();
+    let early = watch.next().now_or_never();
+    assert_eq!(early.unwrap().unwrap().unwrap().version(), 0, "the leaf is computed anew");
+    assert!(watch.next().now_or_never().is_none(), "what is early is not given again and again");
+    second.open();
+    now(change);
+    assert_ne!(now(watch.next()).unwrap().unwrap().version(), 0);
+}
+
+#[test]
+fn a_memoized_error_that_is_found_to_be_current_still_is_not_yielded_again() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    let memo = Memo::new_in(&graph, "memo", move |key: u64| async move {
+        leaf.get(key).await.map(|_| ())?;
+        Err::<u64, _>(Box::<dyn std::error::Error + Send + Sync>::from("never"))
+    })
+    .error_ttl(std::time::Duration::from_secs(60));
+    let mut watch = memo.watch(1);
+    let error = now(watch.next()).unwrap().unwrap_err();
+    assert_ne!(error.version(), 0);
+    assert_eq!(now(memo.get(1)).unwrap_err().version(), error.version());
+    rows.changed(&1);
+    assert!(watch.next().now_or_never().is_none(), "the change was cut off");
 }
 
 #[test]

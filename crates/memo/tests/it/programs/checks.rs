@@ -74,12 +74,7 @@ pub(super) fn handle(world: &World, value: &Value) {
 
 fn window(world: &World, node: Node, start: &Start, sights: &[Sight]) {
     let counts = world.state().counts.clone();
-    let graph = world.program.memos[node.memo].graph;
-    for sight in sights {
-        // What another graph has is not tracked, and a run that is joined may have seen it before.
-        if sight.view == View::Failed || Program::graph_of(sight.cell) != graph {
-            continue;
-        }
+    for sight in sights.iter().filter(|sight| sight.view != View::Failed) {
         let (floor, now) = (start.floors[sight.cell], counts[sight.cell]);
         if !(floor..=now).any(|count| sight.view.of(count) == sight.shown) {
             let text = format!("{node:?}: {sight:?}, but the cell had {floor} and has {now}");

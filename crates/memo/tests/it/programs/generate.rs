@@ -185,8 +185,7 @@ impl Generator {
         MemoSpec {
             graph,
             rules,
-            // A strict memo runs 17 times when its function changes what it reads, and so does each above.
-            strict: !self.has(F::Touches) && self.takes(F::Strict, 2),
+            strict: self.takes(F::Strict, 2),
             no_cutoff: self.takes(F::NoCutoff, 3),
             fingerprint: self.takes(F::Fingerprints, 2),
             ttl: self.takes(F::Ttl, 2).then(|| 1 + self.random.below(20) as u64),

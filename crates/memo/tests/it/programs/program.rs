@@ -329,7 +329,7 @@ impl Program {
 }
 
 /// Whether one of these, or of what is inside of them, is it.
-pub(super) fn any(stmts: &[Stmt], is_it: &dyn Fn(&Stmt) -> bool) -> bool {
+fn any(stmts: &[Stmt], is_it: &dyn Fn(&Stmt) -> bool) -> bool {
     stmts.iter().any(|stmt| {
         is_it(stmt)
             || match stmt {

@@ -1,6 +1,6 @@
 //! What every answer is when nothing is memoized: the functions again, from the cells, at once.
 
-use super::program::{CELLS, Node, Program, Stmt, View, any};
+use super::program::{CELLS, Node, Program, Stmt, View};
 use super::user::Sight;
 
 /// An answer without memory.
@@ -129,8 +129,9 @@ impl Reference<'_> {
                 let _ = self.stmts(node, after, &mut late);
                 run.tainted |= late.tainted;
             }
-            Stmt::Spawn { body } => {
-                run.tainted |= any(body, &|stmt| matches!(stmt, Stmt::Touch { .. }));
+            // What it asks for may announce changes.
+            Stmt::Spawn { .. } => {
+                run.tainted |= self.program.any_stmt(&|stmt| matches!(stmt, Stmt::Touch { .. }));
             }
             Stmt::Touch { .. } => run.tainted = true,
         }
