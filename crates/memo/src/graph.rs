@@ -5,7 +5,6 @@
 
 pub(crate) mod bells;
 pub(crate) mod budget;
-pub(crate) mod callers;
 pub(crate) mod cascade;
 pub(crate) mod close;
 pub(crate) mod core;
@@ -42,7 +41,7 @@ use tidewire_memo_memory::{line, sync, wake};
 /// is closed when its last `Graph` is dropped: its values and functions are freed, running
 /// computations and every later `get` answer with an error of kind
 /// [`Closed`](crate::ErrorKind::Closed), and watches end. Handles (`Memo`, `Source`) are `Copy` and may
-/// outlive it, which is why some 9 KiB of a closed graph and 3 KiB for each of its memos and sources are
+/// outlive it, which is why some 25 KiB of a closed graph and 3 KiB for each of its memos and sources are
 /// never freed: make a graph for what lives as long as the program, not for a request.
 #[derive(Clone)]
 pub struct Graph {
