@@ -15,6 +15,8 @@ What finds a mutant:
     it::NAME      the tests of the module NAME of crates/memo/tests/it
     miri::NAME    the same under Miri, with many seeds
     equivalent    nothing can, for the reason given; it is applied but not run
+
+A run of all of them writes bench-runs/memo/mutants.md.
 """
 
 import os
@@ -29,7 +31,7 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COPY = ROOT / "target" / "mutants"
 # A mutant that hangs the tests is found as well.
-SECONDS_MAX = 400
+SECONDS_MAX = {"programs": 400, "it": 400, "miri": 3600}
 NOTHING = "no test has this name"
 
 
@@ -120,7 +122,7 @@ def run(found_by):
     keep_only(found_by)
     try:
         ended = subprocess.run(
-            command(found_by), cwd=COPY, env=environment(found_by), timeout=SECONDS_MAX,
+            command(found_by), cwd=COPY, env=environment(found_by), timeout=SECONDS_MAX[found_by.partition("::")[0]],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         )
     except subprocess.TimeoutExpired:
@@ -138,6 +140,27 @@ def said(output):
         if found := re.search(pattern, output):
             return found.group(1)[:110]
     return ""
+
+
+def places(mutant, texts):
+    """The files that a mutant changes."""
+    return ", ".join(sorted(str(path.relative_to(COPY / "crates")) for path in apply(mutant["edits"], texts)[0]))
+
+
+def write(rows, survivors):
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    lines = [
+        "# Deliberate faults in memo",
+        "",
+        f"Commit `{commit}`, `python3 scripts/memo-mutants.py`, {os.environ.get('MEMO_PROGRAMS', '6000')} random programs each:"
+        f" {len(rows)} mutants, {survivors} not caught.",
+        "",
+        "| mutant | file | found by | how it showed |",
+        "|---|---|---|---|",
+    ]
+    for row in rows:
+        lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |")
+    (ROOT / "bench-runs" / "memo" / "mutants.md").write_text("\n".join(lines) + "\n")
 
 
 def main(arguments):
@@ -161,11 +184,12 @@ def main(arguments):
         passes, what, _ = run(found_by)
         if not passes or what == NOTHING:
             raise SystemExit(f"mutants: {found_by} fails without a mutant: {what}")
-    survivors = 0
+    survivors, rows = 0, []
     for mutant in mutants:
         started = time.monotonic()
         if mutant["by"] == "equivalent":
             print(f"{mutant['name']}: equivalent: {mutant['why']}", flush=True)
+            rows.append((mutant["name"], places(mutant, texts), "equivalent", mutant["why"]))
             continue
         changed, _ = apply(mutant["edits"], texts)
         for path, text in changed.items():
@@ -176,7 +200,10 @@ def main(arguments):
         verdict = "SURVIVES" if passes else "caught" if built else "DOES NOT BUILD"
         survivors += passes or not built
         print(f"{mutant['name']}: {verdict} by {mutant['by']}: {what} ({time.monotonic() - started:.0f} s)", flush=True)
+        rows.append((mutant["name"], places(mutant, texts), mutant["by"] if verdict == "caught" else verdict, what))
     print(f"{len(mutants)} mutants, {survivors} not caught")
+    if not chosen:
+        write(rows, survivors)
     return 1 if survivors else 0
 
 

@@ -64,7 +64,9 @@ impl<T> NotifySet<T> {
 
     /// Takes a key out, and gives its token back.
     pub fn remove(&mut self, member: Member) -> Option<T> {
-        self.members.remove(&member).map(|(token, _)| token)
+        let (token, _) = self.members.remove(&member)?;
+        self.belfry.tidy(self.members.len(), |number| self.members.contains_key(&Member(number)));
+        Some(token)
     }
 
     /// Keys in the set.
@@ -110,5 +112,29 @@ impl<T> NotifySet<T> {
 impl<T> fmt::Debug for NotifySet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NotifySet").field("keys", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Graph, Source};
+
+    #[test]
+    fn keys_that_come_ring_and_go_leave_nothing_in_a_set_that_nobody_polls() {
+        let graph = Graph::new();
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+            rows.read(&key);
+            key
+        });
+        let mut set = NotifySet::new();
+        for number in 0..1_000_000 {
+            let member = set.add(&memo, number % 10, ());
+            memo.force_out(&(number % 10));
+            set.remove(member);
+            assert!(set.belfry.rung() <= 16);
+        }
+        assert_eq!(graph.stats().bytes, 0);
     }
 }

@@ -138,7 +138,9 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Watch<K, V> {
                     return Poll::Ready(None);
                 }
                 this.again = false;
-                this.get = Some(this.post.memo.get(this.post.key.clone()));
+                let (memo, key) = (this.post.memo.inner, this.post.key.clone());
+                let early = this.last == Some(0);
+                this.get = Some(if early { Get::patient(memo, key) } else { Get::new(memo, key) });
             }
             let Some(get) = &mut this.get else { continue };
             let Poll::Ready(answer) = Pin::new(get).poll(context) else { return Poll::Pending };

@@ -73,6 +73,19 @@ impl Belfry {
         Some(bell.number)
     }
 
+    /// Forgets bells that rang and are gone, when they are more than those that there are.
+    pub(crate) fn tidy(&self, alive: usize, is_alive: impl Fn(u64) -> bool) {
+        let mut rung = self.state.lock();
+        if rung.bells.len() > alive * 2 + 16 {
+            rung.bells.retain(|bell| is_alive(bell.number));
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn rung(&self) -> usize {
+        self.state.lock().bells.len()
+    }
+
     /// Forgets what rang.
     pub(crate) fn silence(&self) {
         while self.take().is_some() {}

@@ -74,6 +74,14 @@ impl Ledger {
         self.ghosts.push_back(id);
     }
 
+    #[cold]
+    fn replace_fingerprint(&mut self, id: Id, fingerprint: Option<u64>) {
+        match fingerprint {
+            Some(fingerprint) => _ = self.fingerprints.insert(id, fingerprint),
+            None => _ = self.fingerprints.remove(&id),
+        }
+    }
+
     pub(crate) fn fingerprint(&self, id: Id) -> Option<u64> {
         self.fingerprints.get(&id).copied()
     }
@@ -106,13 +114,13 @@ impl Core {
             None => queue.oldest.set(slot),
         }
         queue.length.set(queue.length.get() + 1);
-        self.weigh(node, weight);
+        self.weigh(queue, node, weight);
     }
 
     /// Takes a node out of its queue and out of the accounts.
     pub(crate) fn dequeue(&mut self, node: &Header) {
         self.unlink(node);
-        self.weigh(node, 0);
+        self.weigh(self.queue(node), node, 0);
         self.keep_fingerprint(node.id, None);
         self.keep_since(node, None);
     }
@@ -134,12 +142,22 @@ impl Core {
         queue.length.set(queue.length.get() - 1);
     }
 
+    /// Weighs a node with a new value, and notes one that no budget has room for.
+    #[inline]
+    pub(crate) fn weigh_value(&mut self, owner: &Owner, node: &Header, value_bytes: usize) {
+        self.weigh_whole(owner, node, value_bytes);
+        let weight = node.weight.get() as usize;
+        if weight > self.ledger.budget || weight > owner.queue.budget.get() {
+            self.ledger.oversized.push(node.id);
+        }
+    }
+
     /// Changes what a node counts for: itself, its edges in both directions and its value.
-    pub(crate) fn weigh_whole(&mut self, node: &Header, value_bytes: usize) {
+    #[inline]
+    fn weigh_whole(&mut self, owner: &Owner, node: &Header, value_bytes: usize) {
         let edges =
             node.dependencies(&self.slots).heap_bytes() + node.dependants(&self.slots).heap_bytes();
-        let bytes = self.owner(node).node_bytes + edges;
-        self.weigh(node, bytes.saturating_add(value_bytes));
+        self.weigh(&owner.queue, node, (owner.node_bytes + edges).saturating_add(value_bytes));
     }
 
     /// Follows a list of dependants that had this size on the heap.
@@ -147,12 +165,12 @@ impl Core {
         let after = node.dependants(&self.slots).heap_bytes();
         if before != after {
             let weight = node.weight.get() as usize;
-            self.weigh(node, (weight + after).saturating_sub(before));
+            self.weigh(self.queue(node), node, (weight + after).saturating_sub(before));
         }
     }
 
     pub(crate) fn add_weight(&mut self, node: &Header, more: usize) {
-        self.weigh(node, (node.weight.get() as usize).saturating_add(more));
+        self.weigh(self.queue(node), node, (node.weight.get() as usize).saturating_add(more));
     }
 
     /// Makes `id` a dependant of `node`.
@@ -169,10 +187,10 @@ impl Core {
         taken
     }
 
-    fn weigh(&mut self, node: &Header, weight: usize) {
+    #[inline]
+    fn weigh(&mut self, queue: &Queue, node: &Header, weight: usize) {
         let weight = u32::try_from(weight).unwrap_or(u32::MAX);
         let old = node.weight.replace(weight) as usize;
-        let queue = self.queue(node);
         queue.bytes.set(queue.bytes.get() - old + weight as usize);
         self.ledger.bytes = self.ledger.bytes - old + weight as usize;
     }
@@ -203,14 +221,6 @@ impl Core {
 
     fn is_spared(&self, node: &Header) -> bool {
         node.verified.get() >= self.ledger.spare_from
-    }
-
-    /// Notes a value that no budget has room for.
-    pub(crate) fn check_size(&mut self, node: &Header) {
-        let weight = node.weight.get() as usize;
-        if weight > self.ledger.budget || weight > self.queue(node).budget.get() {
-            self.ledger.oversized.push(node.id);
-        }
     }
 
     /// Notes that somebody must call [`relieve`], if so.
@@ -249,7 +259,7 @@ impl Core {
         if !unsafe { (owner.functions.drop_value)(self.whole(node)) } {
             return false;
         }
-        self.weigh_whole(node, 0);
+        self.weigh_whole(owner, node, 0);
         self.note(EventKind::Evicted, node);
         self.stats.ghosted += 1;
         let slots = &self.slots;
@@ -273,11 +283,10 @@ impl Core {
 
     /// Remembers the hash of a published value, for when the value is evicted; forgets that of the value
     /// before when the new one has none, above all when it is an error.
+    #[inline]
     pub(crate) fn keep_fingerprint(&mut self, id: Id, fingerprint: Option<u64>) {
-        match fingerprint {
-            Some(fingerprint) => _ = self.ledger.fingerprints.insert(id, fingerprint),
-            None if self.ledger.fingerprints.is_empty() => {}
-            None => _ = self.ledger.fingerprints.remove(&id),
+        if fingerprint.is_some() || !self.ledger.fingerprints.is_empty() {
+            self.ledger.replace_fingerprint(id, fingerprint);
         }
     }
 
@@ -334,9 +343,9 @@ impl Core {
     }
 
     /// The next victim of one queue: the hand moves on over the nodes that are spared.
-    fn next_victim<'a>(&self, queue: &Queue, steps: &mut usize) -> Option<&'a Header> {
-        while *steps > 0 {
-            *steps -= 1;
+    fn next_victim<'a>(&self, queue: &Queue, hand: &mut Hand) -> Option<&'a Header> {
+        while hand.steps > 0 {
+            hand.steps -= 1;
             let at = match queue.hand.get() {
                 END => queue.oldest.get(),
                 hand => hand,
@@ -345,12 +354,22 @@ impl Core {
             queue.hand.set(node.newer.get());
             let busy = node.is_computing();
             let empty = matches!(node.state(), GHOST | FADED);
-            if !busy && !empty && !self.is_spared(node) && !node.take_visited() {
-                return Some(node);
+            if !busy && !empty && !self.is_spared(node) {
+                hand.helped = true;
+                if !node.take_visited() {
+                    return Some(node);
+                }
             }
         }
         None
     }
+}
+
+/// What one hold of the graph lock may do and did.
+struct Hand {
+    steps: usize,
+    /// A value went, or lost its second chance.
+    helped: bool,
 }
 
 impl Queue {
@@ -361,16 +380,26 @@ impl Queue {
 
 /// Brings the graph back under its budgets. Call it with no lock held; cheap when there is nothing
 /// to do.
+#[inline]
 pub(crate) fn relieve(shared: &Shared) {
-    if !shared.over_budget.load(Relaxed) || shared.relieving.swap(true, SeqCst) {
+    if shared.over_budget.load(Relaxed) {
+        relieve_now(shared);
+    }
+}
+
+#[cold]
+fn relieve_now(shared: &Shared) {
+    if shared.relieving.swap(true, SeqCst) {
         return;
     }
     shared.over_budget.store(false, SeqCst);
     let mut owners = over_budget(shared);
     evict_oversized(shared);
-    owners.sort_unstable_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
-    for &(_, owner) in &owners {
-        while evict_some(shared, owner) {}
+    owners.sort_unstable_by_key(|&(bytes, ..)| std::cmp::Reverse(bytes));
+    for &(_, length, owner) in &owners {
+        // Every node is seen twice at most: once to clear its bit, once to take it.
+        let mut steps = length * 2 + 2;
+        while evict_some(shared, owner, &mut steps) {}
     }
     while force_some(shared) {}
     let mut core = shared.core.lock();
@@ -396,34 +425,34 @@ fn evict_oversized(shared: &Shared) {
     core.limit_what_is_spared();
 }
 
-/// The owners that must give something back.
-fn over_budget(shared: &Shared) -> Vec<(usize, &'static Owner)> {
+/// The owners that must give something back, with the bytes and the length of their queues.
+fn over_budget(shared: &Shared) -> Vec<(usize, usize, &'static Owner)> {
     let core = shared.core.lock();
     let all = core.is_over();
     let owners = core.owners.iter().flatten();
     let over = owners.filter(|owner| all || owner.queue.is_over());
-    over.map(|owner| (owner.queue.bytes.get(), *owner)).collect()
+    let sized = |owner: &&'static Owner| {
+        let queue = &owner.queue;
+        (queue.bytes.get(), queue.length.get() as usize, *owner)
+    };
+    over.map(sized).collect()
 }
 
 /// Evicts values of one owner in one hold of the graph lock; `true` when more is to be done here.
-fn evict_some(shared: &Shared, owner: &'static Owner) -> bool {
+fn evict_some(shared: &Shared, owner: &'static Owner, steps: &mut usize) -> bool {
     let mut trash = Trash::default();
     let mut core = shared.core.lock();
     let queue = &owner.queue;
-    let before = core.ledger.bytes;
-    // Every node is seen twice at most: once to clear its bit, once to take it.
-    let whole_queue = queue.length.get() as usize * 2 + 2;
-    let mut steps = whole_queue.min(HOLD);
+    let mut hand = Hand { steps: (*steps).min(HOLD), helped: false };
+    *steps -= hand.steps;
     while queue.is_over() || core.is_over() {
-        let Some(node) = core.next_victim(queue, &mut steps) else { break };
+        let Some(node) = core.next_victim(queue, &mut hand) else { break };
         core.evict(node, &mut trash);
     }
-    let helped = core.ledger.bytes < before;
     let still = queue.is_over() || core.is_over();
     drop(core);
     drop(trash);
-    // A hand that found nothing in a long queue stands somewhere else now, and may find more there.
-    still && helped
+    still && hand.helped
 }
 
 /// Forces out ghosts, the oldest first, then source nodes; `true` when more is to be done.

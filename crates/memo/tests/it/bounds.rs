@@ -205,6 +205,18 @@ fn what_a_running_computation_has_read_may_be_larger_than_the_budget() {
 }
 
 #[test]
+fn values_that_were_all_asked_for_go_at_once_when_the_budget_shrinks() {
+    let graph = Graph::new();
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key });
+    for key in 0..5_000 {
+        now(memo.get(key)).unwrap();
+        assert_eq!(memo.copied(&key), Some(key));
+    }
+    graph.set_budget(0);
+    assert_eq!(graph.stats().bytes, 0);
+}
+
+#[test]
 fn a_memo_has_a_budget_of_its_own() {
     let graph = Graph::new();
     let small = Memo::infallible_in(&graph, "small", |key: u64| async move { key }).budget(5_000);

@@ -72,26 +72,32 @@ fn a_graph_in_a_thread_local_works_until_its_thread_has_ended() {
 }
 
 #[test]
-fn many_threads_that_come_and_go_leave_nothing_behind_and_share_their_places() {
+fn a_hundred_thousand_threads_that_come_and_go_leave_nothing_behind_and_share_their_places() {
+    const THREADS: u64 = 100_000;
     let graph = Graph::new();
-    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { Arc::new(key) });
-
-    for round in 0..500 {
-        let threads: Vec<_> = (0..4)
-            .map(|thread| {
-                std::thread::spawn(move || {
-                    let value = now(memo.get(round * 4 + thread)).unwrap();
-                    assert_eq!(**value, round * 4 + thread);
-                    let again = now(memo.get(round * 4 + thread)).unwrap();
-                    (value, again)
-                })
-            })
-            .collect();
-        for thread in threads {
-            let (value, again) = thread.join().unwrap();
-            assert!(Arc::ptr_eq(&value, &again));
-        }
+    let rows = Source::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        rows.read(&key);
+        Arc::new(key)
+    });
+    for first in (0..THREADS).step_by(4) {
+        std::thread::scope(|scope| {
+            for thread in first..first + 4 {
+                scope.spawn(move || {
+                    let key = thread % 1_000;
+                    let value = now(memo.get(key)).unwrap();
+                    let again = now(memo.get(key)).unwrap();
+                    assert!(**value == key && Arc::ptr_eq(&value, &again));
+                    rows.changed(&key);
+                });
+            }
+        });
     }
-    let known = 0;
-    assert!(known < 100, "{known} threads are known, of 2,000 that have ended");
+    let stats = graph.stats();
+    assert!(
+        stats.threads < 100,
+        "{} threads are known, of {THREADS} that have ended",
+        stats.threads
+    );
+    assert_eq!(stats.nodes, 2_000);
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use tidewire_memo::{ErrorKind, EventKind, Graph, Memo, Recording};
+use tidewire_memo::{ErrorKind, EventKind, Graph, Memo, Recording, Source};
 
 use crate::support::{logged, now, work};
 
@@ -97,6 +97,27 @@ fn what_was_made_of_an_evicted_value_ends_with_its_life_although_that_is_compute
     graph.advance(start + 10 * SECOND);
     assert!(above.cached(&1).is_none(), "it is ten seconds old");
     assert_eq!(*now(above.get(1)).unwrap(), 2);
+}
+
+#[test]
+fn a_value_in_place_of_an_evicted_error_makes_stale_what_was_made_of_the_error() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let runs = Arc::new(AtomicU64::new(0));
+    let failing = Memo::new_in(&graph, "failing", move |_: u64| {
+        let run = runs.fetch_add(1, SeqCst);
+        async move { if run == 0 { Err(std::fmt::Error) } else { Ok(run) } }
+    })
+    .error_ttl(60 * SECOND);
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        rows.read(&key);
+        failing.get(key).await.map_or(0, |value| *value)
+    });
+    assert_eq!(*now(above.get(1)).unwrap(), 0);
+    assert!(failing.evict(&1));
+    assert_eq!(*now(failing.get(1)).unwrap(), 1);
+    rows.changed(&1);
+    assert_eq!(*now(above.get(1)).unwrap(), 1);
 }
 
 fn failing(graph: &Graph, runs: &Arc<AtomicU64>) -> Memo<u64, u64> {

@@ -210,6 +210,50 @@ fn a_watch_that_is_late_with_an_error_that_is_not_kept_asks_again() {
 }
 
 #[test]
+fn a_watch_that_was_answered_early_waits_for_the_end_and_lets_others_run() {
+    let graph = Graph::new();
+    graph.set_walk_chunk(1, false);
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let (first, gate) = (Gate::default(), Gate::default());
+    first.open();
+    let gates = Arc::new(std::sync::Mutex::new(first));
+    let pass = gates.clone();
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+        let wait = pass.lock().unwrap().clone();
+        async move {
+            rows.read(&1);
+            wait.pass().await;
+            key
+        }
+    });
+    let wait = gate.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            let value = *leaf.get(key).await.unwrap();
+            wait.pass().await;
+            value
+        }
+    });
+    (0..10).for_each(|key| _ = now(leaf.get(key)).unwrap());
+    let mut watch = memo.watch(0);
+    assert!(watch.next().now_or_never().is_none());
+    // A change is under way: the leaf is marked, others are not yet.
+    let second = Gate::default();
+    *gates.lock().unwrap() = second.clone();
+    let mut change = Box::pin(rows.changed_async(&1));
+    assert!(crate::support::poll(&mut change).is_pending());
+    assert!(leaf.cached(&0).is_none() && leaf.cached(&9).is_some());
+    gate.open();
+    let early = watch.next().now_or_never();
+    assert_eq!(early.unwrap().unwrap().unwrap().version(), 0, "the leaf is computed anew");
+    assert!(watch.next().now_or_never().is_none(), "what is early is not given again and again");
+    second.open();
+    now(change);
+    assert_ne!(now(watch.next()).unwrap().unwrap().version(), 0);
+}
+
+#[test]
 fn a_memoized_error_that_is_found_to_be_current_still_is_not_yielded_again() {
     let graph = Graph::new();
     let rows = Source::<u64>::new_in(&graph, "rows");
