@@ -272,6 +272,25 @@ async fn write(world: &'static World, memos: Memos) {
     }
 }
 
+/// Ends the program when a call waits although a million others were begun since, or nothing happens at all.
+/// How long that takes is the machine's business.
+async fn unless_wedged<T>(world: &World, call: &str, answer: impl Future<Output = T>) -> T {
+    let mut answer = std::pin::pin!(answer);
+    let first = world.graph.stats().started;
+    let mut last = None;
+    loop {
+        if let Ok(answer) = tokio::time::timeout(Duration::from_secs(60), &mut answer).await {
+            return answer;
+        }
+        let started = world.graph.stats().started;
+        if last == Some(started) || started > first + 1_000_000 {
+            println!("wedged: {call} {:?}", world.graph.stats());
+            std::process::exit(3);
+        }
+        last = Some(started);
+    }
+}
+
 fn raise(world: &World, i: usize) -> u64 {
     world.count.writes.fetch_add(1, Relaxed);
     world.values[i].fetch_add(1, SeqCst) + 1
@@ -301,13 +320,7 @@ async fn read(world: &'static World, memos: Memos) {
         let answer = if one_in(10) {
             poll_some(answer, random() % 3).await
         } else {
-            match tokio::time::timeout(Duration::from_secs(20), answer).await {
-                Ok(answer) => Some(answer),
-                Err(_) => {
-                    println!("wedged: kind {kind} key {key} {:?}", world.graph.stats());
-                    std::process::exit(3);
-                }
-            }
+            Some(unless_wedged(world, &format!("kind {kind} key {key}"), answer).await)
         };
         match answer {
             None => _ = world.count.dropped.fetch_add(1, Relaxed),

@@ -24,6 +24,7 @@ use crate::compute::work::{Done, Work};
 use crate::graph::core::Core;
 use crate::graph::event::EventKind;
 use crate::graph::validate::{Record, Taint, Validity, register, validate};
+use crate::graph::verify::is_unchanged;
 use crate::store::edges::Edges;
 use crate::store::key::Key;
 use crate::store::node::{FRESH, GHOST};
@@ -263,7 +264,11 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let same = comparable && remembered == candidate.fingerprint;
         let failed = candidate.outcome.result().is_err();
         // Nothing of which the evicted value was made has changed.
-        let remade = !same && node.header.state() == GHOST && !node.header.has_failed() && !failed;
+        let remade = !same
+            && node.header.state() == GHOST
+            && !node.header.has_failed()
+            && !failed
+            && is_unchanged(core, &node.header);
         let since = remade.then(|| core.since(&node.header));
         let version = if same {
             core.stats.cut_off += 1;

@@ -201,6 +201,15 @@ fn status(core: &Core, dependency: Id, verified: u64) -> Status {
     }
 }
 
+/// Whether everything of which the value of a node was made is as it was. A walk that is under way may not
+/// have come to the node yet, so its state alone does not say.
+pub(crate) fn is_unchanged(core: &Core, node: &Header) -> bool {
+    let (dependencies, verified) = (node.dependencies(&core.slots), node.verified.get());
+    let mut all = dependencies.iter();
+    dependencies.len() <= AT_ONCE
+        && all.all(|id| matches!(status(core, id, verified), Status::Unchanged))
+}
+
 /// The node is current: restores the edges that walks took since, and flips it.
 fn confirm(core: &mut Core, node: &Header) {
     let verified = node.verified.get();
@@ -218,5 +227,7 @@ fn confirm(core: &mut Core, node: &Header) {
     core.note(EventKind::Verified, node);
 }
 
+/// Dependencies that are looked at in one hold of the graph lock.
+const AT_ONCE: usize = 512;
 /// Restarts of one verification before it is given up and the function runs.
 const RESTARTS: u32 = 16;

@@ -125,6 +125,35 @@ fn a_value_computed_anew_between_a_change_and_its_announcement_hides_it_from_nob
 }
 
 #[test]
+fn a_value_computed_anew_while_a_change_walks_hides_it_from_nobody() {
+    let graph = Graph::new();
+    graph.set_walk_chunk(1, false);
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU64::new(1));
+    let load = data.clone();
+    let leaf = Memo::infallible_in(&graph, "leaf", move |_: u64| {
+        let load = load.clone();
+        async move {
+            rows.read(&1);
+            load.load(SeqCst)
+        }
+    });
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        *leaf.get(key).await.unwrap()
+    });
+    // The walk comes to these first.
+    (10..20).for_each(|key| _ = now(leaf.get(key)).unwrap());
+    assert_eq!(*now(above.get(1)).unwrap(), 1);
+    assert!(leaf.evict(&1));
+    data.store(2, SeqCst);
+    let mut change = Box::pin(rows.changed_async(&1));
+    assert!(poll(&mut change).is_pending());
+    assert_eq!(*now(leaf.get(1)).unwrap(), 2);
+    now(change);
+    assert_eq!(*now(above.get(1)).unwrap(), 2);
+}
+
+#[test]
 fn the_hash_of_an_evicted_value_keeps_cutoff_alive() {
     for remembered in [false, true] {
         let graph = Graph::new();

@@ -169,7 +169,7 @@ fn values_that_are_evicted_and_computed_anew_do_not_grow() {
         assert!(bare.evict(&key) && hashed.evict(&key));
         now(bare.get(key)).unwrap();
         now(hashed.get(key)).unwrap();
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             rows.changed(&key);
         }
     };

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use futures::channel::oneshot;
 use tidewire_memo::{Graph, Memo, Source, scope};
 
-use crate::support::{now, poll};
+use crate::support::{Gate, now, poll};
 
 type Task = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -149,4 +149,37 @@ fn what_taints_a_scoped_task_taints_its_computation() {
     });
     now(memo.get(1)).unwrap();
     assert!(memo.cached(&1).is_none(), "what was read across graphs cannot be tracked");
+}
+
+#[test]
+fn a_task_that_read_another_version_than_its_computation_keeps_the_value_from_being_kept() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let (data, gate) = (Arc::new(AtomicU64::new(1)), Gate::default());
+    let load = data.clone();
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+        let load = load.clone();
+        async move {
+            rows.read(&key);
+            load.load(SeqCst)
+        }
+    });
+    let wait = gate.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            let task = scope(async move { *leaf.get(key).await.unwrap() });
+            let before = std::thread::spawn(move || now(task)).join().unwrap();
+            wait.pass().await;
+            (before, *leaf.get(key).await.unwrap())
+        }
+    });
+    let mut get = memo.get(1);
+    assert!(poll(&mut get).is_pending());
+    data.store(2, SeqCst);
+    rows.changed(&1);
+    gate.open();
+    assert_eq!(*now(get).unwrap(), (1, 2), "served once, to who asked before the change");
+    assert!(memo.cached(&1).is_none());
+    assert_eq!(*now(memo.get(1)).unwrap(), (2, 2));
 }
