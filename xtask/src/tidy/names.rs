@@ -66,7 +66,10 @@ impl Walk {
     }
 
     fn public_function(&mut self, name: &Ident) {
-        if let Some(rest) = name.to_string().strip_prefix("get_") {
+        // `get_mut` is what the standard library calls it.
+        if let Some(rest) = name.to_string().strip_prefix("get_")
+            && rest != "mut"
+        {
             self.find(
                 name,
                 format!("the public function `{name}` starts with `get_`; call it `{rest}`"),
