@@ -43,8 +43,7 @@ pub struct Limits {
     /// The largest body of a REST or plain HTTP request in bytes, as it arrives; a body that is a
     /// stream of messages is bounded by [`message_bytes_max`](Self::message_bytes_max) for each.
     pub body_bytes_max: usize,
-    /// The largest message in bytes, after decompression: of a request, and of a reply of one message
-    /// that its service gives in pieces.
+    /// The largest message of a request in bytes, after decompression.
     pub message_bytes_max: usize,
     /// How long a TLS handshake may take.
     pub handshake_timeout: Duration,

@@ -182,7 +182,7 @@ fn a_stop_by_hand_prints_what_was_measured_so_far() {
 #[test]
 fn arguments_that_make_no_sense_are_refused() {
     for (arguments, needle) in [
-        (&["run", "localhost:80"][..], "not a URL"),
+        (&["run", "ftp://localhost/"][..], "unknown scheme"),
         (&["run", "http://127.0.0.1:1/", "--poisson"], "--poisson needs"),
         (&["run", "http://127.0.0.1:1/", "-c", "0"], "--connections"),
         (&["run", "http://127.0.0.1:1/", "--kind", "bidi"], "--kind applies"),

@@ -60,7 +60,7 @@ async fn a_contact_without_a_first_name_is_refused_and_the_field_is_named() {
             app.send(Method::PATCH, "/contacts/1", "application/json", r#"{"firstName":""}"#);
         let emptied = emptied.await;
         assert_eq!(emptied.status, 400);
-        assert!(emptied.text().contains("firstName: must be at least 1 characters"));
+        assert!(emptied.text().contains("firstName: must be at least 1 character"));
         app.stop().await;
     }
 }
