@@ -11,7 +11,7 @@ use tidewire::{Client, Code, Context, Error, Outcome};
 use tidewire_tests::proto::*;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::http2_peer::{Frame, MAX_CONCURRENT_STREAMS, Peer, Port, ROOMY};
+use crate::http2_peer::{Frame, MAX_CONCURRENT_STREAMS, NO_ERROR, Peer, Port, ROOMY};
 
 pub(crate) fn client(addresses: &[SocketAddr], limits: ClientLimits, retry: Retry) -> Client {
     let mut builder = Client::builder(format!("http://{}", addresses[0]));
@@ -367,4 +367,31 @@ async fn a_server_that_answers_when_asked_has_all_the_time() {
         outcome.unwrap();
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_comes_before_the_body_was_sent_is_the_answer() {
+    let (port, address) = Port::open().await;
+    let server = tokio::spawn(async move {
+        loop {
+            let mut peer = port.accept(&ROOMY).await;
+            while let Some(frame) = peer.frame().await {
+                if let Frame::Request { id, is_end: false, data: 0 } = frame {
+                    peer.answer(id).await;
+                    peer.reset(id, NO_ERROR).await;
+                    break;
+                }
+            }
+            // Until the client is gone, so that it has seen all of it.
+            while peer.frame().await.is_some() {}
+        }
+    });
+    // On a new connection the answer overtakes the body in about one call of a hundred.
+    let calls = tokio::spawn(async move {
+        for _ in 0..300 {
+            echo(&one(address)).await.unwrap();
+        }
+    });
+    in_time(calls).await.unwrap();
+    server.abort();
 }

@@ -38,6 +38,7 @@ impl Port {
     /// The next connection, greeted with these settings.
     pub(crate) async fn accept(&self, settings: &[(u16, u32)]) -> Peer {
         let (mut stream, _) = self.0.accept().await.unwrap();
+        stream.set_nodelay(true).unwrap();
         let mut preface = [0; 24];
         stream.read_exact(&mut preface).await.unwrap();
         let (windows, connection_window) = (HashMap::new(), 65_535);

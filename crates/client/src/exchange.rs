@@ -185,10 +185,8 @@ async fn send(
         Kind::Http2 { connection, .. } => {
             let (head, body) = request.into_parts();
             let sent = connection.send(Request::from_parts(head, ()), body);
-            let response = sent.map_err(|Refused { error, body }| {
-                let unsent = body.map_or(Unsent::Nothing, |body| Unsent::Whole(*body));
-                (Broken::Http2(error), unsent)
-            })?;
+            let response = sent
+                .map_err(|Refused { error, body }| (Broken::Http2(error), Unsent::Whole(*body)))?;
             let response = response.await.map_err(|error| (Broken::Http2(error), Unsent::Nothing));
             response.map(Incoming::of_http2)
         }

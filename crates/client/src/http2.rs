@@ -53,7 +53,7 @@ pub(crate) struct Http2 {
 pub(crate) struct Refused {
     pub(crate) error: h2::Error,
     /// Its body, of which nothing was read.
-    pub(crate) body: Option<Box<Outgoing>>,
+    pub(crate) body: Box<Outgoing>,
 }
 
 impl Http2 {
@@ -67,17 +67,15 @@ impl Http2 {
         let mut sender = self.sender.clone();
         let (response, mut stream) = match sender.send_request(request, is_end) {
             Ok(sent) => sent,
-            Err(error) => return Err(Refused { error, body: Some(Box::new(body)) }),
+            Err(error) => return Err(Refused { error, body: Box::new(body) }),
         };
         if is_end {
             return Ok(response);
         }
         match body.take_whole() {
-            // The library keeps what the window does not take yet.
-            Some(piece) => {
-                let sent = stream.send_data(piece, true);
-                sent.map_err(|error| Refused { error, body: None })?;
-            }
+            // The library keeps what the window does not take yet. A server may have answered the head
+            // already and taken no body; what became of the call is what the response says.
+            Some(piece) => drop(stream.send_data(piece, true)),
             None => self.pumps.push(Box::pin(pump(stream, body))),
         }
         Ok(response)
