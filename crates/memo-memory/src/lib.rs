@@ -6,7 +6,6 @@
 
 pub mod ambient;
 pub mod barrier;
-pub mod callers;
 pub mod epoch;
 pub mod fault;
 pub mod hasher;

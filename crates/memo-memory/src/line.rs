@@ -51,20 +51,7 @@ pub struct Pin {
 /// The line of this thread. It lives as long as the thread, through the destructors of thread-locals.
 #[inline(always)]
 pub fn mine() -> *const Line {
-    let line = LINE.with(ptr::from_ref);
-    // Without this the address is worked out anew for each use: three instructions of a hit.
-    #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
-    let line = {
-        let mut line = line;
-        // SAFETY: no instruction at all, and no memory is looked at; the address is merely taken for
-        // unknown.
-        #[allow(clippy::pointers_in_nomem_asm_block)]
-        unsafe {
-            std::arch::asm!("/* {0} */", inout(reg) line, options(pure, nomem, nostack, preserves_flags));
-        }
-        line
-    };
-    line
+    LINE.with(ptr::from_ref)
 }
 
 /// Pins the thread; nests.

@@ -9,6 +9,5 @@ pub(crate) mod get;
 pub(crate) mod inner;
 pub(crate) mod options;
 pub(crate) mod publish;
-pub(crate) mod running;
 pub(crate) mod scope;
 pub(crate) mod work;

@@ -9,7 +9,6 @@ use crate::compute::cached::Cached;
 use crate::compute::capture::Frame;
 use crate::compute::get::Get;
 use crate::compute::inner::{Function, Inner};
-use crate::compute::running::Running;
 use crate::graph::Graph;
 use crate::graph::expiry::Lifetime;
 use crate::graph::trash::Trash;
@@ -87,7 +86,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     {
         let function: Function<K, V> = Box::new(move |key| {
             let future = function(key);
-            Running::new(async move { Ok(future.await) })
+            Box::pin(async move { Ok(future.await) })
         });
         Self::build(graph, name, Some(V::eq), function)
     }
@@ -273,7 +272,7 @@ where
 {
     Box::new(move |key| {
         let future = function(key);
-        Running::new(async move { future.await.map_err(|error| Error::failed(error.into())) })
+        Box::pin(async move { future.await.map_err(|error| Error::failed(error.into())) })
     })
 }
 

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::borrow::Borrow;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::AtomicPtr as PlainAtomicPtr;
@@ -15,7 +15,6 @@ use crate::compute::cached::Cached;
 use crate::compute::capture;
 use crate::compute::get::Get;
 use crate::compute::options::Options;
-use crate::compute::running::Running;
 use crate::compute::work::Work;
 use crate::graph::Shared;
 use crate::graph::bells::Bell;
@@ -25,12 +24,13 @@ use crate::graph::flight::WorkHead;
 use crate::graph::owner::{Functions, Owner, Refresh};
 use crate::graph::trash::Trash;
 use crate::graph::verify::{Progress, Verification};
+use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::node::{EMPTY, GONE, Header};
 use crate::store::slots::Id;
 use crate::store::table::{Seen, TABLE_BYTES, Table};
 use crate::store::value::{Head, Outcome};
-use tidewire_memo_memory::hasher::KeyHasher;
+use tidewire_memo_memory::hasher::BuildKeyHasher;
 use tidewire_memo_memory::line::{self, Line, Pin, pin};
 use tidewire_memo_memory::sync::MutexGuard;
 use tidewire_memo_memory::{epoch, pool};
@@ -38,7 +38,7 @@ use tidewire_memo_memory::{epoch, pool};
 /// See the module documentation.
 pub(crate) struct Inner<K, V> {
     table: Table<Node<K, V>>,
-    hasher: KeyHasher,
+    hasher: BuildKeyHasher,
     pub(crate) owner: Owner,
     /// Null when closed.
     pub(crate) function: PlainAtomicPtr<Function<K, V>>,
@@ -48,6 +48,8 @@ pub(crate) struct Inner<K, V> {
 
 /// The user's function with its future boxed and its error erased.
 pub(crate) type Function<K, V> = Box<dyn Fn(K) -> Running<V> + Send + Sync>;
+/// A running computation.
+pub(crate) type Running<V> = std::pin::Pin<Box<dyn Future<Output = Result<V, Error>> + Send>>;
 
 /// One key and its value. Starts with its header, whose end, with the key, is what hits read.
 #[repr(C)]
@@ -55,13 +57,6 @@ pub(crate) struct Node<K, V> {
     pub(crate) header: Header,
     pub(crate) key: K,
     owns: std::marker::PhantomData<V>,
-}
-
-/// What a search without a lock found, to be confirmed under the lock.
-pub(crate) struct Looked<'p, K, V> {
-    hash: u64,
-    seen: Seen,
-    pub(crate) node: Option<&'p Node<K, V>>,
 }
 
 impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
@@ -80,7 +75,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
             let made: &'static Self = Box::leak(Box::new(Self {
                 owner,
                 table: Table::new(),
-                hasher: KeyHasher::default(),
+                hasher: BuildKeyHasher::default(),
                 function: PlainAtomicPtr::new(Box::into_raw(Box::new(function))),
                 equal,
                 options: Options::new(),
@@ -143,11 +138,10 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         Some(unsafe { Cached::pinned(head, line) })
     }
 
-    /// The value of a node if it is current, the long way. Pinned.
-    pub(crate) fn long_hit(&'static self, node: &Node<K, V>) -> Option<Cached<V>> {
-        let head = self.visit(node)?;
-        // SAFETY: pinned, the head of a value; the line of this thread, which is running.
-        Some(unsafe { Cached::pinned(head, &*line::mine()) })
+    /// The value of `key` if it is in memory and current, the long way.
+    pub(crate) fn long_hit(&'static self, key: &K) -> Option<Cached<V>> {
+        // SAFETY: `hit_slow` calls it pinned, with the head of a value.
+        self.hit_slow(key, |head, line| unsafe { Cached::pinned(head, line) })
     }
 
     /// The value of `key` if it is in memory and current.
@@ -174,13 +168,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         Q: Hash + Eq + ?Sized,
     {
         let _pin = pin();
-        let head = self.visit(self.find(self.hash(key), key)?)?;
-        // SAFETY: the line of this thread, which is running.
-        Some(serve(head, unsafe { &*line::mine() }))
-    }
-
-    /// A current value, with everything that a read of it entails. Pinned.
-    fn visit(&'static self, node: &Node<K, V>) -> Option<*const Head> {
+        let node = self.find(self.hash(key), key)?;
         let head = node.header.visited_hot()?;
         if let Some(frame) = capture::current() {
             // SAFETY: a value is retired after it was replaced, and the pin holds.
@@ -189,7 +177,8 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         if self.owner.is_probed() {
             self.note_hit(node.header.id);
         }
-        Some(head)
+        // SAFETY: the line of this thread, which is running.
+        Some(serve(head, unsafe { &*line::mine() }))
     }
 
     #[cold]
@@ -202,7 +191,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
 
     #[inline(always)]
     pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
-        self.hasher.hash(key)
+        self.hasher.hash_one(key)
     }
 
     /// Pinned.
@@ -233,16 +222,9 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
     }
 
     /// A node that is not shared yet.
-    #[inline(always)]
     fn make(&self, hash: u64, key: K) -> NonNull<Node<K, V>> {
-        let place = pool::place::<Node<K, V>>();
-        let node = place.as_ptr();
-        // SAFETY: a new place, of which every part is written.
-        unsafe {
-            (&raw mut (*node).header).write(Header::new(self.owner.number, hash, false));
-            (&raw mut (*node).key).write(key);
-        }
-        place
+        let header = Header::new(self.owner.number, hash, false);
+        pool::put(Node { header, key, owns: std::marker::PhantomData })
     }
 
     /// Shares a node; `false` when another one may have been added beside it since `seen`.
@@ -260,36 +242,22 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         true
     }
 
-    /// Looks for the node of a key without a lock. Pinned.
-    #[inline]
-    pub(crate) fn look<'p>(&self, key: &K) -> Looked<'p, K, V> {
-        self.look_again(self.hash(key), key)
-    }
-
-    #[inline]
-    fn look_again<'p>(&self, hash: u64, key: &K) -> Looked<'p, K, V> {
-        let seen = self.table.seen(hash);
-        Looked { hash, seen, node: self.find(hash, key) }
-    }
-
     /// The living node of `key`, made if need be, with the graph lock that was taken to find it; `None`
-    /// when closed. Pinned since the caller looked.
-    #[inline]
-    pub(crate) fn node<'p>(
-        &self,
-        key: &K,
-        mut looked: Looked<'p, K, V>,
-    ) -> Option<(MutexGuard<'static, Core>, &'p Node<K, V>)> {
+    /// when closed. Pinned.
+    pub(crate) fn node<'p>(&self, key: &K) -> Option<(MutexGuard<'static, Core>, &'p Node<K, V>)> {
+        let hash = self.hash(key);
         let mut made: Option<NonNull<Node<K, V>>> = None;
         loop {
-            match (looked.node, made) {
-                (None, None) => made = Some(self.make(looked.hash, key.clone())),
+            let seen = self.table.seen(hash);
+            let found = self.find(hash, key);
+            match (found, made) {
+                (None, None) => made = Some(self.make(hash, key.clone())),
                 // SAFETY: never shared.
-                (Some(_), Some(unused)) => unsafe { pool::destroy(unused) },
+                (Some(_), Some(unused)) => drop(unsafe { pool::take(unused) }),
                 _ => {}
             }
             let mut core = self.shared().core.lock();
-            if let Some(node) = looked.node {
+            if let Some(node) = found {
                 made = None;
                 if self.is_closed(&core) {
                     return None;
@@ -297,28 +265,26 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
                 if node.header.state() != GONE {
                     return Some((core, node));
                 }
-            } else {
-                let node = made.expect("made above when nothing was found");
-                if self.is_closed(&core) {
-                    drop(core);
-                    // SAFETY: never shared.
-                    unsafe { pool::destroy(node) };
-                    return None;
-                }
-                if self.insert(&mut core, node, looked.seen) {
-                    // SAFETY: just shared; alive while the lock or the pin holds.
-                    return Some((core, unsafe { node.as_ref() }));
-                }
+                continue;
             }
-            drop(core);
-            looked = self.look_again(looked.hash, key);
+            let node = made.expect("made above when nothing was found");
+            if self.is_closed(&core) {
+                drop(core);
+                // SAFETY: never shared.
+                drop(unsafe { pool::take(node) });
+                return None;
+            }
+            if self.insert(&mut core, node, seen) {
+                // SAFETY: just shared; alive while the lock or the pin holds.
+                return Some((core, unsafe { node.as_ref() }));
+            }
         }
     }
 
     /// Hangs a bell on the node of `key`; `None` when closed.
     pub(crate) fn attach(&self, key: &K, bell: &Arc<Bell>) -> Option<Id> {
         let _pin = pin();
-        let (mut core, node) = self.node(key, self.look(key))?;
+        let (mut core, node) = self.node(key)?;
         node.header.set_watched(true);
         core.watchers.attach(node.header.id, bell);
         Some(node.header.id)
@@ -415,7 +381,7 @@ impl<K: Key, V: Send + Sync + 'static> FunctionsOf<K, V> {
         unsafe {
             Self::drop_value(header);
             epoch::retire(node.cast_mut().cast(), |node| {
-                pool::destroy(NonNull::new_unchecked(node.cast::<Node<K, V>>()));
+                drop(pool::take(NonNull::new_unchecked(node.cast::<Node<K, V>>())));
             });
         }
     }
