@@ -12,12 +12,14 @@ use tidewire_memo::has_read;
 use tidewire_service::{ContextWatch, Error, Lifetime, Query, Reply, Result, Service, Target};
 
 use crate::kept::Kept;
+use crate::key::Key;
 use crate::privacy::Privacy;
 use crate::refusal::Refusal;
 use crate::table::Terms;
 
 /// What a caller brings along to a run of the service.
 pub(crate) struct Attempt {
+    key: Key,
     pub(crate) query: Query,
     pub(crate) inner: Arc<dyn Service>,
     pub(crate) terms: Arc<Terms>,
@@ -35,8 +37,18 @@ pub(crate) enum Passing {
 }
 
 impl Attempt {
-    pub(crate) fn new(query: Query, inner: Arc<dyn Service>, terms: Arc<Terms>) -> Arc<Self> {
-        Arc::new(Self { query, inner, terms, aside: Mutex::new(None) })
+    pub(crate) fn new(
+        key: Key,
+        query: Query,
+        inner: Arc<dyn Service>,
+        terms: Arc<Terms>,
+    ) -> Arc<Self> {
+        Arc::new(Self { key, query, inner, terms, aside: Mutex::new(None) })
+    }
+
+    /// Whether it is for this key of this method.
+    pub(crate) fn is_of(&self, key: &Key, terms: &Arc<Terms>) -> bool {
+        Arc::ptr_eq(&self.terms, terms) && self.key == *key
     }
 
     /// What was put aside for this caller.

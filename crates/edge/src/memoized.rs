@@ -74,7 +74,8 @@ impl Service for Memoized {
 impl Shared {
     /// The answer to a call whose message is complete.
     fn answer(self: &Arc<Self>, place: &Arc<Place>, call: Call) -> Answer {
-        if place.terms.is_empty() {
+        let is_hopeless = place.terms.is_hopeless();
+        if is_hopeless && place.terms.is_empty() {
             return self.inner.call(call);
         }
         let key = Key::of(&call, &place.terms.sharing);
@@ -88,7 +89,7 @@ impl Shared {
             let asker = Asker::of(&call.context);
             return Answer::ready(self.give(place, key, &cached, &asker, From::Memory));
         }
-        if place.terms.is_hopeless() {
+        if is_hopeless {
             return self.inner.call(call);
         }
         let (shared, place) = (Arc::clone(self), Arc::clone(place));
@@ -100,7 +101,7 @@ impl Shared {
         let asker = Asker::of(&call.context);
         let query = call.buffered().await?;
         let inner = Arc::clone(&self.inner);
-        let attempt = Attempt::new(query.clone(), inner, Arc::clone(&place.terms));
+        let attempt = Attempt::new(key.clone(), query.clone(), inner, Arc::clone(&place.terms));
         for is_first in [true, false] {
             // The number of the context outside, so that events tell which call it was.
             let ambient = Ambient::new(Ambient::current().tag()).with(Arc::clone(&attempt));

@@ -72,12 +72,13 @@ impl Terms {
         self.has_kept.store(true, Ordering::Relaxed);
     }
 
-    /// Whether looking for an answer is in vain, it seems.
+    /// Whether no answer was ever kept, so that looking for one is in vain.
     pub(crate) fn is_empty(&self) -> bool {
-        !self.has_kept.load(Ordering::Relaxed) && self.is_hopeless()
+        !self.has_kept.load(Ordering::Relaxed)
     }
 
     /// Whether nothing of this method is kept, it seems, so that waiting for another call gains nothing.
+    /// Asked once a call, since it counts.
     pub(crate) fn is_hopeless(&self) -> bool {
         let refused = self.refused.load(Ordering::Relaxed);
         if self.coalesces || refused < HOPELESS {
@@ -133,11 +134,18 @@ impl Table {
     }
 
     fn make(&self, terms: Terms, life: Option<Duration>) -> Place {
-        let memo = Memo::new_in(&self.graph, &terms.name, |_: Key| async {
-            // The caller who starts a run brings its call along; see `memoized`.
-            match Ambient::current().get::<Arc<Attempt>>() {
-                Some(attempt) => attempt.run().await,
-                None => Err(Passing::Aside),
+        let terms = Arc::new(terms);
+        let own = Arc::clone(&terms);
+        let memo = Memo::new_in(&self.graph, &terms.name, move |key: Key| {
+            // The caller who starts a run brings its call along; see `memoized`. That of another key is
+            // never run for this one.
+            let attempt = Ambient::current().get::<Arc<Attempt>>();
+            let attempt = attempt.filter(|attempt| attempt.is_of(&key, &own));
+            async move {
+                match attempt {
+                    Some(attempt) => attempt.run().await,
+                    None => Err(Passing::Aside),
+                }
             }
         });
         let memo = memo.weigh(Kept::bytes);
@@ -150,7 +158,7 @@ impl Table {
             Some(life) => memo.ttl(life),
             None => memo,
         };
-        Place { memo, terms: Arc::new(terms) }
+        Place { memo, terms }
     }
 
     fn terms(&self, name: &str, sharing: Sharing, lifetime: Lifetime, coalesces: bool) -> Terms {

@@ -271,3 +271,49 @@ async fn codecs_are_part_of_the_key() {
         assert_eq!(behind.runs(), before + 1, "{codec:?} {accept:?}");
     }
 }
+
+#[tokio::test]
+async fn an_answer_made_of_another_kept_answer_is_computed_anew_and_each_keeps_its_own() {
+    let graph = Graph::new();
+    let rows = Rows::new(&graph);
+    let read = rows.clone();
+    let inner = Behind::new(&graph, query(Sharing::Public), move |call| read.clone().read(call));
+    let around = |behind: Behind, message: &'static str| {
+        Behind::new(&graph, query(Sharing::Public), move |_| {
+            let behind = behind.clone();
+            async move {
+                let text = format!("<{}>", behind.text(message, Context::default()).await);
+                Ok(Reply::new(Body::from(text.into_bytes())))
+            }
+        })
+    };
+    let middle = around(inner.clone(), "a");
+    let outer = around(middle.clone(), "m");
+    assert_eq!(outer.text("x", Context::default()).await, "<<a:one>>");
+    rows.write("a", "two");
+    assert_eq!(outer.text("x", Context::default()).await, "<<a:two>>");
+    assert_eq!(middle.text("m", Context::default()).await, "<a:two>");
+    assert_eq!(inner.text("a", Context::default()).await, "a:two");
+}
+
+#[tokio::test]
+async fn a_method_whose_first_answers_are_private_is_tried_again() {
+    let graph = Graph::new();
+    let source = Source::<u8>::new_in(&graph, "rows");
+    let behind = Behind::new(&graph, query(Sharing::Public), move |call: Call| async move {
+        source.read(&1);
+        if matches!(&call.body, Body::Full(bytes) if &**bytes == b"private") {
+            call.context.headers();
+        }
+        Ok(Reply::new(Body::from("same")))
+    });
+    for _ in 0..20 {
+        behind.text("private", Context::default()).await;
+    }
+    for _ in 0..600 {
+        behind.text("open", Context::default()).await;
+    }
+    let runs = behind.runs();
+    behind.text("open", Context::default()).await;
+    assert_eq!(behind.runs(), runs, "an answer that may be kept is kept in the end");
+}
