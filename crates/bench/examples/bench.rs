@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use tidewire_bench::command::{self, BenchArgs};
-use tidewire_bench::{Console, Stop, View};
+use tidewire_bench::{Console, View};
+use tidewire_load::Stop;
 
 #[derive(Parser)]
 struct Program {

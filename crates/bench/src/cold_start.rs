@@ -8,37 +8,34 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::unbounded_channel;
 
-use crate::clock::{Clock, nanos};
+use crate::case::Case;
 use crate::console::Console;
-use crate::engine::{self, Stop};
-use crate::error::Error;
-use crate::histogram::Histogram;
-use crate::plan::{Model, Plan};
 use crate::quantity::time;
 use crate::result::ColdStart;
 use crate::server::Running;
+use tidewire_load::{Clock, Error, Histogram, Model, Stop, nanos};
 
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Waits for the first good answer; the time is from the spawn. Blocks.
 pub(crate) fn first_answer(
     running: &mut Running,
-    plan: &Plan,
+    case: &Case,
     stop: &Stop,
 ) -> Result<Duration, Error> {
-    let mut probe = plan.clone();
+    let mut probe = case.load.clone();
     probe.connections = 1;
     probe.depth = 1;
     probe.threads = 1;
     probe.model = Model::Closed { connections_from: 1 };
     probe.warm_up = Duration::ZERO;
     probe.requests = Some(probe.workload.steps.len().min(1) as u64);
-    probe.timeout = plan.server.start_timeout;
-    probe.duration = plan.server.start_timeout;
+    probe.timeout = case.server.start_timeout;
+    probe.duration = case.server.start_timeout;
     let (progress, _received) = unbounded_channel();
     loop {
-        let ran = engine::prepare(&probe)
-            .and_then(|()| engine::run(&probe, Clock::start(), stop, &progress));
+        let ran = tidewire_load::prepare(&probe)
+            .and_then(|()| tidewire_load::run(&probe, Clock::start(), stop, &progress));
         let failure = match ran {
             Ok(run) if run.recorder.measured.ok > 0 => return Ok(running.spawned_at.elapsed()),
             Ok(run) => run.recorder.failures.keys().next().map(ToString::to_string),
@@ -49,10 +46,10 @@ pub(crate) fn first_answer(
                 "the server under test ended before its first answer ({status})"
             )));
         }
-        if running.spawned_at.elapsed() > plan.server.start_timeout || stop.is_raised() {
+        if running.spawned_at.elapsed() > case.server.start_timeout || stop.is_raised() {
             return Err(Error::unreachable(format!(
                 "the server under test gave no good answer within {}: {}",
-                time(plan.server.start_timeout.as_secs_f64()),
+                time(case.server.start_timeout.as_secs_f64()),
                 failure.unwrap_or_else(|| "no attempt ended".to_owned()),
             )));
         }
@@ -62,12 +59,12 @@ pub(crate) fn first_answer(
 
 /// Starts and stops the server `count` times.
 pub(crate) async fn measure(
-    plan: &Arc<Plan>,
+    case: &Arc<Case>,
     count: usize,
     console: &mut Console<'_>,
     stop: &Stop,
 ) -> Result<ColdStart, Error> {
-    let Some(command) = plan.server.command.clone() else {
+    let Some(command) = case.server.command.clone() else {
         return Err(Error::usage("--cold needs --server-command"));
     };
     let mut histogram = Histogram::new();
@@ -76,11 +73,11 @@ pub(crate) async fn measure(
         if stop.is_raised() {
             break;
         }
-        let (plan, stop, command) = (Arc::clone(plan), stop.clone(), command.clone());
+        let (case, stop, command) = (Arc::clone(case), stop.clone(), command.clone());
         let (finished, started) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
-            let took = Running::spawn(&command, &plan.server)
-                .and_then(|mut running| first_answer(&mut running, &plan, &stop));
+            let took = Running::spawn(&command, &case.server)
+                .and_then(|mut running| first_answer(&mut running, &case, &stop));
             let _ = finished.send(took);
         });
         let began = Instant::now();

@@ -3,8 +3,7 @@
 use clap::{Args, Subcommand};
 
 use crate::console::Console;
-use crate::engine::Stop;
-use crate::error::Error;
+use tidewire_load::{Error, Stop};
 
 mod compare;
 mod run;

@@ -6,9 +6,8 @@
 //! runs themselves are drawn, which also covers what differs from run to run. One run on each side
 //! cannot know that; the text says which it was.
 
-use crate::histogram::Sparse;
 use crate::result::RunResult;
-use crate::timeline::Second;
+use tidewire_load::{Second, Sparse};
 
 /// Rounds on each side from which on whole runs are drawn.
 const ROUNDS: usize = 7;

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use crate::quantity::{digits, grouped, size, time};
 use crate::result::RunResult;
-use crate::stall;
 use crate::threshold::Threshold;
+use tidewire_load::Stall;
 
 const PAGE: &str = include_str!("../assets/report.html");
 const CHARTS: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
@@ -108,7 +108,7 @@ fn cards(out: &mut String, result: &RunResult) {
 fn notes(out: &mut String, result: &RunResult) {
     let mut lines: Vec<String> = Vec::new();
     if !result.stalls.is_empty() {
-        let phrase = stall::phrase(&result.stalls);
+        let phrase = Stall::phrase(&result.stalls);
         lines.push(format!("stall: {phrase}; the target answered nothing in that time"));
     }
     let failures = result.failures.iter();

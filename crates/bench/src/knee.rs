@@ -8,15 +8,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::case::Case;
 use crate::console::Console;
-use crate::engine::Stop;
-use crate::error::Error;
 use crate::measure;
-use crate::plan::{Model, Plan};
 use crate::quantity::{digits, time};
 use crate::result::{Knee, RunResult, Trial};
-use crate::schedule::{Segment, Spacing};
 use crate::threshold::Threshold;
+use tidewire_load::{Error, Model, Segment, Spacing, Stop};
 
 const CLOSE_ENOUGH: f64 = 1.05;
 const RATE_MAX: f64 = 4_000_000.0;
@@ -49,7 +47,7 @@ fn next_rate(trials: &[Trial], from: f64) -> Option<f64> {
 
 /// Searches; the result is that of the best rate with the search attached.
 pub(crate) async fn search(
-    plan: &Plan,
+    case: &Case,
     search: &Search,
     console: &mut Console<'_>,
     stop: &Stop,
@@ -59,14 +57,14 @@ pub(crate) async fn search(
     let mut last: Option<RunResult> = None;
     let mut doubted = None;
     while let Some(rate) = next_rate(&trials, search.from).filter(|_| !stop.is_raised()) {
-        let mut at = plan.clone();
+        let mut at = case.clone();
         let seconds = search.trial.as_secs_f64();
-        at.model = Model::Open {
+        at.load.model = Model::Open {
             segments: vec![Segment { from: rate, to: rate, seconds }],
             spacing: search.spacing,
             in_flight_max: search.in_flight_max,
         };
-        at.duration = search.trial;
+        at.load.duration = search.trial;
         let mut silent = std::io::sink();
         let mut quiet = Console::new(&mut silent, console.view());
         let result = measure::measure(&Arc::new(at), &mut quiet, stop).await?;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::quantity::{digits, grouped, size, time};
 use crate::result::RunResult;
-use crate::stall;
+use tidewire_load::Stall;
 
 /// The whole document.
 pub(crate) fn text(result: &RunResult) -> String {
@@ -63,7 +63,7 @@ pub(crate) fn text(result: &RunResult) -> String {
     server(&mut out, result);
     knee(&mut out, result);
     if !result.stalls.is_empty() {
-        let _ = writeln!(out, "stall: {}\n", stall::phrase(&result.stalls));
+        let _ = writeln!(out, "stall: {}\n", Stall::phrase(&result.stalls));
     }
     for (failure, count) in &result.failures {
         let _ = writeln!(out, "- {} × {failure}", grouped(*count as f64));

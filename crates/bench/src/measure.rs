@@ -5,49 +5,46 @@ use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 
-use crate::clock::{Clock, seconds};
+use crate::case::Case;
 use crate::cold_start;
 use crate::console::{Console, View};
-use crate::engine::{self, Progress, Run, Stop};
-use crate::error::Error;
 use crate::machine;
-use crate::plan::{Model, Plan};
 use crate::quantity::{digits, grouped, time};
-use crate::request::{Protocol, Transport};
 use crate::result::{
     Client, Latencies, LoadDescription, Phase, Requests, RunResult, StepResult, Throughput,
 };
 use crate::server::{self, Running, Watch};
+use tidewire_load::{Clock, Error, Model, Plan, Progress, Protocol, Run, Stop, Transport, seconds};
 
 /// A thread busier than this spent the whole run working.
 const BUSY: f64 = 0.90;
 /// Due requests noticed later than this, in seconds, mean the generator cannot keep the schedule.
 const LATE: f64 = 0.001;
 
-/// Runs `plan` and reports what it measured. The context is the caller's to fill in.
+/// Runs `case` and reports what it measured. The context is the caller's to fill in.
 pub(crate) async fn measure(
-    plan: &Arc<Plan>,
+    case: &Arc<Case>,
     console: &mut Console<'_>,
     stop: &Stop,
 ) -> Result<RunResult, Error> {
-    let (running, start) = begin(plan, stop).await?;
+    let (running, start) = begin(case, stop).await?;
     let clock = Clock::start();
-    let watch = running.as_ref().map(|server| Watch::begin(server.pid, clock, plan.origin()));
+    let watch = running.as_ref().map(|server| Watch::begin(server.pid, clock, case.load.origin()));
     let (progress, received) = unbounded_channel();
     let (finished, result) = oneshot::channel();
-    let (engine_plan, engine_stop) = (Arc::clone(plan), stop.clone());
+    let (offered, engine_stop) = (Arc::clone(case), stop.clone());
     std::thread::Builder::new()
         .name("bench".to_owned())
         .spawn(move || {
-            let run = engine::run(&engine_plan, clock, &engine_stop, &progress);
+            let run = tidewire_load::run(&offered.load, clock, &engine_stop, &progress);
             drop(progress);
             let _ = finished.send(run);
         })
         .map_err(|error| Error::system(format!("cannot start a thread: {error}")))?;
-    show(plan, console, received).await?;
+    show(&case.load, console, received).await?;
     let run = result.await.map_err(|_| Error::system("the engine stopped without a result"))?;
     let record = watch.map(Watch::end);
-    let mut result = result_of(plan, run?);
+    let mut result = result_of(&case.load, run?);
     if let (Some(server), Some(record)) = (&running, record) {
         let requests = (result.requests.warm_up_sent, result.requests.sent);
         result.server = Some(server::describe(server, record, start, requests));
@@ -56,14 +53,14 @@ pub(crate) async fn measure(
 }
 
 /// Finds or starts the server under test, and waits for the first answer of a started one.
-async fn begin(plan: &Arc<Plan>, stop: &Stop) -> Result<(Option<Running>, Option<Phase>), Error> {
-    let (plan, stop) = (Arc::clone(plan), stop.clone());
+async fn begin(case: &Arc<Case>, stop: &Stop) -> Result<(Option<Running>, Option<Phase>), Error> {
+    let (case, stop) = (Arc::clone(case), stop.clone());
     let (finished, begun) = oneshot::channel();
     std::thread::spawn(move || {
-        let started = Running::begin(&plan.server).and_then(|mut running| {
+        let started = Running::begin(&case.server).and_then(|mut running| {
             let mut start = None;
-            if let Some(server) = running.as_mut().filter(|_| plan.server.command.is_some()) {
-                let took = cold_start::first_answer(server, &plan, &stop)?;
+            if let Some(server) = running.as_mut().filter(|_| case.server.command.is_some()) {
+                let took = cold_start::first_answer(server, &case, &stop)?;
                 start = Some(server::start_phase(server, took));
             }
             if let Some(status) = running.as_mut().and_then(Running::has_ended) {
@@ -71,7 +68,7 @@ async fn begin(plan: &Arc<Plan>, stop: &Stop) -> Result<(Option<Running>, Option
                     "the server under test has ended ({status})"
                 )));
             }
-            engine::prepare(&plan)?;
+            tidewire_load::prepare(&case.load)?;
             Ok((running, start))
         });
         let _ = finished.send(started);
@@ -81,13 +78,13 @@ async fn begin(plan: &Arc<Plan>, stop: &Stop) -> Result<(Option<Running>, Option
 
 /// Measures cold starts instead of load.
 pub(crate) async fn cold(
-    plan: &Arc<Plan>,
+    case: &Arc<Case>,
     count: usize,
     console: &mut Console<'_>,
     stop: &Stop,
 ) -> Result<RunResult, Error> {
-    let cold = cold_start::measure(plan, count, console, stop).await?;
-    let mut load = describe(plan);
+    let cold = cold_start::measure(case, count, console, stop).await?;
+    let mut load = describe(&case.load);
     load.model = "cold start".to_owned();
     load.shape = format!("{count} starts");
     (load.connections, load.depth, load.duration) = (1, 1, 0.0);
@@ -355,8 +352,8 @@ fn shape(plan: &Plan) -> String {
                 })
                 .collect();
             let poisson = match spacing {
-                crate::schedule::Spacing::Uniform => "",
-                crate::schedule::Spacing::Poisson(_) => ", Poisson",
+                tidewire_load::Spacing::Uniform => "",
+                tidewire_load::Spacing::Poisson(_) => ", Poisson",
             };
             format!("{}{poisson}", parts.join(", "))
         }
@@ -375,7 +372,7 @@ mod tests {
         assert!(is_bottleneck(&closed, &result));
         let open = Model::Open {
             segments: Vec::new(),
-            spacing: crate::schedule::Spacing::Uniform,
+            spacing: tidewire_load::Spacing::Uniform,
             in_flight_max: 1,
         };
         assert!(!is_bottleneck(&open, &result), "busy waiting for a due request is no work");

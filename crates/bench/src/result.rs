@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::histogram::Summary;
-use crate::stall::Stall;
-use crate::timeline::Second;
+use tidewire_load::{Second, Stall, Summary};
 
 /// The value of [`RunResult::format`].
 pub(crate) const FORMAT: &str = "tidewire-bench/1";

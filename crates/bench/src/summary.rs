@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::histogram::Summary;
 use crate::quantity::{digits, grouped, size, time};
 use crate::result::RunResult;
-use crate::stall;
 use crate::threshold::Threshold;
+use tidewire_load::{Stall, Summary};
 
 /// The whole text.
 pub(crate) fn text(result: &RunResult) -> String {
@@ -36,7 +35,7 @@ pub(crate) fn text(result: &RunResult) -> String {
         let starts: Vec<String> =
             result.stalls.iter().take(5).map(|stall| format!("{:.1} s", stall.at)).collect();
         let more = if result.stalls.len() > 5 { ", …" } else { "" };
-        let phrase = stall::phrase(&result.stalls);
+        let phrase = Stall::phrase(&result.stalls);
         line(&mut out, &format!("stall: {phrase} (at {}{more})", starts.join(", ")));
     }
     for (failure, count) in &result.failures {

@@ -129,7 +129,7 @@ fn share(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::histogram::Sparse;
+    use tidewire_load::Sparse;
 
     #[track_caller]
     fn check(threshold: &str, held: bool) {

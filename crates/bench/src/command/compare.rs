@@ -8,9 +8,9 @@ use clap::Args;
 use super::Outcome;
 use crate::compare::{self, Method, Row};
 use crate::console::Console;
-use crate::error::Error;
 use crate::quantity::{digits, time};
 use crate::result::{FORMAT, RunResult};
+use tidewire_load::Error;
 
 /// Compare two results, or two sets of them, with confidence intervals.
 #[derive(Debug, Args)]

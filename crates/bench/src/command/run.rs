@@ -8,12 +8,11 @@ use clap::{Args, ValueEnum};
 
 use super::Outcome;
 use crate::console::Console;
-use crate::engine::Stop;
-use crate::error::Error;
 use crate::quantity::{self, Span};
 use crate::result::RunResult;
 use crate::threshold::Threshold;
 use crate::{html, knee, machine, markdown, measure, summary};
+use tidewire_load::{Error, Stop};
 
 mod planning;
 
@@ -225,15 +224,15 @@ pub(super) async fn run(
     console: &mut Console<'_>,
     stop: &Stop,
 ) -> Result<Outcome, Error> {
-    let plan = Arc::new(planning::plan(args)?);
+    let case = Arc::new(planning::case(args)?);
     let context = machine::context(command_line());
     let mut result = match (args.cold, &args.find_knee) {
-        (Some(count), _) => measure::cold(&plan, count, console, stop).await?,
+        (Some(count), _) => measure::cold(&case, count, console, stop).await?,
         (None, Some(_)) => {
             let search = planning::search(args)?;
-            knee::search(&plan, &search, console, stop).await?
+            knee::search(&case, &search, console, stop).await?
         }
-        (None, None) => measure::measure(&plan, console, stop).await?,
+        (None, None) => measure::measure(&case, console, stop).await?,
     };
     result.context = context;
     result.thresholds = args.threshold.iter().map(|threshold| threshold.apply(&result)).collect();

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use clap::Parser;
 use tidewire_bench::command::{self, BenchArgs, Outcome};
 use tidewire_bench::result::RunResult;
-use tidewire_bench::{Console, Error, Stop, View};
+use tidewire_bench::{Console, View};
+use tidewire_load::{Error, Stop};
 
 #[derive(Parser)]
 struct Program {

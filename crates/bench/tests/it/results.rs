@@ -1,9 +1,9 @@
 //! What a run writes, and `compare`.
 
-use tidewire_bench::ErrorKind;
 use tidewire_bench::command::Outcome;
 use tidewire_bench::result::RunResult;
-use tidewire_bench::{Second, Sparse};
+use tidewire_load::ErrorKind;
+use tidewire_load::{Second, Sparse};
 
 use crate::harness::{Peer, bench, measured, scratch};
 

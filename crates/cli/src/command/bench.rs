@@ -4,7 +4,8 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use tidewire_bench::command::{self, BenchArgs};
-use tidewire_bench::{Console, Stop, View};
+use tidewire_bench::{Console, View};
+use tidewire_load::Stop;
 
 use crate::Failure;
 

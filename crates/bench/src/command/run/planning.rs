@@ -3,22 +3,16 @@
 use std::path::Path;
 
 use super::{CodecArg, KindArg, ProtocolArg, RunArgs};
-use crate::check::Check;
-use crate::error::Error;
-use crate::feeder::{Feeder, Order};
+use crate::case::{Case, ServerPlan};
 use crate::knee::Search;
-use crate::plan::{Model, Plan, Reuse, ServerPlan};
-use crate::request::{Body, MessageCodec, Protocol, Request, Speech, Transport};
-use crate::scenario;
-use crate::schedule::{Segment, Spacing};
-use crate::schema::Services;
-use crate::target::Target;
-use crate::template::{Names, Template};
 use crate::threshold::Threshold;
-use crate::tls::{self, Tls, Trust};
-use crate::workload::{Composer, Step, Workload};
+use tidewire_load::{
+    Body, Check, Composer, Error, Feeder, MessageCodec, Model, Names, Order, Plan, Protocol,
+    Request, Reuse, Scenario, Segment, Services, Spacing, Speech, Step, Target, Template, Tls,
+    Transport, Trust, Workload,
+};
 
-pub(super) fn plan(args: &RunArgs) -> Result<Plan, Error> {
+pub(super) fn case(args: &RunArgs) -> Result<Case, Error> {
     let target = Target::parse(&args.url, args.unix.as_deref())?;
     let model = model(args)?;
     let connections = match args.ramp {
@@ -38,7 +32,7 @@ pub(super) fn plan(args: &RunArgs) -> Result<Plan, Error> {
     let workload = workload(args, &target)?;
     // Finds a body that does not fit its schema before anything is sent.
     Composer::new(&workload, 0, 1)?;
-    Ok(Plan {
+    let load = Plan {
         tls: tls(args, &target, workload.speech.transport)?,
         workload,
         target,
@@ -51,6 +45,9 @@ pub(super) fn plan(args: &RunArgs) -> Result<Plan, Error> {
         duration: args.duration,
         requests: args.requests,
         timeout: args.timeout,
+    };
+    Ok(Case {
+        load,
         server: ServerPlan {
             pid: args.server_pid,
             port: args.server_port,
@@ -72,8 +69,7 @@ fn tls(args: &RunArgs, target: &Target, transport: Transport) -> Result<Option<T
         Some(path) => Trust::File(path),
         None => Trust::Machine,
     };
-    let alpn = if transport == Transport::Http2 { tls::H2 } else { tls::HTTP1 };
-    Tls::new(target.host(), alpn, trust).map(Some)
+    Tls::new(target.host(), transport, trust).map(Some)
 }
 
 fn model(args: &RunArgs) -> Result<Model, Error> {
@@ -131,7 +127,7 @@ fn workload(args: &RunArgs, target: &Target) -> Result<Workload, Error> {
     let mut feeders = feeders;
     let steps = match &args.scenario {
         Some(path) => {
-            let scenario = scenario::read(path, &mut names)?;
+            let scenario = Scenario::read(path, &mut names)?;
             feeders.extend(scenario.feeders);
             scenario.steps
         }
@@ -145,7 +141,7 @@ fn workload(args: &RunArgs, target: &Target) -> Result<Workload, Error> {
     let mut workload = Workload {
         speech: speech(args, target)?,
         steps,
-        variables: names.len(),
+        variables: names.count(),
         feeders,
         seed: args.seed,
     };

@@ -7,7 +7,7 @@ use super::{Load, Source};
 use crate::clock::{Nanos, SECOND, seconds};
 use crate::recorder::{Correction, Recorder, Sample};
 use crate::schedule::{Schedule, Segment, Spacing};
-use crate::stall;
+use crate::stall::Stall;
 
 const SERVICE: Nanos = 100_000;
 
@@ -87,7 +87,7 @@ fn under_two_stalls_in_21_s_every_percentile_is_within_5_percent_of_the_truth() 
     within(at(0.99), 0.895, 0.01);
     assert_eq!(corrected.count(), 42_000);
     assert!(load.recorder.raw.quantile(0.99) < 0.001, "raw latency hides the stall");
-    assert_eq!(stall::phrase(&load.recorder.gaps.stalls(0.0001, 0)), "2 × 1.0 s");
+    assert_eq!(Stall::phrase(&load.recorder.gaps.stalls(0.0001, 0)), "2 × 1.0 s");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn the_closed_model_names_the_stalls() {
     let mut load = Load::new(source, u64::MAX, 30 * SECOND, recorder);
     simulate(&mut load, 8, |sent| target.answered(sent));
     let stalls = load.recorder.gaps.stalls(load.recorder.raw.quantile(0.5), 0);
-    assert_eq!(stall::phrase(&stalls), "2 × 1.0 s");
+    assert_eq!(Stall::phrase(&stalls), "2 × 1.0 s");
     assert!((stalls[0].at - 9.0).abs() < 0.01 && (stalls[1].at - 19.0).abs() < 0.01);
     assert!(load.recorder.raw.quantile(0.99) < 0.001, "percentiles alone hide the stall");
 }

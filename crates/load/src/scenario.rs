@@ -88,20 +88,24 @@ struct Expect {
 
 /// What a scenario file describes.
 #[derive(Debug)]
-pub(crate) struct Scenario {
-    pub(crate) steps: Vec<Step>,
-    pub(crate) feeders: Vec<Feeder>,
+pub struct Scenario {
+    /// The steps of every iteration, in order.
+    pub steps: Vec<Step>,
+    /// Where variables come from.
+    pub feeders: Vec<Feeder>,
 }
 
-/// Reads a scenario. Feeders of the command line are known in `names` already.
-pub(crate) fn read(path: &Path, names: &mut Names) -> Result<Scenario, Error> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Error::usage(format!("scenario {}: {error}", path.display())))?;
-    let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    parse(&text, folder, names).map_err(|flaw| {
-        let (line, column) = position(&text, flaw.at);
-        Error::usage(format!("{}:{line}:{column}: {}", path.display(), flaw.what))
-    })
+impl Scenario {
+    /// Reads a scenario. Feeders of the command line are known in `names` already.
+    pub fn read(path: &Path, names: &mut Names) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Error::usage(format!("scenario {}: {error}", path.display())))?;
+        let folder = path.parent().unwrap_or_else(|| Path::new("."));
+        parse(&text, folder, names).map_err(|flaw| {
+            let (line, column) = position(&text, flaw.at);
+            Error::usage(format!("{}:{line}:{column}: {}", path.display(), flaw.what))
+        })
+    }
 }
 
 /// What is wrong, and at which byte.

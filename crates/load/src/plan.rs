@@ -1,6 +1,5 @@
 //! One run of the engine, fully decided: what to send, how much of it, for how long.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::clock::{Nanos, nanos};
@@ -11,7 +10,7 @@ use crate::workload::Workload;
 
 /// How load is offered.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Model {
+pub enum Model {
     /// Every connection sends its next request when it has room.
     Closed {
         /// Connections at the start of the measured part; more are added evenly up to
@@ -22,58 +21,59 @@ pub(crate) enum Model {
     Open {
         /// The measured part; a warm-up at its first rate is put in front.
         segments: Vec<Segment>,
+        /// How arrivals are spaced.
         spacing: Spacing,
+        /// Requests waiting or under way beyond this number are dropped and counted.
         in_flight_max: usize,
     },
 }
 
 /// How long a connection lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reuse {
+pub enum Reuse {
+    /// As long as the run.
     KeepAlive,
+    /// One request.
     NewPerRequest,
 }
 
 /// A run of the engine.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
-    pub(crate) target: Target,
-    pub(crate) tls: Option<Tls>,
-    pub(crate) workload: Workload,
-    pub(crate) model: Model,
-    pub(crate) connections: usize,
+pub struct Plan {
+    /// Where to.
+    pub target: Target,
+    /// TLS, if the target wants it.
+    pub tls: Option<Tls>,
+    /// What is sent.
+    pub workload: Workload,
+    /// When it is sent.
+    pub model: Model,
+    /// Connections, at the end of a ramp.
+    pub connections: usize,
     /// Requests under way per connection: pipelining depth or streams.
-    pub(crate) depth: usize,
-    pub(crate) reuse: Reuse,
-    pub(crate) threads: usize,
-    pub(crate) warm_up: Duration,
-    pub(crate) duration: Duration,
+    pub depth: usize,
+    /// How long a connection lives.
+    pub reuse: Reuse,
+    /// Worker threads; each has its share of the connections.
+    pub threads: usize,
+    /// Unmeasured load before the measured part.
+    pub warm_up: Duration,
+    /// Length of the measured part.
+    pub duration: Duration,
     /// Stop after this many requests, warm-up included.
-    pub(crate) requests: Option<u64>,
-    pub(crate) timeout: Duration,
-    pub(crate) server: ServerPlan,
-}
-
-/// How the server under test is found and watched.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ServerPlan {
-    pub(crate) pid: Option<u32>,
-    pub(crate) port: Option<u16>,
-    pub(crate) command: Option<String>,
-    pub(crate) cpus: Option<f64>,
-    pub(crate) memory_bytes: Option<u64>,
-    pub(crate) cgroup_root: Option<PathBuf>,
-    pub(crate) start_timeout: Duration,
+    pub requests: Option<u64>,
+    /// A request is given up after this time.
+    pub timeout: Duration,
 }
 
 impl Plan {
     /// The end of the warm-up.
-    pub(crate) fn origin(&self) -> Nanos {
+    pub fn origin(&self) -> Nanos {
         nanos(self.warm_up)
     }
 
     /// The end of the measured part.
-    pub(crate) fn until(&self) -> Nanos {
+    pub fn until(&self) -> Nanos {
         nanos(self.warm_up + self.duration)
     }
 }

@@ -7,8 +7,10 @@ use crate::error::Error;
 
 /// An address to connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Address {
+pub enum Address {
+    /// An IP address and port.
     Tcp(SocketAddr),
+    /// A Unix socket.
     Unix(PathBuf),
 }
 
@@ -23,20 +25,23 @@ impl std::fmt::Display for Address {
 
 /// A target: address, host as the target should see it, path with query.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
-    pub(crate) address: Address,
-    pub(crate) authority: String,
-    pub(crate) path: String,
+pub struct Target {
+    /// What to connect to.
+    pub address: Address,
+    /// Host and port as the URL has them.
+    pub authority: String,
+    /// Path with query.
+    pub path: String,
     /// `ws://` or `wss://` was given.
-    pub(crate) websocket: bool,
+    pub websocket: bool,
     /// `https://` or `wss://` was given.
-    pub(crate) secure: bool,
+    pub secure: bool,
 }
 
 impl Target {
     /// Parses `http://host:port/path`, `https://…`, `ws://…` or `wss://…`; without a scheme it is
     /// `http`. `unix` replaces the address by a socket's path.
-    pub(crate) fn parse(url: &str, unix: Option<&Path>) -> Result<Self, Error> {
+    pub fn parse(url: &str, unix: Option<&Path>) -> Result<Self, Error> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
         let (websocket, secure) = match scheme {
             "http" => (false, false),
@@ -60,7 +65,7 @@ impl Target {
     }
 
     /// The host without its port, as certificates name it.
-    pub(crate) fn host(&self) -> &str {
+    pub fn host(&self) -> &str {
         let host = match self.authority.rsplit_once(':') {
             Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
             _ => &self.authority,
@@ -69,7 +74,7 @@ impl Target {
     }
 
     /// How the target was named.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         let scheme = match (self.websocket, self.secure) {
             (false, false) => "http",
             (false, true) => "https",

@@ -14,17 +14,25 @@ const HIGHEST: u64 = 3600 * SECOND;
 
 /// A histogram of latencies.
 #[derive(Debug, Clone)]
-pub(crate) struct Histogram {
+pub struct Histogram {
     hdr: Hdr<u64>,
 }
 
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Histogram {
-    pub(crate) fn new() -> Self {
+    /// An empty one.
+    pub fn new() -> Self {
         let hdr = Hdr::new_with_bounds(LOWEST, HIGHEST, 3).expect("the bounds are valid");
         Self { hdr }
     }
 
-    pub(crate) fn record(&mut self, latency: Nanos) {
+    /// Counts one latency.
+    pub fn record(&mut self, latency: Nanos) {
         self.hdr.saturating_record(latency);
     }
 
@@ -36,17 +44,18 @@ impl Histogram {
         self.hdr.clear();
     }
 
-    pub(crate) fn count(&self) -> u64 {
+    /// How many were counted.
+    pub fn count(&self) -> u64 {
         self.hdr.len()
     }
 
     /// The latency in seconds below which `quantile` (0 to 1) of the values lie; 0 when empty.
-    pub(crate) fn quantile(&self, quantile: f64) -> f64 {
+    pub fn quantile(&self, quantile: f64) -> f64 {
         seconds(self.hdr.value_at_quantile(quantile).min(self.hdr.max()))
     }
 
     /// The buckets that hold anything, at full precision.
-    pub(crate) fn sparse(&self) -> Sparse {
+    pub fn sparse(&self) -> Sparse {
         Sparse(
             self.hdr
                 .iter_recorded()
@@ -56,7 +65,7 @@ impl Histogram {
     }
 
     /// The buckets coarsened to about 1 %.
-    pub(crate) fn coarse(&self) -> Sparse {
+    pub fn coarse(&self) -> Sparse {
         let mut buckets: Vec<(Nanos, u64)> = Vec::new();
         for at in self.hdr.iter_recorded() {
             let value = coarsen(at.value_iterated_to());
@@ -69,7 +78,7 @@ impl Histogram {
     }
 
     /// The figures a reader wants first.
-    pub(crate) fn summary(&self) -> Summary {
+    pub fn summary(&self) -> Summary {
         Summary {
             count: self.count(),
             mean: self.hdr.mean() / SECOND as f64,
@@ -89,7 +98,7 @@ impl Histogram {
 
 /// Latency figures in seconds, with the histogram they come from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct Summary {
     /// How many latencies were recorded.
     pub count: u64,
@@ -119,7 +128,7 @@ pub struct Summary {
 
 /// A histogram as rising pairs of latency in nanoseconds and count.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct Sparse(pub Vec<(u64, u64)>);
 
 impl Sparse {

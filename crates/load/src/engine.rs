@@ -54,37 +54,48 @@ impl Stop {
 
 /// What one worker has counted so far, sent about once a second.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Progress {
-    pub(crate) worker: usize,
-    pub(crate) at: Nanos,
-    pub(crate) ok: u64,
-    pub(crate) failed: u64,
-    pub(crate) dropped: u64,
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
+pub struct Progress {
+    /// Which worker.
+    pub worker: usize,
+    /// When it counted.
+    pub at: Nanos,
+    /// Good answers.
+    pub ok: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Requests dropped at the in-flight cap.
+    pub dropped: u64,
+    /// Median latency so far, in seconds.
+    pub p50: f64,
+    /// 99th percentile so far, in seconds.
+    pub p99: f64,
 }
 
 /// What a run left behind.
 #[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) recorder: Recorder,
+pub struct Run {
+    /// What was recorded, all workers together.
+    pub recorder: Recorder,
     /// CPU time of all workers in the measured part.
-    pub(crate) client_cpu: Nanos,
+    pub client_cpu: Nanos,
     /// The busiest worker's share of its core in the measured part.
-    pub(crate) busiest: f64,
-    pub(crate) reconnects: u64,
-    pub(crate) ended_at: Nanos,
-    pub(crate) interrupted: bool,
+    pub busiest: f64,
+    /// Connections opened again after one was lost.
+    pub reconnects: u64,
+    /// When the last worker ended.
+    pub ended_at: Nanos,
+    /// Whether it was stopped by hand.
+    pub interrupted: bool,
 }
 
 /// Makes sure that `plan` can be run at all, before its clock starts. Blocks.
-pub(crate) fn prepare(plan: &Plan) -> Result<(), Error> {
+pub fn prepare(plan: &Plan) -> Result<(), Error> {
     reserve_descriptors(plan)?;
     reachable(plan)
 }
 
 /// Runs `plan` to its end, or until `stop` is raised. Blocks.
-pub(crate) fn run(
+pub fn run(
     plan: &Plan,
     clock: Clock,
     stop: &Stop,

@@ -10,27 +10,35 @@ use crate::template::Generator;
 
 /// One request with what is expected of its answer.
 #[derive(Debug, Clone)]
-pub(crate) struct Step {
-    pub(crate) name: String,
-    pub(crate) request: Request,
-    pub(crate) checks: Vec<Check>,
-    pub(crate) extracts: Vec<Extract>,
+pub struct Step {
+    /// What reports call it.
+    pub name: String,
+    /// What is sent.
+    pub request: Request,
+    /// What the answer has to be.
+    pub checks: Vec<Check>,
+    /// What is taken from the answer for later steps.
+    pub extracts: Vec<Extract>,
 }
 
 /// The steps of every iteration, in order.
 #[derive(Debug, Clone)]
-pub(crate) struct Workload {
-    pub(crate) speech: Speech,
-    pub(crate) steps: Vec<Step>,
-    pub(crate) feeders: Vec<Feeder>,
+pub struct Workload {
+    /// Protocol, transport and codec.
+    pub speech: Speech,
+    /// The steps of every iteration, in order.
+    pub steps: Vec<Step>,
+    /// Where variables come from.
+    pub feeders: Vec<Feeder>,
     /// How many variables the templates know.
-    pub(crate) variables: usize,
-    pub(crate) seed: u64,
+    pub variables: usize,
+    /// Seed of everything random.
+    pub seed: u64,
 }
 
 impl Workload {
     /// Steps without a check of the status accept 2xx, whatever other steps accept.
-    pub(crate) fn normalise(&mut self) {
+    pub fn normalise(&mut self) {
         let is_status = |check: &Check| matches!(check, Check::Status(_));
         if !self.steps.iter().flat_map(|step| &step.checks).any(is_status) {
             return;
@@ -57,7 +65,7 @@ impl Workload {
 
 /// Writes the requests of one worker and judges their answers.
 #[derive(Debug)]
-pub(crate) struct Composer<'a> {
+pub struct Composer<'a> {
     workload: &'a Workload,
     fixed: Vec<Option<Wire>>,
     scratch: Wire,
@@ -76,7 +84,7 @@ impl<'a> Composer<'a> {
     ///
     /// # Errors
     /// When a body does not fit its schema.
-    pub(crate) fn new(workload: &'a Workload, index: usize, count: usize) -> Result<Self, Error> {
+    pub fn new(workload: &'a Workload, index: usize, count: usize) -> Result<Self, Error> {
         let mut generator = Generator {
             random: fastrand::Rng::with_seed(workload.seed.wrapping_add(index as u64)),
             sequence: index as u64,
@@ -108,7 +116,7 @@ impl<'a> Composer<'a> {
     }
 
     /// Begins an iteration: a session with a row of every feeder, if templates need one.
-    pub(crate) fn begin(&mut self) -> u32 {
+    pub fn begin(&mut self) -> u32 {
         if self.workload.variables == 0 && self.workload.steps.len() == 1 {
             return NO_SESSION;
         }
@@ -125,7 +133,7 @@ impl<'a> Composer<'a> {
     }
 
     /// Ends an iteration.
-    pub(crate) fn end(&mut self, session: u32) {
+    pub fn end(&mut self, session: u32) {
         if session != NO_SESSION {
             self.free.push(session);
         }
@@ -135,7 +143,7 @@ impl<'a> Composer<'a> {
     ///
     /// # Errors
     /// When a filled body does not fit its schema.
-    pub(crate) fn wire(&mut self, session: u32, step: u32) -> Result<&Wire, Error> {
+    pub fn wire(&mut self, session: u32, step: u32) -> Result<&Wire, Error> {
         let index = step as usize;
         if let Some(wire) = &self.fixed[index] {
             return Ok(wire);
@@ -179,7 +187,7 @@ impl<'a> Composer<'a> {
     }
 
     /// The step after `step`, if there is one.
-    pub(crate) fn next_step(&self, step: u32) -> Option<u32> {
+    pub fn next_step(&self, step: u32) -> Option<u32> {
         (step as usize + 1 < self.workload.steps.len()).then_some(step + 1)
     }
 }

@@ -27,15 +27,18 @@ impl Error {
         self.kind
     }
 
-    pub(crate) fn usage(text: impl Into<String>) -> Self {
+    /// An argument is wrong.
+    pub fn usage(text: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Usage, text: text.into() }
     }
 
-    pub(crate) fn unreachable(text: impl Into<String>) -> Self {
+    /// The target cannot be reached.
+    pub fn unreachable(text: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Unreachable, text: text.into() }
     }
 
-    pub(crate) fn system(text: impl Into<String>) -> Self {
+    /// The machine said no.
+    pub fn system(text: impl Into<String>) -> Self {
         Self { kind: ErrorKind::System, text: text.into() }
     }
 }

@@ -17,7 +17,7 @@ use crate::connection::{Connection, State};
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::flight::{Flight, Flights};
-use crate::load::{Load, Source};
+use crate::offer::{Load, Source};
 use crate::plan::{Model, Plan, Reuse};
 use crate::recorder::{Correction, Recorder, Sample};
 use crate::reply::Answer;

@@ -6,7 +6,7 @@ use crate::template::{Generator, Template};
 
 /// Something that must hold for an answer to count.
 #[derive(Debug, Clone)]
-pub(crate) enum Check {
+pub enum Check {
     /// The status is one of these.
     Status(Vec<u16>),
     /// A header of this name contains the text.
@@ -19,7 +19,7 @@ pub(crate) enum Check {
 
 impl Check {
     /// Whether the check needs headers or body.
-    pub(crate) fn needs_content(&self) -> bool {
+    pub fn needs_content(&self) -> bool {
         !matches!(self, Self::Status(_))
     }
 
@@ -59,7 +59,7 @@ impl Check {
 
 /// Where an extracted value comes from.
 #[derive(Debug, Clone)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// A JSON pointer into the body (RFC 6901).
     Pointer(String),
     /// The value of a header.
@@ -68,15 +68,15 @@ pub(crate) enum Origin {
 
 /// A value to take from an answer.
 #[derive(Debug, Clone)]
-pub(crate) struct Extract {
-    pub(crate) name: String,
-    pub(crate) variable: usize,
-    pub(crate) origin: Origin,
+pub struct Extract {
+    pub name: String,
+    pub variable: usize,
+    pub origin: Origin,
 }
 
 impl Extract {
     /// Parses `$.a.b`, `/a/b` or `header:name`.
-    pub(crate) fn parse_origin(text: &str) -> Option<Origin> {
+    pub fn parse_origin(text: &str) -> Option<Origin> {
         if let Some(name) = text.strip_prefix("header:") {
             return Some(Origin::Header(name.trim().to_owned()));
         }

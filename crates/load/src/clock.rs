@@ -6,33 +6,35 @@
 use std::time::{Duration, Instant};
 
 /// Nanoseconds since the start of a run.
-pub(crate) type Nanos = u64;
+pub type Nanos = u64;
 
 /// One second in [`Nanos`].
-pub(crate) const SECOND: Nanos = 1_000_000_000;
+pub const SECOND: Nanos = 1_000_000_000;
 
 /// The monotonic clock of one run, shared by its workers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Clock {
+pub struct Clock {
     origin: Instant,
 }
 
 impl Clock {
-    pub(crate) fn start() -> Self {
+    /// The clock of a run that begins now.
+    pub fn start() -> Self {
         Self { origin: Instant::now() }
     }
 
-    pub(crate) fn now(&self) -> Nanos {
+    /// Nanoseconds since the run began.
+    pub fn now(&self) -> Nanos {
         nanos(self.origin.elapsed())
     }
 }
 
 /// A duration as [`Nanos`]; saturates after 584 years.
-pub(crate) fn nanos(duration: Duration) -> Nanos {
+pub fn nanos(duration: Duration) -> Nanos {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// [`Nanos`] as seconds.
-pub(crate) fn seconds(nanos: Nanos) -> f64 {
+pub fn seconds(nanos: Nanos) -> f64 {
     nanos as f64 / SECOND as f64
 }

@@ -13,14 +13,14 @@ use crate::error::Error;
 
 /// The services that `--proto` describes.
 #[derive(Debug)]
-pub(crate) struct Services<'a> {
+pub struct Services<'a> {
     source: &'a Path,
     schema: Schema,
 }
 
 /// The request messages of one method.
 #[derive(Debug, Clone)]
-pub(crate) struct Messages {
+pub struct Messages {
     schema: Schema,
     input: String,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Messages {
 impl<'a> Services<'a> {
     /// `source` is a folder of `.proto` files, the root of their imports, or an encoded
     /// descriptor set.
-    pub(crate) fn open(source: &'a Path) -> Result<Self, Error> {
+    pub fn open(source: &'a Path) -> Result<Self, Error> {
         let fault = |what: String| fault(source, &what);
         let schema = if source.is_dir() {
             Schema::from_folder(source).map_err(|error| fault(error.to_string()))?
@@ -42,7 +42,7 @@ impl<'a> Services<'a> {
     }
 
     /// The messages of the method that the path of a request names.
-    pub(crate) fn messages(&self, path: &str) -> Result<Messages, Error> {
+    pub fn messages(&self, path: &str) -> Result<Messages, Error> {
         let fault = |what: String| fault(self.source, &what);
         let schema = &self.schema;
         let name = path.split('?').next().unwrap_or_default();
@@ -70,7 +70,7 @@ fn fault(source: &Path, what: &str) -> Error {
 
 impl Messages {
     /// One message as protobuf; the error is for a person.
-    pub(crate) fn encode(&self, json: &[u8]) -> Result<Vec<u8>, String> {
+    pub fn encode(&self, json: &[u8]) -> Result<Vec<u8>, String> {
         let json: &[u8] = if json.is_empty() { b"{}" } else { json };
         let encoded = self
             .schema

@@ -22,16 +22,20 @@ use rustls::{ClientConfig, ClientConnection};
 
 use crate::error::Error;
 use crate::failure::Failure;
+use crate::request::Transport;
 
 /// ALPN names.
-pub(crate) const H2: &[u8] = b"h2";
-pub(crate) const HTTP1: &[u8] = b"http/1.1";
+const H2: &[u8] = b"h2";
+const HTTP1: &[u8] = b"http/1.1";
 
 /// Whom to trust.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Trust<'a> {
+pub enum Trust<'a> {
+    /// The authorities of the machine.
     Machine,
+    /// The authorities in this PEM file.
     File(&'a Path),
+    /// Whoever answers.
     Anyone,
 }
 
@@ -59,30 +63,31 @@ impl Trust<'_> {
 
 /// How every connection of a run speaks TLS.
 #[derive(Debug, Clone)]
-pub(crate) struct Tls {
+pub struct Tls {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
     alpn: &'static [u8],
 }
 
 impl Tls {
-    /// `host` is the name that the certificate must have; `alpn` the protocol to agree on.
-    pub(crate) fn new(host: &str, alpn: &'static [u8], trust: Trust<'_>) -> Result<Self, Error> {
+    /// `host` is the name that the certificate must have; `transport` what to agree on.
+    pub fn new(host: &str, transport: Transport, trust: Trust<'_>) -> Result<Self, Error> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| Error::usage(format!("{host:?} cannot be the name in a certificate")))?;
         let mut config = trust.config()?;
+        let alpn = if transport == Transport::Http2 { H2 } else { HTTP1 };
         config.alpn_protocols = vec![alpn.to_vec()];
         config.resumption = Resumption::disabled();
         Ok(Self { config: Arc::new(config), name, alpn })
     }
 
     /// What is spoken below TLS, in words.
-    pub(crate) fn protocol(&self) -> &'static str {
+    pub fn protocol(&self) -> &'static str {
         if self.alpn == H2 { "HTTP/2 over TLS" } else { "HTTP/1.1 over TLS" }
     }
 
     /// The session of a fresh connection.
-    pub(crate) fn session(&self) -> Result<Session, Failure> {
+    pub fn session(&self) -> Result<Session, Failure> {
         let client = ClientConnection::new(Arc::clone(&self.config), self.name.clone())
             .map_err(|error| Failure::Tls(error.to_string()))?;
         Ok(Session { client, alpn: self.alpn })
@@ -91,14 +96,14 @@ impl Tls {
 
 /// The TLS state of one connection.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub struct Session {
     client: ClientConnection,
     alpn: &'static [u8],
 }
 
 impl Session {
     /// Goes on with the handshake; true once it is done and the protocol agreed on.
-    pub(crate) fn greet(&mut self, fd: &OwnedFd) -> Result<bool, Failure> {
+    pub fn greet(&mut self, fd: &OwnedFd) -> Result<bool, Failure> {
         loop {
             self.send(fd).map_err(Failure::Broken)?;
             if !self.client.is_handshaking() {
@@ -125,7 +130,7 @@ impl Session {
     }
 
     /// Reads until `buffer` is full or nothing more is there; 0 is the end.
-    pub(crate) fn read(&mut self, fd: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Failure> {
+    pub fn read(&mut self, fd: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Failure> {
         let mut filled = 0;
         while filled < buffer.len() {
             match self.client.reader().read(&mut buffer[filled..]) {
@@ -159,7 +164,7 @@ impl Session {
     }
 
     /// Takes plain bytes, as far as there is room, and writes what is encrypted.
-    pub(crate) fn write(&mut self, fd: &OwnedFd, plain: &[u8]) -> Result<usize, Errno> {
+    pub fn write(&mut self, fd: &OwnedFd, plain: &[u8]) -> Result<usize, Errno> {
         self.send(fd)?;
         let taken = self.client.writer().write(plain).map_err(|error| errno(&error))?;
         self.send(fd)?;
@@ -167,7 +172,7 @@ impl Session {
     }
 
     /// Writes what is encrypted as far as the socket takes it.
-    pub(crate) fn send(&mut self, fd: &OwnedFd) -> Result<(), Errno> {
+    pub fn send(&mut self, fd: &OwnedFd) -> Result<(), Errno> {
         while self.client.wants_write() {
             match self.client.write_tls(&mut Socket(fd)) {
                 Ok(_) => {}

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why a request does not count as answered. Never part of a throughput figure.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The connection could not be opened.
     Connect(rustix::io::Errno),
     /// TLS was not agreed on, or broke.
@@ -39,12 +39,12 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Whether the target would not have the connection at all.
-    pub(crate) fn is_refusal(&self) -> bool {
+    pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Connect(_) | Self::Tls(_))
     }
 
     /// Whether the target answered, if not as it should.
-    pub(crate) fn is_answer(&self) -> bool {
+    pub fn is_answer(&self) -> bool {
         matches!(
             self,
             Self::Status(_)

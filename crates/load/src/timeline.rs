@@ -6,7 +6,7 @@ use crate::histogram::{Histogram, Sparse};
 
 /// One second of the measured part.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct Second {
     /// Seconds from the start of the measured part to the start of this row.
     pub at: u64,
@@ -37,15 +37,15 @@ pub struct Second {
 /// The row being filled.
 #[derive(Debug)]
 pub(crate) struct Current {
-    pub(crate) offered: u64,
-    pub(crate) ok: u64,
-    pub(crate) failed: u64,
-    pub(crate) dropped: u64,
-    pub(crate) bytes: u64,
-    pub(crate) in_flight_max: usize,
-    pub(crate) connections: usize,
-    pub(crate) raw: Histogram,
-    pub(crate) corrected: Option<Histogram>,
+    pub offered: u64,
+    pub ok: u64,
+    pub failed: u64,
+    pub dropped: u64,
+    pub bytes: u64,
+    pub in_flight_max: usize,
+    pub connections: usize,
+    pub raw: Histogram,
+    pub corrected: Option<Histogram>,
 }
 
 impl Current {

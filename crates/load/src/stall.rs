@@ -16,7 +16,7 @@ const MEDIANS: f64 = 10.0;
 
 /// A stretch without any answer although requests were waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct Stall {
     /// Seconds from the start of the measured part to the start of the stall.
     pub at: f64,
@@ -26,21 +26,21 @@ pub struct Stall {
 
 /// Collects gaps between answers.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Gaps {
+pub struct Gaps {
     waiting_since: Option<Nanos>,
     found: Vec<(Nanos, Nanos)>,
 }
 
 impl Gaps {
     /// A request starts; `waiting` requests were under way before it.
-    pub(crate) fn began(&mut self, now: Nanos) {
+    pub fn began(&mut self, now: Nanos) {
         if self.waiting_since.is_none() {
             self.waiting_since = Some(now);
         }
     }
 
     /// Something came back; `remaining` requests are still under way.
-    pub(crate) fn answered(&mut self, now: Nanos, remaining: usize) {
+    pub fn answered(&mut self, now: Nanos, remaining: usize) {
         if let Some(since) = self.waiting_since
             && now.saturating_sub(since) >= GAP_MIN
             && self.found.len() < GAPS_MAX
@@ -51,7 +51,7 @@ impl Gaps {
     }
 
     /// The time in which every worker saw a gap.
-    pub(crate) fn intersect(&mut self, other: &Self) {
+    pub fn intersect(&mut self, other: &Self) {
         let mut both = Vec::new();
         for mine in &self.found {
             for theirs in &other.found {
@@ -65,7 +65,7 @@ impl Gaps {
     }
 
     /// The gaps that are stalls, given the median latency in seconds, measured from `origin`.
-    pub(crate) fn stalls(&self, median: f64, origin: Nanos) -> Vec<Stall> {
+    pub fn stalls(&self, median: f64, origin: Nanos) -> Vec<Stall> {
         let shortest = (median * MEDIANS).max(seconds(GAP_MIN));
         self.found
             .iter()
@@ -75,15 +75,18 @@ impl Gaps {
     }
 }
 
-/// Stalls as one phrase: `2 × 1.0 s`, or `3 × 0.5–1.2 s`.
-pub(crate) fn phrase(stalls: &[Stall]) -> String {
-    let shortest = stalls.iter().map(|stall| stall.seconds).fold(f64::INFINITY, f64::min);
-    let longest = stalls.iter().map(|stall| stall.seconds).fold(0.0, f64::max);
-    let (low, high) = (format!("{shortest:.1}"), format!("{longest:.1}"));
-    if low == high {
-        format!("{} × {high} s", stalls.len())
-    } else {
-        format!("{} × {low}–{high} s", stalls.len())
+impl Stall {
+    /// Stalls as one phrase: `2 × 1.0 s`, or `3 × 0.5–1.2 s`.
+    #[must_use]
+    pub fn phrase(stalls: &[Self]) -> String {
+        let shortest = stalls.iter().map(|stall| stall.seconds).fold(f64::INFINITY, f64::min);
+        let longest = stalls.iter().map(|stall| stall.seconds).fold(0.0, f64::max);
+        let (low, high) = (format!("{shortest:.1}"), format!("{longest:.1}"));
+        if low == high {
+            format!("{} × {high} s", stalls.len())
+        } else {
+            format!("{} × {low}–{high} s", stalls.len())
+        }
     }
 }
 
@@ -100,7 +103,7 @@ mod tests {
         gaps.answered(6 * SECOND, 0);
         let stalls = gaps.stalls(0.001, 0);
         assert_eq!(stalls, [Stall { at: 5.0, seconds: 1.0 }]);
-        assert_eq!(phrase(&stalls), "1 × 1.0 s");
+        assert_eq!(Stall::phrase(&stalls), "1 × 1.0 s");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::timeline::{self, Current, Second};
 
 /// Whether latencies have an intended start besides the real one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Correction {
+pub enum Correction {
     /// Open model: the intended start is known.
     FromIntendedStart,
     /// Closed model: a request is meant to start when it starts.
@@ -23,14 +23,21 @@ pub(crate) enum Correction {
 
 /// Counts of requests in one part of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) offered: u64,
-    pub(crate) sent: u64,
-    pub(crate) ok: u64,
-    pub(crate) failed: u64,
-    pub(crate) dropped: u64,
-    pub(crate) bytes: u64,
-    pub(crate) messages: u64,
+pub struct Counts {
+    /// Requests that were due.
+    pub offered: u64,
+    /// Requests that were sent.
+    pub sent: u64,
+    /// Good answers.
+    pub ok: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Requests dropped at the in-flight cap.
+    pub dropped: u64,
+    /// Bytes of good answers.
+    pub bytes: u64,
+    /// Messages of good answers.
+    pub messages: u64,
 }
 
 impl Counts {
@@ -47,46 +54,62 @@ impl Counts {
 
 /// The totals of one step of a scenario.
 #[derive(Debug, Clone)]
-pub(crate) struct StepTotals {
-    pub(crate) ok: u64,
-    pub(crate) failed: u64,
-    pub(crate) raw: Histogram,
+pub struct StepTotals {
+    /// Good answers.
+    pub ok: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Latencies from the real start.
+    pub raw: Histogram,
 }
 
 /// Times and size of one answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
-    pub(crate) intended: Nanos,
-    pub(crate) sent: Nanos,
-    pub(crate) step: usize,
-    pub(crate) bytes: u64,
-    pub(crate) messages: u64,
+    pub intended: Nanos,
+    pub sent: Nanos,
+    pub step: usize,
+    pub bytes: u64,
+    pub messages: u64,
 }
 
 /// Everything one worker records.
 #[derive(Debug)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     origin: Nanos,
     second_ends: Nanos,
     current: Current,
-    pub(crate) warm_up: Counts,
-    pub(crate) measured: Counts,
-    pub(crate) raw: Histogram,
-    pub(crate) corrected: Option<Histogram>,
-    pub(crate) failed: Histogram,
-    pub(crate) lateness: Histogram,
-    pub(crate) connects: Histogram,
-    pub(crate) failures: HashMap<Failure, u64>,
-    pub(crate) steps: Vec<StepTotals>,
-    pub(crate) gaps: Gaps,
-    pub(crate) timeline: Vec<Second>,
-    pub(crate) last_answer: Nanos,
-    pub(crate) refused_since: Option<Nanos>,
+    /// Counts of the warm-up.
+    pub warm_up: Counts,
+    /// Counts of the measured part.
+    pub measured: Counts,
+    /// Latencies from the real start.
+    pub raw: Histogram,
+    /// Latencies from the intended start; open model only.
+    pub corrected: Option<Histogram>,
+    /// Latencies of failures.
+    pub failed: Histogram,
+    /// How late due requests were noticed by the generator itself.
+    pub lateness: Histogram,
+    /// How long connections took to open.
+    pub connects: Histogram,
+    /// Failures by kind.
+    pub failures: HashMap<Failure, u64>,
+    /// Totals by step; empty without a scenario.
+    pub steps: Vec<StepTotals>,
+    /// Stretches without an answer.
+    pub gaps: Gaps,
+    /// One row a second.
+    pub timeline: Vec<Second>,
+    /// When the last answer came.
+    pub last_answer: Nanos,
+    /// Since when the target has refused every connection.
+    pub refused_since: Option<Nanos>,
 }
 
 impl Recorder {
     /// `origin` is the end of the warm-up; `steps` is 1 unless a scenario has more.
-    pub(crate) fn new(origin: Nanos, correction: Correction, steps: usize) -> Self {
+    pub fn new(origin: Nanos, correction: Correction, steps: usize) -> Self {
         let corrected = (correction == Correction::FromIntendedStart).then(Histogram::new);
         let step = StepTotals { ok: 0, failed: 0, raw: Histogram::new() };
         Self {
@@ -187,14 +210,14 @@ impl Recorder {
     }
 
     /// Closes every second that is over at `now`.
-    pub(crate) fn roll(&mut self, now: Nanos) {
+    pub fn roll(&mut self, now: Nanos) {
         while now >= self.second_ends {
             self.close_second();
         }
     }
 
     /// Closes the last, partial second.
-    pub(crate) fn finish(&mut self, now: Nanos) {
+    pub fn finish(&mut self, now: Nanos) {
         self.roll(now);
         if self.current.offered + self.current.ok + self.current.failed > 0 {
             self.close_second();
@@ -202,7 +225,7 @@ impl Recorder {
     }
 
     /// Adds what another worker recorded.
-    pub(crate) fn merge(&mut self, other: Self) {
+    pub fn merge(&mut self, other: Self) {
         self.warm_up.add(&other.warm_up);
         self.measured.add(&other.measured);
         self.raw.merge(&other.raw);

@@ -15,13 +15,13 @@ use crate::clock::{Nanos, SECOND};
 
 /// A stretch of time over which the rate is linear.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Segment {
+pub struct Segment {
     /// Requests per second at its start.
-    pub(crate) from: f64,
+    pub from: f64,
     /// Requests per second at its end.
-    pub(crate) to: f64,
+    pub to: f64,
     /// Its length in seconds.
-    pub(crate) seconds: f64,
+    pub seconds: f64,
 }
 
 impl Segment {
@@ -43,7 +43,7 @@ impl Segment {
 
 /// How far apart arrivals are within the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spacing {
+pub enum Spacing {
     /// Every arrival the same area apart.
     Uniform,
     /// A Poisson process with this seed.

@@ -13,44 +13,60 @@ use crate::template::{Generator, Template};
 
 /// What is spoken on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Transport {
+pub enum Transport {
+    /// HTTP/1.1.
     Http1,
+    /// HTTP/2.
     Http2,
+    /// A WebSocket, by upgrade of HTTP/1.1.
     WebSocket,
 }
 
 /// How calls are expressed on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub enum Protocol {
+    /// Plain HTTP.
     Plain,
+    /// Connect, unary by POST.
     Connect,
+    /// Connect, unary by GET.
     ConnectGet,
+    /// Connect, streams.
     ConnectStream,
+    /// gRPC.
     Grpc,
+    /// gRPC-Web, binary.
     GrpcWeb,
+    /// Messages of a WebSocket.
     WebSocket,
 }
 
 /// How messages are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MessageCodec {
+pub enum MessageCodec {
+    /// JSON.
     Json,
+    /// Protobuf.
     Proto,
 }
 
 /// Everything about the protocol that is the same for every request of a run.
 #[derive(Debug, Clone)]
-pub(crate) struct Speech {
-    pub(crate) transport: Transport,
-    pub(crate) protocol: Protocol,
-    pub(crate) codec: MessageCodec,
+pub struct Speech {
+    /// What carries it.
+    pub transport: Transport,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// How messages are encoded.
+    pub codec: MessageCodec,
     /// Messages per request in calls whose client side is a stream.
-    pub(crate) messages: usize,
-    pub(crate) authority: String,
+    pub messages: usize,
+    /// Value of `host` or `:authority`.
+    pub authority: String,
     /// TLS is below it.
-    pub(crate) secure: bool,
+    pub secure: bool,
     /// Ask the target to close after each answer.
-    pub(crate) closes: bool,
+    pub closes: bool,
 }
 
 impl Speech {
@@ -66,33 +82,39 @@ impl Speech {
 
 /// A request as described on the command line or in a scenario.
 #[derive(Debug, Clone)]
-pub(crate) struct Request {
-    pub(crate) method: String,
-    pub(crate) path: Template,
-    pub(crate) headers: Vec<(String, Template)>,
-    pub(crate) body: Body,
+pub struct Request {
+    /// HTTP method.
+    pub method: String,
+    /// Path with query.
+    pub path: Template,
+    /// Headers in order.
+    pub headers: Vec<(String, Template)>,
+    /// The body.
+    pub body: Body,
     /// Turns the body from JSON into protobuf.
-    pub(crate) messages: Option<Messages>,
+    pub messages: Option<Messages>,
 }
 
 /// A body as described.
 #[derive(Debug, Clone)]
-pub(crate) enum Body {
+pub enum Body {
+    /// The same for every request.
     Bytes(Vec<u8>),
+    /// Filled for every request.
     Template(Template),
 }
 
 /// The bytes of one request: everything for HTTP/1.1; header block and body apart for HTTP/2.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wire {
-    pub(crate) head: Vec<u8>,
+pub struct Wire {
+    pub head: Vec<u8>,
     pub(crate) block: Block,
-    pub(crate) body: Vec<u8>,
+    pub body: Vec<u8>,
 }
 
 impl Request {
     /// Whether it is the same every time.
-    pub(crate) fn is_fixed(&self) -> bool {
+    pub fn is_fixed(&self) -> bool {
         let body = match &self.body {
             Body::Bytes(_) => true,
             Body::Template(template) => template.is_fixed(),
@@ -102,7 +124,7 @@ impl Request {
 
     /// Fills the templates and encodes; the error, about a body that does not fit its schema, is
     /// for a person.
-    pub(crate) fn encode(
+    pub fn encode(
         &self,
         speech: &Speech,
         values: &[String],

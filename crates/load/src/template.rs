@@ -7,21 +7,24 @@ use std::fmt::Write as _;
 
 /// The variables of a workload by name.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Names(Vec<String>);
+pub struct Names(Vec<String>);
 
 impl Names {
-    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+    /// The number of a variable.
+    pub fn find(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|known| known == name)
     }
 
-    pub(crate) fn intern(&mut self, name: &str) -> usize {
+    /// The number of a variable, a new one if need be.
+    pub fn intern(&mut self, name: &str) -> usize {
         self.find(name).unwrap_or_else(|| {
             self.0.push(name.to_owned());
             self.0.len() - 1
         })
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many there are.
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 }
@@ -37,19 +40,19 @@ enum Part {
 
 /// Parsed text with places to fill.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Template(Vec<Part>);
+pub struct Template(Vec<Part>);
 
 /// What generated values are made from.
 #[derive(Debug)]
-pub(crate) struct Generator {
-    pub(crate) random: fastrand::Rng,
-    pub(crate) sequence: u64,
-    pub(crate) stride: u64,
+pub struct Generator {
+    pub random: fastrand::Rng,
+    pub sequence: u64,
+    pub stride: u64,
 }
 
 impl Template {
     /// Parses `text`; the error is for a person.
-    pub(crate) fn parse(text: &str, names: &Names) -> Result<Self, String> {
+    pub fn parse(text: &str, names: &Names) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("{{") {
@@ -69,7 +72,7 @@ impl Template {
 
     /// Text that is always the same, whatever it contains.
     #[cfg(test)]
-    pub(crate) fn literal(text: &str) -> Self {
+    pub fn literal(text: &str) -> Self {
         Self(vec![Part::Text(text.to_owned())])
     }
 
@@ -78,7 +81,7 @@ impl Template {
     }
 
     /// The text, if it is always the same.
-    pub(crate) fn fixed(&self) -> Option<String> {
+    pub fn fixed(&self) -> Option<String> {
         let text = |part: &Part| match part {
             Part::Text(text) => Some(text.clone()),
             _ => None,

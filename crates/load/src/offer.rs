@@ -178,5 +178,5 @@ impl Load {
 }
 
 #[cfg(test)]
-#[path = "load/virtual_clock.rs"]
+#[path = "offer/virtual_clock.rs"]
 mod virtual_clock;

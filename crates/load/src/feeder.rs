@@ -7,14 +7,16 @@ use crate::template::Names;
 
 /// In which order rows are used. Every feeder starts again from the top at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub enum Order {
+    /// From the first to the last, and again.
     Sequential,
+    /// Any row, by the seed.
     Random,
 }
 
 /// A table whose columns are variables.
 #[derive(Debug, Clone)]
-pub(crate) struct Feeder {
+pub struct Feeder {
     variables: Vec<usize>,
     rows: Vec<Vec<String>>,
     order: Order,
@@ -22,7 +24,7 @@ pub(crate) struct Feeder {
 
 impl Feeder {
     /// Reads `path`: `.csv` with a header line, or `.jsonl` with one object per line.
-    pub(crate) fn read(path: &Path, order: Order, names: &mut Names) -> Result<Self, Error> {
+    pub fn read(path: &Path, order: Order, names: &mut Names) -> Result<Self, Error> {
         let shown = path.display();
         let text = std::fs::read_to_string(path)
             .map_err(|error| Error::usage(format!("feeder {shown}: {error}")))?;
@@ -39,7 +41,7 @@ impl Feeder {
     }
 
     /// Writes the row number `turn` (or a random one) into `values`.
-    pub(crate) fn feed(&self, turn: u64, random: &mut fastrand::Rng, values: &mut [String]) {
+    pub fn feed(&self, turn: u64, random: &mut fastrand::Rng, values: &mut [String]) {
         let index = match self.order {
             Order::Sequential => (turn % self.rows.len() as u64) as usize,
             Order::Random => random.usize(..self.rows.len()),
