@@ -25,7 +25,7 @@ def timed(command):
 
 def ours(options, url, depth):
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
-        command = [options.tidewire, "bench", "run", url, "-c", "64", "-d", f"{options.seconds}s", "--json", out.name]
+        command = [options.tidewire, "bench", "run", url, "-c", "64", "-z", f"{options.seconds}s", "--json", out.name]
         _, cpu = timed(command + (["--depth", str(depth)] if depth > 1 else []))
         result = json.load(open(out.name))
     return result["requests"]["ok"], result["throughput"]["ok_per_second"], cpu

@@ -34,7 +34,7 @@ def main():
     samples = []
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
         command = ["taskset", "-c", "1", options.tidewire, "bench", "run", url, "-c", "64",
-                   "-d", f"{options.seconds}s", "--json", out.name]
+                   "-z", f"{options.seconds}s", "--json", out.name]
         client = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         began = time.monotonic()
         while client.poll() is None:

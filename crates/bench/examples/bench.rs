@@ -27,7 +27,7 @@ async fn main() -> ExitCode {
     let mut out = std::io::stdout();
     let view = if out.is_terminal() { View::Terminal } else { View::Plain };
     let mut console = Console::new(&mut out, view);
-    match command::run(&program.bench, &mut console, &stop).await {
+    match command::run(&program.bench, None, &mut console, &stop).await {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),
         Err(error) => {
             let _ =

@@ -4,12 +4,13 @@ use clap::{Args, Subcommand};
 
 use crate::console::Console;
 use tidewire_load::{Error, Stop};
+use tidewire_schema::Schema;
 
 mod compare;
 mod run;
 
 pub use compare::CompareArgs;
-pub use run::RunArgs;
+pub use run::{Reflected, RunArgs};
 
 /// The arguments of `tidewire bench`.
 #[derive(Debug, Args)]
@@ -31,8 +32,12 @@ pub enum Outcome {
     Done,
     /// A threshold did not hold.
     ThresholdFailed,
+    /// Not one request was answered well: there is nothing to report.
+    NothingAnswered,
     /// A figure got worse by more than was allowed.
     Regressed,
+    /// A limit was given, and there was nothing that it could be held against.
+    NothingCompared,
     /// It was stopped by hand; what was measured so far was reported.
     Interrupted,
 }
@@ -43,24 +48,39 @@ impl Outcome {
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Done => 0,
-            Self::ThresholdFailed | Self::Regressed => 1,
+            Self::ThresholdFailed
+            | Self::NothingAnswered
+            | Self::Regressed
+            | Self::NothingCompared => 1,
             Self::Interrupted => 130,
         }
     }
 }
 
-/// Runs one command. Raising `stop` ends a run early with the figures so far.
+impl BenchArgs {
+    /// The server whose schema the command needs: [`run`] wants it then.
+    #[must_use]
+    pub fn reflects(&self) -> Option<Reflected<'_>> {
+        match &self.verb {
+            Verb::Run(args) => args.reflects(),
+            Verb::Compare(_) => None,
+        }
+    }
+}
+
+/// Runs one command, with the schema of the server that [`BenchArgs::reflects`] names. Raising `stop` ends a run early with the figures so far.
 ///
 /// # Errors
 ///
 /// When the command could not be done at all; [`Error::kind`] says who has to act.
 pub async fn run(
     args: &BenchArgs,
+    schema: Option<Schema>,
     console: &mut Console<'_>,
     stop: &Stop,
 ) -> Result<Outcome, Error> {
     match &args.verb {
-        Verb::Run(args) => run::run(args, console, stop).await,
+        Verb::Run(args) => run::run(args, schema, console, stop).await,
         Verb::Compare(args) => compare::run(args, console),
     }
 }

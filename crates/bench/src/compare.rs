@@ -68,14 +68,45 @@ impl Row {
     }
 }
 
-type Figure = fn(&[&Second]) -> f64;
+/// A figure of seconds, for the intervals, and of a whole run, as its summary shows it.
+struct Figure {
+    name: &'static str,
+    better: Better,
+    of_seconds: fn(&[&Second]) -> f64,
+    of_run: fn(&RunResult) -> f64,
+}
 
-const FIGURES: [(&str, Better, Figure); 5] = [
-    ("answers per second", Better::Higher, |rows| mean(rows, |row| row.ok as f64)),
-    ("p50", Better::Lower, |rows| quantile(rows, 0.50)),
-    ("p90", Better::Lower, |rows| quantile(rows, 0.90)),
-    ("p99", Better::Lower, |rows| quantile(rows, 0.99)),
-    ("p99.9", Better::Lower, |rows| quantile(rows, 0.999)),
+const FIGURES: [Figure; 5] = [
+    Figure {
+        name: "answers per second",
+        better: Better::Higher,
+        of_seconds: |rows| mean(rows, |row| row.ok as f64),
+        of_run: |run| run.throughput.ok_per_second,
+    },
+    Figure {
+        name: "p50",
+        better: Better::Lower,
+        of_seconds: |rows| quantile(rows, 0.50),
+        of_run: |run| run.latency.corrected.p50,
+    },
+    Figure {
+        name: "p90",
+        better: Better::Lower,
+        of_seconds: |rows| quantile(rows, 0.90),
+        of_run: |run| run.latency.corrected.p90,
+    },
+    Figure {
+        name: "p99",
+        better: Better::Lower,
+        of_seconds: |rows| quantile(rows, 0.99),
+        of_run: |run| run.latency.corrected.p99,
+    },
+    Figure {
+        name: "p99.9",
+        better: Better::Lower,
+        of_seconds: |rows| quantile(rows, 0.999),
+        of_run: |run| run.latency.corrected.p99_9,
+    },
 ];
 
 /// Compares the runs of two sides.
@@ -90,17 +121,19 @@ pub(crate) fn compare(base: &[RunResult], new: &[RunResult], seed: u64) -> (Meth
     let (base_seconds, new_seconds) = (seconds_of(base), seconds_of(new));
     let mut rows: Vec<Row> = FIGURES
         .iter()
-        .map(|(name, better, figure)| {
-            let ratio = if rounds {
-                let per_run = |runs: &[RunResult]| -> Vec<f64> {
-                    runs.iter().map(|run| figure(&whole(run))).collect()
-                };
-                rounds_interval(&per_run(base), &per_run(new), &mut random)
+        .map(|figure| {
+            let per_run =
+                |runs: &[RunResult]| -> Vec<f64> { runs.iter().map(figure.of_run).collect() };
+            let (mut base, mut new) = (per_run(base), per_run(new));
+            let drawn = if rounds {
+                rounds_interval(&base, &new, &mut random)
             } else {
-                blocks_interval(&base_seconds, &new_seconds, *figure, &mut random)
+                blocks_interval(&base_seconds, &new_seconds, figure.of_seconds, &mut random)
             };
-            let (base, new) = (figure(&base_seconds), figure(&new_seconds));
-            Row { name, better: *better, base, new, ratio }
+            // What the summary of a run says is said here too; seconds are for the interval alone.
+            let (base, new) = (median(&mut base), median(&mut new));
+            let ratio = around(new / base, drawn);
+            Row { name: figure.name, better: figure.better, base, new, ratio }
         })
         .collect();
     rows.extend(cpu_row(base, new, rounds, &mut random));
@@ -121,15 +154,16 @@ fn cpu_row(
     };
     let all = |runs: &[RunResult]| runs.iter().map(cpu).collect::<Option<Vec<f64>>>();
     let (base_runs, new_runs) = (all(base)?, all(new)?);
-    let ratio = if rounds {
+    let drawn = if rounds {
         rounds_interval(&base_runs, &new_runs, random)
     } else {
         let (base, new) = (cpu_seconds(base), cpu_seconds(new));
         let (base, new): (Vec<_>, Vec<_>) = (base.iter().collect(), new.iter().collect());
         blocks_interval(&base, &new, cpu_per_request, random)
     };
-    let average = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-    let (base, new) = (average(&base_runs), average(&new_runs));
+    let (mut base, mut new) = (base_runs, new_runs);
+    let (base, new) = (median(&mut base), median(&mut new));
+    let ratio = around(new / base, drawn);
     Some(Row { name: "server CPU per request", better: Better::Lower, base, new, ratio })
 }
 
@@ -183,7 +217,7 @@ fn blocks_interval<T>(
     new: &[&T],
     figure: impl Fn(&[&T]) -> f64,
     random: &mut fastrand::Rng,
-) -> Option<(f64, f64, f64)> {
+) -> Option<(f64, f64)> {
     if base.len() < SECONDS_MIN || new.len() < SECONDS_MIN {
         return None;
     }
@@ -203,11 +237,7 @@ fn draw<'a, T>(rows: &[&'a T], random: &mut fastrand::Rng) -> Vec<&'a T> {
     drawn
 }
 
-fn rounds_interval(
-    base: &[f64],
-    new: &[f64],
-    random: &mut fastrand::Rng,
-) -> Option<(f64, f64, f64)> {
+fn rounds_interval(base: &[f64], new: &[f64], random: &mut fastrand::Rng) -> Option<(f64, f64)> {
     let ratios = (0..DRAWS)
         .map(|_| {
             let mut pick = |side: &[f64]| -> Vec<f64> {
@@ -222,6 +252,9 @@ fn rounds_interval(
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
+    if values.is_empty() {
+        return f64::NAN;
+    }
     if values.len().is_multiple_of(2) {
         (values[middle - 1] + values[middle]) * 0.5
     } else {
@@ -229,14 +262,21 @@ fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-fn interval(ratio: f64, mut ratios: Vec<f64>) -> Option<(f64, f64, f64)> {
+/// A ratio and its interval, which was drawn as shares of the ratio.
+fn around(ratio: f64, drawn: Option<(f64, f64)>) -> Option<(f64, f64, f64)> {
+    let (low, high) = drawn.filter(|_| ratio.is_finite())?;
+    Some((ratio, ratio * low, ratio * high))
+}
+
+/// The 95 % interval of ratios, as shares of the one that was drawn from.
+fn interval(ratio: f64, mut ratios: Vec<f64>) -> Option<(f64, f64)> {
     ratios.retain(|one| one.is_finite());
-    if !ratio.is_finite() || ratios.len() < DRAWS * 9 / 10 {
+    if !(ratio.is_finite() && ratio > 0.0) || ratios.len() < DRAWS * 9 / 10 {
         return None;
     }
     ratios.sort_by(f64::total_cmp);
     let at = |share: f64| ratios[((ratios.len() - 1) as f64 * share) as usize];
-    Some((ratio, at(0.025), at(0.975)))
+    Some((at(0.025) / ratio, at(0.975) / ratio))
 }
 
 #[cfg(test)]
@@ -260,6 +300,13 @@ mod tests {
                 ..Second::default()
             });
         }
+        let rows = whole(&result);
+        let (rate, at) = (mean(&rows, |row| row.ok as f64), |share| quantile(&rows, share));
+        let [p50, p90, p99, p99_9] = [0.5, 0.9, 0.99, 0.999].map(at);
+        result.throughput.ok_per_second = rate;
+        let corrected = &mut result.latency.corrected;
+        (corrected.p50, corrected.p90) = (p50, p90);
+        (corrected.p99, corrected.p99_9) = (p99, p99_9);
         let mut server = Server::default();
         server.phases.push(Phase {
             name: "measured".to_owned(),
@@ -319,6 +366,17 @@ mod tests {
         let (method, rows) = compare(&side(1000.0, 1), &side(1500.0, 50), 1);
         assert_eq!(method, Method::Rounds { base: 7, new: 7 });
         assert_eq!(rows[0].verdict(), "better");
+    }
+
+    #[test]
+    fn a_figure_is_the_one_that_the_summary_of_its_run_shows() {
+        // The last second is not whole, so that the mean of the seconds is another figure.
+        let mut base = run(1000.0, 100.0, 1);
+        base.throughput.seconds = 29.4;
+        base.throughput.ok_per_second = 987.0;
+        let (_, rows) = compare(std::slice::from_ref(&base), &[run(1000.0, 100.0, 2)], 1);
+        assert_eq!(rows[0].base, 987.0);
+        assert_eq!(rows[3].base, base.latency.corrected.p99);
     }
 
     #[test]

@@ -10,9 +10,15 @@ use crate::result::RunResult;
 use crate::threshold::Threshold;
 use tidewire_load::Stall;
 
+mod comparison;
+
+pub(crate) use comparison::comparison;
+
 const PAGE: &str = include_str!("../assets/report.html");
-const CHARTS: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
-const STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
+const STYLE: &str = include_str!("../assets/report.css");
+const CHARTS: &str = include_str!("../assets/charts.js");
+const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
+const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
 
 /// The whole page.
 pub(crate) fn page(result: &RunResult) -> Result<String, serde_json::Error> {
@@ -21,19 +27,22 @@ pub(crate) fn page(result: &RunResult) -> Result<String, serde_json::Error> {
     slim.timeline.iter_mut().for_each(|row| row.histogram.0.clear());
     let data = serde_json::to_string(&slim)?.replace("</", "<\\/");
     let title = format!("{} – tidewire bench", result.load.target);
-    Ok(fill(&[
-        ("@TITLE@", &escape(&title)),
-        ("@UPLOT_CSS@", STYLE),
-        ("@BODY@", &body(result)),
-        ("@UPLOT_JS@", CHARTS),
-        ("@DATA@", &data),
-    ]))
+    Ok(fill(PAGE, &title, &body(result), &data))
 }
 
-/// Fills the places of the page in order; what is put in is not searched again.
-fn fill(parts: &[(&str, &str)]) -> String {
+/// Fills the places of a page in order; what is put in is not searched again.
+fn fill(page: &str, title: &str, body: &str, data: &str) -> String {
+    let parts = [
+        ("@TITLE@", &*escape(title)),
+        ("@UPLOT_CSS@", UPLOT_STYLE),
+        ("@STYLE@", STYLE),
+        ("@BODY@", body),
+        ("@UPLOT_JS@", UPLOT),
+        ("@CHARTS_JS@", CHARTS),
+        ("@DATA@", data),
+    ];
     let mut out = String::new();
-    let mut rest = PAGE;
+    let mut rest = page;
     for (place, text) in parts {
         if let Some((before, after)) = rest.split_once(place) {
             out.push_str(before);
@@ -223,7 +232,7 @@ mod tests {
         result.load.target = "http://h/</script><b>".to_owned();
         let page = page(&result).unwrap();
         assert!(!page.contains("@DATA@") && !page.contains("@BODY@"));
-        assert_eq!(page.matches("</script>").count(), 3);
+        assert_eq!(page.matches("</script>").count(), 4);
         assert!(!page.contains("src=\"http") && !page.contains("<link"));
     }
 }

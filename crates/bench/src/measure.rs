@@ -46,7 +46,9 @@ pub(crate) async fn measure(
     let record = watch.map(Watch::end);
     let mut result = result_of(&case.load, run?);
     if let (Some(server), Some(record)) = (&running, record) {
-        let requests = (result.requests.warm_up_sent, result.requests.sent);
+        // What was not answered cost something else than an answer.
+        let sent = |count| if result.requests.ok == 0 { 0 } else { count };
+        let requests = (sent(result.requests.warm_up_sent), sent(result.requests.sent));
         result.server = Some(server::describe(server, record, start, requests));
     }
     Ok(result)
@@ -165,7 +167,13 @@ fn result_of(plan: &Plan, run: Run) -> RunResult {
     let last = seconds(recorder.last_answer.saturating_sub(plan.origin()));
     let ended = seconds(run.ended_at.saturating_sub(plan.origin()));
     let bounded = plan.requests.is_some() || run.interrupted;
-    let length = if bounded { last.max(1e-9) } else { asked.max(last.min(ended)) };
+    let length = if measured.ok == 0 {
+        ended.max(1e-9)
+    } else if bounded {
+        last.max(1e-9)
+    } else {
+        asked.max(last.min(ended))
+    };
     let raw = recorder.raw.summary();
     let corrected = recorder.corrected.as_ref().map_or_else(|| raw.clone(), |own| own.summary());
     let correction = if recorder.corrected.is_some() { "intended-start" } else { "none" };

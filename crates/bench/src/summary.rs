@@ -132,11 +132,15 @@ fn steps(out: &mut String, result: &RunResult) {
 
 fn processes(out: &mut String, result: &RunResult) {
     let client = &result.client;
+    let cost = if result.requests.ok == 0 {
+        format!("{} CPU", time(client.cpu_seconds))
+    } else {
+        format!("{} CPU per request", time(client.cpu_seconds_per_request))
+    };
     line(
         out,
         &format!(
-            "generator: {} CPU per request, busiest thread {:.0} %, {} resident",
-            time(client.cpu_seconds_per_request),
+            "generator: {cost}, busiest thread {:.0} %, {} resident",
             (client.busiest_thread * 100.0).min(100.0),
             size(client.rss_peak_bytes as f64),
         ),

@@ -1,5 +1,7 @@
 //! Thresholds and objectives: `p99<10ms,errors<0.1%,rate>1000`.
 
+use std::time::Duration;
+
 use crate::quantity;
 use crate::result::{RunResult, ThresholdResult};
 
@@ -41,7 +43,7 @@ impl Threshold {
         })?;
         let bound = match figure {
             Figure::Corrected(_) | Figure::Raw(_) | Figure::Mean => {
-                quantity::duration(rest).map(|bound| bound.as_secs_f64())
+                latency(rest).map(|bound| bound.as_secs_f64())
             }
             Figure::Errors | Figure::Dropped => share(rest),
             Figure::Rate | Figure::Stalls => rest
@@ -118,6 +120,15 @@ fn figure(name: &str) -> Option<Figure> {
     }
 }
 
+/// A bound on latency says its unit: `p99<10` was meant as 10 ms by everyone who wrote it, and a
+/// bare number is seconds elsewhere.
+fn latency(text: &str) -> Result<Duration, String> {
+    if text.ends_with(|end: char| end.is_ascii_digit() || end == '.') {
+        return Err(format!("a latency needs a unit; write {text}ms or {text}s"));
+    }
+    quantity::duration(text)
+}
+
 fn share(text: &str) -> Result<f64, String> {
     let (digits, scale) = match text.strip_suffix('%') {
         Some(digits) => (digits.trim(), 0.01),
@@ -166,6 +177,8 @@ mod tests {
     fn a_bad_threshold_says_what_there_is() {
         assert!(Threshold::parse("p99").unwrap_err().contains("p99<10ms"));
         assert!(Threshold::parse("speed<1").unwrap_err().contains("raw.p99"));
+        assert!(Threshold::parse("p99<10").unwrap_err().contains("10ms or 10s"));
+        assert!(Threshold::parse("mean<0.5").unwrap_err().contains("0.5ms"));
         assert!(Threshold::parse("p99<fast").unwrap_err().contains("duration"));
         assert!(Threshold::parse_all("p99<1s,errors<x").unwrap_err().contains("0.1%"));
     }

@@ -9,6 +9,8 @@ pub enum ErrorKind {
     Usage,
     /// The target cannot be reached or did not start.
     Unreachable,
+    /// The target says that every request of the run is wrong.
+    Refused,
     /// The machine does not allow what was asked: descriptors, files, threads.
     System,
 }
@@ -35,6 +37,11 @@ impl Error {
     /// The target cannot be reached.
     pub fn unreachable(text: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Unreachable, text: text.into() }
+    }
+
+    /// The target says that the request is wrong.
+    pub fn refused(text: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Refused, text: text.into() }
     }
 
     /// The machine said no.

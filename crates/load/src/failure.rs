@@ -43,6 +43,27 @@ impl Failure {
         matches!(self, Self::Connect(_) | Self::Tls(_))
     }
 
+    /// Whether the target says that the request is wrong, so that the next one like it will be too.
+    pub(crate) fn blames_request(&self) -> bool {
+        match self {
+            Self::Status(status) => {
+                (400..500).contains(status) && ![408, 425, 429].contains(status)
+            }
+            Self::Redirect(_) => true,
+            // INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, UNIMPLEMENTED, UNAUTHENTICATED.
+            Self::Grpc(code) => [3, 5, 7, 12, 16].contains(code),
+            Self::ConnectError(code) => [
+                "invalid_argument",
+                "not_found",
+                "permission_denied",
+                "unimplemented",
+                "unauthenticated",
+            ]
+            .contains(&code.as_str()),
+            _ => false,
+        }
+    }
+
     /// Whether the target answered, if not as it should.
     pub fn is_answer(&self) -> bool {
         matches!(

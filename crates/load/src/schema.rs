@@ -11,10 +11,10 @@ use tidewire_service::Codec;
 
 use crate::error::Error;
 
-/// The services that `--proto` describes.
+/// The services that a folder, a file or the target itself describes.
 #[derive(Debug)]
-pub struct Services<'a> {
-    source: &'a Path,
+pub struct Services {
+    origin: String,
     schema: Schema,
 }
 
@@ -25,11 +25,18 @@ pub struct Messages {
     input: String,
 }
 
-impl<'a> Services<'a> {
+impl Services {
+    /// The services of a schema; errors name its origin.
+    #[must_use]
+    pub fn new(schema: Schema, origin: impl Into<String>) -> Self {
+        Self { origin: origin.into(), schema }
+    }
+
     /// `source` is a folder of `.proto` files, the root of their imports, or an encoded
     /// descriptor set.
-    pub fn open(source: &'a Path) -> Result<Self, Error> {
-        let fault = |what: String| fault(source, &what);
+    pub fn open(source: &Path) -> Result<Self, Error> {
+        let origin = format!("--proto {}", source.display());
+        let fault = |what: String| fault(&origin, &what);
         let schema = if source.is_dir() {
             Schema::from_folder(source).map_err(|error| fault(error.to_string()))?
         } else if source.extension().is_some_and(|ending| ending == "proto") {
@@ -38,12 +45,12 @@ impl<'a> Services<'a> {
             let bytes = std::fs::read(source).map_err(|error| fault(error.to_string()))?;
             Schema::from_descriptors(bytes).map_err(|error| fault(error.to_string()))?
         };
-        Ok(Self { source, schema })
+        Ok(Self { origin, schema })
     }
 
     /// The messages of the method that the path of a request names.
     pub fn messages(&self, path: &str) -> Result<Messages, Error> {
-        let fault = |what: String| fault(self.source, &what);
+        let fault = |what: String| fault(&self.origin, &what);
         let schema = &self.schema;
         let name = path.split('?').next().unwrap_or_default();
         let (service, method) = name
@@ -64,8 +71,8 @@ impl<'a> Services<'a> {
     }
 }
 
-fn fault(source: &Path, what: &str) -> Error {
-    Error::usage(format!("--proto {}: {what}", source.display()))
+fn fault(origin: &str, what: &str) -> Error {
+    Error::usage(format!("{origin}: {what}"))
 }
 
 impl Messages {

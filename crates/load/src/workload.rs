@@ -50,6 +50,11 @@ impl Workload {
         }
     }
 
+    /// Whether every request is the same.
+    pub(crate) fn is_fixed(&self) -> bool {
+        matches!(&self.steps[..], [step] if step.request.is_fixed())
+    }
+
     pub(crate) fn expectation(&self) -> Expectation {
         let checks = || self.steps.iter().flat_map(|step| &step.checks);
         let content = checks().any(Check::needs_content)

@@ -1,5 +1,6 @@
 //! `tidewire bench compare`: did it get faster, slower, or neither?
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,7 @@ use clap::Args;
 use super::Outcome;
 use crate::compare::{self, Method, Row};
 use crate::console::Console;
+use crate::html;
 use crate::quantity::{digits, time};
 use crate::result::{FORMAT, RunResult};
 use tidewire_load::Error;
@@ -32,6 +34,9 @@ pub struct CompareArgs {
     /// Write the table as Markdown, for a pull request.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Write one HTML file with the table and charts of both sides.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Seed of the bootstrap.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -53,14 +58,29 @@ pub(super) fn run(args: &CompareArgs, console: &mut Console<'_>) -> Result<Outco
     };
     let (method, rows) = compare::compare(&base, &new, args.seed);
     console.text(&text(method, &rows))?;
-    if let Some(warning) = different_loads(&base, &new) {
-        console.text(&format!("note: {warning}\n"))?;
+    let notes = differences(&base, &new);
+    for note in &notes {
+        console.text(&format!("note: {note}\n"))?;
+    }
+    if let Some(path) = &args.html {
+        let told: Vec<_> = rows.iter().map(|row| (row, cells(row))).collect();
+        let page = html::comparison((&base, &new), &told, &notes, &method_text(method))
+            .map_err(|error| Error::system(format!("the report cannot be written: {error}")))?;
+        std::fs::write(path, page)
+            .map_err(|error| Error::system(format!("{}: {error}", path.display())))?;
     }
     if let Some(path) = &args.markdown {
         std::fs::write(path, markdown(method, &rows))
             .map_err(|error| Error::system(format!("{}: {error}", path.display())))?;
     }
     let Some(limit) = args.fail_above else { return Ok(Outcome::Done) };
+    if rows.iter().all(|row| row.ratio.is_none()) {
+        console.text(
+            "nothing could be compared, so nothing is known to be within the limit: run each side \
+             for at least 5 s with answers, or give 7 rounds a side\n",
+        )?;
+        return Ok(Outcome::NothingCompared);
+    }
     let worst = rows.iter().max_by(|a, b| a.worse_by().total_cmp(&b.worse_by()));
     match worst.filter(|row| row.worse_by() > limit) {
         None => Ok(Outcome::Done),
@@ -90,13 +110,23 @@ fn read(path: &Path) -> Result<RunResult, Error> {
     Ok(result)
 }
 
-fn different_loads(base: &[RunResult], new: &[RunResult]) -> Option<String> {
+/// What else differs than what is compared.
+fn differences(base: &[RunResult], new: &[RunResult]) -> Vec<String> {
+    let target = |run: &RunResult| run.load.target.clone();
     let shape = |run: &RunResult| {
         let load = &run.load;
         format!("{} {} {}×{}", load.protocol, load.shape, load.connections, load.depth)
     };
-    let (base, new) = (shape(base.first()?), shape(new.first()?));
-    (base != new).then(|| format!("the loads differ: {base} and {new}"))
+    let kinds = |runs: &[RunResult], of: &dyn Fn(&RunResult) -> String| -> Vec<String> {
+        let found: BTreeSet<String> = runs.iter().map(of).collect();
+        found.into_iter().collect()
+    };
+    let differ = |what: &str, of: &dyn Fn(&RunResult) -> String| {
+        let (base, new) = (kinds(base, of), kinds(new, of));
+        let is_one = base == new && base.len() == 1;
+        (!is_one).then(|| format!("the {what} differ: {} and {}", base.join(", "), new.join(", ")))
+    };
+    differ("targets", &target).into_iter().chain(differ("loads", &shape)).collect()
 }
 
 fn method_text(method: Method) -> String {

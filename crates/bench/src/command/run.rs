@@ -11,10 +11,14 @@ use crate::console::Console;
 use crate::quantity::{self, Span};
 use crate::result::RunResult;
 use crate::threshold::Threshold;
-use crate::{html, knee, machine, markdown, measure, summary};
-use tidewire_load::{Error, Stop};
+use crate::{knee, machine, measure, summary};
+use tidewire_load::{Error, MessageCodec, Stop};
+use tidewire_schema::Schema;
 
+mod outputs;
 mod planning;
+
+use outputs::Outputs;
 
 /// Offer load to one target and measure it.
 #[derive(Debug, Args)]
@@ -37,6 +41,10 @@ pub struct RunArgs {
     /// Open model: requests per second, constant (2000) or rising (100..5000).
     #[arg(long, value_parser = quantity::span, help_heading = "Load")]
     rate: Option<Span>,
+    /// Open model: requests per second of each connection, as hey's -q.
+    #[arg(long, short = 'q', value_name = "RATE", conflicts_with_all = ["rate", "steps", "ramp"],
+          help_heading = "Load")]
+    rate_per_connection: Option<f64>,
     /// Open model: requests per second, one step after another (1000,2000,4000).
     #[arg(long, value_delimiter = ',', conflicts_with = "rate", help_heading = "Load")]
     steps: Vec<f64>,
@@ -48,7 +56,7 @@ pub struct RunArgs {
           help_heading = "Load")]
     ramp: Option<Span>,
     /// Length of the measured part; with --steps, divided among them.
-    #[arg(long, short, visible_alias = "over", default_value = "10s",
+    #[arg(long, short = 'z', visible_alias = "over", default_value = "10s",
           value_parser = quantity::duration, help_heading = "Load")]
     duration: Duration,
     /// Unmeasured load before it.
@@ -61,7 +69,8 @@ pub struct RunArgs {
     #[arg(long, default_value_t = 65_536, help_heading = "Load")]
     in_flight_max: usize,
     /// Give up a request after this time.
-    #[arg(long, default_value = "10s", value_parser = quantity::duration, help_heading = "Load")]
+    #[arg(long, short, default_value = "10s", value_parser = quantity::duration,
+          help_heading = "Load")]
     timeout: Duration,
     /// Threads of the generator.
     #[arg(long, default_value_t = 1, help_heading = "Load")]
@@ -80,7 +89,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "insecure", help_heading = "Request")]
     cacert: Option<PathBuf>,
     /// Trust any certificate (https).
-    #[arg(long, help_heading = "Request")]
+    #[arg(long, short = 'k', help_heading = "Request")]
     insecure: bool,
     /// Protocol of the calls.
     #[arg(long, value_enum, default_value_t = ProtocolArg::Http, help_heading = "Request")]
@@ -98,19 +107,20 @@ pub struct RunArgs {
     #[arg(long, default_value_t = 1, help_heading = "Request")]
     messages: usize,
     /// HTTP method; POST by default when there is a body.
-    #[arg(long, short = 'X', help_heading = "Request")]
+    #[arg(long, short = 'X', visible_short_alias = 'm', help_heading = "Request")]
     method: Option<String>,
     /// A header, `name: value`; repeatable. Templates allowed.
     #[arg(long, short = 'H', help_heading = "Request")]
     header: Vec<String>,
     /// The body. Templates allowed, such as {{seq}}, {{random 1..100}} and feeder columns.
-    #[arg(long, help_heading = "Request")]
+    #[arg(long, short = 'd', visible_alias = "data", help_heading = "Request")]
     body: Option<String>,
     /// Read the body from a file, byte for byte.
-    #[arg(long, conflicts_with = "body", help_heading = "Request")]
+    #[arg(long, short = 'D', conflicts_with = "body", help_heading = "Request")]
     body_file: Option<PathBuf>,
-    /// Write bodies as JSON and send protobuf: a folder of .proto files, or a descriptor set.
-    /// The URL's path names the method: /package.Service/Method.
+    /// Write bodies as JSON and send protobuf: a folder of .proto files, or a descriptor set; the
+    /// server's reflection where none is named. The URL's path names the method:
+    /// /package.Service/Method.
     #[arg(long, value_name = "PATH", help_heading = "Request")]
     proto: Option<PathBuf>,
     /// Rows of values for templates: .csv with a header line, or .jsonl; repeatable.
@@ -205,6 +215,12 @@ enum ProtocolArg {
     Websocket,
 }
 
+impl ProtocolArg {
+    fn is_rpc(self) -> bool {
+        !matches!(self, Self::Http | Self::Websocket)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum CodecArg {
     Json,
@@ -219,12 +235,50 @@ enum KindArg {
     Bidi,
 }
 
+impl RunArgs {
+    /// The server to ask for its schema: bodies are to be sent as protobuf, and no file says how.
+    #[must_use]
+    pub fn reflects(&self) -> Option<Reflected<'_>> {
+        let calls = self.protocol.is_rpc() && self.codec() == MessageCodec::Proto;
+        let is_json = |body: &str| body.trim_start().starts_with('{');
+        let has_json = self.scenario.is_some() || self.body.as_deref().is_some_and(is_json);
+        (calls && has_json && self.proto.is_none()).then_some(Reflected {
+            url: &self.url,
+            authorities: self.cacert.as_deref(),
+            insecure: self.insecure,
+        })
+    }
+
+    /// How messages are encoded: as asked, else as the protocol's users do.
+    fn codec(&self) -> MessageCodec {
+        match (self.codec, self.protocol) {
+            (Some(CodecArg::Json), _) => MessageCodec::Json,
+            (Some(CodecArg::Proto), _) => MessageCodec::Proto,
+            (None, ProtocolArg::Grpc | ProtocolArg::GrpcWeb) => MessageCodec::Proto,
+            (None, _) => MessageCodec::Json,
+        }
+    }
+}
+
+/// A server that is to be asked for its schema.
+#[derive(Debug, Clone, Copy)]
+pub struct Reflected<'a> {
+    /// The URL of the calls.
+    pub url: &'a str,
+    /// Authorities to trust in place of the machine's (PEM file).
+    pub authorities: Option<&'a Path>,
+    /// Trust whoever answers.
+    pub insecure: bool,
+}
+
 pub(super) async fn run(
     args: &RunArgs,
+    schema: Option<Schema>,
     console: &mut Console<'_>,
     stop: &Stop,
 ) -> Result<Outcome, Error> {
-    let case = Arc::new(planning::case(args)?);
+    let outputs = Outputs::open(args)?;
+    let case = Arc::new(planning::case(args, schema)?);
     let context = machine::context(command_line());
     let mut result = match (args.cold, &args.find_knee) {
         (Some(count), _) => measure::cold(&case, count, console, stop).await?,
@@ -237,40 +291,20 @@ pub(super) async fn run(
     result.context = context;
     result.thresholds = args.threshold.iter().map(|threshold| threshold.apply(&result)).collect();
     console.text(&summary::text(&result))?;
-    write_files(args, &result)?;
+    outputs.write(&result)?;
     Ok(outcome(&result))
 }
 
 fn outcome(result: &RunResult) -> Outcome {
     if result.interrupted {
         Outcome::Interrupted
+    } else if result.requests.ok == 0 {
+        Outcome::NothingAnswered
     } else if result.thresholds.iter().all(|threshold| threshold.held) {
         Outcome::Done
     } else {
         Outcome::ThresholdFailed
     }
-}
-
-fn write_files(args: &RunArgs, result: &RunResult) -> Result<(), Error> {
-    if let Some(path) = &args.json {
-        let json = serde_json::to_string(result)
-            .map_err(|error| Error::system(format!("the result cannot be written: {error}")))?;
-        write(path, &json)?;
-    }
-    if let Some(path) = &args.markdown {
-        write(path, &markdown::text(result))?;
-    }
-    if let Some(path) = &args.html {
-        let page = html::page(result)
-            .map_err(|error| Error::system(format!("the report cannot be written: {error}")))?;
-        write(path, &page)?;
-    }
-    Ok(())
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Error> {
-    std::fs::write(path, text)
-        .map_err(|error| Error::system(format!("{}: {error}", path.display())))
 }
 
 /// The command line, with the program's own name in place of its path.

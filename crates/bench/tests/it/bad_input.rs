@@ -39,7 +39,7 @@ fn a_stall_reaches_every_request_that_was_due_in_it() {
         }
         Manner::Answer(answer(200, "x"))
     });
-    let (_, result, text) = measured(&[&peer.url(), "--rate", "500", "-d", "1s", "-c", "1"]);
+    let (_, result, text) = measured(&[&peer.url(), "--rate", "500", "-z", "1s", "-c", "1"]);
     // 150 requests were due while the target slept, 125 of them at least 50 ms before it woke.
     let late = |histogram: &tidewire_load::Sparse| -> u64 {
         histogram.0.iter().filter(|(value, _)| *value >= 50_000_000).map(|(_, count)| count).sum()
@@ -108,8 +108,8 @@ fn a_wrong_body_is_a_failure() {
 fn a_redirect_is_not_followed_and_said_to_be_one() {
     let redirect = "HTTP/1.1 302 Found\r\nlocation: /x\r\ncontent-length: 0\r\n\r\n";
     let peer = Peer::start(|_| Manner::Answer(redirect.to_owned()));
-    let (_, result, _) = measured(&[&peer.url(), "-n", "10"]);
-    assert_eq!(result.failures["status 302 (redirects are not followed)"], 10);
+    let error = bench(&["run", &peer.url(), "-n", "10"]).error();
+    assert!(error.contains("status 302 (redirects are not followed)"), "{error}");
     let (_, result, _) = measured(&[&peer.url(), "-n", "10", "--expect-status", "302"]);
     assert_eq!(result.requests.ok, 10);
 }
@@ -120,7 +120,7 @@ fn a_target_that_dies_half_way_is_reported_to_the_end() {
         let text = answer(200, "x");
         if seen.number == 300 { Manner::Die(text) } else { Manner::Answer(text) }
     });
-    let (outcome, result, text) = measured(&[&peer.url(), "-d", "700ms", "-c", "2"]);
+    let (outcome, result, text) = measured(&[&peer.url(), "-z", "700ms", "-c", "2"]);
     assert_eq!(outcome, Outcome::Done);
     assert!(result.requests.ok >= 300 && result.requests.failed > 0, "{text}");
     assert!(result.notes.iter().any(|note| note.contains("refused connections from")), "{text}");
@@ -142,7 +142,7 @@ fn an_unreachable_rate_is_said_and_drops_are_counted() {
         std::thread::sleep(Duration::from_millis(20));
         Manner::Answer(answer(200, "x"))
     });
-    let cap = ["--in-flight-max", "20", "-c", "1", "-d", "500ms", "--rate", "2000"];
+    let cap = ["--in-flight-max", "20", "-c", "1", "-z", "500ms", "--rate", "2000"];
     let (_, result, text) = measured(&[&[peer.url().as_str()], &cap[..]].concat());
     let requests = &result.requests;
     assert_eq!(requests.offered, 1000);
@@ -172,7 +172,7 @@ fn a_stop_by_hand_prints_what_was_measured_so_far() {
         }
         Manner::Answer(answer(200, "x"))
     });
-    let (outcome, result, text) = measured_until(&[&peer.url(), "-d", "600s"], &stop);
+    let (outcome, result, text) = measured_until(&[&peer.url(), "-z", "600s"], &stop);
     assert_eq!((outcome, outcome.exit_code()), (Outcome::Interrupted, 130));
     assert!(result.interrupted && result.requests.ok >= 200, "{text}");
     assert_eq!(result.requests.ok, peer.served());

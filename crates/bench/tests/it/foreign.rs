@@ -173,7 +173,7 @@ fn the_four_kinds_of_grpc_calls_are_judged_by_their_trailers() {
             "/p.S/Down" => grpc("0", 10),
             "/p.S/Up" if sent == 5 => grpc("0", 1),
             "/p.S/Both" if sent == 5 => grpc("0", sent),
-            _ => grpc("5", 0),
+            _ => grpc("13", 0),
         }
     }));
     for (method, kind, received) in [
@@ -190,7 +190,7 @@ fn the_four_kinds_of_grpc_calls_are_judged_by_their_trailers() {
     }
     let url = format!("http://{}/p.S/None", server.address);
     let (_, result, _) = measured(&[&url, "-n", "10", "--protocol", "grpc", "--body", "m"]);
-    assert_eq!(result.failures["grpc-status 5"], 10);
+    assert_eq!(result.failures["grpc-status 13"], 10);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn connect_calls_over_http2_and_http1_are_judged() {
                 (200, query.contains("message=eyJhIjoxfQ").to_string().into_bytes())
             }
             (_, "application/json") => (200, body.to_vec()),
-            (_, "application/proto") => (404, br#"{"code":"not_found"}"#.to_vec()),
+            (_, "application/proto") => (503, br#"{"code":"unavailable"}"#.to_vec()),
             (_, "application/connect+json") => {
                 let end: &[u8] =
                     if messages(body) == 2 { b"{}" } else { br#"{"error":{"code":"internal"}}"# };
@@ -223,7 +223,7 @@ fn connect_calls_over_http2_and_http1_are_judged() {
     let get = run(&["--protocol", "connect-get", "--expect-body", "true"]);
     assert_eq!(get.requests.ok, 50, "{:?}", get.failures);
     let proto = run(&["--protocol", "connect", "--codec", "proto"]);
-    assert_eq!(proto.failures["status 404"], 50);
+    assert_eq!(proto.failures["status 503"], 50);
     let stream = run(&["--protocol", "connect", "--kind", "bidi", "--messages", "2"]);
     assert_eq!((stream.requests.ok, stream.requests.messages), (50, 150), "{:?}", stream.failures);
     let failing = run(&["--protocol", "connect", "--kind", "server-stream"]);

@@ -42,7 +42,7 @@ pub(crate) fn bench_until(arguments: &[&str], stop: &Stop) -> Ran {
     let mut out = Vec::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut console = Console::new(&mut out, View::Plain);
-    let outcome = runtime.block_on(command::run(&program.bench, &mut console, stop));
+    let outcome = runtime.block_on(command::run(&program.bench, None, &mut console, stop));
     Ran { outcome, text: String::from_utf8(out).unwrap() }
 }
 

@@ -6,6 +6,7 @@ mod bad_input;
 mod foreign;
 mod harness;
 mod http;
+mod newcomer;
 mod process;
 mod results;
 mod schema;

@@ -37,7 +37,7 @@ fn server_command() -> (String, String) {
 #[test]
 fn a_started_server_is_measured_by_phase_and_stopped() {
     let (url, command) = server_command();
-    let load = ["--rate", "300", "-d", "1100ms", "--warm-up", "200ms", "-c", "2"];
+    let load = ["--rate", "300", "-z", "1100ms", "--warm-up", "200ms", "-c", "2"];
     let arguments = [&[url.as_str(), "--server-command", &command], &load[..]].concat();
     let (_, result, text) = measured(&arguments);
     let server = result.server.expect("a server was started");

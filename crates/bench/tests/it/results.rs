@@ -35,6 +35,9 @@ fn the_knee_of_a_target_is_found() {
 fn result_file(rate: u64) -> String {
     let mut result = RunResult { format: "tidewire-bench/1".to_owned(), ..RunResult::default() };
     result.throughput.seconds = 20.0;
+    result.throughput.ok_per_second = rate as f64 + 0.95;
+    let corrected = &mut result.latency.corrected;
+    (corrected.p50, corrected.p90, corrected.p99, corrected.p99_9) = (1e-3, 1e-3, 1e-3, 1e-3);
     for at in 0..20 {
         let ok = rate + at % 3;
         let histogram = Sparse(vec![(1_000_000, ok)]);

@@ -1,6 +1,6 @@
 //! How a server is reached: the flags that `call`, `list` and `describe` share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -43,6 +43,11 @@ impl Reach {
     /// No flags but a deadline.
     pub(crate) fn within(deadline: Duration) -> Self {
         Self { deadline: Some(deadline), ..Self::default() }
+    }
+
+    /// No flags but whom to trust.
+    pub(crate) fn trusting(authorities: Option<&Path>, insecure: bool) -> Self {
+        Self { cacert: authorities.map(Path::to_owned), insecure, ..Self::default() }
     }
 
     /// A client of the server at a URL.

@@ -3,11 +3,17 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use tidewire_bench::command::{self, BenchArgs};
+use tidewire::Schema;
+use tidewire_bench::command::{self, BenchArgs, Reflected};
 use tidewire_bench::{Console, View};
 use tidewire_load::Stop;
 
 use crate::Failure;
+use crate::call::detect::detect;
+use crate::call::reach::Reach;
+use crate::call::reflection::reflect;
+use crate::call::target::Target;
+use crate::call::watch::Watch;
 
 /// Measures, and gives the exit code that the outcome asks for. Ctrl-C ends a run early, with the
 /// figures so far.
@@ -16,7 +22,11 @@ pub(crate) async fn run(arguments: &BenchArgs) -> Result<ExitCode, Failure> {
     let mut out = std::io::stdout();
     let view = if out.is_terminal() { View::Terminal } else { View::Plain };
     let mut console = Console::new(&mut out, view);
-    let mut measuring = std::pin::pin!(command::run(arguments, &mut console, &stop));
+    let schema = match arguments.reflects() {
+        Some(server) => Some(schema(server).await?),
+        None => None,
+    };
+    let mut measuring = std::pin::pin!(command::run(arguments, schema, &mut console, &stop));
     let outcome = tokio::select! {
         outcome = measuring.as_mut() => outcome,
         _ = tokio::signal::ctrl_c() => {
@@ -25,4 +35,12 @@ pub(crate) async fn run(arguments: &BenchArgs) -> Result<ExitCode, Failure> {
         }
     };
     Ok(ExitCode::from(outcome.map_err(Failure::usage)?.exit_code()))
+}
+
+/// The schema of a server, as `call` asks for it.
+async fn schema(server: Reflected<'_>) -> Result<Schema, Failure> {
+    let reach = Reach::trusting(server.authorities, server.insecure);
+    let target = Target::parse(server.url).map_err(Failure::usage)?;
+    let found = detect(&target, &reach, &Watch::new(false)).await?;
+    Ok(reflect(&found, &reach, target.method()).await?.schema)
 }

@@ -108,3 +108,23 @@ fn powershell_has_a_script_that_asks_the_program() {
     let script = words(&["completions", "powershell"]);
     script.check(0, &["Register-ArgumentCompleter -Native -CommandName tidewire", "complete --"]);
 }
+
+#[test]
+fn a_body_of_json_is_sent_as_protobuf_by_the_servers_own_schema() {
+    let server = Background::start(behaviour());
+    let url = format!("http://{}/{ECHO}", server.address);
+    let bench = |body: &str, more: &[&str]| {
+        let run = ["bench", "run", &url, "-n", "20", "--protocol", "grpc", "-d", body];
+        words(&[&run[..], more].concat())
+    };
+    bench(r#"{"text":"a"}"#, &[]).check(0, &["20 answered", "0 failed"]);
+    bench(r#"{"text":"{{seq}}"}"#, &[]).check(0, &["20 answered", "0 failed"]);
+    bench(r#"{"txet":"a"}"#, &[]).check(2, &["EchoRequest", "txet"]);
+    let connect = ["--protocol", "connect", "--codec", "proto"];
+    let run = ["bench", "run", &url, "-n", "20", "-d", r#"{"text":"a"}"#];
+    words(&[&run[..], &connect].concat()).check(0, &["20 answered", "0 failed"]);
+    let plain = Background::start(hello());
+    let url = format!("http://{}/{ECHO}", plain.address);
+    let run = ["bench", "run", &url, "-n", "20", "--protocol", "grpc", "-d", "{}"];
+    words(&run).check(2, &["--proto"]);
+}

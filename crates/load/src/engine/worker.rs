@@ -332,11 +332,27 @@ impl<'a> Worker<'a> {
         let Flight { intended, sent, session, step, .. } = *flight;
         let sample = Sample { intended, sent, step: step as usize, bytes, messages };
         let went_well = verdict.is_ok();
+        if let Err(failure) = &verdict
+            && self.is_first_answer_wrong(failure)
+        {
+            self.fault = Some(Error::refused(format!(
+                "the first answer says that the request is wrong: {failure}; nothing was \
+                 measured (try it with `tidewire call`, or accept it with --expect-status)"
+            )));
+            self.stop.raise();
+        }
         self.load.complete(now, &sample, verdict);
         match self.composer.next_step(step).filter(|_| went_well && self.stopped_at.is_none()) {
             Some(next) => self.resumes.push_back((session, next)),
             None => self.composer.end(session),
         }
+    }
+
+    /// Whether every answer will be this one: each request is the same, none was answered well.
+    fn is_first_answer_wrong(&self, failure: &Failure) -> bool {
+        let recorder = &self.load.recorder;
+        let answered = recorder.measured.ok + recorder.warm_up.ok;
+        answered == 0 && self.plan.workload.is_fixed() && failure.blames_request()
     }
 
     /// Puts a connection with room in line.

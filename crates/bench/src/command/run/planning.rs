@@ -1,8 +1,6 @@
 //! From arguments to a plan, or to an error that names the argument.
 
-use std::path::Path;
-
-use super::{CodecArg, KindArg, ProtocolArg, RunArgs};
+use super::{KindArg, ProtocolArg, RunArgs};
 use crate::case::{Case, ServerPlan};
 use crate::knee::Search;
 use crate::threshold::Threshold;
@@ -11,8 +9,9 @@ use tidewire_load::{
     Request, Reuse, Scenario, Segment, Services, Spacing, Speech, Step, Target, Template, Tls,
     Transport, Trust, Workload,
 };
+use tidewire_schema::Schema;
 
-pub(super) fn case(args: &RunArgs) -> Result<Case, Error> {
+pub(super) fn case(args: &RunArgs, schema: Option<Schema>) -> Result<Case, Error> {
     let target = Target::parse(&args.url, args.unix.as_deref())?;
     let model = model(args)?;
     let connections = match args.ramp {
@@ -29,7 +28,7 @@ pub(super) fn case(args: &RunArgs) -> Result<Case, Error> {
     if args.duration.is_zero() {
         return Err(Error::usage("--duration must be above 0"));
     }
-    let workload = workload(args, &target)?;
+    let workload = workload(args, schema, &target)?;
     // Finds a body that does not fit its schema before anything is sent.
     Composer::new(&workload, 0, 1)?;
     let load = Plan {
@@ -76,6 +75,13 @@ fn model(args: &RunArgs) -> Result<Model, Error> {
     let length = args.duration.as_secs_f64();
     let segments = match args.rate {
         Some(rate) => vec![Segment { from: rate.from, to: rate.to, seconds: length }],
+        None if args.rate_per_connection.is_some() => {
+            let rate = args.rate_per_connection.unwrap_or_default() * args.connections as f64;
+            if !(rate.is_finite() && rate > 0.0) {
+                return Err(Error::usage("--rate-per-connection must be above 0"));
+            }
+            vec![Segment { from: rate, to: rate, seconds: length }]
+        }
         None => {
             let each = length / args.steps.len().max(1) as f64;
             let step = |rate: &f64| Segment { from: *rate, to: *rate, seconds: each };
@@ -116,7 +122,7 @@ pub(super) fn search(args: &RunArgs) -> Result<Search, Error> {
     })
 }
 
-fn workload(args: &RunArgs, target: &Target) -> Result<Workload, Error> {
+fn workload(args: &RunArgs, schema: Option<Schema>, target: &Target) -> Result<Workload, Error> {
     let mut names = Names::default();
     let order = if args.feeder_random { Order::Random } else { Order::Sequential };
     let feeders: Vec<Feeder> = args
@@ -145,15 +151,20 @@ fn workload(args: &RunArgs, target: &Target) -> Result<Workload, Error> {
         feeders,
         seed: args.seed,
     };
-    if let Some(source) = &args.proto {
-        encode_as_protobuf(source, &mut workload)?;
+    let services = match (&args.proto, schema) {
+        (Some(source), _) => Some(Services::open(source)?),
+        (None, Some(schema)) => Some(Services::new(schema, "the server's reflection")),
+        (None, None) => None,
+    };
+    if let Some(services) = services {
+        encode_as_protobuf(&services, &mut workload)?;
     }
     workload.normalise();
     Ok(workload)
 }
 
 /// Gives every request the messages of the method that its path names.
-fn encode_as_protobuf(source: &Path, workload: &mut Workload) -> Result<(), Error> {
+fn encode_as_protobuf(services: &Services, workload: &mut Workload) -> Result<(), Error> {
     let calls = !matches!(workload.speech.protocol, Protocol::Plain | Protocol::WebSocket);
     if !calls || workload.speech.codec == MessageCodec::Json {
         return Err(Error::usage(
@@ -161,7 +172,6 @@ fn encode_as_protobuf(source: &Path, workload: &mut Workload) -> Result<(), Erro
              --codec proto",
         ));
     }
-    let services = Services::open(source)?;
     for step in &mut workload.steps {
         let path = step.request.path.fixed().ok_or_else(|| {
             Error::usage("--proto needs paths without templates: they name the method")
@@ -235,17 +245,11 @@ fn speech(args: &RunArgs, target: &Target) -> Result<Speech, Error> {
         _ if args.http2 => Transport::Http2,
         _ => Transport::Http1,
     };
-    let codec = match (args.codec, protocol) {
-        (Some(CodecArg::Json), _) => MessageCodec::Json,
-        (Some(CodecArg::Proto), _) => MessageCodec::Proto,
-        (None, Protocol::Grpc | Protocol::GrpcWeb) => MessageCodec::Proto,
-        (None, _) => MessageCodec::Json,
-    };
     let client_streams = matches!(args.kind, KindArg::ClientStream | KindArg::Bidi);
     Ok(Speech {
         transport,
         protocol,
-        codec,
+        codec: args.codec(),
         messages: if client_streams { args.messages } else { 1 },
         authority: target.authority.clone(),
         secure: target.secure,
