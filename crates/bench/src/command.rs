@@ -8,9 +8,11 @@ use tidewire_schema::Schema;
 
 mod compare;
 mod run;
+mod suite;
 
 pub use compare::CompareArgs;
 pub use run::{Reflected, RunArgs};
+pub use suite::SuiteArgs;
 
 /// The arguments of `tidewire bench`.
 #[derive(Debug, Args)]
@@ -23,6 +25,7 @@ pub struct BenchArgs {
 enum Verb {
     Run(Box<RunArgs>),
     Compare(CompareArgs),
+    Suite(SuiteArgs),
 }
 
 /// How a command ended.
@@ -63,7 +66,7 @@ impl BenchArgs {
     pub fn reflects(&self) -> Option<Reflected<'_>> {
         match &self.verb {
             Verb::Run(args) => args.reflects(),
-            Verb::Compare(_) => None,
+            Verb::Compare(_) | Verb::Suite(_) => None,
         }
     }
 }
@@ -82,5 +85,16 @@ pub async fn run(
     match &args.verb {
         Verb::Run(args) => run::run(args, schema, console, stop).await,
         Verb::Compare(args) => compare::run(args, console),
+        Verb::Suite(args) => suite::run(args, console, stop).await,
     }
+}
+
+/// The command line, with the program's own name in place of its path.
+fn command_line() -> String {
+    let mut words = vec!["tidewire".to_owned()];
+    words.extend(std::env::args().skip(1).map(|word| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,%@+".contains(c);
+        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{word}'") }
+    }));
+    words.join(" ")
 }

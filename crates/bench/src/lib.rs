@@ -6,6 +6,7 @@
 //! - `measure` turns a plan into a [`result::RunResult`]; `summary`, `markdown` and `html` show it,
 //!   `compare` sets two of them side by side.
 //! - `server` starts and watches the server under test; the requests are the room `load`'s.
+//! - `suite` measures named sets of cases with peers in the same run.
 //! - `knee` searches for the highest rate that keeps an objective, a `threshold` or several.
 
 pub mod command;
@@ -23,6 +24,7 @@ mod measure;
 mod proc;
 mod quantity;
 mod server;
+mod suite;
 mod summary;
 mod threshold;
 

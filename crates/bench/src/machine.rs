@@ -13,9 +13,14 @@ pub(crate) fn context(command: String) -> Context {
         commit: commit(),
         started_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |at| at.as_secs()),
         cpu: cpu_model(),
-        cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        cores: cores(),
         system: system(),
     }
+}
+
+/// How many cores this process may use.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Peak resident memory of this process in bytes.

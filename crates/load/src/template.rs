@@ -71,7 +71,7 @@ impl Template {
     }
 
     /// Text that is always the same, whatever it contains.
-    #[cfg(test)]
+    #[must_use]
     pub fn literal(text: &str) -> Self {
         Self(vec![Part::Text(text.to_owned())])
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::Outcome;
+use super::{Outcome, command_line};
 use crate::console::Console;
 use crate::quantity::{self, Span};
 use crate::result::RunResult;
@@ -305,14 +305,4 @@ fn outcome(result: &RunResult) -> Outcome {
     } else {
         Outcome::ThresholdFailed
     }
-}
-
-/// The command line, with the program's own name in place of its path.
-fn command_line() -> String {
-    let mut words = vec!["tidewire".to_owned()];
-    words.extend(std::env::args().skip(1).map(|word| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,%@+".contains(c);
-        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{word}'") }
-    }));
-    words.join(" ")
 }

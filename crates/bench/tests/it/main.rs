@@ -10,4 +10,5 @@ mod newcomer;
 mod process;
 mod results;
 mod schema;
+mod suite;
 mod tls;

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Builds the peers that this machine has the tools for; what is missing is named and left out.
+set -euo pipefail
+cd "$(dirname "$0")"
+has() { command -v "$1" >/dev/null || { echo "peers: no $1, so what needs it is absent" >&2; return 1; }; }
+if has cargo; then cargo build --release --package web --package raw-epoll; fi
+if has go; then (cd web/go && go build -o ../../target/web-go .); fi
+has node || true
+has nginx || true

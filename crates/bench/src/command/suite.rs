@@ -1,0 +1,109 @@
+//! `tidewire bench suite`: a named set of cases with peers in the same run.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use tidewire_load::{Error, Stop};
+
+use super::{Outcome, command_line};
+use crate::console::Console;
+use crate::suite::{self, Peers, SUITES, Settings, Suite};
+use crate::{machine, quantity};
+
+/// Measure a set of cases with Tidewire and its peers, in interleaved rounds.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidewire bench suite --list
+  sh bench/peers/setup.sh && tidewire bench suite web
+  tidewire bench suite web --only JSON --only axum --quick")]
+pub struct SuiteArgs {
+    /// The suite; --list names them.
+    #[arg(required_unless_present = "list")]
+    name: Option<String>,
+    /// Name the suites there are.
+    #[arg(long)]
+    list: bool,
+    /// Rounds; 5 and more for a ratio that is quoted.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Length of each measurement.
+    #[arg(long, short = 'z', default_value = "4s", value_parser = quantity::duration)]
+    duration: Duration,
+    /// One round of 1 s: whether everything works, no figures to quote.
+    #[arg(long, conflicts_with_all = ["rounds", "duration"])]
+    quick: bool,
+    /// Only measurements whose case or peer has this in its name; repeatable, all have to hold.
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
+    /// The folder with the peers and their peers.toml.
+    #[arg(long, value_name = "FOLDER", default_value = "bench/peers")]
+    peers: PathBuf,
+    /// Where NAME.md and NAME.json are written.
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    out: PathBuf,
+}
+
+pub(super) async fn run(
+    args: &SuiteArgs,
+    console: &mut Console<'_>,
+    stop: &Stop,
+) -> Result<Outcome, Error> {
+    let Some(name) = args.name.as_ref().filter(|_| !args.list) else {
+        for suite in SUITES {
+            console.text(&format!("{:<12} {}\n", suite.name, suite.about))?;
+        }
+        return Ok(Outcome::Done);
+    };
+    let suite = SUITES.iter().find(|suite| suite.name == name).ok_or_else(|| {
+        let known: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
+        Error::usage(format!("no suite {name:?}; there are: {}", known.join(", ")))
+    })?;
+    if args.rounds == 0 || args.duration.is_zero() {
+        return Err(Error::usage("--rounds and --duration must be above 0"));
+    }
+    writable(&args.out)?;
+    let peers = Peers::read(&args.peers, suite.name)?;
+    let result =
+        suite::run(suite, &peers, &settings(args), machine::context(command_line()), console, stop)
+            .await?;
+    if result.measurements.iter().all(|one| one.figures.is_none()) {
+        console.text("nothing was measured\n")?;
+        return Ok(if result.interrupted {
+            Outcome::Interrupted
+        } else {
+            Outcome::NothingAnswered
+        });
+    }
+    let json = serde_json::to_string(&result)
+        .map_err(|error| Error::system(format!("the result cannot be written: {error}")))?;
+    let text = suite::markdown(suite, &result);
+    write(suite, &args.out, "json", &json)?;
+    let path = write(suite, &args.out, "md", &text)?;
+    console.text(&format!("\n{text}\nwritten to {}\n", path.display()))?;
+    Ok(if result.interrupted { Outcome::Interrupted } else { Outcome::Done })
+}
+
+fn settings(args: &SuiteArgs) -> Settings {
+    let (rounds, duration) =
+        if args.quick { (1, Duration::from_secs(1)) } else { (args.rounds, args.duration) };
+    let warm_up = (duration / 4).min(Duration::from_secs(1));
+    Settings { rounds, warm_up, duration, only: args.only.clone() }
+}
+
+/// Minutes of load are not lost to a folder that cannot be written.
+fn writable(folder: &Path) -> Result<(), Error> {
+    let fault = |error| Error::system(format!("{} cannot be written: {error}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(fault)?;
+    let probe = folder.join(format!(".tidewire-{}", std::process::id()));
+    std::fs::write(&probe, b"").map_err(fault)?;
+    std::fs::remove_file(&probe).map_err(fault)
+}
+
+fn write(suite: &Suite, folder: &Path, ending: &str, text: &str) -> Result<PathBuf, Error> {
+    let path = folder.join(format!("{}.{ending}", suite.name));
+    std::fs::write(&path, text)
+        .map_err(|error| Error::system(format!("{} cannot be written: {error}", path.display())))?;
+    Ok(path)
+}

@@ -1,0 +1,244 @@
+//! Peers: which there are, and one of them as a process.
+//!
+//! `peers.toml` has one table a peer, in a list that is named as the suite. A peer prints its address as
+//! its first line of output; one that cannot is given a free port by `{port}` and an empty folder by
+//! `{folder}`, and is ready when the port takes connections.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::Deserialize;
+use tidewire_load::Error;
+
+/// How long a peer may take to be ready.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long it may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A peer as `peers.toml` has it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Peer {
+    pub(crate) name: String,
+    /// The command, from the folder of the peers.
+    run: Vec<String>,
+    /// How a person makes it runnable.
+    setup: String,
+    /// A program that has to be on the path beside the command itself.
+    program: Option<String>,
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    /// Paths that it has no answer for.
+    #[serde(default)]
+    lacks: Vec<String>,
+}
+
+/// The peers of one suite.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    pub(crate) folder: PathBuf,
+    pub(crate) found: Vec<Found>,
+}
+
+/// A peer, and why it cannot run here if it cannot.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) peer: Peer,
+    pub(crate) absent: Option<String>,
+}
+
+impl Peers {
+    /// Those of a suite, from the folder that has `peers.toml`.
+    pub(crate) fn read(folder: &Path, suite: &str) -> Result<Self, Error> {
+        let path = folder.join("peers.toml");
+        let text = std::fs::read_to_string(&path).map_err(|error| {
+            Error::usage(format!(
+                "{}: {error}; run from a clone of the repository, or name its bench/peers by --peers",
+                path.display()
+            ))
+        })?;
+        let mut suites: BTreeMap<String, Vec<Peer>> = toml::from_str(&text)
+            .map_err(|error| Error::usage(format!("{}: {error}", path.display())))?;
+        let peers = suites.remove(suite).ok_or_else(|| {
+            Error::usage(format!("{}: no peers for the suite {suite:?}", path.display()))
+        })?;
+        let found = peers.into_iter().map(|peer| Found { absent: peer.absent(folder), peer });
+        Ok(Self { folder: folder.to_owned(), found: found.collect() })
+    }
+}
+
+impl Peer {
+    pub(crate) fn answers(&self, path: &str) -> bool {
+        !self.lacks.iter().any(|lacking| lacking == path)
+    }
+
+    /// Why it cannot run here, if it cannot.
+    fn absent(&self, folder: &Path) -> Option<String> {
+        let Some(command) = self.run.first() else { return Some("`run` is empty".to_owned()) };
+        for program in [Some(command), self.program.as_ref()].into_iter().flatten() {
+            let is_there = match program.contains('/') {
+                true => folder.join(program).is_file(),
+                false => is_on_path(program),
+            };
+            if !is_there {
+                return Some(format!("{program} is missing: {}", self.setup));
+            }
+        }
+        None
+    }
+
+    /// Starts it and waits until it is ready. Blocks.
+    pub(crate) fn start(&self, folder: &Path) -> Result<Running, String> {
+        let needs_port = self.run.iter().any(|word| word.contains("{port}"));
+        let port =
+            if needs_port { Some(free_port().map_err(|error| error.to_string())?) } else { None };
+        let scratch = Scratch::new().map_err(|error| format!("no empty folder: {error}"))?;
+        let words: Vec<String> = self
+            .run
+            .iter()
+            .map(|word| {
+                let port = port.unwrap_or_default().to_string();
+                word.replace("{port}", &port).replace("{folder}", &scratch.0.to_string_lossy())
+            })
+            .collect();
+        let program = match words[0].contains('/') {
+            true => folder.join(&words[0]).canonicalize().map_err(|error| error.to_string())?,
+            false => PathBuf::from(&words[0]),
+        };
+        let mut child = Command::new(program)
+            .args(&words[1..])
+            .envs(&self.environment)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map_err(|error| format!("did not start: {error}"))?;
+        let stdout = child.stdout.take();
+        let mut running = Running { child, address: String::new(), _scratch: scratch };
+        running.address = match port {
+            Some(port) => running.takes_connections(port)?,
+            None => running.first_line(stdout.map(BufReader::new))?,
+        };
+        Ok(running)
+    }
+}
+
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// An empty folder, for as long as it is held.
+#[derive(Debug)]
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> std::io::Result<Self> {
+        let name = format!("tidewire-peer-{}-{:x}", std::process::id(), fastrand::u64(..));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A peer that is ready.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    pub(crate) address: String,
+    _scratch: Scratch,
+}
+
+impl Running {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The address that it prints. What it says later is read and dropped, so that it never waits.
+    fn first_line(
+        &mut self,
+        out: Option<BufReader<impl std::io::Read + Send + 'static>>,
+    ) -> Result<String, String> {
+        let mut out = out.ok_or("has no output")?;
+        let (told, heard) = channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            let _ = out.read_line(&mut line);
+            let _ = told.send(line);
+            let _ = std::io::copy(&mut out, &mut std::io::sink());
+        });
+        let line = heard
+            .recv_timeout(PATIENCE)
+            .map_err(|_| format!("printed no address within {} s", PATIENCE.as_secs()))?;
+        match line.trim() {
+            "" => Err(self.ending().unwrap_or_else(|| "printed no address".to_owned())),
+            address => Ok(address.to_owned()),
+        }
+    }
+
+    fn takes_connections(&mut self, port: u16) -> Result<String, String> {
+        let address = format!("127.0.0.1:{port}");
+        let until = Instant::now() + PATIENCE;
+        while TcpStream::connect(&address).is_err() {
+            if let Some(how) = self.ended() {
+                return Err(how);
+            }
+            if Instant::now() > until {
+                return Err(format!("took no connection within {} s", PATIENCE.as_secs()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(address)
+    }
+
+    /// How it ends, if it does so now that its output has ended.
+    fn ending(&mut self) -> Option<String> {
+        let until = Instant::now() + GRACE;
+        loop {
+            let ended = self.ended();
+            if ended.is_some() || Instant::now() > until {
+                return ended;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// How it ended, if it did.
+    pub(crate) fn ended(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok().flatten()?;
+        Some(format!("ended by itself ({status})"))
+    }
+}
+
+impl Drop for Running {
+    /// Ends it and what it started, politely first.
+    fn drop(&mut self) {
+        let group = Pid::from_child(&self.child);
+        let _ = kill_process_group(group, Signal::TERM);
+        let until = Instant::now() + GRACE;
+        while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let _ = kill_process_group(group, Signal::KILL);
+        let _ = self.child.wait();
+    }
+}

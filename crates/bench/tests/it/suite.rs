@@ -1,0 +1,92 @@
+//! `bench suite`, with peers that are scripts.
+
+use std::path::PathBuf;
+
+use tidewire_bench::command::Outcome;
+
+use crate::harness::{Manner, Peer, answer, bench, scratch};
+
+/// A server of what the suite `web` asks for.
+fn good() -> Peer {
+    Peer::start(|seen| {
+        let body = match seen.head.split(' ').nth(1) {
+            Some("/plaintext") => "Hello, World!",
+            Some("/method/plaintext") => "Hello World!",
+            _ => r#"{"message":"Hello World!"}"#,
+        };
+        Manner::Answer(answer(200, body))
+    })
+}
+
+/// A folder of peers, of which `lines` are the commands of a shell.
+fn peers(lines: &[(&str, &str)]) -> PathBuf {
+    let folder = scratch("peers");
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut text = String::new();
+    for (name, line) in lines {
+        text +=
+            &format!("[[web]]\nname = {name:?}\nrun = [\"sh\", \"-c\", {line:?}]\nsetup = \"-\"\n");
+    }
+    text += "[[web]]\nname = \"missing\"\nrun = [\"no-such-program\"]\nsetup = \"install it\"\n";
+    std::fs::write(folder.join("peers.toml"), text).unwrap();
+    folder
+}
+
+#[test]
+fn a_suite_measures_who_is_there_and_says_who_is_not_and_why() {
+    let server = good();
+    let talks = format!("echo {}; exec sleep 600", server.address);
+    let folder = peers(&[
+        ("tidewire", &talks),
+        ("wrong", &talks.replace(&server.address.to_string(), "127.0.0.1:1")),
+        ("dies", "exit 3"),
+    ]);
+    let out = scratch("suite");
+    let (from, to) = (folder.to_str().unwrap(), out.to_str().unwrap());
+    let run = ["suite", "web", "-z", "100ms", "--rounds", "2", "--only", "method, 8"];
+    let ran = bench(&[&run[..], &["--peers", from, "--out", to]].concat());
+    assert_eq!(ran.outcome.unwrap(), Outcome::Done, "{}", ran.text);
+    assert!(ran.text.contains("absent: missing: no-such-program is missing: install it"));
+    let text = std::fs::read_to_string(out.join("web.md")).unwrap();
+    assert!(text.contains("## text, method, 8 connections"), "{text}");
+    assert!(text.contains("## JSON, method, 8 connections") && !text.contains("64 connections\n"));
+    assert!(text.contains("| tidewire | **"), "{text}");
+    assert!(text.contains("| wrong | cannot connect to 127.0.0.1:1"), "{text}");
+    assert!(text.contains("| dies | ended by itself (exit status: 3) |"), "{text}");
+    assert!(text.contains("Absent: missing (no-such-program is missing: install it)."), "{text}");
+    let json = std::fs::read_to_string(out.join("web.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    // Two cases, three peers, two rounds, interleaved.
+    let peers: Vec<&str> = json["measurements"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["peer"].as_str().unwrap())
+        .collect();
+    assert_eq!(peers, ["tidewire", "wrong", "dies"].repeat(4));
+}
+
+#[test]
+fn answers_with_another_body_are_no_figures() {
+    let server = Peer::good();
+    let folder = peers(&[("tidewire", &format!("echo {}; exec sleep 600", server.address))]);
+    let out = scratch("suite");
+    let (from, to) = (folder.to_str().unwrap(), out.to_str().unwrap());
+    let run = ["suite", "web", "-z", "100ms", "--rounds", "1", "--only", "text, method, 8"];
+    let ran = bench(&[&run[..], &["--peers", from, "--out", to]].concat());
+    assert_eq!(ran.outcome.unwrap(), Outcome::NothingAnswered);
+    assert!(ran.text.contains("nothing was answered well") && ran.text.contains("check: body"));
+}
+
+#[test]
+fn what_a_suite_needs_is_named_before_it_begins() {
+    assert!(bench(&["suite", "--list"]).text.contains("web "));
+    assert!(bench(&["suite", "wbe"]).error().contains("there are: web"));
+    let nowhere = scratch("nowhere");
+    let error = bench(&["suite", "web", "--peers", nowhere.to_str().unwrap()]).error();
+    assert!(error.contains("--peers") && error.contains("peers.toml"), "{error}");
+    let file = scratch("file");
+    std::fs::write(&file, "").unwrap();
+    let error = bench(&["suite", "web", "--out", file.to_str().unwrap()]).error();
+    assert!(error.contains("cannot be written"), "{error}");
+}
