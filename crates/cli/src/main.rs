@@ -26,12 +26,24 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 /// Gives memory back after a peak, which the allocator of the system hardly does: see
 /// `bench-runs/attack.md`.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// Which build this is, for whoever reports a fault; see `build.rs`.
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ncommit ",
+    env!("TIDEWIRE_COMMIT"),
+    "\ntarget ",
+    env!("TIDEWIRE_TARGET"),
+    "\nfeatures ",
+    env!("TIDEWIRE_FEATURES"),
+);
+
 /// Define a service once in protobuf; serve it over every protocol.
 #[derive(Debug, Parser)]
-#[command(name = "tidewire", version, propagate_version = true)]
+#[command(name = "tidewire", version, long_version = VERSION, propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

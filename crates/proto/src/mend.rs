@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a byte order mark | nothing |
 //! | `extensions 20 [verification = …]` | `extensions 20 to 20 [verification = …]` |
-//! | `"\ud83d\ude00"` | `"\U0001f600"` |
+//! | `"\ud83d\ude00"`, and `"\ud83d"` alone | `"\U0001f600"`, `"\xed\xa0\xbd"` |
 //! | `default = 18446744073709551616` | `default = 18446744073709551616.` |
 //! | `option (o) = -inf`, `-nan` | `-1e999`, ` nan` |
 //!
@@ -123,8 +123,9 @@ fn is_above_u64(digits: &str) -> bool {
         && digits.parse::<u64>().is_err()
 }
 
-/// `text`, a string in its quotes, with each `\uD8xx\uDCxx` written as one `\U`. The string is
-/// closed and opened again behind it, which keeps its length.
+/// `text`, a string in its quotes, with each `\uD8xx\uDCxx` written as one `\U`, for which the string
+/// is closed and opened again behind it, which keeps its length. Half of such a pair is three bytes,
+/// which a field of bytes may have and a string not.
 fn join_surrogates(text: &str) -> String {
     let quote = &text[..1];
     let mut joined = String::with_capacity(text.len());
@@ -142,6 +143,12 @@ fn join_surrogates(text: &str) -> String {
             Some(found) => {
                 joined.push_str(&format!("\\U{:08x}{quote}{quote}", u32::from(found)));
                 rest = &rest[12..];
+            }
+            None if unit(0).is_some_and(|unit| (0xd800..0xe000).contains(&unit)) => {
+                let half = unit(0).map_or(0, u32::from);
+                let bytes = [0xe0 | half >> 12, 0x80 | half >> 6 & 0x3f, 0x80 | half & 0x3f];
+                joined.extend(bytes.map(|byte| format!("\\x{byte:02x}")));
+                rest = &rest[6..];
             }
             None => {
                 let length = rest.chars().take(2).map(char::len_utf8).sum();
@@ -170,8 +177,10 @@ mod tests {
         check("= 18446744073709551615;", "= 18446744073709551615;");
         check("= 18446744073709551616;", "= 18446744073709551616.;");
         check(r#"'a\ud83d\ude00b'"#, r#"'a\U0001f600''b'"#);
-        check(r#""\\ud83d\ude00""#, r#""\\ud83d\ude00""#);
-        check(r#""\ud83d\u0041""#, r#""\ud83d\u0041""#);
+        check(r#""\\ud83d\ude00""#, r#""\\ud83d\xed\xb8\x80""#);
+        check(r#""\\ud83d""#, r#""\\ud83d""#);
+        check(r#""\ud83d\u0041""#, r#""\xed\xa0\xbd\u0041""#);
+        check(r#"'\ude00'"#, r#"'\xed\xb8\x80'"#);
     }
 
     #[test]

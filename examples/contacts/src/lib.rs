@@ -4,7 +4,7 @@
 //! proto/contacts/v1/contacts.proto ─▶ service.rs ─▶ store.rs (trait) ─▶ store/sqlite.rs, store/postgres.rs
 //! proto/keyvalue/v1/keyvalue.proto ─▶ keyvalue.rs; relay.rs ─▶ a store elsewhere, over HTTP
 //! proto/mvc/v1/mvc.proto ───────────▶ mvc.rs
-//!                    plain handlers ─▶ plain.rs
+//!                    plain handlers ─▶ plain.rs; tour.rs ─▶ the page at `/`, of tour/
 //! ```
 //!
 //! The program is in `main.rs`; [`add_to`] is apart from it so that tests start the application in
@@ -18,6 +18,7 @@ mod plain;
 mod relay;
 mod service;
 pub mod store;
+mod tour;
 
 use tidewire::config::{Config, UnknownSetting};
 use tidewire::{Builder, Client};
@@ -47,7 +48,7 @@ pub fn with_defaults(mut config: Config) -> Config {
 /// Adds the application to a server: the typed services, and the plain handlers beside them. A relay
 /// asks the key/value store that `key_values` leads to.
 pub fn add_to(builder: Builder, store: impl Store, scheme: Scheme, key_values: Client) -> Builder {
-    plain::add_to(builder)
+    tour::add_to(plain::add_to(builder))
         .service(ContactsServer::new(TypedContacts::new(store, scheme)))
         .service(KeyValueServer::new(Caesar))
         .service(RelayServer::new(ToStore(key_values)))

@@ -174,7 +174,8 @@ fn print_start(server: &Running, place: &str, added: u32) {
     let address = url.trim_start_matches("http://");
     println!(
         "
-try, in another terminal:
+try, in a browser: {url}/
+or in another terminal:
   curl -i {url}/contacts/1
   curl -i {url}/contacts --json '{{\"firstName\":\"Ada\",\"surname\":\"Lovelace\"}}'
   curl -i -X PATCH {url}/contacts/1 --json '{{\"surname\":\"Lovelace\"}}'

@@ -11,3 +11,4 @@ mod schema;
 mod server;
 mod shells;
 mod trouble;
+mod version;

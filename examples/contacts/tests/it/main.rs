@@ -5,6 +5,7 @@
 mod app;
 mod bad_input;
 mod bounds;
+mod chromium;
 mod cluster;
 mod contract;
 mod durability;
@@ -16,3 +17,4 @@ mod plain;
 mod plan;
 mod relay;
 mod rpc;
+mod tour;
