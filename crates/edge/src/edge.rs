@@ -1,13 +1,15 @@
 //! The settings of the layer.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_memo::Graph;
-use tidewire_service::{Layer, Timer};
+use tidewire_service::{Caching, Layer, Spec, Timer};
 
 use crate::memoized::Memoize;
+use crate::terms::{MethodTerms, TermsError};
 
 /// How replies are memoized; [`layer`](Self::layer) makes the layer.
 ///
@@ -17,9 +19,8 @@ use crate::memoized::Memoize;
 /// | [`compute_timeout`](Self::compute_timeout) | 30 s | how long one run for all who ask may take |
 /// | [`key_bytes_max`](Self::key_bytes_max) | 16 KiB | calls with a larger message pass through |
 /// | [`reply_bytes_max`](Self::reply_bytes_max) | 1 MiB | larger replies are not kept |
-/// | [`max_age`](Self::max_age) | none: `no-cache` | how long caches of HTTP may answer without asking |
-/// | [`stale_while_revalidate`](Self::stale_while_revalidate) | none | how much longer while they ask |
-/// | [`stale_if_error`](Self::stale_if_error) | none | how much longer while nothing answers |
+/// | [`caching`](Self::caching) | `no-cache`: they ask each time | what caches of HTTP are told |
+/// | [`method`](Self::method) | as its `.proto` says | all of that for one method |
 ///
 /// The bytes of all answers count against the budget of the graph. Time passes in the graph only when
 /// somebody says so: [`Graph::drive`] or [`Graph::advance`].
@@ -37,9 +38,10 @@ pub(crate) struct Settings {
     pub(crate) compute_timeout: Duration,
     pub(crate) key_bytes_max: usize,
     pub(crate) reply_bytes_max: usize,
-    pub(crate) max_age: Option<Duration>,
-    pub(crate) stale_while_revalidate: Option<Duration>,
-    pub(crate) stale_if_error: Option<Duration>,
+    /// What caches of HTTP are told where a method says nothing.
+    pub(crate) caching: Caching,
+    /// By the method's name, `shop.v1.Items/Get`.
+    pub(crate) methods: BTreeMap<String, MethodTerms>,
 }
 
 impl Edge {
@@ -50,9 +52,8 @@ impl Edge {
             compute_timeout: Duration::from_secs(30),
             key_bytes_max: 16 << 10,
             reply_bytes_max: 1 << 20,
-            max_age: None,
-            stale_while_revalidate: None,
-            stale_if_error: None,
+            caching: Caching::NONE,
+            methods: BTreeMap::new(),
         };
         Self { graph: graph.clone(), terms }
     }
@@ -71,7 +72,7 @@ impl Edge {
     /// Sets how long one run of the service may take: the deadline that it sees. Each caller's own
     /// deadline bounds its waiting.
     pub fn compute_timeout(mut self, timeout: Duration) -> Self {
-        self.terms.compute_timeout = timeout;
+        self.terms.compute_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 
@@ -87,23 +88,29 @@ impl Edge {
         self
     }
 
-    /// Lets caches of HTTP answer for this long without asking (`max-age`, RFC 9111, section 5.2.2.1):
-    /// they are not told of changes. Without it they ask each time (`no-cache`), and are answered 304.
-    pub fn max_age(mut self, life: Duration) -> Self {
-        self.terms.max_age = Some(life);
+    /// Lets caches of HTTP answer without asking, where a method's `.proto` says nothing else. They are
+    /// not told of changes; without this they ask each time (`no-cache`), and are answered 304.
+    pub fn caching(mut self, caching: Caching) -> Self {
+        self.terms.caching = caching;
         self
     }
 
-    /// Lets caches of HTTP answer for this long after `max_age` while they ask (RFC 5861, section 3).
-    pub fn stale_while_revalidate(mut self, life: Duration) -> Self {
-        self.terms.stale_while_revalidate = Some(life);
+    /// Sets what holds for a method, `shop.v1.Items/Get`, in place of what its `.proto` says.
+    pub fn method(mut self, name: &str, terms: MethodTerms) -> Self {
+        self.terms.methods.insert(name.to_owned(), terms);
         self
     }
 
-    /// Lets caches of HTTP answer for this long after `max_age` while asking fails (RFC 5861, section 4).
-    pub fn stale_if_error(mut self, life: Duration) -> Self {
-        self.terms.stale_if_error = Some(life);
-        self
+    /// Whether all methods that terms are set for are queries among those that are served.
+    ///
+    /// # Errors
+    /// The first that is none.
+    pub fn check<'a>(
+        &self,
+        served: impl Iterator<Item = &'a Spec> + Clone,
+    ) -> Result<(), TermsError> {
+        let mut methods = self.terms.methods.keys();
+        methods.find_map(|method| TermsError::find(method, served.clone())).map_or(Ok(()), Err)
     }
 
     /// The layer, which asks `timer` for the time.
@@ -117,3 +124,6 @@ impl fmt::Debug for Edge {
         f.debug_struct("Edge").field("settings", &self.terms).finish_non_exhaustive()
     }
 }
+
+/// More than any run takes, and little enough to be added to a time.
+const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);

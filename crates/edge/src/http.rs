@@ -14,9 +14,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use http::header::{AGE, CACHE_CONTROL, HeaderMap, HeaderName, VARY};
-use tidewire_service::{Lifetime, Sharing};
-
-use crate::edge::Settings;
+use tidewire_service::{Caching, Lifetime, Sharing};
 
 /// The headers that are the same for all answers of a method.
 #[derive(Debug)]
@@ -40,7 +38,7 @@ impl Rules {
         sharing: &Sharing,
         lifetime: Lifetime,
         is_page: bool,
-        settings: &Settings,
+        caching: Caching,
     ) -> Self {
         let mut vary = Vec::new();
         let whose = match sharing {
@@ -57,7 +55,7 @@ impl Rules {
         if is_page {
             vary.push("accept");
         }
-        let cache_control = format!("{whose}, {}", life(lifetime, settings));
+        let cache_control = format!("{whose}, {}", life(lifetime, caching));
         let no_cache = HeaderValue::from_static("no-cache");
         Self {
             cache_control: HeaderValue::try_from(cache_control).unwrap_or(no_cache),
@@ -83,18 +81,18 @@ impl Rules {
     }
 }
 
-fn life(lifetime: Lifetime, settings: &Settings) -> String {
+fn life(lifetime: Lifetime, caching: Caching) -> String {
     if lifetime == Lifetime::Immutable {
         return format!("max-age={}, immutable", YEAR.as_secs());
     }
-    let Some(max_age) = settings.max_age else { return "no-cache".to_owned() };
-    let mut text = format!("max-age={}", max_age.as_secs());
-    for (name, life) in [
-        ("stale-while-revalidate", settings.stale_while_revalidate),
-        ("stale-if-error", settings.stale_if_error),
+    let Some(max_age) = caching.max_age else { return "no-cache".to_owned() };
+    let mut text = format!("max-age={max_age}");
+    for (name, seconds) in [
+        ("stale-while-revalidate", caching.stale_while_revalidate),
+        ("stale-if-error", caching.stale_if_error),
     ] {
-        if let Some(life) = life {
-            text.push_str(&format!(", {name}={}", life.as_secs()));
+        if let Some(seconds) = seconds {
+            text.push_str(&format!(", {name}={seconds}"));
         }
     }
     text

@@ -58,6 +58,8 @@ mod privacy;
 mod refusal;
 mod staleness;
 mod table;
+mod terms;
 
 pub use edge::Edge;
 pub use refusal::Refusal;
+pub use terms::{MethodTerms, TermsError};

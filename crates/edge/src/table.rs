@@ -15,6 +15,7 @@ use crate::http::Rules;
 use crate::kept::Kept;
 use crate::key::Key;
 use crate::refusal::Refusal;
+use crate::terms::{self, Effective};
 
 /// On which terms the answers of one method are kept.
 pub(crate) struct Terms {
@@ -101,10 +102,9 @@ impl Table {
                 Some(self.of_method(method))
             }
             Target::Http(target) if target.method == Verb::GET => {
-                let place = self.pages.get_or_init(|| {
-                    let terms = self.terms("GET", Sharing::Caller, Lifetime::Unknown, false);
-                    Arc::new(self.make(terms, None))
-                });
+                let place = self
+                    .pages
+                    .get_or_init(|| Arc::new(self.make(self.terms("GET", Effective::of_page()))));
                 Some(Arc::clone(place))
             }
             _ => None,
@@ -120,20 +120,18 @@ impl Table {
         drop(known);
         let mut methods = self.methods.write().unwrap_or_else(PoisonError::into_inner);
         let (_, place) = methods.entry(at).or_insert_with(|| {
-            let life = method.ttl_ms.map(Duration::from_millis);
-            let lifetime = match life {
-                Some(life) => Lifetime::For(life),
-                None if method.immutable => Lifetime::Immutable,
-                None => Lifetime::Unknown,
-            };
-            let sharing = method.sharing.clone();
-            let terms = self.terms(&method.path, sharing, lifetime, method.coalesce);
-            (method.clone(), Arc::new(self.make(terms, life)))
+            let set = self.settings.methods.get(terms::name(method));
+            let effective = set.cloned().unwrap_or_default().over(method);
+            (method.clone(), Arc::new(self.make(self.terms(&method.path, effective))))
         });
         Arc::clone(place)
     }
 
-    fn make(&self, terms: Terms, life: Option<Duration>) -> Place {
+    fn make(&self, terms: Terms) -> Place {
+        let life = match terms.lifetime {
+            Lifetime::For(life) => Some(life),
+            _ => None,
+        };
         let terms = Arc::new(terms);
         let own = Arc::clone(&terms);
         let memo = Memo::new_in(&self.graph, &terms.name, move |key: Key| {
@@ -161,11 +159,13 @@ impl Table {
         Place { memo, terms }
     }
 
-    fn terms(&self, name: &str, sharing: Sharing, lifetime: Lifetime, coalesces: bool) -> Terms {
+    fn terms(&self, name: &str, effective: Effective) -> Terms {
+        let Effective { sharing, lifetime, coalesces, caching } = effective;
+        let caching = caching.or(self.settings.caching);
         let is_page = !name.starts_with('/');
         Terms {
             name: name.to_owned(),
-            rules: Rules::new(&sharing, lifetime, is_page, &self.settings),
+            rules: Rules::new(&sharing, lifetime, is_page, caching),
             sharing,
             lifetime,
             coalesces,

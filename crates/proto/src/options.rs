@@ -26,6 +26,12 @@ pub struct MethodOptions {
     pub coalesce: bool,
     /// The HTTP status of a successful reply over REST, 200 to 299.
     pub http_status: Option<u16>,
+    /// For how long caches of HTTP may answer without asking.
+    pub max_age: Option<Duration>,
+    /// How much longer they may answer while they ask.
+    pub stale_while_revalidate: Option<Duration>,
+    /// How much longer they may answer while asking fails.
+    pub stale_if_error: Option<Duration>,
 }
 
 /// Who may share a memoized reply.
@@ -66,6 +72,9 @@ impl MethodOptions {
             ("ttl", options.ttl.is_some()),
             ("immutable", options.immutable),
             ("coalesce", options.coalesce),
+            ("max_age", options.max_age.is_some()),
+            ("stale_while_revalidate", options.stale_while_revalidate.is_some()),
+            ("stale_if_error", options.stale_if_error.is_some()),
         ];
         match about_replies.iter().find(|(_, said)| *said && !is_query) {
             None => Ok(options),
@@ -82,11 +91,17 @@ impl MethodOptions {
 struct Raw {
     sharing: u64,
     vary: Vec<String>,
-    ttl: Option<(i64, i64)>,
+    ttl: Option<Parts>,
     immutable: bool,
     coalesce: bool,
     http_status: u64,
+    max_age: Option<Parts>,
+    stale_while_revalidate: Option<Parts>,
+    stale_if_error: Option<Parts>,
 }
+
+/// Seconds and nanoseconds, as they came.
+type Parts = (i64, i64);
 
 impl Raw {
     fn merge(&mut self, message: &[u8]) -> Result<(), String> {
@@ -97,10 +112,20 @@ impl Raw {
                     let name = str::from_utf8(name).map_err(|_| "`vary` is not UTF-8")?;
                     self.vary.push(name.to_owned());
                 }
-                (3, Value::Bytes(duration)) => self.ttl = Some(duration_parts(duration)?),
+                (3, Value::Bytes(duration)) => self.ttl = Some(duration_parts("ttl", duration)?),
                 (4, Value::Varint(immutable)) => self.immutable = immutable != 0,
                 (5, Value::Varint(status)) => self.http_status = status,
                 (6, Value::Varint(coalesce)) => self.coalesce = coalesce != 0,
+                (7, Value::Bytes(duration)) => {
+                    self.max_age = Some(duration_parts("max_age", duration)?);
+                }
+                (8, Value::Bytes(duration)) => {
+                    let parts = duration_parts("stale_while_revalidate", duration)?;
+                    self.stale_while_revalidate = Some(parts);
+                }
+                (9, Value::Bytes(duration)) => {
+                    self.stale_if_error = Some(duration_parts("stale_if_error", duration)?);
+                }
                 _ => {}
             }
         }
@@ -124,14 +149,19 @@ impl Raw {
         if let Some(name) = self.vary.iter().find(|name| !is_header_name(name)) {
             return Err(format!("`vary: \"{name}\"` is not a header name in lower case"));
         }
-        let ttl = self.ttl.map(|(seconds, nanos)| {
-            let whole = u64::try_from(seconds).ok()?;
-            let part = u32::try_from(nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
-            Some(Duration::new(whole, part)).filter(|ttl| ttl.as_millis() > 0)
-        });
-        if ttl == Some(None) {
+        let ttl = self.ttl.map(duration);
+        if ttl.is_some_and(|ttl| ttl.is_none_or(|ttl| ttl.as_millis() == 0)) {
             return Err("`ttl` has to be a millisecond or more".to_owned());
         }
+        let seconds = |name: &str, parts: Option<Parts>| match parts.map(duration) {
+            None => Ok(None),
+            Some(Some(life)) if life.subsec_nanos() == 0 => Ok(Some(life)),
+            Some(_) => Err(format!("`{name}` has to be whole seconds, as caches count them")),
+        };
+        let max_age = seconds("max_age", self.max_age)?;
+        let stale_while_revalidate =
+            seconds("stale_while_revalidate", self.stale_while_revalidate)?;
+        let stale_if_error = seconds("stale_if_error", self.stale_if_error)?;
         let http_status = match self.http_status {
             0 => None,
             status @ 200..=299 => u16::try_from(status).ok(),
@@ -143,6 +173,9 @@ impl Raw {
             immutable: self.immutable,
             coalesce: self.coalesce,
             http_status,
+            max_age,
+            stale_while_revalidate,
+            stale_if_error,
         })
     }
 }
@@ -207,9 +240,16 @@ fn index(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 
-fn duration_parts(message: &[u8]) -> Result<(i64, i64), String> {
+fn duration((seconds, nanos): Parts) -> Option<Duration> {
+    let whole = u64::try_from(seconds).ok()?;
+    let part = u32::try_from(nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(whole, part))
+}
+
+fn duration_parts(name: &str, message: &[u8]) -> Result<Parts, String> {
     let (mut seconds, mut nanos) = (0, 0);
-    for field in wire::fields(message).ok_or("`ttl` is not a duration")? {
+    let fields = wire::fields(message).ok_or_else(|| format!("`{name}` is not a duration"))?;
+    for field in fields {
         match (field.number, field.value) {
             (1, Value::Varint(value)) => seconds = value.cast_signed(),
             (2, Value::Varint(value)) => nanos = value.cast_signed(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use buffa::Message as _;
 use buffa_descriptor::{DescriptorPool, MethodDescriptor};
 use tidewire_proto::MethodOptions;
-use tidewire_service::{Idempotency, Method, Sharing, Spec, StreamKind};
+use tidewire_service::{Caching, Idempotency, Method, Sharing, Spec, StreamKind};
 
 use crate::SchemaError;
 
@@ -33,6 +33,11 @@ pub(crate) fn method(
     spec.immutable = known.immutable;
     spec.http_status = known.http_status;
     spec.coalesce = known.coalesce;
+    spec.caching = Caching {
+        max_age: known.max_age.map(|life| life.as_secs()),
+        stale_while_revalidate: known.stale_while_revalidate.map(|life| life.as_secs()),
+        stale_if_error: known.stale_if_error.map(|life| life.as_secs()),
+    };
     spec.sharing = match known.sharing {
         Some(tidewire_proto::Sharing::Public) => Sharing::Public,
         Some(tidewire_proto::Sharing::Vary(names)) => Sharing::vary_dynamic(names),

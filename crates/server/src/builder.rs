@@ -321,6 +321,10 @@ impl Builder {
                 let _ = methods.add(&interface, &service);
             }
         }
+        if let Some(edge) = &self.memo {
+            let methods = interfaces.iter().flat_map(Interface::methods).map(|method| &**method);
+            edge.check(methods).map_err(StartError::Terms)?;
+        }
         let memo = self.memo.map(|edge| Arc::new(edge.layer(Clock)) as Arc<dyn Layer>);
         let layers: Vec<_> =
             self.layers.iter().chain(&memo).chain(&self.inner_layers).cloned().collect();

@@ -251,6 +251,8 @@ pub enum StartError {
     },
     /// The thread that tells the memo graph the time cannot be started.
     Memo(io::Error),
+    /// Answers of a method shall be kept on terms of their own, and it is none whose answers are kept.
+    Terms(tidewire_edge::TermsError),
 }
 
 impl fmt::Display for StartError {
@@ -272,6 +274,7 @@ impl fmt::Display for StartError {
             Self::Descriptors(why) => write!(f, "the services' descriptors do not fit: {why}"),
             Self::Rules { service, cause } => write!(f, "{service} cannot be served: {cause}"),
             Self::Memo(_) => f.write_str("the clock of the memo graph cannot be started"),
+            Self::Terms(error) => error.fmt(f),
         }
     }
 }
@@ -287,6 +290,7 @@ impl std::error::Error for StartError {
             | Self::Limits(_)
             | Self::Cors(_)
             | Self::DuplicateMethod(_)
+            | Self::Terms(_)
             | Self::Descriptors(_)
             | Self::Rules { .. } => None,
         }

@@ -61,7 +61,7 @@ pub use reply::Reply;
 pub use script::{Fault, Script};
 pub use service::{Answer, Layer, PendingAnswer, Progress, Service, stack};
 pub use signal::Signal;
-pub use spec::{Idempotency, Method, Names, Sharing, Spec, StreamKind};
+pub use spec::{Caching, Idempotency, Method, Names, Sharing, Spec, StreamKind};
 pub use stream::{Sender, Stream};
 pub use token::{Token, Tokens};
 pub use types::{RegisterTypes, register_types};

@@ -9,6 +9,7 @@
 //! | `idempotency_level = NO_SIDE_EFFECTS` | [`Spec::is_query`] | may be memoized, watched, sent by GET |
 //! | `idempotency_level = IDEMPOTENT` | [`Idempotency::Idempotent`] | may be retried |
 //! | `(tidewire.v1.method).ttl`, `.immutable`, `.sharing`, `.coalesce` | same names | how long and for whom an answer is kept |
+//! | `(tidewire.v1.method).max_age`, `.stale_while_revalidate`, `.stale_if_error` | [`Caching`] | what caches of HTTP are told |
 
 use std::borrow::Cow;
 use std::fmt;
@@ -44,6 +45,36 @@ pub struct Spec {
     pub coalesce: bool,
     /// The HTTP status of a success over REST; 200 when not declared.
     pub http_status: Option<u16>,
+    /// What caches of HTTP are told.
+    pub caching: Caching,
+}
+
+/// For how long caches of HTTP may answer, although nobody tells them of changes; in seconds, as they
+/// count. What is not said is `None`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Caching {
+    /// Without asking (`max-age`, RFC 9111, section 5.2.2.1).
+    pub max_age: Option<u64>,
+    /// How much longer while they ask (RFC 5861, section 3).
+    pub stale_while_revalidate: Option<u64>,
+    /// How much longer while asking fails (RFC 5861, section 4).
+    pub stale_if_error: Option<u64>,
+}
+
+impl Caching {
+    /// Nothing is said.
+    pub const NONE: Self =
+        Self { max_age: None, stale_while_revalidate: None, stale_if_error: None };
+
+    /// What is said here, and `other` where nothing is.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            max_age: self.max_age.or(other.max_age),
+            stale_while_revalidate: self.stale_while_revalidate.or(other.stale_while_revalidate),
+            stale_if_error: self.stale_if_error.or(other.stale_if_error),
+        }
+    }
 }
 
 /// Which sides of a call send a stream of messages.
@@ -152,6 +183,7 @@ impl Spec {
             immutable: false,
             coalesce: false,
             http_status: None,
+            caching: Caching::NONE,
         }
     }
 
@@ -206,6 +238,13 @@ impl Spec {
     #[must_use]
     pub const fn http_status(mut self, status: u16) -> Self {
         self.http_status = Some(status);
+        self
+    }
+
+    /// Sets what caches of HTTP are told.
+    #[must_use]
+    pub const fn caching(mut self, caching: Caching) -> Self {
+        self.caching = caching;
         self
     }
 

@@ -22,6 +22,7 @@ mod cors;
 mod error;
 mod flags;
 mod keys;
+mod memo;
 mod rest;
 mod value;
 
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tidewire_client::{Client, Protocol, Upstream};
+use tidewire_memo::Graph;
 use tidewire_schema::Schema;
 use tidewire_server::{Address, Builder, Limits, Server};
 use toml::{Table, Value};
@@ -37,6 +39,7 @@ pub use self::cors::CorsConfig;
 pub use self::error::ConfigError;
 pub use self::flags::Flags;
 pub use self::keys::{KEYS, Key};
+pub use self::memo::{Answers, MemoConfig, MemoMethodConfig};
 pub use self::rest::{
     DefaultsSetting, ErrorsSetting, Int64Setting, NamesSetting, RestConfig, RestServiceConfig,
     UnknownSetting,
@@ -55,6 +58,8 @@ pub struct Config {
     pub rest: RestConfig,
     /// `[cors]`: which pages of other origins may call from a browser.
     pub cors: CorsConfig,
+    /// `[memo]`: for how long and for whom answers are kept.
+    pub memo: MemoConfig,
     /// `[validation]`: whether requests are checked against rules of their schema.
     pub validation: ValidationConfig,
     /// `[log]`: what is logged.
@@ -348,7 +353,7 @@ impl Config {
         })
     }
 
-    /// A server with these settings, and no services yet.
+    /// A server with these settings, and no services yet. Answers are kept in [`Graph::global`].
     ///
     /// # Errors
     /// TLS files that cannot be read or used; origins that cannot be allowed; bounds that cannot
@@ -365,6 +370,9 @@ impl Config {
             .cors(cors)
             .validation(self.validation.enabled)
             .reflection(self.server.reflection);
+        if let Some(edge) = self.memo.edge(&Graph::global()) {
+            builder = builder.memo(edge);
+        }
         for address in &self.server.listen {
             builder = builder.listen(address.clone());
         }

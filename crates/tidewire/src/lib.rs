@@ -37,7 +37,7 @@ pub use exit::{Exit, Failure};
 pub use http;
 pub use tidewire_client as client;
 pub use tidewire_client::Client;
-pub use tidewire_edge::Edge;
+pub use tidewire_edge::{Edge, MethodTerms, TermsError};
 pub use tidewire_memo as memo;
 pub use tidewire_rest::{
     Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestFinding, RestOptions,
@@ -55,7 +55,7 @@ pub use tidewire_server::{
 #[cfg(feature = "tls")]
 pub use tidewire_server::{Tls, TlsError};
 pub use tidewire_service::{
-    Admission, Answer, Body, Call, Channel, Code, Codec, CommandKey, Context, ContextPart,
+    Admission, Answer, Body, Caching, Call, Channel, Code, Codec, CommandKey, Context, ContextPart,
     ContextWatch, DURATION_FORMS, Detail, Duplex, End, Error, ErrorParts, Fault, Frame, Freshness,
     Gate, Guards, Head, Headers, How, HttpTarget, Idempotency, Interface, Layer, Layered, Lifetime,
     Method, Observation, Observer, Outcome, Pace, PathParams, Peer, Phase, Principal, Protocol,

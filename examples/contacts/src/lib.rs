@@ -1,7 +1,8 @@
 //! Contacts over REST and all RPC protocols, from one `.proto`: the reference application.
 //!
 //! ```text
-//! proto/contacts/v1/contacts.proto ─▶ service.rs ─▶ store.rs (trait) ─▶ store/sqlite.rs, store/postgres.rs
+//! proto/contacts/v1/contacts.proto ─▶ service.rs ─┬▶ store.rs (trait) ─▶ store/tracked.rs ─▶ store/sqlite.rs,
+//! proto/users/v1/users.proto ───────▶ users.rs ───┘                                        store/postgres.rs
 //! proto/keyvalue/v1/keyvalue.proto ─▶ keyvalue.rs; relay.rs ─▶ a store elsewhere, over HTTP
 //! proto/mvc/v1/mvc.proto ───────────▶ mvc.rs
 //!                    plain handlers ─▶ plain.rs; tour.rs ─▶ the page at `/`, of tour/
@@ -19,6 +20,9 @@ mod relay;
 mod service;
 pub mod store;
 mod tour;
+mod users;
+
+use std::sync::Arc;
 
 use tidewire::config::{Config, UnknownSetting};
 use tidewire::{Builder, Client};
@@ -29,9 +33,11 @@ use crate::mvc::Hello;
 use crate::proto::contacts::v1::ContactsServer;
 use crate::proto::keyvalue::v1::{KeyValueServer, RelayServer};
 use crate::proto::mvc::v1::IndexServer;
+use crate::proto::users::v1::UsersServer;
 use crate::relay::ToStore;
 pub use crate::service::{Scheme, TypedContacts};
 use crate::store::Store;
+use crate::users::TypedUsers;
 
 /// The code made of `proto/`.
 pub mod proto {
@@ -48,8 +54,10 @@ pub fn with_defaults(mut config: Config) -> Config {
 /// Adds the application to a server: the typed services, and the plain handlers beside them. A relay
 /// asks the key/value store that `key_values` leads to.
 pub fn add_to(builder: Builder, store: impl Store, scheme: Scheme, key_values: Client) -> Builder {
+    let store = Arc::new(store);
     tour::add_to(plain::add_to(builder))
-        .service(ContactsServer::new(TypedContacts::new(store, scheme)))
+        .service(ContactsServer::new(TypedContacts::new(Arc::clone(&store), scheme)))
+        .service(UsersServer::new(TypedUsers(store)))
         .service(KeyValueServer::new(Caesar))
         .service(RelayServer::new(ToStore(key_values)))
         .service(IndexServer::new(Hello))

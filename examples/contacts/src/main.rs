@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use contacts::store::postgres::{self, Postgres};
-use contacts::store::sqlite::{self, Sqlite};
-use contacts::store::{Progress, Store};
+use contacts::store::{Progress, Store, Tracked, postgres, sqlite};
 use contacts::{Database, Scheme};
-use tidewire::config::{Config, Flags};
+use tidewire::config::{Answers, Config, Flags};
+use tidewire::memo::Graph;
 use tidewire::{Address, Client, Running};
 use tracing_subscriber::EnvFilter;
 
@@ -75,16 +74,18 @@ async fn run(arguments: &Arguments) -> Result<()> {
     match arguments.database()? {
         Database::Sqlite(path) => {
             let added = sqlite::fill::fill(&path, arguments.contacts.unwrap_or(100_000), show)?;
-            let store = Sqlite::open(&path, &sqlite::Options::default())?;
-            serve(&config, store, key_values, &path.display().to_string(), added).await
+            let store = Tracked::open(&Graph::global(), &path, &sqlite::Options::default())?;
+            let place = path.display().to_string();
+            serve(&config, store, Answers::Announced, key_values, &place, added).await
         }
         Database::Postgres(database) => {
             let mut options = postgres::Options::default();
             options.connections = arguments.database_connections.unwrap_or(options.connections);
             let added =
                 postgres::fill::fill(&database, arguments.contacts.unwrap_or(0), show).await?;
-            let store = Postgres::connect(&database, &options).await?;
-            serve(&config, store, key_values, &postgres::place(&database), added).await
+            let store = Tracked::connect(&Graph::global(), &database, &options).await?;
+            let place = postgres::place(&database);
+            serve(&config, store, Answers::External, key_values, &place, added).await
         }
     }
 }
@@ -92,13 +93,14 @@ async fn run(arguments: &Arguments) -> Result<()> {
 async fn serve(
     config: &Config,
     store: impl Store,
+    answers: Answers,
     key_values: Client,
     place: &str,
     added: u32,
 ) -> Result<()> {
     let scheme = if config.server.tls.is_some() { Scheme::Https } else { Scheme::Http };
     let server = contacts::add_to(config.server()?, store, scheme, key_values).start().await?;
-    print_start(&server, place, added);
+    print_start(&server, place, added, config.memo.summary(answers));
     let in_time = server.until_stopped().await?;
     print_stop(in_time);
     Ok(())
@@ -161,13 +163,14 @@ fn show(progress: Progress) {
 }
 
 #[expect(clippy::print_stdout, reason = "the program's own output")]
-fn print_start(server: &Running, place: &str, added: u32) {
+fn print_start(server: &Running, place: &str, added: u32, memo: &str) {
     let url = server.url();
     if added > 0 {
         println!("added {added} contacts to {place}; remove it to start afresh");
     } else {
         println!("using the contacts in {place}; remove it to start afresh");
     }
+    println!("{memo}");
     for address in server.addresses() {
         println!("listening on {address}");
     }

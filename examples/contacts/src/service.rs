@@ -1,21 +1,23 @@
 //! The typed service of `contacts.proto`: checks what comes in, asks the store, says where a new
 //! contact is. Which protocol a call came by matters in one place: `Location` is REST's.
 
+use std::sync::Arc;
+
 use tidewire::http::HeaderValue;
 use tidewire::http::header::{HOST, LOCATION};
 use tidewire::{Context, Error, Protocol, Reply, Result, Stream};
 
 use crate::page;
 use crate::proto::contacts::v1::{
-    Contact, Contacts, CreateRequest, DeleteReply, DeleteRequest, GetRequest, ListRequest,
-    PageReply, PageRequest, UpdateRequest,
+    Contact, Contacts, CountReply, CountRequest, CreateRequest, DeleteReply, DeleteRequest,
+    GetRequest, ListRequest, PageReply, PageRequest, UpdateRequest,
 };
 use crate::store::Store;
 
 /// `contacts.v1.Contacts` on a store.
 #[derive(Debug)]
 pub struct TypedContacts<S> {
-    store: S,
+    store: Arc<S>,
     scheme: Scheme,
 }
 
@@ -30,7 +32,7 @@ pub enum Scheme {
 
 impl<S: Store> TypedContacts<S> {
     /// The service on `store`.
-    pub fn new(store: S, scheme: Scheme) -> Self {
+    pub fn new(store: Arc<S>, scheme: Scheme) -> Self {
         Self { store, scheme }
     }
 
@@ -82,6 +84,11 @@ impl<S: Store> Contacts for TypedContacts<S> {
         let last = contacts.last().filter(|_| more);
         let next_page_token = last.map(|last| page::token_after(last.id)).unwrap_or_default();
         Ok(PageReply { contacts, next_page_token, ..Default::default() }.into())
+    }
+
+    async fn count(&self, _: Context, _: CountRequest) -> Result<Reply<CountReply>> {
+        let contacts = self.store.count().await?;
+        Ok(CountReply { contacts, ..Default::default() }.into())
     }
 
     async fn update(&self, _: Context, request: UpdateRequest) -> Result<Reply<Contact>> {

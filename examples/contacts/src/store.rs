@@ -1,11 +1,13 @@
-//! Where contacts are kept: the one seam between the service and a database.
+//! Where contacts and users are kept: the one seam between the service and a database.
 //!
 //! Records are the messages of the `.proto`, so nothing is copied from one struct into another.
 
 mod names;
 pub mod postgres;
 mod progress;
+mod sources;
 pub mod sqlite;
+mod tracked;
 
 use std::time::Duration;
 
@@ -13,9 +15,12 @@ use tidewire::http::StatusCode;
 use tidewire::{CommandKey, Error, Outcome, Result, Stream};
 
 pub use self::progress::Progress;
+pub use self::sources::Sources;
+pub use self::tracked::Tracked;
 use crate::proto::contacts::v1::{Contact, CreateRequest, UpdateRequest};
+use crate::proto::users::v1::{UpdateRequest as UserChange, User};
 
-/// Keeps contacts.
+/// Keeps contacts and users.
 ///
 /// Every method fails with `UNAVAILABLE` when the database cannot be used for now, and with
 /// `RESOURCE_EXHAUSTED` when more calls wait for it than it takes. What a method acknowledged is
@@ -45,13 +50,25 @@ pub trait Store: Send + Sync + 'static {
     /// the begin to the end of the list is on it exactly once.
     fn list(&self) -> impl Future<Output = Result<Stream<Contact>>> + Send;
 
+    /// How many contacts there are.
+    fn count(&self) -> impl Future<Output = Result<i64>> + Send;
+
     /// Changes the fields that are there; the contact as it is then, if there is one.
     fn update(&self, change: UpdateRequest)
     -> impl Future<Output = Result<Option<Contact>>> + Send;
 
     /// Removes the contact with this id, if there is one.
     fn delete(&self, id: i32) -> impl Future<Output = Result<()>> + Send;
+
+    /// The user with this id: of those from 1 to [`USERS`], with which a store begins.
+    fn find_user(&self, id: i64) -> impl Future<Output = Result<Option<User>>> + Send;
+
+    /// Changes the fields that are there; the user as it is then, if there is one.
+    fn update_user(&self, change: UserChange) -> impl Future<Output = Result<Option<User>>> + Send;
 }
+
+/// How many users there are.
+pub const USERS: u32 = 1000;
 
 /// How long the key of a create is kept at least; after that it may be forgotten, and the same key is
 /// a new create. A caller that repeats a command does so within half of it.

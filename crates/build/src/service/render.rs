@@ -6,7 +6,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use tidewire_proto::Sharing;
+use tidewire_proto::{MethodOptions, Sharing};
 
 use buffa_codegen::generated::descriptor::method_options::IdempotencyLevel;
 
@@ -166,6 +166,7 @@ fn spec(service: &str, method: &Method) -> TokenStream {
     let immutable = options.immutable.then(|| quote!(.immutable()));
     let coalesce = options.coalesce.then(|| quote!(.coalesce()));
     let http_status = options.http_status.map(|status| quote!(.http_status(#status)));
+    let caching = caching(options);
     quote! {
         ::__tidewire_service::Spec::new(
             #service,
@@ -174,8 +175,29 @@ fn spec(service: &str, method: &Method) -> TokenStream {
             ::__tidewire_service::StreamKind::#kind,
             [#input, #output],
         )
-        #idempotency #sharing #ttl #immutable #coalesce #http_status
+        #idempotency #sharing #ttl #immutable #coalesce #http_status #caching
     }
+}
+
+/// What caches of HTTP are told, where anything is.
+fn caching(options: &MethodOptions) -> Option<TokenStream> {
+    let lives = [options.max_age, options.stale_while_revalidate, options.stale_if_error];
+    lives.iter().any(Option::is_some).then(|| {
+        let [max_age, stale_while_revalidate, stale_if_error] = lives.map(|life| match life {
+            None => quote!(::core::option::Option::None),
+            Some(life) => {
+                let seconds = life.as_secs();
+                quote!(::core::option::Option::Some(#seconds))
+            }
+        });
+        quote! {
+            .caching(::__tidewire_service::Caching {
+                max_age: #max_age,
+                stale_while_revalidate: #stale_while_revalidate,
+                stale_if_error: #stale_if_error,
+            })
+        }
+    })
 }
 
 /// The client, which is an implementation too.

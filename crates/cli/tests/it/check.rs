@@ -152,9 +152,27 @@ fn what_serve_refuses_is_found_by_check() {
     refused(&bad, GOOD, "service.url: ", "tidewire.toml:6:7: error: service.url: ");
     let nope = format!("{service}[rest.services.\"c.v1.Nope\"]\nnames = \"json\"\n");
     refused(&nope, GOOD, "c.v1.Nope", "tidewire.toml:5:16: error: ");
+    let other = format!("{service}[memo.methods.\"shop.v1.Items/Gt\"]\nttl = \"1m\"\n");
+    let known = "which is not served; there is shop.v1.Items/Get";
+    refused(
+        &other,
+        GOOD,
+        known,
+        "tidewire.toml:5:15: error: memo.methods has \"shop.v1.Items/Gt\"",
+    );
+    let command = GOOD.replace("    option idempotency_level = NO_SIDE_EFFECTS;\n", "");
+    let get = format!("{service}[memo.methods.\"shop.v1.Items/Get\"]\nttl = \"1m\"\n");
+    refused(&get, &command, "is a command", "tidewire.toml:5:15: error: memo.methods has");
     let zero = format!("{service}[limits]\nstream_window_bytes = 2147483648\n");
     let range = "limits.stream_window_bytes has to be from 1 to 2147483647 bytes";
     refused(&zero, GOOD, range, &format!("tidewire.toml:6:23: error: {range}"));
+}
+
+#[test]
+fn terms_for_methods_of_a_program_with_services_in_code_are_not_doubted() {
+    let toml = "[memo.methods.\"shop.v1.Items/Get\"]\nsharing = \"public\"\n";
+    let folder = folder(&[("tidewire.toml", toml)]);
+    run(folder.path(), &["check"]).check(0, &["checked 1 file: nothing wrong"]);
 }
 
 #[test]

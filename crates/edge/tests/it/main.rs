@@ -4,5 +4,6 @@
 mod harness;
 mod keeping;
 mod sharing;
+mod terms;
 mod together;
 mod watching;

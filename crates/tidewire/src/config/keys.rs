@@ -17,7 +17,8 @@ pub struct Key {
     pub about: &'static str,
 }
 
-/// All settings that are one value. `[[service]]` and `[rest.services]` come from the file only.
+/// All settings that are one value. `[[service]]`, `[rest.services]` and `[memo.methods]` come from the
+/// file only.
 pub const KEYS: &[Key] = &[
     key(
         "server.listen",
@@ -124,6 +125,36 @@ pub const KEYS: &[Key] = &[
     key("cors.max_age", "2h", "2h", "how long a browser remembers what is allowed"),
     key("cors.headers", "x-tenant", "none", "request headers that pages may send besides"),
     key("cors.exposed_headers", "x-total", "none", "reply headers that pages may read besides"),
+    key("memo.enabled", "true", "true", "whether answers of queries are kept"),
+    key("memo.budget_bytes", "64MiB", "256MiB", "how much memory answers and memos may take"),
+    key("memo.caller_ttl", "60s", "60s", "how long an answer for one caller is kept"),
+    key(
+        "memo.compute_timeout",
+        "30s",
+        "30s",
+        "how long one run for all who ask may take: the deadline that handlers see",
+    ),
+    key(
+        "memo.single_writer",
+        "true",
+        "false",
+        "nobody else writes to external sources; otherwise what is made of them lives 5 s at most",
+    ),
+    key(
+        "memo.key_bytes_max",
+        "16KiB",
+        "16KiB",
+        "largest message or path of a call that is looked up",
+    ),
+    key("memo.reply_bytes_max", "1MiB", "1MiB", "largest reply that is kept"),
+    key(
+        "memo.max_age",
+        "10s",
+        "they ask each time",
+        "how long caches of HTTP may answer without asking; nobody tells them of changes",
+    ),
+    key("memo.stale_while_revalidate", "10s", "none", "how much longer they may while they ask"),
+    key("memo.stale_if_error", "1h", "none", "how much longer they may while asking fails"),
     key(
         "validation.enabled",
         "false",

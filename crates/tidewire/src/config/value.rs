@@ -76,6 +76,32 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Dur
     input.deserialize_any(Time).map(Some)
 }
 
+/// A duration of a millisecond or more.
+pub(super) fn positive_duration<'de, D: Deserializer<'de>>(
+    input: D,
+) -> Result<Option<Duration>, D::Error> {
+    match duration(input)? {
+        Some(time) if time.as_millis() == 0 => {
+            Err(D::Error::custom("a duration of 0 allows nothing; write 1ms or more"))
+        }
+        time => Ok(time),
+    }
+}
+
+/// A duration in whole seconds.
+pub(super) fn seconds<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u64>, D::Error> {
+    match duration(input)? {
+        Some(time) if time.subsec_nanos() != 0 => {
+            let less = time.as_secs();
+            Err(D::Error::custom(format!(
+                "caches count whole seconds; write \"{less}s\" or \"{}s\"",
+                less.saturating_add(1)
+            )))
+        }
+        time => Ok(time.map(|time| time.as_secs())),
+    }
+}
+
 /// One address or a list of them; a text may hold several with commas between them.
 pub(super) fn addresses<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Address>, D::Error> {
     #[derive(Deserialize)]

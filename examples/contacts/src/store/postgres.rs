@@ -1,4 +1,4 @@
-//! Contacts in a PostgreSQL database.
+//! Contacts and users in a PostgreSQL database.
 //!
 //! ```text
 //! find, page ─────────────┐
@@ -37,6 +37,7 @@ use tokio_postgres::types::ToSql;
 
 use self::pool::Pool;
 use crate::proto::contacts::v1::{Contact, CreateRequest, UpdateRequest};
+use crate::proto::users::v1::{UpdateRequest as UserChange, User};
 use crate::store::Store;
 
 /// A store in a PostgreSQL database.
@@ -144,6 +145,13 @@ impl Store for Postgres {
         self.lists.start().await
     }
 
+    async fn count(&self) -> tidewire::Result<i64> {
+        let lease = self.pool.lease()?;
+        let session = lease.session();
+        let row = lease.read(session.client.query_one(&session.count, &[])).await?;
+        Ok(row.get(0))
+    }
+
     async fn update(&self, change: UpdateRequest) -> tidewire::Result<Option<Contact>> {
         let UpdateRequest { id, first_name, surname, .. } = change;
         let lease = self.pool.lease()?;
@@ -158,5 +166,21 @@ impl Store for Postgres {
         let session = lease.session();
         lease.write(session.client.execute(&session.delete, &[&id])).await?;
         Ok(())
+    }
+
+    async fn find_user(&self, id: i64) -> tidewire::Result<Option<User>> {
+        let lease = self.pool.lease()?;
+        let session = lease.session();
+        let found = lease.read(session.client.query_opt(&session.find_user, &[&id])).await?;
+        Ok(found.as_ref().map(session::user))
+    }
+
+    async fn update_user(&self, change: UserChange) -> tidewire::Result<Option<User>> {
+        let UserChange { id, name, email, .. } = change;
+        let lease = self.pool.lease()?;
+        let session = lease.session();
+        let params: [&(dyn ToSql + Sync); 3] = [&id, &name, &email];
+        let updated = lease.write(session.client.query_opt(&session.update_user, &params)).await?;
+        Ok(updated.as_ref().map(session::user))
     }
 }

@@ -1,4 +1,4 @@
-//! Contacts in an embedded SQLite database.
+//! Contacts and users in an embedded SQLite database.
 //!
 //! ```text
 //! find, page, list ──────▶ queue ─▶ reader threads, a read-only connection each
@@ -9,7 +9,8 @@
 //! queues are bounded: a call that finds one full fails at once. The journal is a write-ahead log
 //! (readers never wait for the writer) with `synchronous = FULL`: a write is on the disk before it
 //! is acknowledged. `NORMAL` would lose the latest writes with the power. What a sync costs is shared
-//! by all writes that wait.
+//! by all writes that wait. Between writes the writer looks whether another program has written
+//! ([`Options::sources`]).
 //!
 //! A list is read page by page, so that a client that takes hours to read it holds neither a thread
 //! nor a snapshot, which would keep the log from being written back.
@@ -18,8 +19,10 @@ mod fault;
 pub mod fill;
 mod list;
 mod once;
+mod others;
 mod reader;
 mod schema;
+mod users;
 mod writer;
 
 use std::path::Path;
@@ -33,7 +36,8 @@ use tidewire::{CommandKey, Stream};
 use self::reader::Reads;
 use self::writer::Writes;
 use crate::proto::contacts::v1::{Contact, CreateRequest, UpdateRequest};
-use crate::store::Store;
+use crate::proto::users::v1::{UpdateRequest as UserChange, User};
+use crate::store::{Sources, Store};
 
 /// A store in a SQLite database file.
 ///
@@ -57,12 +61,23 @@ pub struct Options {
     pub readers: usize,
     /// How long a write waits for another program that writes to the same file.
     pub busy_timeout: Duration,
+    /// What changes when another program has written to the file; without it nobody looks.
+    pub sources: Option<Sources>,
+    /// How often somebody looks whether one has.
+    pub poll_interval: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let readers = std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 4));
-        Self { queue_max: 1024, batch_max: 256, readers, busy_timeout: Duration::from_secs(5) }
+        Self {
+            queue_max: 1024,
+            batch_max: 256,
+            readers,
+            busy_timeout: Duration::from_secs(5),
+            sources: None,
+            poll_interval: Duration::from_millis(25),
+        }
     }
 }
 
@@ -124,6 +139,13 @@ impl Store for Sqlite {
         list::all(self.reads.weak()).await
     }
 
+    async fn count(&self) -> tidewire::Result<i64> {
+        let count = |database: &rusqlite::Connection| {
+            database.prepare_cached("SELECT count(*) FROM contact")?.query_row([], |row| row.get(0))
+        };
+        self.reads.run(count).await
+    }
+
     async fn update(&self, change: UpdateRequest) -> tidewire::Result<Option<Contact>> {
         let UpdateRequest { id, first_name, surname, .. } = change;
         let update = move |database: &rusqlite::Connection| {
@@ -150,6 +172,14 @@ impl Store for Sqlite {
             Ok(())
         };
         self.writes.run(delete).await
+    }
+
+    async fn find_user(&self, id: i64) -> tidewire::Result<Option<User>> {
+        self.reads.run(move |database| users::find(database, id)).await
+    }
+
+    async fn update_user(&self, change: UserChange) -> tidewire::Result<Option<User>> {
+        self.writes.run(move |database| users::update(database, &change)).await
     }
 }
 

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use contacts::Scheme;
-use contacts::store::Store;
-use contacts::store::postgres::{self, Postgres};
-use contacts::store::sqlite::{Options, Sqlite};
+use contacts::store::sqlite::Options;
+use contacts::store::{Store, Tracked, postgres};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::{http1, http2};
 use hyper::header::{CONTENT_TYPE, HOST};
@@ -14,6 +13,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tempfile::TempDir;
 use tidewire::config::Config;
+use tidewire::memo::Graph;
 use tidewire::{Client, Running};
 use tokio::net::TcpStream;
 
@@ -51,7 +51,7 @@ impl App {
 
     /// Starts on the SQLite database in a folder.
     pub(crate) async fn start_on(folder: TempDir, options: Options) -> Self {
-        let store = Sqlite::open(&database_in(folder.path()), &options).unwrap();
+        let store = Tracked::open(&Graph::global(), &database_in(folder.path()), &options).unwrap();
         Self::start_with(store, folder).await
     }
 
@@ -60,14 +60,16 @@ impl App {
         config: &postgres::Config,
         options: postgres::Options,
     ) -> Self {
-        let store = Postgres::connect(config, &options).await.unwrap();
+        let store = Tracked::connect(&Graph::global(), config, &options).await.unwrap();
         Self::start_with(store, tempfile::tempdir().unwrap()).await
     }
 
     /// Starts on an empty database, with a relay that asks the key/value store at a URL.
     pub(crate) async fn start_with_relay_to(key_values: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = Sqlite::open(&database_in(folder.path()), &Options::default()).unwrap();
+        let store =
+            Tracked::open(&Graph::global(), &database_in(folder.path()), &Options::default())
+                .unwrap();
         Self::start_on_parts(store, folder, key_values).await
     }
 

@@ -11,6 +11,7 @@ mod contract;
 mod durability;
 mod filling;
 mod live;
+mod memoized;
 mod once;
 mod outage;
 mod plain;

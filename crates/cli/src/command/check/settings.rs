@@ -66,6 +66,11 @@ impl Here<'_> {
 
     /// Puts the server together as `serve` does, short of listening: what it says is said here.
     fn serve(&self, config: &Config, schemas: &[(&ServiceConfig, Schema)], found: &mut Found) {
+        let mut config = config.clone();
+        if schemas.is_empty() {
+            // Those of a program with services in code; which methods it has is not known here.
+            config.memo.methods.clear();
+        }
         let mut builder = match config.server() {
             Ok(builder) => builder,
             Err(error) => return self.refused(&error.to_string(), "", found),

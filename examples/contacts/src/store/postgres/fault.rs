@@ -9,7 +9,7 @@
 //! | the largest id is used | `RESOURCE_EXHAUSTED` |
 //! | anything else | `INTERNAL` |
 
-use tidewire::Error;
+use tidewire::{Error, Outcome};
 use tokio_postgres::error::SqlState;
 
 /// The error of a statement that changes nothing; PostgreSQL's own words go to the log.
@@ -84,6 +84,7 @@ pub(super) fn is_of_connection(error: &tokio_postgres::Error) -> bool {
 /// The error for a call when no connection is up.
 pub(super) fn away() -> Error {
     Error::unavailable("the database is not there for now; nothing was changed, try again")
+        .with_outcome(Outcome::NotRun)
 }
 
 /// The error for a call over the bound.
@@ -91,6 +92,7 @@ pub(super) fn too_many(in_flight_max: usize) -> Error {
     Error::resource_exhausted(format!(
         "{in_flight_max} calls wait for the database already; try again later"
     ))
+    .with_outcome(Outcome::NotRun)
 }
 
 /// What is said of a write that nobody answered.

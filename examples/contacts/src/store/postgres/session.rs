@@ -9,6 +9,7 @@ use tokio_postgres::{Client, Config, NoTls, Row, Statement};
 
 use super::{Options, once};
 use crate::proto::contacts::v1::Contact;
+use crate::proto::users::v1::User;
 
 /// A connection with its statements.
 #[derive(Debug)]
@@ -18,8 +19,11 @@ pub(super) struct Session {
     pub(super) insert_once: Statement,
     pub(super) find: Statement,
     pub(super) page: Statement,
+    pub(super) count: Statement,
     pub(super) update: Statement,
     pub(super) delete: Statement,
+    pub(super) find_user: Statement,
+    pub(super) update_user: Statement,
 }
 
 /// The task that carries a connection; dropping it closes the connection.
@@ -105,25 +109,34 @@ impl Session {
         // On their way together: one round trip.
         let prepare = |sql: &'static str| client.prepare(sql);
         let once = once::statement();
-        let (insert, insert_once, find, page, update, delete) = tokio::try_join!(
-            prepare("INSERT INTO contact (firstname, surname) VALUES ($1, $2) RETURNING id"),
-            client.prepare(&once),
-            prepare(
-                "SELECT coalesce(firstname, ''), coalesce(surname, '') FROM contact WHERE id = $1"
-            ),
-            prepare(
-                "SELECT id, coalesce(firstname, ''), coalesce(surname, '') FROM contact \
-                 WHERE id > $1 ORDER BY id LIMIT $2"
-            ),
-            prepare(
-                "UPDATE contact SET firstname = coalesce($2, firstname), \
-                 surname = coalesce($3, surname) WHERE id = $1 \
-                 RETURNING id, coalesce(firstname, ''), coalesce(surname, '')"
-            ),
-            prepare("DELETE FROM contact WHERE id = $1"),
-        )
-        .with_context(|| format!("tables contact and contact_command of {}", place(config)))?;
-        Ok((Self { client, insert, insert_once, find, page, update, delete }, line))
+        let (insert, insert_once, find, page, count, update, delete, find_user, update_user) =
+            tokio::try_join!(
+                prepare(INSERT),
+                client.prepare(&once),
+                prepare(FIND),
+                prepare(PAGE),
+                prepare("SELECT count(*) FROM contact"),
+                prepare(UPDATE),
+                prepare("DELETE FROM contact WHERE id = $1"),
+                prepare("SELECT id, name, email FROM app_user WHERE id = $1"),
+                prepare(UPDATE_USER),
+            )
+            .with_context(|| {
+                format!("tables contact, contact_command and app_user of {}", place(config))
+            })?;
+        let statements = Self {
+            client,
+            insert,
+            insert_once,
+            find,
+            page,
+            count,
+            update,
+            delete,
+            find_user,
+            update_user,
+        };
+        Ok((statements, line))
     }
 }
 
@@ -131,3 +144,19 @@ impl Session {
 pub(super) fn contact(row: &Row) -> Contact {
     Contact { id: row.get(0), first_name: row.get(1), surname: row.get(2), ..Default::default() }
 }
+
+/// A row of id, name and email.
+pub(super) fn user(row: &Row) -> User {
+    User { id: row.get(0), name: row.get(1), email: row.get(2), ..Default::default() }
+}
+
+const INSERT: &str = "INSERT INTO contact (firstname, surname) VALUES ($1, $2) RETURNING id";
+const FIND: &str =
+    "SELECT coalesce(firstname, ''), coalesce(surname, '') FROM contact WHERE id = $1";
+const PAGE: &str = "SELECT id, coalesce(firstname, ''), coalesce(surname, '') FROM contact \
+     WHERE id > $1 ORDER BY id LIMIT $2";
+const UPDATE: &str = "UPDATE contact SET firstname = coalesce($2, firstname), \
+     surname = coalesce($3, surname) WHERE id = $1 \
+     RETURNING id, coalesce(firstname, ''), coalesce(surname, '')";
+const UPDATE_USER: &str = "UPDATE app_user SET name = coalesce($2, name), \
+     email = coalesce($3, email) WHERE id = $1 RETURNING id, name, email";

@@ -8,7 +8,7 @@
 //! | anything else | `INTERNAL` |
 
 use rusqlite::ErrorCode;
-use tidewire::Error;
+use tidewire::{Error, Outcome};
 
 /// The error for a caller; SQLite's own words go to the log.
 pub(super) fn explain(cause: rusqlite::Error) -> Error {
@@ -43,6 +43,7 @@ pub(super) fn queue_full(queue: &str, queue_max: usize) -> Error {
     Error::resource_exhausted(format!(
         "{queue_max} {queue} wait for the database already; try again later"
     ))
+    .with_outcome(Outcome::NotRun)
 }
 
 /// The error for a call whose database thread is gone.

@@ -6,6 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use rusqlite::{Connection, OpenFlags};
 
+use crate::store::USERS;
+
 /// Opens a database to read and write, and makes file and table when they are not there.
 pub(super) fn open(path: &Path, busy_timeout: Duration) -> Result<Connection> {
     let what = || format!("database {}", path.display());
@@ -43,7 +45,7 @@ fn prepare(database: &Connection) -> Result<()> {
 
 /// The check of `contact.id` is what keeps ids within `int32` of the `.proto`; `AUTOINCREMENT` is what keeps an id
 /// from being used again after its contact was deleted. `command` has the creates that came with a
-/// key, and what they gave.
+/// key, and what they gave. Users are made here, and nobody adds any.
 fn create(database: &Connection) -> Result<()> {
     database.pragma_update(None, "journal_mode", "WAL")?;
     database.execute_batch(&format!(
@@ -61,6 +63,13 @@ fn create(database: &Connection) -> Result<()> {
              surname TEXT NOT NULL
          ) STRICT, WITHOUT ROWID;
          CREATE INDEX command_made_at ON command (made_at);
+         CREATE TABLE user (
+             id INTEGER PRIMARY KEY,
+             name TEXT NOT NULL,
+             email TEXT NOT NULL
+         ) STRICT;
+         WITH RECURSIVE ids (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM ids WHERE id < {USERS})
+             INSERT INTO user SELECT id, 'User_' || id, 'user_' || id || '@example.com' FROM ids;
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {VERSION};
          COMMIT;"
@@ -70,4 +79,4 @@ fn create(database: &Connection) -> Result<()> {
 
 /// "TWct" in ASCII.
 const APPLICATION_ID: i32 = 0x5457_6374;
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;

@@ -7,13 +7,15 @@
 //! | one write, and SQLite rolls all back (disk full, I/O error) | every caller of the batch |
 
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use crossbeam_channel::{Receiver, Sender, TrySendError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError};
 use rusqlite::Connection;
 use tidewire::Error;
 use tokio::sync::oneshot;
 
+use super::others::Others;
 use super::{Options, fault};
 
 /// Sends writes to the thread.
@@ -33,9 +35,17 @@ type Uncommitted = Box<dyn FnOnce(Result<(), Error>)>;
 pub(super) fn start(database: Connection, options: &Options) -> Result<(Writes, JoinHandle<()>)> {
     let (queue, waiting) = crossbeam_channel::bounded(options.queue_max);
     let batch_max = options.batch_max.max(1);
+    // Before anything is read, so that nothing that is read is missed.
+    let others = options.sources.map(|sources| Others::new(&database, sources));
+    let poll_interval = options.poll_interval;
     let thread = std::thread::Builder::new()
         .name("sqlite-write".to_owned())
-        .spawn(move || write(&database, &waiting, batch_max))
+        .spawn(move || match others {
+            None => {
+                waiting.iter().for_each(|first| commit_all(&database, first, &waiting, batch_max))
+            }
+            Some(others) => write(&database, &waiting, batch_max, others, poll_interval),
+        })
         .context("cannot start a thread")?;
     Ok((Writes { queue, queue_max: options.queue_max }, thread))
 }
@@ -68,13 +78,30 @@ impl Writes {
     }
 }
 
-fn write(database: &Connection, waiting: &Receiver<Write>, batch_max: usize) {
-    while let Ok(first) = waiting.recv() {
-        let mut batch = Vec::with_capacity(1 + waiting.len().min(batch_max));
-        batch.push(first);
-        batch.extend(waiting.try_iter().take(batch_max - 1));
-        commit(database, batch);
+/// Writes, and looks after each batch and each interval without one what others have written.
+fn write(
+    database: &Connection,
+    waiting: &Receiver<Write>,
+    batch_max: usize,
+    mut others: Others,
+    poll_interval: Duration,
+) {
+    loop {
+        match waiting.recv_timeout(poll_interval) {
+            Ok(first) => commit_all(database, first, waiting, batch_max),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        others.look(database);
     }
+}
+
+/// Commits a write with those that wait behind it.
+fn commit_all(database: &Connection, first: Write, waiting: &Receiver<Write>, batch_max: usize) {
+    let mut batch = Vec::with_capacity(1 + waiting.len().min(batch_max));
+    batch.push(first);
+    batch.extend(waiting.try_iter().take(batch_max - 1));
+    commit(database, batch);
 }
 
 fn commit(database: &Connection, batch: Vec<Write>) {

@@ -51,7 +51,7 @@ pub(super) struct Callee<D: Database> {
 
 impl<D: Database> Callee<D> {
     pub(super) async fn start(database: D) -> Self {
-        let service = Arc::new(TypedContacts::new(database.open().await, Scheme::Http));
+        let service = Arc::new(TypedContacts::new(Arc::new(database.open().await), Scheme::Http));
         Self {
             database,
             service,
@@ -180,7 +180,8 @@ impl<D: Database> Callee<D> {
             self.late.extend(read);
         }
         self.boots += 1;
-        self.service = Arc::new(TypedContacts::new(self.database.open().await, Scheme::Http));
+        self.service =
+            Arc::new(TypedContacts::new(Arc::new(self.database.open().await), Scheme::Http));
     }
 }
 

@@ -1,0 +1,273 @@
+//! `[memo]`: for how long and for whom answers are kept, in general and for single methods.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use tidewire_edge::{Edge, MethodTerms};
+use tidewire_memo::Graph;
+use tidewire_service::{Caching, Sharing};
+
+use super::value;
+
+/// `[memo]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct MemoConfig {
+    /// Whether answers are kept; on unless set.
+    pub enabled: Option<bool>,
+    /// See [`Graph::set_budget`].
+    #[serde(deserialize_with = "value::bytes")]
+    pub budget_bytes: Option<usize>,
+    /// See [`Edge::caller_ttl`].
+    #[serde(deserialize_with = "value::duration")]
+    pub caller_ttl: Option<Duration>,
+    /// See [`Edge::compute_timeout`].
+    #[serde(deserialize_with = "value::positive_duration")]
+    pub compute_timeout: Option<Duration>,
+    /// Whether nobody else writes to what sources of this program stand for; see
+    /// [`Graph::set_external_life`].
+    pub single_writer: Option<bool>,
+    /// See [`Edge::key_bytes_max`].
+    #[serde(deserialize_with = "value::bytes")]
+    pub key_bytes_max: Option<usize>,
+    /// See [`Edge::reply_bytes_max`].
+    #[serde(deserialize_with = "value::bytes")]
+    pub reply_bytes_max: Option<usize>,
+    /// See [`Caching::max_age`].
+    #[serde(deserialize_with = "value::seconds")]
+    pub max_age: Option<u64>,
+    /// See [`Caching::stale_while_revalidate`].
+    #[serde(deserialize_with = "value::seconds")]
+    pub stale_while_revalidate: Option<u64>,
+    /// See [`Caching::stale_if_error`].
+    #[serde(deserialize_with = "value::seconds")]
+    pub stale_if_error: Option<u64>,
+    /// `[memo.methods."shop.v1.Items/Get"]`: what holds for single methods.
+    pub methods: BTreeMap<String, MemoMethodConfig>,
+}
+
+/// `[memo.methods."shop.v1.Items/Get"]`; what is not set is as the method's `.proto` says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct MemoMethodConfig {
+    /// `public`, `caller`, or a list of request headers, in lower case.
+    #[serde(deserialize_with = "sharing")]
+    pub sharing: Option<Sharing>,
+    /// See [`MethodTerms::ttl`].
+    #[serde(deserialize_with = "value::positive_duration")]
+    pub ttl: Option<Duration>,
+    /// See [`MethodTerms::immutable`].
+    pub immutable: Option<bool>,
+    /// See [`MethodTerms::coalesce`].
+    pub coalesce: Option<bool>,
+    /// See [`Caching::max_age`].
+    #[serde(deserialize_with = "value::seconds")]
+    pub max_age: Option<u64>,
+    /// See [`Caching::stale_while_revalidate`].
+    #[serde(deserialize_with = "value::seconds")]
+    pub stale_while_revalidate: Option<u64>,
+    /// See [`Caching::stale_if_error`].
+    #[serde(deserialize_with = "value::seconds")]
+    pub stale_if_error: Option<u64>,
+}
+
+impl MemoConfig {
+    /// Whether answers are kept.
+    pub fn is_on(&self) -> bool {
+        self.enabled.unwrap_or(true)
+    }
+
+    /// What is kept and for how long, for the line that a program prints at start.
+    pub fn summary(&self, answers: Answers) -> &'static str {
+        match (self.is_on(), answers, self.single_writer.unwrap_or(false)) {
+            (false, ..) => "answers are not kept (memo.enabled = false)",
+            (true, Answers::Announced, _) => "answers are kept until what they are made of changes",
+            (true, Answers::External, true) => {
+                "answers are kept until this program changes what they are made of \
+                 (memo.single_writer = true)"
+            }
+            (true, Answers::External, false) => {
+                "answers are kept until what they are made of changes, and for 5 s at most since \
+                 others may write to the database (memo.single_writer = true if nobody does)"
+            }
+        }
+    }
+
+    /// What keeps answers, in `graph`; `None` where it is off.
+    pub(super) fn edge(&self, graph: &Graph) -> Option<Edge> {
+        if !self.is_on() {
+            return None;
+        }
+        if let Some(bytes) = self.budget_bytes {
+            graph.set_budget(bytes);
+        }
+        if self.single_writer == Some(true) {
+            graph.set_external_life(None);
+        }
+        let mut edge = Edge::new(graph).caching(Caching {
+            max_age: self.max_age,
+            stale_while_revalidate: self.stale_while_revalidate,
+            stale_if_error: self.stale_if_error,
+        });
+        if let Some(life) = self.caller_ttl {
+            edge = edge.caller_ttl(life);
+        }
+        if let Some(timeout) = self.compute_timeout {
+            edge = edge.compute_timeout(timeout);
+        }
+        if let Some(bytes) = self.key_bytes_max {
+            edge = edge.key_bytes_max(bytes);
+        }
+        if let Some(bytes) = self.reply_bytes_max {
+            edge = edge.reply_bytes_max(bytes);
+        }
+        for (name, method) in &self.methods {
+            edge = edge.method(name, method.terms());
+        }
+        Some(edge)
+    }
+}
+
+/// Whose changes the sources of a program hear of; see
+/// [`Source::external`](tidewire_memo::Source::external).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answers {
+    /// Everybody's.
+    Announced,
+    /// This program's only.
+    External,
+}
+
+impl MemoMethodConfig {
+    fn terms(&self) -> MethodTerms {
+        let mut terms = MethodTerms::default();
+        terms.sharing.clone_from(&self.sharing);
+        terms.ttl = self.ttl;
+        terms.immutable = self.immutable;
+        terms.coalesce = self.coalesce;
+        terms.caching = Caching {
+            max_age: self.max_age,
+            stale_while_revalidate: self.stale_while_revalidate,
+            stale_if_error: self.stale_if_error,
+        };
+        terms
+    }
+}
+
+/// `"public"`, `"caller"`, or names of headers.
+fn sharing<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Sharing>, D::Error> {
+    const WORDS: &str = "write \"public\", \"caller\" or a list of request headers";
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Wanted {
+        Word(String),
+        Headers(Vec<String>),
+    }
+
+    let is_header = |name: &String| {
+        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c);
+        !name.is_empty() && name.chars().all(allowed)
+    };
+    match Wanted::deserialize(input) {
+        Ok(Wanted::Word(word)) if word == "public" => Ok(Some(Sharing::Public)),
+        Ok(Wanted::Word(word)) if word == "caller" => Ok(Some(Sharing::Caller)),
+        Ok(Wanted::Word(word)) => {
+            Err(D::Error::custom(format!("{word:?} shares with nobody; {WORDS}")))
+        }
+        Ok(Wanted::Headers(names)) => match names.iter().find(|name| !is_header(name)) {
+            Some(name) => Err(D::Error::custom(format!(
+                "{name:?} is not the name of a header in lower case; {WORDS}"
+            ))),
+            None if names.is_empty() => {
+                Err(D::Error::custom(format!("no header is named; {WORDS}")))
+            }
+            None => Ok(Some(Sharing::vary_dynamic(names))),
+        },
+        Err(_) => Err(D::Error::custom(format!("this shares with nobody; {WORDS}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::*;
+
+    fn memo(text: &str) -> Result<MemoConfig, String> {
+        let config = Config::parse(text, "t.toml").map_err(|error| error.to_string())?;
+        Ok(config.memo)
+    }
+
+    #[test]
+    fn it_is_on_unless_it_is_switched_off() {
+        assert!(memo("").unwrap().edge(&Graph::new()).is_some());
+        assert!(memo("[memo]\nenabled = false\n").unwrap().edge(&Graph::new()).is_none());
+    }
+
+    #[test]
+    fn what_is_set_for_a_method_is_set_and_the_rest_stays_as_its_proto_says() {
+        let text = "[memo.methods.\"a.B/Get\"]\nsharing = [\"x-tenant\"]\nttl = \"90s\"\n\
+                    max_age = 5\n[memo.methods.\"a.B/List\"]\nimmutable = false\n";
+        let memo = memo(text).unwrap();
+        let get = memo.methods["a.B/Get"].terms();
+        assert_eq!(get.sharing, Some(Sharing::vary_dynamic(vec!["x-tenant".to_owned()])));
+        assert_eq!(get.ttl, Some(Duration::from_secs(90)));
+        assert_eq!((get.immutable, get.coalesce, get.caching.max_age), (None, None, Some(5)));
+        let mut list = MethodTerms::default();
+        list.immutable = Some(false);
+        assert_eq!(memo.methods["a.B/List"].terms(), list);
+    }
+
+    #[test]
+    fn what_cannot_work_is_named_with_what_can() {
+        let method = "[memo.methods.\"a.B/Get\"]\n";
+        for (text, expected) in [
+            (
+                format!("{method}sharing = \"all\"\n"),
+                "t.toml:2:11: \"all\" shares with nobody; write \"public\", \"caller\" or a list of \
+                 request headers",
+            ),
+            (
+                format!("{method}sharing = [\"X-Tenant\"]\n"),
+                "t.toml:2:11: \"X-Tenant\" is not the name of a header in lower case; write \
+                 \"public\", \"caller\" or a list of request headers",
+            ),
+            (
+                format!("{method}ttl = 0\n"),
+                "t.toml:2:7: a duration of 0 allows nothing; write 1ms or more",
+            ),
+            (
+                format!("{method}max_age = \"1500ms\"\n"),
+                "t.toml:2:11: caches count whole seconds; write \"1s\" or \"2s\"",
+            ),
+            (
+                format!("{method}imutable = true\n"),
+                "t.toml:2:1: unknown key imutable; did you mean immutable?",
+            ),
+            (
+                "[memo]\ncompute_timeout = \"0s\"\n".to_owned(),
+                "t.toml:2:19: a duration of 0 allows nothing; write 1ms or more",
+            ),
+        ] {
+            assert_eq!(memo(&text).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn the_line_at_start_says_how_long_answers_live() {
+        let on = MemoConfig::default();
+        let single = MemoConfig { single_writer: Some(true), ..MemoConfig::default() };
+        let off = MemoConfig { enabled: Some(false), ..MemoConfig::default() };
+        for (config, answers, says) in [
+            (&on, Answers::Announced, "until what they are made of changes"),
+            (&on, Answers::External, "for 5 s at most"),
+            (&single, Answers::External, "memo.single_writer = true)"),
+            (&off, Answers::External, "not kept"),
+        ] {
+            assert!(config.summary(answers).contains(says), "{says}");
+        }
+    }
+}

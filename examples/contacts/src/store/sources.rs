@@ -1,0 +1,44 @@
+//! What can change in a store, as sources of the memo graph: what answers depend on, and what makes them
+//! stale.
+//!
+//! | source | key | read by | changed by |
+//! |---|---|---|---|
+//! | `contacts` | id | a contact, absent ones too; a page reads the interval that it covers | create, update, delete |
+//! | `contacts.count` | none | the count | create, delete |
+//! | `users` | id | a user | update |
+
+use tidewire::memo::{Graph, Source};
+
+/// The sources of one store.
+#[derive(Debug, Clone, Copy)]
+pub struct Sources {
+    pub(super) contacts: Source<i32>,
+    pub(super) count: Source<()>,
+    pub(super) users: Source<i64>,
+}
+
+impl Sources {
+    /// Makes the sources of a store whose every change is announced: by this program, or by who watches
+    /// what other programs write.
+    pub fn new(graph: &Graph) -> Self {
+        Self {
+            contacts: Source::new_in(graph, "contacts"),
+            count: Source::new_in(graph, "contacts.count"),
+            users: Source::new_in(graph, "users"),
+        }
+    }
+
+    /// Makes the sources of a store that others may write to unseen: what is made of it lives for as long
+    /// as the graph allows, 5 seconds unless that is set.
+    pub fn external(graph: &Graph) -> Self {
+        let Self { contacts, count, users } = Self::new(graph);
+        Self { contacts: contacts.external(), count: count.external(), users: users.external() }
+    }
+
+    /// Says that anything may have changed.
+    pub(super) fn changed_all(&self) {
+        self.contacts.changed_all();
+        self.count.changed_all();
+        self.users.changed_all();
+    }
+}

@@ -1,0 +1,220 @@
+//! A store whose reads say what they depend on, and whose writes say what they change.
+//!
+//! A read declares its rows in the task that asks, where it is noticed; a write takes its guard before the
+//! database is asked and lets go of it after the database has answered, or never will. Guard and write
+//! are in one task, so that a caller who goes away takes neither along: a write that is done after its
+//! guard is gone would be seen late.
+//!
+//! ```text
+//! find(7)      contacts.read(7)           ─▶ the store
+//! update(7) ─▶ task: contacts.write(7) … the store … marked ─▶ the caller, if it is there still
+//! ```
+//!
+//! A list is a stream, which nobody keeps: it declares nothing.
+
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidewire::memo::{Graph, batch};
+use tidewire::{CommandKey, Error, Outcome, Result, Stream};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::postgres::{self, Postgres};
+use super::sqlite::{self, Sqlite};
+use super::{Sources, Store};
+use crate::proto::contacts::v1::{Contact, CreateRequest, UpdateRequest};
+use crate::proto::users::v1::{UpdateRequest as UserChange, User};
+
+/// A store with its sources.
+#[derive(Debug)]
+pub struct Tracked<S> {
+    store: Arc<S>,
+    sources: Sources,
+    /// Writes that go on, whether or not their callers wait. Dropped, it ends them.
+    writes: Mutex<JoinSet<()>>,
+}
+
+impl Tracked<Sqlite> {
+    /// Opens a database file; what other programs write to it is noticed within
+    /// [`poll_interval`](sqlite::Options::poll_interval).
+    ///
+    /// # Errors
+    /// As [`Sqlite::open`].
+    pub fn open(graph: &Graph, path: &Path, options: &sqlite::Options) -> anyhow::Result<Self> {
+        let sources = Sources::new(graph);
+        let options = sqlite::Options { sources: Some(sources), ..options.clone() };
+        Ok(Self::new(Sqlite::open(path, &options)?, sources))
+    }
+}
+
+impl Tracked<Postgres> {
+    /// Connects to a database; what other programs write to it is not noticed, so what is made of it does
+    /// not live long ([`Source::external`](tidewire::memo::Source::external)).
+    ///
+    /// # Errors
+    /// As [`Postgres::connect`].
+    pub async fn connect(
+        graph: &Graph,
+        config: &postgres::Config,
+        options: &postgres::Options,
+    ) -> anyhow::Result<Self> {
+        Ok(Self::new(Postgres::connect(config, options).await?, Sources::external(graph)))
+    }
+}
+
+impl<S: Store> Tracked<S> {
+    /// The store with these sources.
+    pub fn new(store: S, sources: Sources) -> Self {
+        Self { store: Arc::new(store), sources, writes: Mutex::default() }
+    }
+
+    /// Runs a write to its end.
+    async fn write<R, F>(&self, work: impl FnOnce(Arc<S>, Sources) -> F) -> Result<R>
+    where
+        R: Send + 'static,
+        F: Future<Output = Result<R>> + Send + 'static,
+    {
+        let (reply, outcome) = oneshot::channel();
+        let work = work(Arc::clone(&self.store), self.sources);
+        self.spawn(async move {
+            let done = work.await;
+            // The caller may have gone in the meantime, which is fine.
+            let _ = reply.send(done);
+        });
+        outcome.await.map_err(|_| Error::internal("the write failed; see the log"))?
+    }
+
+    fn spawn(&self, write: impl Future<Output = ()> + Send + 'static) {
+        let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(ended) = writes.try_join_next() {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a write failed");
+            }
+        }
+        writes.spawn(write);
+    }
+}
+
+impl<S: Store> Store for Tracked<S> {
+    async fn create(&self, names: CreateRequest) -> Result<Contact> {
+        self.write(async move |store, sources| Creation::of(sources).is(store.create(names).await))
+            .await
+    }
+
+    async fn create_once(&self, names: CreateRequest, key: CommandKey) -> Result<Contact> {
+        self.write(async move |store, sources| {
+            Creation::of(sources).is(store.create_once(names, key).await)
+        })
+        .await
+    }
+
+    async fn find(&self, id: i32) -> Result<Option<Contact>> {
+        self.sources.contacts.read(&id);
+        self.store.find(id).await
+    }
+
+    async fn page(&self, after: i32, rows: u32) -> Result<Vec<Contact>> {
+        let page = self.store.page(after, rows).await?;
+        // A page that is full says nothing of what comes after it.
+        let end = match page.last() {
+            Some(last) if page.len() == rows as usize => Bound::Included(last.id),
+            _ => Bound::Unbounded,
+        };
+        self.sources.contacts.range((Bound::Excluded(after), end));
+        Ok(page)
+    }
+
+    async fn list(&self) -> Result<Stream<Contact>> {
+        self.store.list().await
+    }
+
+    async fn count(&self) -> Result<i64> {
+        self.sources.count.read(&());
+        self.store.count().await
+    }
+
+    async fn update(&self, change: UpdateRequest) -> Result<Option<Contact>> {
+        self.write(async move |store, sources| {
+            let write = sources.contacts.write(&change.id);
+            let updated = store.update(change).await;
+            write.finish();
+            updated
+        })
+        .await
+    }
+
+    async fn delete(&self, id: i32) -> Result<()> {
+        self.write(async move |store, sources| {
+            let write = sources.contacts.write(&id).also(&sources.count, &());
+            let deleted = store.delete(id).await;
+            write.finish();
+            deleted
+        })
+        .await
+    }
+
+    async fn find_user(&self, id: i64) -> Result<Option<User>> {
+        self.sources.users.read(&id);
+        self.store.find_user(id).await
+    }
+
+    async fn update_user(&self, change: UserChange) -> Result<Option<User>> {
+        self.write(async move |store, sources| {
+            let write = sources.users.write(&change.id);
+            let updated = store.update_user(change).await;
+            write.finish();
+            updated
+        })
+        .await
+    }
+}
+
+/// Announces a contact whose id is known only once it is there.
+struct Creation {
+    sources: Sources,
+    made: Made,
+}
+
+/// What came of a create.
+enum Made {
+    /// Whether there is a contact, and which, is not known: so all may be another.
+    Unknown,
+    Nothing,
+    Contact(i32),
+}
+
+impl Creation {
+    fn of(sources: Sources) -> Self {
+        Self { sources, made: Made::Unknown }
+    }
+
+    fn is(mut self, created: Result<Contact>) -> Result<Contact> {
+        self.made = match &created {
+            Ok(contact) => Made::Contact(contact.id),
+            Err(error) if error.outcome() == Outcome::NotRun => Made::Nothing,
+            Err(_) => Made::Unknown,
+        };
+        created
+    }
+}
+
+impl Drop for Creation {
+    fn drop(&mut self) {
+        let Sources { contacts, count, .. } = self.sources;
+        match self.made {
+            Made::Nothing => {}
+            Made::Contact(id) => {
+                batch(|changes| {
+                    changes.changed(&contacts, &id);
+                    changes.changed(&count, &());
+                });
+            }
+            Made::Unknown => {
+                contacts.changed_all();
+                count.changed_all();
+            }
+        }
+    }
+}
