@@ -92,16 +92,17 @@ impl Acceptor {
         let id = may_resume(&hello, &self.config).then_some(id);
         let mut session = Session::new(self.config.clone(), false);
         session.id = id;
-        self.greet(session, hello, now, false)
+        self.greet(&mut session, hello, now, false);
+        session
     }
 
     /// Goes on with a parked session, whose secret and principal the owner has checked (see
     /// [`Sessions::take`](crate::Sessions::take)).
-    pub fn resume(self, session: Session, hello: Hello, now: Micros) -> Session {
-        self.greet(session, hello, now, true)
+    pub fn resume(self, session: &mut Session, hello: Hello, now: Micros) {
+        self.greet(session, hello, now, true);
     }
 
-    fn greet(self, mut session: Session, hello: Hello, now: Micros, resumed: bool) -> Session {
+    fn greet(self, session: &mut Session, hello: Hello, now: Micros, resumed: bool) {
         session.now = session.now.max(now);
         session.phase = Phase::Greeting;
         session.reader = self.reader;
@@ -121,6 +122,5 @@ impl Acceptor {
         }
         own.encode(&mut session.output.control);
         session.open(hello, resumed);
-        session
     }
 }
