@@ -10,6 +10,7 @@ use crate::config::{Config, Micros, SessionId, micros};
 use crate::frame::Kind;
 use crate::handshake::{check_features, may_resume, wrong_version};
 use crate::hello::{Hello, VERSIONS, feature};
+use crate::identity;
 use crate::metadata::Metadata;
 use crate::output::put_goaway;
 use crate::reader::Reader;
@@ -78,6 +79,11 @@ impl Acceptor {
         }
         check_features(&hello, &self.config)?;
         Ok(Some(hello))
+    }
+
+    /// The headers of the connection, as its calls will have them: who it is is found out by these.
+    pub fn headers_of(&self, hello: &Hello) -> Metadata {
+        identity::defaults(&self.upgrade, &hello.metadata)
     }
 
     /// What to write before closing.
