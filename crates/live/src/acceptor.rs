@@ -10,6 +10,7 @@ use crate::config::{Config, Micros, SessionId, micros};
 use crate::frame::Kind;
 use crate::handshake::{check_features, may_resume, wrong_version};
 use crate::hello::{Hello, VERSIONS, feature};
+use crate::identity;
 use crate::metadata::Metadata;
 use crate::output::put_goaway;
 use crate::reader::Reader;
@@ -80,6 +81,11 @@ impl Acceptor {
         Ok(Some(hello))
     }
 
+    /// The headers of the connection, as its calls will have them: who it is is found out by these.
+    pub fn headers_of(&self, hello: &Hello) -> Metadata {
+        identity::defaults(&self.upgrade, &hello.metadata)
+    }
+
     /// What to write before closing.
     pub fn refuse(violation: &Violation) -> Vec<u8> {
         let mut out = Vec::new();
@@ -92,16 +98,17 @@ impl Acceptor {
         let id = may_resume(&hello, &self.config).then_some(id);
         let mut session = Session::new(self.config.clone(), false);
         session.id = id;
-        self.greet(session, hello, now, false)
+        self.greet(&mut session, hello, now, false);
+        session
     }
 
     /// Goes on with a parked session, whose secret and principal the owner has checked (see
     /// [`Sessions::take`](crate::Sessions::take)).
-    pub fn resume(self, session: Session, hello: Hello, now: Micros) -> Session {
-        self.greet(session, hello, now, true)
+    pub fn resume(self, session: &mut Session, hello: Hello, now: Micros) {
+        self.greet(session, hello, now, true);
     }
 
-    fn greet(self, mut session: Session, hello: Hello, now: Micros, resumed: bool) -> Session {
+    fn greet(self, session: &mut Session, hello: Hello, now: Micros, resumed: bool) {
         session.now = session.now.max(now);
         session.phase = Phase::Greeting;
         session.reader = self.reader;
@@ -121,6 +128,5 @@ impl Acceptor {
         }
         own.encode(&mut session.output.control);
         session.open(hello, resumed);
-        session
     }
 }

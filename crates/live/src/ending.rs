@@ -9,6 +9,8 @@
 //!
 //! A session that is over ends every call: *not run* if it was never sent, else *unknown*.
 
+use std::borrow::Cow;
+
 use tidewire_service::{Code, Error};
 
 use crate::caller::Outgoing;
@@ -31,7 +33,7 @@ impl Session {
     }
 
     /// Ends the session and tells the peer why.
-    pub fn end(&mut self, reason: Reason, message: &'static str) {
+    pub fn end(&mut self, reason: Reason, message: impl Into<Cow<'static, str>>) {
         self.close(Violation::new(reason, message));
     }
 

@@ -70,19 +70,27 @@ impl Session {
 
     /// The defaults of a new connection.
     pub(crate) fn greet_headers(&mut self, hello: &Metadata) {
-        self.peer_headers = merge(&self.upgrade, &self.allowed(hello));
+        self.peer_headers = defaults(&self.upgrade, hello);
     }
 
-    /// Those headers that the peer may choose.
     fn allowed(&self, headers: &Metadata) -> Metadata {
-        if self.upgrade.is_empty() {
-            return headers.clone();
-        }
-        let is_free =
-            |name: &str| !OF_CONNECTION.contains(&name) && !name.starts_with("x-forwarded-");
-        let kept = headers.headers().filter(|(name, _)| is_free(name));
-        kept.fold(Metadata::builder(), |kept, (name, value)| kept.header(name, value)).build()
+        allowed(&self.upgrade, headers)
     }
+}
+
+/// What the connection says itself, and what its hello says in place of that.
+pub(crate) fn defaults(upgrade: &Metadata, hello: &Metadata) -> Metadata {
+    merge(upgrade, &allowed(upgrade, hello))
+}
+
+/// Those headers that the peer may choose.
+fn allowed(upgrade: &Metadata, headers: &Metadata) -> Metadata {
+    if upgrade.is_empty() {
+        return headers.clone();
+    }
+    let is_free = |name: &str| !OF_CONNECTION.contains(&name) && !name.starts_with("x-forwarded-");
+    let kept = headers.headers().filter(|(name, _)| is_free(name));
+    kept.fold(Metadata::builder(), |kept, (name, value)| kept.header(name, value)).build()
 }
 
 /// `old` with the headers of `new` in place of those of the same name; an empty value removes.

@@ -94,5 +94,5 @@ pub use metadata::{CommandOrigin, Metadata, MetadataBuilder};
 pub use methods::PeerMethod;
 pub use reason::{Reason, Violation};
 pub use session::{Session, Usage};
-pub use sessions::Sessions;
+pub use sessions::{Sessions, Ticket};
 pub use slots::CallId;

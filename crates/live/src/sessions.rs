@@ -1,91 +1,120 @@
-//! Sessions that have lost their connection and wait to be resumed.
+//! The sessions of one acceptor, by id: those that have a connection, and those that lost it and wait to
+//! be resumed.
 //!
-//! Bounded by number; the oldest are dropped first. Keyed by session id; taken only with the secret,
-//! by the same principal, from the same boot.
+//! What is kept for a session is the owner's: the session itself, or whatever leads to it while its
+//! calls run on. Those without a connection are bounded by number and by time; the oldest are dropped
+//! first. One is taken only with its secret, by the same principal, from the same boot.
 
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 
-use crate::config::{Micros, micros};
+use crate::config::{Micros, SessionId, micros};
 use crate::hello::Hello;
 use crate::session::Session;
 
-/// Parked sessions of one acceptor.
+/// The sessions of one acceptor, with what its owner keeps for each.
 #[derive(Debug)]
-pub struct Sessions {
-    parked: HashMap<[u8; 16], Parked>,
+pub struct Sessions<T> {
+    kept: HashMap<[u8; 16], Kept<T>>,
     by_age: BTreeMap<(Micros, u64), [u8; 16]>,
     order: u64,
-    sessions_max: usize,
+    parked_max: usize,
+}
+
+/// What resumes a session: [`Session::ticket`].
+#[derive(Debug, Clone)]
+pub struct Ticket {
+    id: SessionId,
+    boot: Option<[u8; 16]>,
+    retain: Micros,
+}
+
+impl Ticket {
+    /// The session's id.
+    pub fn id(&self) -> &[u8; 16] {
+        &self.id.id
+    }
 }
 
 #[derive(Debug)]
-struct Parked {
-    session: Session,
+struct Kept<T> {
+    ticket: Ticket,
     principal: Bytes,
-    age: (Micros, u64),
+    /// Since when it has no connection, and until when it is kept.
+    age: Option<(Micros, u64)>,
+    owned: T,
 }
 
-impl Sessions {
-    /// Keeps at most `sessions_max`.
-    pub fn new(sessions_max: usize) -> Self {
-        Self { parked: HashMap::new(), by_age: BTreeMap::new(), order: 0, sessions_max }
+impl Session {
+    /// What resumes this session; `None` when it cannot be resumed.
+    pub fn ticket(&self) -> Option<Ticket> {
+        let id = self.session_id().filter(|_| self.is_resumable())?;
+        let (boot, retain) = (self.peer.boot, micros(self.config.retain));
+        Some(Ticket { id: *id, boot, retain })
+    }
+}
+
+impl<T> Sessions<T> {
+    /// Keeps at most `parked_max` without a connection.
+    pub fn new(parked_max: usize) -> Self {
+        Self { kept: HashMap::new(), by_age: BTreeMap::new(), order: 0, parked_max }
     }
 
-    /// The number of parked sessions.
-    pub fn len(&self) -> usize {
-        self.parked.len()
+    /// The number of sessions without a connection.
+    pub fn parked(&self) -> usize {
+        self.by_age.len()
     }
 
-    /// Whether none is parked.
-    pub fn is_empty(&self) -> bool {
-        self.parked.is_empty()
+    /// Keeps what leads to a session that has a connection. `principal` names who opened it, in any form
+    /// that is equal for equal principals.
+    pub fn hold(&mut self, ticket: Ticket, principal: Bytes, owned: T) {
+        let id = *ticket.id();
+        self.remove(&id);
+        self.kept.insert(id, Kept { ticket, principal, age: None, owned });
     }
 
-    /// Keeps a session that lost its connection. `principal` names who opened it, in any form that
-    /// is equal for equal principals.
+    /// A session lost its connection.
     ///
-    /// Returns sessions that must be given up for it, already ended: the owner polls their events,
-    /// so that their queries stop.
-    pub fn park(&mut self, session: Session, principal: Bytes, now: Micros) -> Vec<Session> {
-        let Some(id) = session.session_id().filter(|_| session.is_resumable()).map(|id| id.id)
-        else {
-            return vec![ended(session)];
-        };
+    /// Returns what was kept for others that are given up for it: the owner
+    /// [expires](Session::expire) them, so that their queries stop.
+    pub fn park(&mut self, id: &[u8; 16], now: Micros) -> Vec<T> {
+        let Some(kept) = self.kept.get_mut(id) else { return Vec::new() };
         self.order += 1;
-        let due = now.saturating_add(micros(session.config.retain));
-        let age = (due, self.order);
-        let mut dropped = Vec::new();
-        if let Some(old) = self.parked.insert(id, Parked { session, principal, age }) {
-            self.by_age.remove(&old.age);
-            dropped.push(ended(old.session));
+        let age = (now.saturating_add(kept.ticket.retain), self.order);
+        if let Some(before) = kept.age.replace(age) {
+            self.by_age.remove(&before);
         }
-        self.by_age.insert(age, id);
-        while self.parked.len() > self.sessions_max {
+        self.by_age.insert(age, *id);
+        let mut dropped = Vec::new();
+        while self.by_age.len() > self.parked_max {
             dropped.extend(self.pop());
         }
         dropped
     }
 
-    /// The session that this hello resumes: it names it, proves it, has the same principal, and comes
-    /// from the process (the page) that opened it.
+    /// Takes out the session that this hello resumes: it names it, proves it, has the same principal,
+    /// and comes from the process (the page) that opened it.
     ///
-    /// A session whose old connection is still open is not here: the owner ends that connection with
-    /// [`Session::take_over`] and parks it first.
-    pub fn take(&mut self, hello: &Hello, principal: &[u8]) -> Option<Session> {
+    /// It may still have a connection, which its owner then ends with [`Session::take_over`].
+    pub fn take(&mut self, hello: &Hello, principal: &[u8]) -> Option<T> {
         let (id, secret) = (hello.session?, hello.secret?);
-        let parked = self.parked.get(&id)?;
-        let known = parked.session.session_id()?;
+        let Kept { ticket, principal: known, .. } = self.kept.get(&id)?;
         // A reloaded page begins its counts anew, so it must not find the ids of the one before.
-        let boot = parked.session.peer().boot;
-        let same_process = boot.is_some() && boot == hello.boot;
-        if !known.proves(&id, &secret) || parked.principal != principal || !same_process {
+        let same_process = ticket.boot.is_some() && ticket.boot == hello.boot;
+        if !ticket.id.proves(&id, &secret) || known != principal || !same_process {
             return None;
         }
-        let parked = self.parked.remove(&id)?;
-        self.by_age.remove(&parked.age);
-        Some(parked.session)
+        self.remove(&id)
+    }
+
+    /// Takes out a session that is over.
+    pub fn remove(&mut self, id: &[u8; 16]) -> Option<T> {
+        let kept = self.kept.remove(id)?;
+        if let Some(age) = kept.age {
+            self.by_age.remove(&age);
+        }
+        Some(kept.owned)
     }
 
     /// When the next one is too old.
@@ -93,8 +122,8 @@ impl Sessions {
         self.by_age.keys().next().map(|(due, _)| *due)
     }
 
-    /// Takes out what is too old, ended.
-    pub fn expire(&mut self, now: Micros) -> Vec<Session> {
+    /// Takes out what was kept for those that are too old; the owner [expires](Session::expire) them.
+    pub fn expire(&mut self, now: Micros) -> Vec<T> {
         let mut dropped = Vec::new();
         while self.poll_timeout().is_some_and(|due| due <= now) {
             dropped.extend(self.pop());
@@ -102,13 +131,8 @@ impl Sessions {
         dropped
     }
 
-    fn pop(&mut self) -> Option<Session> {
+    fn pop(&mut self) -> Option<T> {
         let (_, id) = self.by_age.pop_first()?;
-        self.parked.remove(&id).map(|parked| ended(parked.session))
+        self.kept.remove(&id).map(|kept| kept.owned)
     }
-}
-
-fn ended(mut session: Session) -> Session {
-    session.expire();
-    session
 }

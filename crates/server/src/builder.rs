@@ -19,6 +19,7 @@ use crate::cors::{Cors, Policy};
 use crate::health::Health;
 use crate::limits::Limits;
 use crate::listener::Listener;
+use crate::live::Live;
 use crate::reflection::Reflection;
 use crate::rest::Rest;
 use crate::routes::{RouteError, Routes};
@@ -254,6 +255,8 @@ impl Builder {
             #[cfg(not(feature = "tls"))]
             tls: false,
         };
+        let (kept, stop) = (Arc::clone(&app), running.stop.clone());
+        running.tasks.spawn(async move { kept.live.keep(stop).await });
         for listener in listeners {
             let acceptor = Acceptor {
                 app: Arc::clone(&app),
@@ -342,7 +345,9 @@ impl Builder {
         let rest = Rest::new(&services, plain, options).map_err(StartError::Rest)?;
         let routes = routes(self.routes, &layers)?;
         let cors = Policy::new(&self.cors).map_err(StartError::Cors)?.map(Arc::new);
-        let app = App {
+        let tasks = TaskTracker::new();
+        let app = Arc::new_cyclic(|app| App {
+            live: Live::new(app.clone(), &self.limits, tasks.clone()),
             methods,
             coders: Arc::default(),
             routes,
@@ -351,13 +356,13 @@ impl Builder {
             commands: Commands::new(self.limits.commands_max),
             gates: self.gates,
             observers: self.observers,
-            tasks: TaskTracker::new(),
+            tasks,
             stop: Stop::new(),
             faults: self.faults,
             waiting: Arc::new(Waiting::new(&self.limits)),
             limits: self.limits,
-        };
-        Ok((Arc::new(app), health))
+        });
+        Ok((app, health))
     }
 }
 

@@ -8,7 +8,7 @@
 //! When it ends is in `life.rs`, what its peer owes it in `vigil.rs`.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::Request;
 use hyper::body::Incoming;
@@ -27,6 +27,7 @@ use crate::gather::{Gather, Gathering};
 use crate::head_timer::HeadTimer;
 use crate::life::{Life, Tick};
 use crate::limits::Limits;
+use crate::live::{Live, Taken};
 use crate::response::{Later, Responding, ResponseBody};
 use crate::rest::Rest;
 use crate::routes::Routes;
@@ -53,6 +54,7 @@ pub(crate) struct App {
     pub(crate) faults: bool,
     /// The bytes of replies that nobody reads yet.
     pub(crate) waiting: Arc<Waiting>,
+    pub(crate) live: Live,
 }
 
 impl App {
@@ -69,10 +71,15 @@ impl App {
         };
         let Some(first) = first else { return };
         let speaks = first.0;
+        if speaks == Speaks::Live {
+            return self.live_stream(io, first.1, peer, stop).await;
+        }
         let vigil = Vigil::new(Arc::clone(&self.waiting), &self.limits);
         let patience = self.limits.reply_progress_timeout;
         let (io, gathering) = Gather::new(io, first, Arc::clone(&vigil), patience);
         let connection = Connection::new(Arc::clone(&self), peer, gathering.clone());
+        let (taken, peer) = (Arc::clone(&connection.taken), Arc::clone(&connection.peer));
+        let stop_live = stop.clone();
         let (stopping, goes_away) = (connection.stopping.clone(), connection.goes_away.clone());
         let goes_away = self.faults.then_some(goes_away);
         let life = Life { vigil: Arc::clone(&vigil), gathering, stop, stopping, goes_away };
@@ -83,7 +90,7 @@ impl App {
                 let http = builder.serve_connection(TokioIo::new(io), calls).with_upgrades();
                 life.live(pin!(http), None).await
             }
-            Speaks::Http2 => {
+            Speaks::Http2 | Speaks::Live => {
                 let (calls, streams) = calls2::calls(connection, vigil);
                 let builder = http2_builder(streams, &self.limits);
                 let http = builder.serve_connection(TokioIo::new(io), calls);
@@ -98,7 +105,12 @@ impl App {
                 );
             }
             Err(error) => tracing::debug!(error = ?error, "a connection ended with an error"),
-            Ok(()) => {}
+            Ok(()) => {
+                let taken = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(taken) = taken {
+                    self.live_websocket(taken, peer, stop_live).await;
+                }
+            }
         }
     }
 }
@@ -140,11 +152,20 @@ pub(crate) struct Connection {
     /// Says that the connection shall go away, as a reply's script may want it.
     goes_away: Signal,
     gathering: Gathering,
+    /// Set when the connection shall go on as a live one.
+    taken: Arc<Mutex<Option<Taken>>>,
 }
 
 impl Connection {
     fn new(app: Arc<App>, peer: Arc<Peer>, gathering: Gathering) -> Self {
-        Self { app, peer, stopping: Signal::new(), goes_away: Signal::new(), gathering }
+        Self {
+            app,
+            peer,
+            stopping: Signal::new(),
+            goes_away: Signal::new(),
+            gathering,
+            taken: Arc::default(),
+        }
     }
 
     /// The answer to a request that may take its connection over.
@@ -173,10 +194,14 @@ impl Connection {
 
 impl Connection {
     /// Answers a request.
-    pub(crate) fn answer(&self, request: Request<Incoming>) -> Responding {
+    pub(crate) fn answer(&self, mut request: Request<Incoming>) -> Responding {
         if request.extensions().get::<OnUpgrade>().is_some() {
             // Whoever takes the connection over may wait for the client, and it for the answer.
             self.gathering.end();
+            if let Some((response, taken)) = self.app.live_upgrade(&mut request) {
+                *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = taken;
+                return Responding::ready(response);
+            }
         }
         let granted = match &self.app.cors {
             None => None,

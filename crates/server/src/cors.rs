@@ -158,6 +158,11 @@ impl Policy {
         Some(response)
     }
 
+    /// Whether an origin is named: all are, is not.
+    pub(crate) fn names(&self, origin: &HeaderValue) -> bool {
+        self.origins.as_ref().is_some_and(|origins| origins.contains(origin))
+    }
+
     /// The origin that a request comes from, as the response has to name it, if it is allowed.
     pub(crate) fn granted(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let origin = headers.get(ORIGIN)?;

@@ -1,12 +1,13 @@
-//! Which version of HTTP a connection speaks, by its first bytes, in bounded time.
+//! What a connection speaks, by its first bytes, in bounded time.
 //!
-//! HTTP/2 begins with a preface of 24 bytes, over TLS too; what does not begin so is HTTP/1.1, which
-//! says more of what is wrong with it. Nothing is kept for a connection until its first byte is there.
+//! HTTP/2 begins with a preface of 24 bytes, over TLS too; the live protocol with a frame whose head names
+//! it by its last four bytes of sixteen. What begins like neither is HTTP/1.1, which says more of what is
+//! wrong with it. Nothing is kept for a connection until its first byte is there.
 //!
 //! | what came | how long the rest may take |
 //! |---|---|
 //! | nothing | `limits.first_byte_timeout` |
-//! | part of the preface | `limits.header_read_timeout` |
+//! | part of a preface, of a head of the live protocol | `limits.header_read_timeout` |
 
 use std::future::poll_fn;
 use std::mem::MaybeUninit;
@@ -24,6 +25,7 @@ use crate::limits::Limits;
 pub(crate) enum Speaks {
     Http1,
     Http2,
+    Live,
 }
 
 /// What a connection speaks, and the bytes that said so; `None` when it ended or took too long.
@@ -47,12 +49,26 @@ pub(crate) async fn detect(
     speaks.map(|speaks| (speaks, first.freeze()))
 }
 
-/// What begins so; `None` while it may be either.
+/// What begins so; `None` while it may be several.
 fn spoken(first: &[u8]) -> Option<Speaks> {
     if first.starts_with(PREFACE) {
         return Some(Speaks::Http2);
     }
-    (!PREFACE.starts_with(first)).then_some(Speaks::Http1)
+    match is_live(first) {
+        Some(true) => Some(Speaks::Live),
+        Some(false) => (!PREFACE.starts_with(first)).then_some(Speaks::Http1),
+        None => None,
+    }
+}
+
+/// Whether it is the hello of the live protocol; `None` while it may be. Its length is at most 65,536, so
+/// the third byte is 0 or 1, which nothing of HTTP begins with.
+fn is_live(first: &[u8]) -> Option<bool> {
+    match first.get(2) {
+        None => None,
+        Some(0 | 1) => first.get(12..16).map(|magic| magic == LIVE),
+        Some(_) => Some(false),
+    }
 }
 
 async fn within(
@@ -80,6 +96,8 @@ async fn read(io: &mut (impl AsyncRead + Unpin), into: &mut BytesMut) -> Option<
     .await
 }
 
+/// What ends the head of a hello, at its bytes 12 to 15.
+const LIVE: &[u8] = b"TWLV";
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// What is read at once: the head of most requests.
 const READ_BYTES: usize = 4096;
@@ -90,11 +108,13 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     #[tokio::test]
-    async fn the_preface_is_known_however_it_is_cut_and_all_else_is_http1() {
+    async fn prefaces_are_known_however_they_are_cut_and_all_else_is_http1() {
         for (sent, expected) in [
             (PREFACE, Speaks::Http2),
             (b"PRI * HTTP/2.0\r\n\r\nXY\r\n\r\n", Speaks::Http1),
             (b"P /", Speaks::Http1),
+            (b"PR\0\0\0\0\0\0\x01\0\0\0TWLV", Speaks::Live),
+            (b"PR\0\0\0\0\0\0\x01\0\0\0LIVE", Speaks::Http1),
             (b"GET / HTTP/1.1\r\n", Speaks::Http1),
         ] {
             for cut in 1..=sent.len() {

@@ -33,6 +33,7 @@ mod isolate;
 mod life;
 mod limits;
 mod listener;
+mod live;
 mod lookup;
 mod mount;
 mod observe;

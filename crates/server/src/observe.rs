@@ -103,7 +103,13 @@ impl Watch {
         self.told.phase(phase);
     }
 
-    fn over(&self) {
+    /// Takes note of bytes of an answer that is no response of HTTP.
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// The last of the answer was given.
+    pub(crate) fn over(&self) {
         lock(&self.outcome).how.get_or_insert(How::Answered);
         self.phase(Phase::Written);
     }
@@ -185,6 +191,12 @@ impl std::fmt::Display for Ended {
 }
 
 impl std::error::Error for Ended {}
+
+/// Whether an error says that the caller's deadline passed here.
+pub(crate) fn is_late(error: &Error) -> bool {
+    let cause = std::error::Error::source(error);
+    cause.and_then(|cause| cause.downcast_ref()) == Some(&Ended::Deadline)
+}
 
 /// The body of a watched response.
 pub(crate) struct Watched<B> {

@@ -208,7 +208,7 @@ impl Connection {
 }
 
 /// Asks the gates: no longer than the caller waits, and a panic refuses.
-async fn admitted(gates: &[Arc<dyn Gate>], head: &mut Head) -> Result<()> {
+pub(crate) async fn admitted(gates: &[Arc<dyn Gate>], head: &mut Head) -> Result<()> {
     if gates.is_empty() {
         return Ok(());
     }

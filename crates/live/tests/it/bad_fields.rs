@@ -254,7 +254,7 @@ fn what_goes_in_parts_has_an_end_and_one_kind() {
     let mut acceptor = tidewire_live::Acceptor::new(Config::default(), 0);
     acceptor.input().extend_from_slice(&wire);
     let hello = acceptor.poll(0).unwrap().unwrap();
-    pair.server = acceptor.resume(pair.server, hello, 0);
+    acceptor.resume(&mut pair.server, hello, 0);
     put(&mut pair.server, Kind::Resume, 0, flag::MORE, &[0]);
     put(&mut pair.server, Kind::Resumed, 0, 0, &[]);
     pair.at_server.clear();

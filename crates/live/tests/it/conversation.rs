@@ -76,7 +76,10 @@ impl Talk {
         acceptor.input().extend_from_slice(&hello);
         let hello = acceptor.poll(self.now).unwrap().unwrap();
         self.server = match parked {
-            Some(parked) => acceptor.resume(parked, hello, self.now),
+            Some(mut parked) => {
+                acceptor.resume(&mut parked, hello, self.now);
+                parked
+            }
             None => {
                 self.sessions += 1;
                 let id = tidewire_live::SessionId { id: [self.sessions; 16], ..ID };

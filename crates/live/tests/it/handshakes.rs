@@ -93,7 +93,7 @@ fn a_resumed_hello_says_all_but_the_limits_anew() {
     let mut acceptor = Acceptor::new(with(7, "two", feature::USUAL & !feature::ZSTD), 0);
     acceptor.input().extend_from_slice(&wire);
     let hello = acceptor.poll(0).unwrap().unwrap();
-    drop(acceptor.resume(pair.server, hello, 0));
+    acceptor.resume(&mut pair.server, hello, 0);
     let again = Hello {
         features: feature::USUAL & !feature::ZSTD,
         session: Some(ID.id),

@@ -583,7 +583,7 @@ fn commands_that_nobody_waits_for_count_until_they_have_run() {
     Hello { features: feature::USUAL, ..Hello::default() }.encode(&mut wire);
     acceptor.input().extend_from_slice(&wire);
     let hello = acceptor.poll(0).unwrap().unwrap();
-    let mut session = acceptor.resume(session, hello, 0);
+    acceptor.resume(&mut session, hello, 0);
     let forgets = Bytes::new().frame(Kind::Resume, 0, 0, &[], &[0, 3, 0]);
     session.input().extend_from_slice(&forgets.0);
     while hear(&mut session, 0).is_some() {}

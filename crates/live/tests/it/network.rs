@@ -141,7 +141,7 @@ struct World {
     now: u64,
     lines: Vec<Line>,
     server: Server,
-    sessions: Sessions,
+    sessions: Sessions<Session>,
     ids: u8,
     counts: Counts,
 }
@@ -277,9 +277,18 @@ impl World {
             }
             session.take_over(self.now, &mut Vec::new());
             self.server.run(&mut session, self.now, &mut self.random);
-            for mut dropped in self.sessions.park(*session, line.name.into(), self.now) {
-                self.server.run(&mut dropped, self.now, &mut self.random);
-                self.server.forget(&dropped);
+            let mut dropped = match session.ticket() {
+                None => vec![*session],
+                Some(ticket) => {
+                    let id = *ticket.id();
+                    self.sessions.hold(ticket, line.name.into(), *session);
+                    self.sessions.park(&id, self.now)
+                }
+            };
+            for dropped in &mut dropped {
+                dropped.expire();
+                self.server.run(dropped, self.now, &mut self.random);
+                self.server.forget(dropped);
             }
         }
     }
@@ -322,9 +331,10 @@ impl World {
             self.counts.copies_refused += 1;
         }
         let session = match self.sessions.take(&hello, line.name.as_bytes()) {
-            Some(parked) => {
+            Some(mut parked) => {
                 self.counts.resumed += 1;
-                acceptor.resume(parked, hello, self.now)
+                acceptor.resume(&mut parked, hello, self.now);
+                parked
             }
             None => {
                 self.ids = self.ids.wrapping_add(1);

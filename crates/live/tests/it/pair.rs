@@ -69,8 +69,7 @@ impl Pair {
         acceptor.input().extend_from_slice(&wire);
         let hello = acceptor.poll(self.now).unwrap().unwrap();
         assert_eq!(hello.session, Some(ID.id));
-        let parked = std::mem::replace(&mut self.server, Session::dialer(Config::default()));
-        self.server = acceptor.resume(parked, hello, self.now);
+        acceptor.resume(&mut self.server, hello, self.now);
         self.run();
     }
 

@@ -293,7 +293,8 @@ fn a_session_is_resumed_only_with_its_secret_by_its_principal_and_page_and_in_ti
     pair.client.connection_lost(0);
     pair.server.connection_lost(0);
     let mut sessions = Sessions::new(2);
-    assert!(sessions.park(pair.server, "ada".into(), 0).is_empty());
+    sessions.hold(pair.server.ticket().unwrap(), "ada".into(), "opened");
+    assert!(sessions.park(&ID.id, 0).is_empty());
     pair.client.connect(0);
     let mut wire = Vec::new();
     pair.client.poll_output(0, &mut wire);
@@ -306,12 +307,15 @@ fn a_session_is_resumed_only_with_its_secret_by_its_principal_and_page_and_in_ti
     assert!(sessions.take(&hello, b"eve").is_none());
     let reloaded = tidewire_live::Hello { boot: Some([8; 16]), ..hello.clone() };
     assert!(sessions.take(&reloaded, b"ada").is_none(), "a page that begins its counts anew");
-    assert_eq!(sessions.len(), 1);
-    let parked = sessions.take(&hello, b"ada").unwrap();
+    assert_eq!(sessions.parked(), 1);
+    assert_eq!(sessions.take(&hello, b"ada"), Some("opened"));
     assert!(sessions.take(&hello, b"ada").is_none(), "once");
-    assert!(sessions.park(parked, "ada".into(), 0).is_empty());
-    let expired = sessions.expire(sessions.poll_timeout().unwrap());
-    assert!(expired.len() == 1 && expired[0].is_closed() && sessions.is_empty());
+    sessions.hold(pair.server.ticket().unwrap(), "ada".into(), "again");
+    assert_eq!(sessions.poll_timeout(), None, "it has a connection");
+    assert!(sessions.park(&ID.id, 0).is_empty());
+    let due = sessions.poll_timeout().unwrap();
+    assert!(sessions.expire(due - 1).is_empty());
+    assert_eq!((sessions.expire(due), sessions.parked()), (vec!["again"], 0));
 }
 
 #[test]
@@ -328,10 +332,11 @@ fn parked_sessions_are_bounded_and_the_oldest_goes() {
         let hello = acceptor.poll(0).unwrap().unwrap();
         let mut server = acceptor.accept(hello, SessionId { id: [id; 16], ..ID }, 0);
         server.connection_lost(0);
-        let dropped = sessions.park(server, "ada".into(), id.into());
-        assert_eq!(dropped.len(), usize::from(id == 2));
+        sessions.hold(server.ticket().unwrap(), "ada".into(), id);
+        let dropped = sessions.park(&[id; 16], id.into());
+        assert_eq!(dropped, [0; 1][..usize::from(id == 2)]);
     }
-    assert_eq!(sessions.len(), 2);
+    assert_eq!(sessions.parked(), 2);
 }
 
 #[test]

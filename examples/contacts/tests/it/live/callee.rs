@@ -38,7 +38,7 @@ pub(super) struct Callee<D: Database> {
     database: D,
     service: Arc<TypedContacts<D::Store>>,
     end: End,
-    parked: Sessions,
+    parked: Sessions<Session>,
     /// Read, and not handled.
     read: VecDeque<Command<D::Store>>,
     /// Read by a process that the load balancer sends nothing more to.
@@ -93,7 +93,10 @@ impl<D: Database> Callee<D> {
         let Some(hello) = acceptor.poll(now).unwrap() else { return };
         let End::Greeting(acceptor) = std::mem::replace(&mut self.end, End::None) else { return };
         let session = match self.parked.take(&hello, b"ada") {
-            Some(session) => acceptor.resume(session, hello, now),
+            Some(mut session) => {
+                acceptor.resume(&mut session, hello, now);
+                session
+            }
             None => {
                 self.sessions += 1;
                 let id = SessionId { id: [self.sessions; 16], secret: [7; 32] };
@@ -166,7 +169,11 @@ impl<D: Database> Callee<D> {
         if let End::Open(mut session) = std::mem::replace(&mut self.end, End::None) {
             session.connection_lost(now);
             while session.poll_event(now).is_some() {}
-            self.parked.park(*session, "ada".into(), now);
+            if let Some(ticket) = session.ticket() {
+                let id = *ticket.id();
+                self.parked.hold(ticket, "ada".into(), *session);
+                self.parked.park(&id, now);
+            }
         }
     }
 

@@ -1,0 +1,286 @@
+//! Calling the peer.
+//!
+//! A call is given to the session at once, connected or not, and its end is awaited; dropping its future,
+//! or the body of its reply, cancels it. A request that is a stream is sent by a task, which ends with
+//! the call. What a failed call became is in [`Error::outcome`].
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::StatusCode;
+use tidewire_live::{
+    CallId, CallKind, CallRefused, Extra, Metadata, Micros, Request, Then, varint,
+};
+use tidewire_service::{
+    Body, Call, Context, Error, Frame, Freshness, Headers, Idempotency, Lifetime, Outcome, Reply,
+    Result, Target, Token, Tokens,
+};
+
+use crate::body::ItemsOf;
+use crate::exchange::{Answered, Heard};
+use crate::link::{Link, State};
+use crate::serve::metadata;
+
+/// A call as the session takes it, but for the number of its method.
+struct Order {
+    target: Target,
+    codec: tidewire_service::Codec,
+    kind: CallKind,
+    metadata: Metadata,
+    payload: Option<Bytes>,
+    deadline: Micros,
+    held: Option<tidewire_service::Validator>,
+    tokens: Vec<Bytes>,
+}
+
+impl Link {
+    /// Makes a call and waits for its answer, or for the head of it.
+    ///
+    /// # Errors
+    /// What the peer answers, or what became of the call: [`Error::outcome`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the call; a command that was sent runs to completion.
+    pub async fn call(&self, mut call: Call) -> Result<Reply> {
+        let streams_in = call.spec().is_some_and(|method| method.kind.client_streams());
+        let streams_out = call.spec().is_none_or(|method| method.kind.server_streams());
+        let is_method = call.spec().is_some();
+        if !streams_in {
+            call.message().await?;
+        }
+        let (order, frames) = Order::of(self, call)?;
+        let id = self.place(&order).await?;
+        let open = Open { items: ItemsOf::new(self.clone(), id) };
+        if let Some(frames) = frames {
+            self.send_items(id, frames);
+        }
+        match poll_fn(|cx| self.poll_heard(id, cx)).await {
+            Heard::Failed(error) => Err(error),
+            Heard::Reply(answered) => {
+                let then = answered.then;
+                let reply = reply(*answered);
+                match then {
+                    Then::Nothing | Then::Watch => Ok(reply),
+                    Then::Items if streams_out || !is_method => {
+                        Ok(reply.map(|_| Body::frames(open)))
+                    }
+                    Then::Items => open.one(reply).await,
+                }
+            }
+            _ => Err(Error::internal("the peer answered without an answer")),
+        }
+    }
+
+    /// Gives a call to the session, once there is room for it.
+    async fn place(&self, order: &Order) -> Result<CallId> {
+        let placed = poll_fn(|cx| {
+            let mut state = self.lock();
+            let request = order.request(&mut state);
+            match state.session.call(request, self.0.clock.now()) {
+                Ok(id) => {
+                    let is_unsent = !state.session.is_connected();
+                    state.exchanges.entry(id).or_default().is_unsent = is_unsent;
+                    state.wake();
+                    Poll::Ready(Ok(id))
+                }
+                Err(CallRefused::Closed) => {
+                    let ended = state.ended.as_ref().map(ToString::to_string).unwrap_or_default();
+                    let error = Error::unavailable(format!("the session is over: {ended}"));
+                    Poll::Ready(Err(error.with_outcome(Outcome::NotRun)))
+                }
+                Err(CallRefused::Full { .. } | CallRefused::Draining) => {
+                    state.wait(cx);
+                    Poll::Pending
+                }
+            }
+        });
+        let deadline = self.0.clock.instant(order.deadline).filter(|_| order.deadline != u64::MAX);
+        match deadline {
+            None => placed.await,
+            Some(at) => tokio::time::timeout_at(at, placed).await.unwrap_or_else(|_| {
+                let text = "the deadline passed while other calls were running";
+                Err(Error::deadline_exceeded(text).with_outcome(Outcome::NotRun))
+            }),
+        }
+    }
+
+    /// Sends the items of a request as they come, in a task that ends with the call.
+    fn send_items(
+        &self,
+        call: CallId,
+        mut frames: impl futures_core::Stream<Item = Result<Frame>> + Send + Unpin + 'static,
+    ) {
+        let link = self.clone();
+        let sends = async move {
+            while let Some(frame) = frames.next().await {
+                let pushed = match frame {
+                    Ok(Frame::Data(item)) => link.push(call, &item).await,
+                    Ok(Frame::Trailers(_)) => Ok(true),
+                    Err(error) => Err(error),
+                };
+                match pushed {
+                    Ok(true) => {}
+                    // It is over, or wants no more.
+                    Ok(false) => break,
+                    Err(error) => return link.give_up(call, error),
+                }
+            }
+            let mut state = link.lock();
+            state.session.finish(call, &Metadata::default());
+            state.wake();
+        };
+        let task = self.0.tasks.spawn(sends).abort_handle();
+        match self.lock().exchanges.get_mut(&call) {
+            Some(exchange) => exchange.task = Some(task),
+            None => task.abort(),
+        }
+    }
+
+    /// This side ends its call.
+    fn give_up(&self, call: CallId, error: Error) {
+        let mut state = self.lock();
+        let State { session, exchanges, .. } = &mut *state;
+        session.cancel(call);
+        if let Some(exchange) = exchanges.get_mut(&call) {
+            exchange.hear(Heard::Failed(error));
+        }
+        state.wake();
+    }
+}
+
+impl Order {
+    /// What the session needs of a call, and what it has to stream.
+    fn of(link: &Link, call: Call) -> Result<(Self, Option<Pinned>)> {
+        let Call { target, context, codec, accept, body, .. } = call;
+        if codec != accept {
+            return Err(Error::internal("a remote service answers in the codec of its request"));
+        }
+        let kind = kind(&target);
+        let (payload, frames) = match body {
+            Body::Empty => (Some(Bytes::new()), None),
+            Body::Full(payload) => (Some(payload), None),
+            Body::Stream(frames) => (None, Some(frames)),
+        };
+        let deadline = context.deadline().map_or(Micros::MAX, |at| link.0.clock.micros(at));
+        let held = context.held().first().copied();
+        let tokens = context.tokens().iter();
+        let tokens = tokens.map(|token| Bytes::copy_from_slice(token.bytes())).collect();
+        let metadata = headers(context);
+        Ok((Self { target, codec, kind, metadata, payload, deadline, held, tokens }, frames))
+    }
+
+    fn request(&self, state: &mut State) -> Request {
+        let payload = self.payload.clone().unwrap_or_default();
+        let request = match &self.target {
+            Target::Http(http) => {
+                let target = http.uri.path_and_query().map_or("/", |target| target.as_str());
+                Request::http(http.method.as_str(), target, payload)
+            }
+            Target::Method(method) => {
+                let id = state.session.method(&method.path, self.codec);
+                Request::query(id, payload)
+            }
+            other => {
+                let id = state.session.method(&other.describe(), self.codec);
+                Request::query(id, payload)
+            }
+        };
+        let request = Request { kind: self.kind, ..request };
+        let request =
+            request.metadata(self.metadata.clone()).deadline(self.deadline).validator(self.held);
+        let request = match self.tokens.is_empty() {
+            true => request,
+            false => request.extra(Extra { tokens: self.tokens.clone(), ..Extra::default() }),
+        };
+        if self.payload.is_none() { request.streaming() } else { request }
+    }
+}
+
+type Pinned = Pin<Box<dyn futures_core::Stream<Item = Result<Frame>> + Send>>;
+
+/// What a repeated call does.
+fn kind(target: &Target) -> CallKind {
+    match target {
+        Target::Method(method) if method.is_query() => CallKind::Query,
+        Target::Method(method) if method.idempotency == Idempotency::Idempotent => {
+            CallKind::Idempotent
+        }
+        Target::Http(http) if http.method.is_safe() => CallKind::Query,
+        _ => CallKind::Command,
+    }
+}
+
+fn headers(context: Context) -> Metadata {
+    metadata(&context.into_headers(), &Headers::default())
+}
+
+/// The reply that an answer stands for.
+fn reply(answered: Answered) -> Reply {
+    let Answered { headers, trailers, payload, is_unchanged, validator, status, .. } = answered;
+    let tokens = answered.tokens.into_iter().filter_map(Token::new).collect::<Tokens>();
+    let mut freshness = Freshness::default().with_validator(validator).with_tokens(&tokens);
+    match answered.max_age_ms {
+        None => {}
+        Some(varint::MAX) => freshness = freshness.with_lifetime(Lifetime::Immutable),
+        Some(left) => {
+            freshness = freshness.with_lifetime(Lifetime::For(Duration::from_millis(left)));
+        }
+    }
+    let reply = match validator {
+        Some(validator) if is_unchanged => Reply::unchanged(validator),
+        _ => Reply::new(Body::Full(payload)),
+    };
+    let status = status.and_then(|status| StatusCode::from_u16(status).ok());
+    let reply = match status {
+        Some(status) => reply.with_status(status),
+        None => reply,
+    };
+    reply.with_headers(headers).with_trailers(trailers).with_freshness(freshness)
+}
+
+/// A call that is not over for its caller: dropping it cancels it.
+struct Open {
+    items: ItemsOf,
+}
+
+impl Open {
+    /// The one message of a reply that came as a stream.
+    async fn one(mut self, reply: Reply) -> Result<Reply> {
+        let (mut message, mut trailers) = (None, Headers::default());
+        while let Some(frame) = poll_fn(|cx| self.items.poll_frame(cx)).await {
+            match frame? {
+                Frame::Trailers(late) => trailers = late,
+                Frame::Data(item) if message.is_none() => message = Some(item),
+                Frame::Data(_) => {
+                    return Err(Error::internal("the peer sent several messages for one"));
+                }
+            }
+        }
+        let message = message.ok_or_else(|| Error::internal("the peer sent no message"))?;
+        Ok(reply.map(|_| Body::Full(message)).with_trailers(trailers))
+    }
+}
+
+impl futures_core::Stream for Open {
+    type Item = Result<Frame>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
+        self.items.poll_frame(cx)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut state = self.items.link.lock();
+        // A call that is over is not there any more.
+        state.session.cancel(self.items.call);
+        if let Some(mut exchange) = state.exchanges.remove(&self.items.call) {
+            exchange.stop();
+        }
+        state.wake();
+    }
+}

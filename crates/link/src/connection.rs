@@ -1,0 +1,318 @@
+//! Runs a session over one connection, from its first byte to its last.
+//!
+//! ```text
+//!  ┌─▶ what is due ─▶ frames that came: 64 calls or 200 µs ─▶ what is to be written ─▶ read ─┐
+//!  └──────────────────────────── while anything of it went on ────────────────────────────────┘
+//! ```
+//!
+//! A call of the peer is polled once in place, which is all that most handlers of a fast service need,
+//! and goes on in a task if it has to wait. Between two reads that is done for 64 calls or 200 µs,
+//! whichever is less; the others, and those of methods that once took longer, begin in a task. So one
+//! slow handler does not hold up the connection twice.
+//!
+//! Nothing is read while the peer does not take what is written to it, and what it does not take for
+//! [`SILENCE`] ends the connection, which parks the session.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant as StdInstant};
+
+use bytes::BytesMut;
+use tidewire_live::{Micros, Reason};
+use tidewire_service::Peer;
+use tokio::time::{Instant, Sleep};
+
+use crate::link::Link;
+use crate::serve::{Taken, serve};
+use crate::transport::{Broken, Transport};
+
+/// A session's connection.
+pub struct Connection<T> {
+    link: Link,
+    transport: T,
+    /// Which of the session's connections it is.
+    epoch: u64,
+    /// What is being written.
+    out: Vec<u8>,
+    /// Since when nothing of it was taken.
+    stuck_since: Option<Micros>,
+    sleep: Pin<Box<Sleep>>,
+    due: Option<Micros>,
+    /// Methods, by number, whose handlers once took long in place.
+    slow: Vec<u32>,
+}
+
+/// Why a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It broke, or fell silent.
+    Lost,
+    /// Either side went away in good order.
+    Drained,
+    /// Another connection resumed the session.
+    TakenOver,
+    /// The session is over, for this reason.
+    Over(Reason),
+}
+
+impl<T: Transport> Connection<T> {
+    /// Runs `link`'s session over `transport` from now on; whoever ran it before lets go.
+    pub(crate) fn new(link: &Link, transport: T, peer: Option<Arc<Peer>>) -> Self {
+        let epoch = {
+            let mut state = link.lock();
+            state.epoch += 1;
+            state.peer = peer;
+            state.epoch
+        };
+        let sleep = Box::pin(tokio::time::sleep(SILENCE));
+        Self {
+            link: link.clone(),
+            transport,
+            epoch,
+            out: Vec::new(),
+            stuck_since: None,
+            sleep,
+            due: None,
+            slow: Vec::new(),
+        }
+    }
+
+    /// Runs it to its end.
+    pub async fn run(mut self) -> Ended {
+        let ended = poll_fn(|cx| self.poll(cx)).await;
+        let reason = match ended {
+            Ended::Lost => return ended,
+            Ended::Drained => Reason::Drain,
+            Ended::TakenOver => Reason::TakenOver,
+            Ended::Over(reason) => reason,
+        };
+        let Self { transport, out, .. } = &mut self;
+        leave(transport, out, reason).await;
+        ended
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+        loop {
+            let now = self.link.0.clock.now();
+            if let Some(ended) = self.look(cx, now) {
+                return Poll::Ready(ended);
+            }
+            let (went_on, may_read) = self.answer(cx, now);
+            let wrote = match self.write(cx, now) {
+                Ok(wrote) => wrote,
+                Err(error) => return Poll::Ready(self.lost(&error)),
+            };
+            let read = match self.read(cx, may_read) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(self.lost(&"its peer ended it")),
+                Poll::Ready(Ok(_)) => true,
+                Poll::Ready(Err(Broken::Lost(error))) => return Poll::Ready(self.lost(&error)),
+                Poll::Ready(Err(Broken::Violation(violation))) => {
+                    self.link.end(violation.reason, violation.message);
+                    true
+                }
+                Poll::Pending => false,
+            };
+            if !(went_on || wrote || read || self.poll_due(cx).is_ready()) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Does what is due, and finds out whether the connection is over.
+    fn look(&mut self, cx: &mut Context<'_>, now: Micros) -> Option<Ended> {
+        let link = self.link.clone();
+        let mut state = link.lock();
+        if state.epoch != self.epoch {
+            self.out.append(&mut state.farewell);
+            return Some(Ended::TakenOver);
+        }
+        if !state.connection.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+            state.connection = Some(cx.waker().clone());
+        }
+        if state.session.poll_timeout().is_some_and(|due| due <= now) {
+            state.session.handle_timeout(now);
+        }
+        if self.stuck_since.is_some_and(|since| now.saturating_sub(since) >= micros(SILENCE)) {
+            tracing::debug!("a live connection whose peer takes nothing is closed");
+            state.session.connection_lost(now);
+        }
+        if state.session.is_connected() {
+            let leaves = state.session.is_draining() && state.session.is_drained();
+            if !leaves || !self.out.is_empty() || state.session.poll_output(now, &mut self.out) {
+                return None;
+            }
+            state.session.connection_lost(now);
+            state.hear_all(&link);
+            return Some(Ended::Drained);
+        }
+        state.session.poll_output(now, &mut self.out);
+        state.hear_all(&link);
+        match &state.ended {
+            Some(violation) if state.session.is_closed() => Some(Ended::Over(violation.reason)),
+            _ => Some(Ended::Lost),
+        }
+    }
+
+    /// Hears what came, and answers calls: whether something came, and whether that was all.
+    fn answer(&mut self, cx: &mut Context<'_>, now: Micros) -> (bool, bool) {
+        let (mut calls, mut went_on) = (Vec::new(), false);
+        let peer = {
+            let mut state = self.link.lock();
+            while calls.len() < IN_PLACE_CALLS_MAX
+                && let Some(heard) = state.hear(&self.link, now)
+            {
+                went_on = true;
+                calls.extend(heard);
+            }
+            state.peer.clone()
+        };
+        let is_all = calls.len() < IN_PLACE_CALLS_MAX;
+        let began = StdInstant::now();
+        for call in calls {
+            self.begin(cx, call, peer.clone(), began);
+        }
+        (went_on, is_all)
+    }
+
+    /// Begins to answer a call: in place, or in a task.
+    fn begin(
+        &mut self,
+        cx: &mut Context<'_>,
+        taken: Taken,
+        peer: Option<Arc<Peer>>,
+        began: StdInstant,
+    ) {
+        let Some(host) = self.link.0.host.clone() else { return };
+        let (call, number) = (taken.call, taken.number);
+        let is_slow = number.is_some_and(|number| self.slow.contains(&number));
+        let arrived = taken.arrived(&self.link, peer);
+        let mut answer = Box::pin(serve(self.link.clone(), host, call, arrived));
+        let starts = StdInstant::now();
+        if !is_slow && starts.duration_since(began) < IN_PLACE_TIME_MAX {
+            let is_over = answer.as_mut().poll(cx).is_ready();
+            if starts.elapsed() > IN_PLACE_TIME_MAX {
+                self.slow.extend(number.filter(|_| self.slow.len() < SLOW_METHODS_MAX));
+            }
+            if is_over {
+                return;
+            }
+        }
+        let mut state = self.link.lock();
+        if let Some(exchange) = state.exchanges.get_mut(&call) {
+            exchange.task = Some(self.link.0.tasks.spawn(answer).abort_handle());
+        }
+    }
+
+    /// Writes what is to be written; whether the session may have more.
+    fn write(&mut self, cx: &mut Context<'_>, now: Micros) -> io::Result<bool> {
+        if self.out.is_empty() && !self.link.lock().session.poll_output(now, &mut self.out) {
+            return Ok(false);
+        }
+        let before = self.out.len();
+        match self.transport.poll_send(cx, &mut self.out) {
+            Poll::Ready(Ok(())) => {
+                self.stuck_since = None;
+                Ok(true)
+            }
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Pending => {
+                if self.stuck_since.is_none() || self.out.len() != before {
+                    self.stuck_since = Some(now);
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>, may_read: bool) -> Poll<Result<usize, Broken>> {
+        let mut state = self.link.lock();
+        if !may_read || !state.session.wants_read() {
+            return Poll::Pending;
+        }
+        self.transport.poll_receive(cx, state.session.input())
+    }
+
+    /// Ready when something is due.
+    fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let stuck = self.stuck_since.map(|since| since.saturating_add(micros(SILENCE)));
+        let due = self.link.lock().session.poll_timeout();
+        let due = due.into_iter().chain(stuck).min();
+        let Some(at) = due.and_then(|due| self.link.0.clock.instant(due)) else {
+            return Poll::Pending;
+        };
+        if self.due != due {
+            self.due = due;
+            // The timer counts milliseconds: one early would be asked for again and again.
+            self.sleep.as_mut().reset(at + Duration::from_millis(1));
+        }
+        let is_due = self.sleep.as_mut().poll(cx);
+        if is_due.is_ready() {
+            self.due = None;
+        }
+        is_due
+    }
+
+    fn lost(&mut self, why: &dyn fmt::Display) -> Ended {
+        tracing::debug!(%why, "a live connection is lost");
+        let mut state = self.link.lock();
+        if state.epoch != self.epoch {
+            return Ended::TakenOver;
+        }
+        state.session.connection_lost(self.link.0.clock.now());
+        state.hear_all(&self.link);
+        match &state.ended {
+            Some(violation) if state.session.is_closed() => Ended::Over(violation.reason),
+            _ => Ended::Lost,
+        }
+    }
+}
+
+impl<T> Drop for Connection<T> {
+    /// Whoever runs it gave up: for the session it is lost.
+    fn drop(&mut self) {
+        let mut state = self.link.lock();
+        if state.epoch == self.epoch && state.session.is_connected() {
+            state.session.connection_lost(self.link.0.clock.now());
+            state.hear_all(&self.link);
+        }
+    }
+}
+
+/// Writes the last bytes and ends the connection: no longer than [`GOODBYE`], and not before the peer
+/// has read them, since what is unread at its end could take them along.
+pub(crate) async fn leave(transport: &mut impl Transport, out: &mut Vec<u8>, reason: Reason) {
+    let goodbye = async {
+        poll_fn(|cx| transport.poll_send(cx, out)).await?;
+        poll_fn(|cx| transport.poll_close(cx, Some(reason.number()))).await?;
+        let mut rest = BytesMut::new();
+        while let Ok(1..) = poll_fn(|cx| transport.poll_receive(cx, &mut rest)).await {
+            rest.clear();
+        }
+        io::Result::Ok(())
+    };
+    let _ = tokio::time::timeout_at(Instant::now() + GOODBYE, goodbye).await;
+}
+
+fn micros(duration: Duration) -> Micros {
+    Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX)
+}
+
+impl<T> fmt::Debug for Connection<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("epoch", &self.epoch).finish_non_exhaustive()
+    }
+}
+
+/// How many calls are polled in place between two reads, and for how long.
+const IN_PLACE_CALLS_MAX: usize = 64;
+const IN_PLACE_TIME_MAX: Duration = Duration::from_micros(200);
+/// How many methods are remembered as slow: a peer numbers them.
+const SLOW_METHODS_MAX: usize = 1024;
+/// How long a peer may take nothing of what is written to it.
+const SILENCE: Duration = Duration::from_secs(25);
+/// How long a peer may take to read the last bytes.
+const GOODBYE: Duration = Duration::from_secs(2);

@@ -1,0 +1,184 @@
+//! The dialing side: a session that is connected again and again, for as long as somebody calls on it.
+//!
+//! | after | dialed again |
+//! |---|---|
+//! | a connection that was lost, or taken over by a late hello of this side's own | after a random part of a time that doubles from 0.5 s to 30 s |
+//! | a drain | after what the peer asked for, or at once |
+//! | a refusal that only another credential mends | not: calls end, and later ones begin a new session |
+//!
+//! While it is not connected, calls wait; those that were never sent end with the first attempt that
+//! fails, since a caller without a deadline would wait for ever for a server that is not there. What was
+//! sent waits to be resumed, for as long as the peer keeps the session.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_live::{Config, Micros, Reason, Session, Violation};
+use tidewire_service::{Code, Error, Outcome};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use crate::connection::{Connection, Ended};
+use crate::link::Link;
+use crate::serve::Host;
+use crate::transport::Transport;
+
+/// Opens connections to one server.
+pub trait Dial: Send + Sync + 'static {
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// Why there is none; its message names the server.
+    fn dial(&self) -> impl Future<Output = Result<Box<dyn Transport>, Error>> + Send;
+}
+
+/// Keeps a session connected.
+#[derive(Debug)]
+pub struct Dialer<D> {
+    link: Link,
+    dial: D,
+}
+
+/// A session that `dial` connects, and what keeps it connected: to be run by the caller, in a task that
+/// it owns.
+pub fn dial<D: Dial>(
+    dial: D,
+    config: Config,
+    host: Option<Arc<dyn Host>>,
+    tasks: TaskTracker,
+) -> (Link, Dialer<D>) {
+    let link = Link::new(Session::dialer(config), Clock::start(), host, tasks);
+    (link.clone(), Dialer { link, dial })
+}
+
+impl<D: Dial> Dialer<D> {
+    /// Connects the session until it is over.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses the connection; the session can still be resumed.
+    pub async fn run(self) {
+        let mut backoff = BACKOFF_MIN;
+        let mut alone_since = Instant::now();
+        while !self.link.is_over() {
+            match self.once().await {
+                Ok(was_connected) => {
+                    if was_connected {
+                        backoff = BACKOFF_MIN;
+                        alone_since = Instant::now();
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "no live connection");
+                    self.link.fail_unsent(&error);
+                }
+            }
+            if self.link.is_over() {
+                return;
+            }
+            if alone_since.elapsed() > self.patience() {
+                return self.link.expire();
+            }
+            let after = Duration::from_millis(self.link.lock().after_ms);
+            let wait = if after.is_zero() { backoff.mul_f64(fastrand::f64()) } else { after };
+            backoff = (backoff * 2).min(BACKOFF_MAX);
+            self.meanwhile(tokio::time::sleep(wait)).await;
+        }
+    }
+
+    /// One connection, from dialing to its end: whether the session was connected by it.
+    async fn once(&self) -> Result<bool, Error> {
+        let transport = self.meanwhile(self.dial.dial()).await?;
+        let now = self.link.0.clock.now();
+        let before = {
+            let mut state = self.link.lock();
+            state.session.connect(now);
+            state.connections
+        };
+        let ended = Connection::new(&self.link, transport, None).run().await;
+        let state = self.link.lock();
+        let (was_connected, refused) = (state.connections != before, state.ended.clone());
+        drop(state);
+        match (ended, refused) {
+            (Ended::Lost, Some(violation)) if !was_connected => {
+                if !comes_back(violation.reason) {
+                    self.link.fail_unsent(&refusal(&violation));
+                    self.link.expire();
+                }
+                Err(refusal(&violation))
+            }
+            _ => Ok(was_connected),
+        }
+    }
+
+    /// Waits for something without a connection: deadlines of calls pass all the same.
+    async fn meanwhile<T>(&self, what: impl Future<Output = T>) -> T {
+        let mut what = pin!(what);
+        loop {
+            let due = self.link.lock().session.poll_timeout();
+            let due = due.and_then(|due| self.link.0.clock.instant(due));
+            tokio::select! {
+                done = &mut what => return done,
+                () = self.link.is_due(due) => {}
+            }
+        }
+    }
+
+    /// For how long what was sent waits to be resumed.
+    fn patience(&self) -> Duration {
+        Duration::from_millis(self.link.lock().session.peer().retain_ms)
+    }
+}
+
+impl Link {
+    /// Waits until something is due, or somebody did something; then does what is due.
+    async fn is_due(&self, due: Option<Instant>) {
+        let mut sleep = pin!(async {
+            match due {
+                Some(due) => tokio::time::sleep_until(due + Duration::from_millis(1)).await,
+                None => std::future::pending().await,
+            }
+        });
+        let mut is_first = true;
+        std::future::poll_fn(|cx| {
+            let mut state = self.lock();
+            state.connection = Some(cx.waker().clone());
+            let is_due = sleep.as_mut().poll(cx).is_ready() || !std::mem::take(&mut is_first);
+            if !is_due {
+                return std::task::Poll::Pending;
+            }
+            let now: Micros = self.0.clock.now();
+            state.session.handle_timeout(now);
+            state.hear_all(self);
+            std::task::Poll::Ready(())
+        })
+        .await;
+    }
+}
+
+/// Whether dialing again may help after a connection that ended so.
+fn comes_back(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Drain
+            | Reason::HandshakeTimeout
+            | Reason::KeepAlive
+            | Reason::Internal
+            | Reason::TakenOver
+    )
+}
+
+/// What calls end with whose server refuses the connection.
+fn refusal(violation: &Violation) -> Error {
+    let code = match violation.reason {
+        Reason::Unauthenticated => Code::Unauthenticated,
+        reason if comes_back(reason) => Code::Unavailable,
+        _ => Code::FailedPrecondition,
+    };
+    let text = format!("the server refused the connection: {violation}");
+    Error::new(code, text).with_outcome(Outcome::NotRun)
+}
+
+const BACKOFF_MIN: Duration = Duration::from_millis(500);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);

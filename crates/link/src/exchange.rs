@@ -1,0 +1,112 @@
+//! One call, of either side, as those see it who have a part in it: what was heard and not taken yet.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use tidewire_live::{IncomingReply, Items, Piece, Then};
+use tidewire_service::{Error, Validator};
+use tokio::task::AbortHandle;
+
+/// A call, while anybody has a part in it.
+#[derive(Default)]
+pub(crate) struct Exchange {
+    heard: VecDeque<Heard>,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    /// What answers it, or sends its items.
+    pub(crate) task: Option<AbortHandle>,
+    /// It was made without a connection, and never sent.
+    pub(crate) is_unsent: bool,
+}
+
+/// What was heard of a call.
+pub(crate) enum Heard {
+    /// The answer, or its head.
+    Reply(Box<Answered>),
+    /// An item, and what to give back for it as credit.
+    Item(Bytes, u64),
+    /// A piece of one.
+    Piece(Piece),
+    /// No more items; trailers.
+    End(HeaderMap),
+    /// It ended without an answer.
+    Failed(Error),
+}
+
+/// An answer of the peer, or its head.
+pub(crate) struct Answered {
+    pub(crate) headers: HeaderMap,
+    pub(crate) trailers: HeaderMap,
+    pub(crate) payload: Bytes,
+    pub(crate) then: Then,
+    pub(crate) is_unchanged: bool,
+    pub(crate) validator: Option<Validator>,
+    pub(crate) max_age_ms: Option<u64>,
+    pub(crate) status: Option<u16>,
+    pub(crate) tokens: Vec<Bytes>,
+}
+
+impl Answered {
+    pub(crate) fn of(reply: &IncomingReply<'_>) -> Self {
+        let metadata = reply.metadata();
+        let (headers, trailers) =
+            if metadata.is_empty() { Default::default() } else { metadata.to_maps() };
+        Self {
+            headers,
+            trailers,
+            payload: reply.share_payload(),
+            then: reply.then(),
+            is_unchanged: reply.is_unchanged(),
+            validator: reply.validator(),
+            max_age_ms: reply.max_age_ms(),
+            status: reply.status(),
+            tokens: metadata.tokens().map(Bytes::copy_from_slice).collect(),
+        }
+    }
+}
+
+impl Exchange {
+    /// Takes note of something, for who reads.
+    pub(crate) fn hear(&mut self, heard: Heard) {
+        self.heard.push_back(heard);
+        self.reader.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Takes note of the items of a frame: what it costs is given back with the last of them.
+    pub(crate) fn hear_items(&mut self, items: &Items<'_>) {
+        let mut shares = items.shares().peekable();
+        while let Some(item) = shares.next() {
+            let credit = if shares.peek().is_none() { items.bytes() } else { 0 };
+            self.heard.push_back(Heard::Item(item, credit));
+        }
+        self.reader.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// What was heard next.
+    pub(crate) fn poll_heard(&mut self, cx: &mut Context<'_>) -> Poll<Heard> {
+        if let Some(heard) = self.heard.pop_front() {
+            return Poll::Ready(heard);
+        }
+        self.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Waits for room in its stream.
+    pub(crate) fn wait_for_room(&mut self, cx: &Context<'_>) {
+        self.writer = Some(cx.waker().clone());
+    }
+
+    /// Its stream has room, or takes nothing more.
+    pub(crate) fn room(&mut self) {
+        self.writer.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Ends what answers it.
+    pub(crate) fn stop(&mut self) {
+        self.task.take().into_iter().for_each(|task| task.abort());
+        self.room();
+        self.reader.take().into_iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,35 @@
+//! A live session run over a byte stream or a WebSocket.
+//!
+//! The session itself (room `live`) has no socket, clock or task; here it gets them: bytes are read and
+//! written with a bound on what waits, time comes from tokio's clock, calls of the peer are polled in
+//! place and go on in tasks that their owner joins or aborts.
+//!
+//! | who | has |
+//! |---|---|
+//! | an accepting side | [`Links`]: greets connections, resumes or takes over their sessions, keeps those without one |
+//! | a dialing side | [`dial`]: a [`Link`] that is connected again and again |
+//! | who runs a connection | [`Connection`], over a [`Transport`]: [`ByteStream`], [`WebSocket`] |
+//! | who calls | [`Link::call`] |
+//! | who answers | [`Host`] |
+
+mod accept;
+mod body;
+mod call;
+mod clock;
+mod connection;
+mod dial;
+mod exchange;
+mod link;
+mod serve;
+mod transport;
+mod websocket;
+
+pub use accept::{Arrival, Links, random_boot};
+pub use clock::Clock;
+pub use connection::{Connection, Ended};
+pub use dial::{Dial, Dialer, dial};
+pub use link::Link;
+pub use serve::{Answering, Arrived, Asked, Failed, Host};
+pub use tidewire_live::{Config, Limits, Reason, Violation, feature};
+pub use transport::{Broken, ByteStream, Transport};
+pub use websocket::{PATH, SUBPROTOCOL, WebSocket, accept_key, random_key};

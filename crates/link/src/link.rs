@@ -1,0 +1,279 @@
+//! A session and everybody who has a part in it: who runs its connection, who answers calls of the peer,
+//! who calls.
+//!
+//! ```text
+//!  connection (connection.rs) ─ bytes ─▶ session ─ events ─▶ exchanges ─▶ handlers (serve.rs), callers (call.rs)
+//!             ◀──────────────── bytes ─────────── actions ◀──────────────┘
+//! ```
+//!
+//! The session is behind a lock, which is held for as long as the session computes and never across an
+//! `await`. A link outlives its connections: handlers run on while the session waits to be resumed.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use tidewire_live::{CallId, Event, Metadata, Push, Reason, Session, Usage, Violation};
+use tidewire_service::{Error, Outcome, Peer};
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use crate::exchange::{Answered, Exchange, Heard};
+use crate::serve::{Host, Taken};
+
+/// One end of a live session; clones share it.
+#[derive(Clone)]
+pub struct Link(pub(crate) Arc<Shared>);
+
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    pub(crate) clock: Clock,
+    /// Who answers calls of the peer; nobody on a side that only calls.
+    pub(crate) host: Option<Arc<dyn Host>>,
+    /// Owns what does not end in place.
+    pub(crate) tasks: TaskTracker,
+}
+
+/// What the lock is around.
+pub(crate) struct State {
+    pub(crate) session: Session,
+    pub(crate) exchanges: HashMap<CallId, Exchange>,
+    /// Who wait for room for another call.
+    pub(crate) waiting: Vec<Waker>,
+    /// Who runs the connection.
+    pub(crate) connection: Option<Waker>,
+    /// Counts connections: who runs an earlier one lets go.
+    pub(crate) epoch: u64,
+    /// What the connection before has to write before it ends.
+    pub(crate) farewell: Vec<u8>,
+    /// The other side of the connection.
+    pub(crate) peer: Option<Arc<Peer>>,
+    /// Why the session, or the last attempt at a connection, ended.
+    pub(crate) ended: Option<Violation>,
+    /// How often a handshake was done.
+    pub(crate) connections: u64,
+    /// When the peer said that it goes away: how long after that it wants to be asked again.
+    pub(crate) after_ms: u64,
+}
+
+impl Link {
+    pub(crate) fn new(
+        session: Session,
+        clock: Clock,
+        host: Option<Arc<dyn Host>>,
+        tasks: TaskTracker,
+    ) -> Self {
+        let state = State {
+            session,
+            exchanges: HashMap::new(),
+            waiting: Vec::new(),
+            connection: None,
+            epoch: 0,
+            farewell: Vec::new(),
+            peer: None,
+            ended: None,
+            connections: 0,
+            after_ms: 0,
+        };
+        Self(Arc::new(Shared { state: Mutex::new(state), clock, host, tasks }))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the session is over.
+    pub fn is_over(&self) -> bool {
+        self.lock().session.is_closed()
+    }
+
+    /// Calls, watches and bytes that the session holds.
+    pub fn usage(&self) -> Usage {
+        self.lock().session.usage()
+    }
+
+    /// Takes no new calls; open ones may end within `grace_ms`, 0 for no limit. The peer may come back
+    /// after `after_ms`.
+    pub fn drain(&self, grace_ms: u32, after_ms: u64) {
+        let mut state = self.lock();
+        state.session.drain(grace_ms, after_ms);
+        state.wake();
+    }
+
+    /// Ends the session, and tells the peer why where there is a connection.
+    pub fn end(&self, reason: Reason, message: impl Into<Cow<'static, str>>) {
+        let mut state = self.lock();
+        state.session.end(reason, message);
+        state.hear_all(self);
+        state.wake();
+    }
+
+    /// The session is not resumed any more: its queries and streams stop, its commands run on.
+    pub(crate) fn expire(&self) {
+        let mut state = self.lock();
+        state.session.expire();
+        state.hear_all(self);
+        state.wake();
+    }
+
+    /// Ends calls that were made without a connection and not sent, since there is none to be had.
+    pub(crate) fn fail_unsent(&self, error: &Error) {
+        let mut state = self.lock();
+        let State { session, exchanges, .. } = &mut *state;
+        for (call, exchange) in exchanges.iter_mut().filter(|(_, exchange)| exchange.is_unsent) {
+            session.cancel(*call);
+            exchange.hear(Heard::Failed(error.clone().with_outcome(Outcome::NotRun)));
+        }
+    }
+
+    /// Queues an item of a stream, once there is room for it; whether it is wanted.
+    ///
+    /// # Errors
+    /// It is larger than the peer takes.
+    pub(crate) async fn push(&self, call: CallId, item: &Bytes) -> Result<bool, Error> {
+        std::future::poll_fn(|cx| {
+            let mut state = self.lock();
+            let State { session, exchanges, .. } = &mut *state;
+            let Some(exchange) = exchanges.get_mut(&call) else { return Poll::Ready(Ok(false)) };
+            Poll::Ready(match session.push_shared(call, item) {
+                Push::Queued => {
+                    state.wake();
+                    Ok(true)
+                }
+                Push::Over => Ok(false),
+                Push::TooLarge => {
+                    let (bytes, max) = (item.len(), session.peer().limits.body_max);
+                    let text = format!("a message of {bytes} bytes is over body_max = {max}");
+                    Err(Error::resource_exhausted(text))
+                }
+                Push::Full => {
+                    exchange.wait_for_room(cx);
+                    return Poll::Pending;
+                }
+            })
+        })
+        .await
+    }
+
+    /// What was heard next of a call; its end once nobody is told of it any more.
+    pub(crate) fn poll_heard(&self, call: CallId, cx: &mut Context<'_>) -> Poll<Heard> {
+        match self.lock().exchanges.get_mut(&call) {
+            Some(exchange) => exchange.poll_heard(cx),
+            None => Poll::Ready(Heard::Failed(Error::canceled("the caller gave up"))),
+        }
+    }
+
+    /// Items were taken: the peer may send as many again.
+    pub(crate) fn consumed(&self, call: CallId, bytes: u64) {
+        let mut state = self.lock();
+        state.session.consumed(call, bytes);
+        state.wake();
+    }
+}
+
+impl State {
+    /// Lets the connection look at the session again.
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = &self.connection {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Lets a caller know when there may be room for its call.
+    pub(crate) fn wait(&mut self, cx: &Context<'_>) {
+        if !self.waiting.iter().any(|known| known.will_wake(cx.waker())) {
+            self.waiting.push(cx.waker().clone());
+        }
+    }
+
+    /// Lets those try again who wait for room.
+    pub(crate) fn wake_waiting(&mut self) {
+        self.waiting.drain(..).for_each(Waker::wake);
+    }
+
+    /// Hears everything that the session has to tell without a connection.
+    pub(crate) fn hear_all(&mut self, link: &Link) {
+        let now = link.0.clock.now();
+        while self.hear(link, now).is_some() {}
+    }
+
+    /// Hears the session's next event: `None` when there is none, a call of the peer if that is what it
+    /// is.
+    pub(crate) fn hear(&mut self, link: &Link, now: u64) -> Option<Option<Taken>> {
+        let Self { session, exchanges, .. } = self;
+        let event = session.poll_event(now)?;
+        match event {
+            Event::Request(request) => {
+                let taken = Taken::of(&request);
+                let taken = taken.with_headers(&self.session);
+                self.exchanges.insert(taken.call, Exchange::default());
+                return Some(link.0.host.is_some().then_some(taken));
+            }
+            Event::Reply(reply) => {
+                if let Some(exchange) = exchanges.get_mut(&reply.call) {
+                    exchange.hear(Heard::Reply(Box::new(Answered::of(&reply))));
+                }
+            }
+            Event::Items { call, items } => match exchanges.get_mut(&call) {
+                Some(exchange) => exchange.hear_items(&items),
+                None => {
+                    let bytes = items.bytes();
+                    self.session.consumed(call, bytes);
+                }
+            },
+            Event::Piece { call, piece } => match exchanges.get_mut(&call) {
+                Some(exchange) => exchange.hear(Heard::Piece(piece)),
+                None => self.session.consumed(call, piece.bytes.len() as u64),
+            },
+            Event::End { call, metadata } => {
+                if let Some(exchange) = exchanges.get_mut(&call) {
+                    exchange.hear(Heard::End(trailers(&metadata)));
+                }
+            }
+            Event::Failed { call, error, .. } => {
+                if let Some(exchange) = exchanges.get_mut(&call) {
+                    exchange.hear(Heard::Failed(error));
+                    exchange.room();
+                }
+            }
+            Event::Cancelled { call } => {
+                if let Some(mut exchange) = exchanges.remove(&call) {
+                    exchange.stop();
+                }
+            }
+            Event::Writable { call } | Event::StopSending { call } => {
+                exchanges.get_mut(&call).into_iter().for_each(Exchange::room);
+            }
+            Event::Connected { .. } => {
+                exchanges.values_mut().for_each(|exchange| exchange.is_unsent = false);
+                self.ended = None;
+                self.connections += 1;
+                self.after_ms = 0;
+                self.wake_waiting();
+            }
+            Event::Draining { after_ms, .. } => self.after_ms = after_ms,
+            Event::Refused(violation) => self.ended = Some(violation),
+            Event::Closed(violation) => {
+                self.ended = Some(violation);
+                self.wake_waiting();
+            }
+            Event::Lost | Event::Room => self.wake_waiting(),
+            _ => {}
+        }
+        Some(None)
+    }
+}
+
+/// What an `end` says beside that it is one: the session hands trailers out as headers.
+fn trailers(metadata: &Metadata) -> http::HeaderMap {
+    if metadata.is_empty() { http::HeaderMap::new() } else { metadata.to_maps().0 }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("session", &self.lock().session).finish_non_exhaustive()
+    }
+}

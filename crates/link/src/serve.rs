@@ -1,0 +1,259 @@
+//! Answering calls of the peer.
+//!
+//! A call is handed to the [`Host`] with everything owned; its answer is polled once in place and goes
+//! on in a task if it has to wait (`connection.rs`). What the answer is (whole, a stream, "unchanged",
+//! an error with what became of the call) is told to the session here.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::HeaderMap;
+use tidewire_live::{
+    CallId, CommandOrigin, IncomingRequest, Metadata, Micros, OutgoingReply, PeerMethod, Session,
+    varint,
+};
+use tidewire_service::{
+    Body, Context, Error, Frame, Freshness, Headers, Lifetime, Outcome, Protocol, Reply, Token,
+    Tokens, Validator,
+};
+
+use crate::body::RequestBody;
+use crate::link::Link;
+
+/// Answers the calls of peers.
+pub trait Host: Send + Sync + 'static {
+    /// Answers one call. Dropping the future cancels it, which is done to queries and streams only: the
+    /// answer to a unary command is awaited whatever its caller does.
+    fn answer(&self, call: Arrived) -> Answering;
+}
+
+/// The future of an answer.
+pub type Answering = Pin<Box<dyn Future<Output = Result<Reply, Failed>> + Send>>;
+
+/// A call that arrived.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Arrived {
+    /// What is called.
+    pub target: Asked,
+    /// Headers, deadline, the other side, what the caller holds and has seen, the key of a command.
+    pub context: Context,
+    /// The message or whole body, or a stream of them.
+    pub body: Body,
+    /// Whether it came as a command, so that it is known when it comes again.
+    pub is_command: bool,
+}
+
+/// What a call is for.
+#[derive(Debug)]
+pub enum Asked {
+    /// A method.
+    Method(PeerMethod),
+    /// A plain HTTP request.
+    Http(http::Method, http::Uri),
+    /// What is no HTTP request.
+    Nothing(&'static str),
+}
+
+/// A call that has no answer.
+#[derive(Debug)]
+pub struct Failed {
+    /// What its caller is told.
+    pub error: Error,
+    /// [`Outcome::Answered`] when the error is the handler's answer, else what became of the call.
+    pub outcome: Outcome,
+}
+
+impl Failed {
+    /// The call never reached a handler.
+    pub fn not_run(error: Error) -> Self {
+        Self { error, outcome: Outcome::NotRun }
+    }
+}
+
+impl From<Error> for Failed {
+    /// What the handler answered.
+    fn from(error: Error) -> Self {
+        Self { error, outcome: Outcome::Answered }
+    }
+}
+
+/// A request, taken out of the session.
+pub(crate) struct Taken {
+    pub(crate) call: CallId,
+    /// The number of its method on this connection.
+    pub(crate) number: Option<u32>,
+    target: Asked,
+    metadata: Metadata,
+    headers: HeaderMap,
+    body: Option<Bytes>,
+    deadline: Option<Micros>,
+    held: Option<Validator>,
+    command: Option<u64>,
+    origin: Option<CommandOrigin>,
+}
+
+impl Taken {
+    pub(crate) fn of(request: &IncomingRequest<'_>) -> Self {
+        let target = match request.http() {
+            Some((verb, target)) => http_target(verb, target),
+            None => request.peer_method().map_or(Asked::Nothing("no method"), Asked::Method),
+        };
+        Self {
+            call: request.call,
+            number: request.method(),
+            target,
+            metadata: request.metadata(),
+            headers: HeaderMap::new(),
+            body: (!request.is_streaming()).then(|| request.share_payload()),
+            deadline: request.deadline(),
+            held: request.validator(),
+            command: request.command(),
+            origin: request.origin(),
+        }
+    }
+
+    /// Its own headers in place of the connection's.
+    pub(crate) fn with_headers(mut self, session: &Session) -> Self {
+        if !self.metadata.is_empty() || !session.peer_headers().is_empty() {
+            self.headers = session.headers_of(&self.metadata).to_maps().0;
+        }
+        self
+    }
+
+    /// The call as a host sees it.
+    pub(crate) fn arrived(self, link: &Link, peer: Option<Arc<tidewire_service::Peer>>) -> Arrived {
+        let deadline = self.deadline.and_then(|at| link.0.clock.instant(at));
+        let mut context = Context::new(self.headers)
+            .with_protocol(Protocol::Live)
+            .with_deadline(deadline.map(tokio::time::Instant::into_std))
+            .with_peer(peer);
+        context.set_held(self.held.into_iter().collect());
+        if let Some(origin) = self.origin {
+            context.set_command(origin.client(), origin.id.to_string());
+        }
+        let tokens = self.metadata.tokens().filter_map(|token| Token::new(token.to_vec()));
+        context.add_tokens(&tokens.collect::<Tokens>());
+        let body = match self.body {
+            Some(whole) => Body::Full(whole),
+            None => Body::frames(RequestBody::new(link.clone(), self.call)),
+        };
+        Arrived { target: self.target, context, body, is_command: self.command.is_some() }
+    }
+}
+
+fn http_target(verb: &[u8], target: &[u8]) -> Asked {
+    match (http::Method::from_bytes(verb), http::Uri::try_from(target)) {
+        (Ok(verb), Ok(uri)) => Asked::Http(verb, uri),
+        (Err(_), _) => Asked::Nothing("no HTTP verb"),
+        (_, Err(_)) => Asked::Nothing("no path"),
+    }
+}
+
+/// Answers one call to its end.
+pub(crate) async fn serve(link: Link, host: Arc<dyn Host>, call: CallId, arrived: Arrived) {
+    let outcome = host.answer(arrived).await;
+    match outcome {
+        Err(failed) => link.fail(call, &failed),
+        Ok(reply) => link.deliver(call, reply).await,
+    }
+    link.lock().exchanges.remove(&call);
+}
+
+impl Link {
+    fn fail(&self, call: CallId, failed: &Failed) {
+        let mut state = self.lock();
+        match failed.outcome {
+            Outcome::Answered => state.session.fail(call, &failed.error),
+            outcome => state.session.refuse(call, &failed.error, outcome),
+        }
+        state.wake();
+    }
+
+    async fn deliver(&self, call: CallId, reply: Reply) {
+        let Reply { status, headers, body, trailers, freshness, .. } = reply;
+        let is_late = matches!(body, Body::Stream(_));
+        let now = if is_late { &Headers::default() } else { &trailers };
+        let metadata = metadata(&headers, now);
+        let token = freshness.tokens().iter().next().cloned();
+        let head = OutgoingReply {
+            metadata,
+            validator: freshness.validator(),
+            max_age_ms: max_age_ms(&freshness),
+            token: token.as_ref().map_or(&[], Token::bytes),
+            status: Some(status.as_u16()).filter(|status| *status != 200),
+            ..OutgoingReply::default()
+        };
+        let frames = {
+            let mut state = self.lock();
+            let frames = match body {
+                Body::Empty => {
+                    state.session.reply(call, head);
+                    None
+                }
+                Body::Full(body) => {
+                    state.session.reply_body(call, &head, &body);
+                    None
+                }
+                Body::Stream(frames) => {
+                    state.session.reply_stream(call, &head);
+                    Some(frames)
+                }
+            };
+            state.wake();
+            frames
+        };
+        if let Some(frames) = frames {
+            self.stream(call, frames, trailers).await;
+        }
+    }
+
+    /// Sends the items of an answer as they come.
+    async fn stream(
+        &self,
+        call: CallId,
+        mut frames: impl futures_core::Stream<Item = Result<Frame, Error>> + Unpin,
+        mut trailers: Headers,
+    ) {
+        while let Some(frame) = frames.next().await {
+            let pushed = match frame {
+                Ok(Frame::Data(item)) => self.push(call, &item).await,
+                Ok(Frame::Trailers(late)) => {
+                    trailers = late;
+                    Ok(true)
+                }
+                Err(error) => Err(error),
+            };
+            match pushed {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => return self.fail(call, &error.into()),
+            }
+        }
+        let mut state = self.lock();
+        state.session.finish(call, &metadata(&trailers, &Headers::default()));
+        state.wake();
+    }
+}
+
+/// Headers and trailers as the protocol has them, without those that are HTTP's own.
+pub(crate) fn metadata(headers: &HeaderMap, trailers: &HeaderMap) -> Metadata {
+    match headers.is_empty() && trailers.is_empty() {
+        true => Metadata::default(),
+        false => Metadata::from_maps(headers, trailers),
+    }
+}
+
+/// For how long the peer may keep an answer.
+fn max_age_ms(freshness: &Freshness) -> Option<u64> {
+    match freshness.lifetime() {
+        Lifetime::Immutable => Some(varint::MAX),
+        Lifetime::For(life) => {
+            let left = life.saturating_sub(freshness.age()).as_millis();
+            Some(u64::try_from(left).unwrap_or(varint::MAX).min(varint::MAX))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,120 @@
+//! What a session runs over: bytes both ways, and an end.
+//!
+//! | transport | what it carries |
+//! |---|---|
+//! | [`ByteStream`] | TCP, TLS, Unix sockets: the frames are the stream |
+//! | [`WebSocket`](crate::WebSocket) | binary messages, each of whole frames |
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+use tidewire_live::Violation;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Why nothing more comes.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Broken {
+    /// The connection is gone.
+    Lost(io::Error),
+    /// What came breaks a rule of the transport.
+    Violation(Violation),
+}
+
+/// Bytes both ways. It is polled by one task.
+pub trait Transport: Send + Unpin {
+    /// Adds what came to `into`; ready with 0 at the end.
+    ///
+    /// # Errors
+    /// The connection broke, or its peer broke the rules of the transport.
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut BytesMut,
+    ) -> Poll<Result<usize, Broken>>;
+
+    /// Sends whole frames, and takes them out of `out` as they leave; ready once all have left. Until then
+    /// it is called again with what is in it.
+    ///
+    /// # Errors
+    /// The connection broke.
+    fn poll_send(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<io::Result<()>>;
+
+    /// Ends the connection, for a reason of the protocol where there was one.
+    ///
+    /// # Errors
+    /// The connection broke.
+    fn poll_close(&mut self, cx: &mut Context<'_>, reason: Option<u8>) -> Poll<io::Result<()>>;
+}
+
+impl<T: Transport + ?Sized> Transport for Box<T> {
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut BytesMut,
+    ) -> Poll<Result<usize, Broken>> {
+        (**self).poll_receive(cx, into)
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<io::Result<()>> {
+        (**self).poll_send(cx, out)
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>, reason: Option<u8>) -> Poll<io::Result<()>> {
+        (**self).poll_close(cx, reason)
+    }
+}
+
+/// Frames as a stream of bytes.
+pub struct ByteStream<S>(S);
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream<S> {
+    /// Frames over `stream`.
+    pub fn new(stream: S) -> Self {
+        Self(stream)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Transport for ByteStream<S> {
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut BytesMut,
+    ) -> Poll<Result<usize, Broken>> {
+        into.reserve(READ_BYTES);
+        tokio_util::io::poll_read_buf(Pin::new(&mut self.0), cx, into).map_err(Broken::Lost)
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<io::Result<()>> {
+        let mut written = 0;
+        while written < out.len() {
+            match Pin::new(&mut self.0).poll_write(cx, &out[written..]) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(more)) => written += more,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    out.drain(..written);
+                    return Poll::Pending;
+                }
+            }
+        }
+        out.clear();
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>, _: Option<u8>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+impl<S> fmt::Debug for ByteStream<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ByteStream")
+    }
+}
+
+/// What is read at once: a frame of the usual largest size and its head.
+const READ_BYTES: usize = 32 << 10;

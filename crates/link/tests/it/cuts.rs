@@ -1,0 +1,1 @@
+//! Connections that end at any byte.

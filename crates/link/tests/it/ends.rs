@@ -1,0 +1,1 @@
+//! How connections end: in good order, by silence, by a bad peer.

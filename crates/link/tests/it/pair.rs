@@ -1,0 +1,203 @@
+//! A server and a client of the protocol, and the wire between them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use tidewire_link::{
+    Answering, Arrival, Arrived, Asked, ByteStream, Config, Dial, Ended, Failed, Host, Link, Links,
+    Transport, dial, random_boot,
+};
+use tidewire_service::{
+    Body, Call, Code, Codec, Context, Error, Frame, Idempotency, Method, Reply, Result, Spec,
+    StreamKind,
+};
+use tokio::io::DuplexStream;
+use tokio_util::task::TaskTracker;
+
+/// A service of one method a name, and what it did.
+#[derive(Default)]
+pub(crate) struct Echo {
+    /// How often `Count` ran.
+    pub(crate) counted: AtomicUsize,
+    /// Lets `Wait` go on.
+    pub(crate) gate: tokio::sync::Notify,
+    /// Where a handler waits.
+    pub(crate) began: tokio::sync::Notify,
+    /// Names of calls that were dropped before they ended.
+    pub(crate) dropped: Mutex<Vec<String>>,
+}
+
+struct Ends<'a>(&'a Echo, String, bool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        if !self.2 {
+            self.0.dropped.lock().unwrap().push(std::mem::take(&mut self.1));
+        }
+    }
+}
+
+impl Echo {
+    async fn answer(&self, name: &str, body: Body) -> Result<Reply> {
+        let mut ends = Ends(self, name.to_owned(), false);
+        let reply = self.reply(name, body).await;
+        ends.2 = true;
+        reply
+    }
+
+    async fn reply(&self, name: &str, body: Body) -> Result<Reply> {
+        match name {
+            "Say" => Ok(Reply::new(Body::Full(body.collect(usize::MAX).await?))),
+            "Count" => {
+                let count = self.counted.fetch_add(1, Ordering::SeqCst) + 1;
+                Ok(Reply::new(Body::Full(count.to_string().into())))
+            }
+            "Wait" => {
+                self.began.notify_one();
+                self.gate.notified().await;
+                self.counted.fetch_add(1, Ordering::SeqCst);
+                Ok(Reply::new(Body::Full("waited".into())))
+            }
+            "Fail" => Err(Error::not_found("there is none")),
+            "Numbers" => {
+                let items = (0..1000u32).map(|n| Ok(Bytes::from(n.to_string())));
+                Ok(Reply::new(Body::stream(futures_util::stream::iter(items))))
+            }
+            "Sum" => {
+                let mut sum = 0u32;
+                let Body::Stream(mut frames) = body else { return Err(Error::internal("whole")) };
+                while let Some(frame) = futures_util::StreamExt::next(&mut frames).await {
+                    if let Frame::Data(item) = frame? {
+                        sum += std::str::from_utf8(&item).unwrap().parse::<u32>().unwrap();
+                    }
+                }
+                Ok(Reply::new(Body::Full(sum.to_string().into())))
+            }
+            "Echo" => Ok(Reply::new(body)),
+            _ => Err(Error::unimplemented(name.to_owned())),
+        }
+    }
+}
+
+pub(crate) struct Hosted(pub(crate) Arc<Echo>);
+
+impl Host for Hosted {
+    fn answer(&self, call: Arrived) -> Answering {
+        let echo = Arc::clone(&self.0);
+        Box::pin(async move {
+            let Asked::Method(method) = call.target else {
+                return Err(Failed::not_run(Error::unimplemented("HTTP")));
+            };
+            let name = method.path.rsplit('/').next().unwrap_or_default().to_owned();
+            echo.answer(&name, call.body).await.map_err(Failed::from)
+        })
+    }
+}
+
+/// A server, and the ends of the connections to it.
+pub(crate) struct Served {
+    pub(crate) links: Arc<Links>,
+    pub(crate) echo: Arc<Echo>,
+    pub(crate) tasks: TaskTracker,
+}
+
+impl Served {
+    pub(crate) fn new() -> Self {
+        Self::with(Config { boot: Some([1; 16]), ..Config::default() })
+    }
+
+    pub(crate) fn with(config: Config) -> Self {
+        let (echo, tasks) = (Arc::<Echo>::default(), TaskTracker::new());
+        let host = Arc::new(Hosted(Arc::clone(&echo)));
+        let links = Arc::new(Links::new(config, host, tasks.clone(), 8));
+        Self { links, echo, tasks }
+    }
+
+    /// Serves one connection to its end.
+    pub(crate) fn serve(&self, transport: impl Transport + 'static) -> tokio::task::JoinHandle<Option<Ended>> {
+        let links = Arc::clone(&self.links);
+        self.tasks.spawn(async move {
+            let identify = async |_| Ok(Bytes::new());
+            let (link, connection) = links.greet(transport, Arrival::default(), identify).await?;
+            let ended = connection.run().await;
+            links.left(&link, ended);
+            Some(ended)
+        })
+    }
+}
+
+/// Dials a server in this process; each connection passes by `between`.
+pub(crate) struct Dials<F>(pub(crate) F);
+
+impl<F> Dial for Dials<F>
+where
+    F: Fn() -> Result<Box<dyn Transport>, Error> + Send + Sync + 'static,
+{
+    async fn dial(&self) -> Result<Box<dyn Transport>, Error> {
+        (self.0)()
+    }
+}
+
+/// A client whose connections `connect` makes.
+pub(crate) fn client(
+    connect: impl Fn() -> Result<DuplexStream, Error> + Send + Sync + 'static,
+) -> Link {
+    client_with(Config::default(), connect)
+}
+
+pub(crate) fn client_with(
+    config: Config,
+    connect: impl Fn() -> Result<DuplexStream, Error> + Send + Sync + 'static,
+) -> Link {
+    let config = Config { boot: Some(random_boot()), ..config };
+    let dials = Dials(move || Ok(Box::new(ByteStream::new(connect()?)) as Box<dyn Transport>));
+    let tasks = TaskTracker::new();
+    let (link, dialer) = dial(dials, config, None, tasks.clone());
+    tasks.spawn(dialer.run());
+    link
+}
+
+/// A client of a server of its own.
+pub(crate) fn pair() -> (Link, Arc<Served>) {
+    let served = Arc::new(Served::new());
+    let server = Arc::clone(&served);
+    let link = client(move || {
+        let (near, far) = tokio::io::duplex(64 << 10);
+        server.serve(ByteStream::new(far));
+        Ok(near)
+    });
+    (link, served)
+}
+
+pub(crate) fn method(name: &str, kind: StreamKind, idempotency: Idempotency) -> Method {
+    let mut spec = Spec::dynamic("test.v1.Echo", name, kind, ["", ""]);
+    spec.idempotency = idempotency;
+    Arc::new(spec).into()
+}
+
+pub(crate) fn query(name: &str, body: impl Into<Body>) -> Call {
+    let method = method(name, StreamKind::Unary, Idempotency::NoSideEffects);
+    Call::method(method, Context::default(), Codec::Proto, body)
+}
+
+pub(crate) fn command(name: &str) -> Call {
+    let method = method(name, StreamKind::Unary, Idempotency::Unknown);
+    Call::method(method, Context::default(), Codec::Proto, Body::Empty)
+}
+
+pub(crate) fn streamed(name: &str, kind: StreamKind, body: impl Into<Body>) -> Call {
+    let method = method(name, kind, Idempotency::NoSideEffects);
+    Call::method(method, Context::default(), Codec::Proto, body)
+}
+
+/// The text of a reply, or the code of an error.
+pub(crate) async fn text(outcome: Result<Reply>) -> Result<String, Code> {
+    match outcome {
+        Ok(reply) => match reply.body.collect(usize::MAX).await {
+            Ok(bytes) => Ok(String::from_utf8(bytes.to_vec()).unwrap()),
+            Err(error) => Err(error.code()),
+        },
+        Err(error) => Err(error.code()),
+    }
+}

@@ -1,0 +1,165 @@
+//! The live protocol on the ports of the server: a connection's hello, and calls by the one way.
+//!
+//! | a connection | found by | goes on |
+//! |---|---|---|
+//! | TCP, TLS, a Unix socket | its first 16 bytes (`detect.rs`) | here |
+//! | a WebSocket | its upgrade (`live/upgrade.rs`) | here, once it is handed over |
+//!
+//! What sessions are is the room `link`; whose a connection is, the gates say by the headers of its
+//! upgrade and its hello: a credential that they refuse refuses the connection, and a session is resumed
+//! only by its own principal. Every call passes the gates again (`live/calls.rs`).
+
+mod calls;
+mod upgrade;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, COOKIE};
+use http::{HeaderMap, Method, Uri};
+use tidewire_link::{
+    Arrival, ByteStream, Config, Ended, Links, PATH, Reason, Transport, Violation, WebSocket,
+    random_boot,
+};
+use tidewire_service::{Code, Context, Head, HttpTarget, Peer, Protocol, Signal, Target};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::task::TaskTracker;
+
+use self::calls::Calls;
+pub(crate) use self::upgrade::Taken;
+use crate::connection::App;
+use crate::limits::Limits;
+use crate::stop::{Stage, Stop};
+use crate::way::admitted;
+
+/// The live protocol of a server.
+pub(crate) struct Live {
+    links: Links,
+    /// Tells handlers of a drain.
+    stopping: Signal,
+}
+
+impl Live {
+    pub(crate) fn new(app: Weak<App>, limits: &Limits, tasks: TaskTracker) -> Self {
+        let stopping = Signal::new();
+        let calls = Calls { app, stopping: stopping.clone() };
+        let links = Links::new(config(limits), Arc::new(calls), tasks, limits.connections_max);
+        Self { links, stopping }
+    }
+
+    /// Looks after sessions without a connection until the server drains; then nobody resumes them.
+    pub(crate) async fn keep(&self, stop: Stop) {
+        tokio::select! {
+            () = self.links.keep() => {}
+            () = stop.reached(Stage::Draining) => {}
+        }
+        self.stopping.fire();
+        self.links.expire_parked();
+    }
+}
+
+impl App {
+    /// Serves a connection that speaks the protocol from its first byte on.
+    pub(crate) async fn live_stream(
+        &self,
+        io: impl AsyncRead + AsyncWrite + Unpin + Send,
+        first: Bytes,
+        peer: Arc<Peer>,
+        stop: Stop,
+    ) {
+        let arrival = Arrival { upgrade: HeaderMap::new(), first, peer: Some(peer) };
+        self.live(ByteStream::new(io), arrival, stop).await;
+    }
+
+    /// Serves a WebSocket once it is handed over.
+    pub(crate) async fn live_websocket(&self, taken: Taken, peer: Arc<Peer>, stop: Stop) {
+        let handed_over = tokio::time::timeout(self.limits.handshake_timeout, taken.connection);
+        let Ok(Ok(connection)) = handed_over.await else { return };
+        let arrival = Arrival { upgrade: taken.headers, first: Bytes::new(), peer: Some(peer) };
+        let socket = WebSocket::server(hyper_util::rt::TokioIo::new(connection)).await;
+        self.live(socket, arrival, stop).await;
+    }
+
+    async fn live<T: Transport>(&self, transport: T, arrival: Arrival, stop: Stop) {
+        let peer = arrival.peer.clone();
+        let identify = async |headers| self.identify(headers, peer).await;
+        let greeted = tokio::select! {
+            greeted = self.live.links.greet(transport, arrival, identify) => greeted,
+            () = stop.reached(Stage::Draining) => None,
+        };
+        let Some((link, connection)) = greeted else { return };
+        let mut runs = std::pin::pin!(connection.run());
+        let ended = tokio::select! {
+            ended = &mut runs => ended,
+            () = stop.reached(Stage::Draining) => {
+                link.drain(milliseconds(self.limits.drain_timeout), 0);
+                tokio::select! {
+                    ended = &mut runs => ended,
+                    () = stop.reached(Stage::CutOff) => {
+                        stop.cut_off(link.usage().calls_in as usize);
+                        link.end(Reason::Bye, "the server stopped");
+                        Ended::Lost
+                    }
+                }
+            }
+        };
+        self.live.links.left(&link, ended);
+    }
+
+    /// Whose a connection is, as the gates find out; the empty text for nobody's.
+    async fn identify(
+        &self,
+        headers: HeaderMap,
+        peer: Option<Arc<Peer>>,
+    ) -> Result<Bytes, Violation> {
+        let credentials = [AUTHORIZATION, COOKIE]
+            .iter()
+            .flat_map(|name| headers.get_all(name))
+            .map(|value| value.as_bytes().to_vec())
+            .collect::<Vec<_>>();
+        let target = HttpTarget::new(Method::GET, Uri::from_static(PATH));
+        let certificate = peer.as_ref().and_then(|peer| peer.certificates.first().cloned());
+        let context = Context::new(headers).with_protocol(Protocol::Live).with_peer(peer);
+        let mut head = Head::new(Target::Http(target), context);
+        let admitted = admitted(&self.gates, &mut head).await;
+        if let Err(error) = admitted
+            && error.code() == Code::Unauthenticated
+            && !credentials.is_empty()
+        {
+            return Err(Violation::new(Reason::Unauthenticated, error.message().to_owned()));
+        }
+        let parts = match head.context.principal() {
+            Some(known) => vec![known.issuer().into(), known.subject().into()],
+            None => credentials,
+        };
+        let parts = parts.into_iter().chain(certificate);
+        let parts = parts.flat_map(|part: Vec<u8>| [part.len().to_le_bytes().to_vec(), part]);
+        Ok(parts.flatten().collect::<Vec<u8>>().into())
+    }
+}
+
+/// The protocol's settings.
+fn config(limits: &Limits) -> Config {
+    let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    Config {
+        limits: tidewire_link::Limits {
+            body_max: number(limits.message_bytes_max).max(BODY_MAX_FLOOR),
+            calls_max: limits.streams_max,
+            stream_credit: limits.stream_window_bytes.into(),
+            connection_credit: limits.connection_window_bytes.into(),
+            ..Config::default().limits
+        },
+        boot: Some(random_boot()),
+        agent: concat!("tidewire/", env!("CARGO_PKG_VERSION")).to_owned(),
+        handshake_timeout: limits.handshake_timeout,
+        ..Config::default()
+    }
+}
+
+fn milliseconds(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// The least that a side may say it takes; what is over a smaller limit is refused by the call.
+const BODY_MAX_FLOOR: u32 = 65_536;

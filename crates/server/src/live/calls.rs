@@ -1,0 +1,216 @@
+//! Calls of live connections: found, gated, observed and run like those of every protocol.
+//!
+//! | a call | answered |
+//! |---|---|
+//! | of a method that is there | by its service, through `run.rs` |
+//! | of a method that is not | UNIMPLEMENTED, which names those that are; *not run* |
+//! | of a command, sent as a query | FAILED_PRECONDITION; *not run* |
+//! | of plain HTTP | by the route at its path, or 404 |
+//!
+//! A command whose deadline passes goes on, so what its caller is told then is *unknown*.
+
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context as TaskContext, Poll, ready};
+
+use tidewire_link::{Answering, Arrived, Asked, Failed, Host};
+use tidewire_service::{
+    Body, Call, Error, Frame, Head, HttpTarget, Outcome, Phase, Reply, Result, Signal, Target,
+};
+
+use crate::connection::App;
+use crate::observe::Watch;
+use crate::plain::log;
+use crate::routes;
+use crate::rpc::gathered;
+use crate::run::run;
+use crate::way::admitted;
+
+/// Answers the calls of live connections.
+pub(super) struct Calls {
+    pub(super) app: Weak<App>,
+    pub(super) stopping: Signal,
+}
+
+impl Host for Calls {
+    fn answer(&self, call: Arrived) -> Answering {
+        let (app, stopping) = (self.app.upgrade(), self.stopping.clone());
+        Box::pin(async move {
+            match app {
+                Some(app) => app.answer_live(call, stopping).await,
+                None => Err(Failed::not_run(Error::unavailable("the server stopped"))),
+            }
+        })
+    }
+}
+
+impl App {
+    async fn answer_live(&self, arrived: Arrived, stopping: Signal) -> Result<Reply, Failed> {
+        let Arrived { target, context, body, is_command, .. } = arrived;
+        let target = match target {
+            Asked::Method(asked) => {
+                let target = match self.methods.find(&asked.path) {
+                    Some(entry) => Target::Method(entry.method.clone()),
+                    None => Target::Unknown(asked.path.into()),
+                };
+                (target, asked.codec)
+            }
+            Asked::Http(verb, uri) => {
+                (Target::Http(HttpTarget::new(verb, uri)), tidewire_service::Codec::default())
+            }
+            Asked::Nothing(what) => {
+                return Err(Failed::not_run(Error::invalid_argument(format!("it asks {what}"))));
+            }
+        };
+        let (target, codec) = target;
+        let mut head = Head::new(target, context.with_stopping(stopping));
+        if self.gates.is_empty() && self.observers.is_empty() {
+            let (call, _) = Call::from_head(head, body);
+            return self.run_live(call.with_codecs(codec, codec), is_command).await;
+        }
+        let watch = Watch::begin(&self.observers, &self.stop, &mut head);
+        watch.phase(Phase::Gates);
+        let admitted = admitted(&self.gates, &mut head).await;
+        let (call, guards) = Call::from_head(head, body);
+        watch.keep(guards);
+        let outcome = match admitted {
+            Ok(()) => {
+                watch.phase(Phase::Handler);
+                self.run_live(call.with_codecs(codec, codec), is_command).await
+            }
+            Err(error) => Err(Failed::not_run(error)),
+        };
+        observed(watch, outcome)
+    }
+
+    /// Runs a call that was let pass.
+    async fn run_live(&self, mut call: Call, is_command: bool) -> Result<Reply, Failed> {
+        let method = match &call.target {
+            Target::Method(method) => method.clone(),
+            Target::Http(http) => {
+                return match self.routes.find(&http.method, &http.uri) {
+                    Ok(routes::Found::Service(service, params, uri)) => {
+                        let uri = uri.unwrap_or_else(|| http.uri.clone());
+                        let target = HttpTarget::new(http.method.clone(), uri);
+                        call.target = Target::Http(target.with_params(params));
+                        Ok(run(&**service, call, None).outcome().await?)
+                    }
+                    Ok(_) => {
+                        let text = format!("nothing is at {}", http.uri.path());
+                        Err(Failed::not_run(Error::not_found(text)))
+                    }
+                    Err(error) => Err(Failed::not_run(error)),
+                };
+            }
+            other => {
+                let error = self.methods.unknown(&other.describe());
+                return Err(Failed::not_run(error));
+            }
+        };
+        if !method.is_query() && !is_command {
+            let text = format!("{} is a command, and came as a query", method.path);
+            return Err(Failed::not_run(Error::failed_precondition(text)));
+        }
+        let Some(entry) = self.methods.find(&method.path) else {
+            return Err(Failed::not_run(self.methods.unknown(&method.path)));
+        };
+        if !method.kind.client_streams() {
+            self.read_message(&mut call).await.map_err(Failed::not_run)?;
+        }
+        let command = self.commands.command(&method);
+        let is_unary_command = command.is_some();
+        let outcome = run(&*entry.service, call, command).outcome().await;
+        let outcome = match outcome {
+            Ok(reply) if !method.kind.server_streams() => whole(reply).await,
+            outcome => outcome,
+        };
+        outcome.map_err(|error| {
+            log(&error, &method.path);
+            let outcome = match error.outcome() {
+                // Said by this server of this call; what a handler's own calls became is not.
+                Outcome::NotRun if !error.is_upstream() => Outcome::NotRun,
+                _ if is_unary_command && crate::observe::is_late(&error) => Outcome::Unknown,
+                _ => Outcome::Answered,
+            };
+            Failed { error, outcome }
+        })
+    }
+
+    /// Reads the one message of a call: large ones come in pieces.
+    async fn read_message(&self, call: &mut Call) -> Result<()> {
+        let deadline = call.context.deadline();
+        let message = match deadline {
+            Some(at) if matches!(call.body, Body::Stream(_)) => {
+                tokio::time::timeout_at(at.into(), call.message())
+                    .await
+                    .unwrap_or_else(|_| Err(crate::deadline::passed()))?
+            }
+            _ => call.message().await?,
+        };
+        let max = self.limits.message_bytes_max;
+        if message.len() > max {
+            let text = format!("a message is over limits.message_bytes_max = {max} bytes");
+            return Err(Error::resource_exhausted(text));
+        }
+        Ok(())
+    }
+}
+
+/// A reply of one message, with that message whole.
+async fn whole(mut reply: Reply) -> Result<Reply> {
+    if !matches!(reply.body, Body::Stream(_)) {
+        return Ok(reply);
+    }
+    let (message, late) = gathered(std::mem::take(&mut reply.body)).await?;
+    reply.body = Body::Full(message);
+    if !late.is_empty() {
+        reply.trailers = late.into();
+    }
+    Ok(reply)
+}
+
+/// Tells who observes what became of a call, at the end of its answer.
+fn observed(watch: Arc<Watch>, outcome: Result<Reply, Failed>) -> Result<Reply, Failed> {
+    watch.phase(Phase::FirstByte);
+    let mut reply = match outcome {
+        Ok(reply) => reply,
+        Err(failed) => {
+            watch.failed(&failed.error);
+            watch.over();
+            return Err(failed);
+        }
+    };
+    reply.body = match reply.body {
+        Body::Stream(frames) => Body::frames(Observed { frames, watch }),
+        whole => {
+            watch.sent(whole.len().unwrap_or_default());
+            watch.over();
+            whole
+        }
+    };
+    Ok(reply)
+}
+
+/// The items of an answer that is observed.
+struct Observed {
+    frames: Pin<Box<dyn futures_core::Stream<Item = Result<Frame>> + Send>>,
+    watch: Arc<Watch>,
+}
+
+impl futures_core::Stream for Observed {
+    type Item = Result<Frame>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
+        let frame = ready!(self.frames.as_mut().poll_next(cx));
+        match &frame {
+            Some(Ok(Frame::Data(item))) => self.watch.sent(item.len()),
+            Some(Ok(Frame::Trailers(_))) => {}
+            Some(Err(error)) => {
+                self.watch.failed(error);
+                self.watch.over();
+            }
+            None => self.watch.over(),
+        }
+        Poll::Ready(frame)
+    }
+}

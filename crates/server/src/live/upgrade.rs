@@ -1,0 +1,129 @@
+//! A request that wants to become a WebSocket of the live protocol: RFC 6455, section 4.2.
+//!
+//! | request | answered |
+//! |---|---|
+//! | `GET` with `Upgrade: websocket` at the protocol's path, key and version in order | 101 |
+//! | without the subprotocol | 400, which names it |
+//! | another version of WebSocket | 426, with the one that is spoken |
+//! | with an `Origin` that is not the server's own and not in `cors.origins` | 403 |
+//! | any other at that path | as at every path |
+//!
+//! Browsers let every page open a WebSocket to every host, with its cookies and without asking first, so
+//! the origin is looked at here, whether or not there is a cookie: a server on loopback has no other fence.
+
+use http::header::{
+    CONNECTION, HOST, HeaderName, HeaderValue, ORIGIN, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper::upgrade::OnUpgrade;
+use tidewire_link::{PATH, SUBPROTOCOL, accept_key};
+use tidewire_service::{Body, Error};
+
+use crate::connection::App;
+use crate::plain;
+
+/// A connection that will be handed over.
+pub(crate) struct Taken {
+    pub(super) connection: OnUpgrade,
+    /// The headers of its request that say who it is.
+    pub(super) headers: HeaderMap,
+}
+
+impl App {
+    /// The answer to a request that wants to become a live connection, and that connection unless it is
+    /// refused; `None` when that is not what it wants.
+    pub(crate) fn live_upgrade<B>(
+        &self,
+        request: &mut Request<B>,
+    ) -> Option<(Response<Body>, Option<Taken>)> {
+        let headers = request.headers();
+        if request.uri().path() != PATH
+            || *request.method() != Method::GET
+            || !lists(headers, &UPGRADE, "websocket")
+        {
+            return None;
+        }
+        let key = match self.check_upgrade(headers) {
+            Ok(key) => key,
+            Err(error) => return Some((plain::error_response(&error), None)),
+        };
+        let mut response = Response::new(Body::Empty);
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        let headers = response.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+        headers.insert(SEC_WEBSOCKET_ACCEPT, key);
+        let connection = request.extensions_mut().remove::<OnUpgrade>()?;
+        let headers = of_connection(std::mem::take(request.headers_mut()));
+        Some((response, Some(Taken { connection, headers })))
+    }
+
+    /// What proves that the upgrade was understood.
+    fn check_upgrade(&self, headers: &HeaderMap) -> Result<HeaderValue, Error> {
+        if headers.get(SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+            let mut error = Error::unimplemented("WebSocket version 13 is spoken")
+                .with_http_status(StatusCode::UPGRADE_REQUIRED);
+            error.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+            return Err(error);
+        }
+        if !lists(headers, &SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL) {
+            let text = format!("{PATH} takes WebSockets of the subprotocol {SUBPROTOCOL}; name it");
+            return Err(Error::invalid_argument(text));
+        }
+        if let Some(origin) = headers.get(ORIGIN)
+            && !self.may_connect(origin, headers)
+        {
+            let text = format!("pages of {origin:?} may not connect; add it to cors.origins");
+            return Err(Error::permission_denied(text));
+        }
+        let key = headers.get(SEC_WEBSOCKET_KEY).filter(|key| key.len() == KEY_BYTES);
+        let key = key.and_then(|key| HeaderValue::try_from(accept_key(key.as_bytes())).ok());
+        key.ok_or_else(|| Error::invalid_argument("header sec-websocket-key is none"))
+    }
+
+    /// Whether pages of this origin may connect: those of this server, and those that are named.
+    fn may_connect(&self, origin: &HeaderValue, headers: &HeaderMap) -> bool {
+        let own = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        let is_own = own.is_some_and(|(_, authority)| Some(authority) == host);
+        let is_named = || self.cors.as_ref().is_some_and(|policy| policy.names(origin));
+        is_own || is_named()
+    }
+}
+
+/// Whether a header that is a list has this in it, in whatever case.
+fn lists(headers: &HeaderMap, name: &HeaderName, wanted: &str) -> bool {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    let mut listed = values.flat_map(|value| value.split(','));
+    listed.any(|item| item.trim().eq_ignore_ascii_case(wanted))
+}
+
+/// The headers that say something of the connection's calls: not those of HTTP's connection, nor of the
+/// handshake.
+fn of_connection(mut headers: HeaderMap) -> HeaderMap {
+    let dropped = headers
+        .keys()
+        .filter(|name| {
+            let name = name.as_str();
+            name.starts_with("sec-websocket-") || HOP_BY_HOP.contains(&name)
+        })
+        .cloned()
+        .collect::<Vec<_>>();
+    dropped.iter().for_each(|name| drop(headers.remove(name)));
+    headers
+}
+
+const HOP_BY_HOP: [&str; 8] = [
+    "connection",
+    "upgrade",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "content-length",
+];
+/// Sixteen bytes in base64.
+const KEY_BYTES: usize = 24;
