@@ -81,6 +81,20 @@ impl Ambient {
         let before = CURRENT.try_with(|current| current.replace(self));
         Entered { before: before.ok() }
     }
+
+    /// Whether there is no context.
+    pub fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The same, unless it is the current context already.
+    pub fn enter_from_elsewhere(&self) -> Option<Entered> {
+        let own = self.0.as_ref().map(Arc::as_ptr);
+        let is_current =
+            |current: &RefCell<Self>| current.borrow().0.as_ref().map(Arc::as_ptr) == own;
+        let is_here = CURRENT.try_with(is_current).unwrap_or(true);
+        (!is_here).then(|| self.clone().enter())
+    }
 }
 
 /// The number of the current context, for events.

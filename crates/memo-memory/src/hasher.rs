@@ -1,8 +1,35 @@
 //! How keys are hashed: seeded per process and per table, so that nobody outside can pick keys that
 //! collide. Under shuttle the seed is fixed, because a schedule must replay.
 
-#[cfg(not(shuttle))]
-pub use foldhash::fast::RandomState as BuildKeyHasher;
+use std::hash::{BuildHasher, Hash, Hasher};
 
+use foldhash::SharedSeed;
 #[cfg(shuttle)]
-pub use foldhash::fast::FixedState as BuildKeyHasher;
+use foldhash::fast::FixedState as Random;
+use foldhash::fast::FoldHasher;
+#[cfg(not(shuttle))]
+use foldhash::fast::RandomState as Random;
+
+/// The hash function of one table. Its seeds lie in it, so that a hit need not ask where they are.
+#[derive(Debug)]
+pub struct KeyHasher {
+    seed: u64,
+    shared: SharedSeed,
+}
+
+impl Default for KeyHasher {
+    fn default() -> Self {
+        let random = Random::default();
+        Self { seed: random.hash_one(0), shared: SharedSeed::from_u64(random.hash_one(1)) }
+    }
+}
+
+impl KeyHasher {
+    /// The hash of a key.
+    #[inline(always)]
+    pub fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        let mut hasher = FoldHasher::with_seed(self.seed, &self.shared);
+        key.hash(&mut hasher);
+        hasher.finish()
+    }
+}

@@ -6,6 +6,7 @@
 
 pub mod ambient;
 pub mod barrier;
+pub mod callers;
 pub mod epoch;
 pub mod fault;
 pub mod hasher;

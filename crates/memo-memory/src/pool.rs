@@ -6,11 +6,11 @@
 //! grow to 2 MiB, for which the kernel is asked to use one large page. Chunks are never returned:
 //! their places serve the next values of that size.
 //!
-//! What is large or aligned to more than 8 bytes, and everything under Miri and shuttle, goes to the
+//! What is larger than 1 KiB or aligned to more than 8 bytes, and everything under Miri and shuttle, goes to the
 //! global allocator.
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, alloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
@@ -19,44 +19,77 @@ use parking_lot::Mutex;
 /// Moves `value` to the heap.
 #[inline]
 pub fn put<T>(value: T) -> NonNull<T> {
-    if !is_pooled::<T>() {
-        return NonNull::from(Box::leak(Box::new(value)));
-    }
-    let place = MINE.with(|lists| lists[class_of::<T>()].take(class_of::<T>())).cast::<T>();
-    // SAFETY: a place of this class is as large as a `T`, aligned to 8 and nobody else's.
-    unsafe {
-        place.write(value);
-        NonNull::new_unchecked(place)
-    }
+    let place = place::<T>();
+    // SAFETY: a new place.
+    unsafe { place.write(value) };
+    place
 }
 
-/// Moves a value back from the heap and frees its place.
+/// A place for a `T`, which is not there yet: for what is too large to be made elsewhere and moved.
+#[inline(always)]
+pub fn place<T>() -> NonNull<T> {
+    let Some(class) = (const { class_of(Layout::new::<T>()) }) else {
+        return NonNull::from(Box::leak(Box::<T>::new_uninit())).cast();
+    };
+    // SAFETY: a place of this class is as large as a `T`, aligned to 8 and nobody else's.
+    unsafe { NonNull::new_unchecked(MINE.with(|lists| lists[class].take(class)).cast()) }
+}
+
+/// Drops a value where it is and frees its place, also when the destructor panics.
 ///
 /// # Safety
-/// `place` came from [`put`] of the same `T`, is not used again and nobody else can reach it.
-#[inline]
-pub unsafe fn take<T>(place: NonNull<T>) -> T {
-    if !is_pooled::<T>() {
-        // SAFETY: the caller says so.
-        return *unsafe { Box::from_raw(place.as_ptr()) };
-    }
+/// `place` came from [`put`] or [`place`] of the same type, or of one that it was made `dyn` from, and
+/// there is a value; it is not used again and nobody else can reach it.
+#[inline(always)]
+pub unsafe fn destroy<T: ?Sized>(place: NonNull<T>) {
     // SAFETY: the caller says so.
-    let value = unsafe { place.read() };
-    let free = place.as_ptr().cast();
-    MINE.with(|lists| lists[class_of::<T>()].give(class_of::<T>(), free));
-    value
+    let layout = Layout::for_value(unsafe { place.as_ref() });
+    let freed = Freed { place: place.as_ptr().cast(), layout };
+    // SAFETY: as above; it is not used again.
+    unsafe { place.drop_in_place() };
+    std::mem::forget(freed);
+    free(place.as_ptr().cast(), layout);
 }
 
-const fn is_pooled<T>() -> bool {
-    !cfg!(any(miri, shuttle))
-        && size_of::<T>() != 0
-        && size_of::<T>() <= CLASSES * STEP
-        && align_of::<T>() <= STEP
+/// Frees a place whose value's destructor panics.
+struct Freed {
+    place: *mut u8,
+    layout: Layout,
 }
 
-/// Sizes are rounded up to the next multiple of [`STEP`].
-const fn class_of<T>() -> usize {
-    (size_of::<T>() - 1) / STEP
+impl Drop for Freed {
+    #[cold]
+    fn drop(&mut self) {
+        free(self.place, self.layout);
+    }
+}
+
+#[inline(always)]
+fn free(place: *mut u8, layout: Layout) {
+    if let Some(class) = class_of(layout) {
+        MINE.with(|lists| lists[class].give(class, place.cast()));
+    } else if layout.size() != 0 {
+        // SAFETY: `put` made it a `Box`, whose value has been dropped.
+        unsafe { dealloc(place, layout) };
+    }
+}
+
+/// The class of what has this layout; `None` for the global allocator.
+///
+/// Sizes are rounded up to the next multiple of [`STEP`], large ones of [`LARGE_STEP`].
+const fn class_of(layout: Layout) -> Option<usize> {
+    let size = layout.size();
+    if cfg!(any(miri, shuttle))
+        || size == 0
+        || layout.align() > STEP
+        || size > size_of_class(CLASSES - 1)
+    {
+        None
+    } else if size <= SMALL_CLASSES * STEP {
+        Some((size - 1) / STEP)
+    } else {
+        Some(SMALL_CLASSES + (size - SMALL_CLASSES * STEP - 1) / LARGE_STEP)
+    }
 }
 
 /// A place that nobody uses, in a list of such.
@@ -232,7 +265,10 @@ fn chunk(bytes: usize) -> *mut u8 {
 }
 
 const fn size_of_class(class: usize) -> usize {
-    (class + 1) * STEP
+    match class.checked_sub(SMALL_CLASSES) {
+        None => (class + 1) * STEP,
+        Some(large) => SMALL_CLASSES * STEP + (large + 1) * LARGE_STEP,
+    }
 }
 
 struct AtExit;
@@ -248,8 +284,11 @@ impl Drop for AtExit {
 }
 
 const STEP: usize = 8;
-/// Places of up to 256 bytes are pooled.
-const CLASSES: usize = 32;
+/// Places of up to 256 bytes: nodes and values.
+const SMALL_CLASSES: usize = 32;
+const LARGE_STEP: usize = 64;
+/// Places of up to 1,024 bytes, for computations and their futures.
+const CLASSES: usize = SMALL_CLASSES + 12;
 const BATCH: usize = 64;
 const SMALLEST_CHUNK: usize = 16 << 10;
 const LARGEST_CHUNK: usize = 2 << 20;
@@ -272,12 +311,16 @@ mod tests {
         let round = || {
             let places: Vec<_> = (0..1000u64).map(|i| put::<Place>([i; 31])).collect();
             for (i, place) in (0..).zip(places) {
-                // SAFETY: put above, taken once.
-                assert_eq!(unsafe { take(place) }, [i; 31]);
+                // SAFETY: put above, destroyed once.
+                unsafe {
+                    assert_eq!(*place.as_ref(), [i; 31]);
+                    destroy(place);
+                }
             }
         };
         let free = || {
-            let pool = POOLS[class_of::<Place>()].lock();
+            let class = class_of(Layout::new::<Place>()).expect("pooled");
+            let pool = POOLS[class].lock();
             let listed: usize = pool.batches.iter().map(|(_, length)| length).sum();
             listed + pool.fresh_bytes / size_of::<Place>()
         };

@@ -36,6 +36,10 @@ mod real {
             self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
         }
 
+        pub fn get_mut(&mut self) -> &mut T {
+            self.0.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner())
+        }
+
         pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
             self.0.try_lock().ok()
         }

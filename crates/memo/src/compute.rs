@@ -9,5 +9,6 @@ pub(crate) mod get;
 pub(crate) mod inner;
 pub(crate) mod options;
 pub(crate) mod publish;
+pub(crate) mod running;
 pub(crate) mod scope;
 pub(crate) mod work;

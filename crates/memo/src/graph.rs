@@ -45,7 +45,7 @@ use tidewire_memo_memory::{line, sync, wake};
 /// is closed when its last `Graph` is dropped: its values and functions are freed, running
 /// computations and every later `get` answer with an error of kind
 /// [`Closed`](crate::ErrorKind::Closed), and watches end. Handles (`Memo`, `Source`) are `Copy` and may
-/// outlive it, which is why some 9 KiB of a closed graph and 3 KiB for each of its memos and sources are
+/// outlive it, which is why some 25 KiB of a closed graph and 3 KiB for each of its memos and sources are
 /// never freed: make a graph for what lives as long as the program, not for a request.
 #[derive(Clone)]
 pub struct Graph {

@@ -9,6 +9,7 @@ use crate::compute::cached::Cached;
 use crate::compute::capture::Frame;
 use crate::compute::get::Get;
 use crate::compute::inner::{Function, Inner};
+use crate::compute::running::Running;
 use crate::graph::Graph;
 use crate::graph::expiry::Lifetime;
 use crate::graph::trash::Trash;
@@ -86,7 +87,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     {
         let function: Function<K, V> = Box::new(move |key| {
             let future = function(key);
-            Box::pin(async move { Ok(future.await) })
+            Running::new(async move { Ok(future.await) })
         });
         Self::build(graph, name, Some(V::eq), function)
     }
@@ -272,7 +273,7 @@ where
 {
     Box::new(move |key| {
         let future = function(key);
-        Box::pin(async move { future.await.map_err(|error| Error::failed(error.into())) })
+        Running::new(async move { future.await.map_err(|error| Error::failed(error.into())) })
     })
 }
 

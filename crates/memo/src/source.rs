@@ -2,14 +2,13 @@
 #![allow(unsafe_code)]
 
 use std::fmt;
-use std::hash::BuildHasher;
 use std::ops::RangeBounds;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
-use tidewire_memo_memory::hasher::BuildKeyHasher;
+use tidewire_memo_memory::hasher::KeyHasher;
 
 use crate::compute::capture::{self, Frame};
 use crate::graph::cascade::{Mark, Walk};
@@ -62,7 +61,7 @@ pub struct Source<K: 'static> {
 pub(crate) struct Inner<K> {
     owner: Owner,
     table: Table<Node<K>>,
-    hasher: BuildKeyHasher,
+    hasher: KeyHasher,
     intervals: OnceLock<Box<dyn Intervals<K>>>,
     /// The version of an interval that has no node yet: any change may have concerned it.
     last_change: AtomicU64,
@@ -104,7 +103,7 @@ impl<K: Key> Source<K> {
             let made: &'static Inner<K> = Box::leak(Box::new(Inner {
                 owner,
                 table: Table::new(),
-                hasher: BuildKeyHasher::default(),
+                hasher: KeyHasher::default(),
                 intervals: OnceLock::new(),
                 last_change: AtomicU64::new(0),
                 external: AtomicBool::new(false),
@@ -154,7 +153,7 @@ impl<K: Key> Source<K> {
     pub fn read(&self, key: &K) {
         let Some(frame) = capture::current() else { return };
         self.inner.check_suspended(frame);
-        let hash = self.inner.hasher.hash_one(key);
+        let hash = self.inner.hasher.hash(key);
         let _pin = pin();
         let is_it = |node: &Node<K>| matches!(&node.key, Point::Key(k) if k == key);
         if let Some(node) = self.inner.table.find(hash, is_it) {
@@ -228,7 +227,7 @@ impl<K: Key> Source<K> {
     #[doc(hidden)]
     pub fn evict(&self, key: &K) -> bool {
         let mut trash = Trash::default();
-        let hash = self.inner.hasher.hash_one(key);
+        let hash = self.inner.hasher.hash(key);
         let _pin = pin();
         let is_it = |node: &Node<K>| matches!(&node.key, Point::Key(k) if k == key);
         let Some(node) = self.inner.table.find(hash, is_it) else { return false };
@@ -237,7 +236,7 @@ impl<K: Key> Source<K> {
     }
 
     pub(crate) fn mark(&self, key: K) -> KeyMark<K> {
-        let hash = self.inner.hasher.hash_one(&key);
+        let hash = self.inner.hasher.hash(&key);
         KeyMark {
             inner: self.inner,
             hash,
@@ -267,7 +266,7 @@ impl<K: Key> Inner<K> {
             let seen = self.table.seen(hash);
             if let Some(found) = self.table.find(hash, &is_it) {
                 // SAFETY: the new node was never shared.
-                drop(unsafe { pool::take(node) });
+                unsafe { pool::destroy(node) };
                 return (found.header.id, found.header.version());
             }
             let mut core = self.owner.graph.core.lock();
@@ -487,7 +486,7 @@ impl<K: Key> FunctionsOf<K> {
         // SAFETY: out of the table, and its identity ended, so new readers cannot find it.
         unsafe {
             epoch::retire(node.cast_mut().cast(), |node| {
-                drop(pool::take(NonNull::new_unchecked(node.cast::<Node<K>>())));
+                pool::destroy(NonNull::new_unchecked(node.cast::<Node<K>>()));
             });
         }
     }

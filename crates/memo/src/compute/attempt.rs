@@ -4,25 +4,25 @@
 //!   start ──▶ Checking ──unchanged──▶ served without running
 //!     ▲ │         │ changed
 //!     │ ▼         ▼
-//!     │ Calling ──▶ Running ──▶ Publishing ──ok──▶ done
+//!     │ Calling ──▶ Running ──▶ (publish) ──ok──▶ done
 //!     │                          │   ▲ │
 //!     │          only suspect    ▼   │ │
 //!     │                      Settling┘ │
 //!     └──────── rejected ──────────────┘   (callers from before the attempt are served its value)
 //! ```
+//! Each step goes on to the next by itself; a phase is where an attempt waits, or begins.
 //! An attempt notes the tick and the revision at which it starts. What it may be used for afterwards is
 //! decided in [`crate::compute::publish`].
 #![allow(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 use std::task::{Context, Poll};
 
 use crate::compute::capture::Entered;
-use crate::compute::inner::{Node, Running};
+use crate::compute::inner::Node;
 use crate::compute::publish::{Candidate, Verdict};
+use crate::compute::running::Running;
 use crate::compute::work::{Done, Early, Work};
 use crate::graph::core::Core;
 use crate::graph::event::{Cause, EventKind};
@@ -55,12 +55,21 @@ pub(crate) struct Attempt<V> {
 enum Phase<V> {
     /// The function is about to be called.
     Calling,
-    Checking(Verification),
+    /// Boxed, as everything rare: phases are moved about.
+    Checking(Box<Verification>),
     Running(Running<V>),
-    Publishing(Candidate<V>),
-    /// Boxed, since it is rare and phases are moved about.
     Settling(Box<(Candidate<V>, Verification)>),
     Over,
+}
+
+/// What a step came to.
+enum Next {
+    /// The outcome is on the board.
+    Over,
+    /// The phase says for what.
+    Wait,
+    /// A new attempt.
+    Again,
 }
 
 /// What [`Attempt::abandon`] gives back, to be dropped outside of every lock.
@@ -69,30 +78,33 @@ pub(crate) struct Abandoned<V> {
 }
 
 impl<V> Attempt<V> {
-    /// The first attempt, in the hold of the graph lock in which its work is made.
-    pub(crate) fn started<K>(core: &mut Core, node: &Node<K, V>, revision: u64) -> Self {
-        let mut attempt = Self {
-            phase: Phase::Over,
-            start_revision: 0,
-            start_tick: 0,
-            rejections: 0,
-            settled: 0,
-            has_old: false,
+    /// An attempt, in the hold of the graph lock in which it begins: notes what everything later is
+    /// compared with, and says what comes first.
+    #[inline(always)]
+    pub(crate) fn start<K>(
+        core: &mut Core,
+        node: &Node<K, V>,
+        revision: u64,
+        rejections: u32,
+    ) -> Self {
+        let phase = if matches!(node.header.state(), SUSPECT | FRESH) {
+            Phase::Checking(Box::new(Verification::own(node.header.id)))
+        } else {
+            call(core, node, None)
         };
-        attempt.phase = attempt.start(core, node, revision);
-        attempt
+        Self {
+            phase,
+            start_revision: revision,
+            start_tick: core.tick,
+            rejections,
+            settled: 0,
+            has_old: !node.header.value().is_null(),
+        }
     }
 
-    /// Notes what everything later is compared with, and says what comes first.
-    fn start<K>(&mut self, core: &mut Core, node: &Node<K, V>, revision: u64) -> Phase<V> {
-        self.start_revision = revision;
-        self.start_tick = core.tick;
-        self.settled = 0;
-        self.has_old = !node.header.value().is_null();
-        if matches!(node.header.state(), SUSPECT | FRESH) {
-            return Phase::Checking(Verification::own(node.header.id));
-        }
-        call(core, node, None)
+    /// Whether nothing is left of it that has a destructor.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over)
     }
 
     /// Stops; the user's future is dropped with what this returns.
@@ -103,10 +115,15 @@ impl<V> Attempt<V> {
 
 impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// Drives the computation. `Ready` when the outcome is on the board.
-    pub(crate) fn poll(self: &Arc<Self>, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let _ambient = self.ambient.enter_from_elsewhere();
+        self.poll_first(context)
+    }
+
+    /// The same where the ambient context is its own already.
+    pub(crate) fn poll_first(&self, context: &mut Context<'_>) -> Poll<()> {
         // What callers capture is their business; the computation has a frame of its own.
         let _entered = Entered::new(None);
-        let _ambient = self.ambient.clone().enter();
         let mut attempt = self.attempt.lock();
         let driven = catch_unwind(AssertUnwindSafe(|| self.drive(&mut attempt, context)));
         let polled = driven.unwrap_or_else(|payload| {
@@ -120,60 +137,65 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         polled
     }
 
+    #[inline]
     fn drive(&self, attempt: &mut Attempt<V>, context: &mut Context<'_>) -> Poll<()> {
         loop {
-            let phase = std::mem::replace(&mut attempt.phase, Phase::Over);
-            let next = match phase {
-                Phase::Calling => self.call(),
-                Phase::Checking(check) => self.check(check, context),
-                Phase::Running(future) => self.run(future, attempt.has_old, context),
-                Phase::Publishing(candidate) => self.try_publish(attempt, candidate),
+            let next = match std::mem::replace(&mut attempt.phase, Phase::Over) {
+                Phase::Calling => self.call(attempt, context),
+                Phase::Checking(check) => self.check(attempt, check, context),
+                Phase::Running(future) => self.run_on(attempt, future, context),
                 Phase::Settling(settling) => self.settle(attempt, settling, context),
-                Phase::Over => return Poll::Ready(()),
+                Phase::Over => Next::Over,
             };
             match next {
-                Next::Continue(phase) => attempt.phase = phase,
-                Next::Wait(phase) => {
-                    attempt.phase = phase;
-                    return Poll::Pending;
-                }
+                Next::Over => return Poll::Ready(()),
+                Next::Wait => return Poll::Pending,
+                Next::Again => {}
             }
         }
     }
 
     /// Whether the old value is still good.
-    fn check(&self, mut check: Verification, context: &mut Context<'_>) -> Next<V> {
+    #[inline(never)]
+    fn check(
+        &self,
+        attempt: &mut Attempt<V>,
+        mut check: Box<Verification>,
+        context: &mut Context<'_>,
+    ) -> Next {
         let unchanged = match check.poll(self.shared(), self.id, context) {
-            Poll::Pending => return Next::Wait(Phase::Checking(check)),
             Poll::Ready(unchanged) => unchanged,
+            Poll::Pending => {
+                attempt.phase = Phase::Checking(check);
+                return Next::Wait;
+            }
         };
         let mut core = self.shared().core.lock();
         if self.head.is_finished() {
-            return Next::over();
+            return Next::Over;
         }
         let node = self.node();
         let head = node.header.value();
         if !unchanged || node.header.state() != FRESH || head.is_null() {
-            return Next::Continue(call(&mut core, node, check.changed));
+            attempt.phase = call(&mut core, node, check.changed);
+            return Next::Again;
         }
         // SAFETY: the node's value is alive while the graph lock is held.
         let outcome = unsafe { Outcome::from_shared(head) };
         self.conclude(&mut core, outcome, Ok(()));
-        Next::over()
+        Next::Over
     }
 
-    /// Calls the function.
-    fn call(&self) -> Next<V> {
+    /// Calls the function, and polls what it returns.
+    #[inline(always)]
+    fn call(&self, attempt: &mut Attempt<V>, context: &mut Context<'_>) -> Next {
         // SAFETY: the attempt lock is held, and no user code is running in this frame.
         unsafe { &mut *self.frame() }.reset();
-        let key = {
-            let _pin = pin();
-            if self.head.is_finished() {
-                return self.over();
-            }
-            self.node().key.clone()
-        };
         let pinned = pin();
+        if self.head.is_finished() {
+            return self.over();
+        }
+        let key = self.node().key.clone();
         let function = self.inner.function.load(Acquire);
         if function.is_null() {
             return self.fail(Error::closed(&self.inner.owner.name));
@@ -188,79 +210,112 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let entered = Entered::new(Some(unsafe { &*self.frame() }));
         // SAFETY: named in a slot, or pinned.
         let future = unsafe { (*function)(key) };
-        drop((entered, named, pinned));
-        Next::Continue(Phase::Running(future))
+        drop((named, pinned));
+        self.run(attempt, future, entered, context)
     }
 
-    fn run(&self, mut future: Running<V>, has_old: bool, context: &mut Context<'_>) -> Next<V> {
-        let polled = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: as in `call`.
-            let _entered = Entered::new(Some(unsafe { &*self.frame() }));
-            Pin::new(&mut future).poll(context)
-        }));
+    #[inline(never)]
+    fn run_on(
+        &self,
+        attempt: &mut Attempt<V>,
+        future: Running<V>,
+        context: &mut Context<'_>,
+    ) -> Next {
+        // SAFETY: as in `call`.
+        let entered = Entered::new(Some(unsafe { &*self.frame() }));
+        self.run(attempt, future, entered, context)
+    }
+
+    /// Polls the function's future, and publishes what comes out.
+    #[inline(always)]
+    fn run(
+        &self,
+        attempt: &mut Attempt<V>,
+        mut future: Running<V>,
+        entered: Entered,
+        context: &mut Context<'_>,
+    ) -> Next {
+        let polled = catch_unwind(AssertUnwindSafe(|| future.poll(context)));
+        drop(entered);
         let result = match polled {
-            Ok(Poll::Pending) => return Next::Wait(Phase::Running(future)),
             Ok(Poll::Ready(result)) => result,
+            Ok(Poll::Pending) => {
+                attempt.phase = Phase::Running(future);
+                return Next::Wait;
+            }
             Err(payload) => {
                 quietly(|| drop(future));
                 self.panicked(payload);
-                return Next::over();
+                return Next::Over;
             }
         };
         let outcome = Outcome::new(result);
         drop(future);
-        match self.candidate(outcome, has_old) {
-            Some(candidate) => Next::Continue(Phase::Publishing(candidate)),
+        match self.candidate(outcome, attempt.has_old) {
+            Some(candidate) => self.offer(attempt, candidate),
             None => self.over(),
         }
     }
 
-    fn try_publish(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next<V> {
-        match self.publish(attempt.start_tick, candidate) {
-            Verdict::Settled => Next::over(),
-            Verdict::Again(candidate) if attempt.settled < SETTLE_LIMIT => {
-                attempt.settled += 1;
-                Next::Continue(Phase::Publishing(candidate))
-            }
-            Verdict::Again(candidate) => self.rejected(attempt, candidate),
-            Verdict::Rejected(candidate) => self.rejected(attempt, candidate),
-            Verdict::Suspect(candidate, dependency) => {
-                if attempt.settled >= SETTLE_LIMIT {
-                    return self.rejected(attempt, candidate);
+    /// Publishes, as often as something comes between.
+    #[inline(always)]
+    fn offer(&self, attempt: &mut Attempt<V>, mut candidate: Candidate<V>) -> Next {
+        loop {
+            let dependency = match self.publish(attempt.start_tick, candidate) {
+                Verdict::Settled => return Next::Over,
+                Verdict::Rejected(candidate) => return self.rejected(attempt, candidate),
+                Verdict::Again(again) => {
+                    candidate = again;
+                    None
                 }
-                attempt.settled += 1;
+                Verdict::Suspect(suspect, dependency) => {
+                    candidate = suspect;
+                    Some(dependency)
+                }
+            };
+            if attempt.settled >= SETTLE_LIMIT {
+                return self.rejected(attempt, candidate);
+            }
+            attempt.settled += 1;
+            if let Some(dependency) = dependency {
                 self.serve_early(attempt, &candidate);
                 let check = Verification::of(dependency);
-                Next::Continue(Phase::Settling(Box::new((candidate, check))))
+                attempt.phase = Phase::Settling(Box::new((candidate, check)));
+                return Next::Again;
             }
         }
     }
 
+    #[inline(never)]
     fn settle(
         &self,
         attempt: &mut Attempt<V>,
         mut settling: Box<(Candidate<V>, Verification)>,
         context: &mut Context<'_>,
-    ) -> Next<V> {
+    ) -> Next {
         match settling.1.poll(self.shared(), self.id, context) {
-            Poll::Pending => Next::Wait(Phase::Settling(settling)),
-            Poll::Ready(true) => Next::Continue(Phase::Publishing(settling.0)),
+            Poll::Pending => {
+                attempt.phase = Phase::Settling(settling);
+                Next::Wait
+            }
+            Poll::Ready(true) => self.offer(attempt, settling.0),
             Poll::Ready(false) => self.rejected(attempt, settling.0),
         }
     }
 
     /// The value is not valid now. Whoever arrived before the attempt started may have it all the same;
     /// for the others, and there is at most one more round of them, the function runs again.
-    fn rejected(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next<V> {
+    #[cold]
+    fn rejected(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next {
         let lenient = candidate.is_hopeless() || self.serves_early(attempt);
         let mut trash = Trash::default();
         {
             let mut core = self.shared().core.lock();
             if self.head.is_finished() {
-                return Next::over();
+                return Next::Over;
             }
             core.stats.rejected += 1;
-            if lenient && self.refused(attempt, &candidate).outdated {
+            if lenient && self.refused(attempt, &candidate).has(Taint::OUTDATED) {
                 core.ring(&self.node().header, &mut trash);
             }
             core.note(EventKind::Rejected, &self.node().header);
@@ -269,19 +324,18 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 core.stats.unpublished += 1;
                 let taint = self.refused(attempt, &candidate);
                 self.conclude(&mut core, candidate.outcome, Err(taint));
-                return Next::over();
+                return Next::Over;
             }
         }
         self.serve_early(attempt, &candidate);
-        attempt.rejections += 1;
         let mut core = self.shared().core.lock();
         if self.head.is_finished() {
-            return Next::over();
+            return Next::Over;
         }
         self.head.rejected.set(false);
-        let phase = attempt.start(&mut core, self.node(), revision());
+        *attempt = Attempt::start(&mut core, self.node(), revision(), attempt.rejections + 1);
         self.head.start_tick.set(attempt.start_tick);
-        Next::Continue(phase)
+        Next::Again
     }
 
     fn serves_early(&self, attempt: &Attempt<V>) -> bool {
@@ -308,6 +362,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         self.wake_all();
     }
 
+    #[cold]
     fn panicked(&self, payload: Box<dyn std::any::Any + Send>) {
         self.shared().core.lock().stats.panicked += 1;
         self.fail(Error::panicked(&self.inner.owner.name, &*payload));
@@ -315,19 +370,21 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     }
 
     /// Everyone who waits gets the error; nothing is memoized.
-    fn fail(&self, error: Error) -> Next<V> {
+    #[cold]
+    fn fail(&self, error: Error) -> Next {
         let outcome = Outcome::new(Err(error));
         let mut core = self.shared().core.lock();
         if !self.head.is_finished() {
             self.conclude(&mut core, outcome, Err(Taint::UNTRACKED));
         }
-        Next::over()
+        Next::Over
     }
 
     /// Over, as somebody said who may still be putting the outcome on the board, under the graph lock.
-    fn over(&self) -> Next<V> {
+    #[cold]
+    fn over(&self) -> Next {
         drop(self.shared().core.lock());
-        Next::over()
+        Next::Over
     }
 
     /// Puts the outcome on the board and takes the work off its node.
@@ -346,6 +403,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 }
 
 /// Notes that the function is called next.
+#[inline]
 fn call<K, V>(core: &mut Core, node: &Node<K, V>, cause: Option<Cause>) -> Phase<V> {
     core.stats.started += 1;
     core.note_because(EventKind::Started, &node.header, cause);
@@ -358,17 +416,6 @@ struct Named(Option<&'static hazard::Slot>);
 impl Drop for Named {
     fn drop(&mut self) {
         self.0.into_iter().for_each(hazard::clear);
-    }
-}
-
-enum Next<V> {
-    Continue(Phase<V>),
-    Wait(Phase<V>),
-}
-
-impl<V> Next<V> {
-    fn over() -> Self {
-        Self::Continue(Phase::Over)
     }
 }
 

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
 use crate::compute::cached::Cached;
-use crate::compute::inner::{Inner, Running};
+use crate::compute::inner::Inner;
+use crate::compute::running::Running;
 use crate::graph::event::Mismatch;
 use crate::graph::{Graph, Shared};
 use crate::store::error::Error;
@@ -58,7 +59,7 @@ async fn audit<K: Key, V: Send + Sync + 'static>(
     let Some(mut running) = start(memo, key.clone()) else { return Ok(value) };
     let again = poll_fn(|context| {
         let _auditing = Auditing::new();
-        running.as_mut().poll(context)
+        running.poll(context)
     });
     let again = again.await;
     memo.shared().core.lock().stats.audited += 1;

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::ptr::NonNull;
 
 use crate::store::value::{Head, Outcome, value_of};
 use tidewire_memo_memory::hazard::{self, Slot};
@@ -14,7 +15,7 @@ use tidewire_memo_memory::line::Line;
 ///
 /// It stays valid whatever happens to the memo; holding it keeps its memory alive beyond the budget.
 pub struct Cached<V> {
-    head: *const Head,
+    head: NonNull<Head>,
     /// `None`: the handle owns a count instead.
     slot: Option<&'static Slot>,
     owns: PhantomData<V>,
@@ -32,8 +33,10 @@ impl<V> Cached<V> {
     /// `head` is a result of type `V`, not a failure, read under the pin that still holds.
     #[inline(always)]
     pub(crate) unsafe fn pinned(head: *const Head, line: &Line) -> Self {
-        match hazard::name(line, head.cast_mut().cast()) {
-            Some(slot) => Self { head, slot: Some(slot), owns: PhantomData },
+        // SAFETY: a result has an address.
+        let named = unsafe { NonNull::new_unchecked(head.cast_mut()) };
+        match hazard::name(line, named.as_ptr().cast()) {
+            Some(slot) => Self { head: named, slot: Some(slot), owns: PhantomData },
             // SAFETY: the pin keeps it alive during the call.
             None => Self::counted(unsafe { Outcome::from_shared(head) }),
         }
@@ -62,7 +65,7 @@ impl<V> Cached<V> {
 
     fn head(&self) -> &Head {
         // SAFETY: the slot or the count keeps it alive.
-        unsafe { &*self.head }
+        unsafe { self.head.as_ref() }
     }
 }
 
@@ -72,14 +75,14 @@ impl<V> Deref for Cached<V> {
     #[inline(always)]
     fn deref(&self) -> &V {
         // SAFETY: kept alive by the slot or the count; constructors refuse failures.
-        unsafe { value_of(self.head) }
+        unsafe { value_of(self.head.as_ptr()) }
     }
 }
 
 impl<V> Clone for Cached<V> {
     fn clone(&self) -> Self {
         // SAFETY: this handle keeps it alive during the call.
-        Self::counted(unsafe { Outcome::from_shared(self.head) })
+        Self::counted(unsafe { Outcome::from_shared(self.head.as_ptr()) })
     }
 }
 
@@ -89,9 +92,14 @@ impl<V> Drop for Cached<V> {
         match self.slot {
             Some(slot) => hazard::clear(slot),
             // SAFETY: a handle without a slot owns one count.
-            None => unsafe { Outcome::<V>::from_raw(self.head.cast_mut()) }.give_back(),
+            None => give_back(unsafe { Outcome::<V>::from_raw(self.head) }),
         }
     }
+}
+
+#[inline(never)]
+fn give_back<V>(outcome: Outcome<V>) {
+    outcome.give_back();
 }
 
 impl<V: fmt::Debug> fmt::Debug for Cached<V> {

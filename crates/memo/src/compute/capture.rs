@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, OnceCell, UnsafeCell};
+use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Arc;
 
@@ -18,46 +19,77 @@ use tidewire_memo_memory::line;
 
 /// Records in the order of reading; the first few need no allocation.
 pub(crate) struct Records {
-    few: [Record; FEW],
+    /// The first [`Records::count`] are there.
+    few: [MaybeUninit<Record>; FEW],
     count: usize,
-    /// All of them, when there are more than a few.
-    many: Vec<Record>,
+    more: Option<Box<More>>,
+}
+
+/// What is needed for more than a few.
+#[derive(Default)]
+struct More {
+    /// All of them.
+    records: Vec<Record>,
+    /// Where to look for one; see [`Frame::note`].
+    index: Vec<u32>,
 }
 
 impl Records {
     fn new() -> Self {
-        Self { few: [Record { id: Id::NONE, version: 0 }; FEW], count: 0, many: Vec::new() }
+        Self { few: [const { MaybeUninit::uninit() }; FEW], count: 0, more: None }
     }
 
     #[inline]
     pub(crate) fn as_slice(&self) -> &[Record] {
-        if self.count <= FEW { &self.few[..self.count] } else { &self.many }
+        if let Some(more) = self.more.as_ref().filter(|_| self.count > FEW) {
+            return &more.records;
+        }
+        // SAFETY: `push` filled them in order.
+        unsafe { std::slice::from_raw_parts(self.few.as_ptr().cast(), self.count) }
     }
 
     #[inline]
     fn as_mut_slice(&mut self) -> &mut [Record] {
-        if self.count <= FEW { &mut self.few[..self.count] } else { &mut self.many }
+        if let Some(more) = self.more.as_mut().filter(|_| self.count > FEW) {
+            return &mut more.records;
+        }
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.few.as_mut_ptr().cast(), self.count) }
     }
 
     #[inline]
     pub(crate) fn push(&mut self, record: Record) {
         match self.few.get_mut(self.count) {
-            Some(place) => *place = record,
+            Some(place) => _ = place.write(record),
             None => self.push_to_many(record),
         }
         self.count += 1;
     }
 
     fn push_to_many(&mut self, record: Record) {
+        let more = self.more.get_or_insert_default();
         if self.count == FEW {
-            self.many.extend_from_slice(&self.few);
+            more.records.clear();
+            more.records.extend(self.few.map(|record| {
+                // SAFETY: `push` filled them all before it came here.
+                unsafe { record.assume_init() }
+            }));
         }
-        self.many.push(record);
+        more.records.push(record);
     }
 
-    fn clear(&mut self) {
-        self.count = 0;
-        self.many.clear();
+    #[cold]
+    fn rebuild_index(&mut self, length: usize) {
+        let Some(More { records, index }) = self.more.as_deref_mut() else { return };
+        index.clear();
+        index.resize(length, 0);
+        for (number, record) in (1u32..).zip(records) {
+            let mut at = place(record.id) & (length - 1);
+            while index[at] != 0 {
+                at = (at + 1) & (length - 1);
+            }
+            index[at] = number;
+        }
     }
 }
 
@@ -67,7 +99,6 @@ pub(crate) struct Frame {
     /// The node that is being computed.
     pub(crate) node: Id,
     records: UnsafeCell<Records>,
-    index: UnsafeCell<Vec<u32>>,
     taint: Cell<Taint>,
     /// Of a task on behalf of a computation.
     is_scoped: bool,
@@ -117,12 +148,30 @@ impl Drop for Entered {
 }
 
 impl Frame {
-    pub(crate) fn new(graph: &'static Shared, node: Id) -> Self {
+    /// Writes a new frame where one shall be.
+    ///
+    /// # Safety
+    /// The place is nobody else's.
+    #[inline(always)]
+    pub(crate) unsafe fn write(frame: *mut Self, graph: &'static Shared, node: Id) {
+        // SAFETY: the caller says so; of the records only the number needs a value.
+        unsafe {
+            (&raw mut (*frame).graph).write(graph);
+            (&raw mut (*frame).node).write(node);
+            let records: *mut Records = (&raw mut (*frame).records).cast();
+            (&raw mut (*records).count).write(0);
+            (&raw mut (*records).more).write(None);
+            (&raw mut (*frame).taint).write(Cell::new(Taint::default()));
+            (&raw mut (*frame).is_scoped).write(false);
+            (&raw mut (*frame).adopted).write(OnceCell::new());
+        }
+    }
+
+    fn new(graph: &'static Shared, node: Id) -> Self {
         Self {
             graph,
             node,
             records: UnsafeCell::new(Records::new()),
-            index: UnsafeCell::new(Vec::new()),
             taint: Cell::new(Taint::default()),
             is_scoped: false,
             adopted: OnceCell::new(),
@@ -136,10 +185,15 @@ impl Frame {
         new
     }
 
+    /// Whether it has nothing that has a destructor.
+    #[inline]
+    pub(crate) fn is_plain(&mut self) -> bool {
+        self.records.get_mut().more.is_none() && self.adopted.get().is_none()
+    }
+
     /// Forgets everything, for the next attempt.
     pub(crate) fn reset(&mut self) {
-        self.records.get_mut().clear();
-        self.index.get_mut().clear();
+        self.records.get_mut().count = 0;
         self.taint.set(Taint::default());
         self.adopted = OnceCell::new();
     }
@@ -170,26 +224,26 @@ impl Frame {
             }
             records.push(new);
             if records.count > LINEAR {
-                self.rebuild_index(LINEAR * 4);
+                records.rebuild_index(LINEAR * 4);
             }
             return true;
         }
-        // SAFETY: as above.
-        let index = unsafe { &mut *self.index.get() };
-        let mask = index.len() - 1;
+        let more = records.more.as_mut().expect("more than a few");
+        let mask = more.index.len() - 1;
         let mut at = place(new.id) & mask;
-        while index[at] != 0 {
-            let record = &mut records.as_mut_slice()[index[at] as usize - 1];
+        while more.index[at] != 0 {
+            let record = &mut more.records[more.index[at] as usize - 1];
             if record.id.slot() == new.id.slot() {
                 return keep_older(record, new);
             }
             at = (at + 1) & mask;
         }
-        records.push(new);
-        index[at] = records.count as u32;
-        if records.count * 2 > index.len() {
-            let length = index.len() * 2;
-            self.rebuild_index(length);
+        more.records.push(new);
+        records.count += 1;
+        more.index[at] = records.count as u32;
+        let length = more.index.len();
+        if records.count * 2 > length {
+            records.rebuild_index(length * 2);
         }
         true
     }
@@ -237,22 +291,6 @@ impl Frame {
     fn foreign(&self) {
         self.add_taint(Taint::UNTRACKED);
         self.graph.core.lock().stats.foreign_reads += 1;
-    }
-
-    #[cold]
-    fn rebuild_index(&self, length: usize) {
-        // SAFETY: as in `record`, whose borrow of the index ended.
-        let records = unsafe { &*self.records.get() }.as_slice();
-        let mut index = vec![0u32; length];
-        for (number, record) in (1u32..).zip(records) {
-            let mut at = place(record.id) & (length - 1);
-            while index[at] != 0 {
-                at = (at + 1) & (length - 1);
-            }
-            index[at] = number;
-        }
-        // SAFETY: as above.
-        unsafe { *self.index.get() = index };
     }
 }
 

@@ -7,13 +7,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use tidewire_memo_memory::sync;
 
 /// A computation that can be polled from the queue.
 pub(crate) trait Deferred {
-    fn drive(self: Arc<Self>);
+    fn drive(self: Box<Self>);
 }
 
 /// One level of polling; levels nest.
@@ -52,7 +51,7 @@ impl Drop for Level {
 }
 
 /// Queues a computation for the outermost level, which is on this stack.
-pub(crate) fn defer(work: Arc<dyn Deferred>) {
+pub(crate) fn defer(work: Box<dyn Deferred>) {
     QUEUE.with(|queue| queue.borrow_mut().push_back(work));
 }
 
@@ -80,5 +79,5 @@ const LIMIT: u32 = 48;
 sync::thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static YIELDING: Cell<bool> = const { Cell::new(false) };
-    static QUEUE: RefCell<VecDeque<Arc<dyn Deferred>>> = const { RefCell::new(VecDeque::new()) };
+    static QUEUE: RefCell<VecDeque<Box<dyn Deferred>>> = const { RefCell::new(VecDeque::new()) };
 }

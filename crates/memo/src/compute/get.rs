@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use crate::compute::audit::{self, Audit};
 use crate::compute::cached::Cached;
@@ -18,7 +18,7 @@ use crate::store::key::Key;
 use tidewire_memo_memory::epoch;
 use tidewire_memo_memory::line::{self, pin};
 
-use crate::compute::work::{Joined, Work};
+use crate::compute::work::{Answer, Joined, Work};
 use crate::graph::verify::{Progress, Verification};
 use crate::store::node::{FRESH, SUSPECT};
 use crate::store::slots::Id;
@@ -30,169 +30,223 @@ use tidewire_memo_memory::wake;
 #[must_use = "futures do nothing unless polled"]
 pub struct Get<K: Key, V: Send + Sync + 'static> {
     memo: &'static Inner<K, V>,
-    key: K,
     stage: Stage<K, V>,
 }
 
 /// How far a `get` is.
 enum Stage<K: Key, V: Send + Sync + 'static> {
     /// Not polled yet.
-    New,
-    /// The same, on behalf of a node that is not the ambient one.
-    OnBehalf(Id),
+    New(K),
+    Long(Box<Long<K, V>>),
+    Over,
+}
+
+/// What a `get` does that is no hit; boxed when it must wait, so that hits know nothing of it.
+enum Long<K: Key, V: Send + Sync + 'static> {
+    /// Not polled yet, on behalf of a node that is not the ambient one.
+    OnBehalf(K, Id),
     /// The same, by who was answered early before and would only be given the same again.
-    Patient,
+    Patient(K),
     /// Waits for a computation.
     Joined(Joined<K, V>),
     /// Re-executes a hit.
     Audit(Audit<V>),
 }
 
+/// What a `get` answers with.
+type Answered<V> = Poll<Result<Cached<V>, Error>>;
+
 impl<K: Key, V: Send + Sync + 'static> Unpin for Get<K, V> {}
 
 impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
     #[inline(always)]
     pub(crate) fn new(memo: &'static Inner<K, V>, key: K) -> Self {
-        Self { memo, key, stage: Stage::New }
+        Self { memo, stage: Stage::New(key) }
     }
 
     /// Waits for the end of the computation and takes no early answer.
     pub(crate) fn patient(memo: &'static Inner<K, V>, key: K) -> Self {
-        Self { memo, key, stage: Stage::Patient }
+        Self { memo, stage: Stage::Long(Box::new(Long::Patient(key))) }
     }
 
     pub(crate) fn on_behalf_of(memo: &'static Inner<K, V>, key: K, parent: Id) -> Self {
-        Self { memo, key, stage: Stage::OnBehalf(parent) }
+        Self { memo, stage: Stage::Long(Box::new(Long::OnBehalf(key, parent))) }
     }
 }
 
 impl<K: Key, V: Send + Sync + 'static> Future for Get<K, V> {
     type Output = Result<Cached<V>, Error>;
 
+    /// The long way takes the stage and gives back the next one, so that nobody else ever has the address
+    /// of a `Get` that is a hit, which then lives in registers.
     #[inline(always)]
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if matches!(self.stage, Stage::New)
-            && let Some(value) = self.memo.hot(&self.key)
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if let Stage::New(key) = &this.stage
+            && let Some(value) = this.memo.hot(key)
         {
             return Poll::Ready(Ok(value));
         }
-        self.poll_slow(context)
+        let stage = std::mem::replace(&mut this.stage, Stage::Over);
+        let (stage, answered) = stage.go_on(this.memo, context);
+        this.stage = stage;
+        answered
     }
 }
 
-/// What a caller finds that is no lock-free hit.
+/// What a caller finds that is no hit of the short way.
 enum Entry<K: Key, V: Send + Sync + 'static> {
-    Hit(Cached<V>, Id),
+    /// A hit all the same, which is noted.
+    Hit(Cached<V>),
+    /// The same, to be audited.
+    Audit(Audit<V>),
+    /// What turned out to be current under the lock.
+    Current(Cached<V>, Id),
     Failure(Outcome<V>, Id),
     Join(Joined<K, V>),
     Refused(Error),
 }
 
-impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
+impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
     #[cold]
     #[inline(never)]
-    fn poll_slow(&mut self, context: &mut Context<'_>) -> Poll<Result<Cached<V>, Error>> {
-        if matches!(self.stage, Stage::New)
-            && let Some(value) = self.memo.long_hit(&self.key)
-        {
-            return self.serve_long(value, context);
-        }
-        let frame = capture::current();
-        let answer = match &mut self.stage {
-            Stage::Audit(audit) => return audit.as_mut().poll(context),
-            Stage::Joined(joined) => wait(joined, context),
-            Stage::New | Stage::OnBehalf(_) | Stage::Patient => match self.enter(frame) {
-                Entry::Hit(value, id) => {
-                    if let Some(frame) = frame {
-                        frame.record(self.memo.shared(), id, value.version());
-                    }
-                    return Poll::Ready(Ok(value));
-                }
-                Entry::Failure(outcome, id) => {
-                    return Poll::Ready(deliver(outcome, Ok(id), self.memo, frame));
-                }
-                Entry::Refused(error) => {
-                    frame.into_iter().for_each(|frame| frame.add_taint(Taint::UNTRACKED));
-                    return Poll::Ready(Err(error));
-                }
-                Entry::Join(joined) => {
-                    self.stage = Stage::Joined(joined);
-                    let Stage::Joined(joined) = &mut self.stage else { unreachable!("just set") };
-                    wait(joined, context)
-                }
-            },
-        };
-        let Some((outcome, standing)) = answer else { return Poll::Pending };
-        let Stage::Joined(joined) = std::mem::replace(&mut self.stage, Stage::New) else {
-            unreachable!("there is an answer, so it has joined")
-        };
-        let standing = standing.map(|()| joined.work.id);
-        joined.leave();
-        if frame.is_none() && depth::is_outside() {
-            // Inside of a computation, what it has read so far would be the first to go.
-            crate::graph::budget::relieve(self.memo.shared());
-        }
-        epoch::collect_if_due();
-        Poll::Ready(deliver(outcome, standing, self.memo, frame))
-    }
-
-    #[cold]
-    fn leave(&mut self) {
-        if let Stage::Joined(joined) = std::mem::replace(&mut self.stage, Stage::New) {
-            joined.leave();
+    fn go_on(self, memo: &'static Inner<K, V>, context: &mut Context<'_>) -> (Self, Answered<V>) {
+        match self {
+            Self::New(key) => Self::begin(memo, key, None, false, context),
+            Self::Long(long) => Self::go_on_long(long, memo, context),
+            Self::Over => panic!("a `get` was polled after it had answered"),
         }
     }
 
-    /// A hit that is probed may be audited.
-    fn serve_long(
-        &mut self,
-        value: Cached<V>,
+    #[inline(never)]
+    fn go_on_long(
+        mut long: Box<Long<K, V>>,
+        memo: &'static Inner<K, V>,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Cached<V>, Error>> {
-        if !self.memo.owner.is_probed() {
-            return Poll::Ready(Ok(value));
-        }
-        match audit::sample(self.memo, &self.key, value) {
-            Ok(value) => Poll::Ready(Ok(value)),
-            Err(audit) => {
-                self.stage = Stage::Audit(audit);
-                self.poll_slow(context)
+    ) -> (Self, Answered<V>) {
+        match &mut *long {
+            Long::Joined(joined) => {
+                let Some(answer) = wait(joined, context) else {
+                    return (Self::Long(long), Poll::Pending);
+                };
+                let Long::Joined(joined) = *long else { unreachable!("it was a moment ago") };
+                (Self::Over, Poll::Ready(end(memo, joined, answer)))
+            }
+            Long::Audit(audit) => match audit.as_mut().poll(context) {
+                Poll::Pending => (Self::Long(long), Poll::Pending),
+                answered => (Self::Over, answered),
+            },
+            Long::OnBehalf(..) => {
+                let Long::OnBehalf(key, parent) = *long else {
+                    unreachable!("it was a moment ago")
+                };
+                Self::begin(memo, key, Some(parent), false, context)
+            }
+            Long::Patient(_) => {
+                let Long::Patient(key) = *long else { unreachable!("it was a moment ago") };
+                Self::begin(memo, key, None, true, context)
             }
         }
     }
 
-    /// Serves, verifies, joins or starts, in one hold of the graph lock where possible.
-    fn enter(&mut self, frame: Option<&Frame>) -> Entry<K, V> {
-        // Another graph's nodes have numbers of their own.
-        let own = frame.filter(|frame| std::ptr::eq(frame.graph, self.memo.shared()));
-        let parent = match self.stage {
-            Stage::OnBehalf(parent) => parent,
-            _ => own.map_or(Id::NONE, |frame| frame.node),
+    #[inline]
+    fn begin(
+        memo: &'static Inner<K, V>,
+        key: K,
+        parent: Option<Id>,
+        is_patient: bool,
+        context: &mut Context<'_>,
+    ) -> (Self, Answered<V>) {
+        let frame = capture::current();
+        let entry = enter(memo, &key, parent, frame);
+        // Its destructor may panic, so not when there is something to return already.
+        drop(key);
+        let answer = match entry {
+            Entry::Join(mut joined) => {
+                joined.is_patient = is_patient;
+                match wait(&mut joined, context) {
+                    Some(answer) => end(memo, joined, answer),
+                    None => return (Self::Long(Box::new(Long::Joined(joined))), Poll::Pending),
+                }
+            }
+            Entry::Audit(audit) => {
+                return Self::go_on_long(Box::new(Long::Audit(audit)), memo, context);
+            }
+            Entry::Hit(value) => Ok(value),
+            Entry::Current(value, id) => {
+                if let Some(frame) = frame {
+                    frame.record(memo.shared(), id, value.version());
+                }
+                Ok(value)
+            }
+            Entry::Failure(outcome, id) => deliver(outcome, Ok(id), memo, frame),
+            Entry::Refused(error) => {
+                frame.into_iter().for_each(|frame| frame.add_taint(Taint::UNTRACKED));
+                Err(error)
+            }
         };
-        let _pin = pin();
-        let Some((mut core, node)) = self.memo.node(&self.key) else {
-            return Entry::Refused(Error::closed(self.memo.name()));
-        };
-        if node.header.state() == SUSPECT && !node.header.is_computing() {
-            // Most of what is suspect can be settled right here, without an allocation for a work.
-            let mut check = Verification::own(node.header.id);
-            let progress = check.proceed(&mut core, self.memo.shared().walk_chunk());
-            debug_assert!(!matches!(progress, Progress::Compute(id) if id == node.header.id));
-        }
-        if node.header.state() == FRESH
-            && let Some(entry) = current_value(&mut core, node)
-        {
-            return entry;
-        }
-        if let Some(cycle) = cycle::find(&core, parent, node.header.id) {
-            core.stats.cycles += 1;
-            drop(core);
-            return Entry::Refused(Error::cycle(&cycle.names()));
-        }
-        let mut joined = Work::join(&mut core, self.memo, node, parent);
-        joined.is_patient = matches!(self.stage, Stage::Patient);
-        Entry::Join(joined)
+        (Self::Over, Poll::Ready(answer))
     }
+}
+
+/// The end of a computation for one of its callers.
+#[inline(always)]
+fn end<K: Key, V: Send + Sync + 'static>(
+    memo: &'static Inner<K, V>,
+    joined: Joined<K, V>,
+    answer: Answer<V>,
+) -> Result<Cached<V>, Error> {
+    let (outcome, standing) = joined.end(answer);
+    let frame = capture::current();
+    if frame.is_none() && depth::is_outside() {
+        // Inside of a computation, what it has read so far would be the first to go.
+        crate::graph::budget::relieve(memo.shared());
+    }
+    epoch::collect_if_due();
+    deliver(outcome, standing, memo, frame)
+}
+
+/// Serves, verifies, joins or starts, in one hold of the graph lock where possible.
+#[inline(always)]
+fn enter<K: Key, V: Send + Sync + 'static>(
+    memo: &'static Inner<K, V>,
+    key: &K,
+    parent: Option<Id>,
+    frame: Option<&Frame>,
+) -> Entry<K, V> {
+    let _pin = pin();
+    let looked = memo.look(key);
+    if parent.is_none()
+        && let Some(value) = looked.node.and_then(|node| memo.long_hit(node))
+    {
+        if !memo.owner.is_probed() {
+            return Entry::Hit(value);
+        }
+        return audit::sample(memo, key, value).map_or_else(Entry::Audit, Entry::Hit);
+    }
+    // Another graph's nodes have numbers of their own.
+    let own = frame.filter(|frame| std::ptr::eq(frame.graph, memo.shared()));
+    let parent = parent.unwrap_or_else(|| own.map_or(Id::NONE, |frame| frame.node));
+    let Some((mut core, node)) = memo.node(key, looked) else {
+        return Entry::Refused(Error::closed(memo.name()));
+    };
+    if node.header.state() == SUSPECT && !node.header.is_computing() {
+        // Most of what is suspect can be settled right here, without an allocation for a work.
+        let mut check = Verification::own(node.header.id);
+        let progress = check.proceed(&mut core, memo.shared().walk_chunk());
+        debug_assert!(!matches!(progress, Progress::Compute(id) if id == node.header.id));
+    }
+    if node.header.state() == FRESH
+        && let Some(entry) = current_value(&mut core, node)
+    {
+        return entry;
+    }
+    if let Some(cycle) = cycle::find(&core, parent, &node.header) {
+        core.stats.cycles += 1;
+        drop(core);
+        return Entry::Refused(Error::cycle(&cycle.names()));
+    }
+    Entry::Join(Work::join(&mut core, memo, node, parent))
 }
 
 /// The value of a fresh node, under the lock and pinned.
@@ -213,21 +267,22 @@ fn current_value<K: Key, V: Send + Sync + 'static>(
         return Some(Entry::Failure(unsafe { Outcome::from_shared(head) }, id));
     }
     // SAFETY: a value, read under the caller's pin.
-    Some(Entry::Hit(unsafe { Cached::pinned(head, &*line::mine()) }, id))
+    Some(Entry::Current(unsafe { Cached::pinned(head, &*line::mine()) }, id))
 }
 
 /// Polls the computation, or waits for whoever does.
+#[inline(always)]
 fn wait<K: Key, V: Send + Sync + 'static>(
     joined: &mut Joined<K, V>,
     context: &mut Context<'_>,
-) -> Option<(Outcome<V>, Result<(), Taint>)> {
-    let mut starts = joined.takes_start();
-    let work = &joined.work;
+) -> Option<Answer<V>> {
     loop {
         let level = Level::enter();
-        if !starts || level.is_none() {
+        if !joined.starts() || level.is_none() {
             // Cloned and dropped outside of the lock: both may be user code.
             let waker = context.waker().clone();
+            let starts = joined.takes_start();
+            let work = &joined.work;
             let mut board = work.board.lock();
             if let Some(answer) = joined.answer(&board) {
                 return Some(answer);
@@ -248,31 +303,45 @@ fn wait<K: Key, V: Send + Sync + 'static>(
             }
             board.start_polling();
         }
-        let waker = Waker::from(work.clone());
-        let polled = work.poll(&mut Context::from_waker(&waker));
-        let mut board = work.board.lock();
-        let answer = joined.answer(&board);
-        if polled.is_ready() {
-            let waiting = board.stop_polling();
-            drop(board);
-            waiting.into_values().for_each(wake::wake);
-        } else if answer.is_some() {
-            // Served early: the others drive on, and `leave` tells one of them.
-            board.polling = false;
-            drop(board);
-        } else {
-            drop(board);
-            work.stay_driver(joined.caller(), context.waker());
-        }
+        let starts = joined.takes_start();
+        let waker = joined.work.waker();
+        let inner = &mut Context::from_waker(&waker);
+        let polled = if starts { joined.work.poll_first(inner) } else { joined.work.poll(inner) };
+        let sole = if polled.is_ready() { joined.sole_answer() } else { None };
+        let answer = sole.or_else(|| after_poll(joined, polled.is_ready(), context));
         level.iter().for_each(Level::drain);
         if answer.is_some() || polled.is_pending() {
             return answer;
         }
-        starts = false;
     }
 }
 
+/// Ends a poll of a computation that others may wait for.
+#[cold]
+fn after_poll<K: Key, V: Send + Sync + 'static>(
+    joined: &Joined<K, V>,
+    is_ready: bool,
+    context: &Context<'_>,
+) -> Option<Answer<V>> {
+    let work = &joined.work;
+    let mut board = work.board.lock();
+    let answer = joined.answer(&board);
+    if is_ready {
+        let waiting = board.stop_polling();
+        drop(board);
+        waiting.into_values().for_each(wake::wake);
+    } else if answer.is_some() {
+        // Served early: the others drive on, and `leave` tells one of them.
+        board.polling = false;
+    } else {
+        drop(board);
+        work.stay_driver(joined.caller(), context.waker());
+    }
+    answer
+}
+
 /// Hands an outcome to the caller and tells the frame what was used.
+#[inline]
 fn deliver<K: Key, V: Send + Sync + 'static>(
     outcome: Outcome<V>,
     standing: Result<Id, Taint>,
@@ -291,17 +360,12 @@ fn deliver<K: Key, V: Send + Sync + 'static>(
     }
 }
 
-impl<K: Key, V: Send + Sync + 'static> Drop for Get<K, V> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if let Stage::Joined(_) = self.stage {
-            self.leave();
-        }
-    }
-}
-
 impl<K: Key, V: Send + Sync + 'static> fmt::Debug for Get<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Get").field("memo", &self.memo.name()).field("key", &self.key).finish()
+        let key = match &self.stage {
+            Stage::New(key) => Some(key),
+            _ => None,
+        };
+        f.debug_struct("Get").field("memo", &self.memo.name()).field("key", &key).finish()
     }
 }

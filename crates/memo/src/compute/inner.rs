@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::borrow::Borrow;
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::AtomicPtr as PlainAtomicPtr;
@@ -15,6 +15,7 @@ use crate::compute::cached::Cached;
 use crate::compute::capture;
 use crate::compute::get::Get;
 use crate::compute::options::Options;
+use crate::compute::running::Running;
 use crate::compute::work::Work;
 use crate::graph::Shared;
 use crate::graph::bells::Bell;
@@ -24,21 +25,20 @@ use crate::graph::flight::WorkHead;
 use crate::graph::owner::{Functions, Owner, Refresh};
 use crate::graph::trash::Trash;
 use crate::graph::verify::{Progress, Verification};
-use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::node::{EMPTY, GONE, Header};
 use crate::store::slots::Id;
 use crate::store::table::{Seen, TABLE_BYTES, Table};
 use crate::store::value::{Head, Outcome};
-use tidewire_memo_memory::hasher::BuildKeyHasher;
-use tidewire_memo_memory::line::{self, Line, Pin, pin};
+use tidewire_memo_memory::hasher::KeyHasher;
+use tidewire_memo_memory::line::{self, Line, ShortPin, pin};
 use tidewire_memo_memory::sync::MutexGuard;
 use tidewire_memo_memory::{epoch, pool};
 
 /// See the module documentation.
 pub(crate) struct Inner<K, V> {
     table: Table<Node<K, V>>,
-    hasher: BuildKeyHasher,
+    hasher: KeyHasher,
     pub(crate) owner: Owner,
     /// Null when closed.
     pub(crate) function: PlainAtomicPtr<Function<K, V>>,
@@ -48,8 +48,6 @@ pub(crate) struct Inner<K, V> {
 
 /// The user's function with its future boxed and its error erased.
 pub(crate) type Function<K, V> = Box<dyn Fn(K) -> Running<V> + Send + Sync>;
-/// A running computation.
-pub(crate) type Running<V> = std::pin::Pin<Box<dyn Future<Output = Result<V, Error>> + Send>>;
 
 /// One key and its value. Starts with its header, whose end, with the key, is what hits read.
 #[repr(C)]
@@ -57,6 +55,13 @@ pub(crate) struct Node<K, V> {
     pub(crate) header: Header,
     pub(crate) key: K,
     owns: std::marker::PhantomData<V>,
+}
+
+/// What a search without a lock found, to be confirmed under the lock.
+pub(crate) struct Looked<'p, K, V> {
+    hash: u64,
+    seen: Seen,
+    pub(crate) node: Option<&'p Node<K, V>>,
 }
 
 impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
@@ -75,7 +80,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
             let made: &'static Self = Box::leak(Box::new(Self {
                 owner,
                 table: Table::new(),
-                hasher: BuildKeyHasher::default(),
+                hasher: KeyHasher::default(),
                 function: PlainAtomicPtr::new(Box::into_raw(Box::new(function))),
                 equal,
                 options: Options::new(),
@@ -108,7 +113,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
 
     /// What nearly every hit finds. The pin keeps it.
     #[inline(always)]
-    fn find_hot<Q>(&'static self, key: &Q) -> Option<(Pin, *const Head, &'static Line)>
+    fn find_hot<Q>(&'static self, key: &Q) -> Option<(ShortPin, *const Head, &'static Line)>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -138,10 +143,11 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         Some(unsafe { Cached::pinned(head, line) })
     }
 
-    /// The value of `key` if it is in memory and current, the long way.
-    pub(crate) fn long_hit(&'static self, key: &K) -> Option<Cached<V>> {
-        // SAFETY: `hit_slow` calls it pinned, with the head of a value.
-        self.hit_slow(key, |head, line| unsafe { Cached::pinned(head, line) })
+    /// The value of a node if it is current, the long way. Pinned.
+    pub(crate) fn long_hit(&'static self, node: &Node<K, V>) -> Option<Cached<V>> {
+        let head = self.visit(node)?;
+        // SAFETY: pinned, the head of a value; the line of this thread, which is running.
+        Some(unsafe { Cached::pinned(head, &*line::mine()) })
     }
 
     /// The value of `key` if it is in memory and current.
@@ -168,7 +174,13 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         Q: Hash + Eq + ?Sized,
     {
         let _pin = pin();
-        let node = self.find(self.hash(key), key)?;
+        let head = self.visit(self.find(self.hash(key), key)?)?;
+        // SAFETY: the line of this thread, which is running.
+        Some(serve(head, unsafe { &*line::mine() }))
+    }
+
+    /// A current value, with everything that a read of it entails. Pinned.
+    fn visit(&'static self, node: &Node<K, V>) -> Option<*const Head> {
         let head = node.header.visited_hot()?;
         if let Some(frame) = capture::current() {
             // SAFETY: a value is retired after it was replaced, and the pin holds.
@@ -177,8 +189,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         if self.owner.is_probed() {
             self.note_hit(node.header.id);
         }
-        // SAFETY: the line of this thread, which is running.
-        Some(serve(head, unsafe { &*line::mine() }))
+        Some(head)
     }
 
     #[cold]
@@ -191,7 +202,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
 
     #[inline(always)]
     pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
-        self.hasher.hash_one(key)
+        self.hasher.hash(key)
     }
 
     /// Pinned.
@@ -222,9 +233,16 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
     }
 
     /// A node that is not shared yet.
+    #[inline(always)]
     fn make(&self, hash: u64, key: K) -> NonNull<Node<K, V>> {
-        let header = Header::new(self.owner.number, hash, false);
-        pool::put(Node { header, key, owns: std::marker::PhantomData })
+        let place = pool::place::<Node<K, V>>();
+        let node = place.as_ptr();
+        // SAFETY: a new place, of which every part is written.
+        unsafe {
+            (&raw mut (*node).header).write(Header::new(self.owner.number, hash, false));
+            (&raw mut (*node).key).write(key);
+        }
+        place
     }
 
     /// Shares a node; `false` when another one may have been added beside it since `seen`.
@@ -242,22 +260,36 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         true
     }
 
+    /// Looks for the node of a key without a lock. Pinned.
+    #[inline]
+    pub(crate) fn look<'p>(&self, key: &K) -> Looked<'p, K, V> {
+        self.look_again(self.hash(key), key)
+    }
+
+    #[inline]
+    fn look_again<'p>(&self, hash: u64, key: &K) -> Looked<'p, K, V> {
+        let seen = self.table.seen(hash);
+        Looked { hash, seen, node: self.find(hash, key) }
+    }
+
     /// The living node of `key`, made if need be, with the graph lock that was taken to find it; `None`
-    /// when closed. Pinned.
-    pub(crate) fn node<'p>(&self, key: &K) -> Option<(MutexGuard<'static, Core>, &'p Node<K, V>)> {
-        let hash = self.hash(key);
+    /// when closed. Pinned since the caller looked.
+    #[inline]
+    pub(crate) fn node<'p>(
+        &self,
+        key: &K,
+        mut looked: Looked<'p, K, V>,
+    ) -> Option<(MutexGuard<'static, Core>, &'p Node<K, V>)> {
         let mut made: Option<NonNull<Node<K, V>>> = None;
         loop {
-            let seen = self.table.seen(hash);
-            let found = self.find(hash, key);
-            match (found, made) {
-                (None, None) => made = Some(self.make(hash, key.clone())),
+            match (looked.node, made) {
+                (None, None) => made = Some(self.make(looked.hash, key.clone())),
                 // SAFETY: never shared.
-                (Some(_), Some(unused)) => drop(unsafe { pool::take(unused) }),
+                (Some(_), Some(unused)) => unsafe { pool::destroy(unused) },
                 _ => {}
             }
             let mut core = self.shared().core.lock();
-            if let Some(node) = found {
+            if let Some(node) = looked.node {
                 made = None;
                 if self.is_closed(&core) {
                     return None;
@@ -265,26 +297,28 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
                 if node.header.state() != GONE {
                     return Some((core, node));
                 }
-                continue;
+            } else {
+                let node = made.expect("made above when nothing was found");
+                if self.is_closed(&core) {
+                    drop(core);
+                    // SAFETY: never shared.
+                    unsafe { pool::destroy(node) };
+                    return None;
+                }
+                if self.insert(&mut core, node, looked.seen) {
+                    // SAFETY: just shared; alive while the lock or the pin holds.
+                    return Some((core, unsafe { node.as_ref() }));
+                }
             }
-            let node = made.expect("made above when nothing was found");
-            if self.is_closed(&core) {
-                drop(core);
-                // SAFETY: never shared.
-                drop(unsafe { pool::take(node) });
-                return None;
-            }
-            if self.insert(&mut core, node, seen) {
-                // SAFETY: just shared; alive while the lock or the pin holds.
-                return Some((core, unsafe { node.as_ref() }));
-            }
+            drop(core);
+            looked = self.look_again(looked.hash, key);
         }
     }
 
     /// Hangs a bell on the node of `key`; `None` when closed.
     pub(crate) fn attach(&self, key: &K, bell: &Arc<Bell>) -> Option<Id> {
         let _pin = pin();
-        let (mut core, node) = self.node(key)?;
+        let (mut core, node) = self.node(key, self.look(key))?;
         node.header.set_watched(true);
         core.watchers.attach(node.header.id, bell);
         Some(node.header.id)
@@ -381,7 +415,7 @@ impl<K: Key, V: Send + Sync + 'static> FunctionsOf<K, V> {
         unsafe {
             Self::drop_value(header);
             epoch::retire(node.cast_mut().cast(), |node| {
-                drop(pool::take(NonNull::new_unchecked(node.cast::<Node<K, V>>())));
+                pool::destroy(NonNull::new_unchecked(node.cast::<Node<K, V>>()));
             });
         }
     }

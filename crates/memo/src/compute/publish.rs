@@ -18,7 +18,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::compute::capture::Records;
+use crate::compute::capture::{Frame, Records};
 use crate::compute::inner::Node;
 use crate::compute::work::{Done, Work};
 use crate::graph::core::Core;
@@ -52,7 +52,7 @@ impl<V> Candidate<V> {
 
     /// Whether running again would end like this.
     pub(crate) fn is_hopeless(&self) -> bool {
-        self.taint.untracked || self.taint.announces
+        self.taint.has(Taint::UNTRACKED.or(Taint::ANNOUNCES))
     }
 }
 
@@ -71,6 +71,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// Runs the user code that publishing needs: equality, weight, fingerprint. `None` when finished.
     ///
     /// What was read stays in the frame, which nobody touches until the next attempt calls the function.
+    #[inline(always)]
     pub(crate) fn candidate(&self, outcome: Outcome<V>, has_old: bool) -> Option<Candidate<V>> {
         let taint = self.adopt();
         let old = if has_old { self.old_value()? } else { None };
@@ -102,19 +103,15 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     }
 
     /// Takes over what scoped tasks have read; why the attempt must not be published, if so.
+    #[inline]
     fn adopt(&self) -> Taint {
         // SAFETY: the attempt lock is held, and the user's future is done with the frame.
         let frame = unsafe { &mut *self.frame() };
-        let mut taint = frame.taint();
-        if let Some(adopted) = frame.adopted.get() {
-            let (more, theirs) = adopted.take();
-            taint = taint.or(theirs);
-            merge(frame.records_mut(), &more);
-        }
-        taint
+        if frame.adopted.get().is_none() { frame.taint() } else { adopt_into(frame) }
     }
 
     /// One try; see the module documentation.
+    #[inline(always)]
     pub(crate) fn publish(&self, start_tick: u64, mut candidate: Candidate<V>) -> Verdict<V> {
         let options = &self.inner.options;
         let failed = candidate.outcome.result().is_err();
@@ -187,6 +184,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 
     /// Registers edges in many holds of the graph lock, so that nobody waits for all of them. A walk that
     /// comes to the node meanwhile disturbs it, which the last hold finds out.
+    #[cold]
     fn register_ahead(&self, records: &[Record], start_tick: u64) -> Validity {
         for (number, chunk) in records.chunks(AT_ONCE).enumerate() {
             {
@@ -212,6 +210,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     }
 
     /// Makes a valid candidate visible. The edges are registered.
+    #[inline(always)]
     fn show(
         &self,
         core: &mut Core,
@@ -225,7 +224,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let life = core.bounded_life(&node.header, life);
         let (value, unused) = self.place(core, node, candidate);
         let edges = node.header.set_dependencies(&mut core.slots, edges);
-        core.weigh_whole(&node.header, value_bytes);
+        core.weigh_value(&self.inner.owner, &node.header, value_bytes);
         node.header.verified.set(core.tick);
         // What was made of an evicted value is current still, and ends with the life that it had.
         let anew = node.header.state() != GHOST;
@@ -236,7 +235,6 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 None
             }
         };
-        core.check_size(&node.header);
         core.check_budget(self.shared(), Some(&self.inner.owner));
         self.finish(core);
         node.header.set_state(FRESH);
@@ -246,6 +244,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 
     /// Puts the value into the node, or keeps the equal one that is there; returns what callers get, and
     /// what is not needed, to be dropped outside the lock.
+    #[inline(always)]
     fn place(
         &self,
         core: &mut Core,
@@ -286,13 +285,23 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         if let Err(error) = candidate.outcome.result() {
             error.set_version(version);
         }
-        node.header.set_value(candidate.outcome.clone().into_raw(), failed);
+        node.header.set_value(candidate.outcome.clone().into_raw().as_ptr(), failed);
         if !old.is_null() {
             // SAFETY: replaced just now, so new readers cannot find it; the node owned one count.
             unsafe { epoch::retire(old.cast_mut().cast(), Outcome::<V>::release) };
         }
         (candidate.outcome, None)
     }
+}
+
+fn adopt_into(frame: &mut Frame) -> Taint {
+    let mut taint = frame.taint();
+    if let Some(adopted) = frame.adopted.get() {
+        let (more, theirs) = adopted.take();
+        taint = taint.or(theirs);
+        merge(frame.records_mut(), &more);
+    }
+    taint
 }
 
 /// What publishing leaves, to be dropped and told outside the lock.

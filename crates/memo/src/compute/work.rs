@@ -4,14 +4,19 @@
 //! others wait. When the inner future wakes, one caller is woken (the driver), not all; the role is
 //! handed over when the driver goes away, and to the next caller when a driver that was woken has not
 //! come back by the next wake. The last caller that leaves cancels.
+//!
+//! Most computations have one caller and are over after one poll. What they do not need costs them
+//! nothing: callers share a place of the pool, the waker is the caller's own share until somebody
+//! clones it, and whoever has the last share takes the outcome without a lock.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::SeqCst;
-use std::task::{Context, Wake, Waker};
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
+use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 
 use crate::compute::attempt::Attempt;
 use crate::compute::capture::Frame;
@@ -29,7 +34,9 @@ use crate::store::key::Key;
 use crate::store::slots::Id;
 use crate::store::value::Outcome;
 use tidewire_memo_memory::ambient::Ambient;
+use tidewire_memo_memory::callers::ByCaller;
 use tidewire_memo_memory::fault::{Fault, injected};
+use tidewire_memo_memory::pool;
 use tidewire_memo_memory::sync::Mutex;
 use tidewire_memo_memory::wake::{self, quietly};
 
@@ -51,7 +58,11 @@ pub(crate) struct Work<K: 'static, V: 'static> {
     /// Polled from the queue of [`crate::compute::depth`].
     deferred: AtomicBool,
     pub(crate) board: Mutex<Board<V>>,
+    shares: AtomicUsize,
 }
+
+/// A share of a computation, which ends with the last one.
+pub(crate) struct Share<K: 'static, V: 'static>(NonNull<Work<K, V>>);
 
 /// Where callers find out.
 pub(crate) struct Board<V> {
@@ -62,7 +73,7 @@ pub(crate) struct Board<V> {
     /// The inner future woke since the last poll began.
     woken: bool,
     driver: Option<u32>,
-    waiting: BTreeMap<u32, Waker>,
+    waiting: ByCaller<Waker>,
 }
 
 /// How a computation ended.
@@ -80,9 +91,18 @@ pub(crate) struct Early<V> {
     pub(crate) taint: Taint,
 }
 
+/// What a caller gets.
+pub(crate) struct Answer<V> {
+    pub(crate) outcome: Outcome<V>,
+    /// As in [`Done`].
+    pub(crate) standing: Result<(), Taint>,
+    /// The computation goes on without this caller.
+    early: bool,
+}
+
 /// A caller's place in a computation.
-pub(crate) struct Joined<K: 'static, V: 'static> {
-    pub(crate) work: Arc<Work<K, V>>,
+pub(crate) struct Joined<K: Key, V: Send + Sync + 'static> {
+    pub(crate) work: Share<K, V>,
     /// Changes completed when the caller joined.
     pub(crate) revision: u64,
     caller: u32,
@@ -100,6 +120,7 @@ unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Work<K, V> {}
 
 impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// Starts or joins the computation of a node. Whoever starts it polls it next.
+    #[inline]
     pub(crate) fn join(
         core: &mut Core,
         inner: &'static Inner<K, V>,
@@ -110,47 +131,18 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let running = core.flight_pointer(&node.header);
         let starts = running.is_null();
         let work = if starts {
-            let attempt = Attempt::started(core, node, revision);
-            let start_tick = attempt.start_tick;
-            let work = Arc::new(Self::new(inner, node, attempt));
-            work.head.start_tick.set(start_tick);
-            core.hang(&node.header, Arc::as_ptr(&work).cast());
+            let attempt = Attempt::start(core, node, revision, 0);
+            let work = Share::new(inner, node, attempt);
+            core.hang(&node.header, work.0.as_ptr().cast());
             work
         } else {
             core.stats.joined += 1;
             core.note(EventKind::Joined, &node.header);
-            let running = running.cast::<Self>();
-            // SAFETY: a running work is owned by its callers, and the pointer came from their `Arc`.
-            unsafe {
-                Arc::increment_strong_count(running);
-                Arc::from_raw(running)
-            }
+            // SAFETY: a running work is owned by its callers, and the pointer came from a share of theirs.
+            unsafe { Share::of(running.cast()) }
         };
         let caller = work.head.enter(revision, parent);
         Joined { work, revision, caller, is_patient: false, starts }
-    }
-
-    fn new(inner: &'static Inner<K, V>, node: &Node<K, V>, attempt: Attempt<V>) -> Self {
-        let id = node.header.id;
-        Self {
-            head: WorkHead::new(id),
-            inner,
-            node,
-            id,
-            frame: UnsafeCell::new(Frame::new(inner.owner.graph, id)),
-            ambient: Ambient::current(),
-            attempt: Mutex::new(attempt),
-            cancelled: AtomicBool::new(false),
-            deferred: AtomicBool::new(false),
-            board: Mutex::new(Board {
-                done: None,
-                early: None,
-                polling: true,
-                woken: false,
-                driver: None,
-                waiting: BTreeMap::new(),
-            }),
-        }
     }
 
     pub(crate) fn shared(&self) -> &'static Shared {
@@ -191,7 +183,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 
     /// Wakes everyone who waits.
     pub(crate) fn wake_all(&self) {
-        let waiting = std::mem::take(&mut self.board.lock().waiting);
+        let waiting = self.board.lock().stop_waiting();
         waiting.into_values().for_each(wake::wake);
     }
 
@@ -201,11 +193,28 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let outcome = Outcome::new(Err(Error::closed(&owner.name)));
         let mut board = self.board.lock();
         board.done = Some(Done { outcome, standing: Err(Taint::UNTRACKED) });
-        trash.wakers.extend(std::mem::take(&mut board.waiting).into_values());
+        trash.wakers.extend(board.stop_waiting().into_values());
+    }
+}
+
+impl<K, V> Work<K, V> {
+    /// Whether it has nothing that has a destructor: most have not, and to ask costs less than to drop.
+    #[inline(always)]
+    fn is_plain(&mut self) -> bool {
+        self.head.is_plain()
+            && self.frame.get_mut().is_plain()
+            && self.ambient.is_none()
+            && self.attempt.get_mut().is_over()
+            && self.board.get_mut().is_plain()
     }
 }
 
 impl<V> Board<V> {
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.done.is_none() && self.early.is_none() && self.waiting.is_plain()
+    }
+
     /// Begins a poll. The caller holds the board.
     pub(crate) fn start_polling(&mut self) {
         self.polling = true;
@@ -214,8 +223,12 @@ impl<V> Board<V> {
     }
 
     /// Ends a poll after which the outcome is there; returns who is to be told.
-    pub(crate) fn stop_polling(&mut self) -> BTreeMap<u32, Waker> {
+    pub(crate) fn stop_polling(&mut self) -> ByCaller<Waker> {
         self.polling = false;
+        self.stop_waiting()
+    }
+
+    fn stop_waiting(&mut self) -> ByCaller<Waker> {
         std::mem::take(&mut self.waiting)
     }
 
@@ -225,20 +238,20 @@ impl<V> Board<V> {
     }
 
     fn driver_waker(&self) -> Option<Waker> {
-        self.waiting.get(&self.driver?).cloned()
+        self.waiting.get(self.driver?).cloned()
     }
 
     /// Makes another caller the driver and returns its waker.
     fn next_driver(&mut self) -> Option<Waker> {
-        let after = self.driver.and_then(|driver| self.waiting.range(driver + 1..).next());
-        let (&caller, waker) = after.or_else(|| self.waiting.first_key_value())?;
+        let (caller, waker) = self.waiting.after(self.driver)?;
+        let waker = waker.clone();
         self.driver = Some(caller);
-        Some(waker.clone())
+        Some(waker)
     }
 
     /// Returns the waker of the caller that goes, and that of whoever drives in its place.
     fn leave(&mut self, caller: u32) -> (Option<Waker>, Option<Waker>) {
-        let own = self.waiting.remove(&caller);
+        let own = self.waiting.remove(caller);
         let idle = !self.polling && self.done.is_none();
         let orphaned = self.driver.is_none_or(|driver| driver == caller);
         (own, if idle && orphaned { self.next_driver() } else { None })
@@ -250,39 +263,79 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
         self.caller
     }
 
-    /// Whether the right to poll is this caller's from before; asked once.
+    /// Whether the right to poll is this caller's from before.
+    pub(crate) fn starts(&self) -> bool {
+        self.starts
+    }
+
+    /// The same, asked once: the caller polls now, or says on the board that it does not.
     pub(crate) fn takes_start(&mut self) -> bool {
         std::mem::take(&mut self.starts)
     }
 
     /// What the board has for this caller.
-    pub(crate) fn answer(&self, board: &Board<V>) -> Option<(Outcome<V>, Result<(), Taint>)> {
-        if let Some(done) = &board.done {
-            return Some((done.outcome.clone(), done.standing));
+    pub(crate) fn answer(&self, board: &Board<V>) -> Option<Answer<V>> {
+        if let Some(Done { outcome, standing }) = &board.done {
+            return Some(Answer { outcome: outcome.clone(), standing: *standing, early: false });
         }
         let Early { start, outcome, taint } = board.early.as_ref()?;
         let arrived_early = self.revision <= *start || injected(Fault::EarlyForAnyone);
-        (arrived_early && !self.is_patient).then(|| (outcome.clone(), Err(*taint)))
+        let answer = || Answer { outcome: outcome.clone(), standing: Err(*taint), early: true };
+        (arrived_early && !self.is_patient).then(answer)
     }
 
-    /// Goes away before the computation ended.
-    pub(crate) fn leave(self) {
+    /// What came out, after a poll that was the last, when nobody else has a share.
+    #[inline]
+    pub(crate) fn sole_answer(&mut self) -> Option<Answer<V>> {
+        if self.work.shares.load(Acquire) != 1 {
+            return None;
+        }
+        // SAFETY: after its last poll the work is off its node, and the hold that took it off is over:
+        // nobody can make another share, and this one is not used meanwhile.
+        let board = unsafe { self.work.0.as_mut() }.board.get_mut();
+        let Done { outcome, standing } = board.done.take()?;
+        Some(Answer { outcome, standing, early: false })
+    }
+
+    /// Has been answered: what there is to depend on, or why not.
+    #[inline(always)]
+    pub(crate) fn end(self, answer: Answer<V>) -> (Outcome<V>, Result<Id, Taint>) {
+        let mut this = ManuallyDrop::new(self);
+        let standing = answer.standing.map(|()| this.work.id);
+        if answer.early {
+            this.leave();
+        }
+        // SAFETY: taken out once, and nothing else of this is left to drop.
+        unsafe { std::ptr::read(&raw const this.work) }.give_back();
+        (answer.outcome, standing)
+    }
+
+    /// Goes away; before the computation ended, as far as this caller knows.
+    #[cold]
+    fn leave(&mut self) {
         let work = &*self.work;
         let head = &work.head;
-        if head.is_finished() {
-            // Everybody was or will be told by whoever finished it.
-            return;
-        }
         let mut trash = Trash::default();
         let mut cancelled = false;
         {
+            // Whoever finishes the work looks at it to the end of its hold.
             let mut core = work.shared().core.lock();
-            if !head.is_finished() && head.leave(self.caller) {
+            if head.is_finished() {
+                // Everybody was or will be told by whoever finished it.
+                return;
+            }
+            if head.leave(self.caller) {
                 cancelled = true;
                 core.stats.cancelled += 1;
                 let node = work.node();
                 core.note(EventKind::Cancelled, &node.header);
-                if work.board.lock().early.as_ref().is_some_and(|early| early.taint.outdated) {
+                if work
+                    .board
+                    .lock()
+                    .early
+                    .as_ref()
+                    .is_some_and(|early| early.taint.has(Taint::OUTDATED))
+                {
                     // Somebody has a value that is not kept, so nothing will say that it changed.
                     core.ring(&node.header, &mut trash);
                 }
@@ -297,10 +350,21 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
                 budget::relieve(work.shared());
             }
         } else {
-            let (own, next) = work.board.lock().leave(self.caller);
+            let (own, next) = {
+                let mut board = work.board.lock();
+                // Who goes without the poll that was its due leaves it to the others.
+                board.polling &= !self.starts;
+                board.leave(self.caller)
+            };
             drop(own);
             next.into_iter().for_each(wake::wake);
         }
+    }
+}
+
+impl<K: Key, V: Send + Sync + 'static> Drop for Joined<K, V> {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
@@ -314,20 +378,84 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let abandoned = self.attempt.try_lock().map(|mut attempt| attempt.abandon());
         quietly(|| drop(abandoned));
     }
-
-    /// Leaves the polling to the outermost level of this thread.
-    pub(crate) fn defer(self: &Arc<Self>) {
-        self.deferred.store(true, SeqCst);
-        depth::defer(self.clone());
-    }
 }
 
-impl<K: Key, V: Send + Sync + 'static> Wake for Work<K, V> {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
+impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
+    /// Written where it stays: it is large, and mostly over soon.
+    #[inline(always)]
+    fn new(inner: &'static Inner<K, V>, node: &Node<K, V>, attempt: Attempt<V>) -> Self {
+        let id = node.header.id;
+        let ambient = Ambient::current();
+        let board = Board {
+            done: None,
+            early: None,
+            polling: true,
+            woken: false,
+            driver: None,
+            waiting: ByCaller::default(),
+        };
+        let place = pool::place::<Work<K, V>>();
+        let work = place.as_ptr();
+        // SAFETY: a new place, of which every part is written.
+        unsafe {
+            (&raw mut (*work).head).write(WorkHead::new(id, attempt.start_tick));
+            (&raw mut (*work).inner).write(inner);
+            (&raw mut (*work).node).write(node);
+            (&raw mut (*work).id).write(id);
+            Frame::write((&raw mut (*work).frame).cast(), inner.owner.graph, id);
+            (&raw mut (*work).ambient).write(ambient);
+            (&raw mut (*work).attempt).write(Mutex::new(attempt));
+            (&raw mut (*work).cancelled).write(AtomicBool::new(false));
+            (&raw mut (*work).deferred).write(AtomicBool::new(false));
+            (&raw mut (*work).board).write(Mutex::new(board));
+            (&raw mut (*work).shares).write(AtomicUsize::new(1));
+        }
+        Self(place)
     }
 
-    fn wake_by_ref(self: &Arc<Self>) {
+    /// One more share.
+    ///
+    /// # Safety
+    /// The pointer came from a share, and another one lasts during the call.
+    unsafe fn of(work: *const Work<K, V>) -> Self {
+        // SAFETY: the caller says so.
+        unsafe { &*work }.shares.fetch_add(1, Relaxed);
+        // SAFETY: a reference was just made from it, so it is not null.
+        Self(unsafe { NonNull::new_unchecked(work.cast_mut()) })
+    }
+
+    /// Leaves the polling to the outermost level of this thread.
+    pub(crate) fn defer(&self) {
+        self.deferred.store(true, SeqCst);
+        depth::defer(Box::new(self.clone()));
+    }
+
+    /// A waker that lives on this share, as long as this is borrowed; its clones have shares of their own.
+    pub(crate) fn waker(&self) -> ManuallyDrop<Waker> {
+        let data = self.0.as_ptr().cast_const().cast();
+        // SAFETY: the functions treat the pointer as a share; that of this waker is not given back.
+        ManuallyDrop::new(unsafe { Waker::new(data, Self::WAKER) })
+    }
+
+    const WAKER: &RawWakerVTable = &RawWakerVTable::new(
+        |data| {
+            // SAFETY: the waker that is cloned has a share, or lives on one.
+            std::mem::forget(unsafe { Self::of(data.cast()) });
+            RawWaker::new(data, Self::WAKER)
+        },
+        |data| Self::of_waker(data).woke(),
+        |data| ManuallyDrop::new(Self::of_waker(data)).woke(),
+        |data| drop(Self::of_waker(data)),
+    );
+
+    /// The share of a waker.
+    fn of_waker(data: *const ()) -> Self {
+        // SAFETY: private to the functions above, whose data is a work that they have a share of.
+        Self(unsafe { NonNull::new_unchecked(data.cast_mut().cast()) })
+    }
+
+    /// The inner future wants to be polled.
+    fn woke(&self) {
         let waker = {
             let mut board = self.board.lock();
             let ignored = std::mem::replace(&mut board.woken, true);
@@ -336,8 +464,7 @@ impl<K: Key, V: Send + Sync + 'static> Wake for Work<K, V> {
             }
             if self.deferred.load(SeqCst) && depth::will_drain() {
                 drop(board);
-                depth::defer(self.clone());
-                return;
+                return depth::defer(Box::new(self.clone()));
             }
             // A driver that was woken before and has not polled since may never do so.
             if ignored { board.next_driver() } else { board.driver_waker() }
@@ -346,8 +473,60 @@ impl<K: Key, V: Send + Sync + 'static> Wake for Work<K, V> {
     }
 }
 
-impl<K: Key, V: Send + Sync + 'static> Deferred for Work<K, V> {
-    fn drive(self: Arc<Self>) {
+impl<K, V> Deref for Share<K, V> {
+    type Target = Work<K, V>;
+
+    #[inline]
+    fn deref(&self) -> &Work<K, V> {
+        // SAFETY: alive as long as there are shares.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<K: Key, V: Send + Sync + 'static> Clone for Share<K, V> {
+    fn clone(&self) -> Self {
+        // SAFETY: this share lasts.
+        unsafe { Self::of(self.0.as_ptr()) }
+    }
+}
+
+impl<K, V> Share<K, V> {
+    #[inline(always)]
+    fn give_back(self) {
+        ManuallyDrop::new(self).end();
+    }
+
+    /// Ends this share, which is not used again.
+    #[inline(always)]
+    fn end(&mut self) {
+        if self.shares.fetch_sub(1, Release) != 1 {
+            return;
+        }
+        fence(Acquire);
+        // SAFETY: the last share is gone, and a running work has one; its place is of the pool.
+        unsafe {
+            if self.0.as_mut().is_plain() {
+                pool::destroy(self.0.cast::<ManuallyDrop<Work<K, V>>>());
+            } else {
+                pool::destroy(self.0);
+            }
+        }
+    }
+}
+
+impl<K, V> Drop for Share<K, V> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+// SAFETY: shares a `Work`, which is `Sync`, and may be the one that drops it.
+unsafe impl<K: Send + Sync, V: Send + Sync> Send for Share<K, V> {}
+// SAFETY: as above.
+unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Share<K, V> {}
+
+impl<K: Key, V: Send + Sync + 'static> Deferred for Share<K, V> {
+    fn drive(self: Box<Self>) {
         {
             let mut board = self.board.lock();
             if board.polling || board.done.is_some() {
@@ -355,8 +534,7 @@ impl<K: Key, V: Send + Sync + 'static> Deferred for Work<K, V> {
             }
             board.start_polling();
         }
-        let waker = Waker::from(self.clone());
-        let polled = self.poll(&mut Context::from_waker(&waker));
+        let polled = self.poll(&mut Context::from_waker(&self.waker()));
         let yielded = {
             let mut board = self.board.lock();
             board.polling = false;

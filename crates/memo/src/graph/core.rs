@@ -77,9 +77,9 @@ impl Core {
     /// # Safety
     /// `node` points at a whole node (not only at its header) that nobody shares yet and that lives
     /// until its identity ends and the retirement that follows.
+    #[inline]
     pub(crate) unsafe fn adopt(&mut self, node: *mut Header, weight: usize) -> Id {
-        let id = self.slots.reserve();
-        self.slots.fill(id, node);
+        let id = self.slots.add(node);
         // SAFETY: not shared yet.
         unsafe { (*node).id = id };
         // SAFETY: it lives long enough.

@@ -13,10 +13,12 @@ use crate::store::node::Header;
 use crate::store::slots::Id;
 
 /// The cycle that `asker` would close by waiting for `wanted`, if it would.
-pub(crate) fn find(core: &Core, asker: Id, wanted: Id) -> Option<Cycle> {
-    if asker == Id::NONE || !core.node(wanted)?.is_computing() {
-        return None;
-    }
+#[inline]
+pub(crate) fn find(core: &Core, asker: Id, wanted: &Header) -> Option<Cycle> {
+    if asker == Id::NONE || !wanted.is_computing() { None } else { search(core, asker, wanted.id) }
+}
+
+fn search(core: &Core, asker: Id, wanted: Id) -> Option<Cycle> {
     // From each node found, the one that it waits for on the way down to `asker`.
     let mut below: HashMap<Id, Id> = HashMap::new();
     let mut open = vec![asker];

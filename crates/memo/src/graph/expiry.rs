@@ -70,13 +70,17 @@ impl Expiry {
     }
 
     /// The value has no deadline any more.
+    #[inline]
     pub(crate) fn forget(&mut self, id: Id) {
-        if !self.deadlines.is_empty() {
-            self.deadlines.remove(&id);
+        if !self.deadlines.is_empty() || !self.undated.is_empty() {
+            self.forget_dated(id);
         }
-        if !self.undated.is_empty() {
-            self.undated.remove(&id);
-        }
+    }
+
+    #[cold]
+    fn forget_dated(&mut self, id: Id) {
+        self.deadlines.remove(&id);
+        self.undated.remove(&id);
     }
 
     /// What the deadlines take.

@@ -5,7 +5,6 @@
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
@@ -13,6 +12,7 @@ use std::time::{Duration, Instant};
 use crate::graph::core::Core;
 use crate::store::node::Header;
 use crate::store::slots::Id;
+use tidewire_memo_memory::callers::ByCaller;
 use tidewire_memo_memory::sync::AtomicU8;
 
 /// The erased part, written under the graph lock only.
@@ -29,23 +29,24 @@ pub(crate) struct WorkHead {
     /// The revision at which the latest caller joined.
     pub(crate) latest_join: Cell<u64>,
     /// The nodes whose computations wait for this one, by caller.
-    parents: RefCell<BTreeMap<u32, Id>>,
+    parents: RefCell<ByCaller<Id>>,
     /// When somebody looking for what is stuck first saw it, and whether it was reported.
     first_seen: Cell<Option<Instant>>,
     reported: Cell<bool>,
 }
 
 impl WorkHead {
-    pub(crate) fn new(node: Id) -> Self {
+    #[inline(always)]
+    pub(crate) fn new(node: Id, start_tick: u64) -> Self {
         Self {
             node,
             callers: Cell::new(0),
             next_caller: Cell::new(0),
             finished: AtomicU8::new(0),
             rejected: Cell::new(false),
-            start_tick: Cell::new(0),
+            start_tick: Cell::new(start_tick),
             latest_join: Cell::new(0),
-            parents: RefCell::new(BTreeMap::new()),
+            parents: RefCell::default(),
             first_seen: Cell::new(None),
             reported: Cell::new(false),
         }
@@ -56,6 +57,7 @@ impl WorkHead {
     }
 
     /// Adds a caller, on behalf of a computation or of none, and returns its number.
+    #[inline(always)]
     pub(crate) fn enter(&self, revision: u64, parent: Id) -> u32 {
         self.callers.set(self.callers.get() + 1);
         let caller = self.next_caller.get();
@@ -70,8 +72,14 @@ impl WorkHead {
     /// A caller goes; `true` when it was the last one.
     pub(crate) fn leave(&self, caller: u32) -> bool {
         self.callers.set(self.callers.get() - 1);
-        self.parents.borrow_mut().remove(&caller);
+        self.parents.borrow_mut().remove(caller);
         self.callers.get() == 0
+    }
+
+    /// Whether it has nothing that has a destructor.
+    #[inline]
+    pub(crate) fn is_plain(&mut self) -> bool {
+        self.parents.get_mut().is_plain()
     }
 
     /// Nobody needs to look any more.
@@ -81,7 +89,7 @@ impl WorkHead {
 
     /// The nodes whose computations wait for this one. Under the graph lock.
     pub(crate) fn parents(&self) -> Vec<Id> {
-        self.parents.borrow().values().copied().collect()
+        self.parents.borrow().iter_from(0).map(|(_, &id)| id).collect()
     }
 
     /// For how long it has been seen to run; `None` the first time. Under the graph lock.

@@ -15,32 +15,27 @@ pub(crate) struct Record {
 
 /// Why an answer cannot be published, or was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taint {
-    /// A change came between: the next attempt may be published. Whoever is given such an answer is told.
-    pub(crate) outdated: bool,
-    /// It used what cannot be tracked (another graph, a cycle, an error that is not kept), as the next
-    /// attempt will.
-    pub(crate) untracked: bool,
-    /// It announced changes itself, which is no reason by itself, but says whose fault it is if there is one.
-    pub(crate) announces: bool,
-}
+pub(crate) struct Taint(u8);
 
 impl Taint {
-    const NONE: Self = Self { outdated: false, untracked: false, announces: false };
-    pub(crate) const OUTDATED: Self = Self { outdated: true, ..Self::NONE };
-    pub(crate) const UNTRACKED: Self = Self { untracked: true, ..Self::NONE };
-    pub(crate) const ANNOUNCES: Self = Self { announces: true, ..Self::NONE };
+    /// A change came between: the next attempt may be published. Whoever is given such an answer is told.
+    pub(crate) const OUTDATED: Self = Self(1);
+    /// It used what cannot be tracked (another graph, a cycle, an error that is not kept), as the next
+    /// attempt will.
+    pub(crate) const UNTRACKED: Self = Self(2);
+    /// It announced changes itself, which is no reason by itself, but says whose fault it is if there is one.
+    pub(crate) const ANNOUNCES: Self = Self(4);
 
     pub(crate) fn is_any(self) -> bool {
-        self.outdated || self.untracked
+        self.has(Self::OUTDATED.or(Self::UNTRACKED))
     }
 
-    pub(crate) fn or(self, other: Self) -> Self {
-        Self {
-            outdated: self.outdated || other.outdated,
-            untracked: self.untracked || other.untracked,
-            announces: self.announces || other.announces,
-        }
+    pub(crate) fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub(crate) const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 }
 
@@ -73,7 +68,14 @@ pub(crate) fn validate(core: &Core, records: &[Record], start_tick: u64) -> Vali
 
 /// Makes a node a dependant of everything in `edges`, where it is not one already: a list that was not
 /// taken since the node was last verified still has it, if it was a dependency then.
+#[inline]
 pub(crate) fn register(core: &mut Core, node: &Header, edges: impl ExactSizeIterator<Item = Id>) {
+    if edges.len() > 0 {
+        register_some(core, node, edges);
+    }
+}
+
+fn register_some(core: &mut Core, node: &Header, edges: impl ExactSizeIterator<Item = Id>) {
     core.stats.longest_hold = core.stats.longest_hold.max(edges.len() as u64);
     let verified = node.verified.get();
     for (at, id) in edges.enumerate() {

@@ -116,6 +116,7 @@ const EXTERNAL: u8 = 16;
 const REMADE: u8 = 32;
 
 impl Header {
+    #[inline(always)]
     pub(crate) fn new(owner: u16, hash: u64, source: bool) -> Self {
         Self {
             state: Cell::new(if source { FRESH } else { EMPTY }),

@@ -39,7 +39,10 @@ impl Id {
 
 /// All slots of a graph.
 pub(crate) struct Slots {
-    entries: Vec<Entry>,
+    /// In chunks, so that growing moves nothing and is soon done.
+    entries: Vec<Box<Chunk>>,
+    /// Slots that ever held a node.
+    made: u32,
     free: Vec<u32>,
     /// The number of the count of distinct ids that goes on.
     count: Cell<u32>,
@@ -54,7 +57,7 @@ struct Entry {
 
 impl Slots {
     pub(crate) fn new() -> Self {
-        Self { entries: Vec::new(), free: Vec::new(), count: Cell::new(0) }
+        Self { entries: Vec::new(), made: 0, free: Vec::new(), count: Cell::new(0) }
     }
 
     /// Begins to tell ids apart that are met for the first time; ends what was begun before.
@@ -62,66 +65,84 @@ impl Slots {
         self.count.set(self.count.get().wrapping_add(1));
         if self.count.get() == 0 {
             // Once in 2^32 times the marks of long ago could be taken for new ones.
-            self.entries.iter().for_each(|entry| entry.met.set(0));
+            self.entries.iter().flat_map(|chunk| chunk.iter()).for_each(|entry| entry.met.set(0));
             self.count.set(1);
         }
     }
 
     /// Whether `id` has a node and was not met since [`Slots::begin_count`].
     pub(crate) fn first_in(&self, id: Id) -> bool {
-        let Some(entry) = self.entries.get(id.slot() as usize) else { return false };
+        let Some(entry) = self.entry(id.slot()) else { return false };
         let alive = entry.generation == id.generation() && !entry.node.is_null();
         alive && entry.met.replace(self.count.get()) != self.count.get()
     }
 
     /// Slots that ever held a node.
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.made as usize
     }
 
     /// Slots that hold a node.
     pub(crate) fn in_use(&self) -> usize {
-        self.entries.len() - self.free.len()
+        self.len() - self.free.len()
+    }
+
+    #[inline]
+    fn entry(&self, slot: u32) -> Option<&Entry> {
+        let chunk = self.entries.get(slot as usize / CHUNK)?;
+        Some(&chunk[slot as usize % CHUNK])
+    }
+
+    fn entry_mut(&mut self, slot: u32) -> &mut Entry {
+        &mut self.entries[slot as usize / CHUNK][slot as usize % CHUNK]
     }
 
     /// The node of `id`, unless it is gone. The pointer is valid while the graph lock is held.
     #[inline]
     pub(crate) fn node(&self, id: Id) -> Option<*const Header> {
-        let entry = self.entries.get(id.slot() as usize)?;
+        let entry = self.entry(id.slot())?;
         (entry.generation == id.generation() && !entry.node.is_null()).then_some(entry.node)
     }
 
     /// The node in a slot, whatever its generation; `None` for a number beyond the slots.
     pub(crate) fn at(&self, slot: u32) -> Option<*const Header> {
-        let entry = self.entries.get(slot as usize)?;
+        let entry = self.entry(slot)?;
         (!entry.node.is_null()).then_some(entry.node)
     }
 
     /// Starts loading the node of `id` into the cache.
     #[inline]
     pub(crate) fn prefetch(&self, id: Id) {
-        if let Some(entry) = self.entries.get(id.slot() as usize) {
+        if let Some(entry) = self.entry(id.slot()) {
             Header::prefetch(entry.node);
         }
     }
 
-    /// Reserves a slot; [`Slots::fill`] gives it its node.
-    pub(crate) fn reserve(&mut self) -> Id {
-        if let Some(slot) = self.free.pop() {
-            return Id::new(slot, self.entries[slot as usize].generation);
-        }
-        let slot = u32::try_from(self.entries.len()).expect("fewer than 2^32 nodes in a graph");
-        self.entries.push(Entry { node: ptr::null(), generation: 1, met: Cell::new(0) });
-        Id::new(slot, 1)
+    /// Gives a node its identity.
+    pub(crate) fn add(&mut self, node: *const Header) -> Id {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            if self.made as usize == self.entries.len() * CHUNK {
+                self.grow();
+            }
+            self.made += 1;
+            self.made - 1
+        });
+        let entry = self.entry_mut(slot);
+        entry.node = node;
+        Id::new(slot, entry.generation)
     }
 
-    pub(crate) fn fill(&mut self, id: Id, node: *const Header) {
-        self.entries[id.slot() as usize].node = node;
+    #[cold]
+    fn grow(&mut self) {
+        assert!(self.made <= u32::MAX - CHUNK as u32, "fewer than 2^32 nodes in a graph");
+        let entry = |_| Entry { node: ptr::null(), generation: 1, met: Cell::new(0) };
+        let chunk: Box<[Entry]> = (0..CHUNK).map(entry).collect();
+        self.entries.push(chunk.try_into().unwrap_or_else(|_| unreachable!("as long as a chunk")));
     }
 
     /// Ends the identity: `id` finds nothing from now on.
     pub(crate) fn release(&mut self, id: Id) {
-        let entry = &mut self.entries[id.slot() as usize];
+        let entry = self.entry_mut(id.slot());
         entry.node = ptr::null();
         entry.generation += 1;
         if entry.generation != u32::MAX {
@@ -129,6 +150,10 @@ impl Slots {
         }
     }
 }
+
+type Chunk = [Entry; CHUNK];
+
+const CHUNK: usize = 1 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -138,12 +163,10 @@ mod tests {
     fn an_id_finds_nothing_after_its_slot_was_released_and_reused() {
         let mut slots = Slots::new();
         let node = ptr::without_provenance(64);
-        let first = slots.reserve();
-        slots.fill(first, node);
+        let first = slots.add(node);
         assert_eq!(slots.node(first), Some(node));
         slots.release(first);
-        let second = slots.reserve();
-        slots.fill(second, node);
+        let second = slots.add(node);
         assert_eq!(second.slot(), first.slot());
         assert_eq!(slots.node(first), None);
         assert_eq!(slots.in_use(), 1);

@@ -1,7 +1,7 @@
 //! The table of a memo: read without a lock, written under the graph lock.
 //!
 //! ```text
-//! entry, one word:  │ taken │ 15 bits of hash │ 48 bits of the node's address │
+//! entry, one word:  │ 16 bits of hash │ 48 bits of the node's address │   or free, or removed
 //! ```
 //! Open addressing: a search begins where the first bits of the hash say and goes on to the first free
 //! entry. Most keys sit where the search begins, so a hit loads one word of the table, compares it as a
@@ -23,7 +23,8 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
-use std::ptr;
+use std::mem::MaybeUninit;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::store::slots::Slots;
@@ -46,10 +47,10 @@ struct Shard {
     /// Raised by every insert; see the module documentation.
     inserts: AtomicU64,
     live: Cell<usize>,
-    /// Entries that are not free: live ones, and those of nodes that were removed.
-    used: Cell<usize>,
-    /// The top 32 bits of the hash of each entry.
-    hashes: UnsafeCell<Box<[u32]>>,
+    /// Free entries that may be used before there must be more entries.
+    room: Cell<usize>,
+    /// The top 32 bits of the hash of each entry that is taken.
+    hashes: UnsafeCell<Box<[MaybeUninit<u32>]>>,
 }
 
 /// The entries of a shard: their address, with what a hash is shifted by in the low bits.
@@ -74,7 +75,7 @@ impl<N> Table<N> {
             entries: AtomicPtr::new(Entries::none().pack()),
             inserts: AtomicU64::new(0),
             live: Cell::new(0),
-            used: Cell::new(0),
+            room: Cell::new(0),
             hashes: UnsafeCell::default(),
         };
         Self {
@@ -97,7 +98,7 @@ impl<N> Table<N> {
             let entry = unsafe { &*entries.first.add(begin + further) }.load(Acquire);
             if let Some(node) = node_of(entry, hash) {
                 // SAFETY: a node in an entry is retired after it left the table, and the caller is pinned.
-                return Some(unsafe { &*node });
+                return Some(unsafe { node.as_ref() });
             }
         }
         None
@@ -107,14 +108,15 @@ impl<N> Table<N> {
     pub(crate) fn find<'p>(&self, hash: u64, is_it: impl Fn(&N) -> bool) -> Option<&'p N> {
         let entries = Entries::unpack(self.shard(hash).entries.load(Acquire));
         let begin = entries.begin(hash);
-        for further in 0..entries.len() {
+        for further in 0.. {
             // SAFETY: as in `find_first`.
             let entry = unsafe { entries.at(begin.wrapping_add(further)) }.load(Acquire);
+            // There always are free ones.
             if entry == FREE {
-                return None;
+                break;
             }
             // SAFETY: as in `find_first`.
-            let node: Option<&N> = node_of(entry, hash).map(|node| unsafe { &*node });
+            let node: Option<&N> = node_of(entry, hash).map(|node| unsafe { node.as_ref() });
             if let Some(node) = node.filter(|node| is_it(node)) {
                 return Some(node);
             }
@@ -144,13 +146,13 @@ impl<N> Table<N> {
             // SAFETY: the current entries, since nobody else writes under the graph lock.
             let entry = unsafe { entries.at(at) };
             let before = entry.load(Relaxed);
-            if before & TAKEN == 0 {
-                shard.used.set(shard.used.get() + usize::from(before == FREE));
+            if before < FIRST_NODE {
+                shard.room.set(shard.room.get() - usize::from(before == FREE));
                 shard.live.set(shard.live.get() + 1);
                 let node = node.expose_provenance() as u64;
                 debug_assert_eq!(node >> 48, 0);
                 // SAFETY: the graph lock is held, and nobody else has a reference to the hashes.
-                unsafe { (*shard.hashes.get())[at & entries.mask()] = (hash >> 32) as u32 };
+                unsafe { (*shard.hashes.get())[at & entries.mask()].write((hash >> 32) as u32) };
                 entry.store(tag_of(hash) | node, Release);
                 break;
             }
@@ -177,7 +179,7 @@ impl<N> Table<N> {
                     let next = unsafe { entries.at(at.wrapping_add(1)) }.load(Relaxed);
                     // Nobody goes on past an entry that is followed by a free one.
                     let left = if next == FREE { FREE } else { REMOVED };
-                    shard.used.set(shard.used.get() - usize::from(left == FREE));
+                    shard.room.set(shard.room.get() + usize::from(left == FREE));
                     shard.live.set(shard.live.get() - 1);
                     return entry.store(left, Release);
                 }
@@ -204,9 +206,14 @@ impl<N> Table<N> {
         let shard = self.shard(hash);
         let packed = shard.entries.load(Relaxed);
         let old = Entries::unpack(packed);
-        if shard.used.get() < old.room() {
-            return old;
-        }
+        if shard.room.get() > 0 { old } else { self.grow(shard_of(hash), packed) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&self, number: usize, packed: *mut AtomicU64) -> Entries {
+        let shard = &self.shards[number];
+        let old = Entries::unpack(packed);
         // What was removed goes; the rest fills two thirds of the room, so that this is rare.
         let mut bits = LEAST_BITS;
         while Entries::room_of(1 << bits) * 2 <= shard.live.get() * 3 {
@@ -216,10 +223,10 @@ impl<N> Table<N> {
         // SAFETY: the graph lock is held, and nobody else has a reference to the hashes.
         let hashes = unsafe { &mut *shard.hashes.get() };
         *hashes = old.copy_to(new, hashes);
-        shard.used.set(shard.live.get());
+        shard.room.set(Entries::room_of(new.len()) - shard.live.get());
         shard.entries.store(new.pack(), Release);
         if !self.probed.get() {
-            self.hits[shard_of(hash)].store(new.pack(), Release);
+            self.hits[number].store(new.pack(), Release);
         }
         if !old.is_none() {
             // SAFETY: unreachable since the stores above; released once.
@@ -296,12 +303,7 @@ impl Entries {
         self.len() - 1
     }
 
-    /// How many entries may be used before there are more.
-    fn room(self) -> usize {
-        if self.is_none() { 0 } else { Self::room_of(self.len()) }
-    }
-
-    /// A quarter while that is little memory, so that nearly every search ends where it begins.
+    /// How many entries may be used before there are more: a quarter while that is little memory, so that nearly every search ends where it begins.
     fn room_of(entries: usize) -> usize {
         if entries <= SPARSE { entries / 4 } else { entries / 2 }
     }
@@ -315,15 +317,17 @@ impl Entries {
     }
 
     /// Copies what is live, and returns the hashes of the copies.
-    fn copy_to(self, new: Self, hashes: &[u32]) -> Box<[u32]> {
-        let mut copied = vec![0; new.len()].into_boxed_slice();
+    fn copy_to(self, new: Self, hashes: &[MaybeUninit<u32>]) -> Box<[MaybeUninit<u32>]> {
+        let mut copied = Box::new_uninit_slice(new.len());
         let live = if self.is_none() { 0 } else { self.len() };
         for (at, &top) in hashes.iter().enumerate().take(live) {
             // SAFETY: only writers replace entries, and the caller is one.
             let entry = unsafe { self.at(at) }.load(Relaxed);
-            if entry & TAKEN == 0 {
+            if entry < FIRST_NODE {
                 continue;
             }
+            // SAFETY: the hash of an entry that is taken.
+            let top = unsafe { top.assume_init() };
             let mut at = new.begin(u64::from(top) << 32);
             // SAFETY: the new entries are not shared yet.
             while unsafe { new.at(at) }.load(Relaxed) != FREE {
@@ -331,7 +335,7 @@ impl Entries {
             }
             // SAFETY: as above.
             unsafe { new.at(at) }.store(entry, Relaxed);
-            copied[at & new.mask()] = top;
+            copied[at & new.mask()].write(top);
         }
         copied
     }
@@ -355,24 +359,30 @@ fn shard_of(hash: u64) -> usize {
 
 #[inline(always)]
 fn tag_of(hash: u64) -> u64 {
-    hash << 48 | TAKEN
+    hash << 48
 }
 
 /// The node of an entry, if its hash may be this one.
 #[inline(always)]
-fn node_of<N>(entry: u64, hash: u64) -> Option<*const N> {
+fn node_of<N>(entry: u64, hash: u64) -> Option<NonNull<N>> {
     let node = entry ^ tag_of(hash);
-    (node >> 48 == 0).then(|| ptr::with_exposed_provenance(node as usize))
+    // One comparison for an entry of another hash, and one without a node.
+    if node.wrapping_sub(FIRST_NODE) >= (1 << 48) - FIRST_NODE {
+        return None;
+    }
+    let node = ptr::with_exposed_provenance_mut(node as usize);
+    // SAFETY: an entry that is taken holds the address of a node.
+    Some(unsafe { NonNull::new_unchecked(node) })
 }
 
 /// What a node costs beside itself: its slot and its share of the table.
 pub(crate) const TABLE_BYTES: usize = 16 + 32;
-/// Set in every entry that has a node.
-const TAKEN: u64 = 1 << 63;
 /// An entry that never had a node since the entries were made.
 const FREE: u64 = 0;
 /// An entry whose node was removed.
 const REMOVED: u64 = 1;
+/// No node lies below, and no entry that is free or removed above, whatever the hash.
+const FIRST_NODE: u64 = 2;
 /// Entries behind the last one that are always free, so that a hit may look ahead without a thought.
 const PADDING: usize = 3;
 const ALIGNMENT: usize = 64;

@@ -108,8 +108,8 @@ impl<V> Outcome<V> {
     }
 
     /// Gives the count away.
-    pub(crate) fn into_raw(self) -> *mut Head {
-        let head = self.head.as_ptr();
+    pub(crate) fn into_raw(self) -> NonNull<Head> {
+        let head = self.head;
         std::mem::forget(self);
         head
     }
@@ -118,9 +118,8 @@ impl<V> Outcome<V> {
     ///
     /// # Safety
     /// The count exists and is taken back once.
-    pub(crate) unsafe fn from_raw(head: *mut Head) -> Self {
-        // SAFETY: `into_raw` never gives null.
-        Self { head: unsafe { NonNull::new_unchecked(head) }, owns: PhantomData }
+    pub(crate) unsafe fn from_raw(head: NonNull<Head>) -> Self {
+        Self { head, owns: PhantomData }
     }
 
     /// What [`tidewire_memo_memory::epoch::retire`] runs on the node's count.
@@ -128,8 +127,8 @@ impl<V> Outcome<V> {
     /// # Safety
     /// As [`Outcome::from_raw`].
     pub(crate) unsafe fn release(head: *mut ()) {
-        // SAFETY: handed on.
-        drop(unsafe { Self::from_raw(head.cast()) });
+        // SAFETY: handed on; what is retired has an address.
+        drop(unsafe { Self::from_raw(NonNull::new_unchecked(head.cast())) });
     }
 
     pub(crate) fn head(&self) -> &Head {
@@ -184,9 +183,9 @@ impl<V> Outcome<V> {
         // SAFETY: the last count is gone, so nobody else can reach the allocation.
         last(&mut || unsafe {
             if head.as_ref().is_failure() {
-                drop(pool::take(head.cast::<Failed>()));
+                pool::destroy(head.cast::<Failed>());
             } else {
-                drop(pool::take(head.cast::<Good<V>>()));
+                pool::destroy(head.cast::<Good<V>>());
             }
         });
     }

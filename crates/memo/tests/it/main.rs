@@ -8,6 +8,7 @@ mod compute;
 mod exactness;
 mod graphs;
 mod growth;
+mod handles;
 mod hostile;
 mod interface;
 mod notifying;

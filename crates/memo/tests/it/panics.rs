@@ -1,5 +1,6 @@
 //! User code that panics where the graph has to go on: drops, weights, hashes, comparisons, wakers.
 
+use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -183,6 +184,38 @@ fn a_key_that_panics_anywhere_leaves_the_graph_as_it_was() {
             assert!(memo.cached(&key(id)).is_none());
         }
     }
+}
+
+/// A key that, dropped, asks for itself once more and panics, the one time it is told to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Parting(u64);
+
+type Asked = Option<(Memo<Parting, u64>, tidewire_memo::Get<Parting, u64>)>;
+
+thread_local! {
+    static ASKED: RefCell<Asked> = const { RefCell::new(None) };
+}
+
+impl Drop for Parting {
+    fn drop(&mut self) {
+        let armed = ASKED.with(|asked| asked.take());
+        let Some((memo, mut get)) = armed else { return };
+        assert!(poll(&mut get).is_pending(), "somebody else is about to poll");
+        ASKED.with(|asked| *asked.borrow_mut() = Some((memo, get)));
+        panic!("injected drop of {}", self.0);
+    }
+}
+
+#[test]
+fn a_caller_whose_key_panics_before_its_poll_leaves_the_polling_to_who_came_after() {
+    let graph = Graph::new();
+    let memo = Memo::infallible_in(&graph, "memo", |key: Parting| async move { key.0 });
+    // The table keeps a key of its own, so the one that is dropped is the caller's.
+    let (first, second) = (memo.get(Parting(1)), memo.get(Parting(1)));
+    ASKED.with(|asked| *asked.borrow_mut() = Some((memo, second)));
+    assert!(catch_unwind(AssertUnwindSafe(|| now(first))).is_err());
+    let (_, mut second) = ASKED.with(|asked| asked.take()).unwrap();
+    assert!(poll(&mut second).is_ready(), "it waits for a poll that never comes");
 }
 
 struct Panics;

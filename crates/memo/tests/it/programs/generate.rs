@@ -169,6 +169,7 @@ impl Generator {
             phases,
             hooks,
             ending,
+            crowded: self.random.one_in(4),
         }
     }
 

@@ -20,6 +20,8 @@ pub(super) struct Program {
     pub(super) phases: Vec<Vec<Vec<Op>>>,
     pub(super) hooks: Vec<Hook>,
     pub(super) ending: Ending,
+    /// The thread holds so many handles of its own that no slot is free for another.
+    pub(super) crowded: bool,
 }
 
 /// One memo and the functions of its keys.
@@ -343,10 +345,10 @@ fn any(stmts: &[Stmt], is_it: &dyn Fn(&Stmt) -> bool) -> bool {
 
 impl std::fmt::Display for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { graphs, chunk, schedule, ending, cyclic, .. } = self;
+        let Self { graphs, chunk, schedule, ending, cyclic, crowded, .. } = self;
         writeln!(
             f,
-            "graphs {graphs}, chunk {chunk}, schedule {schedule}, cyclic {cyclic}, ending {ending:?}"
+            "graphs {graphs}, chunk {chunk}, schedule {schedule}, cyclic {cyclic}, crowded {crowded}, ending {ending:?}"
         )?;
         for (number, memo) in self.memos.iter().enumerate() {
             let is_bare = memo.rules.iter().all(Vec::is_empty);

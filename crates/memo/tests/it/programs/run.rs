@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use tidewire_memo::{Graph, Memo};
+use tidewire_memo::{Cached, Graph, Memo};
 
 use super::hooks;
 use super::program::{Ending, Program};
@@ -21,12 +21,14 @@ pub(super) fn run(program: &Program) -> Vec<Failure> {
             LAST.with(|_| ());
         }
         let ending = program.ending;
+        let crowd = program.crowded.then(crowd);
         let world = World::new(program);
         let driven = catch_unwind(AssertUnwindSafe(|| drive(&world)));
         if let Err(payload) = driven {
             world.fail("unplanned panic", hooks::payload_text(&*payload));
         }
         World::end();
+        drop(crowd);
         let graphs: Vec<_> = world.graphs.lock().expect("never poisoned").drain(..).collect();
         if ending != Ending::Here {
             LAST.with(|last| last.borrow_mut().extend(graphs.into_iter().flatten()));
@@ -44,6 +46,16 @@ pub(super) fn run(program: &Program) -> Vec<Failure> {
         failures.push(Failure { kind: "double drop".to_owned(), text: String::new() });
     }
     failures
+}
+
+/// As many handles as this thread has slots for, and their graph.
+fn crowd() -> (Graph, Vec<Cached<u64>>) {
+    let graph = Graph::new();
+    let memo = Memo::infallible_in(&graph, "crowd", |key: u64| async move { key });
+    let made =
+        |key| futures::executor::block_on(memo.get(key)).ok().and_then(|_| memo.cached(&key));
+    let handles = (0..MORE_THAN_SLOTS).filter_map(made).collect();
+    (graph, handles)
 }
 
 fn drive(world: &Arc<World>) {
@@ -101,5 +113,7 @@ thread_local! {
     static LAST: RefCell<Vec<Graph>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Slots of a thread that name values in use are fewer.
+const MORE_THAN_SLOTS: u64 = 40;
 /// A program this small is quiet long before.
 const POLLS_MAX: usize = 20_000;

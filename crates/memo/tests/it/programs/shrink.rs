@@ -121,6 +121,9 @@ fn reduced_circumstances(program: &Program) -> Vec<Program> {
     if program.ending != Ending::Here {
         with(&|it| it.ending = Ending::Here);
     }
+    if program.crowded {
+        with(&|it| it.crowded = false);
+    }
     if program.chunk != 512 {
         with(&|it| it.chunk = 512);
     }

@@ -1,0 +1,109 @@
+//! What is kept for each caller of a computation, in the order of their numbers.
+//!
+//! Mostly there is one caller, which needs no memory beyond the computation's own; 40,000 that wait for
+//! one key are found in a tree.
+
+use std::collections::BTreeMap;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct ByCaller<T> {
+    one: Option<(u32, T)>,
+    more: Option<BTreeMap<u32, T>>,
+}
+
+impl<T> Default for ByCaller<T> {
+    fn default() -> Self {
+        Self { one: None, more: None }
+    }
+}
+
+impl<T> ByCaller<T> {
+    /// Whether it has nothing that has a destructor.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.more.is_none() && (self.one.is_none() || !std::mem::needs_drop::<T>())
+    }
+
+    /// Returns what was kept for the caller before.
+    pub fn insert(&mut self, caller: u32, kept: T) -> Option<T> {
+        match (&mut self.one, &mut self.more) {
+            (Some((one, before)), _) if *one == caller => Some(std::mem::replace(before, kept)),
+            (None, None) => {
+                self.one = Some((caller, kept));
+                None
+            }
+            (_, more) => more.get_or_insert_default().insert(caller, kept),
+        }
+    }
+
+    /// What was kept for the caller, who goes.
+    #[inline]
+    pub fn remove(&mut self, caller: u32) -> Option<T> {
+        match self.one.take_if(|(one, _)| *one == caller) {
+            Some((_, kept)) => Some(kept),
+            None => self.more.as_mut()?.remove(&caller),
+        }
+    }
+
+    /// What is kept for the caller.
+    pub fn get(&self, caller: u32) -> Option<&T> {
+        match &self.one {
+            Some((one, kept)) if *one == caller => Some(kept),
+            _ => self.more.as_ref()?.get(&caller),
+        }
+    }
+
+    /// The first caller after this one, or else the first of all.
+    pub fn after(&self, caller: Option<u32>) -> Option<(u32, &T)> {
+        let next = caller.and_then(|caller| self.iter_from(caller.wrapping_add(1)).next());
+        next.or_else(|| self.iter_from(0).next())
+    }
+
+    /// In the order of their numbers, from this one on.
+    pub fn iter_from(&self, caller: u32) -> impl Iterator<Item = (u32, &T)> {
+        let one =
+            self.one.iter().map(|(one, kept)| (*one, kept)).filter(move |(one, _)| *one >= caller);
+        let more = self.more.iter().flat_map(move |more| more.range(caller..));
+        let mut one = one.peekable();
+        let mut more = more.map(|(&caller, kept)| (caller, kept)).peekable();
+        std::iter::from_fn(move || match (one.peek(), more.peek()) {
+            (Some((first, _)), Some((second, _))) if first > second => more.next(),
+            (Some(_), _) => one.next(),
+            (None, _) => more.next(),
+        })
+    }
+
+    /// All of it.
+    pub fn into_values(self) -> impl Iterator<Item = T> {
+        let more = self.more.unwrap_or_default();
+        self.one.into_iter().map(|(_, kept)| kept).chain(more.into_values())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_are_found_in_order_whoever_came_first() {
+        let mut callers = ByCaller::default();
+        assert_eq!(callers.after(None), None);
+        assert_eq!(callers.insert(5, 'a'), None);
+        assert_eq!(callers.insert(5, 'b'), Some('a'));
+        assert_eq!((callers.insert(7, 'c'), callers.insert(6, 'd')), (None, None));
+        assert_eq!(callers.remove(5), Some('b'));
+        assert_eq!(callers.insert(9, 'e'), None);
+        assert_eq!(callers.insert(2, 'f'), None);
+        let order = |callers: &ByCaller<char>, from| {
+            callers.iter_from(from).map(|(caller, &kept)| (caller, kept)).collect::<Vec<_>>()
+        };
+        assert_eq!(order(&callers, 0), [(2, 'f'), (6, 'd'), (7, 'c'), (9, 'e')]);
+        assert_eq!(order(&callers, 7), [(7, 'c'), (9, 'e')]);
+        assert_eq!(callers.after(Some(6)), Some((7, &'c')));
+        assert_eq!(callers.after(Some(9)), Some((2, &'f')));
+        assert_eq!((callers.get(6), callers.get(5)), (Some(&'d'), None));
+        assert_eq!(callers.remove(8), None);
+        assert_eq!(callers.into_values().count(), 4);
+    }
+}
