@@ -7,4 +7,5 @@ pub(crate) mod complete;
 pub(crate) mod describe;
 pub(crate) mod init;
 pub(crate) mod list;
+pub(crate) mod mock;
 pub(crate) mod serve;

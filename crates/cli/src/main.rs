@@ -54,6 +54,7 @@ enum Command {
     Init(command::init::Init),
     /// Serve `.proto` files over Connect, gRPC, gRPC-Web and plain HTTP on one port.
     Serve(command::serve::Serve),
+    Mock(command::mock::Mock),
     Call(command::call::CallArgs),
     List(command::list::List),
     Describe(command::describe::Describe),
@@ -74,6 +75,7 @@ async fn main() -> ExitCode {
     let outcome = match arguments.command {
         Command::Init(init) => init.run(),
         Command::Serve(serve) => serve.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Mock(mock) => mock.run().await.map(|()| ExitCode::SUCCESS),
         Command::Call(call) => call.run().await,
         Command::Check(check) => check.run(),
         Command::Completions(completions) => completions.run(),

@@ -30,6 +30,7 @@
 pub mod config;
 mod echo;
 mod exit;
+pub mod mock;
 
 pub use bytes;
 pub use echo::Echo;
@@ -39,6 +40,7 @@ pub use tidewire_client as client;
 pub use tidewire_client::Client;
 pub use tidewire_edge::{Edge, MethodTerms, TermsError};
 pub use tidewire_memo as memo;
+pub use tidewire_mock::Mock;
 pub use tidewire_rest::{
     Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestFinding, RestOptions,
     RestRule, UnknownNames, check_rest, rest_rules,

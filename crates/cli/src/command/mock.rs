@@ -1,0 +1,160 @@
+//! `tidewire mock`: services from `.proto` files and rules, before they exist.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use tidewire::config::Flags;
+use tidewire::mock::{Finding, Missing, MockFolders, Watch, serve};
+use tidewire::{Diagnostic, StartError};
+
+use crate::Failure;
+
+/// Answer every method of `.proto` files: by rules, or else with what the schema makes plausible.
+///
+/// All protocols are on one port. A change of a file is live at once, without a call lost. A file that
+/// is broken is reported, and the others are served.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Mock {
+    /// Folder of `.proto` files, a `.proto` file, or a file with a descriptor set.
+    #[arg(default_value = "protos")]
+    protos: PathBuf,
+    /// Folder of rule files, such as rules/shop.v1.cart.getprice.yaml [default: rules where there is
+    /// one].
+    #[arg(long, value_name = "FOLDER")]
+    rules: Option<PathBuf>,
+    /// Address to listen on, such as 127.0.0.1:8080 or unix:/run/shop.sock; may be repeated.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<String>,
+    /// Port to listen on, at 127.0.0.1.
+    #[arg(short, long, value_name = "PORT", conflicts_with = "listen")]
+    port: Option<u16>,
+    /// What chance follows from: the same number gives the same answers.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    seed: u64,
+    /// What methods without rules answer [default: generated; unimplemented where there is
+    /// rules/grpc, as in wishmock].
+    #[arg(long, value_name = "WHAT")]
+    without_rule: Option<WithoutRule>,
+    /// How probable it is that an answer made from the schema breaks its rules of validation.
+    #[arg(long, value_name = "PROBABILITY", default_value_t = 0.0)]
+    violate: f64,
+    /// Refuse requests that break rules of validation in the schema.
+    #[arg(long)]
+    validate: bool,
+    /// Do not look for changes of the files.
+    #[arg(long)]
+    no_watch: bool,
+    /// Configuration file [default: tidewire.toml where there is one].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Any other setting, such as limits.body_bytes_max=8MiB; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+    /// Print the JSON Schema of rule files, for editors, and end.
+    #[arg(long)]
+    schema: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum WithoutRule {
+    Generated,
+    Unimplemented,
+}
+
+impl Mock {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        if self.schema {
+            let mut out = std::io::stdout().lock();
+            out.write_all(tidewire::mock::RULE_SCHEMA.as_bytes())?;
+            return Ok(());
+        }
+        let flags = Flags {
+            file: self.config.clone(),
+            listen: match self.port {
+                Some(port) => vec![format!("127.0.0.1:{port}")],
+                None => self.listen.clone(),
+            },
+            settings: self.settings.clone(),
+        };
+        let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
+        crate::log::start(&config.log.level).map_err(Failure::usage)?;
+        let folders = self.folders();
+        let loaded = folders.load();
+        report(loaded.faults.iter());
+        let mut builder = folders.mock(loaded).seed(self.seed).violate(self.violate);
+        match self.without_rule {
+            Some(WithoutRule::Generated) => builder = builder.missing(Missing::Generated),
+            Some(WithoutRule::Unimplemented) => builder = builder.missing(Missing::Unimplemented),
+            None => {}
+        }
+        let (mock, findings) = builder.build();
+        report_findings(&findings);
+        let services = mock.services();
+        if services.is_empty() {
+            let path = self.protos.display();
+            let why = format!("there is no service in {path}; name a folder of .proto files");
+            return Err(Failure::usage(anyhow::anyhow!(why)));
+        }
+        let server = config.server().map_err(Failure::usage)?.validation(self.validate).faults(true);
+        let running = serve(server, &mock).start().await.map_err(|error| match error {
+            StartError::Listen { .. } => Failure::from(error),
+            _ => Failure::usage(error),
+        })?;
+        print_start(&running, &mock.schema().services().map(str::to_owned).collect::<Vec<_>>());
+        let watch = (!self.no_watch).then(|| folders.watch(&mock));
+        tokio::select! {
+            stopped = running.until_stopped() => drop(stopped?),
+            () = follow(watch) => {}
+        }
+        Ok(())
+    }
+
+    fn folders(&self) -> MockFolders {
+        let folders = MockFolders::new(&self.protos);
+        let here = PathBuf::from("rules");
+        match &self.rules {
+            Some(rules) => folders.rules(rules),
+            None if here.is_dir() => folders.rules(here),
+            None => folders,
+        }
+    }
+}
+
+/// Tells of each change, for ever.
+async fn follow(watch: Option<Watch>) {
+    let Some(mut watch) = watch else { return std::future::pending().await };
+    loop {
+        let change = watch.next().await;
+        report(change.faults.iter());
+        report_findings(&change.reloaded.findings);
+        for file in &change.reloaded.kept {
+            tracing::error!("{file} is broken; what it said before stays");
+        }
+        let (changed, took) = (&change.reloaded.changed, change.took.as_secs_f64() * 1000.0);
+        tracing::info!("reloaded in {took:.1} ms; answered otherwise: {}", changed.join(", "));
+    }
+}
+
+fn report<'a>(faults: impl Iterator<Item = &'a Diagnostic>) {
+    for fault in faults {
+        tracing::error!("{fault}");
+    }
+}
+
+fn report_findings(findings: &[Finding]) {
+    for finding in findings {
+        match finding.is_error {
+            true => tracing::error!("{finding}"),
+            false => tracing::warn!("{finding}"),
+        }
+    }
+}
+
+/// Nobody may be reading any more; the server goes on.
+fn print_start(running: &tidewire::Running, names: &[String]) {
+    let mut out = std::io::stdout().lock();
+    for address in running.addresses() {
+        let _ = writeln!(out, "listening on {address}");
+    }
+    let _ = writeln!(out, "mocking {}", names.join(", "));
+}

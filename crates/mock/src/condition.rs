@@ -1,0 +1,269 @@
+//! When a rule applies: a path, and what has to be there.
+//!
+//! An object with operators is a test; anything else is compared as text. Operators of one object are
+//! looked at in this order, and all but the last two rows decide alone:
+//!
+//! | operator | true when |
+//! |---|---|
+//! | `not` | the test in it is not |
+//! | `exists` | something is there, or nothing is |
+//! | `regex`, `flags` | the text matches as in JavaScript |
+//! | `contains` | the text has this part, or the list this element |
+//! | `in` | the text is in the list |
+//! | `startsWith`, `endsWith`, `glob` | the text does |
+//! | `any_of` | one of the tests is |
+//! | `any`, `all`, `none` | one, every, no element of the list passes the test |
+//! | `len` | the length of a list or of text passes the test |
+//! | `cel` | the expression is true of `this`, the value |
+//! | `gt` `gte` `lt` `lte` | all of them hold of the number |
+//! | `eq` `ne` | both hold of the text |
+
+use std::cmp::Ordering;
+
+use crate::javascript;
+use crate::node::{Node, Number, Place, Tree};
+use crate::path::Path;
+use crate::pattern::Pattern;
+use crate::scene::Scene;
+use crate::view::View;
+
+/// A path, and what has to be there.
+#[derive(Debug)]
+pub(crate) struct Condition {
+    pub(crate) path: Path,
+    pub(crate) test: Test,
+    /// The path as it was written.
+    pub(crate) key: String,
+    /// What is expected, as it was written.
+    pub(crate) expected: Node,
+}
+
+/// What has to hold of a value.
+#[derive(Debug)]
+pub(crate) enum Test {
+    /// Its text is this.
+    Equals(String),
+    /// Never true: a date, a pattern that does not compile.
+    Never,
+    /// Always true: an object of operators that says nothing.
+    Always,
+    Not(Box<Self>),
+    Exists(bool),
+    Regex(Box<Pattern>),
+    Contains { part: String, element: String },
+    In(Vec<String>),
+    StartsWith(String),
+    EndsWith(String),
+    AnyOf(Vec<Self>),
+    Elements(Quantity, Box<Self>),
+    Length(Box<Self>),
+    All(Vec<Comparison>),
+}
+
+/// Of how many elements a test has to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Quantity {
+    Any,
+    All,
+    None,
+}
+
+/// A comparison of numbers or texts.
+#[derive(Debug)]
+pub(crate) enum Comparison {
+    Greater(Option<Number>),
+    GreaterOrEqual(Option<Number>),
+    Less(Option<Number>),
+    LessOrEqual(Option<Number>),
+    Equal(String),
+    NotEqual(String),
+}
+
+/// The operators that wishmock knows.
+pub(crate) const OPERATORS: [&str; 12] = [
+    "not", "exists", "regex", "flags", "contains", "in", "gt", "gte", "lt", "lte", "eq", "ne",
+];
+
+/// The operators that only we know.
+pub(crate) const MORE_OPERATORS: [&str; 8] =
+    ["startsWith", "endsWith", "glob", "any_of", "any", "all", "none", "len"];
+
+/// Takes note of what is wrong with a test.
+pub(crate) type Note<'n> = &'n mut dyn FnMut(Place, String);
+
+impl Condition {
+    /// A condition; what is wrong with it is told to `note`, and it then never holds.
+    pub(crate) fn new(path: Path, key: &str, expected: &Node, note: Note<'_>) -> Self {
+        let test = Test::new(expected, note);
+        Self { path, test, key: key.to_owned(), expected: expected.clone() }
+    }
+
+    /// Whether it holds.
+    pub(crate) fn holds(&self, scene: &Scene<'_>) -> bool {
+        self.test.holds(&self.path.look(scene))
+    }
+
+    /// The text that it wants, where it only wants a text.
+    pub(crate) fn literal(&self) -> Option<&str> {
+        match &self.test {
+            Test::Equals(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl Test {
+    pub(crate) fn new(expected: &Node, note: Note<'_>) -> Self {
+        if !expected.is_object() {
+            return match expected.value {
+                Tree::Date(_) => {
+                    let why = "a date that is not quoted equals no text; quote it".to_owned();
+                    note(expected.place, why);
+                    Self::Never
+                }
+                _ => Self::Equals(View::Rule(expected).text().into_owned()),
+            };
+        }
+        let text = |node: &Node| View::Rule(node).text().into_owned();
+        for (name, make) in DECIDING {
+            if let Some(operand) = expected.get(name) {
+                return make(operand, expected, note);
+            }
+        }
+        let mut comparisons = Vec::new();
+        for member in expected.members() {
+            let number = || View::Rule(&member.value).number().filter(|n| n.as_f64().is_finite());
+            let spelled = || View::Rule(&member.value).spelled().into_owned();
+            comparisons.push(match member.key.as_str() {
+                "gt" => Comparison::Greater(number()),
+                "gte" => Comparison::GreaterOrEqual(number()),
+                "lt" => Comparison::Less(number()),
+                "lte" => Comparison::LessOrEqual(number()),
+                "eq" => Comparison::Equal(spelled()),
+                "ne" => Comparison::NotEqual(spelled()),
+                _ => continue,
+            });
+        }
+        if comparisons.is_empty() {
+            return match expected.get("flags") {
+                Some(_) => Self::Always,
+                None => Self::Equals(text(expected)),
+            };
+        }
+        Self::All(comparisons)
+    }
+
+    /// Whether it holds of a value.
+    pub(crate) fn holds(&self, actual: &View<'_>) -> bool {
+        match self {
+            Self::Equals(text) => actual.equals(text),
+            Self::Never => false,
+            Self::Always => true,
+            Self::Not(test) => !test.holds(actual),
+            Self::Exists(wanted) => actual.is_absent() != *wanted,
+            Self::Regex(pattern) => pattern.matches(&actual.text()),
+            Self::Contains { part, element } => match actual.elements() {
+                Some(elements) => elements
+                    .iter()
+                    .any(|one| one.spelled() == *element || one.other_text().as_ref() == Some(element)),
+                None => actual.text().contains(part.as_str()),
+            },
+            Self::In(texts) => texts.iter().any(|text| actual.equals(text)),
+            Self::StartsWith(text) => actual.text().starts_with(text.as_str()),
+            Self::EndsWith(text) => actual.text().ends_with(text.as_str()),
+            Self::AnyOf(tests) => tests.iter().any(|test| test.holds(actual)),
+            Self::Elements(quantity, test) => {
+                let elements = actual.elements().unwrap_or_default();
+                let mut hold = elements.iter().map(|one| test.holds(one));
+                match quantity {
+                    Quantity::Any => hold.any(|holds| holds),
+                    Quantity::All => hold.all(|holds| holds),
+                    Quantity::None => !hold.any(|holds| holds),
+                }
+            }
+            Self::Length(test) => test.holds(&match actual.elements() {
+                Some(elements) => View::count(elements.len()),
+                None => View::count(actual.text().encode_utf16().count()),
+            }),
+            Self::All(comparisons) => comparisons.iter().all(|one| one.holds(actual)),
+        }
+    }
+}
+
+impl Comparison {
+    fn holds(&self, actual: &View<'_>) -> bool {
+        let is = |wanted: Option<Number>, orders: &[Ordering]| {
+            let order = actual.number().zip(wanted).and_then(|(a, b)| javascript::compare(a, b));
+            order.is_some_and(|order| orders.contains(&order))
+        };
+        use Ordering::{Equal, Greater, Less};
+        match self {
+            Self::Greater(wanted) => is(*wanted, &[Greater]),
+            Self::GreaterOrEqual(wanted) => is(*wanted, &[Greater, Equal]),
+            Self::Less(wanted) => is(*wanted, &[Less]),
+            Self::LessOrEqual(wanted) => is(*wanted, &[Less, Equal]),
+            Self::Equal(text) => actual.equals(text),
+            Self::NotEqual(text) => !actual.equals(text),
+        }
+    }
+}
+
+type Make = fn(operand: &Node, whole: &Node, note: Note<'_>) -> Test;
+
+/// The operators that decide alone, in the order in which they are looked for.
+const DECIDING: [(&str, Make); 13] = [
+    ("not", |operand, _, note| Test::Not(Box::new(Test::new(operand, note)))),
+    ("exists", |operand, _, _| Test::Exists(operand.is_truthy())),
+    ("regex", |operand, whole, note| {
+        let text = |node: &Node| View::Rule(node).text().into_owned();
+        let flags = whole.get("flags").map(text).unwrap_or_default();
+        match Pattern::new(&text(operand), &flags) {
+            Ok(pattern) => Test::Regex(Box::new(pattern)),
+            Err(why) => {
+                note(operand.place, format!("the pattern never matches: {why}"));
+                Test::Never
+            }
+        }
+    }),
+    ("contains", |operand, _, _| Test::Contains {
+        part: View::Rule(operand).text().into_owned(),
+        element: View::Rule(operand).spelled().into_owned(),
+    }),
+    ("in", |operand, _, note| {
+        if !matches!(operand.value, Tree::List(_)) {
+            note(operand.place, format!("`in` wants a list and is {}: it is never true", operand.kind()));
+        }
+        Test::In(operand.items().iter().map(|one| View::Rule(one).spelled().into_owned()).collect())
+    }),
+    ("startsWith", |operand, _, _| Test::StartsWith(View::Rule(operand).text().into_owned())),
+    ("endsWith", |operand, _, _| Test::EndsWith(View::Rule(operand).text().into_owned())),
+    ("glob", |operand, _, note| glob(operand, note)),
+    ("any_of", |operand, _, note| {
+        Test::AnyOf(operand.items().iter().map(|one| Test::new(one, note)).collect())
+    }),
+    ("any", |operand, _, note| Test::Elements(Quantity::Any, Box::new(Test::new(operand, note)))),
+    ("all", |operand, _, note| Test::Elements(Quantity::All, Box::new(Test::new(operand, note)))),
+    ("none", |operand, _, note| Test::Elements(Quantity::None, Box::new(Test::new(operand, note)))),
+    ("len", |operand, _, note| Test::Length(Box::new(Test::new(operand, note)))),
+];
+
+/// `*` is any text, `?` one character.
+fn glob(operand: &Node, note: Note<'_>) -> Test {
+    let mut pattern = String::from("^");
+    for c in View::Rule(operand).text().chars() {
+        match c {
+            '*' => pattern.push_str("[^]*"),
+            '?' => pattern.push_str("[^]"),
+            c if c.is_ascii_punctuation() => pattern.extend(['\\', c]),
+            c => pattern.push(c),
+        }
+    }
+    pattern.push('$');
+    match Pattern::new(&pattern, "u") {
+        Ok(pattern) => Test::Regex(Box::new(pattern)),
+        Err(why) => {
+            note(operand.place, why);
+            Test::Never
+        }
+    }
+}

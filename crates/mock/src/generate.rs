@@ -1,0 +1,250 @@
+//! Answers that nobody wrote: a plausible message of a type, from the schema alone.
+//!
+//! The same seed, method and request give the same answer, on every machine and on every day. A field
+//! is what its name says (`email` is an e-mail, `next_page_token` is empty), within what its rules of
+//! validation ask for. The whole is checked against those rules; where a message breaks some, other
+//! chance is tried, and of those the one that breaks fewest is taken.
+//!
+//! | what | where |
+//! |---|---|
+//! | numbers and texts within rules | `generate/scalar.rs`, `generate/limits.rs` |
+//! | what a name says | `generate/words.rs` |
+//! | text that a pattern matches | `generate/pattern.rs` |
+//!
+//! Bounded: messages nest 5 deep and have 2,000 values together.
+
+mod limits;
+mod pattern;
+mod scalar;
+mod words;
+
+use std::sync::Arc;
+
+use tidewire_schema::{
+    Field, Kind, Message, MessageType, Path as FieldPath, RuleSet, Scalar, Schema, Single,
+};
+use tidewire_service::{Codec, Method, Result};
+
+use self::limits::Limits;
+use crate::node::Node;
+use crate::random::Random;
+use crate::scene::{Request, Scene};
+
+/// What answers from the schema shall be like.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wishes {
+    pub(crate) seed: u64,
+    /// How probable it is that an answer breaks a rule of validation.
+    pub(crate) violate: f64,
+    /// The rules of the schema; without them nothing is checked.
+    pub(crate) rules: Option<Arc<RuleSet>>,
+}
+
+const DEPTH_MAX: usize = 5;
+const VALUES_MAX: usize = 2_000;
+const TRIES_MAX: usize = 16;
+
+/// The chance of an answer: it follows from the seed, the method and the request.
+pub(crate) fn random(wishes: &Wishes, method: &Method, scene: &Scene<'_>) -> Random {
+    let bytes = |message: &Message| message.encode(Codec::Proto).unwrap_or_default();
+    let requests: Vec<_> = match scene.request {
+        Request::One(message) => vec![bytes(message)],
+        Request::Many(messages) => messages.iter().map(bytes).collect(),
+    };
+    let mut parts: Vec<&[u8]> = vec![method.path.as_bytes()];
+    parts.extend(requests.iter().map(|bytes| &bytes[..]));
+    Random::of(wishes.seed, &parts)
+}
+
+/// A message of a type.
+pub(crate) fn message(
+    schema: &Schema,
+    type_name: &str,
+    wishes: &Wishes,
+    now_millis: u64,
+    random: &mut Random,
+) -> Result<Message> {
+    let breaks = wishes.violate > 0.0 && random.unit() < wishes.violate;
+    let mut best: Option<(usize, Message)> = None;
+    for _ in 0..TRIES_MAX {
+        let mut maker = Maker { schema, now_millis, random, values: 0, breaks, broken: false };
+        let message = maker.message(type_name, 0)?;
+        let violations = violations(wishes, type_name, &message);
+        let is_wanted = (violations > 0) == breaks;
+        if is_wanted || wishes.rules.is_none() {
+            return Ok(message);
+        }
+        let is_better = best.as_ref().is_none_or(|(fewest, _)| violations < *fewest);
+        if is_better {
+            best = Some((violations, message));
+        }
+    }
+    match best {
+        Some((_, message)) => Ok(message),
+        None => schema.message(type_name),
+    }
+}
+
+fn violations(wishes: &Wishes, type_name: &str, message: &Message) -> usize {
+    let Some(rules) = wishes.rules.as_ref().and_then(|rules| rules.rules(type_name)) else { return 0 };
+    let Ok(bytes) = message.encode(Codec::Proto) else { return 0 };
+    match rules.violations(&bytes) {
+        Ok(violations) => violations.map_or(0, |violations| violations.iter().len()),
+        Err(_) => 1,
+    }
+}
+
+/// A message with what a rule says over it: a list or a map in place of the other, a message field by
+/// field.
+pub(crate) fn merged(mut below: Message, said: &Node, over: &Message) -> Result<Message> {
+    let schema_type = below.message_type();
+    let mut replaced = Vec::new();
+    replaced_paths(schema_type, said, "", &mut replaced);
+    for path in replaced {
+        // What is not there needs no clearing.
+        let _ = below.clear(path.as_str());
+    }
+    below.merge(&over.encode(Codec::Proto)?)?;
+    Ok(below)
+}
+
+fn replaced_paths(owner: MessageType<'_>, said: &Node, before: &str, replaced: &mut Vec<String>) {
+    for member in said.members() {
+        let Some(field) = owner.field(&member.key) else { continue };
+        let dot = if before.is_empty() { "" } else { "." };
+        let path = format!("{before}{dot}{}", field.name());
+        match field.kind() {
+            Kind::One(Single::Message(inner))
+                if member.value.is_object() && !inner.full_name().starts_with("google.protobuf.") =>
+            {
+                replaced_paths(inner, &member.value, &path, replaced);
+            }
+            _ => replaced.push(path),
+        }
+    }
+}
+
+struct Maker<'m> {
+    schema: &'m Schema,
+    now_millis: u64,
+    random: &'m mut Random,
+    values: usize,
+    /// Whether a rule shall be broken, and whether one is.
+    breaks: bool,
+    broken: bool,
+}
+
+impl Maker<'_> {
+    fn message(&mut self, type_name: &str, depth: usize) -> Result<Message> {
+        let mut message = self.schema.message(type_name)?;
+        let schema = self.schema;
+        let Some(owner) = schema.message_type(type_name) else { return Ok(message) };
+        let mut chosen = Vec::new();
+        for oneof in owner.oneofs() {
+            let members: Vec<_> = oneof.fields().collect();
+            let simple: Vec<_> = members.iter().filter(|field| !is_message(**field)).collect();
+            let pick = match depth + 1 >= DEPTH_MAX && !simple.is_empty() {
+                true => simple.get(self.random.below(simple.len())).map(|field| field.number()),
+                false => members.get(self.random.below(members.len())).map(|field| field.number()),
+            };
+            chosen.extend(pick);
+        }
+        for field in owner.fields() {
+            if field.oneof().is_some() && !chosen.contains(&field.number()) {
+                continue;
+            }
+            self.values += 1;
+            if self.values > VALUES_MAX {
+                break;
+            }
+            let limits = Limits::of(schema, owner, field);
+            self.field(&mut message, field, &limits, depth)?;
+        }
+        Ok(message)
+    }
+
+    fn field(&mut self, message: &mut Message, field: Field<'_>, limits: &Limits, depth: usize) -> Result<()> {
+        let name = field.name();
+        match field.kind() {
+            Kind::One(single) => {
+                self.put(message, FieldPath::field(name), name, single, limits, depth)
+            }
+            Kind::List(single) => {
+                let (min, max) = limits.count("repeated.min_items", "repeated.max_items");
+                let inner = limits.within("repeated.items");
+                for index in 0..self.count(single, min, max, depth) {
+                    let path = format!("{name}[{index}]");
+                    let Ok(path) = path.parse::<FieldPath>() else { continue };
+                    self.put(message, path, name, single, &inner, depth)?;
+                }
+                Ok(())
+            }
+            Kind::Map { key, value } => {
+                let (min, max) = limits.count("map.min_pairs", "map.max_pairs");
+                let (keys, values) = (limits.within("map.keys"), limits.within("map.values"));
+                for index in 0..self.count(value, min, max, depth) {
+                    let key = self.key(key, &keys, index);
+                    let quoted = serde_json::Value::String(key);
+                    let Ok(path) = format!("{name}[{quoted}]").parse::<FieldPath>() else { continue };
+                    self.put(message, path, name, value, &values, depth)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// How many elements a list or a map gets.
+    fn count(&mut self, single: Single<'_>, min: usize, max: usize, depth: usize) -> usize {
+        if matches!(single, Single::Message(_)) && depth + 1 >= DEPTH_MAX {
+            return min;
+        }
+        let wanted = 1 + self.random.below(3);
+        wanted.max(min).min(max).min(VALUES_MAX)
+    }
+
+    fn key(&mut self, key: Scalar, limits: &Limits, index: usize) -> String {
+        match key {
+            Scalar::String if limits.has_rules() => self.text("key", limits),
+            Scalar::String => format!("{}{index}", words::KEYS[self.random.below(words::KEYS.len())]),
+            Scalar::Bool => (index % 2 == 0).to_string(),
+            _ => (index + 1).to_string(),
+        }
+    }
+
+    /// Sets one value; what does not fit is left out, which the check of the whole then tells.
+    fn put(
+        &mut self,
+        message: &mut Message,
+        path: FieldPath,
+        name: &str,
+        single: Single<'_>,
+        limits: &Limits,
+        depth: usize,
+    ) -> Result<()> {
+        match single {
+            Single::Scalar(scalar) => {
+                let _ = self.scalar(message, &path, name, scalar, limits);
+            }
+            Single::Enum(owner) => {
+                let numbers = limits.enum_numbers(owner);
+                if let Some(number) = numbers.get(self.random.below(numbers.len())) {
+                    let _ = message.set(&path, *number);
+                }
+            }
+            Single::Message(owner) => {
+                if self.well_known(message, &path, name, owner, limits) {
+                    return Ok(());
+                }
+                if depth + 1 < DEPTH_MAX || limits.is_required() && depth < DEPTH_MAX * 3 {
+                    let inner = self.message(owner.full_name(), depth + 1)?;
+                    let _ = message.set(&path, &inner);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_message(field: Field<'_>) -> bool {
+    matches!(field.kind(), Kind::One(Single::Message(_)))
+}

@@ -1,0 +1,58 @@
+//! Services of `.proto` files and rules, before they exist.
+//!
+//! A [`Mock`] answers every method of every service of a schema: by rules where there are some, and
+//! otherwise with a plausible message made from the schema. It is a set of services like any other: a
+//! server serves them over every protocol, a generated client speaks to them in-process.
+//!
+//! ```text
+//! rule files ─▶ yaml ─▶ compile ─▶ MethodRule ┐
+//!                                  call ──────┴▶ select ─▶ Plan ─▶ play ─▶ Reply
+//! ```
+//!
+//! | question | file |
+//! |---|---|
+//! | which response answers | `select.rs`, `index.rs` |
+//! | when a condition holds | `condition.rs`, `view.rs`, `path.rs` |
+//! | what `{{ }}` gives | `template.rs` |
+//! | how a body becomes a message | `body.rs` |
+//! | what an answer without a rule is | `generate.rs` |
+//! | what is found in rule files | `compile.rs`, `reach.rs` |
+//! | what a reload keeps | `mock/reload.rs` |
+//!
+//! This room opens no socket, reads no clock and no environment: time comes in by a
+//! [`Timer`](tidewire_service::Timer), files as text.
+
+mod body;
+mod compile;
+mod condition;
+mod details;
+mod duration;
+mod finding;
+mod generate;
+mod index;
+mod javascript;
+mod log;
+mod mock;
+mod node;
+mod path;
+mod pattern;
+mod plan;
+mod play;
+mod random;
+mod reach;
+mod rule;
+mod rules;
+mod scene;
+mod select;
+mod sessions;
+mod sketch;
+mod template;
+mod view;
+mod yaml;
+
+pub use finding::Finding;
+pub use log::{Calls, LoggedCall};
+pub use mock::{Missing, Mock, MockBuilder, MockedService, Reloaded, Replying, Respond};
+pub use plan::{Chosen, Frames, Outcome, Plan};
+pub use rules::{RULE_FILE_BYTES_MAX, RULE_SCHEMA, RuleFiles};
+pub use sessions::SESSION_HEADER;

@@ -1,0 +1,151 @@
+//! A mock: services of a schema, answered by rules or else from the schema.
+//!
+//! ```text
+//! call ─▶ decode ─▶ session ─▶ select ─▶ plan ─▶ log ─▶ play ─▶ reply
+//! ```
+//!
+//! What answers is one [`Set`]: the schema and its rules. A reload puts another in its place at once;
+//! calls that have begun end with the one that they began with.
+
+mod answer;
+mod build;
+mod reload;
+mod seen;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
+
+use tidewire_schema::Schema;
+use tidewire_service::{
+    Answer, Call, Error, Interface, Method, RpcService, Service, Signal, Timer,
+};
+
+pub use self::build::{MockBuilder, Replying, Respond};
+pub use self::reload::Reloaded;
+use crate::generate::Wishes;
+use crate::log::Log;
+use crate::rules::Found;
+use crate::sessions::Sessions;
+
+/// Services that exist only as `.proto` files and rules.
+///
+/// Clones share everything. [`services`](Self::services) is what a server serves; a generated client
+/// speaks to one of them in-process.
+#[derive(Clone)]
+pub struct Mock(pub(crate) Arc<Shared>);
+
+pub(crate) struct Shared {
+    current: RwLock<Arc<Set>>,
+    sessions: Mutex<Sessions>,
+    log: Mutex<Log>,
+    timer: Arc<dyn Timer>,
+    /// A moment by the timer, and in milliseconds since 1970.
+    origin: (Instant, u64),
+    seed: u64,
+    violate: f64,
+    missing: Missing,
+    /// How many calls there were: chance differs from call to call.
+    calls: AtomicU64,
+}
+
+/// What a method without rules answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Missing {
+    /// A message made from the schema.
+    #[default]
+    Generated,
+    /// [`Code::Unimplemented`](tidewire_service::Code::Unimplemented), as wishmock.
+    Unimplemented,
+}
+
+/// A schema and its rules.
+#[derive(Clone)]
+pub(crate) struct Set {
+    pub(crate) schema: Schema,
+    /// By path.
+    pub(crate) methods: HashMap<String, Mocked>,
+    pub(crate) wishes: Wishes,
+}
+
+/// A method and what answers it.
+#[derive(Clone)]
+pub(crate) struct Mocked {
+    pub(crate) method: Method,
+    pub(crate) found: Option<Found>,
+    /// Responses that a program said; they go before those of files.
+    pub(crate) said: Vec<serde_json::Value>,
+    pub(crate) added: Option<Arc<crate::rule::MethodRule>>,
+    /// Fires when other rules answer it.
+    pub(crate) changed: Signal,
+}
+
+/// A service of a mock; see [`Mock::services`].
+#[derive(Clone, Debug)]
+pub struct MockedService {
+    mock: Mock,
+    interface: Interface,
+}
+
+impl Mock {
+    /// The services, for a server.
+    pub fn services(&self) -> Vec<MockedService> {
+        let set = self.set();
+        let interfaces = set.schema.services().filter_map(|name| set.schema.interface(name).ok().flatten());
+        interfaces.map(|interface| MockedService { mock: self.clone(), interface }).collect()
+    }
+
+    /// The schema that it answers with now.
+    pub fn schema(&self) -> Schema {
+        self.set().schema.clone()
+    }
+
+    /// Milliseconds since 1970.
+    pub(crate) fn now_millis(&self) -> u64 {
+        let (origin, millis) = self.0.origin;
+        let since = self.0.timer.now().saturating_duration_since(origin);
+        millis + u64::try_from(since.as_millis()).unwrap_or(0)
+    }
+
+    pub(crate) fn set(&self) -> Arc<Set> {
+        Arc::clone(&self.0.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn log(&self) -> MutexGuard<'_, Log> {
+        self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Service for Mock {
+    fn call(&self, call: Call) -> Answer {
+        match call.spec().cloned() {
+            Some(method) => answer::answer(self, method, call),
+            None => Answer::ready(Err(Error::unimplemented("a mock has methods only"))),
+        }
+    }
+}
+
+impl Service for MockedService {
+    fn call(&self, call: Call) -> Answer {
+        self.mock.call(call)
+    }
+}
+
+impl RpcService for MockedService {
+    fn interface(&self) -> Interface {
+        self.interface.clone()
+    }
+}
+
+impl fmt::Debug for Mock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mock").field("schema", &self.set().schema).finish_non_exhaustive()
+    }
+}

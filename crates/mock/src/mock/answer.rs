@@ -1,0 +1,262 @@
+//! One call from its bytes to its reply.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tidewire_schema::Message;
+use tidewire_service::{
+    Answer, Body, Call, Codec, Context, Error, Frame, Freshness, Method, Reply, Result, Script,
+};
+
+use super::{Missing, Mock, Mocked, Set};
+use crate::log::{LoggedCall, REQUESTS_MAX};
+use crate::plan::{Outcome, Plan};
+use crate::random::Random;
+use crate::rule::{MethodRule, Reaction};
+use crate::scene::{Request, Scene};
+use crate::select::{self, Maker, Stage};
+use crate::{play, sessions};
+
+/// How many messages of a stream of requests a rule may see.
+const STREAM_MESSAGES_MAX: usize = 100_000;
+
+/// Answers a call; at once where its message is there and nothing is to be waited for.
+pub(super) fn answer(mock: &Mock, method: Method, call: Call) -> Answer {
+    let set = mock.set();
+    let codecs = (call.codec, call.accept);
+    if !method.kind.client_streams()
+        && let Body::Full(bytes) = &call.body
+    {
+        let plan = unary(mock, &set, &method, codecs, &call.context, bytes);
+        return match plan {
+            Ok(plan) if plan.delay.is_zero() => Answer::ready(finish(mock, &set, &method, plan)),
+            Ok(plan) => {
+                let (mock, method) = (mock.clone(), method);
+                Answer::pending(async move {
+                    play::wait(&*mock.0.timer, plan.delay).await;
+                    finish(&mock, &set, &method, plan)
+                })
+            }
+            Err(error) => Answer::ready(Err(error)),
+        };
+    }
+    let mock = mock.clone();
+    Answer::pending(async move { slow(mock, set, method, call).await })
+}
+
+/// A call whose requests are still to come.
+async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Result<Reply> {
+    let codecs = (call.codec, call.accept);
+    if !method.kind.client_streams() {
+        let bytes = call.message().await?;
+        let plan = unary(&mock, &set, &method, codecs, &call.context, &bytes)?;
+        play::wait(&*mock.0.timer, plan.delay).await;
+        return finish(&mock, &set, &method, plan);
+    }
+    let mut requests = Requests::new(&set, &method, codecs.0, call.body);
+    // A rule with reactions answers as messages come; others wait for all of them.
+    if let Some(reactive) = reactive(&set, &method) {
+        let at = super::seen::Reactive { mock, set: Arc::clone(&set), method, codec: codecs.1, context: call.context };
+        return at.reply(requests, reactive).await;
+    }
+    let mut messages = Vec::new();
+    while let Some(message) = requests.next().await? {
+        if messages.len() == STREAM_MESSAGES_MAX {
+            let why = format!("a mock takes {STREAM_MESSAGES_MAX} messages of one stream");
+            return Err(Error::resource_exhausted(why));
+        }
+        messages.push(message);
+    }
+    let request = Request::Many(&messages);
+    let plan = plan(&mock, &set, &method, codecs.1, &call.context, request)?;
+    record(&mock, &method, &call.context, messages, &plan);
+    play::wait(&*mock.0.timer, plan.delay).await;
+    finish(&mock, &set, &method, plan)
+}
+
+fn unary(
+    mock: &Mock,
+    set: &Set,
+    method: &Method,
+    (codec, accept): (Codec, Codec),
+    context: &Context,
+    bytes: &[u8],
+) -> Result<Plan> {
+    let message = set.schema.decode(&method.input, codec, bytes)?;
+    let plan = plan(mock, set, method, accept, context, Request::One(&message))?;
+    record(mock, method, context, vec![message], &plan);
+    Ok(plan)
+}
+
+/// What a caller will get: selection, with what the session remembers.
+pub(super) fn plan(
+    mock: &Mock,
+    set: &Set,
+    method: &Method,
+    codec: Codec,
+    context: &Context,
+    request: Request<'_>,
+) -> Result<Plan> {
+    let number = mock.0.calls.fetch_add(1, Ordering::Relaxed);
+    let mut random = Random::of(mock.0.seed, &[&number.to_le_bytes()]);
+    let now_millis = mock.now_millis();
+    let stage = Stage { schema: &set.schema, method, codec, wishes: &set.wishes, now_millis };
+    let nothing = std::collections::HashMap::new();
+    let scene = Scene {
+        request,
+        headers: context.headers(),
+        message: None,
+        item: None,
+        state: &nothing,
+        attempt: 0,
+        vars: None,
+    };
+    let Some(mocked) = set.methods.get(&*method.path) else {
+        return Err(Error::unimplemented(format!("{} is not mocked", method.path)));
+    };
+    let file = match &mocked.found {
+        Some(found) => match &found.rule {
+            Ok(rule) => Some(rule),
+            Err(fault) => {
+                let why = format!("the rules of this method are broken: {fault}");
+                return Err(Error::internal(why));
+            }
+        },
+        None => None,
+    };
+    for rule in [&mocked.added, &file.cloned()].into_iter().flatten() {
+        if let Some(plan) = by_rule(mock, rule, stage, &scene, &mut random) {
+            return Ok(plan);
+        }
+    }
+    let mut maker = Maker::new(stage, scene, &mut random);
+    match (file, mock.0.missing) {
+        (Some(_), _) => Ok(maker.empty()),
+        (None, Missing::Generated) => Ok(maker.generated()),
+        (None, Missing::Unimplemented) => {
+            let why = format!("No rule matched for {}/{}", method.service, method.method);
+            Err(Error::unimplemented(why))
+        }
+    }
+}
+
+/// The plan of the response that a rule chooses, if one does.
+fn by_rule(
+    mock: &Mock,
+    rule: &Arc<MethodRule>,
+    stage: Stage<'_>,
+    scene: &Scene<'_>,
+    random: &mut Random,
+) -> Option<Plan> {
+    let scene = Scene { vars: rule.vars.as_ref(), ..scene.clone() };
+    if !rule.is_stateful {
+        let index = select::choose(rule, &scene, &|_| 0)?;
+        return Some(Maker::new(stage, scene, random).plan(rule, rule.responses.get(index)?, 0));
+    }
+    let path = &*stage.method.path;
+    let mut sessions = mock.sessions();
+    let session = sessions.session(sessions::name(scene.headers));
+    let attempt = session.attempt(path);
+    let at = Scene { state: &session.state, attempt, ..scene };
+    let index = select::choose(rule, &at, &|index| session.used(path, index))?;
+    let response = rule.responses.get(index)?;
+    let used = session.used(path, index);
+    let mut maker = Maker::new(stage, at, random);
+    let plan = maker.plan(rule, response, used);
+    let remembered = maker.remembered(response);
+    session.count(path, index);
+    for (key, value) in remembered {
+        session.set(key, value);
+    }
+    Some(plan)
+}
+
+/// Keeps a call in the log.
+pub(super) fn record(mock: &Mock, method: &Method, context: &Context, mut requests: Vec<Message>, plan: &Plan) {
+    let mut log = mock.log();
+    if !log.is_on() {
+        return;
+    }
+    requests.truncate(REQUESTS_MAX);
+    let sizes = requests.iter().map(|one| one.encode(Codec::Proto).map_or(0, |bytes| bytes.len()));
+    let bytes = sizes.sum::<usize>() + 256;
+    let call = LoggedCall {
+        number: 0,
+        at_millis: mock.now_millis(),
+        method: method.clone(),
+        session: sessions::name(context.headers()).to_owned(),
+        headers: context.headers().clone(),
+        requests: requests.into(),
+        rule: plan.rule.clone(),
+        error: match &plan.outcome {
+            Outcome::Error(error) => Some(error.code()),
+            _ => None,
+        },
+    };
+    log.add(call, bytes);
+}
+
+/// The reply of a plan. A query's can be watched, and nothing may store it: the log, `times` and
+/// sessions have to see every call.
+fn finish(mock: &Mock, set: &Set, method: &Method, plan: Plan) -> Result<Reply> {
+    let reply = play::reply(plan, &mock.0.timer)?;
+    if !method.is_query() {
+        return Ok(reply);
+    }
+    let reply = reply.with_script(Script::default());
+    Ok(match set.methods.get(&*method.path) {
+        Some(mocked) => {
+            reply.with_freshness(Freshness::tracked(Arc::new(mocked.changed.clone())))
+        }
+        None => reply,
+    })
+}
+
+/// The requests of a stream, as they come.
+pub(super) struct Requests {
+    body: Body,
+    schema: tidewire_schema::Schema,
+    input: String,
+    codec: Codec,
+}
+
+impl Requests {
+    fn new(set: &Set, method: &Method, codec: Codec, body: Body) -> Self {
+        Self { body, schema: set.schema.clone(), input: method.input.to_string(), codec }
+    }
+
+    pub(super) async fn next(&mut self) -> Result<Option<Message>> {
+        let bytes: Bytes = match &mut self.body {
+            Body::Empty => return Ok(None),
+            Body::Full(_) => match std::mem::take(&mut self.body) {
+                Body::Full(bytes) => bytes,
+                _ => return Ok(None),
+            },
+            Body::Stream(frames) => loop {
+                match frames.next().await {
+                    None => return Ok(None),
+                    Some(frame) => match frame? {
+                        Frame::Data(bytes) => break bytes,
+                        Frame::Trailers(_) => {}
+                    },
+                }
+            },
+        };
+        self.schema.decode(&self.input, self.codec, &bytes).map(Some)
+    }
+}
+
+/// The rule of a method that answers messages as they come, and which response does.
+fn reactive(set: &Set, method: &Method) -> Option<(Arc<MethodRule>, usize)> {
+    let mocked: &Mocked = set.methods.get(&*method.path)?;
+    let file = mocked.found.as_ref().and_then(|found| found.rule.as_ref().ok());
+    [mocked.added.as_ref(), file].into_iter().flatten().find_map(|rule| {
+        let has = |reactions: &[Reaction]| !reactions.is_empty();
+        let index = rule.responses.iter().position(|response| {
+            response.answers.first().is_some_and(|answer| has(&answer.reactions))
+        })?;
+        Some((Arc::clone(rule), index))
+    })
+}

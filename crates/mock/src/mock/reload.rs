@@ -1,0 +1,103 @@
+//! Another schema, or other rules, in place of those that answer.
+//!
+//! The change is one exchange of a pointer: a call sees all of the old or all of the new. A file whose
+//! text is the same keeps its compiled rules, so a reload costs what changed. A file that is broken
+//! keeps the rules that it had, where it had any.
+
+use std::sync::{Arc, PoisonError};
+
+use tidewire_schema::Schema;
+use tidewire_service::Signal;
+
+use super::{Mock, Set, build};
+use crate::finding::Finding;
+use crate::rules::{Found, RuleFiles};
+
+/// What a reload did.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Reloaded {
+    /// The paths of the methods that are answered otherwise now.
+    pub changed: Vec<String>,
+    /// The rule files that are broken, whose earlier rules stay.
+    pub kept: Vec<String>,
+    /// What was found in the rules.
+    pub findings: Vec<Finding>,
+}
+
+impl Mock {
+    /// Puts a schema and rules in the place of those that answer.
+    ///
+    /// Methods that the server does not know from its start cannot be called before it is told of
+    /// them.
+    pub fn reload(&self, schema: Schema, files: &RuleFiles) -> Reloaded {
+        let (mut set, findings) = build::set(schema, files, self.0.seed, self.0.violate);
+        let mut reloaded = Reloaded { findings, ..Reloaded::default() };
+        let mut fired = Vec::new();
+        self.change(|old| {
+            let is_same = same_schema(&old.schema, &set.schema);
+            for (path, mocked) in &mut set.methods {
+                let Some(before) = old.methods.get(path) else {
+                    reloaded.changed.push(path.clone());
+                    continue;
+                };
+                mocked.said = before.said.clone();
+                mocked.added = before.added.clone();
+                keep_broken(mocked, before, &mut reloaded.kept);
+                if is_same && same_rules(mocked.found.as_ref(), before.found.as_ref()) {
+                    mocked.found = before.found.clone();
+                    mocked.changed = before.changed.clone();
+                    continue;
+                }
+                reloaded.changed.push(path.clone());
+                fired.push(before.changed.clone());
+            }
+            let gone = old.methods.iter().filter(|(path, _)| !set.methods.contains_key(*path));
+            fired.extend(gone.map(|(_, mocked)| mocked.changed.clone()));
+            std::mem::swap(old, &mut set);
+        });
+        let mut sessions = self.sessions();
+        reloaded.changed.sort_unstable();
+        for path in &reloaded.changed {
+            sessions.forget_uses(path);
+        }
+        drop(sessions);
+        fired.iter().for_each(Signal::fire);
+        reloaded
+    }
+
+    /// Changes what answers, at once.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Set) -> T) -> T {
+        let mut current = self.0.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut set = (**current).clone();
+        let done = change(&mut set);
+        *current = Arc::new(set);
+        done
+    }
+}
+
+/// A broken file keeps the rules that it had.
+fn keep_broken(mocked: &mut super::Mocked, before: &super::Mocked, kept: &mut Vec<String>) {
+    let Some(Found { rule: Err(fault), .. }) = &mocked.found else { return };
+    if let Some(Found { rule: Ok(_), .. }) = &before.found {
+        kept.push(fault.file.clone());
+        mocked.found = before.found.clone();
+    }
+}
+
+/// Whether two schemas are of the same descriptors.
+fn same_schema(one: &Schema, other: &Schema) -> bool {
+    let descriptors = |schema: &Schema| {
+        let first = schema.services().next()?.to_owned();
+        Some(schema.interface(&first).ok()??.descriptors().to_vec())
+    };
+    Arc::ptr_eq(one.pool(), other.pool()) || descriptors(one) == descriptors(other)
+}
+
+fn same_rules(one: Option<&Found>, other: Option<&Found>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => one.sources == other.sources && one.rule.is_ok() == other.rule.is_ok(),
+        _ => false,
+    }
+}

@@ -1,0 +1,159 @@
+//! What a rule file says, as a tree in which each value knows its place.
+//!
+//! YAML and JSON files become the same tree ([`yaml`](crate::yaml)). Numbers keep the digits that
+//! they were written with, since a `double` does not hold every 64-bit integer; a date that is not
+//! quoted stays apart from text, since it never equals any.
+
+use std::fmt;
+
+/// A place in a file: line and column from 1, the column in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Place {
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+/// A value and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Node {
+    pub(crate) value: Tree,
+    pub(crate) place: Place,
+}
+
+/// A value of a rule file.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Tree {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    /// An unquoted date or point in time, as it was written.
+    Date(String),
+    /// What is tagged `!!binary`.
+    Bytes(Vec<u8>),
+    List(Vec<Node>),
+    Object(Vec<Member>),
+}
+
+/// A member of an object.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Member {
+    pub(crate) key: String,
+    pub(crate) place: Place,
+    pub(crate) value: Node,
+}
+
+/// A number as written: an integer exactly, any other by its nearest `double`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Number {
+    Integer(i128),
+    Float(f64),
+}
+
+impl Number {
+    pub(crate) fn as_f64(self) -> f64 {
+        match self {
+            #[expect(clippy::cast_precision_loss, reason = "the nearest double is what is asked for")]
+            Self::Integer(integer) => integer as f64,
+            Self::Float(float) => float,
+        }
+    }
+}
+
+impl Node {
+    /// A value that stands nowhere: made by a program.
+    pub(crate) fn new(value: Tree) -> Self {
+        Self { value, place: Place::default() }
+    }
+
+    /// The members of an object; none of anything else.
+    pub(crate) fn members(&self) -> &[Member] {
+        match &self.value {
+            Tree::Object(members) => members,
+            _ => &[],
+        }
+    }
+
+    /// The elements of a list; none of anything else.
+    pub(crate) fn items(&self) -> &[Self] {
+        match &self.value {
+            Tree::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// The member of a key.
+    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+        self.members().iter().find(|member| member.key == key).map(|member| &member.value)
+    }
+
+    /// The text, where it is text.
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        match &self.value {
+            Tree::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether it is an object.
+    pub(crate) fn is_object(&self) -> bool {
+        matches!(self.value, Tree::Object(_))
+    }
+
+    /// Whether JavaScript takes it for true.
+    pub(crate) fn is_truthy(&self) -> bool {
+        match &self.value {
+            Tree::Null => false,
+            Tree::Bool(value) => *value,
+            Tree::Number(number) => number.as_f64() != 0.0 && !number.as_f64().is_nan(),
+            Tree::Text(text) => !text.is_empty(),
+            Tree::Date(_) | Tree::Bytes(_) | Tree::List(_) | Tree::Object(_) => true,
+        }
+    }
+
+    /// What kind of value it is, for messages to people.
+    pub(crate) fn kind(&self) -> &'static str {
+        match &self.value {
+            Tree::Null => "null",
+            Tree::Bool(_) => "a boolean",
+            Tree::Number(_) => "a number",
+            Tree::Text(_) => "text",
+            Tree::Date(_) => "a date",
+            Tree::Bytes(_) => "binary data",
+            Tree::List(_) => "a list",
+            Tree::Object(_) => "an object",
+        }
+    }
+}
+
+impl From<&serde_json::Value> for Node {
+    fn from(json: &serde_json::Value) -> Self {
+        use serde_json::Value as Json;
+        Self::new(match json {
+            Json::Null => Tree::Null,
+            Json::Bool(value) => Tree::Bool(*value),
+            Json::Number(number) => Tree::Number(match number.as_i128() {
+                Some(integer) => Number::Integer(integer),
+                None => Number::Float(number.as_f64().unwrap_or(f64::NAN)),
+            }),
+            Json::String(text) => Tree::Text(text.clone()),
+            Json::Array(items) => Tree::List(items.iter().map(Self::from).collect()),
+            Json::Object(members) => Tree::Object(
+                members
+                    .iter()
+                    .map(|(key, value)| Member {
+                        key: key.clone(),
+                        place: Place::default(),
+                        value: Self::from(value),
+                    })
+                    .collect(),
+            ),
+        })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}

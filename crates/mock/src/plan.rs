@@ -1,0 +1,74 @@
+//! What a caller will get: the outcome of a selection, with nothing left to decide.
+//!
+//! A plan is data. A preview shows it, a test compares it, [`play`](crate::play) plays it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use tidewire_service::Error;
+
+use crate::random::Random;
+
+/// What a caller will get.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Plan {
+    /// What decided; `None` where the schema alone did.
+    pub rule: Option<Chosen>,
+    /// Nothing happens for this long.
+    pub delay: Duration,
+    /// Headers of the reply, or of the error.
+    pub headers: HeaderMap,
+    /// Trailers of the reply, or of the error.
+    pub trailers: HeaderMap,
+    /// The messages, encoded as the caller wants them.
+    pub outcome: Outcome,
+}
+
+/// The response of a rule file that decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Chosen {
+    /// The file.
+    pub file: Arc<str>,
+    /// The line of the response, from 1.
+    pub line: u32,
+    /// What the response is called.
+    pub name: Option<String>,
+}
+
+/// Messages or an error.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// One message.
+    Message(Bytes),
+    /// Messages of a stream.
+    Stream(Frames),
+    /// No message.
+    Error(Error),
+}
+
+/// The messages of a stream, and when they come.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Frames {
+    /// Each message after a delay; one that the schema cannot hold ends the stream.
+    pub list: Vec<(Duration, Result<Bytes, Error>)>,
+    /// How often the list is sent; `None` for ever.
+    pub rounds: Option<u64>,
+    /// In which order the messages of each round come, if not in theirs.
+    pub(crate) shuffle: Option<Random>,
+    /// What it ends with after the last round.
+    pub error: Option<Error>,
+}
+
+impl Plan {
+    /// A plan of an outcome and nothing else.
+    pub(crate) fn of(outcome: Outcome) -> Self {
+        let (headers, trailers) = (HeaderMap::new(), HeaderMap::new());
+        Self { rule: None, delay: Duration::ZERO, headers, trailers, outcome }
+    }
+}

@@ -1,0 +1,141 @@
+//! A plan in time: what is sent when.
+//!
+//! The time comes from a [`Timer`]; this room has no clock. A stream is made as it is read, so one
+//! without end costs nothing once its reader has left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use tidewire_service::{Body, Error, Frame, Headers, Reply, Result, Timer};
+
+use crate::plan::{Frames, Outcome, Plan};
+use crate::random::Random;
+
+/// Waits for a while; not at all where there is nothing to wait for.
+pub(crate) async fn wait(timer: &dyn Timer, delay: Duration) {
+    if !delay.is_zero() {
+        timer.sleep_until(timer.now() + delay).await;
+    }
+}
+
+/// The reply of a plan whose delay is over.
+pub(crate) fn reply(plan: Plan, timer: &Arc<dyn Timer>) -> Result<Reply> {
+    let Plan { headers, trailers, outcome, .. } = plan;
+    match outcome {
+        Outcome::Message(bytes) => {
+            Ok(Reply::new(Body::Full(bytes)).with_headers(headers).with_trailers(trailers))
+        }
+        Outcome::Stream(frames) => {
+            let body = stream(frames, Arc::clone(timer), trailers);
+            Ok(Reply::new(body).with_headers(headers))
+        }
+        Outcome::Error(error) => Err(with_metadata(error, &headers, &trailers)),
+    }
+}
+
+/// An error with the headers and trailers that go with it.
+pub(crate) fn with_metadata(mut error: Error, headers: &HeaderMap, trailers: &HeaderMap) -> Error {
+    for (name, value) in headers {
+        error.headers_mut().append(name.clone(), value.clone());
+    }
+    for (name, value) in trailers {
+        error.trailers_mut().append(name.clone(), value.clone());
+    }
+    error
+}
+
+struct Playing {
+    list: Vec<(Duration, Result<Bytes>)>,
+    order: Vec<usize>,
+    /// The next message in this round.
+    next: usize,
+    rounds_left: Option<u64>,
+    shuffle: Option<Random>,
+    error: Option<Error>,
+    trailers: HeaderMap,
+    timer: Arc<dyn Timer>,
+    /// Whether anything was sent: the first message has no pause before it.
+    has_begun: bool,
+}
+
+fn stream(frames: Frames, timer: Arc<dyn Timer>, trailers: HeaderMap) -> Body {
+    let order = (0..frames.list.len()).collect();
+    let mut playing = Playing {
+        list: frames.list,
+        order,
+        next: 0,
+        rounds_left: frames.rounds,
+        shuffle: frames.shuffle,
+        error: frames.error,
+        trailers,
+        timer,
+        has_begun: false,
+    };
+    playing.begin_round();
+    Body::frames(futures_util::stream::unfold(Some(playing), |playing| async move {
+        let mut playing = playing?;
+        match playing.step().await {
+            Some(Ok(bytes)) => Some((Ok(Frame::Data(bytes)), Some(playing))),
+            Some(Err(error)) => {
+                let error = with_metadata(error, &HeaderMap::new(), &playing.trailers);
+                Some((Err(error), None))
+            }
+            None => {
+                let trailers = Headers::from(std::mem::take(&mut playing.trailers));
+                (!trailers.is_empty()).then_some((Ok(Frame::Trailers(trailers)), None))
+            }
+        }
+    }))
+}
+
+impl Playing {
+    fn begin_round(&mut self) {
+        self.next = 0;
+        if let Some(random) = &mut self.shuffle {
+            random.shuffle(&mut self.order);
+        }
+    }
+
+    /// The next message, the error at the end, or nothing.
+    async fn step(&mut self) -> Option<Result<Bytes>> {
+        if self.next == self.order.len() {
+            self.rounds_left = self.rounds_left.map(|left| left.saturating_sub(1));
+            self.begin_round();
+        }
+        if self.rounds_left == Some(0) || self.order.is_empty() {
+            return self.error.take().map(Err);
+        }
+        let (pause, message) = self.list.get(self.order[self.next])?;
+        let message = message.as_ref().map(Bytes::clone).map_err(copy);
+        if self.has_begun {
+            wait(&*self.timer, *pause).await;
+            // An endless stream without pauses lets others run.
+            if self.rounds_left.is_none() && pause.is_zero() {
+                yielded().await;
+            }
+        }
+        (self.has_begun, self.next) = (true, self.next + 1);
+        Some(message)
+    }
+}
+
+/// Lets other tasks run.
+async fn yielded() {
+    let mut has_yielded = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
+/// The same error once more: those of a plan have no cause.
+fn copy(error: &Error) -> Error {
+    let copy = Error::new(error.code(), error.message());
+    error.details().iter().fold(copy, |copy, detail| copy.with_detail(detail.clone()))
+}

@@ -1,0 +1,282 @@
+//! A set of rule files, compiled for a schema.
+//!
+//! | a file | is |
+//! |---|---|
+//! | `shop.v1.cart.getprice.yaml` (`.yml`, `.json`) | the rules of `shop.v1.Cart/GetPrice`, in any folder, whatever its case |
+//! | one with `method: shop.v1.Cart/GetPrice` in it | the rules of that, whatever its name |
+//! | `_common.yaml` | read only where another file says `include: _common.yaml` |
+//!
+//! A file that cannot be read as it is does not keep others from being served: it is a finding, and
+//! calls of its method are told so. Of two files for one method the later one by name stands.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use tidewire_schema::{Diagnostic, Schema};
+use tidewire_service::Method;
+
+use crate::body::meant;
+use crate::compile::{Compiler, diagnostic};
+use crate::finding::Finding;
+use crate::node::{Member, Node, Tree};
+use crate::rule::MethodRule;
+use crate::yaml;
+
+/// The most bytes one rule file may have: 64 MiB.
+pub const RULE_FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// The JSON Schema of a rule file, for editors.
+pub const RULE_SCHEMA: &str = include_str!("../rules.schema.json");
+
+/// How many files may include one another.
+const INCLUDE_DEPTH_MAX: usize = 8;
+
+/// Rule files as text, by path: what [`RuleFiles::compile`] makes rules of.
+///
+/// ```
+/// use tidewire_mock::RuleFiles;
+/// let files = RuleFiles::new().with("shop.v1.cart.getprice.yaml", "responses: [{body: {price: 9}}]");
+/// assert_eq!(files.len(), 1);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RuleFiles {
+    files: BTreeMap<PathBuf, Result<Arc<str>, String>>,
+}
+
+impl RuleFiles {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a file.
+    #[must_use]
+    pub fn with(mut self, path: impl Into<PathBuf>, text: impl Into<Arc<str>>) -> Self {
+        self.add(path, text);
+        self
+    }
+
+    /// Adds a file, or puts another text in its place.
+    pub fn add(&mut self, path: impl Into<PathBuf>, text: impl Into<Arc<str>>) {
+        self.files.insert(path.into(), Ok(text.into()));
+    }
+
+    /// Adds a file that could not be read, and why.
+    pub fn add_unreadable(&mut self, path: impl Into<PathBuf>, why: impl Into<String>) {
+        self.files.insert(path.into(), Err(why.into()));
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Their paths.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.keys().map(PathBuf::as_path)
+    }
+
+    /// Whether a file of this name holds rules, by its end: `.yaml`, `.yml` or `.json`.
+    pub fn is_rule_file(path: &Path) -> bool {
+        let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
+        ["yaml", "yml", "json"].iter().any(|known| end.eq_ignore_ascii_case(known))
+    }
+
+    /// What is wrong with them, for a schema.
+    pub fn check(&self, schema: &Schema) -> Vec<Finding> {
+        let methods = methods_of(schema);
+        let mut findings = compile(self, schema, &methods).findings;
+        findings.sort();
+        findings.dedup();
+        findings
+    }
+}
+
+/// All methods of a schema whose services make sense.
+pub(crate) fn methods_of(schema: &Schema) -> Vec<Method> {
+    let interfaces = schema.services().filter_map(|name| schema.interface(name).ok().flatten());
+    interfaces.flat_map(|interface| interface.methods().to_vec()).collect()
+}
+
+/// Compiled rules.
+#[derive(Debug, Default)]
+pub(crate) struct Compiled {
+    /// By the path of the method.
+    pub(crate) rules: HashMap<String, Found>,
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// What there is for a method.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) rule: Result<Arc<MethodRule>, Diagnostic>,
+    /// The texts that it was made of: equal texts make equal rules.
+    pub(crate) sources: Vec<Arc<str>>,
+}
+
+pub(crate) fn compile(files: &RuleFiles, schema: &Schema, methods: &[Method]) -> Compiled {
+    let mut by_key = HashMap::new();
+    for method in methods {
+        by_key.insert(key_of(method), method);
+    }
+    let mut compiled = Compiled::default();
+    for path in files.files.keys() {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if !name.starts_with('_') {
+            one(files, path, name, schema, &by_key, &mut compiled);
+        }
+    }
+    compiled
+}
+
+/// `shop.v1.cart.getprice`.
+fn key_of(method: &Method) -> String {
+    format!("{}.{}", method.service, method.method).to_lowercase()
+}
+
+fn one(
+    files: &RuleFiles,
+    path: &Path,
+    name: &str,
+    schema: &Schema,
+    by_key: &HashMap<String, &Method>,
+    compiled: &mut Compiled,
+) {
+    let shown = path.display().to_string();
+    let stem = Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let mut sources = Vec::new();
+    let read = Reading { files, sources: &mut sources }.root(path, 0);
+    let named = read.as_ref().ok().and_then(|root| root.as_ref()?.get("method")?.as_text().map(str::to_owned));
+    let key = match &named {
+        Some(method) => method.trim_start_matches('/').replace('/', ".").to_lowercase(),
+        None => stem.to_lowercase(),
+    };
+    let Some(method) = by_key.get(&key) else {
+        let known: Vec<_> = by_key.keys().map(String::as_str).collect();
+        let why = format!("no method is called {}, so this file is dead{}", named.as_deref().unwrap_or(stem), meant(&key, &known));
+        compiled.findings.push(Finding::warning(diagnostic(&shown, crate::node::Place::default(), why)));
+        if let Err(fault) = read {
+            compiled.findings.push(Finding::error(fault));
+        }
+        return;
+    };
+    let rule = match read {
+        // A file without a document is no rule.
+        Ok(None) => return,
+        Ok(Some(root)) => {
+            let vars = root.get("vars").cloned();
+            let mut compiler =
+                Compiler { schema, method, file: shown.clone().into(), findings: &mut compiled.findings };
+            if !matches!(root.value, Tree::Object(_) | Tree::List(_)) {
+                compiler.rule(&root, None);
+                return;
+            }
+            Ok(Arc::new(compiler.rule(&root, vars)))
+        }
+        Err(fault) => {
+            compiled.findings.push(Finding::error(fault.clone()));
+            Err(fault)
+        }
+    };
+    let found = Found { rule, sources };
+    if let Some(before) = compiled.rules.insert(method.path.to_string(), found)
+        && let Ok(before) = before.rule
+    {
+        let why = format!("never read: {shown} is for the same method and comes later");
+        let place = crate::node::Place::default();
+        compiled.findings.push(Finding::warning(diagnostic(&before.file, place, why)));
+    }
+}
+
+/// Reads a file and those that it includes.
+struct Reading<'f> {
+    files: &'f RuleFiles,
+    sources: &'f mut Vec<Arc<str>>,
+}
+
+impl Reading<'_> {
+    fn root(&mut self, path: &Path, depth: usize) -> Result<Option<Node>, Diagnostic> {
+        let shown = path.display().to_string();
+        let text = match self.files.files.get(path) {
+            Some(Ok(text)) => Arc::clone(text),
+            Some(Err(why)) => return Err(Diagnostic::new(shown, why.clone())),
+            None => return Err(Diagnostic::new(shown, "there is no such file")),
+        };
+        self.sources.push(Arc::clone(&text));
+        let is_json = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("json"));
+        let read = if is_json { yaml::parse_json(&text) } else { yaml::parse(&text) };
+        let root = read.map_err(|fault| diagnostic(&shown, fault.place, fault.message))?;
+        let Some(mut root) = root else { return Ok(None) };
+        let Some(include) = root.get("include").cloned() else { return Ok(Some(root)) };
+        if depth == INCLUDE_DEPTH_MAX {
+            let why = format!("files include one another more than {INCLUDE_DEPTH_MAX} deep");
+            return Err(diagnostic(&shown, include.place, why));
+        }
+        let names = match &include.value {
+            Tree::List(items) => items.iter().collect(),
+            _ => vec![&include],
+        };
+        for name in names {
+            let Some(target) = name.as_text() else {
+                return Err(diagnostic(&shown, name.place, "include names files, relative to this one"));
+            };
+            let target = beside(path, target);
+            if !self.files.files.contains_key(&target) {
+                let why = format!("{} is not among the rule files", target.display());
+                return Err(diagnostic(&shown, name.place, why));
+            }
+            if let Some(other) = self.root(&target, depth + 1)? {
+                include_into(&mut root, other);
+            }
+        }
+        Ok(Some(root))
+    }
+}
+
+/// A path relative to a file, without `..` in it.
+fn beside(file: &Path, name: &str) -> PathBuf {
+    let mut path = file.parent().map(Path::to_owned).unwrap_or_default();
+    for part in Path::new(name).components() {
+        match part {
+            Component::ParentDir => drop(path.pop()),
+            Component::Normal(part) => path.push(part),
+            _ => {}
+        }
+    }
+    path
+}
+
+/// Adds what an included file says: its responses after the own ones, its variables under them.
+fn include_into(root: &mut Node, other: Node) {
+    let responses = match &other.value {
+        Tree::List(items) => items.clone(),
+        _ => other.get("responses").map_or_else(Vec::new, |node| node.items().to_vec()),
+    };
+    let place = root.place;
+    let Tree::Object(members) = &mut root.value else { return };
+    let mut member = |key: &str, empty: Tree| -> usize {
+        members.iter().position(|one| one.key == key).unwrap_or_else(|| {
+            let value = Node { value: empty, place };
+            members.push(Member { key: key.to_owned(), place, value });
+            members.len() - 1
+        })
+    };
+    let (at_responses, at_vars) =
+        (member("responses", Tree::List(Vec::new())), member("vars", Tree::Object(Vec::new())));
+    if let Tree::List(items) = &mut members[at_responses].value.value {
+        items.extend(responses);
+    }
+    if let Tree::Object(vars) = &mut members[at_vars].value.value {
+        for one in other.get("vars").map_or(&[][..], Node::members) {
+            if !vars.iter().any(|known| known.key == one.key) {
+                vars.push(one.clone());
+            }
+        }
+    }
+}

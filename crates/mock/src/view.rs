@@ -1,0 +1,172 @@
+//! Values as rules see them: fields of requests, headers, state, and what stands in a rule itself.
+//!
+//! Rules compare text, so every value has one, as JavaScript writes it:
+//!
+//! | value | text | as a number |
+//! |---|---|---|
+//! | absent, `null` | nothing | absent is none, `null` is 0 |
+//! | 64-bit integer, `double`, `float` | its shortest digits | itself, integers exactly |
+//! | enum | its name; equality takes the number too | none |
+//! | `bytes` | as UTF-8; equality takes base64 too | as of its text |
+//! | list | its elements, with commas | as of its text |
+//! | message, map, object | `[object Object]` | none |
+//!
+//! A field without presence that has its default is absent.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use tidewire_schema::{Message, Value};
+
+use crate::javascript;
+use crate::node::{Node, Number, Tree};
+
+/// A value that a rule looks at.
+#[derive(Debug, Clone)]
+pub(crate) enum View<'a> {
+    /// Nothing is there.
+    Missing,
+    /// A field, an element or an entry of a message.
+    Field(Value<'a>),
+    /// What stands in a rule, or in the state that rules set.
+    Rule(&'a Node),
+    /// All messages of a stream.
+    Messages(&'a [Message]),
+    /// Text, such as of a header.
+    Text(Cow<'a, str>),
+    /// A number that nobody sent: a count, a length, a time.
+    Number(Number),
+    /// A truth that nobody sent.
+    Bool(bool),
+    /// All headers, a request that is a stream: something with members.
+    Object,
+}
+
+const OBJECT: &str = "[object Object]";
+
+impl<'a> View<'a> {
+    /// A count as a view.
+    pub(crate) fn count(count: usize) -> Self {
+        Self::Number(Number::Integer(i128::try_from(count).unwrap_or(i128::MAX)))
+    }
+
+    /// Whether there is nothing.
+    pub(crate) fn is_absent(&self) -> bool {
+        match self {
+            Self::Missing => true,
+            Self::Rule(node) => node.value == Tree::Null,
+            _ => false,
+        }
+    }
+
+    /// Its text; of what is absent none.
+    pub(crate) fn text(&self) -> Cow<'a, str> {
+        if self.is_absent() { Cow::Borrowed("") } else { self.spelled() }
+    }
+
+    /// Its text; `null` where it is `null` and `undefined` where nothing is.
+    pub(crate) fn spelled(&self) -> Cow<'a, str> {
+        match self {
+            Self::Missing => Cow::Borrowed("undefined"),
+            Self::Field(value) => field_text(*value),
+            Self::Rule(node) => node_text(node),
+            Self::Messages(messages) => Cow::Owned(vec![OBJECT; messages.len()].join(",")),
+            Self::Text(text) => text.clone(),
+            Self::Number(number) => Cow::Owned(javascript::write(*number)),
+            Self::Bool(value) => Cow::Borrowed(if *value { "true" } else { "false" }),
+            Self::Object => Cow::Borrowed(OBJECT),
+        }
+    }
+
+    /// The number that it is, or that its text reads as.
+    pub(crate) fn number(&self) -> Option<Number> {
+        match self {
+            Self::Missing | Self::Object | Self::Field(Value::Map(_) | Value::Message(_)) => None,
+            Self::Number(number) => Some(*number),
+            Self::Bool(value) | Self::Field(Value::Bool(value)) => {
+                Some(Number::Integer(i128::from(*value)))
+            }
+            Self::Rule(node) => match &node.value {
+                Tree::Null => Some(Number::Integer(0)),
+                Tree::Bool(value) => Some(Number::Integer(i128::from(*value))),
+                Tree::Number(number) => Some(*number),
+                Tree::Object(_) | Tree::Date(_) => None,
+                _ => javascript::read(&self.spelled()),
+            },
+            _ => javascript::read(&self.spelled()),
+        }
+    }
+
+    /// The elements, where it is a list.
+    pub(crate) fn elements(&self) -> Option<Vec<Self>> {
+        match self {
+            Self::Field(Value::List(list)) => Some(list.iter().map(View::Field).collect()),
+            Self::Rule(Node { value: Tree::List(items), .. }) => {
+                Some(items.iter().map(View::Rule).collect())
+            }
+            Self::Messages(messages) => {
+                Some(messages.iter().map(|one| View::Field(Value::from(one))).collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// Other texts that equality takes for it: the number of an enum, the base64 of bytes.
+    pub(crate) fn other_text(&self) -> Option<String> {
+        match self {
+            Self::Field(Value::Enum(value)) => Some(value.number().to_string()),
+            Self::Field(Value::Bytes(bytes)) => {
+                Some(base64::engine::general_purpose::STANDARD.encode(bytes))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it equals a text.
+    pub(crate) fn equals(&self, text: &str) -> bool {
+        self.text() == text || self.other_text().is_some_and(|other| other == text)
+    }
+}
+
+fn field_text(value: Value<'_>) -> Cow<'_, str> {
+    Cow::Owned(match value {
+        Value::String(text) => return Cow::Borrowed(text),
+        Value::Bool(value) => return Cow::Borrowed(if value { "true" } else { "false" }),
+        Value::I32(value) => value.to_string(),
+        Value::I64(value) => value.to_string(),
+        Value::U32(value) => value.to_string(),
+        Value::U64(value) => value.to_string(),
+        // The shortest digits of the `float`, not those of the `double` that it widens to.
+        Value::F32(value) => javascript::write(Number::Float(
+            format!("{value:e}").parse().unwrap_or_else(|_| f64::from(value)),
+        )),
+        Value::F64(value) => javascript::write(Number::Float(value)),
+        Value::Bytes(bytes) => return String::from_utf8_lossy(bytes),
+        Value::Enum(value) => match value.name() {
+            Some(name) => return Cow::Borrowed(name),
+            None => value.number().to_string(),
+        },
+        Value::List(list) => {
+            let texts: Vec<_> = list.iter().map(field_text).collect();
+            texts.join(",")
+        }
+        Value::Message(_) | Value::Map(_) => return Cow::Borrowed(OBJECT),
+    })
+}
+
+fn node_text(node: &Node) -> Cow<'_, str> {
+    match &node.value {
+        Tree::Null => Cow::Borrowed("null"),
+        Tree::Bool(value) => Cow::Borrowed(if *value { "true" } else { "false" }),
+        Tree::Number(number) => Cow::Owned(javascript::write(*number)),
+        Tree::Text(text) => Cow::Borrowed(text),
+        // JavaScript would spell it with the zone of the machine; no sender does.
+        Tree::Date(text) => Cow::Owned(format!("the date {text}")),
+        Tree::Bytes(bytes) => String::from_utf8_lossy(bytes),
+        Tree::List(items) => {
+            let texts: Vec<_> = items.iter().map(|item| View::Rule(item).text()).collect();
+            Cow::Owned(texts.join(","))
+        }
+        Tree::Object(_) => Cow::Borrowed(OBJECT),
+    }
+}

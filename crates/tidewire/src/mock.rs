@@ -1,0 +1,79 @@
+//! Mocks of folders: `.proto` files and rules are read, served and watched.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use tidewire::Server;
+//! use tidewire::mock::MockFolders;
+//!
+//! let folders = MockFolders::new("protos").rules("rules");
+//! let mocked = folders.load();
+//! let (mock, _findings) = folders.mock(mocked).build();
+//! let running = tidewire::mock::serve(Server::builder(), &mock).start().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A file that is broken does not keep the others from being served: [`Loaded`] says what is wrong
+//! with it.
+
+mod load;
+mod watch;
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub use tidewire_mock::{
+    Calls, Chosen, Finding, Frames, LoggedCall, Missing, Mock, MockBuilder, MockedService, Outcome,
+    Plan, RULE_FILE_BYTES_MAX, RULE_SCHEMA, Reloaded, Replying, Respond, RuleFiles, SESSION_HEADER,
+};
+use tidewire_server::{Builder, Clock};
+
+pub use self::load::{Loaded, load_rules};
+pub use self::watch::{Change, Watch};
+
+/// Where a mock is read from.
+#[derive(Debug, Clone)]
+pub struct MockFolders {
+    protos: PathBuf,
+    rules: Option<PathBuf>,
+}
+
+impl MockFolders {
+    /// A folder of `.proto` files, a `.proto` file, or a descriptor set.
+    pub fn new(protos: impl Into<PathBuf>) -> Self {
+        Self { protos: protos.into(), rules: None }
+    }
+
+    /// Sets the folder of rule files.
+    #[must_use]
+    pub fn rules(mut self, rules: impl Into<PathBuf>) -> Self {
+        self.rules = Some(rules.into());
+        self
+    }
+
+    /// Reads everything there is, as far as it is not broken.
+    pub fn load(&self) -> Loaded {
+        load::load(&self.protos, self.rules.as_deref())
+    }
+
+    /// A mock of what was read, by the clock of the system. In a folder with wishmock's layout
+    /// (`rules/grpc`) methods without rules are not implemented, as there.
+    pub fn mock(&self, loaded: Loaded) -> MockBuilder {
+        let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis());
+        let has_layout = self.rules.as_ref().is_some_and(|rules| rules.join("grpc").is_dir());
+        Mock::builder(loaded.schema, Clock)
+            .rules(loaded.rules)
+            .now_millis(u64::try_from(millis).unwrap_or(0))
+            .missing(if has_layout { Missing::Unimplemented } else { Missing::Generated })
+    }
+
+    /// Watches both for changes, and lets the mock answer by what they say then.
+    pub fn watch(&self, mock: &Mock) -> Watch {
+        Watch::new(self.clone(), mock.clone())
+    }
+}
+
+/// Serves every service of a mock.
+pub fn serve(builder: Builder, mock: &Mock) -> Builder {
+    mock.services().into_iter().fold(builder, Builder::service)
+}

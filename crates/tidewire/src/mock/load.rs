@@ -1,0 +1,144 @@
+//! Reading the folders of a mock, as far as they are not broken.
+
+use std::path::{Path, PathBuf};
+
+use tidewire_mock::{RULE_FILE_BYTES_MAX, RuleFiles};
+use tidewire_schema::{Diagnostic, Schema, SchemaError, Sources};
+
+/// How deep folders of rules may nest, and how many files they may hold.
+const DEPTH_MAX: usize = 16;
+const FILES_MAX: usize = 100_000;
+
+/// What was read.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Loaded {
+    /// The schema of all `.proto` files that compile together.
+    pub schema: Schema,
+    /// The rule files.
+    pub rules: RuleFiles,
+    /// What is wrong with the others: file, line and column.
+    pub faults: Vec<Diagnostic>,
+    /// Whether a folder could not be read at all.
+    pub is_gone: bool,
+}
+
+pub(super) fn load(protos: &Path, rules: Option<&Path>) -> Loaded {
+    let mut faults = Vec::new();
+    let schema = schema(protos, &mut faults);
+    let found = rules.map_or_else(|| Ok(RuleFiles::new()), load_rules);
+    let is_gone = schema.is_none() && !protos.exists() || found.is_err();
+    let rules = found.unwrap_or_else(|fault| {
+        faults.push(fault);
+        RuleFiles::new()
+    });
+    let schema = schema.unwrap_or_else(|| {
+        Schema::from_descriptors(Vec::new()).expect("no descriptors are descriptors")
+    });
+    Loaded { schema, rules, faults, is_gone }
+}
+
+/// The schema of what compiles; `None` when nothing does.
+fn schema(protos: &Path, faults: &mut Vec<Diagnostic>) -> Option<Schema> {
+    let whole = match (protos.is_dir(), protos.extension().is_some_and(|end| end == "proto")) {
+        (true, _) => Sources::new().folder(protos),
+        (_, true) => Sources::new().file(protos),
+        _ => Sources::new().descriptor_set(protos),
+    };
+    let told = match Schema::compile(&whole) {
+        Ok(schema) => return Some(schema),
+        Err(SchemaError::Sources(told)) => told,
+        Err(other) => {
+            faults.push(Diagnostic::new(protos.display().to_string(), other.to_string()));
+            return None;
+        }
+    };
+    faults.extend(told.iter().cloned());
+    if !protos.is_dir() {
+        return None;
+    }
+    let mut files = Vec::new();
+    // What is wrong with the folder itself was told already.
+    let _ = walk(protos, 0, &mut |path| path.extension().is_some_and(|end| end == "proto"), &mut files);
+    let compile = |files: &[PathBuf]| {
+        let sources = Sources::new().include(protos);
+        Schema::compile(&files.iter().fold(sources, |sources, file| sources.file(file)))
+    };
+    // Each by itself: what does not compile alone is left out.
+    files.retain(|file| match compile(std::slice::from_ref(file)) {
+        Ok(_) => true,
+        Err(error) => {
+            if let SchemaError::Sources(told) = error {
+                faults.extend(told.iter().cloned());
+            }
+            false
+        }
+    });
+    // What does not go with those before it, such as a symbol that is there twice.
+    let mut together: Vec<PathBuf> = Vec::new();
+    let mut schema = compile(&files).ok();
+    if schema.is_none() {
+        for file in files {
+            together.push(file);
+            match compile(&together) {
+                Ok(compiled) => schema = Some(compiled),
+                Err(_) => drop(together.pop()),
+            }
+        }
+    }
+    faults.sort();
+    faults.dedup();
+    schema
+}
+
+/// The rule files of a folder and of those below it.
+///
+/// # Errors
+/// When the folder cannot be read; a file that cannot is a finding of the rules.
+pub fn load_rules(folder: &Path) -> Result<RuleFiles, Diagnostic> {
+    let mut paths = Vec::new();
+    let gone = |why: std::io::Error| {
+        Diagnostic::new(folder.display().to_string(), format!("the folder cannot be read: {why}"))
+    };
+    walk(folder, 0, &mut |path| RuleFiles::is_rule_file(path), &mut paths).map_err(gone)?;
+    let mut files = RuleFiles::new();
+    for path in paths {
+        let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        if size > RULE_FILE_BYTES_MAX {
+            let max = RULE_FILE_BYTES_MAX >> 20;
+            files.add_unreadable(&path, format!("the file is {} MiB, over {max} MiB", size >> 20));
+            continue;
+        }
+        match std::fs::read_to_string(&path) {
+            Ok(text) => files.add(&path, text),
+            Err(why) => files.add_unreadable(&path, format!("the file cannot be read: {why}")),
+        }
+    }
+    Ok(files)
+}
+
+/// The files below a folder, in the order of their names; hidden ones are left out.
+pub(super) fn walk(
+    folder: &Path,
+    depth: usize,
+    is_wanted: &mut dyn FnMut(&Path) -> bool,
+    found: &mut Vec<PathBuf>,
+) -> std::io::Result<()> {
+    let mut entries: Vec<_> = std::fs::read_dir(folder)?.filter_map(Result::ok).collect();
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        if entry.file_name().to_string_lossy().starts_with('.') || found.len() >= FILES_MAX {
+            continue;
+        }
+        if path.is_dir() {
+            if depth < DEPTH_MAX {
+                // A folder that went away meanwhile has no files.
+                let _ = walk(&path, depth + 1, is_wanted, found);
+            }
+        } else if is_wanted(&path) {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
