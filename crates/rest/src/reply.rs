@@ -77,16 +77,13 @@ impl ReplyPlan {
     /// # Errors
     /// When it is no message of its type, or has no JSON form.
     pub(crate) fn print_into(&self, message: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        let message = self.schema.decode_reply(&self.message, message)?;
-        let message = message.as_ref();
-        let printed = match self.field {
-            None => serde_json::to_writer(out, &message.json(self.style)),
-            Some(number) => serde_json::to_writer(out, &message.field_json(number, self.style)),
+        let Some(message_type) = self.schema.message_type(&self.message) else {
+            return Err(Error::internal(format!("the schema has no {}", self.message)));
         };
-        printed.map_err(|cause| {
-            Error::internal("the service's reply has no JSON form; the server's log has the cause")
-                .with_cause(cause)
-        })
+        match self.field {
+            None => message_type.print_reply(message, self.style, out),
+            Some(number) => message_type.print_reply_field(message, number, self.style, out),
+        }
     }
 }
 

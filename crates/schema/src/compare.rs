@@ -10,9 +10,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use buffa_descriptor::reflect::{DynamicMessage, Value as Raw};
-use buffa_descriptor::{FieldKind, ScalarType, SingularKind};
+use buffa_descriptor::{DescriptorPool, FieldKind, ScalarType, SingularKind};
 use serde::de::DeserializeSeed;
 use serde_json::Value as Json;
+use tidewire_json::WellKnown;
 
 use crate::FieldError;
 use crate::json::{self, DEPTH_MAX, ELEMENT_MEMORY_MAX, Reader, Unknown, parts_of_any};
@@ -20,7 +21,6 @@ use crate::message::{Message, MessageRef};
 use crate::path::AsPath;
 use crate::types::{Field, Kind};
 use crate::value::{Value, parse_key};
-use crate::well_known::WellKnown;
 
 impl<'a> MessageRef<'a> {
     /// Whether what is at a path is what a JSON value says.
@@ -72,10 +72,32 @@ fn is_default(field: Field<'_>, json: &Json) -> bool {
             let reader = Reader::new(field.message.pool, Unknown::Refused, &budget);
             let read = reader.field(field.descriptor).deserialize(json);
             let FieldKind::Singular(kind) = field.descriptor.kind() else { return false };
-            let default = json::default(field.message.pool, kind);
+            let default = default(field.message.pool, kind);
             matches!((read, default), (Ok(Some(read)), Some(default)) if same(&read, &default, 0))
         }
     }
+}
+
+/// The default of a kind; `None` for messages.
+fn default(pool: &DescriptorPool, kind: SingularKind) -> Option<Raw> {
+    use ScalarType as S;
+    Some(match kind {
+        SingularKind::Message(_) => return None,
+        SingularKind::Enum(index) => Raw::EnumNumber(
+            pool.enumeration(index).values().first().map_or(0, |value| value.number()),
+        ),
+        SingularKind::Scalar(scalar) => match scalar {
+            S::Double => Raw::F64(0.0),
+            S::Float => Raw::F32(0.0),
+            S::Int64 | S::Sint64 | S::Sfixed64 => Raw::I64(0),
+            S::Uint64 | S::Fixed64 => Raw::U64(0),
+            S::Int32 | S::Sint32 | S::Sfixed32 => Raw::I32(0),
+            S::Uint32 | S::Fixed32 => Raw::U32(0),
+            S::Bool => Raw::Bool(false),
+            S::String => Raw::String(String::new()),
+            S::Bytes => Raw::Bytes(Vec::new()),
+        },
+    })
 }
 
 impl Value<'_> {
@@ -129,12 +151,7 @@ impl Value<'_> {
     }
 }
 
-fn reads_as(
-    pool: &Arc<buffa_descriptor::DescriptorPool>,
-    kind: SingularKind,
-    json: &Json,
-    raw: &Raw,
-) -> bool {
+fn reads_as(pool: &Arc<DescriptorPool>, kind: SingularKind, json: &Json, raw: &Raw) -> bool {
     let budget = Cell::new(ELEMENT_MEMORY_MAX);
     let reader = Reader::new(pool, Unknown::Refused, &budget);
     // An enum may hold numbers that its type does not name; then JSON may say them too.

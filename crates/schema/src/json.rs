@@ -1,12 +1,12 @@
-//! Proto JSON of dynamic messages, both ways.
+//! Proto JSON, both ways: into messages, and out of the bytes of protobuf.
 //!
 //! Scalars go through the same functions as in generated code, so the texts agree; what is around
 //! them is done here, since the message library's own way differs from its generated code: it
 //! prints a `float` as the nearest double (4.2 as 4.199999809265137), fields of a oneof at their
 //! place instead of after the others, fails for an `Any` whose type it does not know, and bounds
-//! neither how deep JSON nests nor what it takes in memory.
+//! neither how deep JSON nests nor what it takes in memory. Printing starts from bytes, since most
+//! of what is printed are replies, of which nobody wants a message; a message is encoded first.
 
-mod print;
 mod read;
 mod well_known;
 
@@ -16,20 +16,55 @@ use std::sync::Arc;
 use buffa_descriptor::reflect::DynamicMessage;
 use buffa_descriptor::{DescriptorPool, FieldDescriptor, MessageIndex};
 use serde::de::DeserializeSeed;
+use tidewire_json::{Asked, Fault, JsonStyle, print};
 use tidewire_service::{Error, Result};
 
-pub use print::JsonStyle;
-pub(crate) use print::default;
-pub(crate) use print::{Element, Printed, PrintedField};
+use crate::types::MessageType;
+
 pub use read::Unknown;
 pub(crate) use read::{Part, Reader, read_scalar};
 pub(crate) use well_known::parts_of_any;
 
-/// How deep messages nest in JSON: as deep as in protobuf, so that what is read can be sent on.
-pub(crate) const DEPTH_MAX: u32 = buffa::RECURSION_LIMIT;
+pub(crate) use tidewire_json::DEPTH_MAX;
 
 /// What the elements of lists and maps of a message read from JSON take in memory, as in protobuf.
 pub(crate) const ELEMENT_MEMORY_MAX: usize = buffa::DEFAULT_ELEMENT_MEMORY_LIMIT;
+
+impl MessageType<'_> {
+    /// Appends the JSON of a reply of this type, straight from its bytes in protobuf.
+    ///
+    /// # Errors
+    /// [`Code::Internal`](tidewire_service::Code::Internal): the service answered with what is no such
+    /// message, or has no JSON form, such as a timestamp out of range. Then nothing is appended.
+    pub fn print_reply(self, bytes: &[u8], style: JsonStyle, out: &mut Vec<u8>) -> Result<()> {
+        self.printed(bytes, (Asked::Message, style), out)
+    }
+
+    /// [`print_reply`](Self::print_reply) of one field by its number: its value, or else its default,
+    /// which is `null` for messages and for numbers that are no field.
+    ///
+    /// # Errors
+    /// As [`print_reply`](Self::print_reply).
+    pub fn print_reply_field(
+        self,
+        bytes: &[u8],
+        number: u32,
+        style: JsonStyle,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        self.printed(bytes, (Asked::Field(number), style), out)
+    }
+
+    fn printed(self, bytes: &[u8], asked: (Asked, JsonStyle), out: &mut Vec<u8>) -> Result<()> {
+        print(self.pool, self.index, bytes, asked, out).map_err(|cause| {
+            let what = match cause {
+                Fault::Wire(_) => format!("is not a valid {}", self.full_name()),
+                Fault::NoForm(_) => "has no JSON form; the server's log has the cause".to_owned(),
+            };
+            Error::internal(format!("the service's reply {what}")).with_cause(cause)
+        })
+    }
+}
 
 /// Reads a message from JSON text.
 ///

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | what is at a path | `path.rs`, `message.rs` |
 //! | what a field takes | `write.rs` |
-//! | what JSON says, both ways | `json.rs`, `json/` |
+//! | what JSON says | `json.rs`, `json/`; printing is the room `json` |
 //! | when two values are equal | `compare.rs` |
 
 mod comment;
@@ -26,16 +26,16 @@ mod served;
 mod types;
 mod validate;
 mod value;
-mod well_known;
 mod write;
 
 pub use dispatch::{Dispatch, Implementation};
 pub use error::{FieldError, SchemaError};
-pub use json::{JsonStyle, Unknown};
+pub use json::Unknown;
 pub use message::{Message, MessageRef};
 pub use path::{AsPath, Path};
 pub use schema::Schema;
 pub use served::Served;
+pub use tidewire_json::JsonStyle;
 pub use tidewire_proto::{Diagnostic, Diagnostics, Sources};
 pub use types::{EnumType, Field, Kind, MessageType, Oneof, Scalar, Single};
 pub use validate::{

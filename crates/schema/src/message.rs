@@ -9,13 +9,12 @@ use std::sync::Arc;
 use buffa_descriptor::reflect::{DynamicMessage, ReflectMessage as _, Value as Raw};
 use buffa_descriptor::{DescriptorPool, FieldKind};
 use bytes::Bytes;
+use tidewire_json::{Asked, JsonStyle, WellKnown};
 use tidewire_service::{Codec, Error, Result};
 
-use crate::json::{self, JsonStyle};
 use crate::path::AsPath;
 use crate::types::{Field, Kind, MessageType, Single};
 use crate::value::{List, Map, Value};
-use crate::well_known::WellKnown;
 use crate::{FieldError, write};
 
 /// A value of a message type that is known only at run time.
@@ -256,15 +255,18 @@ impl<'a> MessageRef<'a> {
         !self.0.unknown_fields().is_empty()
     }
 
-    /// Its JSON, printed in a style; anything of serde's takes it.
-    pub fn json(self, style: JsonStyle) -> impl serde::Serialize + use<'a> {
-        json::Printed::new(self, style)
-    }
-
-    /// The JSON of one field by its number: its value, or else its default, which is `null` for
-    /// messages and for numbers that are no field.
-    pub fn field_json(self, number: u32, style: JsonStyle) -> impl serde::Serialize + use<'a> {
-        json::PrintedField::new(self, number, style)
+    /// Its JSON, printed in a style.
+    ///
+    /// # Errors
+    /// As [`Message::encode`].
+    pub fn print(self, style: JsonStyle) -> Result<Bytes> {
+        let bytes = self.encode(Codec::Proto)?;
+        let (mut out, asked) = (Vec::with_capacity(bytes.len() * 2), (Asked::Message, style));
+        let printed =
+            tidewire_json::print(self.pool(), self.0.message_index(), &bytes, asked, &mut out);
+        printed.map(|()| Bytes::from(out)).map_err(|why| {
+            Error::internal(format!("the message has no JSON form: {why}")).with_cause(why)
+        })
     }
 
     /// Encodes it: as JSON with the text that generated code prints.
@@ -278,12 +280,7 @@ impl<'a> MessageRef<'a> {
                 .try_encode_to_vec()
                 .map(Bytes::from)
                 .map_err(|e| Error::internal("the message cannot be encoded").with_cause(e)),
-            Codec::Json => {
-                let text = serde_json::to_vec(&self.json(JsonStyle::default()));
-                text.map(Bytes::from).map_err(|e| {
-                    Error::internal(format!("the message has no JSON form: {e}")).with_cause(e)
-                })
-            }
+            Codec::Json => self.print(JsonStyle::default()),
         }
     }
 

@@ -174,25 +174,6 @@ impl Schema {
         json::read_field(&self.pool, index, found, json, unknown).map(Message)
     }
 
-    /// Decodes a reply in protobuf, of a service that is trusted: what it takes in memory is not
-    /// bounded.
-    ///
-    /// # Errors
-    /// [`Code::Internal`](tidewire_service::Code::Internal): the service answered with what is no such
-    /// message.
-    pub fn decode_reply(&self, type_name: &str, bytes: &[u8]) -> Result<Message> {
-        let options = buffa::DecodeOptions::new()
-            .with_element_memory_limit(usize::MAX)
-            .with_unknown_field_limit(usize::MAX);
-        let (pool, index) = (Arc::clone(&self.pool), self.index(type_name)?);
-        DynamicMessage::decode_with_options(pool, index, bytes, &options).map(Message).map_err(
-            |e| {
-                Error::internal(format!("the service's reply is not a valid {type_name}"))
-                    .with_cause(e)
-            },
-        )
-    }
-
     /// Builds a message from JSON that is parsed already, such as a part of a YAML or JSON file.
     ///
     /// # Errors

@@ -3,18 +3,20 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use buffa::json_helpers as scalar;
 use buffa_descriptor::reflect::{
     DynamicMessage, MapKey, MapValue, ReflectMessageMut as _, Value as Raw,
 };
 use buffa_descriptor::{DescriptorPool, FieldKind, ScalarType, SingularKind};
 use serde::Serialize;
+use tidewire_json::{NULL_VALUE, WellKnown};
+use tidewire_service::Codec;
 
 use crate::FieldError;
-use crate::json::{DEPTH_MAX, ELEMENT_MEMORY_MAX, Element, Reader, Unknown};
+use crate::json::{DEPTH_MAX, ELEMENT_MEMORY_MAX, Reader, Unknown};
 use crate::path::{Path, Step};
 use crate::types::MessageType;
 use crate::value::{Value, parse_key};
-use crate::well_known::WellKnown;
 
 /// Sets what is at a path.
 ///
@@ -294,38 +296,35 @@ fn key_text(key: Value<'_>) -> String {
 /// A value as an element of a kind holds it: as it is, or by way of its proto JSON form.
 fn fitted(pool: &Arc<DescriptorPool>, kind: SingularKind, value: Value<'_>) -> Result<Raw, String> {
     use ScalarType as S;
-    let (raw, own) = match value {
-        Value::Bool(value) => (Raw::Bool(value), S::Bool),
-        Value::I32(value) => (Raw::I32(value), S::Int32),
-        Value::I64(value) => (Raw::I64(value), S::Int64),
-        Value::U32(value) => (Raw::U32(value), S::Uint32),
-        Value::U64(value) => (Raw::U64(value), S::Uint64),
-        Value::F32(value) => (Raw::F32(value), S::Float),
-        Value::F64(value) => (Raw::F64(value), S::Double),
-        Value::String(value) => (Raw::String(value.to_owned()), S::String),
-        Value::Bytes(value) => (Raw::Bytes(value.to_vec()), S::Bytes),
+    let raw = match value {
+        Value::Bool(value) => Raw::Bool(value),
+        Value::I32(value) => Raw::I32(value),
+        Value::I64(value) => Raw::I64(value),
+        Value::U32(value) => Raw::U32(value),
+        Value::U64(value) => Raw::U64(value),
+        Value::F32(value) => Raw::F32(value),
+        Value::F64(value) => Raw::F64(value),
+        Value::String(value) => Raw::String(value.to_owned()),
+        Value::Bytes(value) => Raw::Bytes(value.to_vec()),
         Value::Enum(value) => {
-            let raw = Raw::EnumNumber(value.number());
-            if matches!(kind, SingularKind::Enum(_)) && named_alike(pool, kind, value) {
-                return Ok(raw);
+            if named_alike(pool, kind, value) {
+                return Ok(Raw::EnumNumber(value.number()));
             }
-            return by_json(
-                pool,
-                kind,
-                &Element::new(value.pool, SingularKind::Enum(value.index), &raw),
-            );
+            let is_null = value.pool.enumeration(value.index).full_name() == NULL_VALUE;
+            return match value.name() {
+                Some(_) if is_null => by_json(pool, kind, &()),
+                Some(name) => by_json(pool, kind, &name),
+                None => by_json(pool, kind, &value.number()),
+            };
         }
         Value::Message(message) => {
-            let index = message.0.message_index();
             if is_of_type(pool, kind, message.message_type().full_name()) {
                 return Ok(Raw::Message(message.0.clone()));
             }
-            let raw = Raw::Message(message.0.clone());
-            return by_json(
-                pool,
-                kind,
-                &Element::new(message.pool(), SingularKind::Message(index), &raw),
-            );
+            let json = message.encode(Codec::Json).map_err(|why| why.message().to_owned())?;
+            let tree: serde_json::Value =
+                serde_json::from_slice(&json).map_err(|why| why.to_string())?;
+            return by_json(pool, kind, &tree);
         }
         Value::List(_) | Value::Map(_) => return Err("it takes a single value".to_owned()),
     };
@@ -342,7 +341,27 @@ fn fitted(pool: &Arc<DescriptorPool>, kind: SingularKind, value: Value<'_>) -> R
         (SingularKind::Enum(_), Raw::U64(number)) => return by_json(pool, kind, number),
         _ => {}
     }
-    by_json(pool, kind, &Element::new(pool, SingularKind::Scalar(own), &raw))
+    by_json(pool, kind, &json_of(&raw).map_err(|why| why.to_string())?)
+}
+
+/// The proto JSON of a scalar.
+fn json_of(raw: &Raw) -> serde_json::Result<serde_json::Value> {
+    use serde_json::value::Serializer;
+    match raw {
+        Raw::Bool(value) => value.serialize(Serializer),
+        Raw::I32(value) => value.serialize(Serializer),
+        Raw::U32(value) => value.serialize(Serializer),
+        Raw::I64(value) => value.to_string().serialize(Serializer),
+        Raw::U64(value) => value.to_string().serialize(Serializer),
+        Raw::F32(value) => scalar::float::serialize(value, Serializer),
+        Raw::F64(value) => scalar::double::serialize(value, Serializer),
+        Raw::String(value) => value.serialize(Serializer),
+        Raw::Bytes(value) => scalar::bytes::serialize(value, Serializer),
+        // Not of scalars.
+        Raw::EnumNumber(_) | Raw::Message(_) | Raw::List(_) | Raw::Map(_) => {
+            ().serialize(Serializer)
+        }
+    }
 }
 
 /// Whether a scalar field holds a value as it is.

@@ -166,6 +166,16 @@ impl Drop for Arriving {
 }
 
 impl Leftover {
+    /// A body that nobody will read.
+    pub(crate) fn of(body: Inflow) -> Self {
+        Self(Arc::new(Mutex::new(Some(body))))
+    }
+
+    /// Whether something was put aside.
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Reads what nobody read, within the bounds of the server, and forgets it.
     pub(crate) async fn discard(self, limits: &Limits) {
         let body = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();

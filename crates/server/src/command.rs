@@ -25,61 +25,67 @@ use crate::isolate::IsolatedPending;
 
 /// Owns the tasks of running commands; clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Commands {
+pub(crate) struct Commands(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
     tasks: TaskTracker,
     cut_off: CancellationToken,
-    running: Arc<AtomicUsize>,
+    running: AtomicUsize,
     commands_max: usize,
 }
 
-/// One command; clones share whether it runs.
-#[derive(Clone)]
-pub(crate) struct Command {
-    commands: Commands,
-    place: Arc<OnceLock<Place>>,
+/// One command.
+pub(crate) enum Command {
+    /// Whose message is complete; it begins when it is run.
+    Whole(Commands),
+    /// Whose message is on its way; it begins with that, and clones share whether it did.
+    Awaited(Commands, Arc<OnceLock<Place>>),
+    /// Which has begun.
+    Begun(Place),
 }
 
 /// One of `limits.commands_max`.
-struct Place(Arc<AtomicUsize>);
+pub(crate) struct Place(Commands);
 
 impl Commands {
     /// At most so many commands at once.
     pub(crate) fn new(commands_max: usize) -> Self {
-        Self {
+        Self(Arc::new(Shared {
             tasks: TaskTracker::new(),
             cut_off: CancellationToken::new(),
-            running: Arc::default(),
+            running: AtomicUsize::new(0),
             commands_max,
-        }
+        }))
     }
 
     /// A call of `method` as a command, if that is what it is.
     pub(crate) fn command(&self, method: &Method) -> Option<Command> {
         let is_command = method.kind == StreamKind::Unary && !method.is_query();
-        is_command.then(|| Command { commands: self.clone(), place: Arc::default() })
+        is_command.then(|| Command::Whole(self.clone()))
     }
 
     /// How many commands are running in tasks.
     pub(crate) fn running(&self) -> usize {
-        self.tasks.len()
+        self.0.tasks.len()
     }
 
     /// Waits until no command runs.
     pub(crate) async fn join(&self) {
-        self.tasks.close();
-        self.tasks.wait().await;
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
     }
 
     /// Ends what still runs.
     pub(crate) fn cut_off(&self) {
-        self.cut_off.cancel();
+        self.0.cut_off.cancel();
     }
 
     fn place(&self) -> Result<Place> {
-        let place = Place(Arc::clone(&self.running));
+        let place = Place(self.clone());
         // The place is given back when it is dropped here.
-        if self.running.fetch_add(1, Ordering::AcqRel) >= self.commands_max {
-            let max = self.commands_max;
+        if self.0.running.fetch_add(1, Ordering::AcqRel) >= self.0.commands_max {
+            let max = self.0.commands_max;
             return Err(Error::resource_exhausted(format!(
                 "limits.commands_max = {max} commands are running; try again later"
             ))
@@ -90,14 +96,33 @@ impl Commands {
 }
 
 impl Command {
+    /// The same command, whose message is on its way: for whoever waits for that.
+    pub(crate) fn awaited(&mut self) -> Self {
+        if let Self::Whole(commands) = self {
+            *self = Self::Awaited(commands.clone(), Arc::default());
+        }
+        let (commands, place) = match self {
+            Self::Awaited(commands, place) => (commands.clone(), Arc::clone(place)),
+            Self::Whole(commands) | Self::Begun(Place(commands)) => {
+                (commands.clone(), Arc::default())
+            }
+        };
+        Self::Awaited(commands, place)
+    }
+
     /// Its message is complete: from here on it runs.
     ///
     /// # Errors
     /// `RESOURCE_EXHAUSTED` when too many commands run; this one does not.
-    pub(crate) fn begin(&self) -> Result<()> {
-        let place = self.commands.place()?;
-        // The first place is kept; there is one message.
-        let _ = self.place.set(place);
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        match self {
+            Self::Whole(commands) => *self = Self::Begun(commands.place()?),
+            Self::Awaited(commands, place) => {
+                // The first place is kept; there is one message.
+                let _ = place.set(commands.place()?);
+            }
+            Self::Begun(_) => {}
+        }
         Ok(())
     }
 
@@ -106,31 +131,37 @@ impl Command {
     /// # Cancel safety
     /// Dropping the future after that leaves the command running.
     pub(crate) async fn run(self, mut answer: IsolatedPending) -> Result<Reply> {
-        let place = Arc::clone(&self.place);
+        let has_begun = || match &self {
+            Self::Whole(_) => false,
+            Self::Awaited(_, place) => place.get().is_some(),
+            Self::Begun(_) => true,
+        };
         let in_place = poll_fn(|cx| match Pin::new(&mut answer).poll(cx) {
             Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-            Poll::Pending if place.get().is_some() => Poll::Ready(None),
+            Poll::Pending if has_begun() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         });
         if let Some(outcome) = in_place.await {
             return outcome;
         }
-        let cut_off = self.commands.cut_off.clone();
-        let task = self.commands.tasks.spawn(async move {
+        let (Self::Whole(commands) | Self::Awaited(commands, _) | Self::Begun(Place(commands))) =
+            &self;
+        let Shared { tasks, cut_off, .. } = &*commands.0;
+        let cut_off = cut_off.clone();
+        let task = tasks.clone().spawn(async move {
             // Until the command is over.
-            let _place = place;
+            let _place = self;
             tokio::select! {
                 outcome = answer => outcome,
                 () = cut_off.cancelled() => Err(Error::unavailable("the server stopped")),
             }
         });
-        drop(self);
         task.await.unwrap_or_else(|_| Err(Error::internal("the command's task ended early")))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.0.0.running.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -151,7 +151,7 @@ pub(crate) struct Connection {
     pub(crate) stopping: Signal,
     /// Says that the connection shall go away, as a reply's script may want it.
     goes_away: Signal,
-    gathering: Gathering,
+    pub(crate) gathering: Gathering,
     /// Set when the connection shall go on as a live one.
     taken: Arc<Mutex<Option<Taken>>>,
 }
@@ -185,7 +185,7 @@ impl Connection {
                 reply
             });
             match outcome {
-                Ok(reply) => plain::response(Box::new(reply), ResponseBody::Plain),
+                Ok(reply) => plain::response(reply, ResponseBody::Plain),
                 Err(error) => plain::error_response(&error).map(ResponseBody::Plain),
             }
         })

@@ -9,9 +9,10 @@
 //! |---|---|
 //! | writes | is held, up to [`HELD_MAX`]; past it everything is written first |
 //! | flushes | is remembered |
+//! | reads, and owes no answer | what is held is written first: all requests that came are answered |
 //! | waits | [`Gathering::has_held`]: the connection is polled once more, and what is held is written |
 //!
-//! Reading writes nothing: before its last answer the library looks whether there are more requests.
+//! Before its last answer the library looks whether there are more requests, which writes nothing.
 //!
 //! It says that it cannot write several slices at once, so that the library makes one of a head and a
 //! small body, which it then copies once more; that costs less than keeping account of slices.
@@ -64,6 +65,8 @@ struct Flags {
     through: AtomicBool,
     /// Nothing is held any more.
     direct: AtomicBool,
+    /// A request was read, and nothing of its answer is here.
+    owes: AtomicBool,
 }
 
 impl Gathering {
@@ -81,6 +84,11 @@ impl Gathering {
     /// Lets everything pass from now on, whoever polls the connection.
     pub(crate) fn end(&self) {
         self.0.direct.store(true, Ordering::Relaxed);
+    }
+
+    /// A request was read: an answer will come.
+    pub(crate) fn owes(&self) {
+        self.0.owes.store(true, Ordering::Relaxed);
     }
 
     fn is_direct(&self) -> bool {
@@ -142,7 +150,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gather<IO> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.state.is_direct() && !this.held.is_empty() {
+        if !this.held.is_empty()
+            && (this.state.is_direct() || !this.state.0.owes.load(Ordering::Relaxed))
+        {
             ready!(this.poll_release(cx))?;
         }
         if !this.first.is_empty() {
@@ -167,6 +177,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gather<IO> {
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
+        this.state.0.owes.store(false, Ordering::Relaxed);
         if !ready!(this.poll_room(cx, data.len()))? {
             let written = Pin::new(&mut this.io).poll_write(cx, data);
             return this.patience.poll(written, cx);

@@ -12,10 +12,13 @@
 //! | a part is there | `limits.header_read_timeout`, from its first byte |
 //!
 //! A part that came together with the request before it counts as nothing until more comes.
+//!
+//! A connection has one [`Alarm`] for all of its heads. One that is set already, and not too late, is
+//! left as it is, and set anew only when it rings too early; so most heads set none.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -26,12 +29,20 @@ use crate::vigil::Vigil;
 
 /// Makes timers that start when they are first looked at.
 #[derive(Debug, Clone)]
-pub(crate) struct HeadTimer {
+pub(crate) struct HeadTimer(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
     vigil: Arc<Vigil>,
     head: Duration,
     idle: Duration,
     now: Instant,
+    alarm: Mutex<Alarm>,
 }
+
+/// What wakes a connection whose client is late.
+#[derive(Debug, Default)]
+struct Alarm(Option<Pin<Box<tokio::time::Sleep>>>);
 
 impl HeadTimer {
     /// What the library is told that heads may take; it is not looked at.
@@ -40,18 +51,18 @@ impl HeadTimer {
     /// The timer of one connection.
     pub(crate) fn new(vigil: Arc<Vigil>, limits: &Limits) -> Self {
         let (head, idle) = (limits.header_read_timeout, limits.idle_timeout);
-        Self { vigil, head, idle, now: Instant::now() }
+        Self(Arc::new(Shared { vigil, head, idle, now: Instant::now(), alarm: Mutex::default() }))
     }
 }
 
 impl Timer for HeadTimer {
     fn sleep(&self, _: Duration) -> Pin<Box<dyn Sleep>> {
         Box::pin(Waiting {
-            timer: self.clone(),
-            reads: self.vigil.reads(),
+            timer: Arc::clone(&self.0),
+            reads: self.0.vigil.reads(),
             // What told that this is HTTP/1.1 is part of its first head.
-            is_within: self.vigil.is_first_head(),
-            sleep: None,
+            is_within: self.0.vigil.is_first_head(),
+            until: None,
         })
     }
 
@@ -61,17 +72,18 @@ impl Timer for HeadTimer {
     }
 
     fn now(&self) -> Instant {
-        self.now
+        self.0.now
     }
 }
 
 /// Ready when a head took too long.
 struct Waiting {
-    timer: HeadTimer,
+    timer: Arc<Shared>,
     /// How often something was read when the wait began.
     reads: usize,
     is_within: bool,
-    sleep: Option<Pin<Box<tokio::time::Sleep>>>,
+    /// Since it was first looked at.
+    until: Option<tokio::time::Instant>,
 }
 
 impl Sleep for Waiting {}
@@ -83,20 +95,18 @@ impl Future for Waiting {
         let this = &mut *self;
         if !this.is_within && this.reads != this.timer.vigil.reads() {
             this.is_within = true;
-            this.sleep = None;
+            this.until = None;
         }
         let (timeout, name) = match this.is_within {
             true => (this.timer.head, "limits.header_read_timeout"),
             false => (this.timer.idle, "limits.idle_timeout"),
         };
-        let sleep = match &mut this.sleep {
-            Some(sleep) => sleep,
-            None => {
-                this.timer.vigil.set_waits_for_head(true);
-                this.sleep.insert(Box::pin(tokio::time::sleep(timeout)))
-            }
-        };
-        ready!(sleep.as_mut().poll(cx));
+        let until = *this.until.get_or_insert_with(|| {
+            this.timer.vigil.set_waits_for_head(true);
+            let now = tokio::time::Instant::now();
+            now.checked_add(timeout).unwrap_or(now + FAR)
+        });
+        ready!(this.timer.alarm.lock().unwrap_or_else(PoisonError::into_inner).poll(until, cx));
         tracing::debug!("a connection is closed after {name} = {timeout:?}");
         Poll::Ready(())
     }
@@ -104,8 +114,32 @@ impl Future for Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if self.sleep.is_some() {
+        if self.until.is_some() {
             self.timer.vigil.set_waits_for_head(false);
         }
     }
 }
+
+impl Alarm {
+    /// Ready at this time. The connection is one task, so whoever waits is woken by what was set
+    /// before.
+    fn poll(&mut self, until: tokio::time::Instant, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(set) = &self.0
+            && set.deadline() <= until
+            && !set.is_elapsed()
+        {
+            return Poll::Pending;
+        }
+        if until <= tokio::time::Instant::now() {
+            return Poll::Ready(());
+        }
+        let sleep = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        if sleep.deadline() != until {
+            sleep.as_mut().reset(until);
+        }
+        sleep.as_mut().poll(cx)
+    }
+}
+
+/// More than anybody waits.
+const FAR: Duration = Duration::from_secs(86_400);

@@ -36,6 +36,7 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
     type Future = Answering;
 
     fn call(&self, request: Request<Incoming>) -> Answering {
+        self.connection.gathering.owes();
         let response = match check(&request) {
             Ok(()) => self.connection.answer(request),
             Err(error) => Responding::ready(refusal(&error)),
@@ -69,24 +70,26 @@ fn check(request: &Request<Incoming>) -> Result<()> {
 }
 
 fn check_host(version: Version, headers: &HeaderMap) -> Result<()> {
-    let mut hosts = headers.get_all(HOST).iter();
     let wrong = |what: &str| {
         let text = format!("header host {what}; send it once, as HOST or HOST:PORT");
         Err(Error::invalid_argument(text))
     };
-    match (hosts.next(), hosts.next()) {
-        (None, _) if version < Version::HTTP_11 => Ok(()),
-        (None, _) => wrong("is missing"),
-        (Some(_), Some(_)) => wrong("is there twice"),
-        (Some(host), None) if is_host(host.as_bytes()) => Ok(()),
-        (Some(host), None) => wrong(&format!("is {host:?}")),
+    // Most requests have no name twice, and looking all values up costs more than the first.
+    let is_twice =
+        || headers.len() > headers.keys_len() && headers.get_all(HOST).iter().count() > 1;
+    match headers.get(HOST) {
+        None if version < Version::HTTP_11 => Ok(()),
+        None => wrong("is missing"),
+        Some(_) if is_twice() => wrong("is there twice"),
+        Some(host) if is_host(host.as_bytes()) => Ok(()),
+        Some(host) => wrong(&format!("is {host:?}")),
     }
 }
 
 /// Whether it is `uri-host [ ":" port ]` of RFC 3986, where the host may be empty.
 fn is_host(value: &[u8]) -> bool {
-    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(byte);
-    let is_address = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:".contains(byte);
+    let is_name = |byte: &u8| NAME[usize::from(*byte)];
+    let is_address = |byte: &u8| *byte == b':' || (*byte != b'%' && is_name(byte));
     let (is_right, port) = match value.strip_prefix(b"[") {
         None => {
             let end = value.iter().position(|byte| *byte == b':').unwrap_or(value.len());
@@ -103,6 +106,18 @@ fn is_host(value: &[u8]) -> bool {
     };
     is_right && is_port
 }
+
+/// The bytes that a name may have: unreserved ones, sub-delimiters, and `%`.
+const NAME: [bool; 256] = {
+    let (mut table, mut byte) = ([false; 256], 0_u8);
+    while byte < 128 {
+        table[byte as usize] = byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')')
+            || matches!(byte, b'*' | b'+' | b',' | b';' | b'=' | b'%');
+        byte += 1;
+    }
+    table
+};
 
 fn check_coding(headers: &HeaderMap) -> Result<()> {
     let values = headers.get_all(TRANSFER_ENCODING).iter();

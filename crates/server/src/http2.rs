@@ -6,8 +6,7 @@
 //! the connection go on.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -54,14 +53,15 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
     fn call(&self, request: Request<Incoming>) -> Answering {
         let slot = Slot::begin(&self.vigil);
         *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&slot));
-        Answering { response: self.connection.answer(request), slot }
+        Answering { response: self.connection.answer(request), slot: Some(slot) }
     }
 }
 
 /// A response that is counted once it is there.
 pub(crate) struct Answering {
     response: Responding,
-    slot: Arc<Slot>,
+    /// Until the response is there.
+    slot: Option<Arc<Slot>>,
 }
 
 impl Future for Answering {
@@ -69,7 +69,7 @@ impl Future for Answering {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let response = ready!(Pin::new(&mut self.response).poll(cx));
-        let slot = Arc::clone(&self.slot);
+        let slot = self.slot.take().expect("a response is polled until it is ready, once");
         Poll::Ready(response.map(|response| Outgoing::counted(response, slot)))
     }
 }
@@ -81,21 +81,35 @@ where
     fn execute(&self, stream: F) {
         let slot = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
         let timeout = self.reply_progress_timeout;
-        tokio::spawn(async move {
-            let mut stream = pin!(stream);
-            let mut patience = Patience::default();
-            poll_fn(|cx| {
-                if stream.as_mut().poll(cx).is_ready() {
-                    slot.iter().for_each(|slot| slot.leave());
-                    return Poll::Ready(());
-                }
-                match slot.as_ref().and_then(|slot| slot.awaits()) {
-                    Some(taken) => patience.poll_over(taken, timeout, cx),
-                    None => Poll::Pending,
-                }
-            })
-            .await;
-        });
+        tokio::spawn(Watched { stream, slot, timeout, patience: Patience::default() });
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// A stream, until it is over or its client takes nothing of it. Not an async block, which would
+    /// hold the stream twice.
+    struct Watched<F> {
+        #[pin]
+        stream: F,
+        slot: Option<Arc<Slot>>,
+        timeout: Duration,
+        patience: Patience,
+    }
+}
+
+impl<F: Future<Output = ()>> Future for Watched<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        if this.stream.poll(cx).is_ready() {
+            this.slot.iter().for_each(|slot| slot.leave());
+            return Poll::Ready(());
+        }
+        match this.slot.as_ref().and_then(|slot| slot.awaits()) {
+            Some(taken) => this.patience.poll_over(taken, *this.timeout, cx),
+            None => Poll::Pending,
+        }
     }
 }
 

@@ -21,10 +21,11 @@ impl Isolated {
     /// Calls the service.
     #[inline]
     pub(crate) fn call(service: &dyn Service, call: Call) -> Self {
-        Self(
-            catch_unwind(AssertUnwindSafe(|| service.call(call)))
-                .unwrap_or_else(|panic| Answer::ready(Err(panicked(&*panic)))),
-        )
+        // By reference, since whatever a caught closure holds is moved about three times.
+        let mut call = Some(call);
+        let called = catch_unwind(AssertUnwindSafe(|| call.take().map(|call| service.call(call))));
+        let called = called.map_err(|panic| Answer::ready(Err(panicked(&*panic))));
+        Self(called.map(|answer| answer.expect("it was there")).unwrap_or_else(|failed| failed))
     }
 
     /// The outcome when it is there already, otherwise its future.
@@ -43,7 +44,8 @@ pub(crate) enum IsolatedProgress {
     Pending(IsolatedPending),
 }
 
-/// The boxed future of a reply, with panics turned into errors.
+/// The boxed future of a reply, with panics turned into errors; the default was polled to its end.
+#[derive(Default)]
 pub(crate) struct IsolatedPending(Option<PendingAnswer>);
 
 impl Future for IsolatedPending {

@@ -10,12 +10,12 @@ use crate::seldom::Seldom;
 
 /// The response for a reply, around what `wrap` makes of its body.
 #[inline]
-pub(crate) fn response<B>(mut reply: Box<Reply>, wrap: impl FnOnce(Body) -> B) -> Response<B> {
+pub(crate) fn response<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Response<B> {
     if reply.freshness.validator().is_some() || reply.is_unchanged() {
         tag(&mut reply);
     }
     announce(&mut reply);
-    let Reply { status, headers, body, trailers, .. } = *reply;
+    let Reply { status, headers, body, trailers, .. } = reply;
     let body = if trailers.is_empty() { body } else { with_trailers(body, trailers) };
     let mut response = Response::new(wrap(body));
     *response.status_mut() = status;

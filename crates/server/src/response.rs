@@ -15,7 +15,7 @@ use crate::fault::Faulty;
 use crate::observe::Watched;
 use crate::outgoing::Outgoing;
 use crate::plain;
-use crate::rpc::{Replies, Whole};
+use crate::rpc::{Replies, RpcCall, Whole};
 use crate::run::Waiting;
 
 /// The future of a response.
@@ -28,6 +28,8 @@ pub(crate) enum Responding {
     Plain(Waiting),
     /// REST.
     Rest(Later<Body>),
+    /// An RPC protocol.
+    Rpc(Box<RpcCall>),
     /// Everything else.
     Late(Later<ResponseBody>),
     /// Says who may read it.
@@ -54,17 +56,18 @@ impl Future for Responding {
             Self::Ready(response) => Poll::Ready(Ok(*response.take().expect(TAKEN))),
             Self::Answered(reply) => {
                 let reply = reply.take().expect(TAKEN);
-                Poll::Ready(Ok(plain::response(reply, ResponseBody::Plain)))
+                Poll::Ready(Ok(plain::response(*reply, ResponseBody::Plain)))
             }
             Self::Plain(answer) => Pin::new(answer).poll(cx).map(|outcome| {
                 Ok(match outcome {
-                    Ok(reply) => plain::response(Box::new(reply), ResponseBody::Plain),
+                    Ok(reply) => plain::response(reply, ResponseBody::Plain),
                     Err(error) => plain::error_response(&error).map(ResponseBody::Plain),
                 })
             }),
             Self::Rest(response) => {
                 response.as_mut().poll(cx).map(|response| Ok(response.map(ResponseBody::Plain)))
             }
+            Self::Rpc(call) => Pin::new(&mut **call).poll(cx).map(Ok),
             Self::Late(response) => response.as_mut().poll(cx).map(Ok),
             Self::Marked(response) => Pin::new(&mut **response).poll(cx),
         }

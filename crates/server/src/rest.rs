@@ -147,7 +147,7 @@ impl Transcoder {
             }
         };
         let style = self.binding.style(context.headers());
-        let command = self.app.commands.command(method);
+        let mut command = self.app.commands.command(method);
         let mut arriving =
             Arriving::new(body, watch.map(|watch| watch.counter())).limit(body_bytes_max);
         let leftover = arriving.leftover(version);
@@ -159,7 +159,12 @@ impl Transcoder {
                 if streams {
                     stream::messages(request, body, limits.message_bytes_max)
                 } else {
-                    one_message(request, body, limits.body_bytes_max, command.clone())
+                    one_message(
+                        request,
+                        body,
+                        limits.body_bytes_max,
+                        command.as_mut().map(Command::awaited),
+                    )
                 }
             }
         };
@@ -210,14 +215,19 @@ async fn at_once(body: &mut Arriving, kind: StreamKind) -> Result<AtOnce> {
 }
 
 /// The request message, once somebody asks.
-fn one_message(request: Request, body: Body, bytes_max: usize, command: Option<Command>) -> Body {
+fn one_message(
+    request: Request,
+    body: Body,
+    bytes_max: usize,
+    mut command: Option<Command>,
+) -> Body {
     Body::stream(futures_util::stream::once(async move {
         let bytes = match request.takes_body() {
             Ok(()) => body.collect(bytes_max).await?,
             Err(unwanted) => body.collect(0).await.map_err(|_| unwanted)?,
         };
         let message = request.message(&bytes)?;
-        if let Some(command) = &command {
+        if let Some(command) = &mut command {
             command.begin()?;
         }
         Ok(message)

@@ -9,139 +9,290 @@
 //!
 //! A message that came with its head is in the call at once. Over HTTP/1.1 an answer waits until the
 //! request was read, since closing before that would break the client's sending.
+//!
+//! A call is one future, in one allocation, for the whole way; what few calls have to wait for
+//! (a rest of the request, a single reply that comes as a stream) is a boxed future of its own.
 
 mod methods;
 mod request;
 mod response;
 
-use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context as Waker, Poll, ready};
 
+use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
 use http::{Response, Version};
-use tidewire_service::{Body, Call, Reply, Result, StreamKind};
+use tidewire_service::{Body, Call, Context, Reply, Result};
 use tidewire_wire::Exchange;
 
 pub(crate) use self::methods::{Entry, Methods};
 use self::request::Messages;
 pub(crate) use self::response::{Replies, Whole, failed, gathered, whole};
 use self::response::{many, one};
-use crate::arriving::{Arriving, check_length, discard};
+use crate::arriving::{Arriving, Leftover, check_length};
+use crate::command::Command;
 use crate::connection::App;
 use crate::fault;
 use crate::observe::Watch;
 use crate::plain::{self, log};
-use crate::response::ResponseBody;
-use crate::run::run;
+use crate::response::{Later, ResponseBody};
+use crate::run::{Run, Waiting, run};
 use crate::way::Inbound;
 
 /// One call of a method on its way.
 pub(crate) struct RpcCall {
-    pub(crate) app: Arc<App>,
-    pub(crate) entry: Arc<Entry>,
-    pub(crate) exchange: Exchange,
-    pub(crate) request: Inbound,
+    app: Arc<App>,
+    entry: Arc<Entry>,
+    exchange: Exchange,
+    version: Version,
+    watch: Option<Arc<Watch>>,
+    /// What nobody read of the request.
+    leftover: Option<Leftover>,
+    stage: Stage,
 }
+
+/// How far a call has come.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is in a box, and every call begins as the largest"
+)]
+enum Stage {
+    /// Its head was let pass.
+    Begun(Option<Inbound>),
+    /// Its message is not there yet; over HTTP/1.1 the library reads it only once it was asked for.
+    Asked(Option<Box<(Context, Messages)>>),
+    /// The service runs.
+    Running(Waiting),
+    /// Something has to be waited for before it is answered.
+    Late(Later<ResponseBody>),
+}
+
+/// What comes after a stage.
+enum Next {
+    Stage(Stage),
+    Answer(Response<ResponseBody>),
+}
+
+const TAKEN: &str = "a call is polled until it is answered, once";
 
 impl RpcCall {
-    /// Answers the call.
-    pub(crate) async fn answer(self) -> Response<ResponseBody> {
-        let Self { app, entry, exchange, request } = self;
-        let Inbound { uri, version, context, body, watch, .. } = request;
-        let command = app.commands.command(&entry.method);
-        let mut leftover = None;
-        let limits = &app.limits;
-        let body = if exchange.is_get() {
-            let bytes_max = limits.message_bytes_max;
-            exchange.message_of_get(uri.query(), &app.coders, bytes_max).map(Body::Full)
-        } else {
-            match exchange.requests(limits.message_bytes_max) {
-                Ok(requests) => {
-                    let counter = watch.as_ref().map(|watch| watch.counter());
-                    let pauses = body.pace.pauses && exchange.kind().client_streams();
-                    let mut body = Arriving::new(body, counter);
-                    leftover = body.leftover(version);
-                    let (coders, command) = (Arc::clone(&app.coders), command.clone());
-                    let messages = Messages { body, requests, coders, command, pauses };
-                    at_once(exchange.kind(), messages).await
-                }
-                Err(error) => {
-                    let readable = check_length(context.headers(), limits.body_bytes_max).is_ok();
-                    if version < Version::HTTP_2 && readable {
-                        Box::pin(discard(body, limits)).await;
-                    }
-                    Err(error)
-                }
-            }
-        };
-        let outcome = match body {
-            Ok(body) => {
-                let codec = exchange.codec();
-                let call = Call::method(entry.method.clone(), context, codec, body);
-                run(&*entry.service, call, command).outcome().await
-            }
-            Err(error) => Err(error),
-        };
-        if let Some(leftover) = leftover {
-            Box::pin(leftover.discard(&app.limits)).await;
+    /// A call whose head was let pass.
+    pub(crate) fn new(
+        app: Arc<App>,
+        entry: Arc<Entry>,
+        exchange: Exchange,
+        mut request: Inbound,
+    ) -> Self {
+        let (version, watch) = (request.version, request.watch.take());
+        let stage = Stage::Begun(Some(request));
+        Self { app, entry, exchange, version, watch, leftover: None, stage }
+    }
+
+    /// The message, or what it will come by.
+    fn begin(&mut self, request: Inbound, cx: &mut Waker<'_>) -> Next {
+        let Inbound { uri, context, body, .. } = request;
+        let bytes_max = self.app.limits.message_bytes_max;
+        if self.exchange.is_get() {
+            let message = self.exchange.message_of_get(uri.query(), &self.app.coders, bytes_max);
+            return match message {
+                Ok(message) => self.call(context, Body::Full(message), None),
+                Err(error) => self.ended(Err(error)),
+            };
         }
-        let response = match outcome {
-            Ok(reply) => finish(&app, &entry, exchange, reply, watch).await,
-            Err(error) => Err(error),
+        let requests = match self.exchange.requests(bytes_max) {
+            Ok(requests) => requests,
+            Err(error) => {
+                let limits = &self.app.limits;
+                let readable = check_length(context.headers(), limits.body_bytes_max).is_ok();
+                if self.version < Version::HTTP_2 && readable {
+                    self.leftover = Some(Leftover::of(body));
+                }
+                return self.ended(Err(error));
+            }
         };
-        response.unwrap_or_else(|error| {
-            log(&error, &entry.method.path);
-            failed(&exchange, error)
+        let streams = self.exchange.kind().client_streams();
+        let pauses = body.pace.pauses && streams;
+        let body = Arriving::new(body, self.watch.as_ref().map(|watch| watch.counter()));
+        let coders = Arc::clone(&self.app.coders);
+        let mut messages =
+            Messages { body, requests, coders, command: None, pauses, looks: !streams };
+        if streams {
+            return self.call_with(context, messages);
+        }
+        match messages.poll_message(cx) {
+            Poll::Pending if self.version < Version::HTTP_2 => {
+                // What came with the head is there when the library was at work once more.
+                cx.waker().wake_by_ref();
+                Next::Stage(Stage::Asked(Some(Box::new((context, messages)))))
+            }
+            looked => self.looked(looked, context, messages),
+        }
+    }
+
+    /// It was looked whether the message is there.
+    fn looked(
+        &mut self,
+        looked: Poll<Option<Result<Bytes>>>,
+        context: Context,
+        mut messages: Messages,
+    ) -> Next {
+        messages.looks = false;
+        match looked {
+            Poll::Ready(Some(Ok(message))) => {
+                self.leftover = messages.body.leftover(self.version);
+                self.call(context, Body::Full(message), None)
+            }
+            Poll::Ready(Some(Err(error))) => {
+                self.leftover = messages.body.leftover(self.version);
+                drop(messages);
+                self.ended(Err(error))
+            }
+            Poll::Ready(None) | Poll::Pending => self.call_with(context, messages),
+        }
+    }
+
+    /// Calls the service with messages as they come.
+    fn call_with(&mut self, context: Context, mut messages: Messages) -> Next {
+        let mut command = self.app.commands.command(&self.entry.method);
+        messages.command = command.as_mut().map(Command::awaited);
+        self.leftover = messages.body.leftover(self.version);
+        self.call(context, Body::frames(messages), command)
+    }
+
+    fn call(&mut self, context: Context, body: Body, command: Option<Command>) -> Next {
+        let method = &self.entry.method;
+        let command = command.or_else(|| self.app.commands.command(method));
+        let call = Call::method(method.clone(), context, self.exchange.codec(), body);
+        match run(&*self.entry.service, call, command) {
+            Run::Ready(outcome) => self.ended(outcome.map(|reply| *reply)),
+            Run::Pending(waiting) => Next::Stage(Stage::Running(waiting)),
+        }
+    }
+
+    /// The call is over; what nobody read of the request is read now.
+    fn ended(&mut self, outcome: Result<Reply>) -> Next {
+        let Some(leftover) = self.leftover.take().filter(Leftover::is_some) else {
+            return self.answer(outcome);
+        };
+        let app = Arc::clone(&self.app);
+        self.later(async move {
+            leftover.discard(&app.limits).await;
+            outcome
         })
     }
+
+    /// Answers once a reply is there that can be sent as it is.
+    fn later(&self, outcome: impl Future<Output = Result<Reply>> + Send + 'static) -> Next {
+        let Self { app, entry, exchange, version, watch, .. } = self;
+        let (app, entry, watch) = (Arc::clone(app), Arc::clone(entry), watch.clone());
+        let (exchange, version) = (*exchange, *version);
+        Next::Stage(Stage::Late(Box::pin(async move {
+            let outcome = outcome.await;
+            let stage = Stage::Begun(None);
+            let mut call = Self { app, entry, exchange, version, watch, leftover: None, stage };
+            match call.answer(outcome) {
+                Next::Answer(response) => response,
+                Next::Stage(stage) => {
+                    call.stage = stage;
+                    call.await
+                }
+            }
+        })))
+    }
+
+    /// The response for an outcome.
+    fn answer(&mut self, outcome: Result<Reply>) -> Next {
+        let reply = match outcome {
+            Ok(reply) => reply,
+            Err(error) => {
+                log(&error, &self.entry.method.path);
+                return Next::Answer(failed(&self.exchange, error));
+            }
+        };
+        if self.exchange.is_single_reply() && matches!(reply.body, Body::Stream(_)) {
+            return self.later(gathered_reply(reply));
+        }
+        let response = self.finish(reply).unwrap_or_else(|error| {
+            log(&error, &self.entry.method.path);
+            failed(&self.exchange, error)
+        });
+        Next::Answer(response)
+    }
+
+    /// The response for a reply that is no stream where it has to be one message.
+    ///
+    /// # Errors
+    /// Of a message that cannot be sent.
+    fn finish(&mut self, mut reply: Reply) -> Result<Response<ResponseBody>> {
+        let Self { app, exchange, .. } = &*self;
+        let script = app.faults.then(|| reply.script().cloned()).flatten();
+        let loses_end = fault::loses_trailers(script.as_ref());
+        let is_get = exchange.is_get();
+        if is_get {
+            plain::tag(&mut reply);
+            if reply.is_unchanged() {
+                return Ok(plain::response(reply, ResponseBody::Plain));
+            }
+        }
+        let mut response = if exchange.is_single_reply() {
+            one(exchange, reply, &app.coders, loses_end)?
+        } else {
+            let seen = (&app.coders, self.watch.clone());
+            many(*exchange, &self.entry.method, reply, seen, loses_end)
+        };
+        if is_get && response.headers().contains_key(CONTENT_ENCODING) {
+            plain::weaken_tag(response.headers_mut());
+        }
+        if let Some(script) = script {
+            response.extensions_mut().insert(script);
+        }
+        Ok(response)
+    }
 }
 
-/// The body of the call: its one message if that came with the head, and otherwise a stream.
-///
-/// # Errors
-/// What is wrong with a message that came with the head.
-async fn at_once(kind: StreamKind, mut messages: Messages) -> Result<Body> {
-    if kind.client_streams() {
-        return Ok(Body::frames(messages));
+/// A reply of one message that came as a stream, with that message.
+async fn gathered_reply(mut reply: Reply) -> Result<Reply> {
+    let (message, late) = gathered(std::mem::take(&mut reply.body)).await?;
+    reply.body = Body::Full(message);
+    if !late.is_empty() {
+        reply.trailers = late.into();
     }
-    let first = poll_fn(|cx| Poll::Ready(messages.poll_message(cx))).await;
-    match first {
-        Poll::Ready(Some(message)) => message.map(Body::Full),
-        Poll::Ready(None) | Poll::Pending => Ok(Body::frames(messages)),
-    }
+    Ok(reply)
 }
 
-/// The response for a reply.
-///
-/// # Errors
-/// Those of a body that has to be waited for.
-async fn finish(
-    app: &App,
-    entry: &Entry,
-    exchange: Exchange,
-    mut reply: Reply,
-    watch: Option<Arc<Watch>>,
-) -> Result<Response<ResponseBody>> {
-    let script = app.faults.then(|| reply.script().cloned()).flatten();
-    let loses_end = fault::loses_trailers(script.as_ref());
-    let is_get = exchange.is_get();
-    if is_get {
-        plain::tag(&mut reply);
-        if reply.is_unchanged() {
-            return Ok(plain::response(Box::new(reply), ResponseBody::Plain));
+impl Future for RpcCall {
+    type Output = Response<ResponseBody>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Waker<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            let next = match &mut this.stage {
+                Stage::Begun(request) => {
+                    let request = request.take().expect(TAKEN);
+                    let next = this.begin(request, cx);
+                    if let Next::Stage(stage @ Stage::Asked(_)) = next {
+                        this.stage = stage;
+                        return Poll::Pending;
+                    }
+                    next
+                }
+                Stage::Asked(asked) => {
+                    let (context, mut messages) = *asked.take().expect(TAKEN);
+                    let looked = messages.poll_message(cx);
+                    this.looked(looked, context, messages)
+                }
+                Stage::Running(waiting) => {
+                    let outcome = ready!(Pin::new(waiting).poll(cx));
+                    this.ended(outcome)
+                }
+                Stage::Late(late) => Next::Answer(ready!(late.as_mut().poll(cx))),
+            };
+            match next {
+                Next::Stage(stage) => this.stage = stage,
+                Next::Answer(response) => return Poll::Ready(response),
+            }
         }
     }
-    let mut response = if exchange.is_single_reply() {
-        one(&exchange, reply, &app.coders, loses_end).await?
-    } else {
-        many(exchange, &entry.method, reply, (&app.coders, watch), loses_end)
-    };
-    if is_get && response.headers().contains_key(CONTENT_ENCODING) {
-        plain::weaken_tag(response.headers_mut());
-    }
-    if let Some(script) = script {
-        response.extensions_mut().insert(script);
-    }
-    Ok(response)
 }

@@ -6,12 +6,12 @@
 //!                              body of the reply: isolated and within the deadline, frame by frame ◀┘
 //! ```
 //!
-//! A call without a deadline that is no command costs what its service costs: its outcome or its
-//! future is handed on as it is. The body of a call may still be on its way; then it is read within the
+//! A call that is answered when it is first asked costs what its service costs; only one that has to
+//! wait, and has a deadline or is a command, gets a future around that of its service. The body of a call may still be on its way; then it is read within the
 //! same deadline, since the service asks for it.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tidewire_service::{Body, Call, Error, Frame, Reply, Result, Service, Validator};
 use tokio::time::{Instant, Sleep};
@@ -28,70 +28,67 @@ pub(crate) enum Run {
     Pending(Waiting),
 }
 
-/// A call that has to be awaited.
-pub(crate) enum Waiting {
-    /// And what the caller holds.
-    InPlace(IsolatedPending, Held),
-    Bounded(Pin<Box<dyn Future<Output = Result<Reply>> + Send>>),
+/// A call that has to be awaited, polled in place until it has to wait.
+pub(crate) struct Waiting {
+    state: State,
+    /// A command, which goes on without its caller.
+    command: Option<Command>,
+    deadline: Option<Instant>,
+    /// What the caller holds: nothing, mostly.
+    held: Box<[Validator]>,
 }
 
-/// What the caller holds: nothing, mostly.
-type Held = Box<[Validator]>;
+enum State {
+    InPlace(IsolatedPending),
+    Bounded(Pin<Box<dyn Future<Output = Result<Reply>> + Send>>),
+}
 
 /// Runs a call.
 ///
 /// A command whose message is complete begins here; one whose message is on its way begins with it.
 #[inline]
-pub(crate) fn run(service: &dyn Service, call: Call, command: Option<Command>) -> Run {
-    let (at, held): (_, Held) = (call.context.deadline(), call.context.held().into());
-    if at.is_some() || command.is_some() {
-        return bounded(service, call, command, at.map(Instant::from_std), held);
-    }
-    match Isolated::call(service, call).into_progress() {
-        IsolatedProgress::Ready(outcome) => {
-            Run::Ready(outcome.and_then(|reply| guarded(reply, None, &held)))
-        }
-        IsolatedProgress::Pending(pending) => Run::Pending(Waiting::InPlace(pending, held)),
-    }
-}
-
-fn bounded(
-    service: &dyn Service,
-    call: Call,
-    command: Option<Command>,
-    deadline: Option<Instant>,
-    held: Held,
-) -> Run {
-    if deadline.is_some_and(|at| at <= Instant::now()) {
+pub(crate) fn run(service: &dyn Service, call: Call, mut command: Option<Command>) -> Run {
+    let deadline = call.context.deadline().map(Instant::from_std);
+    let held: Box<[Validator]> = call.context.held().into();
+    if let Some(at) = deadline
+        && at <= Instant::now()
+    {
         return Run::Ready(Err(deadline::passed()));
     }
-    if let Some(command) = &command
+    if let Some(command) = &mut command
         && !matches!(call.body, Body::Stream(_))
         && let Err(error) = command.begin()
     {
         return Run::Ready(Err(error));
     }
-    let pending = match Isolated::call(service, call).into_progress() {
+    match Isolated::call(service, call).into_progress() {
         IsolatedProgress::Ready(outcome) => {
-            return Run::Ready(outcome.and_then(|reply| guarded(reply, deadline, &held)));
+            Run::Ready(outcome.and_then(|reply| guarded(reply, deadline, &held)))
         }
-        IsolatedProgress::Pending(pending) => pending,
+        IsolatedProgress::Pending(pending) => {
+            Run::Pending(Waiting { state: State::InPlace(pending), command, deadline, held })
+        }
+    }
+}
+
+/// What has to wait, within its bounds.
+async fn bounded(
+    pending: IsolatedPending,
+    command: Option<Command>,
+    deadline: Option<Instant>,
+) -> Result<Reply> {
+    let outcome = async {
+        match command {
+            Some(command) => command.run(pending).await,
+            None => pending.await,
+        }
     };
-    Run::Pending(Waiting::Bounded(Box::pin(async move {
-        let outcome = async {
-            match command {
-                Some(command) => command.run(pending).await,
-                None => pending.await,
-            }
-        };
-        let reply = match deadline {
-            None => outcome.await?,
-            Some(at) => tokio::time::timeout_at(at, outcome)
-                .await
-                .unwrap_or_else(|_| Err(deadline::passed()))?,
-        };
-        checked(reply, deadline, &held)
-    })))
+    match deadline {
+        None => outcome.await,
+        Some(at) => {
+            tokio::time::timeout_at(at, outcome).await.unwrap_or_else(|_| Err(deadline::passed()))
+        }
+    }
 }
 
 #[inline]
@@ -143,13 +140,27 @@ impl Future for Waiting {
     type Output = Result<Reply>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut *self {
-            Self::Bounded(bounded) => bounded.as_mut().poll(cx),
-            Self::InPlace(pending, held) => {
-                let outcome = std::task::ready!(Pin::new(pending).poll(cx));
-                Poll::Ready(outcome.and_then(|reply| checked(reply, None, held)))
-            }
-        }
+        let this = &mut *self;
+        let outcome = match &mut this.state {
+            State::Bounded(bounded) => ready!(bounded.as_mut().poll(cx)),
+            State::InPlace(pending) => match Pin::new(&mut *pending).poll(cx) {
+                Poll::Ready(outcome) => outcome,
+                Poll::Pending if this.command.is_none() && this.deadline.is_none() => {
+                    return Poll::Pending;
+                }
+                Poll::Pending => {
+                    let mut waits = Box::pin(bounded(
+                        std::mem::take(pending),
+                        this.command.take(),
+                        this.deadline,
+                    ));
+                    let first = waits.as_mut().poll(cx);
+                    this.state = State::Bounded(waits);
+                    ready!(first)
+                }
+            },
+        };
+        Poll::Ready(outcome.and_then(|reply| checked(reply, this.deadline, &this.held)))
     }
 }
 

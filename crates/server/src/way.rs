@@ -55,7 +55,14 @@ impl Connection {
         let found = self.app.find(&parts);
         let Parts { method: verb, uri, version, headers, extensions, .. } = parts;
         let context = self.context(&found, &verb, headers, extensions);
-        self.call(found, Inbound { verb, uri, version, context, body, watch: None })
+        match found {
+            // Nothing of it is moved about on the way to the service.
+            Found::Plain(service, params, own, _) => {
+                let target = HttpTarget::new(verb, own.unwrap_or(uri)).with_params(params);
+                self.plain(&**service, target, context, (body, None))
+            }
+            found => self.call(found, Inbound { verb, uri, version, context, body, watch: None }),
+        }
     }
 
     /// Answers a request that gates or observers see.
@@ -119,7 +126,6 @@ impl Connection {
     }
 
     /// Answers a request that was let pass.
-    #[inline]
     fn call(&self, found: Found<'_>, request: Inbound) -> Responding {
         match found {
             Found::Plain(service, params, uri, _) => {
@@ -129,8 +135,7 @@ impl Connection {
             }
             Found::Method(entry, exchange) => {
                 let (app, entry) = (Arc::clone(&self.app), Arc::clone(entry));
-                let call = RpcCall { app, entry, exchange, request };
-                Responding::Late(Box::pin(call.answer()))
+                Responding::Rpc(Box::new(RpcCall::new(app, entry, exchange, request)))
             }
             Found::Binding(binding, service, _) => {
                 let (app, binding) = (Arc::clone(&self.app), Arc::clone(binding));
@@ -168,7 +173,7 @@ impl Connection {
             Body::frames(Arriving::new(body, counter).limit(bytes_max))
         };
         let upgrade = context.extensions().get::<OnUpgrade>().cloned();
-        let (call, _) = Call::from_head(Head::new(Target::Http(target), context), body);
+        let call = Call::of_target(Target::Http(target), context, body);
         let answer = run(service, call, None);
         if let Some(upgrade) = upgrade {
             return Responding::Late(self.upgradable(answer, upgrade));

@@ -128,16 +128,21 @@ impl Call {
 
     /// A plain HTTP request.
     pub fn http(method: http::Method, uri: Uri, context: Context, body: impl Into<Body>) -> Self {
-        Self::from_head(Head::new(Target::Http(HttpTarget::new(method, uri)), context), body).0
+        Self::of_target(Target::Http(HttpTarget::new(method, uri)), context, body)
+    }
+
+    /// A call of anything. Messages are protobuf unless said otherwise.
+    #[inline]
+    pub fn of_target(target: Target, context: Context, body: impl Into<Body>) -> Self {
+        let (codec, accept) = (Codec::default(), Codec::default());
+        Self { target, context, codec, accept, body: body.into() }
     }
 
     /// The call of a head that was let pass, and what the gates left. Messages are protobuf unless
     /// said otherwise.
-    #[inline]
     pub fn from_head(head: Head, body: impl Into<Body>) -> (Self, Guards) {
         let (target, context, guards) = head.into_parts();
-        let (codec, accept) = (Codec::default(), Codec::default());
-        (Self { target, context, codec, accept, body: body.into() }, guards)
+        (Self::of_target(target, context, body), guards)
     }
 
     /// Sets how messages of the request and of the reply are encoded.

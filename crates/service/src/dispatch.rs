@@ -1,14 +1,15 @@
 //! From bytes to a typed handler and back: what generated servers call.
 //!
 //! One function a stream kind. Each decodes the request, runs the handler and encodes the reply, all
-//! with the codec of the call; a request that does not decode never reaches the handler.
+//! with the codec of the call; a request that does not decode never reaches the handler. What follows a
+//! handler is a `map` of its future and not an async block, which would hold that future twice.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use buffa::{Message, MessageName};
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -64,7 +65,7 @@ where
             Err(error) => Answer::ready(Err(error)),
             Ok(request) => {
                 let answer = handler(service, context, request);
-                Answer::pending(async move { reply(accept, errors, answer.await) })
+                Answer::pending(answer.map(move |outcome| reply(accept, errors, outcome)))
             }
         },
     }
@@ -108,7 +109,7 @@ where
 {
     let Call { context, codec, accept, body, .. } = call;
     let answer = handler(Arc::clone(service), context, requests(codec, body));
-    Answer::pending(async move { reply(accept, errors, answer.await) })
+    Answer::pending(answer.map(move |outcome| reply(accept, errors, outcome)))
 }
 
 /// Many requests, many replies.
@@ -127,7 +128,7 @@ where
 {
     let Call { context, codec, accept, body, .. } = call;
     let answer = handler(Arc::clone(service), context, requests(codec, body));
-    Answer::pending(async move { replies(accept, errors, answer.await) })
+    Answer::pending(answer.map(move |outcome| replies(accept, errors, outcome)))
 }
 
 /// The answer to a call of a method that the service does not have.

@@ -13,6 +13,9 @@ const TAGS_MAX: usize = 16;
 
 /// The validators in the header.
 pub(crate) fn of_headers(headers: &HeaderMap) -> Vec<Validator> {
+    if !headers.contains_key(IF_NONE_MATCH) {
+        return Vec::new();
+    }
     let values = headers.get_all(IF_NONE_MATCH).into_iter();
     let tags = values.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));
     tags.take(TAGS_MAX).filter_map(|tag| validator(tag.trim())).collect()

@@ -13,6 +13,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use futures_util::FutureExt;
+
 use crate::{Call, Error, Reply, Result};
 
 /// Answers calls.
@@ -48,8 +50,10 @@ where
 {
     #[inline]
     fn call(&self, call: Call) -> Answer {
-        let outcome = self(call);
-        Answer::pending(async move { outcome.await.map(Into::into).map_err(Error::seen_by_caller) })
+        // Not an async block, which would hold the future twice.
+        let answer = self(call);
+        let seen = |outcome: Result<R>| outcome.map(Into::into).map_err(Error::seen_by_caller);
+        Answer::pending(answer.map(seen))
     }
 }
 

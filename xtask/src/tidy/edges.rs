@@ -8,7 +8,7 @@
 //!  3   edge   link
 //!  2   wire   rest   live
 //!  1   service ◀ schema
-//!  0   memo (with memo-macros, memo-memory)   proto   forms
+//!  0   memo (with memo-macros, memo-memory)   proto   forms   json
 //!  beside  build, xtask, tests, conformance, examples, clients, docs
 //! ```
 //!
@@ -44,9 +44,10 @@ const ROOMS: &[Room] = &[
     room("memo", 0, &["memo-macros", "memo-memory"]),
     room("proto", 0, &[]),
     room("forms", 0, &[]),
+    room("json", 0, &[]),
     room("service", 1, &[]),
     // On the half-floor between `service` and what stands on both.
-    room("schema", 1, &["service", "proto", "forms"]),
+    room("schema", 1, &["service", "proto", "forms", "json"]),
     room("wire", 2, &["service"]),
     room("rest", 2, &["service", "schema"]),
     room("live", 2, &["service"]),

@@ -23,10 +23,11 @@ use buffa_descriptor::{
 };
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use tidewire_json::WellKnown;
+
 use super::{DEPTH_MAX, ELEMENT_MEMORY_MAX, well_known};
 use crate::types::MessageType;
 use crate::value::parse_key;
-use crate::well_known::WellKnown;
 
 /// What becomes of members of a JSON object that name no field of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

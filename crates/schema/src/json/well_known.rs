@@ -1,7 +1,5 @@
-//! The JSON forms of the types of `google.protobuf` that have one of their own.
-//!
-//! An `Any` whose type the schema does not know is `{"@type": …, "value": base64}`, as in generated
-//! code; of one that it knows, the members of its JSON object are beside `@type`.
+//! Reading the JSON forms of the types of `google.protobuf` that have one of their own; how they are
+//! printed is of the room `json`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,118 +7,19 @@ use std::sync::Arc;
 
 use buffa::json_helpers as scalar;
 use buffa::json_helpers::wkt;
-use buffa_descriptor::reflect::{DynamicMessage, MapKey, ReflectMessageMut as _, Value as Raw};
-use buffa_descriptor::{DescriptorPool, MessageIndex, ScalarType, SingularKind};
+use buffa_descriptor::reflect::{DynamicMessage, ReflectMessageMut as _, Value as Raw};
+use buffa_descriptor::{DescriptorPool, MessageIndex};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess,
     Visitor,
 };
-use serde::ser::{Error as _, Serialize, SerializeMap, Serializer};
 
-use super::print::{Printed, default};
+use tidewire_json::WellKnown;
+use tidewire_json::well_known::{BOOL, LIST, NULL, NUMBER, STRUCT, TEXT, type_of_url};
+
 use super::read::{Reader, Unknown, read_scalar};
 use crate::types::MessageType;
-use crate::well_known::WellKnown;
-
-/// The members of the oneof of a `google.protobuf.Value`.
-const NULL: u32 = 1;
-const NUMBER: u32 = 2;
-const TEXT: u32 = 3;
-const BOOL: u32 = 4;
-const STRUCT: u32 = 5;
-const LIST: u32 = 6;
-
-/// Prints the form of a type.
-pub(super) fn print<S: Serializer>(
-    known: WellKnown,
-    printed: Printed<'_>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let Printed { message, printer } = printed;
-    match known {
-        WellKnown::Timestamp | WellKnown::Duration => {
-            let (seconds, nanos) = (whole(message, 1), whole(message, 2));
-            let nanos = i32::try_from(nanos).unwrap_or_default();
-            let text = match known {
-                WellKnown::Timestamp => wkt::fmt_timestamp(seconds, nanos),
-                _ => wkt::fmt_duration(seconds, nanos),
-            };
-            serializer.serialize_str(&text.map_err(S::Error::custom)?)
-        }
-        WellKnown::FieldMask => {
-            let paths: Result<Vec<String>, _> = list(message).iter().map(camel::<S>).collect();
-            serializer.serialize_str(&paths?.join(","))
-        }
-        WellKnown::Empty => serializer.serialize_map(Some(0))?.end(),
-        WellKnown::Wrapper(kind) => {
-            let kind = SingularKind::Scalar(kind);
-            let none = default(message.pool(), kind);
-            match message.field_by_number(1).or(none.as_ref()) {
-                Some(value) => printer.element(message.pool(), kind, value).serialize(serializer),
-                None => serializer.serialize_unit(),
-            }
-        }
-        WellKnown::Struct => serializer.collect_map(entries(message).iter().map(|(key, value)| {
-            let key = match key {
-                MapKey::String(key) => key.as_str(),
-                _ => "",
-            };
-            (key, printer.element(message.pool(), MESSAGE_SHAPED, value))
-        })),
-        WellKnown::ListValue => serializer.collect_seq(
-            list(message).iter().map(|item| printer.element(message.pool(), MESSAGE_SHAPED, item)),
-        ),
-        WellKnown::Value => print_value(printed, serializer),
-        WellKnown::Any => print_any(printed, serializer),
-    }
-}
-
-/// The kind only matters for enums.
-const MESSAGE_SHAPED: SingularKind = SingularKind::Scalar(ScalarType::Bytes);
-
-fn whole(message: &DynamicMessage, number: u32) -> i64 {
-    match message.field_by_number(number) {
-        Some(Raw::I64(value)) => *value,
-        Some(Raw::I32(value)) => i64::from(*value),
-        _ => 0,
-    }
-}
-
-fn list(message: &DynamicMessage) -> &[Raw] {
-    match message.field_by_number(1) {
-        Some(Raw::List(items)) => items,
-        _ => &[],
-    }
-}
-
-fn entries(message: &DynamicMessage) -> &[(MapKey, Raw)] {
-    match message.field_by_number(1) {
-        Some(Raw::Map(map)) => map.entries(),
-        _ => &[],
-    }
-}
-
-fn camel<S: Serializer>(path: &Raw) -> Result<String, S::Error> {
-    match path {
-        Raw::String(path) if wkt::field_mask_path_round_trips(path) => {
-            Ok(wkt::snake_to_camel(path))
-        }
-        _ => Err(S::Error::custom("a path of a FieldMask has no form in camel case")),
-    }
-}
-
-fn print_value<S: Serializer>(printed: Printed<'_>, serializer: S) -> Result<S::Ok, S::Error> {
-    let Printed { message, printer } = printed;
-    let set = [NUMBER, TEXT, BOOL, STRUCT, LIST].into_iter();
-    match set.filter_map(|number| message.field_by_number(number)).next() {
-        Some(Raw::F64(number)) if !number.is_finite() => {
-            Err(S::Error::custom("a google.protobuf.Value cannot be NaN or infinite in JSON"))
-        }
-        Some(value) => printer.element(message.pool(), MESSAGE_SHAPED, value).serialize(serializer),
-        None => serializer.serialize_unit(),
-    }
-}
 
 /// The name and the bytes of what an `Any` holds.
 pub(crate) fn parts_of_any(any: &DynamicMessage) -> (&str, &[u8]) {
@@ -133,45 +32,6 @@ pub(crate) fn parts_of_any(any: &DynamicMessage) -> (&str, &[u8]) {
         _ => &[],
     };
     (name, bytes)
-}
-
-/// The type that an URL names: what follows its last slash.
-fn type_of_url(pool: &DescriptorPool, url: &str) -> Option<MessageIndex> {
-    pool.message_index(url.rsplit_once('/')?.1)
-}
-
-fn print_any<S: Serializer>(printed: Printed<'_>, serializer: S) -> Result<S::Ok, S::Error> {
-    let Printed { message: any, printer } = printed;
-    let (url, bytes) = parts_of_any(any);
-    let mut map = serializer.serialize_map(None)?;
-    if url.is_empty() {
-        return map.end();
-    }
-    map.serialize_entry("@type", url)?;
-    let pool = any.pool();
-    let Some(index) = type_of_url(pool, url) else {
-        map.serialize_entry("value", &Base64(bytes))?;
-        return map.end();
-    };
-    let printer = printer.deeper()?;
-    let options = buffa::DecodeOptions::new().with_recursion_limit(printer.depth);
-    let inner = DynamicMessage::decode_with_options(Arc::clone(pool), index, bytes, &options)
-        .map_err(|e| S::Error::custom(format_args!("the Any does not hold a {url}: {e}")))?;
-    let inner = Printed { message: &inner, printer };
-    match WellKnown::of(pool.message(index).full_name()) {
-        Some(known) if known.is_value_of_any() => map.serialize_entry("value", &inner)?,
-        Some(_) => {}
-        None => inner.members(&mut map)?,
-    }
-    map.end()
-}
-
-struct Base64<'a>(&'a [u8]);
-
-impl Serialize for Base64<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        scalar::bytes::serialize(self.0, serializer)
-    }
 }
 
 /// What `null` is where a message is expected.

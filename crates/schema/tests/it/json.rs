@@ -22,7 +22,7 @@ fn a_style_changes_names_defaults_and_numbers() {
     let schema = compiled(proto);
     let json = json!({"bigOne": "9007199254740993", "kind": "ONE", "inner": {}, "sums": {"a": 7}});
     let message = schema.from_json("A", &json).unwrap();
-    let print = |style| serde_json::to_string(&message.as_ref().json(style)).unwrap();
+    let print = |style| message.as_ref().print(style).unwrap();
     assert_eq!(
         print(JsonStyle::default()),
         r#"{"bigOne":"9007199254740993","kind":"ONE","inner":{},"sums":{"a":"7"}}"#

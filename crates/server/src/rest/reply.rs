@@ -26,7 +26,7 @@ pub(crate) async fn response(
         plain::tag(&mut reply);
     }
     if reply.is_unchanged() {
-        return Ok(plain::response(Box::new(reply), |body| body));
+        return Ok(plain::response(reply, |body| body));
     }
     let Reply { status, headers, body, .. } = reply;
     let status = binding.status(status);

@@ -24,6 +24,8 @@ pub(super) struct Messages {
     pub(super) command: Option<Command>,
     /// Whether nothing has to come between two messages.
     pub(super) pauses: bool,
+    /// Whether it is only looked what is there, so that nothing has to come yet.
+    pub(super) looks: bool,
 }
 
 impl Messages {
@@ -37,7 +39,7 @@ impl Messages {
                 Err(error) => return Poll::Ready(Some(Err(error))),
             }
             let pauses = self.pauses && !self.requests.is_within_message();
-            self.body.may_pause(pauses);
+            self.body.may_pause(pauses || self.looks);
             match ready!(self.body.poll_piece(cx)) {
                 Some(Ok(Frame::Data(data))) => {
                     self.requests.push(data);
@@ -60,7 +62,7 @@ impl futures_core::Stream for Messages {
         let message = ready!(self.poll_message(cx));
         Poll::Ready(message.map(|message| {
             let message = message?;
-            if let Some(command) = &self.command {
+            if let Some(command) = &mut self.command {
                 command.begin()?;
             }
             Ok(Frame::Data(message))

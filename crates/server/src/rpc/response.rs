@@ -39,25 +39,20 @@ pub(crate) fn whole(response: tidewire_wire::Response) -> Response<ResponseBody>
     response
 }
 
-/// The response for a reply of one message.
+/// The response for a reply of one message, which is there.
 ///
 /// # Errors
-/// Those of a body that has to be waited for.
-pub(super) async fn one(
+/// Of a message that cannot be sent.
+pub(super) fn one(
     exchange: &Exchange,
     reply: Reply,
     coders: &Coders,
     without_end: bool,
 ) -> Result<Response<ResponseBody>> {
-    let Reply { headers, body, mut trailers, .. } = reply;
+    let Reply { headers, body, trailers, .. } = reply;
     let message = match body {
         Body::Full(message) => message,
-        Body::Empty => Bytes::new(),
-        streamed @ Body::Stream(_) => {
-            let (message, late) = Box::pin(gathered(streamed)).await?;
-            trailers = if late.is_empty() { trailers } else { late.into() };
-            message
-        }
+        Body::Empty | Body::Stream(_) => Bytes::new(),
     };
     let (headers, trailers) = (headers.into_map(), trailers.into_map());
     if without_end {

@@ -12,7 +12,7 @@ use buffa_descriptor::DescriptorPool;
 use bytes::Bytes;
 use tidewire_build_fixture::conformance;
 use tidewire_build_fixture::conformance::protobuf_test_messages::{editions, proto2, proto3};
-use tidewire_schema::Schema;
+use tidewire_schema::{JsonStyle, Schema};
 use tidewire_service::dispatch::Wire;
 use tidewire_service::{Codec, Error, Result, register_types};
 
@@ -179,8 +179,13 @@ impl Tally {
                     self.differs("protobuf to JSON, as trees", &about(), &by_type, &by_schema);
                 }
             }
-            _ => self.compare("protobuf to JSON", about, &by_type, &by_schema),
+            _ => self.compare("protobuf to JSON", &about, &by_type, &by_schema),
         }
+        let mut printed = Vec::new();
+        let message_type = SCHEMA.message_type(typed.name).unwrap();
+        let by_bytes = message_type.print_reply(bytes, JsonStyle::default(), &mut printed);
+        let by_bytes = by_bytes.map(|()| Bytes::from(printed));
+        self.compare("a message and its bytes to JSON", &about, &by_schema, &by_bytes);
         match by_schema {
             Ok(json) => {
                 self.texts += 1;

@@ -1,24 +1,33 @@
 //! The types of `google.protobuf` with a JSON form of their own.
 
-use buffa_descriptor::ScalarType;
+use buffa_descriptor::{DescriptorPool, MessageIndex, ScalarType};
 
 /// A type with a JSON form of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WellKnown {
+pub enum WellKnown {
+    /// `google.protobuf.Timestamp`.
     Timestamp,
+    /// `Duration`.
     Duration,
+    /// `FieldMask`.
     FieldMask,
+    /// `Empty`.
     Empty,
+    /// `Struct`.
     Struct,
+    /// `Value`.
     Value,
+    /// `ListValue`.
     ListValue,
+    /// `Any`.
     Any,
     /// A wrapper, whose JSON is that of its scalar.
     Wrapper(ScalarType),
 }
 
 impl WellKnown {
-    pub(crate) fn of(full_name: &str) -> Option<Self> {
+    /// The form of a type, by its full name.
+    pub fn of(full_name: &str) -> Option<Self> {
         use ScalarType as S;
         Some(match full_name.strip_prefix("google.protobuf.")? {
             "Timestamp" => Self::Timestamp,
@@ -43,7 +52,25 @@ impl WellKnown {
     }
 
     /// Whether an `Any` holds its JSON under `value` rather than beside `@type`.
-    pub(crate) fn is_value_of_any(self) -> bool {
+    pub fn is_value_of_any(self) -> bool {
         self != Self::Empty
     }
+}
+
+/// The members of the oneof of a `google.protobuf.Value`.
+pub const NULL: u32 = 1;
+/// A number.
+pub const NUMBER: u32 = 2;
+/// Text.
+pub const TEXT: u32 = 3;
+/// A bool.
+pub const BOOL: u32 = 4;
+/// An object.
+pub const STRUCT: u32 = 5;
+/// An array.
+pub const LIST: u32 = 6;
+
+/// The type that the URL of an `Any` names: what follows its last slash.
+pub fn type_of_url(pool: &DescriptorPool, url: &str) -> Option<MessageIndex> {
+    pool.message_index(url.rsplit_once('/')?.1)
 }

@@ -1,0 +1,32 @@
+//! Encoded protobuf messages to proto JSON, by their descriptors: from bytes straight to text.
+//!
+//! A reply that goes out as JSON is nobody's message: it comes from a service in protobuf and leaves
+//! printed. [`print`] finds where its fields are (one pass a message) and prints them with
+//! the text of generated code, without a message in between. A message that another
+//! member of its oneof takes the place of is not looked into.
+//!
+//! | question | file |
+//! |---|---|
+//! | which bytes are a field's | `scan.rs` |
+//! | which members there are, and their order | `print.rs` |
+//! | how a value looks | `value.rs`, `list.rs`, `known.rs` |
+
+mod fault;
+mod known;
+mod list;
+mod print;
+mod scan;
+mod style;
+mod value;
+pub mod well_known;
+
+pub use fault::Fault;
+pub use print::{Asked, print};
+pub use style::JsonStyle;
+pub use well_known::WellKnown;
+
+/// How deep messages nest in JSON: as deep as in protobuf, so that what is read can be sent on.
+pub const DEPTH_MAX: u32 = buffa::RECURSION_LIMIT;
+
+/// The enum whose only value is `null`.
+pub const NULL_VALUE: &str = "google.protobuf.NullValue";

@@ -1,0 +1,138 @@
+//! One value of a field, a list or a map: numbers, text, enums, bytes.
+//!
+//! Scalars go through the functions that generated code prints them with, so the texts agree.
+
+use buffa::DecodeError;
+use buffa::json_helpers as scalar;
+use buffa_descriptor::{EnumIndex, ScalarType, SingularKind};
+use serde::Serialize;
+
+use crate::NULL_VALUE;
+use crate::fault::{Fault, Result};
+use crate::print::{Parts, Printer};
+use crate::scan::Payload;
+
+impl<'b> Printer<'_, 'b, '_> {
+    /// One value: of a field, a list or a map.
+    pub(crate) fn single(&mut self, kind: SingularKind, payload: Payload<'b>) -> Result {
+        match kind {
+            SingularKind::Scalar(scalar) => self.scalar(scalar, payload),
+            SingularKind::Enum(index) => match payload {
+                Payload::Varint(number) => self.enumeration(index, number as i32),
+                _ => self.enumeration(index, 0),
+            },
+            SingularKind::Message(index) => {
+                self.deeper(|this| this.message(index, Parts::One(payload)))
+            }
+        }
+    }
+
+    pub(crate) fn scalar(&mut self, kind: ScalarType, payload: Payload<'b>) -> Result {
+        use ScalarType as S;
+        match (kind, payload) {
+            (S::Bool, Payload::Varint(value)) => self.json(value != 0),
+            (S::Int32, Payload::Varint(value)) => self.json(value as i32),
+            (S::Uint32, Payload::Varint(value)) => self.json(value as u32),
+            (S::Sint32, Payload::Varint(value)) => self.json(unzigzag(u64::from(value as u32))),
+            (S::Sfixed32, Payload::Fixed32(value)) => self.json(value as i32),
+            (S::Fixed32, Payload::Fixed32(value)) => self.json(value),
+            (S::Int64, Payload::Varint(value)) | (S::Sfixed64, Payload::Fixed64(value)) => {
+                self.signed(value as i64);
+            }
+            (S::Sint64, Payload::Varint(value)) => self.signed(unzigzag(value)),
+            (S::Uint64, Payload::Varint(value)) | (S::Fixed64, Payload::Fixed64(value)) => {
+                self.wide(value, value);
+            }
+            (S::Float, Payload::Fixed32(bits)) => {
+                let _ = scalar::float::serialize(&f32::from_bits(bits), &mut self.serializer());
+            }
+            (S::Double, Payload::Fixed64(bits)) => {
+                let _ = scalar::double::serialize(&f64::from_bits(bits), &mut self.serializer());
+            }
+            (S::Bytes, payload) => {
+                let _ = scalar::bytes::serialize(payload.bytes(), &mut self.serializer());
+            }
+            (S::String, payload) => self.text(text_of(payload)?),
+            _ => {
+                return Err(Fault::NoForm("a field holds what its kind does not allow".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn signed(&mut self, value: i64) {
+        self.wide(value, value.unsigned_abs());
+    }
+
+    /// A number of 64 bits, as text unless the style and its magnitude say otherwise.
+    fn wide(&mut self, value: impl Serialize, magnitude: u64) {
+        if self.style.numbers && magnitude < 1 << 53 {
+            return self.json(value);
+        }
+        self.out.push(b'"');
+        self.json(value);
+        self.out.push(b'"');
+    }
+
+    pub(crate) fn enumeration(&mut self, index: EnumIndex, number: i32) -> Result {
+        if number == 0 && self.is_null(index) {
+            return self.null();
+        }
+        match self.pool.enumeration(index).value(number) {
+            Some(value) if !self.style.enum_numbers => self.text(value.name()),
+            _ => self.json(number),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_null(&self, index: EnumIndex) -> bool {
+        self.pool.enumeration(index).full_name() == NULL_VALUE
+    }
+
+    pub(crate) fn null(&mut self) -> Result {
+        self.out.extend_from_slice(b"null");
+        Ok(())
+    }
+
+    /// Text of JSON.
+    pub(crate) fn text(&mut self, text: &str) {
+        let needs_escape = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+        // Of all bytes, without a way out: so the compiler looks at many at once.
+        if text.bytes().fold(false, |any, byte| any | needs_escape(byte)) {
+            return self.json(text);
+        }
+        self.out.reserve(text.len() + 2);
+        self.out.push(b'"');
+        self.out.extend_from_slice(text.as_bytes());
+        self.out.push(b'"');
+    }
+
+    fn json(&mut self, value: impl Serialize) {
+        // Into memory, of kinds that have a form.
+        let _ = value.serialize(&mut self.serializer());
+    }
+
+    fn serializer(&mut self) -> serde_json::Serializer<&mut Vec<u8>> {
+        serde_json::Serializer::new(&mut *self.out)
+    }
+}
+
+/// The text of a payload.
+pub(crate) fn text_of(payload: Payload<'_>) -> std::result::Result<&str, DecodeError> {
+    std::str::from_utf8(payload.bytes()).map_err(|_| DecodeError::InvalidUtf8)
+}
+
+pub(crate) const fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+/// The bytes of a scalar that nothing was sent of.
+pub(crate) const fn zero(kind: ScalarType) -> Payload<'static> {
+    use ScalarType as S;
+    match kind {
+        S::Double | S::Fixed64 | S::Sfixed64 => Payload::Fixed64(0),
+        S::Float | S::Fixed32 | S::Sfixed32 => Payload::Fixed32(0),
+        S::String | S::Bytes => Payload::Bytes(&[]),
+        _ => Payload::Varint(0),
+    }
+}
