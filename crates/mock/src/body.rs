@@ -280,7 +280,7 @@ impl Coercion<'_, '_> {
         point.set("seconds", seconds.parse::<i64>().ok()?).ok()?;
         point.set("nanos", nanos.parse::<i32>().ok()?).ok()?;
         let style = tidewire_schema::JsonStyle::default();
-        serde_json::to_value(point.as_ref().json(style)).ok()
+        serde_json::from_slice(&point.as_ref().print(style).ok()?).ok()
     }
 }
 
