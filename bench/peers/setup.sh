@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 has() { command -v "$1" >/dev/null || { echo "peers: no $1, so what needs it is absent" >&2; return 1; }; }
-if has cargo; then cargo build --release --package web --package raw-epoll; fi
+if has cargo; then cargo build --release --package web --package overhead --package raw-epoll; fi
 if has go; then (cd web/go && go build -o ../../target/web-go .); fi
-has node || true
+if has npm; then (cd protocols && npm ci --silent --no-audit --no-fund && npm run --silent generate); fi
 has nginx || true

@@ -8,13 +8,17 @@
 //! | suite | file |
 //! |---|---|
 //! | `web`: plain handlers and methods, text and JSON | `web.rs` |
+//! | `protocols`: one typed service over Connect, gRPC and gRPC-Web | `protocols.rs` |
 //!
 //! Peers are in `bench/peers`, named by its `peers.toml`: `peer.rs`. Tables: `report.rs`.
 
 mod peer;
+mod protocols;
 mod report;
 mod runner;
 mod web;
+
+use tidewire_load::{MessageCodec, Protocol};
 
 pub(crate) use peer::Peers;
 pub(crate) use report::markdown;
@@ -35,12 +39,28 @@ pub(crate) struct Suite {
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
+    /// What a peer has to have for it, as the peers' `lacks` call it.
+    pub(crate) needs: &'static str,
     pub(crate) path: &'static str,
-    /// The body of a good answer, to the letter.
-    pub(crate) body: &'static str,
+    pub(crate) protocol: Protocol,
+    pub(crate) codec: MessageCodec,
+    /// What is sent; nothing is a GET.
+    pub(crate) sent: &'static str,
+    /// What a good answer is, or has in it.
+    pub(crate) answer: Answer,
     pub(crate) connections: usize,
+    /// Under way on each: pipelined, or streams.
     pub(crate) depth: usize,
 }
 
+/// The body of a good answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Answer {
+    /// To the letter.
+    Is(&'static str),
+    /// Somewhere in it: protocols put an envelope around a message.
+    Has(&'static str),
+}
+
 /// Every suite there is.
-pub(crate) const SUITES: &[Suite] = &[web::WEB];
+pub(crate) const SUITES: &[Suite] = &[web::WEB, protocols::PROTOCOLS];

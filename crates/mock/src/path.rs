@@ -241,7 +241,10 @@ mod tests {
         ] {
             assert_eq!(split(text), steps, "{text}");
         }
-        assert_eq!(Path::new("metadata.X.Trace.Id").root, Root::Metadata(Some("x.trace.id".into())));
+        assert_eq!(
+            Path::new("metadata.X.Trace.Id").root,
+            Root::Metadata(Some("x.trace.id".into()))
+        );
         assert_eq!(Path::new("name").root, Root::Unknown);
     }
 }

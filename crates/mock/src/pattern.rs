@@ -70,7 +70,9 @@ impl Pattern {
     pub(crate) fn matches(&self, text: &str) -> bool {
         let text = if self.is_halved { halved(text) } else { Cow::Borrowed(text) };
         match self.is_sticky {
-            true => self.regex.find(&*text).is_ok_and(|found| found.is_some_and(|at| at.start() == 0)),
+            true => {
+                self.regex.find(&*text).is_ok_and(|found| found.is_some_and(|at| at.start() == 0))
+            }
             false => self.regex.is_match(&*text).unwrap_or(false),
         }
     }
@@ -257,7 +259,8 @@ impl Translation<'_, '_> {
             let Some((digits, rest)) = rest.split_once('}') else {
                 return Err(r"\u{ is not closed".to_owned());
             };
-            let number = u32::from_str_radix(digits, 16).map_err(|_| r"\u{…} wants a hexadecimal number".to_owned())?;
+            let number = u32::from_str_radix(digits, 16)
+                .map_err(|_| r"\u{…} wants a hexadecimal number".to_owned())?;
             self.rest = rest;
             self.number(number);
             return Ok(());
@@ -283,7 +286,15 @@ impl Translation<'_, '_> {
             0xD800..=0xDFFF => half_as_char(number),
             other => char::from_u32(other),
         };
-        for c in c.map(|c| if self.is_halved { halved(&c.to_string()).into_owned() } else { c.to_string() }).iter().flat_map(|text| text.chars()) {
+        for c in c
+            .map(
+                |c| {
+                    if self.is_halved { halved(&c.to_string()).into_owned() } else { c.to_string() }
+                },
+            )
+            .iter()
+            .flat_map(|text| text.chars())
+        {
             let _ = write!(self.out, r"\u{{{:x}}}", u32::from(c));
         }
     }
@@ -332,7 +343,8 @@ mod tests {
             ("^STRASSE$", "i", "straße", false),
             ("", "", "anything", true),
         ] {
-            let compiled = Pattern::new(pattern, flags).unwrap_or_else(|why| panic!("{pattern}: {why}"));
+            let compiled =
+                Pattern::new(pattern, flags).unwrap_or_else(|why| panic!("{pattern}: {why}"));
             assert_eq!(compiled.matches(text), matches, "/{pattern}/{flags} on {text:?}");
         }
         for (pattern, flags) in [("(", ""), ("a", "q"), ("a", "ii"), ("[a", ""), ("(?i)a", "")] {

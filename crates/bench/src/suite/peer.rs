@@ -33,9 +33,11 @@ pub(crate) struct Peer {
     setup: String,
     /// A program that has to be on the path beside the command itself.
     program: Option<String>,
+    /// A file or folder that `setup` makes, where that is not the command.
+    installed: Option<String>,
     #[serde(default)]
     environment: BTreeMap<String, String>,
-    /// Paths that it has no answer for.
+    /// What it has no answer for, as the cases call it: paths, protocols.
     #[serde(default)]
     lacks: Vec<String>,
 }
@@ -75,8 +77,8 @@ impl Peers {
 }
 
 impl Peer {
-    pub(crate) fn answers(&self, path: &str) -> bool {
-        !self.lacks.iter().any(|lacking| lacking == path)
+    pub(crate) fn has(&self, needed: &str) -> bool {
+        !self.lacks.iter().any(|lacking| lacking == needed)
     }
 
     /// Why it cannot run here, if it cannot.
@@ -91,7 +93,8 @@ impl Peer {
                 return Some(format!("{program} is missing: {}", self.setup));
             }
         }
-        None
+        let missing = self.installed.as_ref().filter(|path| !folder.join(path).exists())?;
+        Some(format!("{missing} is missing: {}", self.setup))
     }
 
     /// Starts it and waits until it is ready. Blocks.
@@ -240,5 +243,25 @@ impl Drop for Running {
         }
         let _ = kill_process_group(group, Signal::KILL);
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::SUITES;
+
+    #[test]
+    fn every_suite_has_its_peers_in_the_repository_and_tidewire_is_the_first() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/peers");
+        for suite in SUITES {
+            let peers = Peers::read(&folder, suite.name).unwrap();
+            assert_eq!(peers.found[0].peer.name, "tidewire", "{}", suite.name);
+            for peer in peers.found.iter().map(|found| &found.peer) {
+                let known = |lack: &String| suite.cases.iter().any(|case| case.needs == lack);
+                assert!(peer.lacks.iter().all(known), "{}: {:?}", peer.name, peer.lacks);
+                assert!(suite.cases.iter().any(|case| peer.has(case.needs)), "{}", peer.name);
+            }
+        }
     }
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use tidewire_load::{
-    Body, Check, Error, Feeder, MessageCodec, Model, Names, Plan, Protocol, Request, Reuse, Speech,
-    Step, Stop, Target, Template, Transport, Workload,
+    Body, Check, Error, Feeder, Model, Names, Plan, Protocol, Request, Reuse, Speech, Step, Stop,
+    Target, Template, Transport, Workload,
 };
 
 use super::peer::{Peer, Running};
-use super::{Case, Peers, Suite};
+use super::{Answer, Case, Peers, Suite};
 use crate::case::{self, ServerPlan};
 use crate::console::{Console, View};
 use crate::quantity::{digits, time};
@@ -114,7 +114,7 @@ pub(crate) async fn run(
                     result.interrupted = true;
                     return Ok(result);
                 }
-                if !peer.answers(case.path) || !wanted(case.name, &peer.name) {
+                if !peer.has(case.needs) || !wanted(case.name, &peer.name) {
                     continue;
                 }
                 let figures = one(case, peer, peers, settings, cores.as_ref(), stop).await;
@@ -201,23 +201,29 @@ fn plan(case: &Case, running: &Running, settings: &Settings) -> Result<Plan, Err
     let target = Target::parse(&format!("http://{}{}", running.address, case.path), None)?;
     let fixed = |text: &str| Template::parse(text, &Names::default()).map_err(Error::usage);
     let request = Request {
-        method: "GET".to_owned(),
+        method: if case.sent.is_empty() { "GET" } else { "POST" }.to_owned(),
         path: fixed(case.path)?,
         headers: Vec::new(),
-        body: Body::Bytes(Vec::new()),
+        body: Body::Bytes(case.sent.into()),
         messages: None,
     };
     let step = Step {
         name: case.name.to_owned(),
         request,
-        checks: vec![Check::BodyEquals(Template::literal(case.body))],
+        checks: vec![match case.answer {
+            Answer::Is(body) => Check::BodyEquals(Template::literal(body)),
+            Answer::Has(part) => Check::BodyContains(Template::literal(part)),
+        }],
         extracts: Vec::new(),
     };
     let mut workload = Workload {
         speech: Speech {
-            transport: Transport::Http1,
-            protocol: Protocol::Plain,
-            codec: MessageCodec::Json,
+            transport: match case.protocol {
+                Protocol::Grpc => Transport::Http2,
+                _ => Transport::Http1,
+            },
+            protocol: case.protocol,
+            codec: case.codec,
             messages: 1,
             authority: target.authority.clone(),
             secure: false,

@@ -1,7 +1,9 @@
 //! The suite `web`: what a web server costs for the least it can do, by a plain handler and by a method
 //! that is bound to the request, in text and JSON.
 
-use super::{Case, Suite};
+use tidewire_load::{MessageCodec, Protocol};
+
+use super::{Answer, Case, Suite};
 
 pub(super) const WEB: Suite = Suite {
     name: "web",
@@ -32,5 +34,15 @@ const METHOD_TEXT: Resource = ("/method/plaintext", "Hello World!");
 const METHOD_JSON: Resource = ("/method/json", r#"{"message":"Hello World!"}"#);
 
 const fn handler(name: &'static str, what: Resource, connections: usize, depth: usize) -> Case {
-    Case { name, path: what.0, body: what.1, connections, depth }
+    Case {
+        name,
+        needs: what.0,
+        path: what.0,
+        protocol: Protocol::Plain,
+        codec: MessageCodec::Json,
+        sent: "",
+        answer: Answer::Is(what.1),
+        connections,
+        depth,
+    }
 }

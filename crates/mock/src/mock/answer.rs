@@ -58,7 +58,13 @@ async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Resu
     let mut requests = Requests::new(&set, &method, codecs.0, call.body);
     // A rule with reactions answers as messages come; others wait for all of them.
     if let Some(reactive) = reactive(&set, &method) {
-        let at = super::seen::Reactive { mock, set: Arc::clone(&set), method, codec: codecs.1, context: call.context };
+        let at = super::seen::Reactive {
+            mock,
+            set: Arc::clone(&set),
+            method,
+            codec: codecs.1,
+            context: call.context,
+        };
         return at.reply(requests, reactive).await;
     }
     let mut messages = Vec::new();
@@ -174,7 +180,13 @@ fn by_rule(
 }
 
 /// Keeps a call in the log.
-pub(super) fn record(mock: &Mock, method: &Method, context: &Context, mut requests: Vec<Message>, plan: &Plan) {
+pub(super) fn record(
+    mock: &Mock,
+    method: &Method,
+    context: &Context,
+    mut requests: Vec<Message>,
+    plan: &Plan,
+) {
     let mut log = mock.log();
     if !log.is_on() {
         return;
@@ -207,9 +219,7 @@ fn finish(mock: &Mock, set: &Set, method: &Method, plan: Plan) -> Result<Reply> 
     }
     let reply = reply.with_script(Script::default());
     Ok(match set.methods.get(&*method.path) {
-        Some(mocked) => {
-            reply.with_freshness(Freshness::tracked(Arc::new(mocked.changed.clone())))
-        }
+        Some(mocked) => reply.with_freshness(Freshness::tracked(Arc::new(mocked.changed.clone()))),
         None => reply,
     })
 }

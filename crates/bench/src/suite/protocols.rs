@@ -1,0 +1,66 @@
+//! The suite `protocols`: one small message answered with itself by a generated service, over every standard
+//! protocol, at 1, 10, 50 and 100 calls under way.
+
+use tidewire_load::{MessageCodec, Protocol};
+
+use super::{Answer, Case, Suite};
+
+pub(super) const PROTOCOLS: Suite = Suite {
+    name: "protocols",
+    about: "a generated service over Connect (JSON, protobuf), gRPC and gRPC-Web: 1, 10, 50, 100 calls under way",
+    reading: "A message with a name and a number is answered with itself by a generated service. Connect and \
+              gRPC-Web over as many HTTP/1.1 connections as calls are under way, gRPC over as many streams \
+              of one HTTP/2 connection. One server core; RSS is that after the measurement.",
+    cases: &[
+        CONNECT_JSON.of("Connect JSON, 1 under way", 1),
+        CONNECT_JSON.of("Connect JSON, 10 under way", 10),
+        CONNECT_JSON.of("Connect JSON, 50 under way", 50),
+        CONNECT_JSON.of("Connect JSON, 100 under way", 100),
+        CONNECT_PROTO.of("Connect protobuf, 1 under way", 1),
+        CONNECT_PROTO.of("Connect protobuf, 10 under way", 10),
+        CONNECT_PROTO.of("Connect protobuf, 50 under way", 50),
+        CONNECT_PROTO.of("Connect protobuf, 100 under way", 100),
+        GRPC.of("gRPC, 1 under way", 1),
+        GRPC.of("gRPC, 10 under way", 10),
+        GRPC.of("gRPC, 50 under way", 50),
+        GRPC.of("gRPC, 100 under way", 100),
+        GRPC_WEB.of("gRPC-Web, 1 under way", 1),
+        GRPC_WEB.of("gRPC-Web, 10 under way", 10),
+        GRPC_WEB.of("gRPC-Web, 50 under way", 50),
+        GRPC_WEB.of("gRPC-Web, 100 under way", 100),
+    ],
+};
+
+/// A protocol, as peers' `lacks` call it, and how messages are encoded over it.
+struct Spoken(&'static str, Protocol, MessageCodec);
+
+const CONNECT_JSON: Spoken = Spoken("connect", Protocol::Connect, MessageCodec::Json);
+const CONNECT_PROTO: Spoken = Spoken("connect", Protocol::Connect, MessageCodec::Proto);
+const GRPC: Spoken = Spoken("grpc", Protocol::Grpc, MessageCodec::Proto);
+const GRPC_WEB: Spoken = Spoken("grpc-web", Protocol::GrpcWeb, MessageCodec::Proto);
+
+/// `hello.v1.Hello` with a name (1) and a number (5).
+const JSON: &str = r#"{"name":"Ada","n":42}"#;
+const PROTO: &str = "\n\u{3}Ada(*";
+
+impl Spoken {
+    const fn of(self, name: &'static str, under_way: usize) -> Case {
+        let Self(needs, protocol, codec) = self;
+        let message = match codec {
+            MessageCodec::Json => JSON,
+            MessageCodec::Proto => PROTO,
+        };
+        let streams = matches!(protocol, Protocol::Grpc);
+        Case {
+            name,
+            needs,
+            path: "/hello.v1.Greeter/SayHello",
+            protocol,
+            codec,
+            sent: message,
+            answer: Answer::Has(message),
+            connections: if streams { 1 } else { under_way },
+            depth: if streams { under_way } else { 1 },
+        }
+    }
+}
