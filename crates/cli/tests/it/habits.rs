@@ -75,9 +75,10 @@ fn a_url_without_a_scheme_is_one_everywhere() {
     );
     let folder = folder(&[("a.proto", proto), ("tidewire.toml", &toml)]);
     run(folder.path(), &["check"]).check(0, &["nothing wrong"]);
-    let url = format!("{at}/openapi.json");
+    let plain = Background::start(hello());
+    let url = format!("{}/hello", plain.address);
     let load = ["bench", "run", &url, "--requests", "3", "--connections", "1"];
-    run(folder.path(), &load).check(0, &[]);
+    run(folder.path(), &load).check(0, &["3 answered"]);
 }
 
 #[test]
