@@ -36,6 +36,10 @@ proof: setup ## The long proofs that `make test` leaves out: dependencies, Miri,
 bench: ## Measure the suites and write bench-runs/
 	@bash scripts/bench.sh
 
+.PHONY: dist
+dist: ## Build static programs for Linux into dist/, with checksums, what is in them, and a container file
+	@bash scripts/dist.sh
+
 .PHONY: help
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) \

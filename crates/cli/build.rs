@@ -2,7 +2,8 @@
 //!
 //! Of an archive, or where there is no git, the commit is `unknown`; `+changes` follows it where the
 //! sources of the program are not those of the commit. A folder inside of somebody else's repository
-//! does not borrow its commit.
+//! does not borrow its commit. The variables are not called `TIDEWIRE_…`: cargo hands them on to what it
+//! runs, and such a variable is a setting.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,9 +13,9 @@ fn main() {
     let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let root = package.join("../..");
     let commit = commit(&root).unwrap_or_else(|| "unknown".to_owned());
-    println!("cargo::rustc-env=TIDEWIRE_COMMIT={commit}");
-    println!("cargo::rustc-env=TIDEWIRE_TARGET={}", env::var("TARGET").unwrap_or_default());
-    println!("cargo::rustc-env=TIDEWIRE_FEATURES={}", features().join(", "));
+    println!("cargo::rustc-env=BUILD_COMMIT={commit}");
+    println!("cargo::rustc-env=BUILD_TARGET={}", env::var("TARGET").unwrap_or_default());
+    println!("cargo::rustc-env=BUILD_FEATURES={}", features().join(", "));
 }
 
 /// The commit of the sources, and whether they are as it has them; none without a repository.

@@ -13,6 +13,7 @@
 mod ci;
 mod foreign;
 mod rust_file;
+mod sbom;
 mod tables;
 mod tidy;
 mod tree;
@@ -31,6 +32,7 @@ usage: cargo xtask COMMAND
   ci STEP...         run only these steps
   ci --list          list the steps
   tables             fill the tables between `<!-- bench:NAME -->` markers from bench-runs/
+  sbom TARGET        print what the program `tidewire` is made of for a target, as CycloneDX
   foreign [ADDRESS]  run the foreign clients against ADDRESS, or against their own foreign server
 ";
 
@@ -53,6 +55,10 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["ci", "--list"] => Ok(ci::list()),
         ["ci", steps @ ..] => ci::run(&root, steps),
         ["tables"] => tables::write(&root, &Tree::read(&root)?),
+        ["sbom", target] => {
+            println!("{:#}", sbom::document(&root, target)?);
+            Ok(ExitCode::SUCCESS)
+        }
         ["foreign"] => foreign::run(&root, None),
         ["foreign", address] => foreign::run(&root, Some(address)),
         _ => {

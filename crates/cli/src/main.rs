@@ -34,11 +34,11 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     "\ncommit ",
-    env!("TIDEWIRE_COMMIT"),
+    env!("BUILD_COMMIT"),
     "\ntarget ",
-    env!("TIDEWIRE_TARGET"),
+    env!("BUILD_TARGET"),
     "\nfeatures ",
-    env!("TIDEWIRE_FEATURES"),
+    env!("BUILD_FEATURES"),
 );
 
 /// Define a service once in protobuf; serve it over every protocol.

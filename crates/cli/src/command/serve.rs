@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::pin::pin;
 
 use tidewire::config::{Flags, ServiceConfig};
 use tidewire::{Schema, StartError};
@@ -65,17 +66,25 @@ impl Serve {
             StartError::Listen { .. } => Failure::from(error),
             _ => Failure::usage(error),
         })?;
-        print_start(&running, &names);
-        running.until_stopped().await?;
+        let start = start(&running, &names);
+        let mut stopped = pin!(running.until_stopped());
+        // Signals are listened to before anybody reads that it serves.
+        tokio::select! {
+            biased;
+            ended = &mut stopped => return ended.map(drop).map_err(Failure::from),
+            () = async { print(&start) } => {}
+        }
+        stopped.await?;
         Ok(())
     }
 }
 
 /// Nobody may be reading any more; the server goes on.
-fn print_start(running: &tidewire::Running, names: &[String]) {
-    let mut out = std::io::stdout().lock();
-    for address in running.addresses() {
-        let _ = writeln!(out, "listening on {address}");
-    }
-    let _ = writeln!(out, "serving {}", names.join(", "));
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+fn start(running: &tidewire::Running, names: &[String]) -> String {
+    let addresses = running.addresses().iter().map(|address| format!("listening on {address}\n"));
+    format!("{}serving {}\n", addresses.collect::<String>(), names.join(", "))
 }

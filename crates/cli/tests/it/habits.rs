@@ -105,9 +105,23 @@ fn a_pipe_that_closes_early_ends_nothing_in_a_panic() {
 }
 
 #[test]
-fn powershell_has_a_script_that_asks_the_program() {
+fn powershell_has_a_script_that_asks_the_program_and_closes_what_it_opens() {
     let script = words(&["completions", "powershell"]);
     script.check(0, &["Register-ArgumentCompleter -Native -CommandName tidewire", "complete --"]);
+    let mut open = Vec::new();
+    for letter in script.stdout.chars() {
+        match letter {
+            '\'' if open.last() == Some(&'\'') => drop(open.pop()),
+            _ if open.last() == Some(&'\'') => {}
+            '\'' | '{' | '(' | '[' => open.push(letter),
+            '}' => assert_eq!(open.pop(), Some('{'), "{}", script.stdout),
+            ')' => assert_eq!(open.pop(), Some('('), "{}", script.stdout),
+            ']' => assert_eq!(open.pop(), Some('['), "{}", script.stdout),
+            _ => {}
+        }
+    }
+    assert_eq!(open, [], "{}", script.stdout);
+    assert!(!script.stdout.contains(['"', '`']), "quotes that this test does not know");
 }
 
 #[test]

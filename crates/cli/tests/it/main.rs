@@ -9,6 +9,7 @@ mod init;
 mod program;
 mod schema;
 mod server;
+mod serving;
 mod shells;
 mod trouble;
 mod version;

@@ -53,11 +53,11 @@ fn a_build_from_an_archive_or_without_git_says_that_the_commit_is_unknown() {
         String::from_utf8(ran.stdout).unwrap()
     };
     let path = std::env::var("PATH").unwrap();
-    let unknown = "cargo::rustc-env=TIDEWIRE_COMMIT=unknown\n";
+    let unknown = "cargo::rustc-env=BUILD_COMMIT=unknown\n";
     let package = archive.path().join("crates/cli");
     assert!(says(&package, &path).contains(unknown), "an archive");
     assert!(says(Path::new(PACKAGE), "/nowhere").contains(unknown), "no git");
-    assert!(says(&package, &path).contains("TIDEWIRE_FEATURES=b\n"));
+    assert!(says(&package, &path).contains("BUILD_FEATURES=b\n"));
     // Unpacked inside of another repository, which has a commit of its own.
     let git = |arguments: &[&str]| {
         let ran = Command::new("git").arg("-C").arg(archive.path()).args(arguments).output();
@@ -75,7 +75,7 @@ fn a_build_from_an_archive_or_without_git_says_that_the_commit_is_unknown() {
         "-m",
         "a",
     ]);
-    let commit = "cargo::rustc-env=TIDEWIRE_COMMIT=";
+    let commit = "cargo::rustc-env=BUILD_COMMIT=";
     assert!(!says(&package, &path).contains(unknown), "a repository of its own has a commit");
     let inner = archive.path().join("vendor/tidewire/crates/cli");
     std::fs::create_dir_all(&inner).unwrap();
