@@ -20,7 +20,7 @@ use std::task::Poll;
 
 use http::header::CONTENT_ENCODING;
 use http::{Response, Version};
-use tidewire_service::{Body, Call, Reply, Result, StreamKind};
+use tidewire_service::{Body, Call, HeldTags, Reply, Result, StreamKind};
 use tidewire_wire::Exchange;
 
 pub(crate) use self::methods::{Entry, Methods};
@@ -75,6 +75,7 @@ impl RpcCall {
                 }
             }
         };
+        let held = context.held_tags();
         let outcome = match body {
             Ok(body) => {
                 let codec = exchange.codec();
@@ -87,7 +88,7 @@ impl RpcCall {
             Box::pin(leftover.discard(&app.limits)).await;
         }
         let response = match outcome {
-            Ok(reply) => finish(&app, &entry, exchange, reply, watch).await,
+            Ok(reply) => finish(&app, &entry, exchange, reply, (watch, held)).await,
             Err(error) => Err(error),
         };
         response.unwrap_or_else(|error| {
@@ -121,13 +122,13 @@ async fn finish(
     entry: &Entry,
     exchange: Exchange,
     mut reply: Reply,
-    watch: Option<Arc<Watch>>,
+    (watch, held): (Option<Arc<Watch>>, HeldTags),
 ) -> Result<Response<ResponseBody>> {
     let script = app.faults.then(|| reply.script().cloned()).flatten();
     let loses_end = fault::loses_trailers(script.as_ref());
     let is_get = exchange.is_get();
     if is_get {
-        plain::tag(&mut reply);
+        plain::tag(&mut reply, &held);
         if reply.is_unchanged() {
             return Ok(plain::response(Box::new(reply), ResponseBody::Plain));
         }
@@ -137,8 +138,8 @@ async fn finish(
     } else {
         many(exchange, &entry.method, reply, (&app.coders, watch), loses_end)
     };
-    if is_get && response.headers().contains_key(CONTENT_ENCODING) {
-        plain::weaken_tag(response.headers_mut());
+    if is_get && let Some(coding) = response.headers().get(CONTENT_ENCODING).cloned() {
+        plain::tag_compressed(response.headers_mut(), coding.to_str().unwrap_or_default());
     }
     if let Some(script) = script {
         response.extensions_mut().insert(script);
