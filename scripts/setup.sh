@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need and the Rust toolchain does not bring: pinned Go programs into
 # .tools/bin, the Go test programs built from tests/foreign/go, the Node packages of
-# tests/foreign/node, schemathesis in a Python environment below .tools, and Debian's PostgreSQL, Chromium, zsh
+# tests/foreign/node, schemathesis and CacheControl in Python environments below .tools, and Debian's PostgreSQL, Chromium, zsh
 # and fish.
 # What is there already at the right version is left alone.
 #
@@ -27,7 +27,19 @@ missing() {
 
 # run WHAT COMMAND...: runs quietly, and shows the output only when it fails.
 run() {
-  local what=$1 log started=$SECONDS
+  local what=$1 log # An HTTP cache of Python, for tests/foreign/python.
+http_cache() {
+  local folder=$tools/http-cache key
+  key="$(python3 --version) $(hash_of scripts/http-cache.txt)"
+  if [[ -x $folder/bin/python ]] && fresh http-cache "$key"; then return 0; fi
+  run "installed CacheControl" install_http_cache "$folder" || return 0
+  stamp http-cache "$key"
+}
+install_http_cache() {
+  rm -rf "$1" && python3 -m venv "$1" && "$1/bin/pip" install --quiet --no-deps -r scripts/http-cache.txt
+}
+
+started=$SECONDS
   shift
   log=$(mktemp)
   if "$@" >"$log" 2>&1; then
@@ -93,7 +105,7 @@ go_programs() {
   local folder=tests/foreign/go key files
   mapfile -t files < <(find "$folder" -type f \( -name '*.go' -o -name 'go.*' \) | LC_ALL=C sort)
   key="$(go env GOVERSION) $(hash_of "${files[@]}")"
-  if [[ -x $bin/foreign-go-client && -x $bin/foreign-go-server && -x $bin/foreign-grpc-server && -x $bin/foreign-validate ]] && fresh foreign-go "$key"; then return 0; fi
+  if [[ -x $bin/foreign-go-client && -x $bin/foreign-go-server && -x $bin/foreign-grpc-server && -x $bin/foreign-validate && -x $bin/foreign-http-cache ]] && fresh foreign-go "$key"; then return 0; fi
   run "built the Go programs of $folder" build_go_programs "$folder" || return 0
   stamp foreign-go "$key"
 }
@@ -101,7 +113,8 @@ build_go_programs() {
   (cd "$1" && go build -o "$bin/foreign-go-client" ./client &&
     go build -o "$bin/foreign-go-server" ./server &&
     go build -o "$bin/foreign-grpc-server" ./grpcserver &&
-    go build -o "$bin/foreign-validate" ./validate)
+    go build -o "$bin/foreign-validate" ./validate &&
+    go build -o "$bin/foreign-http-cache" ./httpcache)
 }
 
 node_packages() {
@@ -183,6 +196,7 @@ fi
 
 if command -v python3 >/dev/null && python3 -c 'import ensurepip' 2>/dev/null; then
   schemathesis
+  http_cache
 else
   missing "python3 with venv: install it (Debian: apt-get install python3-venv); schemathesis needs it"
 fi

@@ -31,6 +31,11 @@ service Rows {
     option idempotency_level = NO_SIDE_EFFECTS;
     option (google.api.http) = { get: "/mine/{id}" };
   }
+  rpc Long(Id) returns (Row) {
+    option idempotency_level = NO_SIDE_EFFECTS;
+    option (google.api.http) = { get: "/long/{id}" };
+    option (tidewire.v1.method) = { sharing: PUBLIC };
+  }
   rpc Set(Row) returns (Row) { option (google.api.http) = { post: "/rows" body: "*" }; }
 }
 message Id { int64 id = 1; }
@@ -39,7 +44,7 @@ message Row { int64 id = 1; int64 value = 2; string who = 3; }
 
 /// One number, kept apart for every row, and how often it was looked at.
 #[derive(Clone)]
-struct Rows {
+pub(crate) struct Rows {
     schema: Schema,
     source: Source<i64>,
     value: Arc<AtomicI64>,
@@ -58,7 +63,7 @@ impl Rows {
         }
     }
 
-    fn looks(&self) -> usize {
+    pub(crate) fn looks(&self) -> usize {
         self.looks.load(Ordering::SeqCst)
     }
 }
@@ -87,6 +92,10 @@ impl Implementation for Rows {
         } else {
             row.set("value", self.look(id)?).expect("a field");
         }
+        if method.method == "Long" {
+            let long = format!("{} ", self.look(id)?).repeat(1000);
+            row.set("who", long.as_str()).expect("a field");
+        }
         if method.method == "Mine" {
             let who = context.header("authorization").and_then(|who| who.to_str().ok());
             row.set("who", who.unwrap_or("nobody")).expect("a field");
@@ -102,7 +111,14 @@ impl Implementation for Rows {
     }
 }
 
-async fn served() -> (Running, SocketAddr, Rows) {
+pub(crate) async fn served() -> (Running, SocketAddr, Rows) {
+    let (builder, rows) = built();
+    let (running, address) = start(builder).await;
+    (running, address, rows)
+}
+
+/// The service, with a page beside it, and answers kept.
+pub(crate) fn built() -> (Builder, Rows) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("rows.proto"), PROTO).unwrap();
     let schema = Schema::from_folder(folder.path()).unwrap();
@@ -119,12 +135,11 @@ async fn served() -> (Running, SocketAddr, Rows) {
         let rows = of_page.clone();
         async move { Ok(rows.look(call.param("id")?)?.to_string()) }
     };
-    let builder: Builder = Server::builder()
+    let builder = Server::builder()
         .service(schema.implement("test.v1.Rows", rows.clone()).unwrap())
         .route(Method::GET, "/page/{id}", page)
         .memo(Edge::new(&graph));
-    let (running, address) = start(builder).await;
-    (running, address, rows)
+    (builder, rows)
 }
 
 const GETS: [&str; 3] = [
@@ -133,13 +148,13 @@ const GETS: [&str; 3] = [
     "GET /test.v1.Rows/Get?encoding=json&message=%7B%22id%22:%227%22%7D",
 ];
 
-fn header(response: &Response, name: &str) -> Option<String> {
+pub(crate) fn header(response: &Response, name: &str) -> Option<String> {
     let prefix = format!("{name}: ");
     response.head.lines().find_map(|line| line.strip_prefix(&prefix)).map(str::to_owned)
 }
 
 /// Calls a method of the service over a protocol; gives the reply as JSON.
-async fn call(
+pub(crate) async fn call(
     address: SocketAddr,
     protocol: Protocol,
     rows: &Rows,

@@ -1,7 +1,7 @@
 //! One run of the service for all who ask for one key.
 //!
 //! The run is given a context of its own: what is read of it is watched, nobody's validators are in it,
-//! and its deadline is `compute_timeout`, since callers come and go. What comes out is kept, or given to
+//! and its deadline is `compute_timeout`, since callers come and go, until it is private and its caller's. What comes out is kept, or given to
 //! all who wait, or put aside for the caller who started the run; the others then run by themselves.
 
 use std::fmt;
@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::{Either, select};
 use tidewire_memo::has_read;
-use tidewire_service::{ContextWatch, Error, Lifetime, Query, Reply, Result, Service, Target};
+use tidewire_service::{
+    ContextWatch, Error, Lifetime, Query, Reply, Result, Room, Service, Target,
+};
 
-use crate::kept::Kept;
+use crate::kept::{Kept, Origin};
 use crate::key::Key;
 use crate::privacy::Privacy;
 use crate::refusal::Refusal;
@@ -23,6 +25,8 @@ pub(crate) struct Attempt {
     pub(crate) query: Query,
     pub(crate) inner: Arc<dyn Service>,
     pub(crate) terms: Arc<Terms>,
+    /// What forms of answers may take.
+    room: Arc<Room>,
     /// An answer for the caller who brought this, and for nobody else.
     aside: Mutex<Option<Result<Reply>>>,
 }
@@ -42,8 +46,9 @@ impl Attempt {
         query: Query,
         inner: Arc<dyn Service>,
         terms: Arc<Terms>,
+        room: Arc<Room>,
     ) -> Arc<Self> {
-        Arc::new(Self { key, query, inner, terms, aside: Mutex::new(None) })
+        Arc::new(Self { key, query, inner, terms, room, aside: Mutex::new(None) })
     }
 
     /// Whether it is for this key of this method.
@@ -60,29 +65,39 @@ impl Attempt {
     pub(crate) async fn run(&self) -> Result<Kept, Passing> {
         let terms = &self.terms;
         let is_page = matches!(self.query.target(), Target::Http(_));
-        let privacy = Arc::new(Privacy::new(terms.sharing.clone(), is_page));
         let made = terms.timer.now();
         let deadline = made + terms.compute_timeout;
+        let privacy = Arc::new(Privacy::new(terms.sharing.clone(), is_page, deadline));
         let mut call = self.query.clone().into_call();
         call.context.set_held(Vec::new());
-        call.context = call.context.with_deadline(deadline);
         call.context.watch(Arc::clone(&privacy) as Arc<dyn ContextWatch>);
         let answer = self.inner.call(call);
+        let origin = Origin {
+            key: self.key.clone(),
+            terms: Arc::clone(terms),
+            room: Arc::clone(&self.room),
+            made,
+        };
         let outcome = match select(answer, terms.timer.sleep_until(deadline)).await {
             Either::Left((outcome, _)) => outcome,
+            // What is one caller's takes as long as that caller waits.
+            Either::Right(((), answer)) if privacy.is_private() => answer.await,
             Either::Right(_) => {
                 let message =
                     format!("took longer than compute_timeout {:?}", terms.compute_timeout);
                 let error = Error::deadline_exceeded(message);
-                return Err(Passing::Shared(Box::new(Kept::error(error, made))));
+                return Err(Passing::Shared(Box::new(Kept::error(error, origin))));
             }
         };
         if let Some(part) = privacy.read_beside_key() {
             return Err(self.put_aside(outcome, &Refusal::Private(part)));
         }
-        let kept = match Kept::of(outcome, made, terms.reply_bytes_max) {
+        let kept = match Kept::of(outcome, origin) {
             Ok(kept) => kept,
-            Err((outcome, refusal)) => return Err(self.put_aside(outcome, &refusal)),
+            Err(refused) => {
+                let (outcome, refusal) = *refused;
+                return Err(self.put_aside(outcome, &refusal));
+            }
         };
         let ends = terms.lifetime != Lifetime::Unknown || has_read() || kept.own().is_known();
         let refusal = match kept.passing_code() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_memo::Graph;
-use tidewire_service::{Caching, Layer, Spec, Timer};
+use tidewire_service::{Caching, Layer, Room, Spec, Timer};
 
 use crate::memoized::Memoize;
 use crate::terms::{MethodTerms, TermsError};
@@ -19,10 +19,11 @@ use crate::terms::{MethodTerms, TermsError};
 /// | [`compute_timeout`](Self::compute_timeout) | 30 s | how long one run for all who ask may take |
 /// | [`key_bytes_max`](Self::key_bytes_max) | 16 KiB | calls with a larger message pass through |
 /// | [`reply_bytes_max`](Self::reply_bytes_max) | 1 MiB | larger replies are not kept |
+/// | [`forms_bytes_max`](Self::forms_bytes_max) | 64 MiB | what compressed and JSON forms may take |
 /// | [`caching`](Self::caching) | `no-cache`: they ask each time | what caches of HTTP are told |
 /// | [`method`](Self::method) | as its `.proto` says | all of that for one method |
 ///
-/// The bytes of all answers count against the budget of the graph. Time passes in the graph only when
+/// The bytes of all answers count against the budget of the graph, those of their forms do not. Time passes in the graph only when
 /// somebody says so: [`Graph::drive`] or [`Graph::advance`].
 #[derive(Clone)]
 #[must_use = "an edge does nothing until it is a layer of something"]
@@ -38,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) compute_timeout: Duration,
     pub(crate) key_bytes_max: usize,
     pub(crate) reply_bytes_max: usize,
+    /// What other forms of answers may take, all together.
+    pub(crate) room: Arc<Room>,
     /// What caches of HTTP are told where a method says nothing.
     pub(crate) caching: Caching,
     /// By the method's name, `shop.v1.Items/Get`.
@@ -52,6 +55,7 @@ impl Edge {
             compute_timeout: Duration::from_secs(30),
             key_bytes_max: 16 << 10,
             reply_bytes_max: 1 << 20,
+            room: Arc::new(Room::new(64 << 20)),
             caching: Caching::NONE,
             methods: BTreeMap::new(),
         };
@@ -85,6 +89,14 @@ impl Edge {
     /// Sets the largest reply that is kept.
     pub fn reply_bytes_max(mut self, bytes: usize) -> Self {
         self.terms.reply_bytes_max = bytes;
+        self
+    }
+
+    /// Sets how much memory other forms of answers may take, beside the budget of the graph: compressed
+    /// ones, and JSON for REST. Each is made at first demand and goes with its answer; what finds no
+    /// room is made each time.
+    pub fn forms_bytes_max(mut self, bytes: usize) -> Self {
+        self.terms.room = Arc::new(Room::new(bytes));
         self
     }
 

@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use http::HeaderValue;
-use http::header::{AGE, CACHE_CONTROL, HeaderMap, HeaderName, VARY};
+use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, VARY};
 use tidewire_service::{Caching, Lifetime, Sharing};
 
 /// The headers that are the same for all answers of a method.
@@ -63,23 +63,28 @@ impl Rules {
         }
     }
 
-    /// Adds the headers to those of an answer.
-    pub(crate) fn add(&self, headers: &mut HeaderMap, from: From, age: Duration) {
+    /// Adds the headers to those of an answer that comes from memory; its age is not among them.
+    pub(crate) fn add(&self, headers: &mut HeaderMap) {
         let mut add = |name: HeaderName, value: &HeaderValue| {
             headers.entry(name).or_insert_with(|| value.clone());
         };
         add(CACHE_CONTROL, &self.cache_control);
         self.vary.iter().for_each(|vary| add(VARY, vary));
-        let status = match from {
-            From::Memory => "tidewire; hit",
-            From::Service => "tidewire; fwd=miss; stored",
-        };
-        add(HeaderName::from_static("cache-status"), &HeaderValue::from_static(status));
-        if from == From::Memory {
-            add(AGE, &HeaderValue::from(age.as_secs()));
-        }
+        add(CACHE_STATUS, &HIT);
     }
 }
+
+/// Says of an answer with the headers of one from memory that it was computed just now.
+pub(crate) fn say_stored(headers: &mut HeaderMap) {
+    if let Some(status) = headers.get_mut(CACHE_STATUS)
+        && *status == HIT
+    {
+        *status = HeaderValue::from_static("tidewire; fwd=miss; stored");
+    }
+}
+
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+const HIT: HeaderValue = HeaderValue::from_static("tidewire; hit");
 
 fn life(lifetime: Lifetime, caching: Caching) -> String {
     if lifetime == Lifetime::Immutable {

@@ -1,52 +1,77 @@
 //! An answer that can be given again.
 
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use ::http::StatusCode;
+use ::http::header::{AGE, ETAG, HeaderMap, HeaderValue, SET_COOKIE};
 use bytes::Bytes;
-use http::StatusCode;
-use http::header::SET_COOKIE;
 use sha2::{Digest, Sha256};
-use tidewire_service::{Body, Code, Error, Freshness, Headers, Lifetime, Reply, Result, Validator};
+use tidewire_service::{
+    Body, Code, Error, Forms, Freshness, Headers, Keeper, Lifetime, Reply, Result, Room, Staleness,
+    Validator,
+};
 
+use crate::http::{self, From};
+use crate::key::Key;
 use crate::refusal::Refusal;
+use crate::staleness::Tracked;
+use crate::table::Terms;
 
 /// The encoded reply, or the error, of a query.
-#[derive(Debug, Clone)]
-pub(crate) struct Kept {
+#[derive(Clone)]
+pub(crate) struct Kept(Arc<Entry>);
+
+struct Entry {
     answer: Answered,
+    body: Bytes,
     /// What the answer said of itself: an upstream knows when its answer ends.
     own: Freshness,
     made: Instant,
+    key: Key,
+    terms: Arc<Terms>,
+    forms: Forms,
+    /// What is told of the answer where HTTP's rules for caches hold, when it comes from memory.
+    told: OnceLock<HeaderMap>,
 }
 
 #[derive(Debug, Clone)]
 enum Answered {
-    Reply {
-        status: StatusCode,
-        headers: Headers,
-        body: Bytes,
-        trailers: Headers,
-        validator: Validator,
-    },
+    Reply { status: StatusCode, headers: Headers, trailers: Headers, validator: Validator },
     Error(Error),
+}
+
+/// What matters of who asks.
+pub(crate) struct Asker {
+    pub(crate) held: Vec<Validator>,
+    /// Whether HTTP's rules for caches hold for the answer.
+    pub(crate) is_conditional: bool,
+}
+
+/// Of what an answer is, and when it was made.
+pub(crate) struct Origin {
+    pub(crate) key: Key,
+    pub(crate) terms: Arc<Terms>,
+    pub(crate) room: Arc<Room>,
+    pub(crate) made: Instant,
 }
 
 impl Kept {
     /// What can be given again of an answer; the answer itself and the reason where it cannot.
     pub(crate) fn of(
         outcome: Result<Reply>,
-        made: Instant,
-        reply_bytes_max: usize,
-    ) -> Result<Self, (Result<Reply>, Refusal)> {
+        origin: Origin,
+    ) -> Result<Self, Box<(Result<Reply>, Refusal)>> {
         let reply = match outcome {
             Ok(reply) => reply,
-            Err(error) => {
-                let own = error.freshness().clone();
-                return Ok(Self { answer: Answered::Error(error), own, made });
+            Err(error) if sets_cookie(error.headers(), error.trailers()) => {
+                return Err(Box::new((Err(error), Refusal::Cookie)));
             }
+            Err(error) => return Ok(Self::error(error, origin)),
         };
-        if let Some(refusal) = refusal(&reply, reply_bytes_max) {
-            return Err((Ok(reply), refusal));
+        if let Some(refusal) = refusal(&reply, origin.terms.reply_bytes_max) {
+            return Err(Box::new((Ok(reply), refusal)));
         }
         // The bytes may be a view into a larger buffer, which would be kept with them.
         let body = match &reply.body {
@@ -55,19 +80,26 @@ impl Kept {
         };
         let validator = validator(&body);
         let Reply { status, headers, trailers, freshness: own, .. } = reply;
-        let answer = Answered::Reply { status, headers, body, trailers, validator };
-        Ok(Self { answer, own, made })
+        let answer = Answered::Reply { status, headers, trailers, validator };
+        Ok(Self::new(answer, body, own, origin))
     }
 
-    /// An error that was made here.
-    pub(crate) fn error(error: Error, made: Instant) -> Self {
-        Self { answer: Answered::Error(error), own: Freshness::default(), made }
+    /// An error.
+    pub(crate) fn error(error: Error, origin: Origin) -> Self {
+        let own = error.freshness().clone();
+        Self::new(Answered::Error(error), Bytes::new(), own, origin)
+    }
+
+    fn new(answer: Answered, body: Bytes, own: Freshness, origin: Origin) -> Self {
+        let Origin { key, terms, room, made } = origin;
+        let (forms, told) = (Forms::new(room), OnceLock::new());
+        Self(Arc::new(Entry { answer, body, own, made, key, terms, forms, told }))
     }
 
     /// Why the answer says nothing about the next call.
     pub(crate) fn passing_code(&self) -> Option<Code> {
         use Code::{FailedPrecondition, InvalidArgument, NotFound, OutOfRange};
-        match &self.answer {
+        match &self.0.answer {
             Answered::Reply { .. } => None,
             Answered::Error(error) => {
                 let code = error.code();
@@ -80,72 +112,150 @@ impl Kept {
 
     /// What the answer said of itself.
     pub(crate) fn own(&self) -> &Freshness {
-        &self.own
+        &self.0.own
     }
 
     /// Whether the answer is over by what it said of itself.
-    pub(crate) fn is_over(&self, now: impl FnOnce() -> Instant) -> bool {
-        let ended = match self.own.lifetime() {
-            Lifetime::For(life) => self.age(now()) + self.own.age() >= life,
+    pub(crate) fn is_over(&self) -> bool {
+        let own = &self.0.own;
+        let ended = match own.lifetime() {
+            Lifetime::For(life) => self.age() + own.age() >= life,
             _ => false,
         };
-        ended || self.own.is_stale()
+        ended || own.is_stale()
     }
 
     /// How long ago the answer was made.
-    pub(crate) fn age(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.made)
+    fn age(&self) -> Duration {
+        self.0.terms.timer.now().saturating_duration_since(self.0.made)
     }
 
-    /// The bytes that the answer holds beside itself, about.
+    /// The bytes that the answer and its key hold beside themselves, about; forms are counted apart.
     pub(crate) fn bytes(&self) -> usize {
-        match &self.answer {
-            Answered::Reply { headers, body, trailers, .. } => {
-                body.len() + bytes_of(headers) + bytes_of(trailers)
+        let held = match &self.0.answer {
+            Answered::Reply { headers, trailers, .. } => {
+                self.0.body.len() + bytes_of(headers) + bytes_of(trailers)
             }
             Answered::Error(error) => {
                 let details = error.details().iter().map(|d| d.value.len() + d.type_name.len());
                 error.message().len() + details.sum::<usize>() + ERROR_BYTES
             }
-        }
+        };
+        held + self.0.key.bytes() + size_of::<Entry>()
     }
 
-    /// The answer, to be given to one caller: *unchanged* to one who holds it.
-    pub(crate) fn give(&self, held: &[Validator], freshness: Freshness) -> Result<Reply> {
-        match &self.answer {
-            Answered::Reply { validator, headers, .. } if held.contains(validator) => {
+    /// This version of the answer, to be given to one caller: *unchanged* to one who holds it.
+    pub(crate) fn give(&self, version: u64, asker: &Asker, from: From) -> Result<Reply> {
+        let freshness = self.freshness(version);
+        let entry = &*self.0;
+        let told = asker.is_conditional.then(|| self.told(from));
+        match &entry.answer {
+            Answered::Reply { validator, headers, .. } if asker.held.contains(validator) => {
                 let freshness = freshness.with_validator(*validator);
                 let unchanged = Reply::unchanged(*validator).with_freshness(freshness);
-                Ok(unchanged.with_headers(headers.clone()))
+                let told = told.map_or_else(|| headers.clone(), Headers::from);
+                Ok(unchanged.with_headers(told))
             }
-            Answered::Reply { validator, .. } => {
-                self.give_with(freshness.with_validator(*validator))
-            }
-            Answered::Error(_) => self.give_with(freshness),
+            _ => self.give_with(freshness, told),
         }
     }
 
     /// The answer as the service gave it.
     pub(crate) fn give_as_it_came(&self) -> Result<Reply> {
-        self.give_with(self.own.clone())
+        self.give_with(self.0.own.clone(), None)
     }
 
-    fn give_with(&self, freshness: Freshness) -> Result<Reply> {
-        match &self.answer {
-            Answered::Error(error) => Err(error.clone().with_freshness(freshness)),
-            Answered::Reply { status, headers, body, trailers, .. } => {
-                let mut reply = Reply::new(Body::Full(body.clone()))
+    fn give_with(&self, freshness: Freshness, told: Option<HeaderMap>) -> Result<Reply> {
+        match &self.0.answer {
+            Answered::Error(error) => {
+                let mut error = error.clone().with_freshness(freshness);
+                if let Some(told) = told {
+                    *error.headers_mut() = told.into();
+                }
+                Err(error)
+            }
+            Answered::Reply { status, headers, trailers, .. } => {
+                let mut reply = Reply::new(Body::Full(self.0.body.clone()))
                     .with_status(*status)
                     .with_freshness(freshness);
-                if !headers.is_empty() {
-                    reply = reply.with_headers(headers.clone());
+                if let Some(told) = told {
+                    reply.headers = told.into();
+                } else if !headers.is_empty() {
+                    reply.headers = headers.clone();
                 }
                 if !trailers.is_empty() {
-                    reply = reply.with_trailers(trailers.clone());
+                    reply.trailers = trailers.clone();
                 }
                 Ok(reply)
             }
         }
+    }
+
+    fn freshness(&self, version: u64) -> Freshness {
+        let own = self.own();
+        let keeper: Arc<dyn Keeper> = Arc::clone(&self.0) as _;
+        let freshness = Freshness::kept(keeper, version).with_tokens(own.tokens());
+        let (lifetime, age) = match own.lifetime() {
+            Lifetime::Unknown => (self.0.terms.lifetime, Duration::ZERO),
+            lifetime => (lifetime, own.age()),
+        };
+        if lifetime == Lifetime::Unknown {
+            return freshness;
+        }
+        freshness.with_lifetime(lifetime).with_age(age + self.age())
+    }
+
+    /// The headers of the answer with what caches are told.
+    fn told(&self, from: From) -> HeaderMap {
+        let entry = &*self.0;
+        let told = entry.told.get_or_init(|| {
+            let (mut headers, tag) = match &entry.answer {
+                Answered::Reply { headers, validator, .. } => (headers.clone(), Some(*validator)),
+                Answered::Error(error) => (error.headers().clone(), None),
+            };
+            entry.terms.rules.add(&mut headers);
+            if let Some(tag) = tag
+                && !headers.contains_key(ETAG)
+                && let Ok(tag) = HeaderValue::from_str(&format!("\"{tag}\""))
+            {
+                headers.insert(ETAG, tag);
+            }
+            headers.into_map()
+        });
+        let mut told = told.clone();
+        match from {
+            From::Memory => {
+                told.entry(AGE).or_insert_with(|| HeaderValue::from(self.age().as_secs()));
+            }
+            From::Service => http::say_stored(&mut told),
+        }
+        told
+    }
+}
+
+impl Keeper for Entry {
+    fn validator(&self) -> Option<Validator> {
+        match &self.answer {
+            Answered::Reply { validator, .. } => Some(*validator),
+            Answered::Error(_) => None,
+        }
+    }
+
+    fn is_stale(&self, version: u64) -> bool {
+        !self.terms.memo().validate(&self.key, version) || self.own.is_stale()
+    }
+
+    fn staleness(&self, version: u64) -> Arc<dyn Staleness> {
+        let (memo, own) = (self.terms.memo(), self.own.staleness().cloned());
+        Arc::new(Tracked::new(memo, self.key.clone(), version, own))
+    }
+
+    fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    fn forms(&self) -> &Forms {
+        &self.forms
     }
 }
 
@@ -155,11 +265,11 @@ const ERROR_BYTES: usize = 200;
 /// Equal answers leave what was made of them valid.
 impl PartialEq for Kept {
     fn eq(&self, other: &Self) -> bool {
-        match (&self.answer, &other.answer) {
+        match (&self.0.answer, &other.0.answer) {
             (
-                Answered::Reply { status, headers, body, trailers, .. },
-                Answered::Reply { status: s, headers: h, body: b, trailers: t, .. },
-            ) => status == s && body == b && headers == h && trailers == t,
+                Answered::Reply { status, headers, trailers, .. },
+                Answered::Reply { status: s, headers: h, trailers: t, .. },
+            ) => status == s && self.0.body == other.0.body && headers == h && trailers == t,
             (Answered::Error(one), Answered::Error(two)) => {
                 one.code() == two.code()
                     && one.message() == two.message()
@@ -172,6 +282,12 @@ impl PartialEq for Kept {
     }
 }
 
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kept").field("answer", &self.0.answer).finish_non_exhaustive()
+    }
+}
+
 fn refusal(reply: &Reply, reply_bytes_max: usize) -> Option<Refusal> {
     let bytes = match &reply.body {
         Body::Empty => 0,
@@ -181,10 +297,27 @@ fn refusal(reply: &Reply, reply_bytes_max: usize) -> Option<Refusal> {
     if !reply.is_ordinary() {
         return Some(Refusal::Stream);
     }
-    if reply.headers.contains_key(SET_COOKIE) || reply.trailers.contains_key(SET_COOKIE) {
+    if sets_cookie(&reply.headers, &reply.trailers) {
         return Some(Refusal::Cookie);
     }
+    if !speaks_of_data(reply.status) {
+        return Some(Refusal::Status(reply.status));
+    }
     (bytes > reply_bytes_max).then_some(Refusal::TooLarge { bytes, reply_bytes_max })
+}
+
+fn sets_cookie(headers: &HeaderMap, trailers: &HeaderMap) -> bool {
+    headers.contains_key(SET_COOKIE) || trailers.contains_key(SET_COOKIE)
+}
+
+/// Whether an HTTP status says something of what was asked for, and not of the moment, of who asks or of
+/// how: the statuses of the codes that are kept, and those of successes and redirections as a whole.
+fn speaks_of_data(status: StatusCode) -> bool {
+    match status {
+        StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED => false,
+        _ if status.is_success() || status.is_redirection() => true,
+        _ => matches!(status.as_u16(), 400 | 404 | 410 | 416 | 422),
+    }
 }
 
 fn validator(body: &[u8]) -> Validator {

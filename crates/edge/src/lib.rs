@@ -54,6 +54,7 @@ mod identity;
 mod kept;
 mod key;
 mod memoized;
+mod methods;
 mod privacy;
 mod refusal;
 mod staleness;

@@ -1,20 +1,17 @@
 //! The layer at work: look up, else run the service once for all who ask.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tidewire_memo::{Ambient, Cached, ErrorKind, Graph};
+use tidewire_memo::{Ambient, ErrorKind, Graph};
 use tidewire_service::{
-    Answer, Body, Call, Context, Error, Freshness, Layer, Lifetime, Phase, Reply, Result, Service,
-    Timer, Validator,
+    Answer, Body, Call, Context, Error, Freshness, Layer, Phase, Reply, Result, Service, Timer,
 };
 
 use crate::attempt::{Attempt, Passing};
 use crate::edge::Settings;
 use crate::http::From;
-use crate::kept::Kept;
-use crate::key::Key;
-use crate::staleness::Tracked;
+use crate::kept::Asker;
+use crate::key::{Asked, Key, Parts};
 use crate::table::{Place, Table};
 
 /// The layer.
@@ -32,19 +29,6 @@ impl Layer for Memoize {
     }
 }
 
-/// What matters of who asks.
-struct Asker {
-    held: Vec<Validator>,
-    /// Whether HTTP's rules for caches hold for the answer.
-    is_conditional: bool,
-}
-
-impl Asker {
-    fn of(context: &Context) -> Self {
-        Self { held: context.held(), is_conditional: context.is_conditional() }
-    }
-}
-
 /// A service whose answers are kept.
 struct Memoized(Arc<Shared>);
 
@@ -58,8 +42,8 @@ impl Service for Memoized {
         let Some(place) = self.0.table.place(&call) else {
             return self.0.inner.call(call);
         };
-        let shared = Arc::clone(&self.0);
         if matches!(call.body, Body::Stream(_)) {
+            let (shared, place) = (Arc::clone(&self.0), Arc::clone(place));
             return Answer::pending(async move {
                 if call.spec().is_some() {
                     call.message().await?;
@@ -67,7 +51,7 @@ impl Service for Memoized {
                 shared.answer(&place, call).await
             });
         }
-        shared.answer(&place, call)
+        self.0.answer(place, call)
     }
 }
 
@@ -78,38 +62,51 @@ impl Shared {
         if is_hopeless && place.terms.is_empty() {
             return self.inner.call(call);
         }
-        let key = Key::of(&call, &place.terms.sharing);
-        let Some(key) = key.filter(|key| key.bytes() <= self.table.settings.key_bytes_max) else {
+        let asked = Asked::of(&call, &place.terms.sharing);
+        let Some(asked) = asked.filter(|it| it.bytes() <= self.table.settings.key_bytes_max) else {
             return self.inner.call(call);
         };
         call.context.phase(Phase::Memo);
-        if let Some(cached) = place.memo.cached(&key)
-            && !cached.is_over(|| self.table.timer.now())
+        if let Some(cached) = place.memo.cached::<dyn Parts + '_>(&asked)
+            && !cached.is_over()
         {
             let asker = Asker::of(&call.context);
-            return Answer::ready(self.give(place, key, &cached, &asker, From::Memory));
+            return Answer::ready(cached.give(cached.version(), &asker, From::Memory));
         }
         if is_hopeless {
             return self.inner.call(call);
         }
+        let key = asked.to_key();
         let (shared, place) = (Arc::clone(self), Arc::clone(place));
-        Answer::pending(async move { shared.compute(&place, key.detached(), call).await })
+        Answer::pending(async move { shared.compute(&place, key, call).await })
     }
 
     /// Runs the service, or waits for the run that is under way.
     async fn compute(&self, place: &Place, key: Key, call: Call) -> Result<Reply> {
         let asker = Asker::of(&call.context);
         let query = call.buffered().await?;
-        let inner = Arc::clone(&self.inner);
-        let attempt = Attempt::new(key.clone(), query.clone(), inner, Arc::clone(&place.terms));
+        let attempt = Attempt::new(
+            key.clone(),
+            query.clone(),
+            Arc::clone(&self.inner),
+            Arc::clone(&place.terms),
+            Arc::clone(&self.table.room),
+        );
         for is_first in [true, false] {
             // The number of the context outside, so that events tell which call it was.
             let ambient = Ambient::new(Ambient::current().tag()).with(Arc::clone(&attempt));
             match ambient.scope(place.memo.get(key.clone())).await {
-                Ok(cached) if is_first && cached.is_over(|| self.table.timer.now()) => {
+                Ok(cached) if is_first && cached.is_over() => {
                     place.memo.invalidate(&key);
                 }
-                Ok(cached) => return self.give(place, key, &cached, &asker, From::Service),
+                // Outdated while it was made: right for who asked before the change, and for nobody
+                // later.
+                Ok(cached) if cached.version() == 0 => {
+                    let mut reply = cached.give_as_it_came()?;
+                    reply.freshness = Freshness::default();
+                    return Ok(reply);
+                }
+                Ok(cached) => return cached.give(cached.version(), &asker, From::Service),
                 Err(error) => {
                     if let Some(answer) = attempt.take_aside() {
                         return answer;
@@ -130,41 +127,10 @@ impl Shared {
         // Another caller's run turned out to be that caller's alone.
         self.inner.call(query.into_call()).await
     }
+}
 
-    fn give(
-        &self,
-        place: &Place,
-        key: Key,
-        cached: &Cached<Kept>,
-        asker: &Asker,
-        from: From,
-    ) -> Result<Reply> {
-        let version = cached.version();
-        if version == 0 {
-            // Outdated while it was made: right for who asked before the change, and for nobody later.
-            let mut reply = cached.give_as_it_came()?;
-            reply.freshness = Freshness::default();
-            return Ok(reply);
-        }
-        let own = cached.own();
-        let staleness = Tracked::new(place.memo, key, version, own.staleness().cloned());
-        let mut freshness = Freshness::tracked(Arc::new(staleness)).with_tokens(own.tokens());
-        let (lifetime, age) = match own.lifetime() {
-            Lifetime::Unknown => (place.terms.lifetime, Duration::ZERO),
-            lifetime => (lifetime, own.age()),
-        };
-        if lifetime != Lifetime::Unknown {
-            let age = age + cached.age(self.table.timer.now());
-            freshness = freshness.with_lifetime(lifetime).with_age(age);
-        }
-        let mut outcome = cached.give(&asker.held, freshness);
-        if asker.is_conditional {
-            let headers = match &mut outcome {
-                Ok(reply) => &mut reply.headers,
-                Err(error) => error.headers_mut(),
-            };
-            place.terms.rules.add(headers, from, cached.age(self.table.timer.now()));
-        }
-        outcome
+impl Asker {
+    fn of(context: &Context) -> Self {
+        Self { held: context.held(), is_conditional: context.is_conditional() }
     }
 }

@@ -1,7 +1,11 @@
 //! Notes whether a handler read anything of the call that is not in the key.
+//!
+//! The deadline is not in it either, and still no secret: a run for all who ask shows that of the run.
+//! Once the run is its caller's alone, it shows the caller's.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use http::header::{ACCEPT, AUTHORIZATION, COOKIE};
 use tidewire_service::{ContextPart, ContextWatch, Sharing};
@@ -11,12 +15,19 @@ pub(crate) struct Privacy {
     sharing: Sharing,
     /// Whether `accept` is in the key, as of plain HTTP.
     is_page: bool,
+    /// Until when the run may take.
+    deadline: Instant,
     read: Mutex<Option<String>>,
 }
 
 impl Privacy {
-    pub(crate) fn new(sharing: Sharing, is_page: bool) -> Self {
-        Self { sharing, is_page, read: Mutex::new(None) }
+    pub(crate) fn new(sharing: Sharing, is_page: bool, deadline: Instant) -> Self {
+        Self { sharing, is_page, deadline, read: Mutex::new(None) }
+    }
+
+    /// Whether the answer is its caller's alone.
+    pub(crate) fn is_private(&self) -> bool {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// What was read first that is not in the key.
@@ -50,6 +61,10 @@ impl ContextWatch for Privacy {
             ContextPart::Extensions => "the extensions".to_owned(),
             _ => "the context".to_owned(),
         });
+    }
+
+    fn deadline(&self, own: Option<Instant>) -> Option<Instant> {
+        if self.is_private() { own } else { Some(self.deadline) }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use http::StatusCode;
 use tidewire_service::Code;
 
 /// Why the reply of a query was not kept. Its text is what the log says.
@@ -14,6 +15,8 @@ pub enum Refusal {
     Untracked,
     /// The code says nothing about the next call.
     Code(Code),
+    /// The HTTP status says nothing about the next call.
+    Status(StatusCode),
     /// The reply sets a cookie.
     Cookie,
     /// The body is a stream, or the reply is one that cannot be given again (an upgrade, a script).
@@ -35,6 +38,9 @@ impl fmt::Display for Refusal {
                 "read no source and no memo, and declares neither ttl nor immutable: not memoized",
             ),
             Self::Code(code) => write!(f, "failed with {code}: not memoized"),
+            Self::Status(status) => {
+                write!(f, "has the status {}: not memoized", status.as_u16())
+            }
             Self::Cookie => f.write_str("sets a cookie: not memoized"),
             Self::Stream => f.write_str("is a stream: not memoized"),
             Self::TooLarge { bytes, reply_bytes_max } => {

@@ -1,19 +1,19 @@
 //! One memo a method, made at its first call, and the terms on which it keeps answers.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::Method as Verb;
 use tidewire_memo::{Ambient, Graph, Memo};
-use tidewire_service::{Call, Lifetime, Method, Sharing, Spec, StreamKind, Target, Timer};
+use tidewire_service::{Call, Lifetime, Method, Room, Sharing, StreamKind, Target, Timer};
 
 use crate::attempt::{Attempt, Passing};
 use crate::edge::Settings;
 use crate::http::Rules;
 use crate::kept::Kept;
 use crate::key::Key;
+use crate::methods::Methods;
 use crate::refusal::Refusal;
 use crate::terms::{self, Effective};
 
@@ -35,6 +35,7 @@ pub(crate) struct Terms {
     refused: AtomicU32,
     /// Whether any answer was ever kept.
     has_kept: AtomicBool,
+    memo: OnceLock<Memo<Key, Kept>>,
 }
 
 /// The memo of one method.
@@ -48,8 +49,9 @@ pub(crate) struct Table {
     graph: Graph,
     pub(crate) settings: Settings,
     pub(crate) timer: Arc<dyn Timer>,
-    /// By the address of the spec, which the method beside it keeps alive.
-    methods: RwLock<HashMap<usize, (Method, Arc<Place>)>>,
+    /// What other forms of answers may take.
+    pub(crate) room: Arc<Room>,
+    methods: Methods<Arc<Place>>,
     pages: OnceLock<Arc<Place>>,
 }
 
@@ -59,6 +61,11 @@ const HOPELESS: u32 = 16;
 const PROBE: u32 = 256;
 
 impl Terms {
+    /// The memo in which answers are kept.
+    pub(crate) fn memo(&self) -> Memo<Key, Kept> {
+        *self.memo.get().expect("terms are of a memo before anything is kept")
+    }
+
     /// Notes why an answer was not kept; the first time of a method goes to the log.
     pub(crate) fn note(&self, refusal: &Refusal) {
         self.refused.fetch_add(1, Ordering::Relaxed);
@@ -92,39 +99,30 @@ impl Terms {
 
 impl Table {
     pub(crate) fn new(graph: Graph, settings: Settings, timer: Arc<dyn Timer>) -> Self {
-        Self { graph, settings, timer, methods: RwLock::default(), pages: OnceLock::new() }
+        let room = Arc::clone(&settings.room);
+        Self { graph, settings, timer, room, methods: Methods::new(), pages: OnceLock::new() }
     }
 
     /// Where answers to this call are kept; `None` for what passes through.
-    pub(crate) fn place(&self, call: &Call) -> Option<Arc<Place>> {
+    pub(crate) fn place(&self, call: &Call) -> Option<&Arc<Place>> {
         match &call.target {
             Target::Method(method) if method.is_query() && method.kind == StreamKind::Unary => {
                 Some(self.of_method(method))
             }
             Target::Http(target) if target.method == Verb::GET => {
-                let place = self
-                    .pages
-                    .get_or_init(|| Arc::new(self.make(self.terms("GET", Effective::of_page()))));
-                Some(Arc::clone(place))
+                let page = || Arc::new(self.make(self.terms("GET", Effective::of_page())));
+                Some(self.pages.get_or_init(page))
             }
             _ => None,
         }
     }
 
-    fn of_method(&self, method: &Method) -> Arc<Place> {
-        let at = std::ptr::from_ref::<Spec>(method).addr();
-        let known = self.methods.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, place)) = known.get(&at) {
-            return Arc::clone(place);
-        }
-        drop(known);
-        let mut methods = self.methods.write().unwrap_or_else(PoisonError::into_inner);
-        let (_, place) = methods.entry(at).or_insert_with(|| {
+    fn of_method(&self, method: &Method) -> &Arc<Place> {
+        self.methods.find_or_add(method, || {
             let set = self.settings.methods.get(terms::name(method));
             let effective = set.cloned().unwrap_or_default().over(method);
-            (method.clone(), Arc::new(self.make(self.terms(&method.path, effective))))
-        });
-        Arc::clone(place)
+            Arc::new(self.make(self.terms(&method.path, effective)))
+        })
     }
 
     fn make(&self, terms: Terms) -> Place {
@@ -156,6 +154,8 @@ impl Table {
             Some(life) => memo.ttl(life),
             None => memo,
         };
+        // The first and only time.
+        let _ = terms.memo.set(memo);
         Place { memo, terms }
     }
 
@@ -175,14 +175,13 @@ impl Table {
             is_told: AtomicBool::new(false),
             refused: AtomicU32::new(0),
             has_kept: AtomicBool::new(false),
+            memo: OnceLock::new(),
         }
     }
 }
 
 impl Drop for Table {
     fn drop(&mut self) {
-        let methods = self.methods.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let places = methods.values().map(|(_, place)| place).chain(self.pages.get());
-        places.for_each(|place| place.memo.close());
+        self.methods.each().chain(self.pages.get()).for_each(|place| place.memo.close());
     }
 }

@@ -11,7 +11,7 @@ use buffa_descriptor::{
 };
 use bytes::Bytes;
 use tidewire_schema::Schema;
-use tidewire_service::{Interface, Method};
+use tidewire_service::{Format, Interface, Method};
 
 use crate::annotation::{Rule, rules};
 use crate::field::{Unresolved, list, resolve};
@@ -34,6 +34,8 @@ pub struct Binding {
     pub(crate) reply: ReplyPlan,
     pub(crate) origin: Origin,
     pub(crate) json: JsonOptions,
+    /// What its bodies are, as no other binding's: for who keeps them.
+    pub(crate) format: Format,
 }
 
 /// Schemas, each decoded once however many services share it.
@@ -173,6 +175,7 @@ impl Maker<'_> {
             reply: self.reply(&rule.response_body)?,
             origin,
             json: self.json,
+            format: Format::unique(),
         })
     }
 
@@ -241,6 +244,11 @@ impl Binding {
     /// How requests are read and errors are printed.
     pub fn options(&self) -> &RestOptions {
         &self.options
+    }
+
+    /// What its bodies are, as no other binding's: for who keeps them.
+    pub fn format(&self) -> Format {
+        self.format
     }
 
     /// Whether the body of a request is the bytes of a `google.api.HttpBody`: each chunk of a request

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tidewire_schema::{JsonStyle, Schema};
-use tidewire_service::{Error, Result, StreamKind};
+use tidewire_service::{Coding, Error, Form, Keeper, Result, StreamKind};
 
 use crate::binding::Binding;
 use crate::content;
@@ -48,6 +48,19 @@ impl Binding {
         let mut out = Vec::with_capacity(message.len() * 2 + NAMES_BYTES);
         self.reply.print_into(&message, &mut out)?;
         Ok(Printed { content_type: Some(JSON), body: out.into() })
+    }
+
+    /// [`print`](Self::print) for a message that somebody keeps: its JSON is made once.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn print_kept(&self, message: Bytes, keeper: &dyn Keeper) -> Result<Printed> {
+        if self.reply.raw {
+            return self.print(message);
+        }
+        let form = Form { format: self.format, coding: Coding::Identity };
+        let print = || self.print(message).map(|printed| printed.body);
+        Ok(Printed { content_type: Some(JSON), body: keeper.forms().or_make(form, print)? })
     }
 
     /// The status of a response to a reply that came with this one: the reply's own, or the method's,

@@ -3,7 +3,7 @@
 use http::header::{ALLOW, CONTENT_TYPE, ETAG, HeaderValue, TRAILER};
 use http::{HeaderMap, Response, StatusCode};
 use tidewire_rest::{ErrorFormat, Printed};
-use tidewire_service::{Body, Error, Frame, Headers, Reply};
+use tidewire_service::{Body, Error, Frame, Headers, HeldTags, Reply, Validator};
 
 use crate::observe::{Ended, Failed};
 use crate::seldom::Seldom;
@@ -12,7 +12,7 @@ use crate::seldom::Seldom;
 #[inline]
 pub(crate) fn response<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Response<B> {
     if reply.freshness.validator().is_some() || reply.is_unchanged() {
-        tag(&mut reply);
+        tag(&mut reply, &HeldTags::default());
     }
     announce(&mut reply);
     let Reply { status, headers, body, trailers, .. } = reply;
@@ -27,8 +27,13 @@ pub(crate) fn response<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Res
 /// Names the content of a reply for whoever asks again (`If-None-Match`): RFC 9110, section 8.8.3.
 ///
 /// The validator names the bytes as the service gave them, so it stands for that one representation;
-/// what is compressed on the way gets a weak tag there.
-pub(crate) fn tag(reply: &mut Reply) {
+/// what is compressed on the way gets a tag of its own there, and is *unchanged* by that one.
+pub(crate) fn tag(reply: &mut Reply, held: &HeldTags) {
+    if reply.is_unchanged()
+        && let Some(tag) = reply.freshness.validator().and_then(|content| held.naming(content))
+    {
+        reply.headers.insert(ETAG, tag);
+    }
     if let Some(validator) = reply.freshness.validator()
         && !reply.headers.contains_key(ETAG)
         && let Ok(value) = HeaderValue::from_str(&format!("\"{validator}\""))
@@ -48,13 +53,24 @@ fn announce<T>(reply: &mut Reply<T>) {
     }
 }
 
-/// Says that a tag names the content and not these bytes, which were compressed on the way.
-pub(crate) fn weaken_tag(headers: &mut HeaderMap) {
-    if let Some(tag) = headers.get_mut(ETAG)
-        && !tag.as_bytes().starts_with(b"W/")
-        && let Ok(weak) = HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat())
-    {
-        *tag = weak;
+/// Lets a tag name the bytes that are sent, which were compressed on the way (RFC 9110, section 8.8.3): one
+/// that was made here gets the coding behind it, which [`Context::held`] knows; of another we do not know
+/// who reads it, so it becomes a weak one.
+///
+/// [`Context::held`]: tidewire_service::Context::held
+pub(crate) fn tag_compressed(headers: &mut HeaderMap, coding: &str) {
+    let Some(tag) = headers.get_mut(ETAG) else { return };
+    let text = tag.to_str().unwrap_or_default();
+    if text.starts_with("W/") {
+        return;
+    }
+    let own = text.trim_matches('"');
+    let other = match own.parse::<Validator>() {
+        Ok(_) => format!("\"{own}-{coding}\"").into_bytes(),
+        Err(_) => [b"W/", tag.as_bytes()].concat(),
+    };
+    if let Ok(other) = HeaderValue::from_bytes(&other) {
+        *tag = other;
     }
 }
 

@@ -19,7 +19,7 @@ use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use http::{Method, Response, StatusCode, Uri};
 use tidewire_rest::{Binding, Request, RestError, RestOptions};
 use tidewire_service::{
-    Body, Call, Codec, Context, Error, Frame, Interface, Result, Service, StreamKind,
+    Body, Call, Codec, Context, Error, Frame, Interface, Keeper, Result, Service, StreamKind,
 };
 
 use crate::arriving::{Arriving, check_length, discard};
@@ -121,15 +121,21 @@ impl Transcoder {
         let options = self.binding.options();
         let head = request.verb == Method::HEAD;
         let gzip = options.compression && compress::accepted(request.context.headers());
-        let response = match self.answer(request).await {
-            Ok(response) => response,
-            Err(error) => refusal(options, &error),
+        let (response, keeper) = match self.answer(request).await {
+            Ok(answered) => answered,
+            Err(error) => (refusal(options, &error), None),
         };
-        let response = if options.compression { compress::apply(response, gzip) } else { response };
+        let response = if options.compression {
+            let kept = keeper.map(|keeper| (keeper, self.binding.format()));
+            compress::apply(response, gzip, kept)
+        } else {
+            response
+        };
         if head { without_body(response) } else { response }
     }
 
-    async fn answer(&self, inbound: Inbound) -> Result<Response<Body>> {
+    /// The answer, and who keeps it.
+    async fn answer(&self, inbound: Inbound) -> Result<(Response<Body>, Option<Arc<dyn Keeper>>)> {
         let Inbound { uri, version, mut context, body, watch, .. } = inbound;
         let limits = &self.app.limits;
         let method = self.binding.method();
@@ -169,6 +175,7 @@ impl Transcoder {
             }
         };
         add_host(&mut context, &uri);
+        let held = context.held_tags();
         let call = Call::method(method.clone(), context, Codec::Proto, body);
         let outcome = run(&*self.service, call, command).outcome().await;
         if let Some(leftover) = leftover {
@@ -176,11 +183,16 @@ impl Transcoder {
         }
         let reply = outcome?;
         let script = self.app.faults.then(|| reply.script().cloned()).flatten();
-        let mut response = reply::response(&self.binding, reply, style).await?;
+        let keeper = match &reply.body {
+            Body::Full(message) => reply.freshness.keeper(message).cloned(),
+            _ => None,
+        };
+        let kept = keeper.as_deref();
+        let mut response = reply::response(&self.binding, reply, style, &held, kept).await?;
         if let Some(script) = script {
             response.extensions_mut().insert(script);
         }
-        Ok(response)
+        Ok((response, keeper))
     }
 }
 

@@ -24,7 +24,7 @@ use std::task::{Context as Waker, Poll, ready};
 use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
 use http::{Response, Version};
-use tidewire_service::{Body, Call, Context, Reply, Result};
+use tidewire_service::{Body, Call, Context, HeldTags, Reply, Result};
 use tidewire_wire::Exchange;
 
 pub(crate) use self::methods::{Entry, Methods};
@@ -48,6 +48,8 @@ pub(crate) struct RpcCall {
     exchange: Exchange,
     version: Version,
     watch: Option<Arc<Watch>>,
+    /// What the caller of a GET holds.
+    held: HeldTags,
     /// What nobody read of the request.
     leftover: Option<Leftover>,
     stage: Stage,
@@ -86,8 +88,12 @@ impl RpcCall {
         mut request: Inbound,
     ) -> Self {
         let (version, watch) = (request.version, request.watch.take());
+        let held = match exchange.is_get() {
+            true => request.context.held_tags(),
+            false => HeldTags::default(),
+        };
         let stage = Stage::Begun(Some(request));
-        Self { app, entry, exchange, version, watch, leftover: None, stage }
+        Self { app, entry, exchange, version, watch, held, leftover: None, stage }
     }
 
     /// The message, or what it will come by.
@@ -185,13 +191,14 @@ impl RpcCall {
 
     /// Answers once a reply is there that can be sent as it is.
     fn later(&self, outcome: impl Future<Output = Result<Reply>> + Send + 'static) -> Next {
-        let Self { app, entry, exchange, version, watch, .. } = self;
+        let Self { app, entry, exchange, version, watch, held, .. } = self;
         let (app, entry, watch) = (Arc::clone(app), Arc::clone(entry), watch.clone());
+        let held = held.clone();
         let (exchange, version) = (*exchange, *version);
         Next::Stage(Stage::Late(Box::pin(async move {
             let outcome = outcome.await;
             let stage = Stage::Begun(None);
-            let mut call = Self { app, entry, exchange, version, watch, leftover: None, stage };
+            let mut call = Self { app, entry, exchange, version, watch, held, leftover: None, stage };
             match call.answer(outcome) {
                 Next::Answer(response) => response,
                 Next::Stage(stage) => {
@@ -231,7 +238,7 @@ impl RpcCall {
         let loses_end = fault::loses_trailers(script.as_ref());
         let is_get = exchange.is_get();
         if is_get {
-            plain::tag(&mut reply);
+            plain::tag(&mut reply, &self.held);
             if reply.is_unchanged() {
                 return Ok(plain::response(reply, ResponseBody::Plain));
             }
@@ -242,8 +249,8 @@ impl RpcCall {
             let seen = (&app.coders, self.watch.clone());
             many(*exchange, &self.entry.method, reply, seen, loses_end)
         };
-        if is_get && response.headers().contains_key(CONTENT_ENCODING) {
-            plain::weaken_tag(response.headers_mut());
+        if is_get && let Some(coding) = response.headers().get(CONTENT_ENCODING).cloned() {
+            plain::tag_compressed(response.headers_mut(), coding.to_str().unwrap_or_default());
         }
         if let Some(script) = script {
             response.extensions_mut().insert(script);

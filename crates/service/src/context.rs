@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 
 use crate::command_key::{self, CommandKey};
-use crate::held;
+use crate::held::{self, HeldTags};
 use crate::{Observation, Peer, Phase, Principal, Result, Signal, Tokens, Validator};
 
 /// What surrounds a call.
@@ -105,6 +105,11 @@ pub enum ContextPart<'a> {
 pub trait ContextWatch: Send + Sync + 'static {
     /// This part is being read.
     fn read(&self, part: ContextPart<'_>);
+
+    /// The deadline that is seen in place of the caller's `own`.
+    fn deadline(&self, own: Option<Instant>) -> Option<Instant> {
+        own
+    }
 }
 
 impl Context {
@@ -248,14 +253,18 @@ impl Context {
         self
     }
 
-    /// The point in time after which no answer is wanted.
+    /// The point in time after which no answer is wanted. Where an answer is computed for several
+    /// callers, none of theirs counts, but how long that may take.
     pub fn deadline(&self) -> Option<Instant> {
-        self.deadline
+        match self.rare.as_ref().and_then(|rare| rare.watch.as_ref()) {
+            Some(watch) => watch.deadline(self.deadline),
+            None => self.deadline,
+        }
     }
 
     /// What is left until the deadline at `now`; zero when it passed, `None` without one.
     pub fn remaining(&self, now: Instant) -> Option<Duration> {
-        self.deadline.map(|deadline| deadline.saturating_duration_since(now))
+        self.deadline().map(|deadline| deadline.saturating_duration_since(now))
     }
 
     /// The other side of the connection; `None` for a call within the process.
@@ -286,6 +295,12 @@ impl Context {
             None if self.is_conditional => held::of_headers(&self.headers),
             None => Vec::new(),
         }
+    }
+
+    /// The tags by which a caller of HTTP says what it holds (`If-None-Match`), to be asked after the
+    /// call is on its way.
+    pub fn held_tags(&self) -> HeldTags {
+        if self.is_conditional { HeldTags::of(&self.headers) } else { HeldTags::default() }
     }
 
     /// What makes a repeated command harmless: a service stores it in the transaction of the command,
@@ -364,7 +379,7 @@ impl Context {
     #[must_use]
     pub fn outgoing(&self) -> Self {
         let mut outgoing =
-            Self { deadline: self.deadline, stopping: self.stopping.clone(), ..Self::default() };
+            Self { deadline: self.deadline(), stopping: self.stopping.clone(), ..Self::default() };
         for name in TRACE {
             for value in self.headers.get_all(&name) {
                 outgoing.headers.append(name.clone(), value.clone());

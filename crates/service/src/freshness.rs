@@ -9,15 +9,34 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::Tokens;
+use bytes::Bytes;
+
+use crate::{Keeper, Tokens};
 
 /// How long an answer stays true. The default says that nothing is known, and takes no room.
 #[derive(Clone, Default)]
-pub struct Freshness(Option<Box<Known>>);
+pub struct Freshness(What);
+
+#[derive(Clone, Default)]
+enum What {
+    #[default]
+    Nothing,
+    /// What who keeps the answer knows, and nothing beside it.
+    Kept(Kept),
+    Known(Box<Known>),
+}
+
+/// A version of an answer that is kept; what tells of its end is made when somebody asks.
+#[derive(Clone)]
+struct Kept {
+    keeper: Arc<dyn Keeper>,
+    version: u64,
+    staleness: OnceLock<Arc<dyn Staleness>>,
+}
 
 #[derive(Clone, Default)]
 struct Known {
@@ -26,6 +45,7 @@ struct Known {
     age: Duration,
     staleness: Option<Arc<dyn Staleness>>,
     tokens: Tokens,
+    kept: Option<Kept>,
 }
 
 /// Names the content of a reply: a 128-bit hash of its bytes in its codec.
@@ -65,6 +85,11 @@ impl Freshness {
         Self::default().with_staleness(staleness)
     }
 
+    /// A version of an answer that somebody keeps.
+    pub fn kept(keeper: Arc<dyn Keeper>, version: u64) -> Self {
+        Self(What::Kept(Kept { keeper, version, staleness: OnceLock::new() }))
+    }
+
     /// An answer that may be kept for this long from when it was computed.
     pub fn lasting(duration: Duration) -> Self {
         Self::default().with_lifetime(Lifetime::For(duration))
@@ -79,7 +104,7 @@ impl Freshness {
     #[must_use]
     pub fn with_validator(mut self, validator: impl Into<Option<Validator>>) -> Self {
         let validator = validator.into();
-        if validator.is_some() || self.0.is_some() {
+        if validator != self.validator() {
             self.known().validator = validator;
         }
         self
@@ -117,38 +142,59 @@ impl Freshness {
 
     /// What names the content.
     pub fn validator(&self) -> Option<Validator> {
-        self.0.as_ref()?.validator
+        match &self.0 {
+            What::Nothing => None,
+            What::Kept(kept) => kept.keeper.validator(),
+            What::Known(known) => known.validator,
+        }
     }
 
     /// The bound by time.
     pub fn lifetime(&self) -> Lifetime {
-        self.0.as_ref().map_or(Lifetime::Unknown, |known| known.lifetime)
+        self.as_known().map_or(Lifetime::Unknown, |known| known.lifetime)
     }
 
     /// How long ago the answer was computed.
     pub fn age(&self) -> Duration {
-        self.0.as_ref().map_or(Duration::ZERO, |known| known.age)
+        self.as_known().map_or(Duration::ZERO, |known| known.age)
     }
 
     /// What tells of an early end.
     pub fn staleness(&self) -> Option<&Arc<dyn Staleness>> {
-        self.0.as_ref()?.staleness.as_ref()
+        match (self.as_kept(), self.as_known()) {
+            (_, Some(Known { staleness: Some(staleness), .. })) => Some(staleness),
+            (Some(kept), _) => {
+                Some(kept.staleness.get_or_init(|| kept.keeper.staleness(kept.version)))
+            }
+            (None, _) => None,
+        }
     }
 
     /// The tokens of consistency that the answer includes.
     pub fn tokens(&self) -> &Tokens {
         static NONE: Tokens = Tokens::NONE;
-        self.0.as_ref().map_or(&NONE, |known| &known.tokens)
+        self.as_known().map_or(&NONE, |known| &known.tokens)
+    }
+
+    /// Who keeps the answer, if `body` is the one that is kept: for other forms of it.
+    pub fn keeper(&self, body: &Bytes) -> Option<&Arc<dyn Keeper>> {
+        let keeper = &self.as_kept()?.keeper;
+        let kept = keeper.body();
+        (std::ptr::eq(kept.as_ptr(), body.as_ptr()) && kept.len() == body.len()).then_some(keeper)
     }
 
     /// Whether anything is known that would allow keeping the answer.
     pub fn is_known(&self) -> bool {
-        self.staleness().is_some() || self.lifetime() != Lifetime::Unknown
+        let told = self.as_known().is_some_and(|known| known.staleness.is_some());
+        told || self.as_kept().is_some() || self.lifetime() != Lifetime::Unknown
     }
 
     /// Whether the answer is known to be stale by now. Time is not looked at.
     pub fn is_stale(&self) -> bool {
-        self.staleness().is_some_and(|staleness| staleness.is_stale())
+        match &self.0 {
+            What::Kept(kept) => kept.keeper.is_stale(kept.version),
+            _ => self.staleness().is_some_and(|staleness| staleness.is_stale()),
+        }
     }
 
     /// The freshness of an answer that is built from two: the earlier end of both, the staleness of
@@ -172,8 +218,36 @@ impl Freshness {
         whole.with_tokens(&tokens)
     }
 
+    fn as_known(&self) -> Option<&Known> {
+        match &self.0 {
+            What::Known(known) => Some(known),
+            _ => None,
+        }
+    }
+
+    fn as_kept(&self) -> Option<&Kept> {
+        match &self.0 {
+            What::Nothing => None,
+            What::Kept(kept) => Some(kept),
+            What::Known(known) => known.kept.as_ref(),
+        }
+    }
+
     fn known(&mut self) -> &mut Known {
-        self.0.get_or_insert_default()
+        let known = match std::mem::take(&mut self.0) {
+            What::Nothing => Box::default(),
+            What::Kept(kept) => Box::new(Known {
+                validator: kept.keeper.validator(),
+                kept: Some(kept),
+                ..Known::default()
+            }),
+            What::Known(known) => known,
+        };
+        self.0 = What::Known(known);
+        match &mut self.0 {
+            What::Known(known) => known,
+            _ => unreachable!("it was just set"),
+        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! What a caller of HTTP says that it holds: `If-None-Match` (RFC 9110, section 13.1.2).
 //!
-//! Only tags that are validators count, compared weakly: a tag of somebody else names nothing here, and
+//! Only tags that are validators, or those of a compressed form of one, count, compared weakly: a tag of somebody else names nothing here, and
 //! `*` (any answer at all) speaks of changes, not of reading.
 
-use http::HeaderMap;
 use http::header::IF_NONE_MATCH;
+use http::{HeaderMap, HeaderValue};
 
 use crate::Validator;
 
@@ -23,13 +23,33 @@ pub(crate) fn of_headers(headers: &HeaderMap) -> Vec<Validator> {
 
 fn validator(tag: &str) -> Option<Validator> {
     let strong = tag.strip_prefix("W/").unwrap_or(tag);
-    strong.strip_prefix('"')?.strip_suffix('"')?.parse().ok()
+    let text = strong.strip_prefix('"')?.strip_suffix('"')?;
+    // The tag of a compressed form: that of the body, a hyphen, the coding.
+    let text = ["-gzip", "-zstd"].iter().find_map(|end| text.strip_suffix(end)).unwrap_or(text);
+    text.parse().ok()
+}
+
+/// The tags by which a caller says what it holds; see [`Context::held_tags`](crate::Context::held_tags).
+#[derive(Debug, Clone, Default)]
+pub struct HeldTags(Vec<HeaderValue>);
+
+impl HeldTags {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        Self(headers.get_all(IF_NONE_MATCH).into_iter().cloned().collect())
+    }
+
+    /// The tag that names this content, as a strong one: what the answer that is held came with, so that a
+    /// cache knows which of its answers is still right (RFC 9111, section 4.3.4).
+    pub fn naming(&self, content: Validator) -> Option<HeaderValue> {
+        let values = self.0.iter().filter_map(|value| value.to_str().ok());
+        let mut tags = values.flat_map(|text| text.split(',')).take(TAGS_MAX).map(str::trim);
+        let tag = tags.find(|tag| validator(tag) == Some(content))?;
+        HeaderValue::from_str(tag.strip_prefix("W/").unwrap_or(tag)).ok()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     #[test]
@@ -41,6 +61,8 @@ mod tests {
             (format!("W/\"{one}\", \"{other}\""), vec![one, other]),
             (format!("\"abc\" ,  \"{one}\" "), vec![one]),
             (format!("{one}"), vec![]),
+            (format!("\"{one}-gzip\", W/\"{other}-zstd\""), vec![one, other]),
+            (format!("\"{one}-br\""), vec![]),
             ("*".to_owned(), vec![]),
             (format!("\"{}\"", one.to_string().to_uppercase()), vec![]),
         ] {

@@ -16,9 +16,10 @@ mod zstandard;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tidewire_service::{Error, Result};
+use tidewire_service::{Coding, Error, Form, Format, Result};
 
 use self::pool::Pool;
+use crate::envelope::Message;
 use crate::sender::Sender;
 
 /// What a client compresses.
@@ -87,20 +88,36 @@ impl Coders {
             .map_err(|why| Error::internal(format!("a message cannot be compressed: {why}")))
     }
 
-    /// A message of a reply compressed; `None` if that is not worth it.
+    /// A message of a reply compressed; `None` if that is not worth it. Of a message that is kept, the
+    /// compressed form is kept too.
     ///
     /// # Errors
     /// When there is no memory for it.
     pub(crate) fn shrink(
         &self,
         encoding: Option<Encoding>,
-        message: &[u8],
+        message: &Message,
     ) -> Result<Option<(Encoding, Bytes)>> {
-        let Some(encoding) = encoding.filter(|_| message.len() >= REPLY_BYTES_MIN) else {
+        let bytes = message.bytes();
+        let Some(encoding) = encoding.filter(|_| bytes.len() >= REPLY_BYTES_MIN) else {
             return Ok(None);
         };
-        let small = self.compress(encoding, message)?;
-        Ok((small.len() < message.len()).then_some((encoding, small)))
+        // What does not get smaller is remembered as empty, which no compressed form is.
+        let make = || {
+            let small = self.compress(encoding, bytes)?;
+            Ok(if small.len() < bytes.len() { small } else { Bytes::new() })
+        };
+        let small = match message.keeper() {
+            None => make()?,
+            Some(keeper) => {
+                let coding = match encoding {
+                    Encoding::Gzip => Coding::Gzip,
+                    Encoding::Zstd => Coding::Zstd,
+                };
+                keeper.forms().or_make(Form { format: Format::AS_GIVEN, coding }, make)?
+            }
+        };
+        Ok((!small.is_empty()).then_some((encoding, small)))
     }
 
     /// Unfolds a message of at most `bytes_max` bytes; an empty one stays empty.
@@ -275,7 +292,9 @@ fn weight(parameter: &[u8]) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidewire_service::Code;
+    use std::sync::Arc;
+
+    use tidewire_service::{Code, Forms, Keeper, Room, Signal, Staleness, Validator};
 
     const BOTH: [Encoding; 2] = [Encoding::Gzip, Encoding::Zstd];
 
@@ -376,18 +395,82 @@ mod tests {
         assert!(unfold(Encoding::Gzip, &reserved, 100).is_err());
     }
 
+    /// Keeps a message of 5,000 bytes.
+    struct Keeps(Bytes, Forms);
+
+    impl Keeper for Keeps {
+        fn validator(&self) -> Option<Validator> {
+            None
+        }
+
+        fn is_stale(&self, _: u64) -> bool {
+            false
+        }
+
+        fn staleness(&self, _: u64) -> Arc<dyn Staleness> {
+            Arc::new(Signal::new())
+        }
+
+        fn body(&self) -> &Bytes {
+            &self.0
+        }
+
+        fn forms(&self) -> &Forms {
+            &self.1
+        }
+    }
+
+    #[test]
+    fn the_compressed_form_of_a_message_that_is_kept_is_made_once_for_each_coding() {
+        for (body, gets_smaller) in [(vec![b'a'; 5000], true), (noise(), false)] {
+            let room = Arc::new(Room::new(1 << 20));
+            let body = Bytes::from(body);
+            let keeper: Arc<dyn Keeper> =
+                Arc::new(Keeps(body.clone(), Forms::new(Arc::clone(&room))));
+            for encoding in BOTH {
+                let shrunk = || {
+                    let message = Message::kept(body.clone(), Arc::clone(&keeper));
+                    Coders::default().shrink(Some(encoding), &message).unwrap()
+                };
+                let first = shrunk();
+                assert_eq!(first.is_some(), gets_smaller);
+                let again = shrunk();
+                let places =
+                    [&first, &again].map(|it| it.as_ref().map(|(_, small)| small.as_ptr()));
+                assert_eq!(places[0], places[1], "the same bytes");
+            }
+            assert_eq!(room.bytes() > 0, gets_smaller);
+        }
+    }
+
+    /// Bytes that nothing makes smaller (xorshift).
+    fn noise() -> Vec<u8> {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        };
+        (0..2000).map(|_| next()).collect()
+    }
+
     #[test]
     fn a_reply_that_does_not_get_smaller_is_not_compressed() {
-        let noise: Vec<u8> =
-            (0..2000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let noise = noise();
         for encoding in BOTH {
-            let shrunk =
-                |message: &[u8]| Coders::default().shrink(Some(encoding), message).unwrap();
+            let shrunk = |message: &[u8]| {
+                let message = Bytes::copy_from_slice(message).into();
+                Coders::default().shrink(Some(encoding), &message).unwrap()
+            };
             assert_eq!(shrunk(&[b'a'; 1023]), None);
             assert_eq!(shrunk(&[b'a'; 1024]).unwrap().0, encoding);
-            assert!(shrunk(&noise).is_none_or(|(_, small)| small.len() < noise.len()));
+            assert_eq!(shrunk(&noise), None);
         }
-        assert_eq!(Coders::default().shrink(None, &[b'a'; 5000]).unwrap(), None);
+        assert_eq!(
+            Coders::default().shrink(None, &Bytes::from_static(&[b'a'; 5000]).into()).unwrap(),
+            None
+        );
     }
 
     #[test]

@@ -3,8 +3,11 @@
 //! A message that came in one piece is handed on as it is, without a copy. What has to be gathered
 //! from several pieces grows with what has come, not with what was announced.
 
+use std::fmt;
+use std::sync::Arc;
+
 use bytes::{Buf, Bytes, BytesMut};
-use tidewire_service::{Error, Result};
+use tidewire_service::{Error, Keeper, Result};
 
 use crate::compression::{Coders, Encoding};
 use crate::sender::Sender;
@@ -34,13 +37,13 @@ pub(crate) fn seal(flags: u8, message: Bytes) -> Result<[Bytes; 2]> {
 }
 
 /// A message to be sent, maybe with room for its envelope's head before it.
-#[derive(Debug)]
 pub struct Message(Place);
 
-#[derive(Debug)]
 enum Place {
     Alone(Bytes),
     Behind(BytesMut),
+    /// Somebody keeps it, with its compressed forms.
+    Kept(Bytes, Arc<dyn Keeper>),
 }
 
 impl From<Bytes> for Message {
@@ -60,9 +63,22 @@ impl Message {
         Self(Place::Behind(buffer))
     }
 
+    /// A message that `keeper` keeps: its compressed forms are made once.
+    pub fn kept(message: Bytes, keeper: Arc<dyn Keeper>) -> Self {
+        Self(Place::Kept(message, keeper))
+    }
+
+    /// Who keeps the message.
+    pub(crate) fn keeper(&self) -> Option<&Arc<dyn Keeper>> {
+        match &self.0 {
+            Place::Kept(_, keeper) => Some(keeper),
+            Place::Alone(_) | Place::Behind(_) => None,
+        }
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.0 {
-            Place::Alone(message) => message,
+            Place::Alone(message) | Place::Kept(message, _) => message,
             Place::Behind(buffer) => &buffer[HEAD..],
         }
     }
@@ -70,7 +86,7 @@ impl Message {
     /// The message without its room.
     pub(crate) fn into_bytes(self) -> Bytes {
         match self.0 {
-            Place::Alone(message) => message,
+            Place::Alone(message) | Place::Kept(message, _) => message,
             Place::Behind(mut buffer) => {
                 buffer.advance(HEAD);
                 buffer.freeze()
@@ -81,13 +97,19 @@ impl Message {
     /// The message in its envelope, not compressed.
     pub(crate) fn seal(self) -> Result<[Bytes; 2]> {
         match self.0 {
-            Place::Alone(message) => seal(0, message),
+            Place::Alone(message) | Place::Kept(message, _) => seal(0, message),
             Place::Behind(mut buffer) => {
                 let head = head(0, buffer.len() - HEAD)?;
                 buffer[..HEAD].copy_from_slice(&head);
                 Ok([buffer.freeze(), Bytes::new()])
             }
         }
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Message").field(&self.bytes().len()).finish()
     }
 }
 

@@ -118,7 +118,7 @@ impl Exchange {
         if !trailers.is_empty() {
             connect::put_trailers(&mut headers, trailers);
         }
-        let body = match coders.shrink(self.replies, message.bytes())? {
+        let body = match coders.shrink(self.replies, &message)? {
             None => message.into_bytes(),
             Some((encoding, small)) => {
                 headers.insert(CONTENT_ENCODING, encoding.value());
@@ -175,7 +175,7 @@ impl Exchange {
 
     /// The message in its envelope, and how it was compressed.
     fn seal(&self, message: Message, coders: &Coders) -> Result<(Option<Encoding>, [Bytes; 2])> {
-        let (encoding, pieces) = match coders.shrink(self.replies, message.bytes())? {
+        let (encoding, pieces) = match coders.shrink(self.replies, &message)? {
             None => (None, message.seal()?),
             Some((encoding, small)) => (Some(encoding), seal(COMPRESSED, small)?),
         };

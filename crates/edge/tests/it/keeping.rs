@@ -317,3 +317,61 @@ async fn a_method_whose_first_answers_are_private_is_tried_again() {
     behind.text("open", Context::default()).await;
     assert_eq!(behind.runs(), runs, "an answer that may be kept is kept in the end");
 }
+
+#[tokio::test]
+async fn a_cookie_that_comes_with_an_error_is_given_once_too() {
+    let graph = Graph::new();
+    let source = Source::<u8>::new_in(&graph, "rows");
+    for is_trailer in [false, true] {
+        let behind = Behind::new(&graph, query(Sharing::Public), move |_| async move {
+            source.read(&1);
+            let mut error = Error::not_found("nothing");
+            let cookie = HeaderValue::from_static("session=1");
+            if is_trailer {
+                error.trailers_mut().insert(SET_COOKIE, cookie);
+            } else {
+                error.headers_mut().insert(SET_COOKIE, cookie);
+            }
+            Err(error)
+        });
+        for _ in 0..2 {
+            assert_eq!(
+                behind.ask("", Context::default()).await.unwrap_err().code(),
+                Code::NotFound
+            );
+        }
+        assert_eq!(behind.runs(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_page_is_kept_by_what_its_status_says_of_the_data_and_not_of_the_moment() {
+    for (status, is_kept) in [
+        (200, true),
+        (204, true),
+        (206, false),
+        (302, true),
+        (304, false),
+        (400, true),
+        (401, false),
+        (403, false),
+        (404, true),
+        (409, false),
+        (410, true),
+        (429, false),
+        (500, false),
+        (503, false),
+    ] {
+        let graph = Graph::new();
+        let source = Source::<u8>::new_in(&graph, "rows");
+        let status = http::StatusCode::from_u16(status).unwrap();
+        let behind = Behind::new(&graph, query(Sharing::Public), move |_| async move {
+            source.read(&1);
+            Ok(Reply::text("text").with_status(status))
+        });
+        for _ in 0..2 {
+            assert_eq!(behind.ask("", Context::default()).await.unwrap().status, status);
+        }
+        assert_eq!(behind.runs() == 1, is_kept, "{status}");
+    }
+}

@@ -166,3 +166,73 @@ async fn calls_of_a_method_of_which_nothing_is_ever_kept_stop_waiting_for_each_o
     join_all(answers).await.into_iter().for_each(|answer| drop(answer.unwrap()));
     assert_eq!(behind.runs(), before + 8);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_private_run_has_the_time_of_its_caller_and_is_not_cut_off_by_that_of_shared_ones() {
+    let graph = Graph::new();
+    let edge = Edge::new(&graph).compute_timeout(Duration::from_secs(7));
+    let behind = Behind::with(edge, query(Sharing::Public), |call: Call| async move {
+        let now = || tokio::time::Instant::now().into_std();
+        assert_eq!(call.context.remaining(now()), Some(Duration::from_secs(7)));
+        let _ = call.context.header("x-who");
+        let left = call.context.remaining(now());
+        // tidy: allow-sleep the clock of the test is paused
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        Ok(Reply::text(format!("{left:?}")))
+    });
+    let late = tokio::time::Instant::now().into_std() + Duration::from_secs(60);
+    let answer = behind.text("", Context::default().with_deadline(late)).await;
+    assert_eq!(answer, "Some(60s)");
+    assert_eq!(behind.text("", Context::default()).await, "None");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hot_key_under_constant_changes_never_gives_what_is_older_than_the_call() {
+    let graph = Graph::new();
+    let source = Source::<u8>::new_in(&graph, "rows");
+    let value = Arc::new(AtomicUsize::new(0));
+    let read = Arc::clone(&value);
+    let behind = Behind::new(&graph, query(Sharing::Public), move |_| {
+        let read = Arc::clone(&read);
+        async move {
+            source.read(&1);
+            let seen = read.load(Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            Ok(Reply::text(seen.to_string()))
+        }
+    });
+    let written = Arc::new(AtomicUsize::new(0));
+    let done = Signal::new();
+    let writer = {
+        let (value, written, done) = (Arc::clone(&value), Arc::clone(&written), done.clone());
+        tokio::spawn(async move {
+            for number in 1.. {
+                let write = source.write(&1);
+                value.store(number, Ordering::SeqCst);
+                write.finish();
+                written.store(number, Ordering::SeqCst);
+                if poll_immediate(done.fired()).await.is_some() {
+                    return number;
+                }
+                tokio::task::yield_now().await;
+            }
+            0
+        })
+    };
+    let readers = (0..4).map(|_| {
+        let (behind, written) = (behind.clone(), Arc::clone(&written));
+        tokio::spawn(async move {
+            for _ in 0..1000 {
+                let least = written.load(Ordering::SeqCst);
+                let seen: usize = behind.text("", Context::default()).await.parse().unwrap();
+                assert!(seen >= least, "{seen} was given after {least} was written");
+            }
+        })
+    });
+    for reader in readers.collect::<Vec<_>>() {
+        reader.await.unwrap();
+    }
+    done.fire();
+    let last = writer.await.unwrap();
+    assert_eq!(behind.text("", Context::default()).await, last.to_string());
+}

@@ -141,6 +141,11 @@ fn options_that_make_no_sense_are_refused_at_their_place() {
         &format!("{query} @option (tidewire.v1.method).ttl = {{ seconds: -1 }};"),
         "`ttl` has to be",
     );
+    check("@option (tidewire.v1.method).max_age = { seconds: 1 };", "`max_age` is for queries");
+    check(
+        &format!("{query} @option (tidewire.v1.method).stale_if_error = {{ nanos: 5 }};"),
+        "`stale_if_error` has to be whole seconds",
+    );
 }
 
 #[test]

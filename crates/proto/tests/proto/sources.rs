@@ -119,6 +119,8 @@ fn method_options_are_read_back() {
            option idempotency_level = NO_SIDE_EFFECTS;
            option (tidewire.v1.method).sharing = PUBLIC;
            option (tidewire.v1.method).immutable = true;
+           option (tidewire.v1.method).max_age = { seconds: 5 };
+           option (tidewire.v1.method).stale_if_error = { seconds: 60 };
          }
          rpc D(A) returns (A) { option (tidewire.v1.method).http_status = 201; }",
     );
@@ -127,6 +129,8 @@ fn method_options_are_read_back() {
     assert_eq!(found[1].sharing, Some(Sharing::Vary(vary)));
     assert_eq!(found[1].ttl, Some(Duration::from_millis(1500)));
     assert_eq!((&found[2].sharing, found[2].immutable), (&Some(Sharing::Public), true));
+    let lives = [found[2].max_age, found[2].stale_while_revalidate, found[2].stale_if_error];
+    assert_eq!(lives, [Some(Duration::from_secs(5)), None, Some(Duration::from_secs(60))]);
     assert_eq!(found[3].http_status, Some(201));
 }
 

@@ -8,17 +8,19 @@
 //!
 //! Only gzip: every client of HTTP knows it, and a browser that knows others takes it too.
 
+use std::convert::Infallible;
 use std::io::Write as _;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::StreamExt as _;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
-use http::{HeaderMap, Response};
-use tidewire_service::{Body, Frame};
+use http::{HeaderMap, Response, StatusCode};
+use tidewire_service::{Body, Coding, Form, Format, Frame, Keeper};
 
-use crate::plain::weaken_tag;
+use crate::plain::tag_compressed;
 
 /// Whether a client takes gzip (RFC 9110, section 12.5.3).
 pub(crate) fn accepted(headers: &HeaderMap) -> bool {
@@ -41,26 +43,36 @@ pub(crate) fn accepted(headers: &HeaderMap) -> bool {
     any
 }
 
-/// The response as it is sent to a client that takes gzip or does not.
-pub(crate) fn apply(response: Response<Body>, accepted: bool) -> Response<Body> {
-    if !is_worth_it(&response) {
+/// The response as it is sent to a client that takes gzip or does not. Of a body that `keeper` keeps, the
+/// compressed form is kept too, as one of this format.
+pub(crate) fn apply(
+    response: Response<Body>,
+    accepted: bool,
+    kept: Option<(Arc<dyn Keeper>, Format)>,
+) -> Response<Body> {
+    let is_unchanged = response.status() == StatusCode::NOT_MODIFIED;
+    if !is_unchanged && !is_worth_it(&response) {
         return response;
     }
     let (mut parts, body) = response.into_parts();
+    // What is unchanged says by what it was chosen, too (RFC 9110, section 15.4.5).
     parts.headers.append(VARY, HeaderValue::from_static("accept-encoding"));
-    if !accepted {
+    if !accepted || is_unchanged {
         return Response::from_parts(parts, body);
     }
     parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    // A strong tag names bytes that are not sent any more: RFC 9110, section 8.8.1.
-    weaken_tag(&mut parts.headers);
+    tag_compressed(&mut parts.headers, "gzip");
     let body = match body {
         Body::Empty => Body::Empty,
         Body::Full(bytes) => {
-            let mut gzip = Gzip::new();
-            let mut out = gzip.add(&bytes, Then::GoOn);
-            out.extend_from_slice(&gzip.end());
-            Body::Full(out.into())
+            let make = || Ok::<_, Infallible>(whole(&bytes));
+            let Ok(small) = match kept {
+                None => make(),
+                Some((keeper, format)) => {
+                    keeper.forms().or_make(Form { format, coding: Coding::Gzip }, make)
+                }
+            };
+            Body::Full(small)
         }
         Body::Stream(frames) => streamed(frames),
     };
@@ -79,6 +91,13 @@ fn is_text(content_type: &[u8]) -> bool {
     let essence = essence.trim_ascii().to_ascii_lowercase();
     essence.starts_with(b"text/")
         || [&b"json"[..], b"javascript", b"xml"].iter().any(|name| essence.ends_with(name))
+}
+
+fn whole(bytes: &[u8]) -> Bytes {
+    let mut gzip = Gzip::new();
+    let mut out = gzip.add(bytes, Then::GoOn);
+    out.extend_from_slice(&gzip.end());
+    out.into()
 }
 
 type Frames = std::pin::Pin<

@@ -7,13 +7,13 @@ use futures_util::StreamExt;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING};
 use http::{HeaderMap, Response, StatusCode};
 use tidewire_rest::{Binding, Printed, Style};
-use tidewire_service::{Body, Reply, Result};
+use tidewire_service::{Body, HeldTags, Keeper, Reply, Result};
 
 use super::stream::Chunks;
 use crate::plain;
 use crate::rpc::gathered;
 
-/// The response for a reply.
+/// The response for a reply; `held` is what its caller holds, `keeper` who keeps its message.
 ///
 /// # Errors
 /// A reply that is no message of its type; for a stream, what failed before anything was sent.
@@ -21,9 +21,11 @@ pub(crate) async fn response(
     binding: &Arc<Binding>,
     mut reply: Reply,
     style: Style,
+    held: &HeldTags,
+    keeper: Option<&dyn Keeper>,
 ) -> Result<Response<Body>> {
     if reply.freshness.validator().is_some() || reply.is_unchanged() {
-        plain::tag(&mut reply);
+        plain::tag(&mut reply, held);
     }
     if reply.is_unchanged() {
         return Ok(plain::response(reply, |body| body));
@@ -37,7 +39,7 @@ pub(crate) async fn response(
             Body::Full(message) => message,
             other => Box::pin(gathered(other)).await?.0,
         };
-        one(binding, message, status)?
+        one(binding, message, status, keeper)?
     };
     *response.status_mut() = status;
     add_headers(response.headers_mut(), headers.into_map());
@@ -60,11 +62,19 @@ fn add_headers(headers: &mut HeaderMap, of_reply: HeaderMap) {
     }
 }
 
-fn one(binding: &Binding, message: Bytes, status: StatusCode) -> Result<Response<Body>> {
+fn one(
+    binding: &Binding,
+    message: Bytes,
+    status: StatusCode,
+    keeper: Option<&dyn Keeper>,
+) -> Result<Response<Body>> {
     if matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         return Ok(Response::new(Body::Empty));
     }
-    let Printed { content_type, body } = binding.print(message)?;
+    let Printed { content_type, body } = match keeper {
+        Some(keeper) => binding.print_kept(message, keeper)?,
+        None => binding.print(message)?,
+    };
     Ok(with_type(Body::Full(body), content_type))
 }
 

@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Response};
 use http_body::{Frame as HttpFrame, SizeHint};
 use tidewire_service::{Body, Error, Frame, Method, Reply, Result};
-use tidewire_wire::{Closing, Coders, Exchange, Pieces};
+use tidewire_wire::{Closing, Coders, Exchange, Message, Pieces};
 
 use crate::observe::{Failed, Watch};
 use crate::plain::log;
@@ -49,8 +49,13 @@ pub(super) fn one(
     coders: &Coders,
     without_end: bool,
 ) -> Result<Response<ResponseBody>> {
-    let Reply { headers, body, trailers, .. } = reply;
+    let Reply { headers, body, trailers, freshness, .. } = reply;
     let message = match body {
+        Body::Full(message) if !without_end && let Some(keeper) = freshness.keeper(&message) => {
+            let message = Message::kept(message, Arc::clone(keeper));
+            let (headers, trailers) = (headers.into_map(), trailers.into_map());
+            return Ok(whole(exchange.reply(headers, message, trailers, coders)));
+        }
         Body::Full(message) => message,
         Body::Empty | Body::Stream(_) => Bytes::new(),
     };

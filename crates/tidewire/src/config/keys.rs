@@ -148,6 +148,12 @@ pub const KEYS: &[Key] = &[
     ),
     key("memo.reply_bytes_max", "1MiB", "1MiB", "largest reply that is kept"),
     key(
+        "memo.forms_bytes_max",
+        "64MiB",
+        "64MiB",
+        "what compressed and JSON forms of kept replies may take",
+    ),
+    key(
         "memo.max_age",
         "10s",
         "they ask each time",

@@ -36,6 +36,9 @@ pub struct MemoConfig {
     /// See [`Edge::reply_bytes_max`].
     #[serde(deserialize_with = "value::bytes")]
     pub reply_bytes_max: Option<usize>,
+    /// See [`Edge::forms_bytes_max`].
+    #[serde(deserialize_with = "value::bytes")]
+    pub forms_bytes_max: Option<usize>,
     /// See [`Caching::max_age`].
     #[serde(deserialize_with = "value::seconds")]
     pub max_age: Option<u64>,
@@ -124,6 +127,9 @@ impl MemoConfig {
         }
         if let Some(bytes) = self.reply_bytes_max {
             edge = edge.reply_bytes_max(bytes);
+        }
+        if let Some(bytes) = self.forms_bytes_max {
+            edge = edge.forms_bytes_max(bytes);
         }
         for (name, method) in &self.methods {
             edge = edge.method(name, method.terms());

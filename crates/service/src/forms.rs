@@ -1,0 +1,209 @@
+//! Other forms of a body that is kept: compressed, or in the format of another protocol.
+//!
+//! Whoever keeps an answer and gives it again keeps its forms too, each made once, at first demand, by
+//! who sends it. What they take is counted in a [`Room`], which bounds the forms of all answers together;
+//! what finds no room is made anew each time.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use crate::{Staleness, Validator};
+
+/// Keeps an answer: tells what names it and when it ends, and holds its forms.
+pub trait Keeper: Send + Sync + 'static {
+    /// What names the content.
+    fn validator(&self) -> Option<Validator>;
+
+    /// Whether this version of the answer is stale by now.
+    fn is_stale(&self, version: u64) -> bool;
+
+    /// What tells when this version of the answer is stale.
+    fn staleness(&self, version: u64) -> Arc<dyn Staleness>;
+
+    /// The body that is kept.
+    fn body(&self) -> &Bytes;
+
+    /// The other forms of that body.
+    fn forms(&self) -> &Forms;
+}
+
+/// The forms of one body.
+pub struct Forms {
+    made: [OnceLock<(Form, Bytes)>; FORMS_MAX],
+    room: Arc<Room>,
+}
+
+/// A form of a body: a format, and how it is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Form {
+    /// What the bytes mean before they are compressed.
+    pub format: Format,
+    /// How they are compressed.
+    pub coding: Coding,
+}
+
+/// What bytes mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Format(u64);
+
+/// How bytes are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coding {
+    /// They are not.
+    Identity,
+    /// RFC 1952.
+    Gzip,
+    /// RFC 8878.
+    Zstd,
+}
+
+/// What forms may take, all together.
+#[derive(Debug)]
+pub struct Room {
+    bytes: AtomicUsize,
+    bytes_max: usize,
+}
+
+impl Format {
+    /// The body as the service gave it.
+    pub const AS_GIVEN: Self = Self(0);
+
+    /// A format that no other is equal to.
+    pub fn unique() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Forms {
+    /// No forms yet; what will be made is counted in `room`.
+    pub fn new(room: Arc<Room>) -> Self {
+        Self { made: Default::default(), room }
+    }
+
+    /// This form; `make` makes it if it is not there.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn or_make<E>(
+        &self,
+        form: Form,
+        make: impl FnOnce() -> Result<Bytes, E>,
+    ) -> Result<Bytes, E> {
+        let known = self.made.iter().map_while(OnceLock::get).find(|(known, _)| *known == form);
+        match known {
+            Some((_, bytes)) => Ok(bytes.clone()),
+            None => make().map(|bytes| self.keep(form, bytes)),
+        }
+    }
+
+    fn keep(&self, form: Form, bytes: Bytes) -> Bytes {
+        if !self.room.take(bytes.len()) {
+            return bytes;
+        }
+        let mut entry = (form, bytes.clone());
+        for slot in &self.made {
+            match slot.set(entry) {
+                Ok(()) => return bytes,
+                Err(back) => entry = back,
+            }
+            // Somebody else was faster.
+            if slot.get().is_some_and(|(known, _)| *known == form) {
+                break;
+            }
+        }
+        self.room.give_back(bytes.len());
+        bytes
+    }
+}
+
+impl Drop for Forms {
+    fn drop(&mut self) {
+        let kept = self.made.iter().filter_map(OnceLock::get);
+        self.room.give_back(kept.map(|(_, bytes)| bytes.len()).sum());
+    }
+}
+
+impl Room {
+    /// Room for so many bytes.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes: AtomicUsize::new(0), bytes_max }
+    }
+
+    /// How many bytes are taken.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let fits = before.saturating_add(bytes) <= self.bytes_max;
+        if !fits {
+            self.give_back(bytes);
+        }
+        fits
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Forms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let made = self.made.iter().filter_map(OnceLock::get).map(|(form, _)| form);
+        f.debug_list().entries(made).finish()
+    }
+}
+
+/// One of another protocol, its compressed one, and the body compressed in two ways.
+const FORMS_MAX: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    const GZIP: Form = Form { format: Format::AS_GIVEN, coding: Coding::Gzip };
+
+    fn made(forms: &Forms, form: Form, bytes: &'static [u8]) -> Bytes {
+        let Ok(bytes) = forms.or_make(form, || Ok::<_, Infallible>(Bytes::from_static(bytes)));
+        bytes
+    }
+
+    #[test]
+    fn a_form_is_made_once_and_counted_while_it_is_kept() {
+        let room = Arc::new(Room::new(100));
+        let forms = Forms::new(Arc::clone(&room));
+        assert_eq!(made(&forms, GZIP, b"first"), "first");
+        assert_eq!(made(&forms, GZIP, b"second"), "first");
+        let json = Form { format: Format::unique(), coding: Coding::Identity };
+        assert_eq!(made(&forms, json, b"{}"), "{}");
+        assert_eq!(made(&forms, Form { coding: Coding::Gzip, ..json }, b"z"), "z");
+        assert_eq!(room.bytes(), 8);
+        drop(forms);
+        assert_eq!(room.bytes(), 0);
+    }
+
+    #[test]
+    fn what_finds_no_room_or_no_place_is_made_each_time() {
+        let room = Arc::new(Room::new(5));
+        let forms = Forms::new(Arc::clone(&room));
+        assert_eq!(made(&forms, GZIP, b"too long"), "too long");
+        assert_eq!(made(&forms, GZIP, b"short"), "short");
+        assert_eq!((made(&forms, GZIP, b"other"), room.bytes()), ("short".into(), 5));
+        let forms = Forms::new(Arc::new(Room::new(100)));
+        let form = || Form { format: Format::unique(), coding: Coding::Identity };
+        for _ in 0..FORMS_MAX {
+            made(&forms, form(), b"a");
+        }
+        let last = form();
+        assert_eq!(made(&forms, last, b"b"), "b");
+        assert_eq!(made(&forms, last, b"c"), "c");
+        assert_eq!(forms.room.bytes(), FORMS_MAX);
+    }
+}
