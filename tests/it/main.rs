@@ -14,6 +14,7 @@ mod harness;
 mod hostile;
 mod http2_peer;
 mod in_process;
+mod live;
 mod memoized;
 mod plain;
 mod readers;

@@ -115,7 +115,10 @@ impl Served {
     }
 
     /// Serves one connection to its end.
-    pub(crate) fn serve(&self, transport: impl Transport + 'static) -> tokio::task::JoinHandle<Option<Ended>> {
+    pub(crate) fn serve(
+        &self,
+        transport: impl Transport + 'static,
+    ) -> tokio::task::JoinHandle<Option<Ended>> {
         let links = Arc::clone(&self.links);
         self.tasks.spawn(async move {
             let identify = async |_| Ok(Bytes::new());
