@@ -12,6 +12,18 @@ use crate::harness::{behaviour, start};
 
 /// Every way in which a client can speak to a plain TCP port.
 fn ways(address: SocketAddr) -> Vec<(String, Client)> {
+    let mut ways = http_ways(address);
+    for scheme in ["ws", "tcp"] {
+        for codec in [Codec::Proto, Codec::Json] {
+            let client = Client::builder(format!("{scheme}://{address}")).codec(codec).build();
+            ways.push((format!("{scheme} {codec:?}"), client.unwrap()));
+        }
+    }
+    ways
+}
+
+/// Those of them that are requests of HTTP.
+fn http_ways(address: SocketAddr) -> Vec<(String, Client)> {
     let mut ways = Vec::new();
     for protocol in [Protocol::Connect, Protocol::Grpc, Protocol::GrpcWeb] {
         for http in [HttpVersion::Http1, HttpVersion::Http2] {
@@ -202,7 +214,7 @@ async fn plain_http_passes_through() {
 async fn a_trace_sees_every_step_with_raw_headers() {
     let (builder, _) = behaviour();
     let (_running, address) = start(builder).await;
-    for (way, client) in ways(address) {
+    for (way, client) in http_ways(address) {
         let steps = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&steps);
         let trace = Trace::new(move |event| {
@@ -263,5 +275,5 @@ async fn a_call_by_name_takes_bytes_or_json() {
 fn a_client_refuses_a_protocol_that_it_does_not_speak_by_name() {
     let refused = Client::builder("http://127.0.0.1:1").protocol(Protocol::Rest).build();
     let message = refused.expect_err("REST is not spoken by a client").to_string();
-    assert_eq!(message, "a client does not speak rest; use connect, grpc or grpc-web");
+    assert_eq!(message, "a client does not speak rest; use connect, grpc, grpc-web or live");
 }

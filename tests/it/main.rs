@@ -14,6 +14,7 @@ mod harness;
 mod hostile;
 mod http2_peer;
 mod in_process;
+mod live;
 mod memo_clients;
 mod memoized;
 mod plain;

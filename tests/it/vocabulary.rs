@@ -9,6 +9,7 @@
 
 mod gate;
 mod layer;
+mod live;
 mod memory;
 mod observer;
 
@@ -29,9 +30,14 @@ enum Way {
     Rest,
     Connect,
     ConnectGet,
+    /// A call over the live protocol, on a WebSocket.
+    Live,
+    /// One of plain HTTP over it, on TCP.
+    LivePlain,
 }
 
-const EVERY_WAY: [Way; 4] = [Way::Plain, Way::Rest, Way::Connect, Way::ConnectGet];
+const EVERY_WAY: [Way; 6] =
+    [Way::Plain, Way::Rest, Way::Connect, Way::ConnectGet, Way::Live, Way::LivePlain];
 
 /// Asks for the thing with this name; `headers` are lines.
 async fn ask(way: Way, address: SocketAddr, name: &str, headers: &str) -> Response {
@@ -46,6 +52,7 @@ async fn ask(way: Way, address: SocketAddr, name: &str, headers: &str) -> Respon
             let path = format!("/test.v1.Things/Get?encoding=json&message=%7B%22name%22:%22{name}");
             (format!("GET {path}%22%7D\n{headers}"), String::new())
         }
+        Way::Live | Way::LivePlain => return live::ask(way, address, name, headers).await,
     };
     send(address, &head, body.as_bytes()).await
 }

@@ -11,6 +11,7 @@ use crate::client::{Client, Inner};
 use crate::dial::Dialer;
 use crate::endpoint::{BuildError, Endpoint};
 use crate::limits::ClientLimits;
+use crate::live::{Live, Server};
 use crate::resolve::Resolver;
 use crate::retry::{Retries, Retry};
 use crate::trace::Trace;
@@ -73,7 +74,8 @@ impl Builder {
     }
 
     /// Sets the RPC protocol: [`Protocol::Connect`] (the default), [`Protocol::Grpc`] (over HTTP/2
-    /// only) or [`Protocol::GrpcWeb`]; [`build`](Self::build) refuses the others.
+    /// only), [`Protocol::GrpcWeb`] or [`Protocol::Live`], which `ws`, `wss` and `tcp` URLs are anyway;
+    /// [`build`](Self::build) refuses the others.
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.protocol = protocol;
         self
@@ -151,13 +153,16 @@ impl Builder {
                 "gRPC needs HTTP/2; leave the HTTP version out, or use Connect or gRPC-Web",
             ));
         }
+        if self.protocol == Protocol::Live || self.endpoints()?.iter().any(|it| it.is_live) {
+            return self.build_live();
+        }
         let dialect = match self.protocol {
             Protocol::Connect => Dialect::Connect,
             Protocol::Grpc => Dialect::Grpc,
             Protocol::GrpcWeb => Dialect::GrpcWeb,
             other => {
                 return Err(BuildError::new(format!(
-                    "a client does not speak {}; use connect, grpc or grpc-web",
+                    "a client does not speak {}; use connect, grpc, grpc-web or live",
                     other.as_str()
                 )));
             }
@@ -178,6 +183,24 @@ impl Builder {
             trace: self.trace,
             retries: Retries::new(self.retry),
         }))
+    }
+
+    fn endpoints(&self) -> Result<Vec<Endpoint>, BuildError> {
+        self.urls.iter().map(|url| Endpoint::parse(url)).collect()
+    }
+
+    /// A client of the live protocol: one session, to one server.
+    fn build_live(mut self) -> Result<Client, BuildError> {
+        let [url] = &self.urls[..] else {
+            let text =
+                "a client of the live protocol has one URL, since its session is one server's";
+            return Err(BuildError::new(text));
+        };
+        let url = url.clone();
+        self.http = HttpVersion::Http1;
+        let Source { endpoint, dialer } = self.source(&url)?;
+        let server = Server::new(endpoint, dialer, self.resolver, self.limits.connect_timeout);
+        Ok(Client::live(Live::new(server, &self.limits, self.codec, self.timeout)))
     }
 
     fn source(&self, url: &str) -> Result<Source, BuildError> {

@@ -12,21 +12,29 @@ use tidewire_wire::Caller;
 use crate::balance::{Backend, Balancer};
 use crate::builder::Builder;
 use crate::connect::{Unconnected, connect};
-use crate::deadline::{Deadline, Phase, passed};
+use crate::deadline::{Deadline, Phase, earlier, passed};
 use crate::exchange::{Failed, Received, exchange};
+use crate::live::Live;
 use crate::order::{Order, Read};
 use crate::plain;
 use crate::retry::{Failures, Retries};
 use crate::trace::{Step, Trace, now, tell};
 use crate::wire;
 
-/// Calls servers over Connect, gRPC, gRPC-Web or plain HTTP; cheap to clone.
+/// Calls servers over Connect, gRPC, gRPC-Web, live or plain HTTP; cheap to clone.
 ///
 /// It is a [`Service`], so it takes [`Call`]s of methods with raw bytes, protobuf or JSON, and of
 /// plain HTTP; and a [`Channel`], so generated clients take it. Connections are opened when they are
 /// needed and kept for further calls; they end with the last clone and the last reply being read.
 #[derive(Clone)]
-pub struct Client(Arc<Inner>);
+pub struct Client(Kind);
+
+/// How a client speaks with its servers.
+#[derive(Clone)]
+enum Kind {
+    Http(Arc<Inner>),
+    Live(Arc<Live>),
+}
 
 /// What all clones of a client share.
 pub(crate) struct Inner {
@@ -45,25 +53,38 @@ impl Client {
     }
 
     pub(crate) fn new(inner: Inner) -> Self {
-        Self(Arc::new(inner))
+        Self(Kind::Http(Arc::new(inner)))
+    }
+
+    pub(crate) fn live(live: Live) -> Self {
+        Self(Kind::Live(Arc::new(live)))
     }
 
     /// A channel for generated clients, with the codec of the builder; a client that is used as a
     /// channel itself sends protobuf.
     pub fn channel(&self) -> Channel {
-        Channel::new(self.clone()).with_codec(self.0.codec)
+        let codec = match &self.0 {
+            Kind::Http(http) => http.codec,
+            Kind::Live(live) => live.codec,
+        };
+        Channel::new(self.clone()).with_codec(codec)
     }
 
     /// How many connections are open now.
     pub fn open_connections(&self) -> usize {
-        self.0.balancer.open_connections()
+        match &self.0 {
+            Kind::Http(http) => http.balancer.open_connections(),
+            Kind::Live(live) => live.open_connections(),
+        }
     }
 }
 
 impl Service for Client {
     fn call(&self, call: Call) -> Answer {
-        let inner = Arc::clone(&self.0);
-        Answer::pending(async move { inner.run(call).await })
+        match self.0.clone() {
+            Kind::Http(http) => Answer::pending(async move { http.run(call).await }),
+            Kind::Live(live) => Answer::pending(async move { live.call(call).await }),
+        }
     }
 }
 
@@ -80,11 +101,7 @@ impl Inner {
     }
 
     fn deadline(&self, context: &Context) -> Option<Instant> {
-        let latest = self.timeout.and_then(|timeout| now().checked_add(timeout));
-        match (context.deadline(), latest) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        earlier(context.deadline(), self.timeout)
     }
 
     /// Makes a call, and makes it again where that is allowed.
@@ -192,6 +209,12 @@ impl Inner {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("dialect", &self.0.caller.dialect).finish_non_exhaustive()
+        match &self.0 {
+            Kind::Http(http) => f
+                .debug_struct("Client")
+                .field("dialect", &http.caller.dialect)
+                .finish_non_exhaustive(),
+            Kind::Live(_) => f.write_str("Client(live)"),
+        }
     }
 }

@@ -116,6 +116,12 @@ impl Deadline {
     }
 }
 
+/// The earlier of a deadline and the end of a time that begins now.
+pub(crate) fn earlier(deadline: Option<Instant>, timeout: Option<Duration>) -> Option<Instant> {
+    let latest = timeout.and_then(|timeout| now().checked_add(timeout));
+    deadline.into_iter().chain(latest).min()
+}
+
 /// The error of a call whose deadline passed.
 pub(crate) fn passed(phase: Phase, host: &str) -> Error {
     let outcome = match phase {

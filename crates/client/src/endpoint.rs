@@ -1,4 +1,5 @@
-//! The URL of a server, read once: `http://host:port`, `https://host`, `unix:/run/shop.sock`.
+//! The URL of a server, read once: `http://host:port`, `https://host`, `ws://host:port`, `wss://host`,
+//! `tcp://host:port`, `unix:/run/shop.sock`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,10 +12,22 @@ use http::uri::{Authority, Scheme};
 pub(crate) struct Endpoint {
     pub(crate) place: Place,
     pub(crate) is_tls: bool,
+    /// What its scheme says of the protocol: `http` and `unix` leave it open.
+    pub(crate) is_live: bool,
+    pub(crate) speaks: Speaks,
     /// What requests name as their host.
     pub(crate) authority: Authority,
     /// The path before that of a method, without a slash at its end.
     pub(crate) prefix: String,
+}
+
+/// What a connection begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    /// HTTP, which live goes over as a WebSocket.
+    Http,
+    /// Frames of the live protocol, or HTTP on a Unix socket.
+    Frames,
 }
 
 /// Where a server is.
@@ -54,6 +67,8 @@ impl Endpoint {
             return Ok(Self {
                 place: Place::Unix(path.into()),
                 is_tls: false,
+                is_live: false,
+                speaks: Speaks::Frames,
                 authority: Authority::from_static("localhost"),
                 prefix: String::new(),
             });
@@ -64,9 +79,12 @@ impl Endpoint {
             false => format!("http://{url}"),
         };
         let uri: Uri = with_scheme.parse().map_err(|_| no_url(url))?;
-        let is_tls = match uri.scheme() {
-            Some(scheme) if *scheme == Scheme::HTTP => false,
-            Some(scheme) if *scheme == Scheme::HTTPS => true,
+        let (is_live, is_tls, speaks) = match uri.scheme_str() {
+            Some("http") => (false, false, Speaks::Http),
+            Some("https") => (false, true, Speaks::Http),
+            Some("ws") => (true, false, Speaks::Http),
+            Some("wss") => (true, true, Speaks::Http),
+            Some("tcp") => (true, false, Speaks::Frames),
             _ => return Err(no_url(url)),
         };
         let authority = uri.authority().ok_or_else(|| no_url(url))?;
@@ -83,6 +101,8 @@ impl Endpoint {
         Ok(Self {
             place: Place::Host { host, port },
             is_tls,
+            is_live,
+            speaks,
             authority: authority.clone(),
             prefix: uri.path().trim_end_matches('/').to_owned(),
         })
@@ -104,8 +124,8 @@ impl Endpoint {
 
 fn no_url(text: &str) -> BuildError {
     BuildError::new(format!(
-        "\"{text}\" is not the URL of a server; write http://127.0.0.1:8080, https://example.org \
-         or unix:/path/to.sock"
+        "\"{text}\" is not the URL of a server; write http://127.0.0.1:8080, https://example.org, \
+         ws://127.0.0.1:8080, tcp://127.0.0.1:8080 or unix:/path/to.sock"
     ))
 }
 
@@ -122,6 +142,9 @@ mod tests {
             ("127.0.0.1:8080", "127.0.0.1:8080", false, ""),
             ("http://[::1]:80", "[::1]:80", false, ""),
             ("unix:/run/a.sock", "unix:/run/a.sock", false, ""),
+            ("ws://127.0.0.1:8080", "127.0.0.1:8080", false, ""),
+            ("wss://example.org/live", "example.org:443", true, "/live"),
+            ("tcp://127.0.0.1:7000", "127.0.0.1:7000", false, ""),
         ] {
             let endpoint = Endpoint::parse(url).unwrap();
             assert_eq!(endpoint.name(), name);

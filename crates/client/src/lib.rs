@@ -53,6 +53,7 @@ mod http2;
 mod incoming;
 mod keep_alive;
 mod limits;
+mod live;
 mod order;
 mod outgoing;
 mod plain;

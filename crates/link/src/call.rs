@@ -82,7 +82,7 @@ impl Link {
             let request = order.request(&mut state);
             match state.session.call(request, self.0.clock.now()) {
                 Ok(id) => {
-                    let is_unsent = !state.session.is_connected();
+                    let is_unsent = !state.is_greeted;
                     state.exchanges.entry(id).or_default().is_unsent = is_unsent;
                     state.wake();
                     Poll::Ready(Ok(id))

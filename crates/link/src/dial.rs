@@ -89,7 +89,8 @@ impl<D: Dial> Dialer<D> {
 
     /// One connection, from dialing to its end: whether the session was connected by it.
     async fn once(&self) -> Result<bool, Error> {
-        let transport = self.meanwhile(self.dial.dial()).await?;
+        let Some(transport) = self.meanwhile(self.dial.dial()).await else { return Ok(false) };
+        let transport = transport?;
         let now = self.link.0.clock.now();
         let before = {
             let mut state = self.link.lock();
@@ -100,29 +101,34 @@ impl<D: Dial> Dialer<D> {
         let state = self.link.lock();
         let (was_connected, refused) = (state.connections != before, state.ended.clone());
         drop(state);
-        match (ended, refused) {
-            (Ended::Lost, Some(violation)) if !was_connected => {
+        match refused {
+            Some(violation) if ended == Ended::Lost && !was_connected => {
                 if !comes_back(violation.reason) {
                     self.link.fail_unsent(&refusal(&violation));
                     self.link.expire();
                 }
                 Err(refusal(&violation))
             }
+            None if ended == Ended::Lost && !was_connected => {
+                Err(Error::unavailable("the connection ended before the server said hello"))
+            }
             _ => Ok(was_connected),
         }
     }
 
-    /// Waits for something without a connection: deadlines of calls pass all the same.
-    async fn meanwhile<T>(&self, what: impl Future<Output = T>) -> T {
+    /// Waits for something without a connection: deadlines of calls pass all the same. `None` when the
+    /// session is over before.
+    async fn meanwhile<T>(&self, what: impl Future<Output = T>) -> Option<T> {
         let mut what = pin!(what);
-        loop {
+        while !self.link.is_over() {
             let due = self.link.lock().session.poll_timeout();
             let due = due.and_then(|due| self.link.0.clock.instant(due));
             tokio::select! {
-                done = &mut what => return done,
+                done = &mut what => return Some(done),
                 () = self.link.is_due(due) => {}
             }
         }
+        None
     }
 
     /// For how long what was sent waits to be resumed.

@@ -53,7 +53,9 @@ pub(crate) struct State {
     pub(crate) peer: Option<Arc<Peer>>,
     /// Why the session, or the last attempt at a connection, ended.
     pub(crate) ended: Option<Violation>,
-    /// How often a handshake was done.
+    /// A handshake was done on the connection that there is.
+    pub(crate) is_greeted: bool,
+    /// How often one was done.
     pub(crate) connections: u64,
     /// When the peer said that it goes away: how long after that it wants to be asked again.
     pub(crate) after_ms: u64,
@@ -76,6 +78,7 @@ impl Link {
             peer: None,
             ended: None,
             connections: 0,
+            is_greeted: false,
             after_ms: 0,
         };
         Self(Arc::new(Shared { state: Mutex::new(state), clock, host, tasks }))
@@ -88,6 +91,11 @@ impl Link {
     /// Whether the session is over.
     pub fn is_over(&self) -> bool {
         self.lock().session.is_closed()
+    }
+
+    /// Whether the session has a connection.
+    pub fn is_connected(&self) -> bool {
+        self.lock().is_greeted
     }
 
     /// Calls, watches and bytes that the session holds.
@@ -251,6 +259,7 @@ impl State {
                 exchanges.values_mut().for_each(|exchange| exchange.is_unsent = false);
                 self.ended = None;
                 self.connections += 1;
+                self.is_greeted = true;
                 self.after_ms = 0;
                 self.wake_waiting();
             }
@@ -258,9 +267,14 @@ impl State {
             Event::Refused(violation) => self.ended = Some(violation),
             Event::Closed(violation) => {
                 self.ended = Some(violation);
+                self.is_greeted = false;
                 self.wake_waiting();
             }
-            Event::Lost | Event::Room => self.wake_waiting(),
+            Event::Lost => {
+                self.is_greeted = false;
+                self.wake_waiting();
+            }
+            Event::Room => self.wake_waiting(),
             _ => {}
         }
         Some(None)

@@ -22,6 +22,7 @@ use tidewire_live::frame::{HEAD_BYTES, Head, PAYLOAD_BYTES_MAX};
 use tidewire_live::{Reason, Violation};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::handshake;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -174,7 +175,9 @@ fn message_length(frames: &[u8]) -> usize {
 
 fn broken(error: Error) -> Result<usize, Broken> {
     Err(match error {
-        Error::ConnectionClosed | Error::AlreadyClosed => return Ok(0),
+        Error::ConnectionClosed
+        | Error::AlreadyClosed
+        | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => return Ok(0),
         Error::Io(error) => Broken::Lost(error),
         Error::Capacity(_) => violation(Reason::TooLarge, "a message larger than any frame"),
         Error::Protocol(_) | Error::Utf8(_) => {

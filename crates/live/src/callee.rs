@@ -339,7 +339,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a call with an error, which is the answer: what it says of a call that the handler made
+    /// Ends a call with an error, which is the answer and comes after the items that were queued: what it says of a call that the handler made
     /// itself ([`Error::outcome`]) is not said of this one.
     pub fn fail(&mut self, call: CallId, error: &Error) {
         self.fail_with(call, error, Outcome::Answered);
@@ -367,7 +367,6 @@ impl Session {
         if served.stream.is_some() {
             let mut metadata = Vec::new();
             put_error_metadata(&mut metadata, error, outcome, max);
-            self.drop_unsent(call);
             let finish = Finish { kind: Kind::Error, flags: 0, metadata, payload: Bytes::new() };
             return self.finish_stream(call, finish);
         }
@@ -469,6 +468,7 @@ impl Session {
             }
             // An end that waits for credit would wait for ever: nobody consumes items any more.
             items.send.finish = None;
+            self.drop_unsent(call);
             self.fail(call, &Error::canceled("the caller gave up"));
         } else if served.command != 0 {
             served.marks |= mark::CANCELLED;

@@ -47,7 +47,7 @@ async fn what_does_not_exist_is_refused_before_it_is_looked_for() {
 async fn every_rpc_protocol_passes_the_gate_and_is_answered_in_its_own_words() {
     let (builder, _) = behaviour();
     let (_running, address) = start(builder.gate(authenticate)).await;
-    for protocol in [Protocol::Connect, Protocol::Grpc, Protocol::GrpcWeb] {
+    for protocol in [Protocol::Connect, Protocol::Grpc, Protocol::GrpcWeb, Protocol::Live] {
         let client = Client::builder(format!("http://{address}")).protocol(protocol);
         let client = BehaviourServiceClient::new(client.build().unwrap().channel());
         let error = client.echo(EchoRequest::default()).await.unwrap_err();

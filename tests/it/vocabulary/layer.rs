@@ -44,7 +44,7 @@ impl Service for Short {
 async fn a_layer_answers_by_fields_and_passes_on_what_it_has_read() {
     let (_running, address) = start(things().layer(Shortcut(schema()))).await;
     for way in EVERY_WAY {
-        if way == Way::Plain {
+        if matches!(way, Way::Plain | Way::LivePlain) {
             continue; // No message, no fields.
         }
         ask(way, address, "cached-x", "").await.check(200, &["\"size\":-1"]);

@@ -146,6 +146,32 @@ async fn an_answer_is_computed_once_until_something_changes_and_who_holds_it_get
 }
 
 #[tokio::test]
+async fn who_holds_an_answer_over_live_gets_a_frame_without_it() {
+    for way in [Way::Live, Way::LivePlain] {
+        let memory = Memory::default();
+        let (_running, address) = start(things().layer(memory.clone())).await;
+        let client = tidewire::Client::builder(format!("ws://{address}")).build().unwrap();
+        let first = client.call(super::live::call(way, "abc", "")).await.unwrap();
+        let held = first.freshness.validator().unwrap();
+        assert!(!first.is_unchanged());
+        for stale in [false, true] {
+            if stale {
+                memory.change();
+            }
+            let mut call = super::live::call(way, "abc", "");
+            call.context.set_held(vec![held]);
+            let again = client.call(call).await.unwrap();
+            assert!(again.is_unchanged() && again.is_held(&[held]), "{way:?}");
+        }
+        let mut call = super::live::call(way, "other", "");
+        call.context.set_held(vec![held]);
+        let other = client.call(call).await.unwrap();
+        assert!(!other.is_unchanged() && other.freshness.validator() != Some(held), "{way:?}");
+        assert_eq!(memory.computed(), 3, "{way:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_read_more_than_its_key_is_kept_for_nobody() {
     let memory = Memory::default();
     let gate = |head: &mut tidewire::Head| {

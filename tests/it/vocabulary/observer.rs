@@ -108,6 +108,37 @@ async fn each_request_ends_once_with_its_outcome_its_phases_and_its_bytes() {
 }
 
 #[tokio::test]
+async fn a_call_over_live_is_a_request_like_any_other_but_for_a_status() {
+    let (_running, address, mut told) = watched().await;
+    for way in [Way::Live, Way::LivePlain] {
+        for (name, code, how, phases) in [
+            ("fine", None, How::Answered, &ANSWERED[..]),
+            ("missing", Some(Code::NotFound), How::Answered, &ANSWERED[..]),
+            ("panic", Some(Code::Internal), How::Panicked, &ANSWERED[..]),
+        ] {
+            let answer = ask(way, address, name, "").await;
+            let told = told.recv().await.unwrap();
+            let what = format!("{way:?} {told:?}");
+            assert_eq!((told.end.status, told.end.code, told.end.how), (None, code, how), "{what}");
+            let bytes = if code.is_none() { answer.body.len() } else { 0 };
+            assert_eq!(told.end.bytes_out, bytes as u64, "{what}");
+            assert_eq!(told.phases, phases, "{what}");
+            assert!(told.guarded, "{what}: guards are dropped after the end");
+        }
+        let client = tidewire::Client::builder(format!("ws://{address}")).build().unwrap();
+        tidewire::Service::call(&client, super::live::call(way, "fine", "")).await.unwrap();
+        assert_eq!(told.recv().await.unwrap().end.how, How::Answered, "there is a connection");
+        let stuck = super::live::call(way, "stuck", "connect-timeout-ms: 30\n");
+        let late = tidewire::Service::call(&client, stuck).await.unwrap_err();
+        assert_eq!(late.code(), Code::DeadlineExceeded);
+        let told = told.recv().await.unwrap();
+        // Whichever of the two clocks was first.
+        assert!(matches!(told.end.how, How::Deadline | How::Canceled), "{told:?}");
+    }
+    assert!(told.try_recv().is_err(), "each is told once");
+}
+
+#[tokio::test]
 async fn a_refused_head_an_unknown_path_and_a_late_answer_are_outcomes_too() {
     let (_running, address, mut told) = watched().await;
     ask(Way::Plain, address, "refused", "").await.check(429, &["too many"]);

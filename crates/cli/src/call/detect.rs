@@ -31,12 +31,14 @@ pub(crate) struct Server {
     pub(crate) speaks_grpc: bool,
     /// Which HTTP it is spoken with where TLS does not choose.
     pub(crate) http: HttpVersion,
+    /// Whether its URL is one of the live protocol.
+    pub(crate) is_live: bool,
 }
 
 impl Server {
     /// A server of which nothing is asked.
     pub(crate) fn at(url: &str) -> Self {
-        Self { url: url.to_owned(), speaks_grpc: false, http: HttpVersion::Auto }
+        Self { url: url.to_owned(), speaks_grpc: false, http: HttpVersion::Auto, is_live: false }
     }
 }
 
@@ -47,6 +49,11 @@ pub(crate) async fn detect(
     watch: &Watch,
 ) -> Result<Server, Failure> {
     let urls = target.urls();
+    if let [url] = &urls[..]
+        && target.is_live()
+    {
+        return Ok(Server { is_live: true, ..Server::at(url) });
+    }
     let mut first = None;
     for url in &urls {
         let answer = match ask(url, reach).await {
@@ -80,7 +87,8 @@ async fn ask(url: &str, reach: &Reach) -> Result<Answer, Failure> {
     if seen.status.is_some() {
         let speaks_grpc = seen.content_type.starts_with("application/grpc");
         let http = if url.starts_with("https:") { HttpVersion::Auto } else { HttpVersion::Http2 };
-        return Ok(Answer::Speaks(Server { url: url.to_owned(), speaks_grpc, http }));
+        let server = Server { speaks_grpc, http, ..Server::at(url) };
+        return Ok(Answer::Speaks(server));
     }
     let Some(error) = error else {
         return Err(unreachable(&Error::unavailable("the server does not answer")));
@@ -90,7 +98,7 @@ async fn ask(url: &str, reach: &Reach) -> Result<Answer, Failure> {
     }
     let (seen, plain) = get(url, reach).await?;
     if seen.status.is_some() {
-        let server = Server { url: url.to_owned(), speaks_grpc: false, http: HttpVersion::Http1 };
+        let server = Server { http: HttpVersion::Http1, ..Server::at(url) };
         return Ok(Answer::Speaks(server));
     }
     if seen.is_secured || !url.starts_with("https:") {

@@ -12,7 +12,7 @@
 
 use std::fmt::Write as _;
 
-use tidewire::{Code, Codec, Error};
+use tidewire::{Code, Codec, Error, Outcome};
 
 use super::printable::printable;
 use super::watch::Watch;
@@ -29,7 +29,16 @@ pub(crate) fn exit_code(code: Code) -> u8 {
 
 /// The failure of a call: what the server said, or why it could not be asked.
 pub(crate) fn failure(error: &Error, watch: &Watch, known: Option<&Known>) -> Failure {
-    let answered = watch.seen().status.is_some();
+    failed(error, watch.seen().status.is_some(), known)
+}
+
+/// The same of a call over the live protocol, where the error tells what became of it.
+pub(crate) fn live_failure(error: &Error, known: &Known) -> Failure {
+    let is_unreachable = error.code() == Code::Unavailable && error.outcome() == Outcome::NotRun;
+    failed(error, !is_unreachable, Some(known))
+}
+
+fn failed(error: &Error, answered: bool, known: Option<&Known>) -> Failure {
     let code = match error.code() {
         Code::DeadlineExceeded => exit_code(Code::DeadlineExceeded),
         code if answered => exit_code(code),

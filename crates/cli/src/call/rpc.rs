@@ -35,9 +35,10 @@ impl Rpc<'_> {
     pub(crate) async fn run(&self, input: &Input) -> Result<ExitCode, Failure> {
         let wrong = Arc::new(OnceLock::new());
         let body = self.body(input, &wrong)?;
-        let protocol = self.protocol.unwrap_or(match self.server.speaks_grpc {
-            true => Protocol::Grpc,
-            false => Protocol::Connect,
+        let protocol = self.protocol.unwrap_or(match self.server {
+            Server { is_live: true, .. } => Protocol::Live,
+            Server { speaks_grpc: true, .. } => Protocol::Grpc,
+            _ => Protocol::Connect,
         });
         let outcome = match body {
             // What was refused because of its content type was not looked at: it may be sent again.
@@ -64,6 +65,9 @@ impl Rpc<'_> {
             Err(CallError::Usage(error)) => Err(Failure::usage(error)),
             Err(CallError::Call(error)) => match wrong.get() {
                 Some(why) => Err(Failure::usage(anyhow!("{why}"))),
+                None if protocol == Protocol::Live => {
+                    Err(outcome::live_failure(&error, self.known))
+                }
                 None => Err(outcome::failure(&error, self.watch, Some(self.known))),
             },
         }

@@ -5,6 +5,7 @@
 //! | `localhost:8080`, `:8080`, `[::1]:80` | TCP; whether TLS is spoken is found out |
 //! | `example.org` | the same, at port 443 with TLS or port 80 without |
 //! | `http://host`, `https://host` | TCP without and with TLS |
+//! | `ws://host`, `wss://host`, `tcp://host:port` | the live protocol, over a WebSocket or TCP |
 //! | `unix:/run/shop.sock` | a Unix socket |
 //! | any of them with a path after it | a plain HTTP request, or a method: `host:80/shop.v1.Items/Get` |
 
@@ -28,6 +29,9 @@ pub(crate) struct Target {
 pub(crate) enum Scheme {
     Http,
     Https,
+    Ws,
+    Wss,
+    Tcp,
     Unix,
 }
 
@@ -43,8 +47,14 @@ impl Target {
         let (scheme, rest) = match text.split_once("://") {
             Some(("http", rest)) => (Some(Scheme::Http), rest),
             Some(("https", rest)) => (Some(Scheme::Https), rest),
+            Some(("ws", rest)) => (Some(Scheme::Ws), rest),
+            Some(("wss", rest)) => (Some(Scheme::Wss), rest),
+            Some(("tcp", rest)) => (Some(Scheme::Tcp), rest),
             Some((other, _)) => {
-                bail!("{other}:// is not known; write http://, https:// or unix:/path")
+                bail!(
+                    "{other}:// is not known; write http://, https://, ws://, wss://, tcp:// or \
+                     unix:/path"
+                )
             }
             None => (None, text),
         };
@@ -97,7 +107,9 @@ impl Target {
     /// An `https` URL.
     pub(crate) fn without_tls(&mut self) -> anyhow::Result<()> {
         match self.scheme {
-            Some(Scheme::Https) => bail!("https:// and --plaintext exclude each other"),
+            Some(scheme @ (Scheme::Https | Scheme::Wss)) => {
+                bail!("{scheme}:// and --plaintext exclude each other")
+            }
             None => self.scheme = Some(Scheme::Http),
             Some(_) => {}
         }
@@ -109,6 +121,11 @@ impl Target {
         if let Some(path) = self.path.take() {
             self.place.push_str(path.trim_end_matches('/'));
         }
+    }
+
+    /// Whether its URL says that the live protocol is spoken.
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self.scheme, Some(Scheme::Ws | Scheme::Wss | Scheme::Tcp))
     }
 
     /// Whether its URL is known without asking.
@@ -134,6 +151,9 @@ impl fmt::Display for Scheme {
         f.write_str(match self {
             Self::Http => "http",
             Self::Https => "https",
+            Self::Ws => "ws",
+            Self::Wss => "wss",
+            Self::Tcp => "tcp",
             Self::Unix => "unix",
         })
     }
@@ -165,6 +185,8 @@ mod tests {
         check("http://a.org/x/y?z=1", &["http://a.org"], Some("/x/y?z=1"));
         check("http://a.org?z=1", &["http://a.org"], Some("/?z=1"));
         check("unix:/run/a.sock", &["unix:/run/a.sock"], None);
+        check("ws://a.org/shop.v1.Items/Get", &["ws://a.org"], Some("/shop.v1.Items/Get"));
+        check("tcp://a.org:1", &["tcp://a.org:1"], None);
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(crate) struct CallArgs {
     /// Schema: a file with a descriptor set; may be repeated.
     #[arg(long, visible_alias = "protoset", value_name = "FILE")]
     descriptor_set: Vec<PathBuf>,
-    /// Protocol [default: gRPC where the server speaks it, else Connect].
+    /// Protocol [default: live where the URL says so, gRPC where the server speaks it, else Connect].
     #[arg(long, value_enum)]
     protocol: Option<Spoken>,
     /// Verb of a plain HTTP request [default: GET, and POST with a body].
@@ -84,6 +84,7 @@ enum Spoken {
     Connect,
     Grpc,
     GrpcWeb,
+    Live,
     Rest,
 }
 
@@ -246,6 +247,7 @@ impl Spoken {
         match self {
             Self::Grpc => Protocol::Grpc,
             Self::GrpcWeb => Protocol::GrpcWeb,
+            Self::Live => Protocol::Live,
             Self::Connect | Self::Rest => Protocol::Connect,
         }
     }

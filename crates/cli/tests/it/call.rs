@@ -71,7 +71,10 @@ fn check_all(address: &str, schema: &[&str], protocols: &[&str]) {
 #[test]
 fn our_own_server_is_called_by_every_protocol_without_a_flag_about_it() {
     let server = Background::start(behaviour());
-    check_all(&server.address, &[], &["", "connect", "grpc", "grpc-web"]);
+    check_all(&server.address, &[], &["", "connect", "grpc", "grpc-web", "live"]);
+    for scheme in ["ws", "tcp"] {
+        check_all(&format!("{scheme}://{}", server.address), &[], &[""]);
+    }
     run(here(), &["call", &server.address])
         .check(0, &["tidewire.test.v1.BehaviourService/Echo\n", "grpc.health.v1.Health/Check\n"]);
     run(here(), &["list", &server.address]).check(0, &["tidewire.test.v1.BehaviourService\n"]);

@@ -212,8 +212,11 @@ fn a_stream_that_fails_ends_with_the_error_and_not_with_an_end() {
     pair.server.reply_stream(incoming.call, &OutgoingReply::default());
     push_all(&mut pair.server, incoming.call, &[b"one"]);
     pair.run();
+    push_all(&mut pair.server, incoming.call, &[b"two"]);
     pair.server.fail(incoming.call, &Error::data_loss("the disk is gone"));
     pair.run();
+    let items = pair.at_client.iter().filter(|event| matches!(event, Event::Items { .. }));
+    assert_eq!(items.count(), 2, "what was queued comes before the error");
     assert!(matches!(pair.at_client.last(), Some(Event::Failed { error, .. })
         if error.code() == Code::DataLoss));
     assert_eq!(pair.server.usage().calls_in, 0);

@@ -1,0 +1,157 @@
+//! Opening a connection of the live protocol: a socket, TLS, and the upgrade to a WebSocket (RFC 6455,
+//! section 4.1).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    CONNECTION, HOST, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use http::{Request, Response, StatusCode};
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tidewire_link::{
+    ByteStream, Dial, PATH, SUBPROTOCOL, Transport, WebSocket, accept_key, random_key,
+};
+use tidewire_service::{Error, Result};
+
+use crate::deadline::{Phase, SharedPhase};
+use crate::dial::{Address, Dialer, Log, Socket};
+use crate::endpoint::{Endpoint, Place, Speaks};
+use crate::resolve::Resolver;
+
+/// Where the server is.
+#[derive(Clone)]
+pub(crate) struct Server(Arc<Inner>);
+
+struct Inner {
+    endpoint: Endpoint,
+    dialer: Dialer,
+    resolver: Resolver,
+    timeout: Duration,
+}
+
+impl Server {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        dialer: Dialer,
+        resolver: Resolver,
+        timeout: Duration,
+    ) -> Self {
+        Self(Arc::new(Inner { endpoint, dialer, resolver, timeout }))
+    }
+}
+
+impl Dial for Server {
+    async fn dial(&self) -> Result<Box<dyn Transport>> {
+        let (name, timeout) = (self.0.endpoint.name(), self.0.timeout);
+        tokio::time::timeout(timeout, self.0.open()).await.unwrap_or_else(|_| {
+            let text = format!("{name} did not answer within limits.connect_timeout = {timeout:?}");
+            Err(Error::unavailable(text))
+        })
+    }
+}
+
+impl Inner {
+    async fn open(&self) -> Result<Box<dyn Transport>> {
+        let socket = self.socket().await?;
+        Ok(match self.endpoint.speaks {
+            Speaks::Frames => Box::new(ByteStream::new(socket)),
+            Speaks::Http => {
+                let upgraded = self.upgrade(socket).await?;
+                Box::new(WebSocket::client(TokioIo::new(upgraded)).await)
+            }
+        })
+    }
+
+    /// A socket to the first address that answers.
+    async fn socket(&self) -> Result<Socket> {
+        let addresses = match &self.endpoint.place {
+            Place::Unix(path) => vec![Address::Unix(path.clone())],
+            Place::Host { host, port } => {
+                let found = self.resolver.resolve(host, *port).await;
+                let found = found.map_err(|cause| {
+                    Error::unavailable(format!("no address of {host} is known")).with_cause(cause)
+                })?;
+                found.into_iter().map(Address::Tcp).collect()
+            }
+        };
+        let mut failed = Error::unavailable(format!("{} has no address", self.endpoint.name()));
+        for address in addresses {
+            let dialed = self
+                .dialer
+                .dial(&address, &SharedPhase::new(Phase::Connect), &mut Log::default())
+                .await;
+            match dialed {
+                Ok(dialed) => return Ok(dialed.socket),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    /// Makes a WebSocket of a connection.
+    async fn upgrade(&self, socket: Socket) -> Result<Upgraded> {
+        let name = self.endpoint.name();
+        let broke = |error: hyper::Error| {
+            Error::unavailable(format!("{name} broke the upgrade to a WebSocket off: {error}"))
+        };
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(socket)).await.map_err(broke)?;
+        let mut connection = Box::pin(connection.with_upgrades());
+        let key = random_key();
+        let request = self.request(&key)?;
+        let answered = async {
+            let response = sender.send_request(request).await.map_err(broke)?;
+            check(&name, &key, &response)?;
+            hyper::upgrade::on(response).await.map_err(broke)
+        };
+        let mut answered = std::pin::pin!(answered);
+        tokio::select! {
+            biased;
+            upgraded = &mut answered => upgraded,
+            // It is over for HTTP once it is handed over.
+            _ = &mut connection => answered.await,
+        }
+    }
+
+    fn request(&self, key: &str) -> Result<Request<Empty<Bytes>>> {
+        let prefix = self.endpoint.prefix.as_str();
+        let path = if prefix.is_empty() { PATH } else { prefix };
+        Request::get(path)
+            .header(HOST, self.endpoint.authority.as_str())
+            .header(CONNECTION, HeaderValue::from_static("upgrade"))
+            .header(UPGRADE, HeaderValue::from_static("websocket"))
+            .header(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"))
+            .header(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL))
+            .header(SEC_WEBSOCKET_KEY, key)
+            .body(Empty::new())
+            .map_err(|error| Error::internal(format!("the path {path} is no path: {error}")))
+    }
+}
+
+/// Checks that the server agreed to what was asked.
+fn check(name: &str, key: &str, response: &Response<Incoming>) -> Result<()> {
+    let status = response.status();
+    let is = |header: http::HeaderName, wanted: &str| {
+        let value = response.headers().get(header).and_then(|value| value.to_str().ok());
+        value.is_some_and(|value| value.trim() == wanted)
+    };
+    let text = if status == StatusCode::FORBIDDEN {
+        format!("{name} refuses the WebSocket with {status}")
+    } else if status != StatusCode::SWITCHING_PROTOCOLS {
+        format!("{name} takes no WebSocket there: it answers {status}")
+    } else if !is(SEC_WEBSOCKET_ACCEPT, &accept_key(key.as_bytes())) {
+        format!("{name} answers the upgrade to a WebSocket with a wrong key")
+    } else if !is(SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL) {
+        format!("{name} does not speak the subprotocol {SUBPROTOCOL}")
+    } else {
+        return Ok(());
+    };
+    Err(Error::unavailable(text))
+}

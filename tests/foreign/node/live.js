@@ -1,0 +1,108 @@
+// The live protocol over a WebSocket of the library `ws`: node live.js HOST:PORT
+//
+// A dialer of the fewest frames, written from docs/live-protocol.md. Prints `ok NAME` for each case.
+import WebSocket from "ws";
+
+const [address] = process.argv.slice(2);
+const KIND = { hello: 1, request: 3, reply: 4, error: 5, goaway: 12 };
+const END = 1;
+
+const string = (bytes) => Buffer.concat([Buffer.from([bytes.length]), bytes]);
+const entry = (tag, value) => Buffer.concat([Buffer.from([tag]), string(value)]);
+
+function frame(kind, stream, flags, metadata, payload, deadline = 0) {
+  const head = Buffer.alloc(16);
+  head.writeUInt32LE(metadata.length + payload.length, 0);
+  head.writeUInt32LE(stream, 4);
+  head.writeUInt8(kind, 8);
+  head.writeUInt8(flags, 9);
+  head.writeUInt16LE(metadata.length, 10);
+  head.writeUInt32LE(deadline, 12);
+  return Buffer.concat([head, metadata, payload]);
+}
+
+function hello() {
+  const payload = Buffer.concat([entry(1, Buffer.from([1, 0, 1, 0])), entry(2, Buffer.from([14]))]);
+  return frame(KIND.hello, 0, 0, Buffer.alloc(0), payload, 0x564c5754);
+}
+
+function request(stream, number, path, payload, headers = []) {
+  const name = Buffer.concat([Buffer.from([1]), Buffer.from(path)]);
+  const metadata = [entry(1, Buffer.from([number])), entry(2, name)];
+  for (const [header, value] of headers) {
+    metadata.push(Buffer.concat([Buffer.from([0]), string(Buffer.from(header)), string(Buffer.from(value))]));
+  }
+  return frame(KIND.request, stream, END, Buffer.concat(metadata), Buffer.from(payload));
+}
+
+function* frames(message) {
+  for (let at = 0; at < message.length; ) {
+    const length = message.readUInt32LE(at);
+    const metadata = at + 16 + message.readUInt16LE(at + 10);
+    yield { kind: message.readUInt8(at + 8), stream: message.readUInt32LE(at + 4),
+      magic: message.readUInt32LE(at + 12), metadata: message.subarray(at + 16, metadata),
+      payload: message.subarray(metadata, at + 16 + length) };
+    at += 16 + length;
+  }
+}
+
+function open(path = "/tidewire.live.v1", protocol = "tidewire.live.v1") {
+  const socket = new WebSocket(`ws://${address}${path}`, protocol, { perMessageDeflate: true });
+  const heard = [], waiting = [];
+  socket.on("message", (data, isBinary) => {
+    check(isBinary, "messages are binary");
+    for (const one of frames(data)) {
+      const next = waiting.shift();
+      next ? next(one) : heard.push(one);
+    }
+  });
+  const next = () => new Promise((resolve) => heard.length ? resolve(heard.shift()) : waiting.push(resolve));
+  const event = (name) => new Promise((resolve, reject) => {
+    socket.once(name, (...values) => resolve(values));
+    if (name !== "error" && name !== "close") socket.once("error", reject);
+  });
+  return { socket, next, event };
+}
+
+function check(holds, what) {
+  if (!holds) {
+    console.log(`FAILED ${what}`);
+    process.exit(1);
+  }
+}
+
+async function calls() {
+  const { socket, next, event } = open();
+  await event("open");
+  check(socket.protocol === "tidewire.live.v1", "the subprotocol is echoed");
+  check(socket.extensions === "", "nothing is compressed");
+  socket.send(hello());
+  const greeting = await next();
+  check(greeting.kind === KIND.hello && greeting.magic === 0x564c5754, "a hello is answered by one");
+  console.log("ok hello");
+  const look = "/tidewire.test.v1.BehaviourService/Look";
+  // Two frames in one message, and a message for one.
+  socket.send(Buffer.concat([request(1, 0, look, '{"key":"a"}'), request(3, 1, "/a.B/C", "{}")]));
+  const answers = [await next(), await next()].sort((one, other) => one.stream - other.stream);
+  check(answers[0].kind === KIND.reply && answers[0].payload.toString() === '{"value":"value of a"}', "a query");
+  console.log("ok query");
+  check(answers[1].kind === KIND.error && answers[1].metadata.includes("no service a.B"), "an unknown method");
+  console.log("ok unknown method");
+  socket.send("text");
+  const goaway = await next();
+  check(goaway.kind === KIND.goaway, "a text message ends the connection");
+  const [code] = await event("close");
+  check(code === 4005, `close code ${code}`);
+  console.log("ok text is refused");
+}
+
+async function refusals() {
+  const other = open("/tidewire.live.v1", "graphql-ws");
+  const [error] = await other.event("error");
+  check(String(error).includes("400"), String(error));
+  console.log("ok another subprotocol");
+}
+
+await calls();
+await refusals();
+process.exit(0);
