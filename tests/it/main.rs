@@ -15,6 +15,7 @@ mod hostile;
 mod http2_peer;
 mod in_process;
 mod memoized;
+mod mock_golden;
 mod plain;
 mod readers;
 mod refusals;

@@ -157,7 +157,8 @@ impl Coercion<'_, '_> {
         let Some(number) = number else {
             let known: Vec<_> = owner.values().map(|(name, _)| name).collect();
             let meant = meant(&text, &known);
-            let fault = self.fault(node, format!("{} has no value {text}{meant}", owner.full_name()));
+            let fault =
+                self.fault(node, format!("{} has no value {text}{meant}", owner.full_name()));
             (self.dropped)(fault);
             return Ok(None);
         };
@@ -235,7 +236,11 @@ impl Coercion<'_, '_> {
     }
 
     /// What JSON writes in a way of its own; `None` for any other type.
-    fn well_known(&mut self, owner: MessageType<'_>, node: &Node) -> Result<Option<Json>, BodyFault> {
+    fn well_known(
+        &mut self,
+        owner: MessageType<'_>,
+        node: &Node,
+    ) -> Result<Option<Json>, BodyFault> {
         let name = owner.full_name();
         let Some(short) = name.strip_prefix("google.protobuf.") else { return Ok(None) };
         Ok(Some(match short {
@@ -265,9 +270,10 @@ impl Coercion<'_, '_> {
                     (Some(inner), Kind::One(single)) => {
                         return self.single(single, inner);
                     }
-                    (None, Kind::One(Single::Scalar(scalar))) => {
-                        self.scalar(scalar, &Node { value: Tree::Text(String::new()), ..node.clone() })?
-                    }
+                    (None, Kind::One(Single::Scalar(scalar))) => self.scalar(
+                        scalar,
+                        &Node { value: Tree::Text(String::new()), ..node.clone() },
+                    )?,
                     _ => return Ok(None),
                 }
             }
@@ -309,7 +315,9 @@ pub(crate) fn plain_json(node: &Node) -> Json {
         Tree::Bool(value) => (*value).into(),
         Tree::Number(Number::Integer(integer)) => match i64::try_from(*integer) {
             Ok(integer) => integer.into(),
-            Err(_) => u64::try_from(*integer).map_or_else(|_| View::Rule(node).text().into(), Json::from),
+            Err(_) => {
+                u64::try_from(*integer).map_or_else(|_| View::Rule(node).text().into(), Json::from)
+            }
         },
         Tree::Number(Number::Float(number)) => (*number).into(),
         Tree::Text(text) | Tree::Date(text) => text.clone().into(),
@@ -326,7 +334,9 @@ pub(crate) fn plain_json(node: &Node) -> Json {
 pub(crate) fn meant(name: &str, known: &[&str]) -> String {
     let near = known
         .iter()
-        .map(|known| (strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase()), known))
+        .map(|known| {
+            (strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase()), known)
+        })
         .filter(|(distance, known)| *distance <= 2.max(known.len() / 4))
         .min_by_key(|(distance, _)| *distance);
     near.map_or_else(String::new, |(_, known)| format!("; did you mean {known}?"))

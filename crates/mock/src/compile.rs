@@ -67,16 +67,18 @@ impl Compiler<'_> {
             Tree::Object(_) => {
                 self.unknown_keys(root, &FILE_KEYS, "a rule file");
                 let responses = root.get("responses").map_or(&[][..], Node::items);
-                if let Some(node) = root.get("responses").filter(|node| {
-                    !matches!(node.value, Tree::List(_) | Tree::Null)
-                }) {
+                if let Some(node) = root
+                    .get("responses")
+                    .filter(|node| !matches!(node.value, Tree::List(_) | Tree::Null))
+                {
                     let why = format!("responses is {}; write a list", node.kind());
                     self.error(node.place, why);
                 }
                 (root.get("match").map_or_else(Vec::new, |node| self.gate(node)), responses)
             }
             _ => {
-                let why = format!("a rule file is an object or a list, and this is {}", root.kind());
+                let why =
+                    format!("a rule file is an object or a list, and this is {}", root.kind());
                 self.error(root.place, why);
                 (Vec::new(), &[][..])
             }
@@ -84,7 +86,10 @@ impl Compiler<'_> {
         let mut compiled = Vec::with_capacity(responses.len());
         for node in responses {
             if !node.is_object() {
-                self.error(node.place, format!("a response is an object, and this is {}", node.kind()));
+                self.error(
+                    node.place,
+                    format!("a response is an object, and this is {}", node.kind()),
+                );
                 continue;
             }
             let response = self.response(node);
@@ -94,7 +99,12 @@ impl Compiler<'_> {
     }
 
     /// Ranks the responses, and looks for those that can never answer.
-    fn finish(&mut self, gate: Vec<Condition>, responses: Vec<Response>, vars: Option<Node>) -> MethodRule {
+    fn finish(
+        &mut self,
+        gate: Vec<Condition>,
+        responses: Vec<Response>,
+        vars: Option<Node>,
+    ) -> MethodRule {
         let conditional = responses.iter().enumerate();
         let conditional = conditional
             .filter_map(|(index, one)| Some((index, one.priority, one.when.as_deref()?)))
@@ -177,7 +187,10 @@ impl Compiler<'_> {
                     true => "it is passed over",
                     false => "the object is compared as the text [object Object]",
                 };
-                self.warn(member.place, format!("there is no operator {}, so {what}{meant}", member.key));
+                self.warn(
+                    member.place,
+                    format!("there is no operator {}, so {what}{meant}", member.key),
+                );
             }
         }
     }
@@ -212,8 +225,12 @@ impl Compiler<'_> {
     fn times(&mut self, node: &Node) -> Option<u64> {
         let times = node.get("times")?;
         match View::Rule(times).number().map(|number| number.as_f64()) {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is in range")]
-            Some(number) if number >= 0.0 && number < 1e15 => Some(number as u64),
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "it is in range"
+            )]
+            Some(number) if (0.0..1e15).contains(&number) => Some(number as u64),
             _ => {
                 self.error(times.place, "times is a number of calls");
                 None
@@ -280,7 +297,8 @@ pub(crate) fn diagnostic(file: &str, place: Place, why: impl Into<String>) -> Di
         None => (why, None),
     };
     let diagnostic = Diagnostic::new(file, message);
-    let diagnostic = if place.line > 0 { diagnostic.at(place.line, place.column) } else { diagnostic };
+    let diagnostic =
+        if place.line > 0 { diagnostic.at(place.line, place.column) } else { diagnostic };
     match help {
         Some(help) => diagnostic.help(help),
         None => diagnostic,

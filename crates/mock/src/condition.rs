@@ -50,7 +50,10 @@ pub(crate) enum Test {
     Not(Box<Self>),
     Exists(bool),
     Regex(Box<Pattern>),
-    Contains { part: String, element: String },
+    Contains {
+        part: String,
+        element: String,
+    },
     In(Vec<String>),
     StartsWith(String),
     EndsWith(String),
@@ -80,9 +83,8 @@ pub(crate) enum Comparison {
 }
 
 /// The operators that wishmock knows.
-pub(crate) const OPERATORS: [&str; 12] = [
-    "not", "exists", "regex", "flags", "contains", "in", "gt", "gte", "lt", "lte", "eq", "ne",
-];
+pub(crate) const OPERATORS: [&str; 12] =
+    ["not", "exists", "regex", "flags", "contains", "in", "gt", "gte", "lt", "lte", "eq", "ne"];
 
 /// The operators that only we know.
 pub(crate) const MORE_OPERATORS: [&str; 8] =
@@ -101,6 +103,16 @@ impl Condition {
     /// Whether it holds.
     pub(crate) fn holds(&self, scene: &Scene<'_>) -> bool {
         self.test.holds(&self.path.look(scene))
+    }
+
+    /// What is there, and what was wanted.
+    pub(crate) fn miss(&self, scene: &Scene<'_>) -> String {
+        let actual = self.path.look(scene);
+        let wanted = crate::body::plain_json(&self.expected);
+        match actual.is_absent() {
+            true => format!("{} is absent, wanted {wanted}", self.key),
+            false => format!("{} is {:?}, wanted {wanted}", self.key, actual.text()),
+        }
     }
 
     /// The text that it wants, where it only wants a text.
@@ -163,9 +175,9 @@ impl Test {
             Self::Exists(wanted) => actual.is_absent() != *wanted,
             Self::Regex(pattern) => pattern.matches(&actual.text()),
             Self::Contains { part, element } => match actual.elements() {
-                Some(elements) => elements
-                    .iter()
-                    .any(|one| one.spelled() == *element || one.other_text().as_ref() == Some(element)),
+                Some(elements) => elements.iter().any(|one| {
+                    one.spelled() == *element || one.other_text().as_ref() == Some(element)
+                }),
                 None => actual.text().contains(part.as_str()),
             },
             Self::In(texts) => texts.iter().any(|text| actual.equals(text)),
@@ -231,7 +243,10 @@ const DECIDING: [(&str, Make); 13] = [
     }),
     ("in", |operand, _, note| {
         if !matches!(operand.value, Tree::List(_)) {
-            note(operand.place, format!("`in` wants a list and is {}: it is never true", operand.kind()));
+            note(
+                operand.place,
+                format!("`in` wants a list and is {}: it is never true", operand.kind()),
+            );
         }
         Test::In(operand.items().iter().map(|one| View::Rule(one).spelled().into_owned()).collect())
     }),

@@ -86,7 +86,9 @@ pub(crate) fn message(
 }
 
 fn violations(wishes: &Wishes, type_name: &str, message: &Message) -> usize {
-    let Some(rules) = wishes.rules.as_ref().and_then(|rules| rules.rules(type_name)) else { return 0 };
+    let Some(rules) = wishes.rules.as_ref().and_then(|rules| rules.rules(type_name)) else {
+        return 0;
+    };
     let Ok(bytes) = message.encode(Codec::Proto) else { return 0 };
     match rules.violations(&bytes) {
         Ok(violations) => violations.map_or(0, |violations| violations.iter().len()),
@@ -115,7 +117,8 @@ fn replaced_paths(owner: MessageType<'_>, said: &Node, before: &str, replaced: &
         let path = format!("{before}{dot}{}", field.name());
         match field.kind() {
             Kind::One(Single::Message(inner))
-                if member.value.is_object() && !inner.full_name().starts_with("google.protobuf.") =>
+                if member.value.is_object()
+                    && !inner.full_name().starts_with("google.protobuf.") =>
             {
                 replaced_paths(inner, &member.value, &path, replaced);
             }
@@ -163,7 +166,13 @@ impl Maker<'_> {
         Ok(message)
     }
 
-    fn field(&mut self, message: &mut Message, field: Field<'_>, limits: &Limits, depth: usize) -> Result<()> {
+    fn field(
+        &mut self,
+        message: &mut Message,
+        field: Field<'_>,
+        limits: &Limits,
+        depth: usize,
+    ) -> Result<()> {
         let name = field.name();
         match field.kind() {
             Kind::One(single) => {
@@ -185,7 +194,9 @@ impl Maker<'_> {
                 for index in 0..self.count(value, min, max, depth) {
                     let key = self.key(key, &keys, index);
                     let quoted = serde_json::Value::String(key);
-                    let Ok(path) = format!("{name}[{quoted}]").parse::<FieldPath>() else { continue };
+                    let Ok(path) = format!("{name}[{quoted}]").parse::<FieldPath>() else {
+                        continue;
+                    };
                     self.put(message, path, name, value, &values, depth)?;
                 }
                 Ok(())
@@ -205,8 +216,10 @@ impl Maker<'_> {
     fn key(&mut self, key: Scalar, limits: &Limits, index: usize) -> String {
         match key {
             Scalar::String if limits.has_rules() => self.text("key", limits),
-            Scalar::String => format!("{}{index}", words::KEYS[self.random.below(words::KEYS.len())]),
-            Scalar::Bool => (index % 2 == 0).to_string(),
+            Scalar::String => {
+                format!("{}{index}", words::KEYS[self.random.below(words::KEYS.len())])
+            }
+            Scalar::Bool => index.is_multiple_of(2).to_string(),
             _ => (index + 1).to_string(),
         }
     }

@@ -42,7 +42,8 @@ impl Ranking {
         let mut rest = Vec::new();
         for (rank, (_, _, conditions)) in responses.iter().enumerate() {
             let literals = conditions.iter().filter_map(|one| Some((one, one.literal()?)));
-            let best = literals.max_by_key(|(one, _)| texts.get(&one.path).map_or(0, |all| all.len()));
+            let best =
+                literals.max_by_key(|(one, _)| texts.get(&one.path).map_or(0, |all| all.len()));
             let Some((condition, literal)) = best else {
                 rest.push(number(rank));
                 continue;
@@ -69,7 +70,8 @@ impl Ranking {
         }
         loop {
             // Few lists: one a path, and each is in the order of ranks.
-            let next = lists.iter_mut().filter(|list| !list.is_empty()).min_by_key(|list| list[0])?;
+            let next =
+                lists.iter_mut().filter(|list| !list.is_empty()).min_by_key(|list| list[0])?;
             let rank = next[0];
             *next = &next[1..];
             let index = self.ranked.get(rank as usize).map(|index| *index as usize)?;

@@ -60,7 +60,10 @@ pub(crate) fn read(text: &str) -> Option<Number> {
     for (prefixes, radix) in [(["0x", "0X"], 16), (["0o", "0O"], 8), (["0b", "0B"], 2)] {
         if let Some(digits) = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix)) {
             let valid = !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
-            return valid.then(|| i128::from_str_radix(digits, radix).ok()).flatten().map(Number::Integer);
+            return valid
+                .then(|| i128::from_str_radix(digits, radix).ok())
+                .flatten()
+                .map(Number::Integer);
         }
     }
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);

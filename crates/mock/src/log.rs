@@ -75,7 +75,11 @@ impl Calls {
 
     /// Of these, the calls with a header.
     #[must_use]
-    pub fn with_header(mut self, name: impl Into<String>, value: impl Into<serde_json::Value>) -> Self {
+    pub fn with_header(
+        mut self,
+        name: impl Into<String>,
+        value: impl Into<serde_json::Value>,
+    ) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
@@ -114,7 +118,8 @@ impl Log {
         call.number = self.total;
         self.calls.push_back((Arc::new(call), bytes));
         self.bytes += bytes;
-        while self.calls.len() > self.calls_max || (self.bytes > BYTES_MAX && self.calls.len() > 1) {
+        while self.calls.len() > self.calls_max || (self.bytes > BYTES_MAX && self.calls.len() > 1)
+        {
             let Some((_, bytes)) = self.calls.pop_front() else { break };
             self.bytes -= bytes;
         }

@@ -94,7 +94,8 @@ impl Mock {
     /// The services, for a server.
     pub fn services(&self) -> Vec<MockedService> {
         let set = self.set();
-        let interfaces = set.schema.services().filter_map(|name| set.schema.interface(name).ok().flatten());
+        let interfaces =
+            set.schema.services().filter_map(|name| set.schema.interface(name).ok().flatten());
         interfaces.map(|interface| MockedService { mock: self.clone(), interface }).collect()
     }
 

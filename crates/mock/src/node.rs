@@ -53,7 +53,10 @@ pub(crate) enum Number {
 impl Number {
     pub(crate) fn as_f64(self) -> f64 {
         match self {
-            #[expect(clippy::cast_precision_loss, reason = "the nearest double is what is asked for")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "the nearest double is what is asked for"
+            )]
             Self::Integer(integer) => integer as f64,
             Self::Float(float) => float,
         }

@@ -134,7 +134,8 @@ fn split(text: &str) -> Vec<String> {
         if end > 0 {
             steps.push(rest[..end].to_owned());
         }
-        rest = rest[end..].strip_prefix('.').unwrap_or(&rest[end..]);
+        rest = &rest[end..];
+        rest = rest.strip_prefix('.').unwrap_or(rest);
     }
     steps
 }
@@ -241,7 +242,10 @@ mod tests {
         ] {
             assert_eq!(split(text), steps, "{text}");
         }
-        assert_eq!(Path::new("metadata.X.Trace.Id").root, Root::Metadata(Some("x.trace.id".into())));
+        assert_eq!(
+            Path::new("metadata.X.Trace.Id").root,
+            Root::Metadata(Some("x.trace.id".into()))
+        );
         assert_eq!(Path::new("name").root, Root::Unknown);
     }
 }

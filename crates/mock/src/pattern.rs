@@ -27,7 +27,7 @@ pub(crate) struct Pattern {
 }
 
 const STEPS_MAX: usize = 1_000_000;
-const SIZE_MAX: usize = 10 << 20;
+const SIZE_MAX: usize = 1 << 20;
 
 /// Where the halves of characters beyond 16 bits live: the last plane, from here.
 const HALVES: u32 = 0x0010_0000;
@@ -70,7 +70,9 @@ impl Pattern {
     pub(crate) fn matches(&self, text: &str) -> bool {
         let text = if self.is_halved { halved(text) } else { Cow::Borrowed(text) };
         match self.is_sticky {
-            true => self.regex.find(&*text).is_ok_and(|found| found.is_some_and(|at| at.start() == 0)),
+            true => {
+                self.regex.find(&*text).is_ok_and(|found| found.is_some_and(|at| at.start() == 0))
+            }
             false => self.regex.is_match(&*text).unwrap_or(false),
         }
     }
@@ -116,9 +118,7 @@ impl Translation<'_, '_> {
                 '.' => self.out.push_str(r"[^\n\r\u{2028}\u{2029}]"),
                 '(' => self.group()?,
                 '{' if !self.is_repetition() => self.out.push_str(r"\{"),
-                ']' | '}' if c == ']' => self.out.push_str(r"\]"),
-                '#' | '&' | '~' | '-' | ' ' => self.out.push(c),
-                '$' => self.out.push('$'),
+                ']' => self.out.push_str(r"\]"),
                 other => self.character(other),
             }
         }
@@ -151,15 +151,11 @@ impl Translation<'_, '_> {
     }
 
     /// Whether what follows `{` is a repetition: `3}`, `3,}`, `3,5}`.
-    fn is_repetition(&mut self) -> bool {
+    fn is_repetition(&self) -> bool {
         let Some((inside, _)) = self.rest.split_once('}') else { return false };
         let (from, to) = inside.split_once(',').unwrap_or((inside, ""));
         let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
-        let is = !from.is_empty() && digits(from) && digits(to);
-        if is {
-            self.out.push('{');
-        }
-        is
+        !from.is_empty() && digits(from) && digits(to)
     }
 
     /// What stands in brackets.
@@ -257,7 +253,8 @@ impl Translation<'_, '_> {
             let Some((digits, rest)) = rest.split_once('}') else {
                 return Err(r"\u{ is not closed".to_owned());
             };
-            let number = u32::from_str_radix(digits, 16).map_err(|_| r"\u{…} wants a hexadecimal number".to_owned())?;
+            let number = u32::from_str_radix(digits, 16)
+                .map_err(|_| r"\u{…} wants a hexadecimal number".to_owned())?;
             self.rest = rest;
             self.number(number);
             return Ok(());
@@ -283,7 +280,15 @@ impl Translation<'_, '_> {
             0xD800..=0xDFFF => half_as_char(number),
             other => char::from_u32(other),
         };
-        for c in c.map(|c| if self.is_halved { halved(&c.to_string()).into_owned() } else { c.to_string() }).iter().flat_map(|text| text.chars()) {
+        for c in c
+            .map(
+                |c| {
+                    if self.is_halved { halved(&c.to_string()).into_owned() } else { c.to_string() }
+                },
+            )
+            .iter()
+            .flat_map(|text| text.chars())
+        {
             let _ = write!(self.out, r"\u{{{:x}}}", u32::from(c));
         }
     }
@@ -324,6 +329,9 @@ mod tests {
             (r"^\d$", "", "٣", false),
             ("b", "y", "ab", false),
             ("b", "y", "ba", true),
+            (r"^\d{3}$", "", "123", true),
+            (r"^\d{3}$", "", "1234", false),
+            (r"^(?=.*\d)(?=.*[a-z]).{4,}$", "", "abc1", true),
             ("a{", "", "a{", true),
             ("a{,2}", "", "a{,2}", true),
             (r"[a[]", "", "[", true),
@@ -332,7 +340,8 @@ mod tests {
             ("^STRASSE$", "i", "straße", false),
             ("", "", "anything", true),
         ] {
-            let compiled = Pattern::new(pattern, flags).unwrap_or_else(|why| panic!("{pattern}: {why}"));
+            let compiled =
+                Pattern::new(pattern, flags).unwrap_or_else(|why| panic!("{pattern}: {why}"));
             assert_eq!(compiled.matches(text), matches, "/{pattern}/{flags} on {text:?}");
         }
         for (pattern, flags) in [("(", ""), ("a", "q"), ("a", "ii"), ("[a", ""), ("(?i)a", "")] {

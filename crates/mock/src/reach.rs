@@ -15,7 +15,10 @@ pub(crate) fn unreachable(rule: &MethodRule) -> Vec<(Place, String)> {
         match before {
             Some(other) => found.push((
                 response.place,
-                format!("never answers: the response at {} has no `when` either and goes first", other.place),
+                format!(
+                    "never answers: the response at {} has no `when` either and goes first",
+                    other.place
+                ),
             )),
             None if response.times.is_none() => before = Some(response),
             None => {}
@@ -31,7 +34,10 @@ fn conditional(rule: &MethodRule, found: &mut Vec<(Place, String)>) {
     for index in rule.ranking.all() {
         let Some(response) = rule.responses.get(index) else { continue };
         if let Some(other) = always {
-            let why = format!("never answers: the response at {} always holds and goes first", other.place);
+            let why = format!(
+                "never answers: the response at {} always holds and goes first",
+                other.place
+            );
             found.push((response.place, why));
             continue;
         }
@@ -41,13 +47,17 @@ fn conditional(rule: &MethodRule, found: &mut Vec<(Place, String)>) {
             continue;
         }
         // Two conditions are the same when they are written alike.
-        let mut spelled: Vec<String> =
-            when.iter().map(|one| format!("{} {}", one.key, crate::body::plain_json(&one.expected))).collect();
+        let mut spelled: Vec<String> = when
+            .iter()
+            .map(|one| format!("{} {}", one.key, crate::body::plain_json(&one.expected)))
+            .collect();
         spelled.sort_unstable();
         match seen.get(&spelled) {
             Some(place) => found.push((
                 response.place,
-                format!("never answers: the response at {place} has the same `when` and goes first"),
+                format!(
+                    "never answers: the response at {place} has the same `when` and goes first"
+                ),
             )),
             None if response.times.is_none() => {
                 seen.insert(spelled, response.place);

@@ -157,7 +157,10 @@ pub(crate) enum Delay {
     Fixed(Duration),
     Uniform(Duration, Duration),
     /// Half of them are below the median; the larger sigma, the longer the tail.
-    Lognormal { median: Duration, sigma: f64 },
+    Lognormal {
+        median: Duration,
+        sigma: f64,
+    },
 }
 
 /// What no delay exceeds.

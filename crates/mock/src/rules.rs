@@ -152,15 +152,26 @@ fn one(
     let stem = Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let mut sources = Vec::new();
     let read = Reading { files, sources: &mut sources }.root(path, 0);
-    let named = read.as_ref().ok().and_then(|root| root.as_ref()?.get("method")?.as_text().map(str::to_owned));
+    let named = read
+        .as_ref()
+        .ok()
+        .and_then(|root| root.as_ref()?.get("method")?.as_text().map(str::to_owned));
     let key = match &named {
         Some(method) => method.trim_start_matches('/').replace('/', ".").to_lowercase(),
         None => stem.to_lowercase(),
     };
     let Some(method) = by_key.get(&key) else {
         let known: Vec<_> = by_key.keys().map(String::as_str).collect();
-        let why = format!("no method is called {}, so this file is dead{}", named.as_deref().unwrap_or(stem), meant(&key, &known));
-        compiled.findings.push(Finding::warning(diagnostic(&shown, crate::node::Place::default(), why)));
+        let why = format!(
+            "no method is called {}, so this file is dead{}",
+            named.as_deref().unwrap_or(stem),
+            meant(&key, &known)
+        );
+        compiled.findings.push(Finding::warning(diagnostic(
+            &shown,
+            crate::node::Place::default(),
+            why,
+        )));
         if let Err(fault) = read {
             compiled.findings.push(Finding::error(fault));
         }
@@ -171,8 +182,12 @@ fn one(
         Ok(None) => return,
         Ok(Some(root)) => {
             let vars = root.get("vars").cloned();
-            let mut compiler =
-                Compiler { schema, method, file: shown.clone().into(), findings: &mut compiled.findings };
+            let mut compiler = Compiler {
+                schema,
+                method,
+                file: shown.clone().into(),
+                findings: &mut compiled.findings,
+            };
             if !matches!(root.value, Tree::Object(_) | Tree::List(_)) {
                 compiler.rule(&root, None);
                 return;
@@ -224,7 +239,11 @@ impl Reading<'_> {
         };
         for name in names {
             let Some(target) = name.as_text() else {
-                return Err(diagnostic(&shown, name.place, "include names files, relative to this one"));
+                return Err(diagnostic(
+                    &shown,
+                    name.place,
+                    "include names files, relative to this one",
+                ));
             };
             let target = beside(path, target);
             if !self.files.files.contains_key(&target) {

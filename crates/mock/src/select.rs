@@ -20,9 +20,7 @@ use crate::generate::{self, Wishes};
 use crate::node::Node;
 use crate::plan::{Chosen, Frames, Outcome, Plan};
 use crate::random::Random;
-use crate::rule::{
-    Answer, Content, Delay, Failure, Item, Items, Line, MethodRule, Response, Text,
-};
+use crate::rule::{Answer, Content, Delay, Failure, Item, Items, Line, MethodRule, Response, Text};
 use crate::scene::Scene;
 use crate::sketch::Sketch;
 use crate::template::{RENDERED_BYTES_MAX, Rendering};
@@ -45,9 +43,9 @@ pub(crate) fn choose(
     used: &dyn Fn(usize) -> u64,
 ) -> Option<usize> {
     let is_left = |index: usize| {
-        rule.responses.get(index).is_some_and(|response| {
-            response.times.is_none_or(|times| used(index) < times)
-        })
+        rule.responses
+            .get(index)
+            .is_some_and(|response| response.times.is_none_or(|times| used(index) < times))
     };
     if rule.gate.iter().all(|condition| condition.holds(scene)) {
         let hits = |index: usize| {
@@ -112,7 +110,8 @@ impl<'a, 'r> Maker<'a, 'r> {
 
     /// What the schema alone gives.
     pub(crate) fn generated(&mut self) -> Plan {
-        let content = Content::Generated { over: None, violate: self.stage.wishes.violate, seed: None };
+        let content =
+            Content::Generated { over: None, violate: self.stage.wishes.violate, seed: None };
         let message = self.content(&content);
         Plan::of(self.single(message))
     }
@@ -186,7 +185,9 @@ impl<'a, 'r> Maker<'a, 'r> {
     pub(crate) fn error(&mut self, failure: &Failure) -> Error {
         let message = match &failure.message {
             Text::Fixed(text) => text.clone(),
-            Text::Made(template) => template.render(&self.scene, &mut self.rendering).unwrap_or_default(),
+            Text::Made(template) => {
+                template.render(&self.scene, &mut self.rendering).unwrap_or_default()
+            }
         };
         let error = Error::new(failure.code, message);
         failure.details.iter().fold(error, |error, detail| error.with_detail(detail.clone()))
@@ -211,7 +212,13 @@ impl<'a, 'r> Maker<'a, 'r> {
                 let stage = &self.stage;
                 let mut random = generate::random(&wishes, stage.method, &self.scene);
                 let now = stage.now_millis;
-                let message = generate::message(stage.schema, &stage.method.output, &wishes, now, &mut random)?;
+                let message = generate::message(
+                    stage.schema,
+                    &stage.method.output,
+                    &wishes,
+                    now,
+                    &mut random,
+                )?;
                 match over {
                     Some(said) => generate::merged(message, &said, &self.written(&said)?)?,
                     None => message,

@@ -18,7 +18,9 @@ pub(crate) enum Sketch {
 impl Sketch {
     /// Parses every text of a value.
     pub(crate) fn new(node: &Node) -> Self {
-        let parts = |nodes: &mut dyn Iterator<Item = &Node>| -> Vec<Self> { nodes.map(Self::new).collect() };
+        let parts = |nodes: &mut dyn Iterator<Item = &Node>| -> Vec<Self> {
+            nodes.map(Self::new).collect()
+        };
         let is_plain = |parts: &[Self]| parts.iter().all(|part| matches!(part, Self::Plain(_)));
         match &node.value {
             Tree::Text(text) => match Template::parse(text) {
@@ -27,7 +29,11 @@ impl Sketch {
             },
             Tree::List(items) => {
                 let parts = parts(&mut items.iter());
-                if is_plain(&parts) { Self::Plain(node.clone()) } else { Self::List(parts, node.place) }
+                if is_plain(&parts) {
+                    Self::Plain(node.clone())
+                } else {
+                    Self::List(parts, node.place)
+                }
             }
             Tree::Object(members) => {
                 let parts = parts(&mut members.iter().map(|member| &member.value));
@@ -54,7 +60,8 @@ impl Sketch {
                 Node { value: Tree::Text(template.render(scene, rendering)?), place: *place }
             }
             Self::List(parts, place) => {
-                let items: Result<_, _> = parts.iter().map(|part| part.render(scene, rendering)).collect();
+                let items: Result<_, _> =
+                    parts.iter().map(|part| part.render(scene, rendering)).collect();
                 Node { value: Tree::List(items?), place: *place }
             }
             Self::Object(parts, place) => {

@@ -266,7 +266,8 @@ fn expression(source: &str, depth: usize) -> Expression {
 fn arithmetic_parts(source: &str) -> Option<(&str, char, &str)> {
     let (mut sum, mut product) = (None, None);
     for (index, c) in outside(source) {
-        let is_spaced = source[..index].ends_with(' ') && source[index + c.len_utf8()..].starts_with(' ');
+        let is_spaced =
+            source[..index].ends_with(' ') && source[index + c.len_utf8()..].starts_with(' ');
         match c {
             '+' | '-' if is_spaced => sum = Some(index),
             '*' | '/' | '%' if is_spaced => product = Some(index),
@@ -283,7 +284,10 @@ fn arithmetic_parts(source: &str) -> Option<(&str, char, &str)> {
 fn is_operand(text: &str) -> bool {
     let is_path = || Path::new(text).root != Root::Unknown && !text.contains(['(', '?', '|', '&']);
     !text.is_empty()
-        && (literal(text).is_some() || arithmetic_parts(text).is_some() || text.contains('(') || is_path())
+        && (literal(text).is_some()
+            || arithmetic_parts(text).is_some()
+            || text.contains('(')
+            || is_path())
 }
 
 /// The characters that stand neither in quotes nor in parentheses.
@@ -380,8 +384,10 @@ mod tests {
     use super::*;
 
     fn render(text: &str) -> String {
-        let headers: http::HeaderMap =
-            [("x-a", "7")].map(|(k, v)| (k.parse().unwrap(), v.parse().unwrap())).into_iter().collect();
+        let headers: http::HeaderMap = [("x-a", "7")]
+            .map(|(k, v)| (k.parse().unwrap(), v.parse().unwrap()))
+            .into_iter()
+            .collect();
         let state = HashMap::new();
         let scene = Scene {
             request: crate::scene::Request::Many(&[]),

@@ -153,7 +153,8 @@ impl<'t> Reader<'t> {
             if event == Event::MappingEnd {
                 break;
             }
-            let is_merge = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
+            let is_merge =
+                matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
             let key = self.value(event, at, depth + 1)?.0;
             let (event, place) = self.next()?;
             let (value, more) = self.value(event, place, depth + 1)?;
@@ -295,7 +296,9 @@ fn number(text: &str) -> Option<Number> {
     }
     let is_float = radix == 10
         && digits.bytes().any(|b| b.is_ascii_digit())
-        && digits.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
+        && digits
+            .bytes()
+            .all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
     // Rust reads what YAML does: `.5`, `5.`, `1e3`.
     is_float.then(|| text.parse().ok()).flatten().map(Number::Float)
 }
@@ -307,7 +310,11 @@ fn is_date(text: &str) -> bool {
         bytes.get(range).is_some_and(|part| part.iter().all(u8::is_ascii_digit))
     };
     if bytes.len() == 10 {
-        return digits(0..4) && bytes[4] == b'-' && digits(5..7) && bytes[7] == b'-' && digits(8..10);
+        return digits(0..4)
+            && bytes[4] == b'-'
+            && digits(5..7)
+            && bytes[7] == b'-'
+            && digits(8..10);
     }
     let Some((day, time)) = text.split_once(['T', 't', ' ']) else { return false };
     let mut parts = day.split('-');
@@ -366,7 +373,11 @@ mod tests {
 
     #[test]
     fn faults_name_line_and_column() {
-        assert!(told("responses: [\n").starts_with("2:1 not valid YAML"), "{}", told("responses: [\n"));
+        assert!(
+            told("responses: [\n").starts_with("2:1 not valid YAML"),
+            "{}",
+            told("responses: [\n")
+        );
         assert_eq!(told("a: 1\nb: 2\na: 3\n"), "3:1 the key a is there twice");
         assert!(told("---\na: 1\n---\nb: 1\n").starts_with("3:1 a second document"));
         assert!(told("a: !mine []\n").contains("unknown tag !mine"));

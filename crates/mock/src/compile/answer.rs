@@ -37,14 +37,20 @@ impl Compiler<'_> {
         } else {
             for key in ["stream_items", "stream", "on_message"] {
                 if let Some(node) = node.get(key).filter(|node| node.value != Tree::Null) {
-                    let why = format!("{key} is passed over: {} answers with one message", self.method.path);
+                    let why = format!(
+                        "{key} is passed over: {} answers with one message",
+                        self.method.path
+                    );
                     self.warn(node.place, why);
                 }
             }
         }
         if let Some(reactions) = node.get("on_message").filter(|_| streams) {
             if !self.method.kind.client_streams() {
-                let why = format!("on_message is for bidirectional methods; {} takes one message", self.method.path);
+                let why = format!(
+                    "on_message is for bidirectional methods; {} takes one message",
+                    self.method.path
+                );
                 self.error(reactions.place, why);
             }
             for reaction in reactions.items() {
@@ -113,7 +119,10 @@ impl Compiler<'_> {
                     None => match HeaderValue::from_bytes(text.as_bytes()) {
                         Ok(value) => Line::Fixed(value),
                         Err(_) => {
-                            self.error(value.place, format!("what {lower} says cannot be sent in a header"));
+                            self.error(
+                                value.place,
+                                format!("what {lower} says cannot be sent in a header"),
+                            );
                             continue;
                         }
                     },
@@ -224,7 +233,11 @@ impl Compiler<'_> {
         if !(0.0..=1.0).contains(&violate) {
             self.error(fake.place, "violate is a probability: 0 to 1");
         }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "any number is a seed")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "any number is a seed"
+        )]
         let seed = number("seed").map(|seed| seed.abs() as u64);
         let over = body.map(|body| {
             // Whether the schema can hold it is found out now, as far as it is known.
@@ -250,7 +263,8 @@ impl Compiler<'_> {
         match made {
             Ok(message) => Content::Fixed(Encoded::new(message)),
             Err(fault) => {
-                let at = if fault.path.is_empty() { String::new() } else { format!("{}: ", fault.path) };
+                let at =
+                    if fault.path.is_empty() { String::new() } else { format!("{}: ", fault.path) };
                 self.error(fault.place, format!("{at}{}", fault.message));
                 Content::Broken(fault)
             }
@@ -287,7 +301,8 @@ impl Compiler<'_> {
             Some(other) => {
                 let why = format!("stream_items is {}; write a list", other.kind());
                 self.error(other.place, why.clone());
-                let fault = body::BodyFault { place: other.place, path: String::new(), message: why };
+                let fault =
+                    body::BodyFault { place: other.place, path: String::new(), message: why };
                 items.list.push(Item { content: Content::Broken(fault), delay: None });
             }
             // One message, in the same way.
@@ -306,7 +321,11 @@ impl Compiler<'_> {
             if let Some(repeat) = item.get("repeat") {
                 items.rounds = match View::Rule(repeat).number() {
                     _ if repeat.value == Tree::Bool(true) => None,
-                    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded")]
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        clippy::cast_sign_loss,
+                        reason = "rounded"
+                    )]
                     Some(number) if number.as_f64() >= 1.0 => Some(number.as_f64() as u64),
                     _ => {
                         self.error(repeat.place, "repeat is a number of rounds, or true for ever");
@@ -335,7 +354,8 @@ impl Compiler<'_> {
         for item in node.get("send").map_or(&[][..], Node::items) {
             // A message, or one with a delay.
             let is_rich = item.get("body").is_some() || item.get("delay").is_some();
-            let delay = item.get("delay").filter(|_| is_rich).and_then(|delay| self.any_delay(delay));
+            let delay =
+                item.get("delay").filter(|_| is_rich).and_then(|delay| self.any_delay(delay));
             let content = match is_rich {
                 true => self.body(item),
                 false => Some(self.content(item)),
@@ -361,7 +381,13 @@ fn is_reserved(name: &str) -> bool {
         || name.starts_with("connect-")
         || matches!(
             name,
-            "content-type" | "content-length" | "content-encoding" | "transfer-encoding" | "connection" | "te" | "trailer"
+            "content-type"
+                | "content-length"
+                | "content-encoding"
+                | "transfer-encoding"
+                | "connection"
+                | "te"
+                | "trailer"
         )
 }
 

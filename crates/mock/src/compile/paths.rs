@@ -91,14 +91,20 @@ fn in_message(owner: MessageType<'_>, steps: &[String]) -> Option<String> {
         }
         let known: Vec<_> = owner.fields().map(Field::name).collect();
         let meant = meant(name, &known);
-        return Some(format!("{} has no field {name}, so it is always absent{meant}", owner.full_name()));
+        return Some(format!(
+            "{} has no field {name}, so it is always absent{meant}",
+            owner.full_name()
+        ));
     };
     match (field.kind(), rest) {
         (Kind::One(single), rest) => in_single(field, single, rest),
         (Kind::List(_), [step]) if step == "length" => None,
         (Kind::List(single), [index, rest @ ..]) => match index.parse::<usize>() {
             Ok(_) => in_single(field, single, rest),
-            Err(_) => Some(format!("{} is a list; what follows it is an index, not {index}", field.name())),
+            Err(_) => Some(format!(
+                "{} is a list; what follows it is an index, not {index}",
+                field.name()
+            )),
         },
         (Kind::Map { value, .. }, [_, rest @ ..]) => in_single(field, value, rest),
         (_, []) => None,
@@ -109,6 +115,8 @@ fn in_single(field: Field<'_>, single: Single<'_>, rest: &[String]) -> Option<St
     match single {
         Single::Message(owner) => in_message(owner, rest),
         Single::Scalar(Scalar::String) if rest.first().is_some_and(|step| step == "length") => None,
-        _ => rest.first().map(|step| format!("{} has no fields, so {step} is always absent", field.name())),
+        _ => rest
+            .first()
+            .map(|step| format!("{} has no fields, so {step} is always absent", field.name())),
     }
 }

@@ -26,7 +26,8 @@ impl Limits {
             return Self::default();
         };
         let encoded = options.encode_to_vec();
-        let Ok(options) = schema.decode("google.protobuf.FieldOptions", Codec::Proto, &encoded) else {
+        let Ok(options) = schema.decode("google.protobuf.FieldOptions", Codec::Proto, &encoded)
+        else {
             return Self::default();
         };
         let at = ["[buf.validate.field]", "[validate.rules]"]
@@ -103,7 +104,8 @@ impl Limits {
         if let Some(only) = self.integer("enum.const").and_then(|n| i32::try_from(n).ok()) {
             return vec![only];
         }
-        let list = |rule: &str| -> Vec<i128> { self.list(rule).into_iter().filter_map(integer).collect() };
+        let list =
+            |rule: &str| -> Vec<i128> { self.list(rule).into_iter().filter_map(integer).collect() };
         let (only, but) = (list("enum.in"), list("enum.not_in"));
         let mut numbers: Vec<i32> = owner.values().map(|(_, number)| number).collect();
         numbers.retain(|number| {

@@ -29,12 +29,15 @@ fn push(hir: &Hir, random: &mut Random, out: &mut String) {
             out.extend(one_of(&ranges, random));
         }
         HirKind::Class(Class::Bytes(class)) => {
-            let ranges: Vec<_> =
-                class.iter().map(|range| (char::from(range.start()), char::from(range.end()))).collect();
+            let ranges: Vec<_> = class
+                .iter()
+                .map(|range| (char::from(range.start()), char::from(range.end())))
+                .collect();
             out.extend(one_of(&ranges, random));
         }
         HirKind::Repetition(repetition) => {
-            let most = repetition.max.unwrap_or(u32::MAX).min(repetition.min.saturating_add(EXTRA_MAX));
+            let most =
+                repetition.max.unwrap_or(u32::MAX).min(repetition.min.saturating_add(EXTRA_MAX));
             let spread = usize::try_from(most - repetition.min).unwrap_or(0) + 1;
             let count = repetition.min as usize + random.below(spread);
             for _ in 0..count.min(LENGTH_MAX) {

@@ -97,7 +97,9 @@ impl Maker<'_> {
             (None, None) => words::integers(name),
             // Within what is usual, where the rules leave it.
             (Some(low), None) => (low, low.saturating_add(1_000).min(highest)),
-            (None, Some(high)) => (if high >= 0 { 0 } else { high.saturating_sub(1_000).max(lowest) }, high),
+            (None, Some(high)) => {
+                (if high >= 0 { 0 } else { high.saturating_sub(1_000).max(lowest) }, high)
+            }
             (Some(low), Some(high)) if low > high => (low, highest),
             (Some(low), Some(high)) => (low, high),
         };
@@ -122,7 +124,8 @@ impl Maker<'_> {
         if !only.is_empty() {
             return only[self.random.below(only.len())];
         }
-        let (low, high) = (bound("gt").or_else(|| bound("gte")), bound("lt").or_else(|| bound("lte")));
+        let (low, high) =
+            (bound("gt").or_else(|| bound("gte")), bound("lt").or_else(|| bound("lte")));
         if (low.is_some() || high.is_some()) && self.breaks_now() {
             return low.map_or_else(|| high.unwrap_or(0.0) + 1.0, |low| low - 1.0);
         }
@@ -148,11 +151,12 @@ impl Maker<'_> {
         let exact = size("bytes.len");
         let min = exact.or_else(|| size("bytes.min_len")).unwrap_or(0);
         let max = exact.or_else(|| size("bytes.max_len")).unwrap_or(usize::MAX);
-        let length = match (limits.is("bytes.ip") || limits.is("bytes.ipv4"), limits.is("bytes.ipv6")) {
-            (true, _) => 4,
-            (_, true) => 16,
-            _ => 8.clamp(min, max.max(min)).min(1 << 16),
-        };
+        let length =
+            match (limits.is("bytes.ip") || limits.is("bytes.ipv4"), limits.is("bytes.ipv6")) {
+                (true, _) => 4,
+                (_, true) => 16,
+                _ => 8.clamp(min, max.max(min)).min(1 << 16),
+            };
         let length = if max < usize::MAX && self.breaks_now() { max + 1 } else { length };
         let mut bytes: Vec<u8> = (0..length).map(|_| self.random.next().to_le_bytes()[0]).collect();
         if let Some(Value::Bytes(prefix)) = limits.value("bytes.prefix") {
@@ -175,7 +179,11 @@ impl Maker<'_> {
         }
         for (rule, form) in words::FORMS {
             if limits.is(rule) {
-                return if self.breaks_now() { "not well formed, ".repeat(2) } else { form(self.random) };
+                return if self.breaks_now() {
+                    "not well formed, ".repeat(2)
+                } else {
+                    form(self.random)
+                };
             }
         }
         let size = |rule: &str| limits.integer(rule).and_then(|n| usize::try_from(n).ok());
@@ -203,7 +211,11 @@ impl Maker<'_> {
             return format!("{prefix}{text}{suffix}");
         }
         let outside = prefix.chars().count() + suffix.chars().count();
-        let text = fitted(text, min.map_or(0, |min| min.saturating_sub(outside)), max.map(|max| max.saturating_sub(outside)));
+        let text = fitted(
+            text,
+            min.map_or(0, |min| min.saturating_sub(outside)),
+            max.map(|max| max.saturating_sub(outside)),
+        );
         format!("{prefix}{text}{suffix}")
     }
 
@@ -262,7 +274,9 @@ impl Maker<'_> {
         };
         let hour = 3_600;
         let (mut low, mut high) = match kind {
-            "timestamp" => (EPOCH_SECONDS, EPOCH_SECONDS + i64::try_from(YEAR_SECONDS).unwrap_or(0)),
+            "timestamp" => {
+                (EPOCH_SECONDS, EPOCH_SECONDS + i64::try_from(YEAR_SECONDS).unwrap_or(0))
+            }
             _ => (1, hour),
         };
         if let Some(bound) = seconds_of("gt").map(|n| n + 1).or_else(|| seconds_of("gte")) {
@@ -284,7 +298,11 @@ impl Maker<'_> {
         let width = usize::try_from(high.saturating_sub(low)).unwrap_or(0).saturating_add(1);
         let offset = i64::try_from(self.random.below(width)).unwrap_or(0);
         let seconds = only.unwrap_or(low + offset);
-        let type_name = if kind == "timestamp" { "google.protobuf.Timestamp" } else { "google.protobuf.Duration" };
+        let type_name = if kind == "timestamp" {
+            "google.protobuf.Timestamp"
+        } else {
+            "google.protobuf.Duration"
+        };
         let Ok(mut point) = self.schema.message(type_name) else { return };
         let _ = point.set("seconds", seconds);
         let _ = message.set(path, &point);

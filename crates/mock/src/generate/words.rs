@@ -6,23 +6,34 @@ type Form = fn(&mut Random) -> String;
 
 pub(super) const KEYS: [&str; 6] = ["alpha", "beta", "gamma", "delta", "north", "south"];
 const FIRST: [&str; 12] = [
-    "Ada", "Alan", "Barbara", "Claude", "Donald", "Edsger", "Frances", "Grace", "Hedy", "Ken", "Niklaus", "Radia",
+    "Ada", "Alan", "Barbara", "Claude", "Donald", "Edsger", "Frances", "Grace", "Hedy", "Ken",
+    "Niklaus", "Radia",
 ];
 const LAST: [&str; 12] = [
-    "Lovelace", "Turing", "Liskov", "Shannon", "Knuth", "Dijkstra", "Allen", "Hopper", "Lamarr", "Thompson", "Wirth", "Perlman",
+    "Lovelace", "Turing", "Liskov", "Shannon", "Knuth", "Dijkstra", "Allen", "Hopper", "Lamarr",
+    "Thompson", "Wirth", "Perlman",
 ];
 const NOUNS: [&str; 12] = [
-    "river", "lantern", "orchard", "harbor", "meadow", "compass", "anchor", "signal", "canyon", "ember", "willow", "summit",
+    "river", "lantern", "orchard", "harbor", "meadow", "compass", "anchor", "signal", "canyon",
+    "ember", "willow", "summit",
 ];
-const ADJECTIVES: [&str; 10] =
-    ["quiet", "bright", "northern", "early", "copper", "gentle", "rapid", "hidden", "golden", "distant"];
+const ADJECTIVES: [&str; 10] = [
+    "quiet", "bright", "northern", "early", "copper", "gentle", "rapid", "hidden", "golden",
+    "distant",
+];
 const CITIES: [&str; 8] =
     ["Lisbon", "Nairobi", "Oslo", "Kyoto", "Quito", "Utrecht", "Hanoi", "Tallinn"];
 const COUNTRIES: [&str; 8] = ["PT", "KE", "NO", "JP", "EC", "NL", "VN", "EE"];
 const CURRENCIES: [&str; 5] = ["EUR", "USD", "JPY", "GBP", "CHF"];
 const COLORS: [&str; 6] = ["red", "green", "blue", "amber", "teal", "violet"];
-const COMPANIES: [&str; 6] =
-    ["Harbor Works", "Northwind Mills", "Copper & Pine", "Lantern Labs", "Delta Freight", "Summit Foods"];
+const COMPANIES: [&str; 6] = [
+    "Harbor Works",
+    "Northwind Mills",
+    "Copper & Pine",
+    "Lantern Labs",
+    "Delta Freight",
+    "Summit Foods",
+];
 
 /// Forms that a rule of validation may ask for.
 pub(super) const FORMS: [(&str, Form); 15] = [
@@ -90,8 +101,11 @@ fn parts(name: &str) -> Vec<String> {
 /// Text for a field of this name.
 pub(super) fn text(name: &str, random: &mut Random) -> String {
     let parts = parts(name);
-    let has = |word: &str| parts.iter().any(|part| part == word || part.strip_suffix('s') == Some(word));
-    let ends = |word: &str| parts.last().is_some_and(|part| part == word || part.strip_suffix('s') == Some(word));
+    let has =
+        |word: &str| parts.iter().any(|part| part == word || part.strip_suffix('s') == Some(word));
+    let ends = |word: &str| {
+        parts.last().is_some_and(|part| part == word || part.strip_suffix('s') == Some(word))
+    };
     let known: [(bool, Form); 26] = [
         (ends("token") && (has("page") || has("next") || has("cursor")), |_| String::new()),
         (has("email") || has("mail"), email),
@@ -101,16 +115,27 @@ pub(super) fn text(name: &str, random: &mut Random) -> String {
             format!("{}{}", pick(&FIRST, r).to_lowercase(), 1 + r.below(99))
         }),
         (has("host") || ends("hostname") || ends("domain"), hostname),
-        (has("file") && ends("name") || ends("filename") || ends("path"), |r| format!("{}.txt", pick(&NOUNS, r))),
-        (has("company") || has("organization") || has("vendor"), |r| pick(&COMPANIES, r).to_owned()),
-        (has("full") && ends("name") || ends("author") || ends("owner") || ends("customer"), full_name),
+        (has("file") && ends("name") || ends("filename") || ends("path"), |r| {
+            format!("{}.txt", pick(&NOUNS, r))
+        }),
+        (has("company") || has("organization") || has("vendor"), |r| {
+            pick(&COMPANIES, r).to_owned()
+        }),
+        (
+            has("full") && ends("name") || ends("author") || ends("owner") || ends("customer"),
+            full_name,
+        ),
         (ends("city") || ends("town"), |r| pick(&CITIES, r).to_owned()),
         (has("country") || ends("region"), |r| pick(&COUNTRIES, r).to_owned()),
         (has("currency"), |r| pick(&CURRENCIES, r).to_owned()),
         (ends("color") || ends("colour"), |r| pick(&COLORS, r).to_owned()),
-        (ends("street") || ends("address"), |r| format!("{} {} Street", 1 + r.below(200), capital(pick(&NOUNS, r)))),
+        (ends("street") || ends("address"), |r| {
+            format!("{} {} Street", 1 + r.below(200), capital(pick(&NOUNS, r)))
+        }),
         (ends("zip") || ends("postcode") || has("postal"), |r| format!("{:05}", r.below(100_000))),
-        (ends("phone") || ends("mobile") || ends("fax"), |r| format!("+1555{:07}", r.below(10_000_000))),
+        (ends("phone") || ends("mobile") || ends("fax"), |r| {
+            format!("+1555{:07}", r.below(10_000_000))
+        }),
         (ends("url") || ends("uri") || ends("link") || ends("website") || ends("avatar"), uri),
         (ends("ip"), ipv4),
         (ends("uuid") || ends("guid"), Random::uuid),
@@ -119,8 +144,20 @@ pub(super) fn text(name: &str, random: &mut Random) -> String {
         (ends("sku"), |r| format!("SK-{:04}", r.below(10_000))),
         (ends("version"), |r| format!("{}.{}.{}", 1 + r.below(4), r.below(10), r.below(20))),
         (ends("date"), |r| format!("2024-{:02}-{:02}", 1 + r.below(12), 1 + r.below(28))),
-        (ends("description") || ends("text") || ends("message") || ends("comment") || ends("note") || ends("summary") || ends("body") || ends("content"), sentence),
-        (ends("title") || ends("name") || ends("label"), |r| format!("{} {}", capital(pick(&ADJECTIVES, r)), pick(&NOUNS, r))),
+        (
+            ends("description")
+                || ends("text")
+                || ends("message")
+                || ends("comment")
+                || ends("note")
+                || ends("summary")
+                || ends("body")
+                || ends("content"),
+            sentence,
+        ),
+        (ends("title") || ends("name") || ends("label"), |r| {
+            format!("{} {}", capital(pick(&ADJECTIVES, r)), pick(&NOUNS, r))
+        }),
     ];
     match known.into_iter().find(|(is, _)| *is) {
         Some((_, form)) => form(random),
@@ -146,7 +183,9 @@ fn capital(word: &str) -> String {
 /// From where to where integers of a field of this name lie.
 pub(super) fn integers(name: &str) -> (i128, i128) {
     let parts = parts(name);
-    let ends = |word: &str| parts.last().is_some_and(|part| part == word || part.strip_suffix('s') == Some(word));
+    let ends = |word: &str| {
+        parts.last().is_some_and(|part| part == word || part.strip_suffix('s') == Some(word))
+    };
     match () {
         () if ends("age") => (18, 90),
         () if ends("year") => (2000, 2030),

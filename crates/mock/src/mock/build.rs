@@ -55,7 +55,10 @@ impl Mock {
     ///
     /// # Errors
     /// What is wrong with the files.
-    pub fn from_protos(folder: impl AsRef<Path>, timer: impl Timer) -> Result<MockBuilder, SchemaError> {
+    pub fn from_protos(
+        folder: impl AsRef<Path>,
+        timer: impl Timer,
+    ) -> Result<MockBuilder, SchemaError> {
         Ok(Self::builder(Schema::from_folder(folder)?, timer))
     }
 }
@@ -99,7 +102,12 @@ impl MockBuilder {
 
     /// Says what a method answers: `shop.v1.Cart/GetPrice`.
     pub fn on(self, method: impl Into<String>) -> Replying<Self> {
-        Replying { owner: self, method: method.into(), when: serde_json::Map::new(), rest: serde_json::Map::new() }
+        Replying {
+            owner: self,
+            method: method.into(),
+            when: serde_json::Map::new(),
+            rest: serde_json::Map::new(),
+        }
     }
 
     /// The mock, and what was found in its rules.
@@ -128,7 +136,12 @@ impl MockBuilder {
 }
 
 /// A schema with its rules, and what was found in them.
-pub(super) fn set(schema: Schema, files: &RuleFiles, seed: u64, violate: f64) -> (Set, Vec<Finding>) {
+pub(super) fn set(
+    schema: Schema,
+    files: &RuleFiles,
+    seed: u64,
+    violate: f64,
+) -> (Set, Vec<Finding>) {
     let methods = rules::methods_of(&schema);
     let mut compiled = rules::compile(files, &schema, &methods);
     // Rules of validation that do not compile are the schema's matter: `tidewire check` tells them.
@@ -258,7 +271,12 @@ impl<O: Respond> Replying<O> {
 impl Mock {
     /// Says what a method answers from now on, before what rule files say.
     pub fn on(&self, method: impl Into<String>) -> Replying<&Self> {
-        Replying { owner: self, method: method.into(), when: serde_json::Map::new(), rest: serde_json::Map::new() }
+        Replying {
+            owner: self,
+            method: method.into(),
+            when: serde_json::Map::new(),
+            rest: serde_json::Map::new(),
+        }
     }
 
     /// Adds a response of a rule file; what was found in it.

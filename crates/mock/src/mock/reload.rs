@@ -97,7 +97,9 @@ fn same_schema(one: &Schema, other: &Schema) -> bool {
 fn same_rules(one: Option<&Found>, other: Option<&Found>) -> bool {
     match (one, other) {
         (None, None) => true,
-        (Some(one), Some(other)) => one.sources == other.sources && one.rule.is_ok() == other.rule.is_ok(),
+        (Some(one), Some(other)) => {
+            one.sources == other.sources && one.rule.is_ok() == other.rule.is_ok()
+        }
         _ => false,
     }
 }

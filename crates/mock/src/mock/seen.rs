@@ -15,11 +15,11 @@ use tidewire_service::{Body, Codec, Context, Error, Frame, Headers, Method, Repl
 use super::answer::{self, Requests};
 use super::{Mock, Set};
 use crate::plan::Plan;
+use crate::play;
 use crate::random::Random;
 use crate::rule::{Answer, MethodRule};
 use crate::scene::{Request, Scene};
 use crate::select::{Maker, Stage};
-use crate::play;
 
 /// How many messages reactions see of what came before.
 const MESSAGES_MAX: usize = 1_000;
@@ -69,20 +69,22 @@ impl Reactive {
         let head = running.head();
         play::wait(&*running.at.mock.0.timer, head.delay).await;
         running.trailers = head.trailers;
-        let body = Body::frames(futures_util::stream::unfold(Some(running), |running| async move {
-            let mut running = running?;
-            match running.step().await {
-                Ok(Some(bytes)) => Some((Ok(Frame::Data(bytes)), Some(running))),
-                Ok(None) => {
-                    let trailers = Headers::from(std::mem::take(&mut running.trailers));
-                    (!trailers.is_empty()).then_some((Ok(Frame::Trailers(trailers)), None))
+        let body =
+            Body::frames(futures_util::stream::unfold(Some(running), |running| async move {
+                let mut running = running?;
+                match running.step().await {
+                    Ok(Some(bytes)) => Some((Ok(Frame::Data(bytes)), Some(running))),
+                    Ok(None) => {
+                        let trailers = Headers::from(std::mem::take(&mut running.trailers));
+                        (!trailers.is_empty()).then_some((Ok(Frame::Trailers(trailers)), None))
+                    }
+                    Err(error) => {
+                        let error =
+                            play::with_metadata(error, &HeaderMap::new(), &running.trailers);
+                        Some((Err(error), None))
+                    }
                 }
-                Err(error) => {
-                    let error = play::with_metadata(error, &HeaderMap::new(), &running.trailers);
-                    Some((Err(error), None))
-                }
-            }
-        }));
+            }));
         Ok(Reply::new(body).with_headers(head.headers))
     }
 }
@@ -101,7 +103,11 @@ impl Running {
         })
     }
 
-    fn with_maker<T>(&mut self, message: Option<usize>, make: impl FnOnce(&mut Maker<'_, '_>) -> T) -> T {
+    fn with_maker<T>(
+        &mut self,
+        message: Option<usize>,
+        make: impl FnOnce(&mut Maker<'_, '_>) -> T,
+    ) -> T {
         let nothing = std::collections::HashMap::new();
         let rule = Arc::clone(&self.rule);
         let set = Arc::clone(&self.at.set);
@@ -148,7 +154,10 @@ impl Running {
         self.messages.push(message);
         let last = self.messages.len() - 1;
         let rule = Arc::clone(&self.rule);
-        let Some(answer) = rule.responses.get(self.index).and_then(|one| one.answers.first()) else { return };
+        let Some(answer) = rule.responses.get(self.index).and_then(|one| one.answers.first())
+        else {
+            return;
+        };
         let made = self.with_maker(Some(last), |maker| {
             let hit = answer
                 .reactions
@@ -169,7 +178,10 @@ impl Running {
     /// The caller has said all: what the response itself says follows.
     fn close(&mut self) {
         let rule = Arc::clone(&self.rule);
-        let Some(answer) = rule.responses.get(self.index).and_then(|one| one.answers.first()) else { return };
+        let Some(answer) = rule.responses.get(self.index).and_then(|one| one.answers.first())
+        else {
+            return;
+        };
         let (send, error) = self.with_maker(None, |maker| {
             let items = answer.items.iter().flat_map(|items| &items.list);
             let send: Vec<_> = items.map(|item| maker.frame(item, None)).collect();
@@ -183,10 +195,18 @@ impl Running {
 
     fn log(&self) {
         let plan = Plan::of(match &self.ending {
-            Some(Some(error)) => crate::plan::Outcome::Error(Error::new(error.code(), error.message())),
+            Some(Some(error)) => {
+                crate::plan::Outcome::Error(Error::new(error.code(), error.message()))
+            }
             _ => crate::plan::Outcome::Message(Bytes::new()),
         });
         debug_assert!(self.answer().is_some(), "a reactive rule has an answer");
-        answer::record(&self.at.mock, &self.at.method, &self.at.context, self.messages.clone(), &plan);
+        answer::record(
+            &self.at.mock,
+            &self.at.method,
+            &self.at.context,
+            self.messages.clone(),
+            &plan,
+        );
     }
 }
