@@ -16,6 +16,7 @@ mod http2_peer;
 mod in_process;
 mod memoized;
 mod mock_golden;
+mod mock_trouble;
 mod plain;
 mod readers;
 mod refusals;

@@ -88,6 +88,7 @@ pub(crate) fn message(
             known: &wishes.limits,
             now_millis,
             random,
+            within: Vec::new(),
             values: 0,
             breaks,
             broken: false,
@@ -156,6 +157,8 @@ struct Maker<'m> {
     known: &'m Known,
     now_millis: u64,
     random: &'m mut Random,
+    /// The types of the messages that this one is in.
+    within: Vec<String>,
     values: usize,
     /// Whether a rule shall be broken, and whether one is.
     breaks: bool,
@@ -167,6 +170,7 @@ impl Maker<'_> {
         let mut message = self.schema.message(type_name)?;
         let schema = self.schema;
         let Some(owner) = schema.message_type(type_name) else { return Ok(message) };
+        self.within.push(type_name.to_owned());
         let mut chosen = Vec::new();
         for oneof in owner.oneofs() {
             let members: Vec<_> = oneof.fields().collect();
@@ -188,6 +192,7 @@ impl Maker<'_> {
             let limits = self.known.of(schema, owner, field);
             self.field(&mut message, field, &limits, depth)?;
         }
+        self.within.pop();
         Ok(message)
     }
 
@@ -273,7 +278,10 @@ impl Maker<'_> {
                 if self.well_known(message, &path, name, owner, limits) {
                     return Ok(());
                 }
-                if depth + 1 < DEPTH_MAX || limits.is_required() && depth < DEPTH_MAX * 3 {
+                // A type within itself is made once more, and then left out.
+                let again = self.within.iter().filter(|name| *name == owner.full_name()).count();
+                let is_wanted = depth + 1 < DEPTH_MAX && again < 2;
+                if is_wanted || limits.is_required() && depth < DEPTH_MAX * 3 {
                     let inner = self.message(owner.full_name(), depth + 1)?;
                     let _ = message.set(&path, &inner);
                 }
