@@ -17,6 +17,8 @@ mod in_process;
 mod live;
 mod memo_clients;
 mod memoized;
+mod mock_golden;
+mod mock_trouble;
 mod plain;
 mod readers;
 mod refusals;

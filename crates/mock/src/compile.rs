@@ -230,7 +230,7 @@ impl Compiler<'_> {
                 clippy::cast_sign_loss,
                 reason = "it is in range"
             )]
-            Some(number) if number >= 0.0 && number < 1e15 => Some(number as u64),
+            Some(number) if (0.0..1e15).contains(&number) => Some(number as u64),
             _ => {
                 self.error(times.place, "times is a number of calls");
                 None

@@ -105,6 +105,16 @@ impl Condition {
         self.test.holds(&self.path.look(scene))
     }
 
+    /// What is there, and what was wanted.
+    pub(crate) fn miss(&self, scene: &Scene<'_>) -> String {
+        let actual = self.path.look(scene);
+        let wanted = crate::body::plain_json(&self.expected);
+        match actual.is_absent() {
+            true => format!("{} is absent, wanted {wanted}", self.key),
+            false => format!("{} is {:?}, wanted {wanted}", self.key, actual.text()),
+        }
+    }
+
     /// The text that it wants, where it only wants a text.
     pub(crate) fn literal(&self) -> Option<&str> {
         match &self.test {

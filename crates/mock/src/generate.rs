@@ -18,7 +18,8 @@ mod pattern;
 mod scalar;
 mod words;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tidewire_schema::{
     Field, Kind, Message, MessageType, Path as FieldPath, RuleSet, Scalar, Schema, Single,
@@ -38,6 +39,21 @@ pub(crate) struct Wishes {
     pub(crate) violate: f64,
     /// The rules of the schema; without them nothing is checked.
     pub(crate) rules: Option<Arc<RuleSet>>,
+    /// What rules ask of each field, as far as it was asked for: reading options is slow.
+    pub(crate) limits: Arc<Known>,
+}
+
+/// The limits of fields by the type and the number, kept.
+#[derive(Debug, Default)]
+pub(crate) struct Known(Mutex<HashMap<(String, u32), Arc<Limits>>>);
+
+impl Known {
+    fn of(&self, schema: &Schema, owner: MessageType<'_>, field: Field<'_>) -> Arc<Limits> {
+        let key = (owner.full_name().to_owned(), field.number());
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let limits = known.entry(key).or_insert_with(|| Arc::new(Limits::of(schema, owner, field)));
+        Arc::clone(limits)
+    }
 }
 
 const DEPTH_MAX: usize = 5;
@@ -67,7 +83,16 @@ pub(crate) fn message(
     let breaks = wishes.violate > 0.0 && random.unit() < wishes.violate;
     let mut best: Option<(usize, Message)> = None;
     for _ in 0..TRIES_MAX {
-        let mut maker = Maker { schema, now_millis, random, values: 0, breaks, broken: false };
+        let mut maker = Maker {
+            schema,
+            known: &wishes.limits,
+            now_millis,
+            random,
+            within: Vec::new(),
+            values: 0,
+            breaks,
+            broken: false,
+        };
         let message = maker.message(type_name, 0)?;
         let violations = violations(wishes, type_name, &message);
         let is_wanted = (violations > 0) == breaks;
@@ -129,8 +154,11 @@ fn replaced_paths(owner: MessageType<'_>, said: &Node, before: &str, replaced: &
 
 struct Maker<'m> {
     schema: &'m Schema,
+    known: &'m Known,
     now_millis: u64,
     random: &'m mut Random,
+    /// The types of the messages that this one is in.
+    within: Vec<String>,
     values: usize,
     /// Whether a rule shall be broken, and whether one is.
     breaks: bool,
@@ -142,6 +170,7 @@ impl Maker<'_> {
         let mut message = self.schema.message(type_name)?;
         let schema = self.schema;
         let Some(owner) = schema.message_type(type_name) else { return Ok(message) };
+        self.within.push(type_name.to_owned());
         let mut chosen = Vec::new();
         for oneof in owner.oneofs() {
             let members: Vec<_> = oneof.fields().collect();
@@ -160,9 +189,10 @@ impl Maker<'_> {
             if self.values > VALUES_MAX {
                 break;
             }
-            let limits = Limits::of(schema, owner, field);
+            let limits = self.known.of(schema, owner, field);
             self.field(&mut message, field, &limits, depth)?;
         }
+        self.within.pop();
         Ok(message)
     }
 
@@ -219,7 +249,7 @@ impl Maker<'_> {
             Scalar::String => {
                 format!("{}{index}", words::KEYS[self.random.below(words::KEYS.len())])
             }
-            Scalar::Bool => (index % 2 == 0).to_string(),
+            Scalar::Bool => index.is_multiple_of(2).to_string(),
             _ => (index + 1).to_string(),
         }
     }
@@ -248,7 +278,10 @@ impl Maker<'_> {
                 if self.well_known(message, &path, name, owner, limits) {
                     return Ok(());
                 }
-                if depth + 1 < DEPTH_MAX || limits.is_required() && depth < DEPTH_MAX * 3 {
+                // A type within itself is made once more, and then left out.
+                let again = self.within.iter().filter(|name| *name == owner.full_name()).count();
+                let is_wanted = depth + 1 < DEPTH_MAX && again < 2;
+                if is_wanted || limits.is_required() && depth < DEPTH_MAX * 3 {
                     let inner = self.message(owner.full_name(), depth + 1)?;
                     let _ = message.set(&path, &inner);
                 }

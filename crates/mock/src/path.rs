@@ -134,7 +134,8 @@ fn split(text: &str) -> Vec<String> {
         if end > 0 {
             steps.push(rest[..end].to_owned());
         }
-        rest = rest[end..].strip_prefix('.').unwrap_or(&rest[end..]);
+        rest = &rest[end..];
+        rest = rest.strip_prefix('.').unwrap_or(rest);
     }
     steps
 }

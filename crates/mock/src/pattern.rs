@@ -27,7 +27,7 @@ pub(crate) struct Pattern {
 }
 
 const STEPS_MAX: usize = 1_000_000;
-const SIZE_MAX: usize = 10 << 20;
+const SIZE_MAX: usize = 1 << 20;
 
 /// Where the halves of characters beyond 16 bits live: the last plane, from here.
 const HALVES: u32 = 0x0010_0000;
@@ -118,9 +118,7 @@ impl Translation<'_, '_> {
                 '.' => self.out.push_str(r"[^\n\r\u{2028}\u{2029}]"),
                 '(' => self.group()?,
                 '{' if !self.is_repetition() => self.out.push_str(r"\{"),
-                ']' | '}' if c == ']' => self.out.push_str(r"\]"),
-                '#' | '&' | '~' | '-' | ' ' => self.out.push(c),
-                '$' => self.out.push('$'),
+                ']' => self.out.push_str(r"\]"),
                 other => self.character(other),
             }
         }
@@ -153,15 +151,11 @@ impl Translation<'_, '_> {
     }
 
     /// Whether what follows `{` is a repetition: `3}`, `3,}`, `3,5}`.
-    fn is_repetition(&mut self) -> bool {
+    fn is_repetition(&self) -> bool {
         let Some((inside, _)) = self.rest.split_once('}') else { return false };
         let (from, to) = inside.split_once(',').unwrap_or((inside, ""));
         let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
-        let is = !from.is_empty() && digits(from) && digits(to);
-        if is {
-            self.out.push('{');
-        }
-        is
+        !from.is_empty() && digits(from) && digits(to)
     }
 
     /// What stands in brackets.
@@ -335,6 +329,9 @@ mod tests {
             (r"^\d$", "", "٣", false),
             ("b", "y", "ab", false),
             ("b", "y", "ba", true),
+            (r"^\d{3}$", "", "123", true),
+            (r"^\d{3}$", "", "1234", false),
+            (r"^(?=.*\d)(?=.*[a-z]).{4,}$", "", "abc1", true),
             ("a{", "", "a{", true),
             ("a{,2}", "", "a{,2}", true),
             (r"[a[]", "", "[", true),

@@ -108,7 +108,7 @@ impl Playing {
             return self.error.take().map(Err);
         }
         let (pause, message) = self.list.get(self.order[self.next])?;
-        let message = message.as_ref().map(Bytes::clone).map_err(copy);
+        let message = message.clone();
         if self.has_begun {
             wait(&*self.timer, *pause).await;
             // An endless stream without pauses lets others run.
@@ -132,10 +132,4 @@ async fn yielded() {
         std::task::Poll::Pending
     })
     .await;
-}
-
-/// The same error once more: those of a plan have no cause.
-fn copy(error: &Error) -> Error {
-    let copy = Error::new(error.code(), error.message());
-    error.details().iter().fold(copy, |copy, detail| copy.with_detail(detail.clone()))
 }

@@ -8,7 +8,12 @@ use crate::rule::{MethodRule, Response};
 /// Where such responses stand, and what is in their way.
 pub(crate) fn unreachable(rule: &MethodRule) -> Vec<(Place, String)> {
     let mut found = Vec::new();
-    conditional(rule, &mut found);
+    let always = conditional(rule, &mut found);
+    if let Some(always) = always.filter(|_| rule.gate.is_empty()) {
+        let first = rule.fallbacks.first().and_then(|index| rule.responses.get(*index));
+        let why = format!("never answers: the response at {} always holds", always.place);
+        found.extend(first.map(|first| (first.place, why)));
+    }
     let mut before: Option<&Response> = None;
     for index in &rule.fallbacks {
         let Some(response) = rule.responses.get(*index) else { continue };
@@ -27,8 +32,9 @@ pub(crate) fn unreachable(rule: &MethodRule) -> Vec<(Place, String)> {
     found
 }
 
-/// Conditional responses that come after one with the same conditions, or with none.
-fn conditional(rule: &MethodRule, found: &mut Vec<(Place, String)>) {
+/// Conditional responses that come after one with the same conditions, or with none; the one with
+/// none.
+fn conditional<'r>(rule: &'r MethodRule, found: &mut Vec<(Place, String)>) -> Option<&'r Response> {
     let mut always: Option<&Response> = None;
     let mut seen: HashMap<Vec<String>, Place> = HashMap::new();
     for index in rule.ranking.all() {
@@ -65,4 +71,5 @@ fn conditional(rule: &MethodRule, found: &mut Vec<(Place, String)>) {
             None => {}
         }
     }
+    always
 }

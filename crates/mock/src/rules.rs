@@ -67,6 +67,11 @@ impl RuleFiles {
         self.files.insert(path.into(), Err(why.into()));
     }
 
+    /// Adds all of others.
+    pub fn extend(&mut self, others: Self) {
+        self.files.extend(others.files);
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.files.len()

@@ -207,7 +207,7 @@ impl<'a, 'r> Maker<'a, 'r> {
                 let wishes = Wishes {
                     violate: *violate,
                     seed: seed.unwrap_or(self.stage.wishes.seed),
-                    rules: self.stage.wishes.rules.clone(),
+                    ..self.stage.wishes.clone()
                 };
                 let stage = &self.stage;
                 let mut random = generate::random(&wishes, stage.method, &self.scene);

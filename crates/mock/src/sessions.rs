@@ -73,11 +73,14 @@ impl Sessions {
 }
 
 impl Session {
-    /// Counts a call of a method; how many there are with it.
-    pub(crate) fn attempt(&mut self, path: &str) -> u64 {
-        let attempts = self.attempts.entry(path.to_owned()).or_default();
-        *attempts += 1;
-        *attempts
+    /// Counts a call of a method.
+    pub(crate) fn count_attempt(&mut self, path: &str) {
+        *self.attempts.entry(path.to_owned()).or_default() += 1;
+    }
+
+    /// How many calls of a method there were.
+    pub(crate) fn attempts(&self, path: &str) -> u64 {
+        self.attempts.get(path).copied().unwrap_or(0)
     }
 
     /// How often a response has answered.

@@ -23,8 +23,9 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use tidewire_mock::{
-    Calls, Chosen, Finding, Frames, LoggedCall, Missing, Mock, MockBuilder, MockedService, Outcome,
-    Plan, RULE_FILE_BYTES_MAX, RULE_SCHEMA, Reloaded, Replying, Respond, RuleFiles, SESSION_HEADER,
+    Calls, Chosen, Explained, Finding, Frames, LoggedCall, Missing, Mock, MockBuilder,
+    MockedService, Outcome, Plan, Preview, RULE_FILE_BYTES_MAX, RULE_SCHEMA, Reloaded, Replying,
+    Respond, RuleFiles, SESSION_HEADER, Times, Unverified,
 };
 use tidewire_server::{Builder, Clock};
 

@@ -1,4 +1,4 @@
-//! `tidewire check`: what is wrong with `.proto` files and `tidewire.toml`, and where.
+//! `tidewire check`: what is wrong with `.proto` files, rules of mocks and `tidewire.toml`, and where.
 //!
 //! | exit code | means |
 //! |---|---|
@@ -8,6 +8,7 @@
 
 mod finding;
 mod output;
+mod rules;
 mod settings;
 mod sources;
 
@@ -18,18 +19,21 @@ use self::finding::{Finding, Severity};
 use self::output::Texts;
 use crate::Failure;
 
-/// Check `.proto` files and tidewire.toml; points at file, line and column.
+/// Check `.proto` files, rules of mocks and tidewire.toml; points at file, line and column.
 ///
 /// Beside what the compiler finds, it finds REST paths that do not fit their methods or match the
 /// same requests, and in a tidewire.toml unknown keys, values that cannot work, files that are not
-/// there and services that the `.proto` files do not have.
+/// there and services that the `.proto` files do not have. In rules it finds files for no method, keys
+/// and fields that are not there, bodies that the schema cannot hold, patterns that do not compile
+/// and responses that never answer.
 ///
 /// Exit codes: 0 no errors, 1 errors, 2 it could not be checked.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Check {
     /// Folders of `.proto` files (the root of their imports), `.proto` files, descriptor sets,
-    /// `.toml` files [default: tidewire.toml, proto and protos, those that are here].
+    /// `.toml` files, and rule files or folders of them, which are checked against the `.proto` files
+    /// among these or here [default: tidewire.toml, proto, protos and rules, those that are here].
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Folder in which single `.proto` files look up imports; may be repeated.
@@ -51,14 +55,22 @@ impl Check {
             return Err(Failure::usage(why));
         }
         let mut found = Found::default();
-        let mut files = Vec::new();
+        let (mut files, mut ruled, mut protos) = (Vec::new(), Vec::new(), Vec::new());
         for path in &paths {
             match kind(path) {
                 Kind::Settings => settings::check(path, &mut found).map_err(Failure::usage)?,
                 Kind::Proto => files.push(path.clone()),
+                Kind::Rules => ruled.push(path.clone()),
                 Kind::Folder | Kind::DescriptorSet if !found.is_new(path) => {}
-                Kind::Folder | Kind::DescriptorSet => sources::check(path, &mut found),
+                Kind::Folder | Kind::DescriptorSet => {
+                    sources::check(path, &mut found);
+                    protos.push(path.clone());
+                }
             }
+        }
+        protos.extend(files.first().cloned());
+        if !ruled.is_empty() {
+            rules::check(&ruled, &protos, &mut found).map_err(Failure::usage)?;
         }
         if !files.is_empty() {
             sources::check_files(&files, &self.includes, &mut found);
@@ -101,15 +113,17 @@ impl Found {
 enum Kind {
     Settings,
     Proto,
+    Rules,
     Folder,
     DescriptorSet,
 }
 
 fn kind(path: &Path) -> Kind {
     if path.is_dir() {
-        return Kind::Folder;
+        return if rules::is_folder_of_rules(path) { Kind::Rules } else { Kind::Folder };
     }
     match path.extension().and_then(|end| end.to_str()) {
+        Some("yaml" | "yml" | "json") => Kind::Rules,
         Some("toml") => Kind::Settings,
         Some("proto") => Kind::Proto,
         _ => Kind::DescriptorSet,
@@ -117,7 +131,7 @@ fn kind(path: &Path) -> Kind {
 }
 
 fn defaults() -> Result<Vec<PathBuf>, Failure> {
-    let here = ["tidewire.toml", "proto", "protos"].map(PathBuf::from);
+    let here = ["tidewire.toml", "proto", "protos", "rules"].map(PathBuf::from);
     let here: Vec<_> = here.into_iter().filter(|path| path.exists()).collect();
     if here.is_empty() {
         return Err(Failure::usage(anyhow::anyhow!(

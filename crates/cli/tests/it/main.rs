@@ -6,6 +6,7 @@ mod call;
 mod check;
 mod habits;
 mod init;
+mod mock;
 mod program;
 mod schema;
 mod server;

@@ -10,7 +10,7 @@ use tidewire_service::Codec;
 
 /// The rules of a field, or of the elements of one.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     options: Option<Message>,
     /// Where in the options they are: `[buf.validate.field].repeated.items`.
     at: String,

@@ -96,8 +96,30 @@ fn unary(
     Ok(plan)
 }
 
+impl Mock {
+    /// What a caller would get, with nothing counted or remembered.
+    pub(crate) fn dry_plan(
+        &self,
+        set: &Set,
+        method: &Method,
+        codec: Codec,
+        context: &Context,
+        request: Request<'_>,
+    ) -> Result<Plan> {
+        let number = self.0.calls.load(Ordering::Relaxed);
+        choose(self, set, method, codec, context, request, (number, Memory::Left))
+    }
+}
+
+/// Whether a selection changes what the session remembers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    Changed,
+    Left,
+}
+
 /// What a caller will get: selection, with what the session remembers.
-pub(super) fn plan(
+fn plan(
     mock: &Mock,
     set: &Set,
     method: &Method,
@@ -106,6 +128,18 @@ pub(super) fn plan(
     request: Request<'_>,
 ) -> Result<Plan> {
     let number = mock.0.calls.fetch_add(1, Ordering::Relaxed);
+    choose(mock, set, method, codec, context, request, (number, Memory::Changed))
+}
+
+fn choose(
+    mock: &Mock,
+    set: &Set,
+    method: &Method,
+    codec: Codec,
+    context: &Context,
+    request: Request<'_>,
+    (number, memory): (u64, Memory),
+) -> Result<Plan> {
     let mut random = Random::of(mock.0.seed, &[&number.to_le_bytes()]);
     let now_millis = mock.now_millis();
     let stage = Stage { schema: &set.schema, method, codec, wishes: &set.wishes, now_millis };
@@ -133,7 +167,7 @@ pub(super) fn plan(
         None => None,
     };
     for rule in [&mocked.added, &file.cloned()].into_iter().flatten() {
-        if let Some(plan) = by_rule(mock, rule, stage, &scene, &mut random) {
+        if let Some(plan) = by_rule(mock, rule, stage, &scene, (&mut random, memory)) {
             return Ok(plan);
         }
     }
@@ -154,7 +188,7 @@ fn by_rule(
     rule: &Arc<MethodRule>,
     stage: Stage<'_>,
     scene: &Scene<'_>,
-    random: &mut Random,
+    (random, memory): (&mut Random, Memory),
 ) -> Option<Plan> {
     let scene = Scene { vars: rule.vars.as_ref(), ..scene.clone() };
     if !rule.is_stateful {
@@ -164,13 +198,19 @@ fn by_rule(
     let path = &*stage.method.path;
     let mut sessions = mock.sessions();
     let session = sessions.session(sessions::name(scene.headers));
-    let attempt = session.attempt(path);
+    let attempt = session.attempts(path) + 1;
+    if memory == Memory::Changed {
+        session.count_attempt(path);
+    }
     let at = Scene { state: &session.state, attempt, ..scene };
     let index = select::choose(rule, &at, &|index| session.used(path, index))?;
     let response = rule.responses.get(index)?;
     let used = session.used(path, index);
     let mut maker = Maker::new(stage, at, random);
     let plan = maker.plan(rule, response, used);
+    if memory == Memory::Left {
+        return Some(plan);
+    }
     let remembered = maker.remembered(response);
     session.count(path, index);
     for (key, value) in remembered {

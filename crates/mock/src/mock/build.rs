@@ -154,7 +154,7 @@ pub(super) fn set(
             (path, Mocked { method, found, said: Vec::new(), added: None, changed: Signal::new() })
         })
         .collect();
-    let wishes = Wishes { seed, violate, rules: validation };
+    let wishes = Wishes { seed, violate, rules: validation, limits: Arc::default() };
     (Set { schema, methods, wishes }, compiled.findings)
 }
 

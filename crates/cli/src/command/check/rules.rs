@@ -1,0 +1,61 @@
+//! Rule files of a mock, against the `.proto` files that they are for.
+
+use std::path::{Path, PathBuf};
+
+use tidewire::mock::{MockFolders, RuleFiles, load_rules};
+
+use super::Found;
+use super::finding::{Finding, Severity};
+
+/// Whether a folder holds rule files, and no `.proto`.
+pub(super) fn is_folder_of_rules(folder: &Path) -> bool {
+    let has_rules = load_rules(folder).is_ok_and(|files| !files.is_empty());
+    has_rules && !has_proto(folder, 0)
+}
+
+fn has_proto(folder: &Path, depth: usize) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    entries.map(|entry| entry.path()).any(|path| match path.is_dir() {
+        true => depth < 16 && has_proto(&path, depth + 1),
+        false => path.extension().is_some_and(|end| end == "proto"),
+    })
+}
+
+/// Checks rule files and folders of them for the services of `protos`.
+///
+/// # Errors
+/// When there is nothing to check them against.
+pub(super) fn check(
+    rules: &[PathBuf],
+    protos: &[PathBuf],
+    found: &mut Found,
+) -> anyhow::Result<()> {
+    let here = ["protos", "proto"].map(PathBuf::from);
+    let Some(protos) = protos.iter().chain(&here).find(|path| path.exists()) else {
+        anyhow::bail!(
+            "rules are checked against .proto files, and there is no folder protos here; name both: \
+             tidewire check my-protos rules"
+        );
+    };
+    let loaded = MockFolders::new(protos).load();
+    let mut files = RuleFiles::new();
+    for path in rules {
+        if path.is_dir() {
+            match load_rules(path) {
+                Ok(more) => files.extend(more),
+                Err(fault) => found.findings.push(Finding::from(&fault)),
+            }
+            continue;
+        }
+        match std::fs::read_to_string(path) {
+            Ok(text) => files.add(path, text),
+            Err(why) => files.add_unreadable(path, format!("the file cannot be read: {why}")),
+        }
+    }
+    found.files += files.len();
+    for finding in files.check(&loaded.schema) {
+        let severity = if finding.is_error { Severity::Error } else { Severity::Warning };
+        found.findings.push(Finding { severity, ..Finding::from(&finding.diagnostic) });
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! `tidewire mock`, and `tidewire check` of rules.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+use crate::program::{command, folder, run};
+
+const SHOP: &str = r#"syntax = "proto3";
+package shop.v1;
+service Cart { rpc Price(PriceRequest) returns (PriceReply); }
+message PriceRequest { string sku = 1; }
+message PriceReply { string email = 1; int64 price = 2; }
+"#;
+
+/// A running program, ended when it goes out of scope.
+struct Running(Child, String);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(here: &std::path::Path, arguments: &[&str]) -> Running {
+    let arguments = [&["mock", "--listen", "127.0.0.1:0"], arguments].concat();
+    let mut child =
+        command(here, &arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("listening on ").expect(&line).to_owned();
+    Running(child, address)
+}
+
+#[test]
+fn every_method_answers_by_rules_or_from_the_schema() {
+    let rule = "responses: [{when: {request.sku: tea}, body: {price: 4}}]";
+    let here = folder(&[("protos/shop.proto", SHOP), ("rules/shop.v1.cart.price.yaml", rule)]);
+    let server = start(here.path(), &[]);
+    for protocol in ["connect", "grpc", "grpc-web"] {
+        let words = ["call", &server.1, "Price", r#"{"sku":"tea"}"#, "--protocol", protocol];
+        run(here.path(), &words).check(0, &["{\"price\":\"4\"}"]);
+    }
+    let bare = folder(&[("protos/shop.proto", SHOP)]);
+    let server = start(bare.path(), &["--seed", "7"]);
+    run(bare.path(), &["call", &server.1, "Price"]).check(0, &["@example.com"]);
+}
+
+#[test]
+fn a_folder_without_a_service_is_refused() {
+    let here = folder(&[("protos/a.proto", "syntax = \"proto3\"; message A {}")]);
+    run(here.path(), &["mock", "--listen", "127.0.0.1:0"])
+        .check(2, &["there is no service in protos"]);
+}
+
+#[test]
+fn the_schema_of_rules_is_printed_for_editors() {
+    let here = folder(&[]);
+    let printed = run(here.path(), &["mock", "--schema"]);
+    printed.check(0, &["\"stream_items\""]);
+    let json: serde_json::Value = serde_json::from_str(&printed.stdout).unwrap();
+    assert_eq!(json["title"], "Rules of one method of a mock");
+}
+
+#[test]
+fn rules_are_checked_with_line_column_and_what_was_meant() {
+    let rule = "responses:\n  - when: {request.skuu: tea}\n    body: {price: dear}\n";
+    let files = [
+        ("protos/shop.proto", SHOP),
+        ("rules/shop.v1.cart.price.yaml", rule),
+        ("rules/shop.v1.cart.prize.yaml", "[]"),
+    ];
+    let here = folder(&files);
+    run(here.path(), &["check", "rules"]).check(
+        1,
+        &[
+            "rules/shop.v1.cart.price.yaml:2:12: warning: shop.v1.PriceRequest has no field skuu",
+            "write sku",
+            "rules/shop.v1.cart.price.yaml:3:19: error: price: the text \"dear\" is no int64",
+            "    3 |     body: {price: dear}",
+            "rules/shop.v1.cart.prize.yaml: warning: no method is called shop.v1.cart.prize",
+            "checked 2 files",
+        ],
+    );
+    run(here.path(), &["check", "rules/shop.v1.cart.price.yaml", "protos"]).check(1, &["3:19"]);
+    run(here.path(), &["check"]).check(1, &["3:19"]);
+    let alone = folder(&[("rules/shop.v1.cart.price.yaml", rule)]);
+    run(alone.path(), &["check", "rules"]).check(2, &["name both: tidewire check my-protos rules"]);
+}

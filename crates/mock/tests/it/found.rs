@@ -1,0 +1,125 @@
+//! What is found in rule files, with line and column, and what was meant.
+
+use tidewire_mock::RuleFiles;
+
+use crate::harness::schema;
+
+fn check(name: &str, text: &str, expected: &[&str]) {
+    let files = RuleFiles::new().with(name, text);
+    let told: Vec<_> = files.check(&schema()).iter().map(ToString::to_string).collect();
+    assert_eq!(told, expected, "{text}");
+}
+
+const P: &str = "shop.v1.cart.price.yaml";
+
+/// A file, what it says, and what is found in it.
+const FAULTS: [(&str, &str, &str); 18] = [
+    (
+        "shop.v1.cart.prise.yaml",
+        "[]",
+        "shop.v1.cart.prise.yaml: no method is called shop.v1.cart.prise, so this file is dead\n  next step: write shop.v1.cart.price",
+    ),
+    (
+        P,
+        "respones: []",
+        "shop.v1.cart.price.yaml:1:1: a rule file has no key respones; it is passed over\n  next step: write responses",
+    ),
+    (
+        P,
+        "- {bdy: {}}",
+        "shop.v1.cart.price.yaml:1:4: a response has no key bdy; it is passed over\n  next step: write body",
+    ),
+    (
+        P,
+        "- {when: {request.skuu: a}, body: {}}",
+        "shop.v1.cart.price.yaml:1:11: shop.v1.PriceRequest has no field skuu, so it is always absent\n  next step: write sku",
+    ),
+    (
+        P,
+        "- {when: {sku: a}, body: {}}",
+        "shop.v1.cart.price.yaml:1:11: sku is always absent: nothing is called sku\n  next step: write request.sku",
+    ),
+    (
+        P,
+        "- {body: {nte: a}}",
+        "shop.v1.cart.price.yaml:1:11: shop.v1.PriceReply has no field nte\n  next step: write note",
+    ),
+    (
+        P,
+        "- {body: {price: dear}}",
+        "shop.v1.cart.price.yaml:1:18: price: the text \"dear\" is no int64",
+    ),
+    (
+        P,
+        "- {body: {nested: {size: 3000000000}}}",
+        "shop.v1.cart.price.yaml:1:26: nested.size: 3000000000 is out of the range of int32",
+    ),
+    (
+        P,
+        "- {body: {note: '{{request.skuu}}'}}",
+        "shop.v1.cart.price.yaml:1:17: shop.v1.PriceRequest has no field skuu, so it is always absent\n  next step: write sku",
+    ),
+    (
+        P,
+        "- {when: {request.sku: {regx: a}}}",
+        "shop.v1.cart.price.yaml:1:25: there is no operator regx, so the object is compared as the text [object Object]\n  next step: write regex",
+    ),
+    (
+        P,
+        "- {when: {request.sku: {regex: '('}}}",
+        "shop.v1.cart.price.yaml:1:32: the pattern never matches: Parsing error at position 1: Opening parenthesis without closing parenthesis",
+    ),
+    (
+        P,
+        "- {when: {request.sku: 2024-01-02}}",
+        "shop.v1.cart.price.yaml:1:24: a date that is not quoted equals no text; quote it",
+    ),
+    (
+        P,
+        "- {error: {code: NOT_FUND}}",
+        "shop.v1.cart.price.yaml:1:18: NOT_FUND is no code of an error\n  next step: write not_found",
+    ),
+    (
+        P,
+        "- {error: {code: 5, details: [{'@type': google.rpc.BadReqest}]}}",
+        "shop.v1.cart.price.yaml:1:31: the schema has no message type google.rpc.BadReqest",
+    ),
+    (
+        P,
+        "- {delay: soon}",
+        "shop.v1.cart.price.yaml:1:11: soon is no duration; write 80ms, 1.5s or milliseconds",
+    ),
+    (P, "- {headers: {'a b': x}}", "shop.v1.cart.price.yaml:1:14: a b is no name of a header"),
+    (
+        P,
+        "- {headers: {grpc-encoding: x}}",
+        "shop.v1.cart.price.yaml:1:14: grpc-encoding belongs to the protocol; leave it out",
+    ),
+    (
+        P,
+        "- {stream_items: [{}]}",
+        "shop.v1.cart.price.yaml:1:18: stream_items is passed over: /shop.v1.Cart/Price answers with one message",
+    ),
+];
+
+#[test]
+fn each_fault_has_its_place_and_what_was_meant() {
+    for (name, text, expected) in FAULTS {
+        check(name, text, &[expected]);
+    }
+}
+
+#[test]
+fn responses_that_never_answer_are_found() {
+    check(
+        P,
+        "- {body: {note: a}}\n- {body: {note: b}}\n- {when: {request.sku: x}, body: {}}\n- {when: {request.sku: x}, body: {}}\n- {when: {}, body: {}}\n- {when: {request.sku: y}, priority: -1, body: {}}\n",
+        &[
+            "shop.v1.cart.price.yaml:1:3: never answers: the response at 5:3 always holds",
+            "shop.v1.cart.price.yaml:2:3: never answers: the response at 1:3 has no `when` either and goes first",
+            "shop.v1.cart.price.yaml:4:3: never answers: the response at 3:3 has the same `when` and goes first",
+            "shop.v1.cart.price.yaml:6:3: never answers: the response at 5:3 always holds and goes first",
+        ],
+    );
+    check(P, "- {times: 1, body: {note: a}}\n- {body: {note: b}}\n", &[]);
+}

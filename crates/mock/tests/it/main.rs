@@ -1,0 +1,11 @@
+//! Mocks in-process, in virtual time.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects")]
+
+mod answers;
+mod changes;
+mod found;
+mod from_schema;
+mod harness;
+mod memory;
+mod streams;

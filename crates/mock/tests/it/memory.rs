@@ -1,0 +1,206 @@
+//! What calls leave behind: uses, attempts, state, sessions, the log and its verification.
+
+use serde_json::json;
+use tidewire_mock::{Calls, Times};
+use tidewire_service::{Code, Context};
+
+use crate::harness::{PRICE, call, call_in, json_of, message, session, shop, sku, with_rules};
+
+#[tokio::test(start_paused = true)]
+async fn times_sequences_and_attempts_count_in_their_session() {
+    let mock = with_rules(
+        PRICE,
+        "responses:
+  - {when: {request.sku: twice}, times: 2, error: {code: UNAVAILABLE, message: again}}
+  - {when: {request.sku: steps}, body: {price: 9}, sequence: [{body: {note: one}}, {error: {code: ABORTED}}, {delay_ms: 0}]}
+  - {when: {request.sku: round}, cycle: true, sequence: [{body: {note: a}}, {body: {note: b}}]}
+  - {when: {attempt: {gt: 12}}, body: {note: enough}}
+  - {body: {note: 'attempt {{attempt}}'}}
+",
+    );
+    for expected in [Some(Code::Unavailable), Some(Code::Unavailable), None] {
+        let error = call(&mock, "Price", &[sku("twice")]).await.err();
+        assert_eq!(error.map(|error| error.code()), expected);
+    }
+    assert_eq!(message(&mock, "Price", sku("steps")).await, json!({"note": "one"}));
+    assert_eq!(call(&mock, "Price", &[sku("steps")]).await.unwrap_err().code(), Code::Aborted);
+    assert_eq!(
+        message(&mock, "Price", sku("steps")).await,
+        json!({"price": "9"}),
+        "what the response says itself"
+    );
+    assert_eq!(
+        message(&mock, "Price", sku("steps")).await,
+        json!({"price": "9"}),
+        "the last one stays"
+    );
+    for note in ["a", "b", "a"] {
+        assert_eq!(message(&mock, "Price", sku("round")).await["note"], note);
+    }
+    assert_eq!(message(&mock, "Price", sku("x")).await["note"], "attempt 11");
+    message(&mock, "Price", sku("x")).await;
+    assert_eq!(message(&mock, "Price", sku("x")).await["note"], "enough");
+    let other = call_in(&mock, session("other"), "Price", &[sku("x")]).await.unwrap();
+    assert_eq!(json_of(other)["note"], "attempt 1", "another session");
+    mock.reset(None);
+    assert_eq!(message(&mock, "Price", sku("x")).await["note"], "attempt 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scenario_is_state_that_rules_set_and_ask_for() {
+    let mock = with_rules(
+        PRICE,
+        "responses:
+  - {when: {request.sku: pay, state.cart: open}, set_state: {cart: paid, by: '{{metadata.x-user}}'}, body: {note: paid}}
+  - {when: {request.sku: open}, set_state: {cart: open}, body: {note: opened}}
+  - {when: {state.cart: paid}, body: {note: 'paid by {{state.by}}'}}
+  - {when: {request.sku: drop}, set_state: {cart: null}, body: {note: dropped}}
+  - {body: {note: nothing}}
+",
+    );
+    let user = || session("s").with_header("x-user".parse().unwrap(), "ada".parse().unwrap());
+    let mut notes = Vec::new();
+    for request in ["pay", "open", "pay", "look"] {
+        notes.push(
+            json_of(call_in(&mock, user(), "Price", &[sku(request)]).await.unwrap())["note"]
+                .clone(),
+        );
+    }
+    assert_eq!(notes, ["nothing", "opened", "paid", "paid by ada"]);
+    assert_eq!(message(&mock, "Price", sku("look")).await["note"], "nothing", "another session");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_sessions_at_once_do_not_see_one_another() {
+    let mock =
+        with_rules(PRICE, "responses: [{times: 1, body: {note: first}}, {body: {note: later}}]");
+    let names: Vec<&'static str> =
+        (0..100).map(|n| &*Box::leak(format!("s{n}").into_boxed_str())).collect();
+    let request = [sku("a")];
+    let calls = names.iter().map(|name| call_in(&mock, session(name), "Price", &request));
+    for reply in futures_util::future::join_all(calls).await {
+        assert_eq!(json_of(reply.unwrap())["note"], "first");
+    }
+    let wanted = Calls::of("shop.v1.Cart/Price").in_session("s42");
+    mock.verify(&wanted, Times::Exactly(1)).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_verified_and_near_misses_told_field_by_field() {
+    let (mock, _) = shop().build();
+    for (name, quantity) in [("tea", 2), ("tea", 3), ("milk", 7)] {
+        call(&mock, "Price", &[json!({"sku": name, "quantity": quantity})]).await.unwrap();
+    }
+    let price = || Calls::of("shop.v1.Cart/Price");
+    mock.verify(&price(), Times::Exactly(3)).unwrap();
+    mock.verify(&price().with("quantity", json!({"gte": 3})), Times::AtLeast(2)).unwrap();
+    mock.verify(&Calls::of("shop.v1.Cart/Watch"), Times::Never).unwrap();
+    mock.verify_order(&[price().with("sku", "tea"), price().with("sku", "milk")]).unwrap();
+
+    let missed = mock
+        .verify(&price().with("sku", "tea").with("quantity", 7), Times::Exactly(1))
+        .unwrap_err();
+    assert_eq!(
+        missed.to_string(),
+        "a call of shop.v1.Cart/Price with sku \"tea\" with quantity 7 came 0 times, and was to come once
+  near: call 3
+    sku is \"milk\", wanted \"tea\"
+  near: call 2
+    quantity is \"3\", wanted 7
+  near: call 1
+    quantity is \"2\", wanted 7"
+    );
+    let often = mock.verify(&price().with("sku", "milk"), Times::Never).unwrap_err();
+    assert!(often.to_string().ends_with("came once, and was to come never"), "{often}");
+    let order =
+        mock.verify_order(&[price().with("sku", "milk"), price().with("sku", "tea")]).unwrap_err();
+    assert!(
+        order.to_string().contains("did not come after call 3")
+            && order.to_string().ends_with("it was call 1"),
+        "{order}"
+    );
+    mock.reset(None);
+    mock.verify(&price(), Times::Never).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_is_bounded_and_says_what_it_forgot() {
+    let (mock, _) = shop().log_calls(2).build();
+    for _ in 0..5 {
+        call(&mock, "Price", &[sku("a")]).await.unwrap();
+    }
+    let calls = mock.calls(&Calls::all());
+    assert_eq!(calls.iter().map(|call| call.number).collect::<Vec<_>>(), [4, 5]);
+    let missed = mock.verify(&Calls::all(), Times::Exactly(5)).unwrap_err();
+    assert!(missed.to_string().contains("the log has forgotten 3 calls"), "{missed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_names_the_response_that_answered() {
+    let mock = with_rules(
+        PRICE,
+        "responses:\n  - {name: cheap, when: {request.sku: tea}, body: {}}\n  - error: {code: 5}\n",
+    );
+    call(&mock, "Price", &[sku("tea")]).await.unwrap();
+    call(&mock, "Price", &[sku("x")]).await.unwrap_err();
+    let calls = mock.calls(&Calls::all());
+    let rules: Vec<_> =
+        calls.iter().map(|call| (call.rule.clone().unwrap().line, call.error)).collect();
+    assert_eq!(rules, [(2, None), (3, Some(Code::NotFound))]);
+    assert_eq!(calls[0].rule.clone().unwrap().name.as_deref(), Some("cheap"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preview_changes_nothing_and_says_why_each_response_would_not_answer() {
+    let mock = with_rules(
+        PRICE,
+        "match: {request: {quantity: {lt: 10}}}
+responses:
+  - {when: {request.sku: tea, metadata.x-tenant: acme}, times: 1, set_state: {seen: true}, body: {note: tea}}
+  - {body: {note: fallback}}
+",
+    );
+    let headers = http::HeaderMap::new();
+    let preview = mock
+        .preview("shop.v1.Cart/Price", &[json!({"sku": "milk", "quantity": 12})], &headers)
+        .unwrap();
+    assert_eq!(preview.gate_misses, ["request.quantity is \"12\", wanted {\"lt\":10}"]);
+    assert_eq!(
+        preview.responses[0].misses,
+        ["request.sku is \"milk\", wanted \"tea\"", "metadata.x-tenant is absent, wanted \"acme\""]
+    );
+    assert_eq!((preview.responses[0].is_chosen, preview.responses[1].is_chosen), (false, true));
+    assert!(mock.calls(&Calls::all()).is_empty());
+    let wrong = mock.preview("shop.v1.Cart/Price", &[json!({"skuu": 1})], &headers).unwrap_err();
+    assert_eq!(wrong.code(), Code::InvalidArgument);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_says_what_a_method_answers() {
+    let (mock, findings) = shop()
+        .on("shop.v1.Cart/Price")
+        .with("sku", "tea")
+        .header("x-a", "1")
+        .reply(json!({"price": 4}))
+        .on("shop.v1.Cart/Watch")
+        .reply_stream([json!({"note": "a"}), json!({"note": "b"})])
+        .build();
+    assert!(findings.is_empty(), "{findings:?}");
+    let reply = call(&mock, "Price", &[sku("tea")]).await.unwrap();
+    assert_eq!(reply.headers["x-a"], "1");
+    assert_eq!(json_of(reply), json!({"price": "4"}));
+    assert_eq!(crate::harness::stream(&mock, "Watch", &[sku("x")], 9).await.notes(), ["a", "b"]);
+    mock.on("shop.v1.Cart/Price").with("sku", "milk").times(1).fail(Code::NotFound, "no milk");
+    let error = call_in(&mock, Context::default(), "Price", &[sku("milk")]).await.unwrap_err();
+    assert_eq!(error.message(), "no milk");
+    call(&mock, "Price", &[sku("milk")]).await.unwrap();
+    let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = mock.on("shop.v1.Cart/Prize").reply(json!({}));
+    }));
+    let told = *told.unwrap_err().downcast::<String>().unwrap();
+    assert!(
+        told.contains("no method is called /shop.v1.Cart/Prize")
+            && told.contains("/shop.v1.Cart/Price"),
+        "{told}"
+    );
+}
