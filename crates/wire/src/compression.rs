@@ -87,6 +87,11 @@ impl Coders {
             .map_err(|why| Error::internal(format!("a message cannot be compressed: {why}")))
     }
 
+    /// Whether a message is one to be compressed.
+    pub(crate) fn shrinks(encoding: Option<Encoding>, message: &[u8]) -> bool {
+        encoding.is_some() && message.len() >= REPLY_BYTES_MIN
+    }
+
     /// A message of a reply compressed; `None` if that is not worth it.
     ///
     /// # Errors
@@ -96,7 +101,7 @@ impl Coders {
         encoding: Option<Encoding>,
         message: &[u8],
     ) -> Result<Option<(Encoding, Bytes)>> {
-        let Some(encoding) = encoding.filter(|_| message.len() >= REPLY_BYTES_MIN) else {
+        let Some(encoding) = encoding.filter(|_| Self::shrinks(encoding, message)) else {
             return Ok(None);
         };
         let small = self.compress(encoding, message)?;
