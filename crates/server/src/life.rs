@@ -178,6 +178,8 @@ pub(crate) struct Tick {
 struct Every {
     period: Duration,
     sleep: Pin<Box<Sleep>>,
+    /// It will wake the connection, which is one task.
+    is_set: bool,
 }
 
 impl Tick {
@@ -214,12 +216,17 @@ impl Tick {
 impl Every {
     fn new(period: Duration) -> Self {
         let period = period.max(Duration::from_millis(1));
-        Self { period, sleep: Box::pin(tokio::time::sleep(period)) }
+        Self { period, sleep: Box::pin(tokio::time::sleep(period)), is_set: false }
     }
 
     /// Ready once a period.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_set && !self.sleep.is_elapsed() {
+            return Poll::Pending;
+        }
+        self.is_set = true;
         ready!(self.sleep.as_mut().poll(cx));
+        self.is_set = false;
         let next = Instant::now().checked_add(self.period);
         self.sleep.as_mut().reset(next.unwrap_or_else(|| Instant::now() + GOODBYE));
         Poll::Ready(())

@@ -97,6 +97,7 @@ impl RpcCall {
     }
 
     /// The message, or what it will come by.
+    #[inline]
     fn begin(&mut self, request: Inbound, cx: &mut Waker<'_>) -> Next {
         let Inbound { uri, context, body, .. } = request;
         let bytes_max = self.app.limits.message_bytes_max;
@@ -122,8 +123,8 @@ impl RpcCall {
         let pauses = body.pace.pauses && streams;
         let body = Arriving::new(body, self.watch.as_ref().map(|watch| watch.counter()));
         let coders = Arc::clone(&self.app.coders);
-        let mut messages =
-            Messages { body, requests, coders, command: None, pauses, looks: !streams };
+        let (command, looks, is_fed) = (None, !streams, false);
+        let mut messages = Messages { body, requests, coders, command, pauses, looks, is_fed };
         if streams {
             return self.call_with(context, messages);
         }
@@ -167,6 +168,7 @@ impl RpcCall {
         self.call(context, Body::frames(messages), command)
     }
 
+    #[inline]
     fn call(&mut self, context: Context, body: Body, command: Option<Command>) -> Next {
         let method = &self.entry.method;
         let command = command.or_else(|| self.app.commands.command(method));
@@ -210,6 +212,7 @@ impl RpcCall {
     }
 
     /// The response for an outcome.
+    #[inline]
     fn answer(&mut self, outcome: Result<Reply>) -> Next {
         let reply = match outcome {
             Ok(reply) => reply,

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::call::one_message;
-use crate::dispatch::{Wire, decode_all, encode_all};
+use crate::dispatch::{Errors, Wire, decode_all, encode_all};
 use crate::{Body, Call, Codec, Context, Error, Reply, Result, Service, Spec, Stream};
 
 /// Where a client sends its calls; cheap to clone.
@@ -71,7 +71,7 @@ impl Channel {
         context: Context,
         requests: Stream<Req>,
     ) -> Result<Reply<Res>> {
-        let body = encode_all(self.codec, requests);
+        let body = encode_all(self.codec, requests, Errors::PassedOn);
         self.one(self.send(method, context, body).await?).await
     }
 
@@ -85,7 +85,7 @@ impl Channel {
         context: Context,
         requests: Stream<Req>,
     ) -> Result<Reply<Stream<Res>>> {
-        let body = encode_all(self.codec, requests);
+        let body = encode_all(self.codec, requests, Errors::PassedOn);
         Ok(self.send(method, context, body).await?.map(|body| self.many(body)))
     }
 

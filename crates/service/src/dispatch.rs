@@ -161,9 +161,10 @@ pub(crate) fn decode_all<M: Wire>(
     }
 }
 
-/// Encodes each message as it comes.
-pub(crate) fn encode_all<M: Wire>(codec: Codec, items: Stream<M>) -> Body {
-    Body::frames(items.into_parts().map(move |part| match part? {
+/// Encodes each message as it comes; an error is what the caller sees of it.
+pub(crate) fn encode_all<M: Wire>(codec: Codec, items: Stream<M>, errors: Errors) -> Body {
+    let seen = move |error| errors.seen(error);
+    Body::frames(items.into_parts().map(move |part| match part.map_err(seen)? {
         Part::Message(message) => codec.encode(&message).map(Frame::Data),
         Part::Trailers(trailers) => Ok(Frame::Trailers(trailers)),
     }))
@@ -180,7 +181,7 @@ fn replies<M: Wire>(
     outcome: Result<Reply<Stream<M>>>,
 ) -> Result<Reply> {
     let reply = outcome.map_err(|error| errors.seen(error))?;
-    Ok(reply.map(|items| encode_all(accept, items.map_errors(move |error| errors.seen(error)))))
+    Ok(reply.map(|items| encode_all(accept, items, errors)))
 }
 
 fn bytes_of(body: Body) -> Bytes {

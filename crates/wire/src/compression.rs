@@ -88,6 +88,11 @@ impl Coders {
             .map_err(|why| Error::internal(format!("a message cannot be compressed: {why}")))
     }
 
+    /// Whether a message is one to be compressed.
+    pub(crate) fn shrinks(encoding: Option<Encoding>, message: &[u8]) -> bool {
+        encoding.is_some() && message.len() >= REPLY_BYTES_MIN
+    }
+
     /// A message of a reply compressed; `None` if that is not worth it. Of a message that is kept, the
     /// compressed form is kept too.
     ///
@@ -99,7 +104,7 @@ impl Coders {
         message: &Message,
     ) -> Result<Option<(Encoding, Bytes)>> {
         let bytes = message.bytes();
-        let Some(encoding) = encoding.filter(|_| bytes.len() >= REPLY_BYTES_MIN) else {
+        let Some(encoding) = encoding.filter(|_| Self::shrinks(encoding, bytes)) else {
             return Ok(None);
         };
         // What does not get smaller is remembered as empty, which no compressed form is.

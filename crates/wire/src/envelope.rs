@@ -113,7 +113,7 @@ impl fmt::Debug for Message {
     }
 }
 
-fn head(flags: u8, length: usize) -> Result<[u8; HEAD]> {
+pub(crate) fn head(flags: u8, length: usize) -> Result<[u8; HEAD]> {
     let length = u32::try_from(length)
         .map_err(|_| Error::resource_exhausted("a message of over 4 GiB cannot be sent"))?;
     let [a, b, c, d] = length.to_be_bytes();
@@ -121,7 +121,7 @@ fn head(flags: u8, length: usize) -> Result<[u8; HEAD]> {
 }
 
 /// Up to here a copy costs less than a frame of its own.
-const COPIED_MAX: usize = 16 << 10;
+pub(crate) const COPIED_MAX: usize = 16 << 10;
 
 /// Takes envelopes out of the chunks in which they arrive.
 #[derive(Debug)]

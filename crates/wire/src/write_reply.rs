@@ -8,14 +8,14 @@
 //!
 //! Headers and trailers of a service that bear a name of the protocols are left out.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tidewire_service::{Error, Result, StreamKind};
 
 use crate::compression::{Coders, Encoding};
 use crate::dialect::{Dialect, Framing};
-use crate::envelope::{COMPRESSED, Message, seal};
+use crate::envelope::{COMPRESSED, COPIED_MAX, Message, head, seal};
 use crate::negotiate::Exchange;
 use crate::{connect, grpc, grpc_web, headers};
 
@@ -171,6 +171,28 @@ impl Exchange {
     /// A message of over 4 GiB, which cannot be sent.
     pub fn message(&self, message: impl Into<Message>, coders: &Coders) -> Result<[Bytes; 2]> {
         self.seal(message.into(), coders).map(|(_, pieces)| pieces)
+    }
+
+    /// [`message`](Self::message), appended to those before it where it is small and neither compressed
+    /// nor base64; otherwise what is left to be sent after them.
+    ///
+    /// # Errors
+    /// As [`message`](Self::message).
+    pub fn message_after(
+        &self,
+        batch: &mut BytesMut,
+        message: Bytes,
+        coders: &Coders,
+    ) -> Result<Option<[Bytes; 2]>> {
+        let is_alone = self.format.framing != Framing::Enveloped
+            || message.len() > COPIED_MAX
+            || Coders::shrinks(self.replies, &message);
+        if is_alone {
+            return self.message(message, coders).map(Some);
+        }
+        batch.extend_from_slice(&head(0, message.len())?);
+        batch.extend_from_slice(&message);
+        Ok(None)
     }
 
     /// The message in its envelope, and how it was compressed.

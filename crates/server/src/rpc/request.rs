@@ -26,22 +26,27 @@ pub(super) struct Messages {
     pub(super) pauses: bool,
     /// Whether it is only looked what is there, so that nothing has to come yet.
     pub(super) looks: bool,
+    /// Whether bytes, or their end, came since there was nothing to read.
+    pub(super) is_fed: bool,
 }
 
 impl Messages {
     /// The next message.
     pub(super) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
         loop {
-            match self.requests.read(&self.coders) {
-                Ok(Next::Message(message)) => return Poll::Ready(Some(Ok(message))),
-                Ok(Next::End) => return Poll::Ready(None),
-                Ok(Next::More) => {}
-                Err(error) => return Poll::Ready(Some(Err(error))),
+            if self.is_fed {
+                match self.requests.read(&self.coders) {
+                    Ok(Next::Message(message)) => return Poll::Ready(Some(Ok(message))),
+                    Ok(Next::End) => return Poll::Ready(None),
+                    Ok(Next::More) => self.is_fed = false,
+                    Err(error) => return Poll::Ready(Some(Err(error))),
+                }
             }
             let pauses = self.pauses && !self.requests.is_within_message();
             self.body.may_pause(pauses || self.looks);
             match ready!(self.body.poll_piece(cx)) {
                 Some(Ok(Frame::Data(data))) => {
+                    self.is_fed = true;
                     self.requests.push(data);
                     if self.body.is_over() {
                         self.requests.finish();
@@ -49,7 +54,10 @@ impl Messages {
                 }
                 Some(Ok(Frame::Trailers(_))) => {}
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                None => self.requests.finish(),
+                None => {
+                    self.is_fed = true;
+                    self.requests.finish();
+                }
             }
         }
     }

@@ -213,8 +213,10 @@ impl Replies {
     }
 
     fn add(&mut self, message: Bytes) {
-        let [first, second] = match self.exchange.message(message, &self.coders) {
-            Ok(pieces) => pieces,
+        let added = self.exchange.message_after(&mut self.batch, message, &self.coders);
+        let [first, second] = match added {
+            Ok(None) => return,
+            Ok(Some(pieces)) => pieces,
             Err(error) => return self.fail(error),
         };
         if second.is_empty() && first.len() < BATCH_BYTES {
