@@ -48,7 +48,8 @@ async fn shop(files: &[(&str, &str)]) -> Shop {
     }
     let folders = MockFolders::new(folder.path().join("protos")).rules(folder.path().join("rules"));
     let (mock, _) = folders.mock(folders.load()).build();
-    let limits = Limits { message_bytes_max: 64 << 20, ..Limits::default() };
+    let mut limits = Limits::default();
+    limits.message_bytes_max = 64 << 20;
     let (running, address) = start(serve(Server::builder().limits(limits), &mock)).await;
     Shop { folder, folders, mock, address, _running: running }
 }
