@@ -18,8 +18,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use http::header::CONTENT_ENCODING;
-use http::{Response, Version};
+use http::header::{CONTENT_ENCODING, VARY};
+use http::{HeaderValue, Response, Version};
 use tidewire_service::{Body, Call, HeldTags, Reply, Result, StreamKind};
 use tidewire_wire::Exchange;
 
@@ -128,8 +128,10 @@ async fn finish(
     let loses_end = fault::loses_trailers(script.as_ref());
     let is_get = exchange.is_get();
     if is_get {
-        plain::tag(&mut reply, &held);
+        plain::tag(&mut reply, &held, "");
         if reply.is_unchanged() {
+            // As the whole answer would (RFC 9110, section 15.4.5).
+            reply.headers.append(VARY, HeaderValue::from_static("accept-encoding"));
             return Ok(plain::response(Box::new(reply), ResponseBody::Plain));
         }
     }
