@@ -207,9 +207,11 @@ fn payload(data: Vec<u8>, request_info: Option<RequestInfo>) -> Payload {
 }
 
 fn request_info(context: &Context, requests: Vec<Any>) -> RequestInfo {
+    // First, since an answer that may be given to others is computed in the time that all have.
+    let request_headers = headers(context.headers());
     let remaining = context.remaining(Instant::now());
     RequestInfo {
-        request_headers: headers(context.headers()),
+        request_headers,
         timeout_ms: remaining.and_then(|left| i64::try_from(left.as_millis()).ok()),
         requests,
         ..Default::default()

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
+mod attack_memo;
 mod attack_vocabulary;
 mod bad_input;
 mod browser;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidewire::http::header::{CONTENT_TYPE, HeaderValue};
 use tidewire::http::{Method, StatusCode};
-use tidewire::{Body, Call, Layer, Reply, Service};
+use tidewire::{Body, Call, Int64, Layer, Reply, RestOptions, Service};
 use tidewire_tests::program::{browser, root, run, succeed, tool};
 use tokio::process::Command;
 use tokio::sync::mpsc;
@@ -179,6 +179,7 @@ async fn a_compressed_form_has_a_tag_of_its_own_and_is_confirmed_by_it() {
                 let answer = send(address, &head, b"").await;
                 answer.check(304, &[]);
                 assert_eq!(header(&answer, "etag").as_ref(), Some(held), "{get} {accept}");
+                assert!(header(&answer, "vary").unwrap().contains("accept-encoding"), "{get}");
             }
         }
     }
@@ -190,4 +191,22 @@ async fn a_compressed_form_has_a_tag_of_its_own_and_is_confirmed_by_it() {
         assert_eq!(header(&only_head, "etag"), header(&whole, "etag"));
         assert_eq!(header(&only_head, "content-length"), Some(whole.body.len().to_string()));
     }
+}
+
+#[tokio::test]
+async fn a_tag_names_no_json_that_is_printed_in_another_way() {
+    let mut renamed = RestOptions::default();
+    renamed.json.int64 = Int64::Text;
+    let (_one, one, _) = served().await;
+    let (builder, _) = built();
+    let (_two, two) = start(builder.rest(renamed)).await;
+    let tag = header(&send(one, "GET /rows/7", b"").await, "etag").unwrap();
+    let held = format!("GET /rows/7\nif-none-match: {tag}");
+    send(one, &held, b"").await.check(304, &[]);
+    let other = send(two, &held, b"").await;
+    other.check(200, &[r#""id":"7""#]);
+    assert_ne!(header(&other, "etag").unwrap(), tag);
+    // Another host with the same settings says the same.
+    let (_same, same, _) = served().await;
+    send(same, &held, b"").await.check(304, &[]);
 }

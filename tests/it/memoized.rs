@@ -119,6 +119,12 @@ pub(crate) async fn served() -> (Running, SocketAddr, Rows) {
 
 /// The service, with a page beside it, and answers kept.
 pub(crate) fn built() -> (Builder, Rows) {
+    let (builder, rows, graph) = without_memory();
+    (builder.memo(Edge::new(&graph)), rows)
+}
+
+/// The same without keeping any answer; what it reads is in the graph.
+pub(crate) fn without_memory() -> (Builder, Rows, Graph) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("rows.proto"), PROTO).unwrap();
     let schema = Schema::from_folder(folder.path()).unwrap();
@@ -137,9 +143,8 @@ pub(crate) fn built() -> (Builder, Rows) {
     };
     let builder = Server::builder()
         .service(schema.implement("test.v1.Rows", rows.clone()).unwrap())
-        .route(Method::GET, "/page/{id}", page)
-        .memo(Edge::new(&graph));
-    (builder, rows)
+        .route(Method::GET, "/page/{id}", page);
+    (builder, rows, graph)
 }
 
 const GETS: [&str; 3] = [

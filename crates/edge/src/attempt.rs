@@ -1,6 +1,7 @@
 //! One run of the service for all who ask for one key.
 //!
-//! The run is given a context of its own: what is read of it is watched, nobody's validators are in it,
+//! The run is given a context of its own: what is read of it is watched, no caller's validators are in it
+//! but that of what was kept before (`previous.rs`),
 //! and its deadline is `compute_timeout`, since callers come and go, until it is private and its caller's. What comes out is kept, or given to
 //! all who wait, or put aside for the caller who started the run; the others then run by themselves.
 
@@ -69,7 +70,9 @@ impl Attempt {
         let deadline = made + terms.compute_timeout;
         let privacy = Arc::new(Privacy::new(terms.sharing.clone(), is_page, deadline));
         let mut call = self.query.clone().into_call();
-        call.context.set_held(Vec::new());
+        let previous = terms.previous.of(&self.key);
+        let content = previous.as_ref().and_then(|kept| kept.own().validator());
+        call.context.set_held(content.into_iter().collect());
         call.context.watch(Arc::clone(&privacy) as Arc<dyn ContextWatch>);
         let answer = self.inner.call(call);
         let origin = Origin {
@@ -89,6 +92,14 @@ impl Attempt {
                 return Err(Passing::Shared(Box::new(Kept::error(error, origin))));
             }
         };
+        let outcome = match (outcome, previous) {
+            (Ok(reply), Some(kept))
+                if reply.is_unchanged() && reply.freshness.validator() == content =>
+            {
+                Ok(kept.renewed(reply))
+            }
+            (outcome, _) => outcome,
+        };
         if let Some(part) = privacy.read_beside_key() {
             return Err(self.put_aside(outcome, &Refusal::Private(part)));
         }
@@ -104,7 +115,7 @@ impl Attempt {
             Some(code) => Refusal::Code(code),
             None if !ends => Refusal::Untracked,
             None => {
-                terms.note_kept();
+                terms.note_kept(&kept);
                 return Ok(kept);
             }
         };

@@ -1,7 +1,7 @@
 //! An answer that can be given again.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use ::http::StatusCode;
@@ -23,7 +23,8 @@ use crate::table::Terms;
 #[derive(Clone)]
 pub(crate) struct Kept(Arc<Entry>);
 
-struct Entry {
+/// The answer with its key and all that is kept beside it.
+pub(crate) struct Entry {
     answer: Answered,
     body: Bytes,
     /// What the answer said of itself: an upstream knows when its answer ends.
@@ -94,6 +95,36 @@ impl Kept {
         let Origin { key, terms, room, made } = origin;
         let (forms, told) = (Forms::new(room), OnceLock::new());
         Self(Arc::new(Entry { answer, body, own, made, key, terms, forms, told }))
+    }
+
+    /// The same answer, of which the service said that it is unchanged.
+    pub(crate) fn renewed(&self, reply: Reply) -> Reply {
+        let entry = &*self.0;
+        let Answered::Reply { status, headers, trailers, .. } = &entry.answer else {
+            return reply;
+        };
+        let mut whole = Reply::new(Body::Full(entry.body.clone()))
+            .with_status(*status)
+            .with_headers(headers.clone())
+            .with_trailers(trailers.clone())
+            .with_freshness(reply.freshness);
+        // What is said anew takes the place of what was said before (RFC 9111, section 3.2).
+        for name in reply.headers.keys() {
+            whole.headers.remove(name);
+        }
+        for (name, value) in &*reply.headers {
+            whole.headers.append(name, value.clone());
+        }
+        whole
+    }
+
+    /// What it is kept under.
+    pub(crate) fn key(&self) -> &Key {
+        &self.0.key
+    }
+
+    pub(crate) fn downgrade(&self) -> Weak<Entry> {
+        Arc::downgrade(&self.0)
     }
 
     /// Why the answer says nothing about the next call.
@@ -230,6 +261,20 @@ impl Kept {
             From::Service => http::say_stored(&mut told),
         }
         told
+    }
+}
+
+impl std::convert::From<Arc<Entry>> for Kept {
+    fn from(entry: Arc<Entry>) -> Self {
+        Self(entry)
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if self.own.validator().is_some() {
+            self.terms.previous.forget(&self.key);
+        }
     }
 }
 

@@ -55,6 +55,7 @@ mod kept;
 mod key;
 mod memoized;
 mod methods;
+mod previous;
 mod privacy;
 mod refusal;
 mod staleness;

@@ -14,6 +14,7 @@ use crate::http::Rules;
 use crate::kept::Kept;
 use crate::key::Key;
 use crate::methods::Methods;
+use crate::previous::Previous;
 use crate::refusal::Refusal;
 use crate::terms::{self, Effective};
 
@@ -36,6 +37,8 @@ pub(crate) struct Terms {
     /// Whether any answer was ever kept.
     has_kept: AtomicBool,
     memo: OnceLock<Memo<Key, Kept>>,
+    /// What the service may be asked about by its own name for it.
+    pub(crate) previous: Previous,
 }
 
 /// The memo of one method.
@@ -75,7 +78,8 @@ impl Terms {
     }
 
     /// Notes that an answer was kept.
-    pub(crate) fn note_kept(&self) {
+    pub(crate) fn note_kept(&self, kept: &Kept) {
+        self.previous.note(kept);
         self.refused.store(0, Ordering::Relaxed);
         self.has_kept.store(true, Ordering::Relaxed);
     }
@@ -176,6 +180,7 @@ impl Table {
             refused: AtomicU32::new(0),
             has_kept: AtomicBool::new(false),
             memo: OnceLock::new(),
+            previous: Previous::default(),
         }
     }
 }

@@ -36,6 +36,8 @@ pub struct Binding {
     pub(crate) json: JsonOptions,
     /// What its bodies are, as no other binding's: for who keeps them.
     pub(crate) format: Format,
+    /// See [`Binding::edition`].
+    pub(crate) edition: String,
 }
 
 /// Schemas, each decoded once however many services share it.
@@ -105,6 +107,7 @@ pub(crate) fn try_bindings(
     let pool = schema.pool();
     let Some(descriptor) = pool.service_by_name(interface.name()) else { return found };
     let json = options.services.get(interface.name()).copied().unwrap_or(options.json);
+    let edition = hash(HASH_OF_NOTHING, interface.descriptors());
     for method in interface.methods() {
         let Some(of_method) = descriptor.method(&method.method) else { continue };
         let origin = Origin::of(pool, descriptor, of_method);
@@ -117,7 +120,7 @@ pub(crate) fn try_bindings(
             }
         };
         for rule in rules {
-            let maker = Maker { schema, place, method, of_method, options, json };
+            let maker = Maker { schema, place, method, of_method, options, json, edition };
             let binding = maker.binding(&rule, origin.clone());
             found.push(match binding {
                 Ok(binding) => Ok((binding, rule)),
@@ -138,6 +141,8 @@ struct Maker<'a> {
     of_method: &'a MethodDescriptor,
     options: &'a Arc<RestOptions>,
     json: JsonOptions,
+    /// The hash of the schema.
+    edition: u64,
 }
 
 impl Maker<'_> {
@@ -176,7 +181,16 @@ impl Maker<'_> {
             origin,
             json: self.json,
             format: Format::unique(),
+            edition: self.edition(&rule.response_body),
         })
+    }
+
+    /// A hash of all that decides how a reply is printed.
+    fn edition(&self, response_body: &str) -> String {
+        let Self { method, json, edition, .. } = self;
+        let version = env!("CARGO_PKG_VERSION");
+        let how = format!("{version} {} {response_body} {json:?}", method.output);
+        format!("{:016x}", hash(*edition, how.as_bytes()))
     }
 
     fn body(&self, rule: &Rule, input: &MessageDescriptor) -> Result<(BodyRule, bool), String> {
@@ -251,6 +265,12 @@ impl Binding {
         self.format
     }
 
+    /// Names how replies are printed: with another schema, other settings or another version of this program
+    /// the same message may have other bytes, and so needs another tag. The same on every host.
+    pub fn edition(&self) -> &str {
+        &self.edition
+    }
+
     /// Whether the body of a request is the bytes of a `google.api.HttpBody`: each chunk of a request
     /// stream is a message then, not each line.
     pub fn takes_raw_bytes(&self) -> bool {
@@ -271,6 +291,13 @@ impl Binding {
         self.service_descriptor()?.method(&self.method.method)
     }
 }
+
+/// FNV-1a, the same on every host.
+fn hash(before: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(before, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+const HASH_OF_NOTHING: u64 = 0xcbf2_9ce4_8422_2325;
 
 impl fmt::Debug for Binding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,7 +12,7 @@ use crate::seldom::Seldom;
 #[inline]
 pub(crate) fn response<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Response<B> {
     if reply.freshness.validator().is_some() || reply.is_unchanged() {
-        tag(&mut reply, &HeldTags::default());
+        tag(&mut reply, &HeldTags::default(), "");
     }
     announce(&mut reply);
     let Reply { status, headers, body, trailers, .. } = reply;
@@ -27,10 +27,12 @@ pub(crate) fn response<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Res
 /// Names the content of a reply for whoever asks again (`If-None-Match`): RFC 9110, section 8.8.3.
 ///
 /// The validator names the bytes as the service gave them, so it stands for that one representation;
-/// what is compressed on the way gets a tag of its own there, and is *unchanged* by that one.
-pub(crate) fn tag(reply: &mut Reply, held: &HeldTags) {
+/// what is printed from it gets its `edition` behind it, and what is compressed on the way its coding. Each is
+/// *unchanged* by the tag that it came with.
+pub(crate) fn tag(reply: &mut Reply, held: &HeldTags, edition: &str) {
     if reply.is_unchanged()
-        && let Some(tag) = reply.freshness.validator().and_then(|content| held.naming(content))
+        && let Some(tag) =
+            reply.freshness.validator().and_then(|content| held.naming(content, edition))
     {
         reply.headers.insert(ETAG, tag);
     }
@@ -39,6 +41,13 @@ pub(crate) fn tag(reply: &mut Reply, held: &HeldTags) {
         && let Ok(value) = HeaderValue::from_str(&format!("\"{validator}\""))
     {
         reply.headers.insert(ETAG, value);
+    }
+    if !edition.is_empty()
+        && let Some(tag) = reply.headers.get_mut(ETAG)
+        && let Some(content) = own_content(tag)
+        && let Ok(value) = HeaderValue::from_str(&format!("\"{content}.{edition}\""))
+    {
+        *tag = value;
     }
     if reply.is_unchanged() {
         reply.status = StatusCode::NOT_MODIFIED;
@@ -53,6 +62,11 @@ fn announce<T>(reply: &mut Reply<T>) {
     }
 }
 
+/// The content that a tag names by itself, if it is one that was made here.
+fn own_content(tag: &HeaderValue) -> Option<Validator> {
+    tag.to_str().ok()?.strip_prefix('"')?.strip_suffix('"')?.parse().ok()
+}
+
 /// Lets a tag name the bytes that are sent, which were compressed on the way (RFC 9110, section 8.8.3): one
 /// that was made here gets the coding behind it, which [`Context::held`] knows; of another we do not know
 /// who reads it, so it becomes a weak one.
@@ -65,7 +79,7 @@ pub(crate) fn tag_compressed(headers: &mut HeaderMap, coding: &str) {
         return;
     }
     let own = text.trim_matches('"');
-    let other = match own.parse::<Validator>() {
+    let other = match own.split('.').next().unwrap_or_default().parse::<Validator>() {
         Ok(_) => format!("\"{own}-{coding}\"").into_bytes(),
         Err(_) => [b"W/", tag.as_bytes()].concat(),
     };

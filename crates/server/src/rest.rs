@@ -176,6 +176,9 @@ impl Transcoder {
         };
         add_host(&mut context, &uri);
         let held = context.held_tags();
+        if !held.is_empty() {
+            context.set_held(held.validators(self.binding.edition()));
+        }
         let call = Call::method(method.clone(), context, Codec::Proto, body);
         let outcome = run(&*self.service, call, command).outcome().await;
         if let Some(leftover) = leftover {

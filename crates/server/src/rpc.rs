@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::task::{Context as Waker, Poll, ready};
 
 use bytes::Bytes;
-use http::header::CONTENT_ENCODING;
-use http::{Response, Version};
+use http::header::{CONTENT_ENCODING, VARY};
+use http::{HeaderValue, Response, Version};
 use tidewire_service::{Body, Call, Context, HeldTags, Reply, Result};
 use tidewire_wire::Exchange;
 
@@ -241,8 +241,10 @@ impl RpcCall {
         let loses_end = fault::loses_trailers(script.as_ref());
         let is_get = exchange.is_get();
         if is_get {
-            plain::tag(&mut reply, &self.held);
+            plain::tag(&mut reply, &self.held, "");
             if reply.is_unchanged() {
+                // As the whole answer would (RFC 9110, section 15.4.5).
+                reply.headers.append(VARY, HeaderValue::from_static("accept-encoding"));
                 return Ok(plain::response(reply, ResponseBody::Plain));
             }
         }

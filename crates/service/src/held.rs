@@ -18,15 +18,19 @@ pub(crate) fn of_headers(headers: &HeaderMap) -> Vec<Validator> {
     }
     let values = headers.get_all(IF_NONE_MATCH).into_iter();
     let tags = values.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));
-    tags.take(TAGS_MAX).filter_map(|tag| validator(tag.trim())).collect()
+    tags.take(TAGS_MAX).filter_map(|tag| validator(tag.trim(), "")).collect()
 }
 
-fn validator(tag: &str) -> Option<Validator> {
+/// The content that a tag names: `"CONTENT"`, `"CONTENT.EDITION"` where there is an edition, and behind that the
+/// coding of a compressed form, `-gzip`.
+fn validator(tag: &str, edition: &str) -> Option<Validator> {
     let strong = tag.strip_prefix("W/").unwrap_or(tag);
     let text = strong.strip_prefix('"')?.strip_suffix('"')?;
-    // The tag of a compressed form: that of the body, a hyphen, the coding.
     let text = ["-gzip", "-zstd"].iter().find_map(|end| text.strip_suffix(end)).unwrap_or(text);
-    text.parse().ok()
+    match edition {
+        "" => text.parse().ok(),
+        _ => text.strip_suffix(edition)?.strip_suffix('.')?.parse().ok(),
+    }
 }
 
 /// The tags by which a caller says what it holds; see [`Context::held_tags`](crate::Context::held_tags).
@@ -38,13 +42,27 @@ impl HeldTags {
         Self(headers.get_all(IF_NONE_MATCH).into_iter().cloned().collect())
     }
 
-    /// The tag that names this content, as a strong one: what the answer that is held came with, so that a
-    /// cache knows which of its answers is still right (RFC 9111, section 4.3.4).
-    pub fn naming(&self, content: Validator) -> Option<HeaderValue> {
-        let values = self.0.iter().filter_map(|value| value.to_str().ok());
-        let mut tags = values.flat_map(|text| text.split(',')).take(TAGS_MAX).map(str::trim);
-        let tag = tags.find(|tag| validator(tag) == Some(content))?;
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The content that the tags name, of those whose bytes were made of it in this edition: the same content
+    /// may be printed in several ways. The empty edition is the content as it is.
+    pub fn validators(&self, edition: &str) -> Vec<Validator> {
+        self.tags().filter_map(|tag| validator(tag, edition)).collect()
+    }
+
+    /// The tag that names this content in this edition, as a strong one: what the answer that is held came
+    /// with, so that a cache knows which of its answers is still right (RFC 9111, section 4.3.4).
+    pub fn naming(&self, content: Validator, edition: &str) -> Option<HeaderValue> {
+        let tag = self.tags().find(|tag| validator(tag, edition) == Some(content))?;
         HeaderValue::from_str(tag.strip_prefix("W/").unwrap_or(tag)).ok()
+    }
+
+    fn tags(&self) -> impl Iterator<Item = &str> {
+        let values = self.0.iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|text| text.split(',')).take(TAGS_MAX).map(str::trim)
     }
 }
 
@@ -69,6 +87,29 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.append(IF_NONE_MATCH, HeaderValue::from_str(&text).expect("a header value"));
             assert_eq!(of_headers(&headers), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_tag_of_one_edition_names_nothing_in_another() {
+        let one = Validator::new([0xab; 16]);
+        let mut headers = HeaderMap::new();
+        let tags = format!("\"{one}.e1\", W/\"{one}.e2-gzip\", \"{one}\"");
+        headers.append(IF_NONE_MATCH, HeaderValue::from_str(&tags).expect("a header value"));
+        let held = HeldTags::of(&headers);
+        for (edition, tag) in [
+            ("", Some(format!("\"{one}\""))),
+            ("e1", Some(format!("\"{one}.e1\""))),
+            ("e2", Some(format!("\"{one}.e2-gzip\""))),
+            ("e3", None),
+            ("1", None),
+        ] {
+            assert_eq!(held.validators(edition).first(), tag.as_ref().map(|_| &one), "{edition}");
+            let naming = held.naming(one, edition);
+            assert_eq!(
+                naming.as_ref().map(HeaderValue::as_bytes),
+                tag.as_ref().map(|t| t.as_bytes())
+            );
         }
     }
 }

@@ -38,22 +38,28 @@ async fn who_holds_nothing_is_never_told_that_it_is_unchanged() {
         assert_eq!(error.code(), Code::Internal, "{protocol:?}: {error}");
     }
     let get = format!("GET {SERVICE}/Look?encoding=json&message=%7B%7D");
-    for head in ["GET /plain/a", "GET /things/a", &get, "HEAD /plain/a"] {
+    let (plain, printed) = (format!("\"{HELD}\""), tag_of_rest().await);
+    for (head, own) in [
+        ("GET /plain/a", &plain),
+        ("GET /things/a", &printed),
+        (&*get, &plain),
+        ("HEAD /plain/a", &plain),
+    ] {
         let other = "00112233445566778899aabbccddeeff";
         for tags in ["", "if-none-match: *", &format!("if-none-match: \"{other}\"")] {
             let answer = send(address, &format!("{head}\n{tags}"), b"").await;
             assert_eq!(answer.status, 500, "{head} {tags} {answer:?}");
         }
         for tags in [
-            format!("if-none-match: \"{HELD}\""),
-            format!("if-none-match: W/\"{HELD}\""),
-            format!("if-none-match: \"x,y\" , W/\"{other}\",\"{HELD}\""),
-            format!("if-none-match: \"{other}\"\nif-none-match: \"{HELD}\""),
+            format!("if-none-match: {own}"),
+            format!("if-none-match: W/{own}"),
+            format!("if-none-match: \"x,y\" , W/\"{other}\",{own}"),
+            format!("if-none-match: \"{other}\"\nif-none-match: {own}"),
         ] {
             let answer = send(address, &format!("{head}\n{tags}"), b"").await;
             assert_eq!(answer.status, 304, "{head} {tags} {answer:?} {}", answer.text());
             assert!(answer.body.is_empty(), "{head}");
-            assert!(answer.head.contains(&format!("etag: \"{HELD}\"")), "{head} {answer:?}");
+            assert!(answer.head.contains(&format!("etag: {own}")), "{head} {answer:?}");
         }
     }
     let tag = format!("if-none-match: \"{HELD}\"");
@@ -90,6 +96,19 @@ async fn tags_that_are_no_validators_name_nothing() {
     assert!(answer.text().parse::<usize>().unwrap() >= 1, "{answer:?}");
 }
 
+/// The tag by which REST names that content: with how it is printed behind it.
+async fn tag_of_rest() -> String {
+    let layer = answering(async |call: Call, inner: Arc<dyn Service>| {
+        let reply = inner.call(call).await?;
+        Ok(reply.with_freshness(Freshness::immutable().with_validator(HELD)))
+    });
+    let (_running, address) = start(stage().layer(layer)).await;
+    let answer = send(address, "GET /things/a", b"").await;
+    let tag = answer.head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap();
+    assert!(tag.starts_with(&format!("\"{HELD}.")) && tag.len() == 32 + 1 + 16 + 2, "{tag}");
+    tag.to_owned()
+}
+
 #[tokio::test]
 async fn a_validator_of_an_answer_is_its_tag_on_every_get() {
     let layer = answering(async |call: Call, inner: Arc<dyn Service>| {
@@ -98,11 +117,12 @@ async fn a_validator_of_an_answer_is_its_tag_on_every_get() {
     });
     let (_running, address) = start(stage().layer(layer)).await;
     let get = format!("GET {SERVICE}/Look?encoding=json&message=%7B%7D");
-    for head in ["GET /plain/a", "GET /things/a", &get] {
+    let (plain, printed) = (format!("\"{HELD}\""), tag_of_rest().await);
+    for (head, own) in [("GET /plain/a", &plain), ("GET /things/a", &printed), (&*get, &plain)] {
         let answer = send(address, head, b"").await;
-        assert!(answer.head.contains(&format!("etag: \"{HELD}\"")), "{head}: {}", answer.head);
+        assert!(answer.head.contains(&format!("etag: {own}")), "{head}: {}", answer.head);
         // The server compares by itself, although the service has not looked.
-        let again = send(address, &format!("{head}\nif-none-match: \"{HELD}\""), b"").await;
+        let again = send(address, &format!("{head}\nif-none-match: {own}"), b"").await;
         assert!(again.status == 304 || again.status == 200, "{head}: {again:?}");
         assert_eq!(again.body.is_empty(), again.status == 304, "{head}: {again:?}");
     }

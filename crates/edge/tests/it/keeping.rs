@@ -375,3 +375,44 @@ async fn a_page_is_kept_by_what_its_status_says_of_the_data_and_not_of_the_momen
         assert_eq!(behind.runs() == 1, is_kept, "{status}");
     }
 }
+
+#[tokio::test]
+async fn a_service_that_names_its_content_is_asked_by_that_name_and_need_not_send_it_again() {
+    let graph = Graph::new();
+    let source = Source::<u8>::new_in(&graph, "rows");
+    let content = Arc::new(Mutex::new("one"));
+    let sent = Arc::new(Mutex::new(Vec::new()));
+    let (read, log) = (Arc::clone(&content), Arc::clone(&sent));
+    let behind = Behind::new(&graph, query(Sharing::Public), move |call: Call| {
+        let (read, log) = (Arc::clone(&read), Arc::clone(&log));
+        async move {
+            source.read(&1);
+            let text = *read.lock().unwrap();
+            let mut name = [0; 16];
+            name[..3].copy_from_slice(text.as_bytes());
+            let name = tidewire_service::Validator::new(name);
+            let is_held = call.context.held().contains(&name);
+            log.lock().unwrap().push((text, is_held));
+            let is_new = HeaderValue::from_static("x");
+            Ok(match is_held {
+                true => Reply::unchanged(name)
+                    .with_header(http::header::SERVER, HeaderValue::from_static("again")),
+                false => Reply::text(text)
+                    .with_header(http::header::VIA, is_new)
+                    .with_freshness(Freshness::default().with_validator(name)),
+            })
+        }
+    });
+    for (now, is_held) in [("one", false), ("one", true), ("two", false), ("two", true)] {
+        *content.lock().unwrap() = now;
+        source.changed(&1);
+        for _ in 0..2 {
+            let reply = behind.ask("", Context::default()).await.unwrap();
+            assert!(reply.headers.contains_key(http::header::VIA), "headers are as they were");
+            assert_eq!(reply.headers.contains_key(http::header::SERVER), is_held);
+            assert_eq!(text(reply).await, now);
+        }
+        assert_eq!(sent.lock().unwrap().pop(), Some((now, is_held)));
+    }
+    assert_eq!(behind.runs(), 4);
+}

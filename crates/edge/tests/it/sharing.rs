@@ -176,3 +176,34 @@ async fn what_the_caller_holds_is_not_shown_to_the_service_and_no_part_of_the_ke
     assert_eq!(reply.freshness.validator(), Some(validator));
     assert_eq!(behind.runs(), 1);
 }
+
+#[tokio::test]
+async fn values_of_a_header_that_stand_apart_are_not_those_that_are_joined_or_elsewhere() {
+    let shown = |values: &'static [(&'static str, &'static str)]| {
+        move || {
+            let mut context = Context::default();
+            for (name, value) in values {
+                let value = http::HeaderValue::from_static(value);
+                context.headers_mut().append(*name, value);
+            }
+            context
+        }
+    };
+    let all: [&[(&str, &str)]; 6] = [
+        &[],
+        &[("authorization", "")],
+        &[("authorization", "a"), ("authorization", "b")],
+        &[("authorization", "a, b")],
+        &[("authorization", "a"), ("cookie", "b")],
+        &[("cookie", "a"), ("authorization", "b")],
+    ];
+    for (at, one) in all.into_iter().enumerate() {
+        for two in &all[at + 1..] {
+            let both = behind(Sharing::Caller, |_| String::new());
+            for context in [shown(one), shown(two), shown(one), shown(two)] {
+                both.text("", context()).await;
+            }
+            assert_eq!(both.runs(), 2, "{one:?} {two:?}");
+        }
+    }
+}

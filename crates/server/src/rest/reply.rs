@@ -25,7 +25,7 @@ pub(crate) async fn response(
     keeper: Option<&dyn Keeper>,
 ) -> Result<Response<Body>> {
     if reply.freshness.validator().is_some() || reply.is_unchanged() {
-        plain::tag(&mut reply, held);
+        plain::tag(&mut reply, held, binding.edition());
     }
     if reply.is_unchanged() {
         return Ok(plain::response(reply, |body| body));

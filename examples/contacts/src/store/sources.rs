@@ -7,7 +7,7 @@
 //! | `contacts.count` | none | the count | create, delete |
 //! | `users` | id | a user | update |
 
-use tidewire::memo::{Graph, Source};
+use tidewire::memo::{Graph, Source, Suspension};
 
 /// The sources of one store.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +33,12 @@ impl Sources {
     pub fn external(graph: &Graph) -> Self {
         let Self { contacts, count, users } = Self::new(graph);
         Self { contacts: contacts.external(), count: count.external(), users: users.external() }
+    }
+
+    /// Says that what changes cannot be told from now on: until all of this is dropped, what reads the
+    /// store is answered and not kept.
+    pub(super) fn suspend(&self) -> [Suspension; 3] {
+        [self.contacts.suspend(), self.count.suspend(), self.users.suspend()]
     }
 
     /// Says that anything may have changed.

@@ -10,11 +10,15 @@
 //! update(7) ─▶ task: contacts.write(7) … the store … marked ─▶ the caller, if it is there still
 //! ```
 //!
+//! A database that is cut off may do a write after nobody waits for its answer any more. As long as it may,
+//! what reads the store is answered and not kept.
+//!
 //! A list is a stream, which nobody keeps: it declares nothing.
 
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tidewire::memo::{Graph, batch};
 use tidewire::{CommandKey, Error, Outcome, Result, Stream};
@@ -32,6 +36,8 @@ use crate::proto::users::v1::{UpdateRequest as UserChange, User};
 pub struct Tracked<S> {
     store: Arc<S>,
     sources: Sources,
+    /// How long the database may go on with a write that it was cut off from.
+    in_doubt: Duration,
     /// Writes that go on, whether or not their callers wait. Dropped, it ends them.
     writes: Mutex<JoinSet<()>>,
 }
@@ -45,7 +51,7 @@ impl Tracked<Sqlite> {
     pub fn open(graph: &Graph, path: &Path, options: &sqlite::Options) -> anyhow::Result<Self> {
         let sources = Sources::new(graph);
         let options = sqlite::Options { sources: Some(sources), ..options.clone() };
-        Ok(Self::new(Sqlite::open(path, &options)?, sources))
+        Ok(Self::new(Sqlite::open(path, &options)?, sources, Duration::ZERO))
     }
 }
 
@@ -60,14 +66,14 @@ impl Tracked<Postgres> {
         config: &postgres::Config,
         options: &postgres::Options,
     ) -> anyhow::Result<Self> {
-        Ok(Self::new(Postgres::connect(config, options).await?, Sources::external(graph)))
+        let store = Postgres::connect(config, options).await?;
+        Ok(Self::new(store, Sources::external(graph), options.statement_timeout))
     }
 }
 
 impl<S: Store> Tracked<S> {
-    /// The store with these sources.
-    pub fn new(store: S, sources: Sources) -> Self {
-        Self { store: Arc::new(store), sources, writes: Mutex::default() }
+    fn new(store: S, sources: Sources, in_doubt: Duration) -> Self {
+        Self { store: Arc::new(store), sources, in_doubt, writes: Mutex::default() }
     }
 
     /// Runs a write to its end.
@@ -77,11 +83,17 @@ impl<S: Store> Tracked<S> {
         F: Future<Output = Result<R>> + Send + 'static,
     {
         let (reply, outcome) = oneshot::channel();
-        let work = work(Arc::clone(&self.store), self.sources);
+        let (sources, in_doubt) = (self.sources, self.in_doubt);
+        let work = work(Arc::clone(&self.store), sources);
         self.spawn(async move {
             let done = work.await;
+            let is_in_doubt = done.as_ref().is_err_and(|error| error.outcome() == Outcome::Unknown);
+            let suspended = is_in_doubt.then(|| sources.suspend());
             // The caller may have gone in the meantime, which is fine.
             let _ = reply.send(done);
+            if suspended.is_some() {
+                tokio::time::sleep(in_doubt).await;
+            }
         });
         outcome.await.map_err(|_| Error::internal("the write failed; see the log"))?
     }

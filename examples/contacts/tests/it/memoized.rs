@@ -13,6 +13,8 @@ use http_body_util::Full;
 use hyper::{Method, Request};
 use rusqlite::Connection;
 use tidewire::memo::{Graph, Memo};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
 
 use crate::app::{Answer, App, database_in, exchange};
 use crate::cluster;
@@ -203,4 +205,71 @@ fn first_name<S: Store>(graph: &Graph, store: &Arc<S>) -> Memo<i32, String> {
         let store = Arc::clone(&store);
         async move { store.find(id).await.map(|found| found.unwrap().first_name) }
     })
+}
+
+/// Stands between a store and its PostgreSQL until it is cut.
+async fn cuttable(config: &postgres::Config) -> (postgres::Config, tempfile::TempDir, JoinSet<()>) {
+    let tokio_postgres::config::Host::Unix(real) = &config.get_hosts()[0] else {
+        panic!("tests use Unix sockets")
+    };
+    let real = real.join(".s.PGSQL.5432");
+    let folder = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).unwrap();
+    let mut line = JoinSet::new();
+    line.spawn(async move {
+        let mut connections = JoinSet::new();
+        loop {
+            let (mut here, _) = listener.accept().await.unwrap();
+            let mut there = UnixStream::connect(&real).await.unwrap();
+            connections.spawn(async move {
+                let _ = tokio::io::copy_bidirectional(&mut here, &mut there).await;
+            });
+        }
+    });
+    let mut through = postgres::Config::new();
+    through.host_path(folder.path()).user("postgres").dbname(config.get_dbname().unwrap());
+    (through, folder, line)
+}
+
+#[tokio::test]
+async fn a_write_that_the_database_does_after_it_was_cut_off_is_not_seen_late() {
+    let graph = Graph::new();
+    graph.set_external_life(None);
+    let config = cluster::database().await;
+    let (through, _folder, line) = cuttable(&config).await;
+    let options = postgres::Options::default();
+    let writing = Tracked::connect(&graph, &through, &options).await.unwrap();
+    writing.create(named("before")).await.unwrap();
+    let writing = Arc::new(writing);
+
+    let other_program = cluster::open(&config).await;
+    other_program.batch_execute("BEGIN; SELECT FROM contact FOR UPDATE").await.unwrap();
+    let mut change = UpdateRequest { id: 1, ..Default::default() };
+    change.first_name = Some("after".to_owned());
+    let update = tokio::spawn({
+        let writing = Arc::clone(&writing);
+        async move { writing.update(change).await }
+    });
+    // It waits for the row now.
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    while cluster::open(&config).await.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 0 {}
+    drop(line);
+    assert!(update.await.unwrap().is_err());
+
+    let direct = postgres::Postgres::connect(&config, &options).await.unwrap();
+    let reading = Arc::new(direct);
+    let sources = Arc::clone(&writing);
+    let name = Memo::new_in(&graph, "first name", move |id: i32| {
+        let (sources, reading) = (Arc::clone(&sources), Arc::clone(&reading));
+        async move {
+            // Declares what it reads, though its own database is not there any more.
+            let _ = sources.find(id).await;
+            reading.find(id).await.map(|found| found.unwrap().first_name)
+        }
+    });
+    assert_eq!(*name.get(1).await.unwrap(), "before");
+    other_program.batch_execute("COMMIT").await.unwrap();
+    // The row is free once the update is made.
+    other_program.batch_execute("BEGIN; SELECT FROM contact FOR UPDATE; COMMIT").await.unwrap();
+    assert_eq!(*name.get(1).await.unwrap(), "after");
 }

@@ -14,24 +14,25 @@ use tokio_postgres::error::SqlState;
 
 /// The error of a statement that changes nothing; PostgreSQL's own words go to the log.
 pub(super) fn explain_read(cause: tokio_postgres::Error) -> Error {
-    explain(cause, "try again")
+    explain(cause, "try again", Outcome::Answered)
 }
 
 /// The error of a statement that changes something.
 pub(super) fn explain_write(cause: tokio_postgres::Error) -> Error {
-    explain(cause, OUTCOME_UNKNOWN)
+    explain(cause, OUTCOME_UNKNOWN, Outcome::Unknown)
 }
 
 /// The error of a statement that changes something once, however often it is sent.
 pub(super) fn explain_write_once(cause: tokio_postgres::Error) -> Error {
-    explain(cause, SEND_AGAIN)
+    explain(cause, SEND_AGAIN, Outcome::Unknown)
 }
 
-fn explain(cause: tokio_postgres::Error, after_loss: &str) -> Error {
+fn explain(cause: tokio_postgres::Error, after_loss: &str, outcome: Outcome) -> Error {
     let error = match cause.code() {
         None if is_of_connection(&cause) => Error::unavailable(format!(
             "the connection to the database ended before it answered; {after_loss}"
-        )),
+        ))
+        .with_outcome(outcome),
         None => Error::internal("the database failed"),
         Some(code) => by_state(code),
     };

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidewire::{Error, Result};
+use tidewire::{Error, Outcome, Result};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_postgres::Config;
@@ -120,7 +120,7 @@ impl Lease<'_> {
         &self,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T> {
-        self.wait(answer, fault::explain_read, "try again").await
+        self.wait(answer, fault::explain_read, ("try again", Outcome::Answered)).await
     }
 
     /// Waits for a statement that changes something.
@@ -128,7 +128,7 @@ impl Lease<'_> {
         &self,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T> {
-        self.wait(answer, fault::explain_write, fault::OUTCOME_UNKNOWN).await
+        self.wait(answer, fault::explain_write, (fault::OUTCOME_UNKNOWN, Outcome::Unknown)).await
     }
 
     /// Waits for a statement that changes something once, however often it is sent.
@@ -136,14 +136,14 @@ impl Lease<'_> {
         &self,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T> {
-        self.wait(answer, fault::explain_write_once, fault::SEND_AGAIN).await
+        self.wait(answer, fault::explain_write_once, (fault::SEND_AGAIN, Outcome::Unknown)).await
     }
 
     async fn wait<T>(
         &self,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
         explain: fn(tokio_postgres::Error) -> Error,
-        after_silence: &str,
+        (after_silence, outcome): (&str, Outcome),
     ) -> Result<T> {
         match tokio::time::timeout(self.answer_timeout, pin!(answer)).await {
             Ok(Ok(value)) => Ok(value),
@@ -155,7 +155,8 @@ impl Lease<'_> {
             }
             Err(_) => {
                 self.place.broken.notify_one();
-                Err(Error::unavailable(format!("the database does not answer; {after_silence}")))
+                let error = format!("the database does not answer; {after_silence}");
+                Err(Error::unavailable(error).with_outcome(outcome))
             }
         }
     }
