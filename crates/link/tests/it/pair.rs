@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tidewire_link::{
-    Answering, Arrival, Arrived, Asked, ByteStream, Config, Dial, Ended, Failed, Host, Link, Links,
-    Transport, dial, random_boot,
+    Answering, Arrival, Arrived, Asked, ByteStream, Config, Dial, Ended, Failed, Host, Links,
+    Remote, Transport, random_boot,
 };
 use tidewire_service::{
     Body, Call, Code, Codec, Context, Error, Frame, Idempotency, Method, Reply, Result, Spec,
@@ -143,26 +143,21 @@ where
 }
 
 /// A client whose connections `connect` makes.
-pub(crate) fn client(
-    connect: impl Fn() -> Result<DuplexStream, Error> + Send + Sync + 'static,
-) -> Link {
-    client_with(Config::default(), connect)
+pub(crate) fn client<F>(connect: F) -> Arc<Remote<Dials<Connect>>>
+where
+    F: Fn() -> Result<DuplexStream, Error> + Send + Sync + 'static,
+{
+    let config = Config { boot: Some(random_boot()), ..Config::default() };
+    let dials =
+        Dials(Box::new(move || Ok(Box::new(ByteStream::new(connect()?)) as Box<dyn Transport>))
+            as Connect);
+    Arc::new(Remote::new(dials, config, None, TaskTracker::new()))
 }
 
-pub(crate) fn client_with(
-    config: Config,
-    connect: impl Fn() -> Result<DuplexStream, Error> + Send + Sync + 'static,
-) -> Link {
-    let config = Config { boot: Some(random_boot()), ..config };
-    let dials = Dials(move || Ok(Box::new(ByteStream::new(connect()?)) as Box<dyn Transport>));
-    let tasks = TaskTracker::new();
-    let (link, dialer) = dial(dials, config, None, tasks.clone());
-    tasks.spawn(dialer.run());
-    link
-}
+pub(crate) type Connect = Box<dyn Fn() -> Result<Box<dyn Transport>, Error> + Send + Sync>;
 
 /// A client of a server of its own.
-pub(crate) fn pair() -> (Link, Arc<Served>) {
+pub(crate) fn pair() -> (Arc<Remote<Dials<Connect>>>, Arc<Served>) {
     let served = Arc::new(Served::new());
     let server = Arc::clone(&served);
     let link = client(move || {
