@@ -24,20 +24,17 @@ use crate::trace::now;
 
 /// What all clones of a client share.
 pub(crate) struct Live {
-    remote: Remote<Server>,
+    pub(crate) remote: Remote<Server>,
     pub(crate) codec: Codec,
-    timeout: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
+    /// Whether answers to queries are watched.
+    pub(crate) watches: bool,
 }
 
 impl Live {
-    pub(crate) fn new(
-        server: Server,
-        limits: &ClientLimits,
-        codec: Codec,
-        timeout: Option<Duration>,
-    ) -> Self {
-        let remote = Remote::new(server, config(limits), None, TaskTracker::new());
-        Self { remote, codec, timeout }
+    /// A server that is not connected yet.
+    pub(crate) fn remote(server: Server, limits: &ClientLimits) -> Remote<Server> {
+        Remote::new(server, config(limits), None, TaskTracker::new())
     }
 
     /// Makes a call.
@@ -48,7 +45,8 @@ impl Live {
             let error = Error::deadline_exceeded("the deadline passed before the call was sent");
             return Err(error.with_outcome(Outcome::NotRun));
         }
-        self.remote.call(call).await
+        let link = self.remote.link();
+        if self.watches { link.call_fresh(call).await } else { link.call(call).await }
     }
 
     /// How many connections are open now.

@@ -10,7 +10,7 @@
 //! | a dialing side | [`Remote`]: a [`Link`] that is connected again and again |
 //! | who runs a connection | [`Connection`], over a [`Transport`]: [`ByteStream`], [`WebSocket`] |
 //! | who calls | [`Link::call`] |
-//! | who answers | [`Host`] |
+//! | who answers | [`Host`]; watched answers by their `Freshness` |
 
 mod accept;
 mod body;
@@ -22,6 +22,7 @@ mod exchange;
 mod link;
 mod serve;
 mod transport;
+mod watch;
 mod websocket;
 
 pub use accept::{Arrival, Links, random_boot};

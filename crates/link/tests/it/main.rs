@@ -6,3 +6,4 @@ mod calls;
 mod cuts;
 mod ends;
 mod pair;
+mod watching;

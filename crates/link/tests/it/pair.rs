@@ -9,8 +9,8 @@ use tidewire_link::{
     Remote, Transport, random_boot,
 };
 use tidewire_service::{
-    Body, Call, Code, Codec, Context, Error, Frame, Idempotency, Method, Reply, Result, Spec,
-    StreamKind,
+    Body, Call, Code, Codec, Context, Error, Frame, Freshness, Idempotency, Method, Reply, Result,
+    Signal, Spec, StreamKind, Validator,
 };
 use tokio::io::DuplexStream;
 use tokio_util::task::TaskTracker;
@@ -24,6 +24,9 @@ pub(crate) struct Echo {
     pub(crate) gate: tokio::sync::Notify,
     /// Where a handler waits.
     pub(crate) began: tokio::sync::Notify,
+    /// What `Value` answers, and what tells that it changed.
+    pub(crate) value: AtomicUsize,
+    changed: Mutex<Signal>,
     /// Names of calls that were dropped before they ended.
     pub(crate) dropped: Mutex<Vec<String>>,
 }
@@ -39,6 +42,12 @@ impl Drop for Ends<'_> {
 }
 
 impl Echo {
+    /// Adds to the value, and tells who watches it.
+    pub(crate) fn change(&self, by: usize) {
+        self.value.fetch_add(by, Ordering::SeqCst);
+        std::mem::take(&mut *self.changed.lock().unwrap()).fire();
+    }
+
     async fn answer(&self, name: &str, body: Body) -> Result<Reply> {
         let mut ends = Ends(self, name.to_owned(), false);
         let reply = self.reply(name, body).await;
@@ -58,6 +67,17 @@ impl Echo {
                 self.gate.notified().await;
                 self.counted.fetch_add(1, Ordering::SeqCst);
                 Ok(Reply::new(Body::Full("waited".into())))
+            }
+            "Value" => {
+                let changed = self.changed.lock().unwrap().clone();
+                let value = self.value.load(Ordering::SeqCst);
+                let freshness = Freshness::tracked(Arc::new(changed))
+                    .with_validator(Validator::new((value as u128).to_be_bytes()));
+                Ok(Reply::new(Body::Full(value.to_string().into())).with_freshness(freshness))
+            }
+            "Change" => {
+                self.change(1);
+                Ok(Reply::new(Body::Full("changed".into())))
             }
             "Fail" => Err(Error::not_found("there is none")),
             "Numbers" => {
