@@ -3,6 +3,7 @@
 mod cuts;
 mod ends;
 mod foreign;
+mod freshness;
 mod hostile;
 mod upgrade;
 

@@ -45,7 +45,7 @@ message Row { int64 id = 1; int64 value = 2; string who = 3; }
 /// One number, kept apart for every row, and how often it was looked at.
 #[derive(Clone)]
 pub(crate) struct Rows {
-    schema: Schema,
+    pub(crate) schema: Schema,
     source: Source<i64>,
     value: Arc<AtomicI64>,
     looks: Arc<AtomicUsize>,
@@ -178,8 +178,9 @@ pub(crate) async fn call(
 #[tokio::test]
 async fn an_update_through_any_protocol_is_seen_by_the_next_read_of_every_other() {
     let (_running, address, rows) = served().await;
-    for (round, protocol) in
-        [Protocol::Grpc, Protocol::Connect, Protocol::GrpcWeb].into_iter().enumerate()
+    for (round, protocol) in [Protocol::Grpc, Protocol::Connect, Protocol::GrpcWeb, Protocol::Live]
+        .into_iter()
+        .enumerate()
     {
         let mut tags = Vec::new();
         for get in GETS {
@@ -200,7 +201,7 @@ async fn an_update_through_any_protocol_is_seen_by_the_next_read_of_every_other(
             let held = format!("{get}\nif-none-match: {tag}");
             send(address, &held, b"").await.check(200, &[&value]);
         }
-        for reader in [Protocol::Grpc, Protocol::Connect, Protocol::GrpcWeb] {
+        for reader in [Protocol::Grpc, Protocol::Connect, Protocol::GrpcWeb, Protocol::Live] {
             let read = call(address, reader, &rows, "Get", r#"{"id":"7"}"#).await;
             assert!(read.contains(&value), "{reader}: {read}");
         }

@@ -12,7 +12,7 @@ F_ZSTD, F_HTTP, F_WATCH, F_RESUME, F_DURABLE, F_HOSTED = 1, 2, 4, 8, 16, 32
 FLAGS = {"values": VALUES, "notify": NOTIFY}
 PIECE = 16 << 10
 NOT_RUN, UNKNOWN = 1, 2
-ABORTED, UNAVAILABLE = 10, 14
+ABORTED, UNAVAILABLE, UNAUTHENTICATED = 10, 14, 16
 
 
 class Items:
@@ -294,7 +294,8 @@ class Session:
         """A call ends because its session, or its place in it, is lost."""
         if call.state != "cancelled":
             unknown = call.was_sent and call.is_command()
-            self.say("failed", stream=call.stream, code=ABORTED if unknown else UNAVAILABLE,
+            refused = UNAUTHENTICATED if self.closed == "unauthenticated" else UNAVAILABLE
+            self.say("failed", stream=call.stream, code=ABORTED if unknown else refused,
                      outcome=UNKNOWN if call.was_sent else NOT_RUN, watched=False)
         self.free(call)
 

@@ -43,6 +43,7 @@ pub struct Builder {
     timeout: Option<Duration>,
     trace: Option<Trace>,
     retry: Retry,
+    watches: bool,
     resolver: Resolver,
     #[cfg(feature = "tls")]
     tls: Option<crate::Tls>,
@@ -61,6 +62,7 @@ impl Builder {
             timeout: None,
             trace: None,
             retry: Retry::default(),
+            watches: false,
             resolver: Resolver::default(),
             #[cfg(feature = "tls")]
             tls: None,
@@ -120,6 +122,14 @@ impl Builder {
     /// Sets how failed calls are made again; queries and idempotent methods are, unless set.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
+        self
+    }
+
+    /// Asks, over live, to be told when the answers to unary queries become stale: their freshness says
+    /// so for as long as they are held, and they can be followed. Each costs the server some memory
+    /// meanwhile.
+    pub fn watch_queries(mut self) -> Self {
+        self.watches = true;
         self
     }
 
@@ -200,7 +210,12 @@ impl Builder {
         self.http = HttpVersion::Http1;
         let Source { endpoint, dialer } = self.source(&url)?;
         let server = Server::new(endpoint, dialer, self.resolver, self.limits.connect_timeout);
-        Ok(Client::live(Live::new(server, &self.limits, self.codec, self.timeout)))
+        Ok(Client::live(Live {
+            remote: Live::remote(server, &self.limits),
+            codec: self.codec,
+            timeout: self.timeout,
+            watches: self.watches,
+        }))
     }
 
     fn source(&self, url: &str) -> Result<Source, BuildError> {

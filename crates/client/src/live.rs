@@ -6,15 +6,14 @@
 //! | `tcp://`; `unix:` with `Protocol::Live` | frames as they are |
 //!
 //! The session begins with the first call and ends, with word to the server, when the last clone of the
-//! client is dropped. What becomes of calls while there is no connection is in `tidewire_link::dial`;
+//! client is dropped. What becomes of calls while there is no connection is in `tidewire_link::Remote`;
 //! a session that is over is followed by a new one with the next call.
 
 mod dial;
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tidewire_link::{Config, Limits, Link, Reason, dial, random_boot};
+use tidewire_link::{Config, Limits, Remote, random_boot};
 use tidewire_service::{Call, Codec, Error, Outcome, Reply, Result};
 use tokio_util::task::TaskTracker;
 
@@ -25,35 +24,17 @@ use crate::trace::now;
 
 /// What all clones of a client share.
 pub(crate) struct Live {
-    server: Server,
-    config: Config,
+    pub(crate) remote: Remote<Server>,
     pub(crate) codec: Codec,
-    timeout: Option<Duration>,
-    session: Mutex<Option<Link>>,
+    pub(crate) timeout: Option<Duration>,
+    /// Whether answers to queries are watched.
+    pub(crate) watches: bool,
 }
 
 impl Live {
-    pub(crate) fn new(
-        server: Server,
-        limits: &ClientLimits,
-        codec: Codec,
-        timeout: Option<Duration>,
-    ) -> Self {
-        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let usual = Config::default();
-        let config = Config {
-            limits: Limits {
-                body_max: number(limits.message_bytes_max).max(BODY_MAX_FLOOR),
-                stream_credit: limits.stream_window_bytes.into(),
-                connection_credit: limits.connection_window_bytes.into(),
-                ..usual.limits
-            },
-            boot: Some(random_boot()),
-            agent: concat!("tidewire/", env!("CARGO_PKG_VERSION")).to_owned(),
-            handshake_timeout: limits.connect_timeout,
-            ..usual
-        };
-        Self { server, config, codec, timeout, session: Mutex::default() }
+    /// A server that is not connected yet.
+    pub(crate) fn remote(server: Server, limits: &ClientLimits) -> Remote<Server> {
+        Remote::new(server, config(limits), None, TaskTracker::new())
     }
 
     /// Makes a call.
@@ -64,38 +45,31 @@ impl Live {
             let error = Error::deadline_exceeded("the deadline passed before the call was sent");
             return Err(error.with_outcome(Outcome::NotRun));
         }
-        let link = self.link();
-        link.call(call).await
-    }
-
-    /// The session that there is, or a new one.
-    fn link(&self) -> Link {
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(link) = session.as_ref().filter(|link| !link.is_over()) {
-            return link.clone();
-        }
-        let tasks = TaskTracker::new();
-        let (link, dialer) = dial(self.server.clone(), self.config.clone(), None, tasks.clone());
-        // It ends with the session, which ends when the client is dropped.
-        tasks.spawn(dialer.run());
-        *session = Some(link.clone());
-        link
+        let link = self.remote.link();
+        if self.watches { link.call_fresh(call).await } else { link.call(call).await }
     }
 
     /// How many connections are open now.
     pub(crate) fn open_connections(&self) -> usize {
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        usize::from(session.as_ref().is_some_and(Link::is_connected))
+        usize::from(self.remote.is_connected())
     }
 }
 
-impl Drop for Live {
-    /// The server need not keep the session.
-    fn drop(&mut self) {
-        let session = self.session.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(link) = session.take() {
-            link.end(Reason::Bye, "");
-        }
+/// The protocol's settings.
+fn config(limits: &ClientLimits) -> Config {
+    let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let usual = Config::default();
+    Config {
+        limits: Limits {
+            body_max: number(limits.message_bytes_max).max(BODY_MAX_FLOOR),
+            stream_credit: limits.stream_window_bytes.into(),
+            connection_credit: limits.connection_window_bytes.into(),
+            ..usual.limits
+        },
+        boot: Some(random_boot()),
+        agent: concat!("tidewire/", env!("CARGO_PKG_VERSION")).to_owned(),
+        handshake_timeout: limits.connect_timeout,
+        ..usual
     }
 }
 

@@ -127,6 +127,8 @@ impl Links {
                 state.session.take_over(now, &mut farewell);
                 state.hear_all(&link);
                 state.farewell = farewell;
+                // What changed meanwhile is known before the peer lists what it watches.
+                state.tell_stale(&link);
                 acceptor.resume(&mut state.session, hello, now);
                 state.epoch += 1;
                 state.wake();

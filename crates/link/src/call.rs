@@ -6,6 +6,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http::StatusCode;
 use tidewire_live::{
-    CallId, CallKind, CallRefused, Extra, Metadata, Micros, Request, Then, varint,
+    CallId, CallKind, CallRefused, Extra, Metadata, Micros, Request, Then, Watch, varint,
 };
 use tidewire_service::{
     Body, Call, Context, Error, Frame, Freshness, Headers, Idempotency, Lifetime, Outcome, Reply,
-    Result, Target, Token, Tokens,
+    Result, Signal, Staleness, Target, Token, Tokens,
 };
 
 use crate::body::ItemsOf;
@@ -34,6 +35,7 @@ struct Order {
     payload: Option<Bytes>,
     deadline: Micros,
     held: Option<tidewire_service::Validator>,
+    watch: Watch,
     tokens: Vec<Bytes>,
 }
 
@@ -45,15 +47,36 @@ impl Link {
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call; a command that was sent runs to completion.
-    pub async fn call(&self, mut call: Call) -> Result<Reply> {
+    pub async fn call(&self, call: Call) -> Result<Reply> {
+        self.call_watched(call, Watch::No).await
+    }
+
+    /// [`call`](Self::call), and the peer tells when the answer to a unary query is stale: the reply's
+    /// freshness does, for as long as it is held. A connection that is lost makes it stale, since
+    /// nobody would tell any more.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    ///
+    /// # Cancel safety
+    /// As [`call`](Self::call).
+    pub async fn call_fresh(&self, call: Call) -> Result<Reply> {
+        self.call_watched(call, Watch::Notify).await
+    }
+
+    async fn call_watched(&self, mut call: Call, watch: Watch) -> Result<Reply> {
         let streams_in = call.spec().is_some_and(|method| method.kind.client_streams());
         let streams_out = call.spec().is_none_or(|method| method.kind.server_streams());
         let is_method = call.spec().is_some();
         if !streams_in {
             call.message().await?;
         }
-        let (order, frames) = Order::of(self, call)?;
-        let id = self.place(&order).await?;
+        let (mut order, frames) = Order::of(self, call)?;
+        if order.kind == CallKind::Query && !streams_out && frames.is_none() {
+            order.watch = watch;
+        }
+        let stale = (order.watch != Watch::No).then(Signal::new);
+        let id = self.place(&order, stale.as_ref()).await?;
         let open = Open { items: ItemsOf::new(self.clone(), id) };
         if let Some(frames) = frames {
             self.send_items(id, frames);
@@ -63,12 +86,9 @@ impl Link {
             Heard::Reply(answered) => {
                 let then = answered.then;
                 let reply = reply(*answered);
-                match then {
-                    Then::Nothing | Then::Watch => Ok(reply),
-                    Then::Items if streams_out || !is_method => {
-                        Ok(reply.map(|_| Body::frames(open)))
-                    }
-                    Then::Items => open.one(reply).await,
+                match (then, stale) {
+                    (Then::Watch, Some(stale)) => Ok(watched(reply, stale, open)),
+                    (then, _) => open.rest(reply, then, streams_out || !is_method).await,
                 }
             }
             _ => Err(Error::internal("the peer answered without an answer")),
@@ -76,14 +96,16 @@ impl Link {
     }
 
     /// Gives a call to the session, once there is room for it.
-    async fn place(&self, order: &Order) -> Result<CallId> {
+    async fn place(&self, order: &Order, stale: Option<&Signal>) -> Result<CallId> {
         let placed = poll_fn(|cx| {
             let mut state = self.lock();
             let request = order.request(&mut state);
             match state.session.call(request, self.0.clock.now()) {
                 Ok(id) => {
                     let is_unsent = !state.is_greeted;
-                    state.exchanges.entry(id).or_default().is_unsent = is_unsent;
+                    let exchange = state.exchanges.entry(id).or_default();
+                    exchange.is_unsent = is_unsent;
+                    exchange.stale = stale.cloned();
                     state.wake();
                     Poll::Ready(Ok(id))
                 }
@@ -170,7 +192,8 @@ impl Order {
         let tokens = context.tokens().iter();
         let tokens = tokens.map(|token| Bytes::copy_from_slice(token.bytes())).collect();
         let metadata = headers(context);
-        Ok((Self { target, codec, kind, metadata, payload, deadline, held, tokens }, frames))
+        let watch = Watch::No;
+        Ok((Self { target, codec, kind, metadata, payload, deadline, held, watch, tokens }, frames))
     }
 
     fn request(&self, state: &mut State) -> Request {
@@ -192,6 +215,7 @@ impl Order {
         let request = Request { kind: self.kind, ..request };
         let request =
             request.metadata(self.metadata.clone()).deadline(self.deadline).validator(self.held);
+        let request = request.watch(self.watch);
         let request = match self.tokens.is_empty() {
             true => request,
             false => request.extra(Extra { tokens: self.tokens.clone(), ..Extra::default() }),
@@ -247,7 +271,39 @@ struct Open {
     items: ItemsOf,
 }
 
+/// A reply that says when it is stale.
+fn watched(reply: Reply, stale: Signal, open: Open) -> Reply {
+    let told: Arc<dyn Staleness> = Arc::new(Told { stale, _open: open });
+    let freshness = reply.freshness.clone().with_staleness(told);
+    reply.with_freshness(freshness)
+}
+
+/// What the peer tells of an answer, for as long as somebody holds it.
+struct Told {
+    stale: Signal,
+    _open: Open,
+}
+
+impl Staleness for Told {
+    fn is_stale(&self) -> bool {
+        self.stale.has_fired()
+    }
+
+    fn poll_stale(&self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        self.stale.poll_fired(cx)
+    }
+}
+
 impl Open {
+    /// What follows the head of an answer.
+    async fn rest(self, reply: Reply, then: Then, streams_out: bool) -> Result<Reply> {
+        match then {
+            Then::Nothing | Then::Watch => Ok(reply),
+            Then::Items if streams_out => Ok(reply.map(|_| Body::frames(self))),
+            Then::Items => self.one(reply).await,
+        }
+    }
+
     /// The one message of a reply that came as a stream.
     async fn one(mut self, reply: Reply) -> Result<Reply> {
         let (mut message, mut trailers) = (None, Headers::default());

@@ -133,6 +133,8 @@ impl<T: Transport> Connection<T> {
         if !state.connection.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
             state.connection = Some(cx.waker().clone());
         }
+        state.watches.wakes(cx.waker());
+        state.tell_stale(&link);
         if state.session.poll_timeout().is_some_and(|due| due <= now) {
             state.session.handle_timeout(now);
         }
@@ -187,10 +189,10 @@ impl<T: Transport> Connection<T> {
         began: StdInstant,
     ) {
         let Some(host) = self.link.0.host.clone() else { return };
-        let (call, number) = (taken.call, taken.number);
+        let (call, number, watch) = (taken.call, taken.number, taken.watch);
         let is_slow = number.is_some_and(|number| self.slow.contains(&number));
         let arrived = taken.arrived(&self.link, peer);
-        let mut answer = Box::pin(serve(self.link.clone(), host, call, arrived));
+        let mut answer = Box::pin(serve(self.link.clone(), host, (call, watch), arrived));
         let starts = StdInstant::now();
         if !is_slow && starts.duration_since(began) < IN_PLACE_TIME_MAX {
             let is_over = answer.as_mut().poll(cx).is_ready();
@@ -239,8 +241,11 @@ impl<T: Transport> Connection<T> {
     /// Ready when something is due.
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let stuck = self.stuck_since.map(|since| since.saturating_add(micros(SILENCE)));
-        let due = self.link.lock().session.poll_timeout();
-        let due = due.into_iter().chain(stuck).min();
+        let (due, ends) = {
+            let state = self.link.lock();
+            (state.session.poll_timeout(), state.watches.poll_timeout())
+        };
+        let due = due.into_iter().chain(stuck).chain(ends).min();
         let Some(at) = due.and_then(|due| self.link.0.clock.instant(due)) else {
             return Poll::Pending;
         };

@@ -1,4 +1,5 @@
-//! The dialing side: a session that is connected again and again, for as long as somebody calls on it.
+//! The dialing side: a session that is connected again and again, for as long as somebody calls on it,
+//! and a new one after it.
 //!
 //! | after | dialed again |
 //! |---|---|
@@ -10,12 +11,13 @@
 //! fails, since a caller without a deadline would wait for ever for a server that is not there. What was
 //! sent waits to be resumed, for as long as the peer keeps the session.
 
+use std::fmt;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidewire_live::{Config, Micros, Reason, Session, Violation};
-use tidewire_service::{Code, Error, Outcome};
+use tidewire_service::{Call, Code, Error, Outcome, Reply};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -34,31 +36,77 @@ pub trait Dial: Send + Sync + 'static {
     fn dial(&self) -> impl Future<Output = Result<Box<dyn Transport>, Error>> + Send;
 }
 
-/// Keeps a session connected.
-#[derive(Debug)]
-pub struct Dialer<D> {
-    link: Link,
-    dial: D,
-}
-
-/// A session that `dial` connects, and what keeps it connected: to be run by the caller, in a task that
-/// it owns.
-pub fn dial<D: Dial>(
-    dial: D,
+/// A server, as its caller has it: its session is begun by the first call, and ended, with word to the
+/// server, when this is dropped. A session that is over is followed by a new one with the next call.
+pub struct Remote<D> {
+    dial: Arc<D>,
     config: Config,
     host: Option<Arc<dyn Host>>,
     tasks: TaskTracker,
-) -> (Link, Dialer<D>) {
-    let link = Link::new(Session::dialer(config), Clock::start(), host, tasks);
-    (link.clone(), Dialer { link, dial })
+    session: Mutex<Option<Link>>,
+}
+
+impl<D: Dial> Remote<D> {
+    /// A server that `dial` connects to. `host` answers what it calls; what keeps the session connected
+    /// runs in `tasks`, and ends with the session.
+    pub fn new(dial: D, config: Config, host: Option<Arc<dyn Host>>, tasks: TaskTracker) -> Self {
+        Self { dial: Arc::new(dial), config, host, tasks, session: Mutex::default() }
+    }
+
+    /// The session that there is, or a new one.
+    pub fn link(&self) -> Link {
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(link) = session.as_ref().filter(|link| !link.is_over()) {
+            return link.clone();
+        }
+        let (dialed, tasks) = (Session::dialer(self.config.clone()), self.tasks.clone());
+        let link = Link::new(dialed, Clock::start(), self.host.clone(), tasks);
+        let dialer = Dialer { link: link.clone(), dial: Arc::clone(&self.dial) };
+        self.tasks.spawn(dialer.run());
+        *session = Some(link.clone());
+        link
+    }
+
+    /// Makes a call: [`Link::call`].
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub async fn call(&self, call: Call) -> Result<Reply, Error> {
+        self.link().call(call).await
+    }
+
+    /// Whether there is a connection.
+    pub fn is_connected(&self) -> bool {
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        session.as_ref().is_some_and(Link::is_connected)
+    }
+}
+
+impl<D> Drop for Remote<D> {
+    /// The server need not keep the session.
+    fn drop(&mut self) {
+        let session = self.session.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(link) = session.take() {
+            link.end(Reason::Bye, "");
+        }
+    }
+}
+
+impl<D> fmt::Debug for Remote<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+/// Keeps a session connected.
+struct Dialer<D> {
+    link: Link,
+    dial: Arc<D>,
 }
 
 impl<D: Dial> Dialer<D> {
     /// Connects the session until it is over.
-    ///
-    /// # Cancel safety
-    /// Dropping the future loses the connection; the session can still be resumed.
-    pub async fn run(self) {
+    async fn run(self) {
         let mut backoff = BACKOFF_MIN;
         let mut alone_since = Instant::now();
         while !self.link.is_over() {

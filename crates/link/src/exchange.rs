@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http::HeaderMap;
 use tidewire_live::{IncomingReply, Items, Piece, Then};
-use tidewire_service::{Error, Validator};
+use tidewire_service::{Error, Signal, Validator};
 use tokio::task::AbortHandle;
 
 /// A call, while anybody has a part in it.
@@ -17,6 +17,8 @@ pub(crate) struct Exchange {
     writer: Option<Waker>,
     /// What answers it, or sends its items.
     pub(crate) task: Option<AbortHandle>,
+    /// Who is told that the answer is stale.
+    pub(crate) stale: Option<Signal>,
     /// It was made without a connection, and never sent.
     pub(crate) is_unsent: bool,
 }
@@ -101,6 +103,11 @@ impl Exchange {
     /// Its stream has room, or takes nothing more.
     pub(crate) fn room(&mut self) {
         self.writer.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// The answer of the peer is stale, or nobody knows.
+    pub(crate) fn tell_stale(&self) {
+        self.stale.iter().for_each(Signal::fire);
     }
 
     /// Ends what answers it.

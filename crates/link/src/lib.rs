@@ -7,10 +7,10 @@
 //! | who | has |
 //! |---|---|
 //! | an accepting side | [`Links`]: greets connections, resumes or takes over their sessions, keeps those without one |
-//! | a dialing side | [`dial`]: a [`Link`] that is connected again and again |
+//! | a dialing side | [`Remote`]: a [`Link`] that is connected again and again |
 //! | who runs a connection | [`Connection`], over a [`Transport`]: [`ByteStream`], [`WebSocket`] |
 //! | who calls | [`Link::call`] |
-//! | who answers | [`Host`] |
+//! | who answers | [`Host`]; watched answers by their `Freshness` |
 
 mod accept;
 mod body;
@@ -22,12 +22,13 @@ mod exchange;
 mod link;
 mod serve;
 mod transport;
+mod watch;
 mod websocket;
 
 pub use accept::{Arrival, Links, random_boot};
 pub use clock::Clock;
 pub use connection::{Connection, Ended};
-pub use dial::{Dial, Dialer, dial};
+pub use dial::{Dial, Remote};
 pub use link::Link;
 pub use serve::{Answering, Arrived, Asked, Failed, Host};
 pub use tidewire_live::{Config, Limits, Reason, Violation, feature};

@@ -23,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use crate::clock::Clock;
 use crate::exchange::{Answered, Exchange, Heard};
 use crate::serve::{Host, Taken};
+use crate::watch::Watches;
 
 /// One end of a live session; clones share it.
 #[derive(Clone)]
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     pub(crate) session: Session,
     pub(crate) exchanges: HashMap<CallId, Exchange>,
+    /// Answers of this side that the peer is told about.
+    pub(crate) watches: Watches,
     /// Who wait for room for another call.
     pub(crate) waiting: Vec<Waker>,
     /// Who runs the connection.
@@ -71,6 +74,7 @@ impl Link {
         let state = State {
             session,
             exchanges: HashMap::new(),
+            watches: Watches::default(),
             waiting: Vec::new(),
             connection: None,
             epoch: 0,
@@ -202,6 +206,14 @@ impl State {
         self.waiting.drain(..).for_each(Waker::wake);
     }
 
+    /// The connection is lost, and with it word of what becomes stale: all that was watched counts as
+    /// such, and is asked for again by who needs it.
+    fn unconfirmed(&mut self) {
+        self.is_greeted = false;
+        self.exchanges.values().for_each(Exchange::tell_stale);
+        self.wake_waiting();
+    }
+
     /// Hears everything that the session has to tell without a connection.
     pub(crate) fn hear_all(&mut self, link: &Link) {
         let now = link.0.clock.now();
@@ -247,7 +259,12 @@ impl State {
                     exchange.room();
                 }
             }
+            Event::Recompute { call, change } => self.make_again(link, call, change),
+            Event::Stale { call } | Event::Suspect { call } => {
+                exchanges.get(&call).into_iter().for_each(Exchange::tell_stale);
+            }
             Event::Cancelled { call } => {
+                self.watches.remove(call);
                 if let Some(mut exchange) = exchanges.remove(&call) {
                     exchange.stop();
                 }
@@ -267,13 +284,10 @@ impl State {
             Event::Refused(violation) => self.ended = Some(violation),
             Event::Closed(violation) => {
                 self.ended = Some(violation);
-                self.is_greeted = false;
-                self.wake_waiting();
+                self.watches.clear();
+                self.unconfirmed();
             }
-            Event::Lost => {
-                self.is_greeted = false;
-                self.wake_waiting();
-            }
+            Event::Lost => self.unconfirmed(),
             Event::Room => self.wake_waiting(),
             _ => {}
         }

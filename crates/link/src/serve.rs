@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use http::HeaderMap;
 use tidewire_live::{
     CallId, CommandOrigin, IncomingRequest, Metadata, Micros, OutgoingReply, PeerMethod, Session,
-    varint,
+    Watch, varint,
 };
 use tidewire_service::{
     Body, Context, Error, Frame, Freshness, Headers, Lifetime, Outcome, Protocol, Reply, Token,
@@ -21,6 +21,7 @@ use tidewire_service::{
 
 use crate::body::RequestBody;
 use crate::link::Link;
+use crate::watch::Again;
 
 /// Answers the calls of peers.
 pub trait Host: Send + Sync + 'static {
@@ -47,7 +48,7 @@ pub struct Arrived {
 }
 
 /// What a call is for.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Asked {
     /// A method.
     Method(PeerMethod),
@@ -85,6 +86,7 @@ pub(crate) struct Taken {
     pub(crate) call: CallId,
     /// The number of its method on this connection.
     pub(crate) number: Option<u32>,
+    pub(crate) watch: Watch,
     target: Asked,
     metadata: Metadata,
     headers: HeaderMap,
@@ -104,6 +106,7 @@ impl Taken {
         Self {
             call: request.call,
             number: request.method(),
+            watch: request.watch(),
             target,
             metadata: request.metadata(),
             headers: HeaderMap::new(),
@@ -153,10 +156,17 @@ fn http_target(verb: &[u8], target: &[u8]) -> Asked {
 }
 
 /// Answers one call to its end.
-pub(crate) async fn serve(link: Link, host: Arc<dyn Host>, call: CallId, arrived: Arrived) {
+pub(crate) async fn serve(
+    link: Link,
+    host: Arc<dyn Host>,
+    (call, watch): (CallId, Watch),
+    arrived: Arrived,
+) {
+    let again = Again::of(&arrived, watch);
     let outcome = host.answer(arrived).await;
     match outcome {
         Err(failed) => link.fail(call, &failed),
+        Ok(reply) if watch != Watch::No => link.deliver_watched(call, reply, again).await,
         Ok(reply) => link.deliver(call, reply).await,
     }
     link.lock().exchanges.remove(&call);
@@ -165,6 +175,7 @@ pub(crate) async fn serve(link: Link, host: Arc<dyn Host>, call: CallId, arrived
 impl Link {
     fn fail(&self, call: CallId, failed: &Failed) {
         let mut state = self.lock();
+        state.tell_stale(self);
         match failed.outcome {
             Outcome::Answered => state.session.fail(call, &failed.error),
             outcome => state.session.refuse(call, &failed.error, outcome),
@@ -172,22 +183,16 @@ impl Link {
         state.wake();
     }
 
-    async fn deliver(&self, call: CallId, reply: Reply) {
-        let Reply { status, headers, body, trailers, freshness, .. } = reply;
-        let is_late = matches!(body, Body::Stream(_));
-        let now = if is_late { &Headers::default() } else { &trailers };
-        let metadata = metadata(&headers, now);
-        let token = freshness.tokens().iter().next().cloned();
-        let head = OutgoingReply {
-            metadata,
-            validator: freshness.validator(),
-            max_age_ms: max_age_ms(&freshness),
-            token: token.as_ref().map_or(&[], Token::bytes),
-            status: Some(status.as_u16()).filter(|status| *status != 200),
-            ..OutgoingReply::default()
+    async fn deliver(&self, call: CallId, mut reply: Reply) {
+        let body = std::mem::take(&mut reply.body);
+        let trailers = match &body {
+            Body::Stream(_) => std::mem::take(&mut reply.trailers),
+            _ => Headers::default(),
         };
         let frames = {
+            let head = head_of(&reply, &[]);
             let mut state = self.lock();
+            state.tell_stale(self);
             let frames = match body {
                 Body::Empty => {
                     state.session.reply(call, head);
@@ -208,6 +213,20 @@ impl Link {
         if let Some(frames) = frames {
             self.stream(call, frames, trailers).await;
         }
+    }
+
+    /// Answers a query that is watched, if its answer tells when it ends.
+    async fn deliver_watched(&self, call: CallId, reply: Reply, again: Option<Arc<Again>>) {
+        let body = match &reply.body {
+            Body::Full(body) => body.clone(),
+            Body::Empty => Bytes::new(),
+            Body::Stream(_) => return self.deliver(call, reply).await,
+        };
+        let mut state = self.lock();
+        state.tell_stale(self);
+        let head = head_of(&reply, &body);
+        state.reply_watched(self, call, head, &reply.freshness, again);
+        state.wake();
     }
 
     /// Sends the items of an answer as they come.
@@ -235,6 +254,20 @@ impl Link {
         let mut state = self.lock();
         state.session.finish(call, &metadata(&trailers, &Headers::default()));
         state.wake();
+    }
+}
+
+/// What the session is told of a reply, with this payload.
+pub(crate) fn head_of<'a>(reply: &'a Reply, payload: &'a [u8]) -> OutgoingReply<'a> {
+    let Reply { status, headers, trailers, freshness, .. } = reply;
+    OutgoingReply {
+        metadata: metadata(headers, trailers),
+        payload,
+        validator: freshness.validator(),
+        max_age_ms: max_age_ms(freshness),
+        token: freshness.tokens().iter().next().map_or(&[], Token::bytes),
+        status: Some(status.as_u16()).filter(|status| *status != 200),
+        watch: false,
     }
 }
 

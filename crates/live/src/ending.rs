@@ -104,17 +104,18 @@ impl Session {
         self.earliest_deadline = Micros::MAX;
         self.output.line.clear();
         for index in self.outgoing.indexes().collect::<Vec<_>>() {
-            self.give_up(index, &format!("the session ended: {violation}"));
+            self.give_up(index, violation.reason, &format!("the session ended: {violation}"));
         }
         self.end_all_incoming();
         self.events.push_back(Event::Closed(violation));
     }
 
     /// Ends a call of this side because its session, or its place in it, is lost.
-    pub(crate) fn give_up(&mut self, index: u32, why: &str) {
+    pub(crate) fn give_up(&mut self, index: u32, reason: Reason, why: &str) {
         let is_unknown = self.outgoing.get(index).is_some_and(Outgoing::may_have_run);
         self.end_outgoing(index, || match is_unknown {
             true => Error::aborted(format!("outcome unknown: {why}")),
+            false if reason == Reason::Unauthenticated => Error::new(Code::Unauthenticated, why),
             false => Error::new(Code::Unavailable, why),
         });
     }

@@ -126,7 +126,7 @@ impl Session {
             }
             let first_sent = self.commands.sent_after(call.command);
             if !call.may_repeat(before.id, features, first_sent) {
-                self.give_up(index, "its session was lost");
+                self.give_up(index, Reason::Drain, "its session was lost");
                 continue;
             }
             let was_watching = call.state == State::Watching;

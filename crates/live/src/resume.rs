@@ -323,7 +323,7 @@ impl Session {
             return Ok(false);
         }
         if call.stream.as_ref().is_some_and(|stream| stream.head.is_some()) {
-            self.give_up(index, "the peer did not keep the stream");
+            self.give_up(index, Reason::Drain, "the peer did not keep the stream");
             return Ok(false);
         }
         if let Some(stream) = &mut call.stream {

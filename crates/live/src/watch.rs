@@ -57,6 +57,20 @@ impl Session {
         None
     }
 
+    /// Whether a call of the peer is an answered watch.
+    pub fn is_watch(&self, call: CallId) -> bool {
+        let served =
+            (!self.is_ours(call.stream)).then(|| self.incoming.get(call.index())).flatten();
+        let is_current = self.incoming.generation(call.index()) == call.generation;
+        is_current && served.is_some_and(|served| served.state.is_watch())
+    }
+
+    /// Names the answer of a watch of the peer that was sent last.
+    pub fn watched_validator(&self, call: CallId) -> Option<Validator> {
+        let served = self.is_watch(call).then(|| self.incoming.get(call.index())).flatten();
+        served.map(|served| Validator::new(served.validator))
+    }
+
     /// What became of a stale watch of mode *values*. An outcome whose computation began before the
     /// last change is dropped, since it may miss that one; one that comes before the caller has taken
     /// the value before it is asked for again by [`Event::Recompute`].

@@ -72,7 +72,8 @@ impl App {
         let Some(first) = first else { return };
         let speaks = first.0;
         if speaks == Speaks::Live {
-            return self.live_stream(io, first.1, peer, stop).await;
+            // Boxed, like all of live here, so that connections of HTTP are not the larger for it.
+            return Box::pin(self.live_stream(io, first.1, peer, stop)).await;
         }
         let vigil = Vigil::new(Arc::clone(&self.waiting), &self.limits);
         let patience = self.limits.reply_progress_timeout;
@@ -108,7 +109,7 @@ impl App {
             Ok(()) => {
                 let taken = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
                 if let Some(taken) = taken {
-                    self.live_websocket(taken, peer, stop_live).await;
+                    Box::pin(self.live_websocket(taken, peer, stop_live)).await;
                 }
             }
         }

@@ -17,7 +17,9 @@
 //! | `reply_bytes_waiting_all_max` | 1 GiB | the same, over all connections |
 //! | `commands_max` | 10,000 | `resource_exhausted`; the command does not run |
 //! | `connections_max` | 10,000 | new connections wait in the listen queue |
-//! | `streams_max` | 256 a connection | HTTP/2 refuses the stream |
+//! | `streams_max` | 256 a connection | HTTP/2 refuses the stream; a live client waits |
+//! | `watches_max` | 131,072 a connection | live answers that the peer is told about: others come without that |
+//! | `sessions_parked_max` | 1,000 | live sessions without a connection: the oldest are given up |
 //! | `stream_window_bytes` | 128 KiB | HTTP/2 senders wait |
 //! | `connection_window_bytes` | 8 MiB | HTTP/2 senders wait |
 //! | `drain_timeout` | 10 s | what still runs is cut off |
@@ -72,8 +74,12 @@ pub struct Limits {
     pub commands_max: usize,
     /// How many connections are open at once, over all listeners.
     pub connections_max: usize,
-    /// How many calls run at once on one HTTP/2 connection.
+    /// How many calls run at once on one connection of HTTP/2, or of the live protocol.
     pub streams_max: u32,
+    /// How many answers the peer of one live connection is told about when they become stale.
+    pub watches_max: u32,
+    /// How many live sessions wait without a connection to be resumed.
+    pub sessions_parked_max: usize,
     /// How many bytes of one HTTP/2 stream may be on their way without having been read.
     pub stream_window_bytes: u32,
     /// How many bytes of one HTTP/2 connection may be on their way without having been read.
@@ -101,6 +107,8 @@ impl Default for Limits {
             commands_max: 10_000,
             connections_max: 10_000,
             streams_max: 256,
+            watches_max: 131_072,
+            sessions_parked_max: 1_000,
             stream_window_bytes: 128 << 10,
             connection_window_bytes: 8 << 20,
             drain_timeout: Duration::from_secs(10),

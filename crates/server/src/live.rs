@@ -44,7 +44,8 @@ impl Live {
     pub(crate) fn new(app: Weak<App>, limits: &Limits, tasks: TaskTracker) -> Self {
         let stopping = Signal::new();
         let calls = Calls { app, stopping: stopping.clone() };
-        let links = Links::new(config(limits), Arc::new(calls), tasks, limits.connections_max);
+        let parked_max = limits.sessions_parked_max;
+        let links = Links::new(config(limits), Arc::new(calls), tasks, parked_max);
         Self { links, stopping }
     }
 
@@ -146,6 +147,7 @@ fn config(limits: &Limits) -> Config {
         limits: tidewire_link::Limits {
             body_max: number(limits.message_bytes_max).max(BODY_MAX_FLOOR),
             calls_max: limits.streams_max,
+            watches_max: limits.watches_max,
             stream_credit: limits.stream_window_bytes.into(),
             connection_credit: limits.connection_window_bytes.into(),
             ..Config::default().limits

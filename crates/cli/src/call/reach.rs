@@ -65,6 +65,17 @@ impl Reach {
         Ok(self.secured(builder)?.build()?)
     }
 
+    /// A client that is told when answers to queries become stale.
+    pub(crate) fn watching(
+        &self,
+        url: &str,
+        protocol: Protocol,
+        trace: &Trace,
+    ) -> anyhow::Result<Client> {
+        let builder = Client::builder(url).protocol(protocol).trace(trace.clone());
+        Ok(self.secured(builder.watch_queries())?.build()?)
+    }
+
     /// A client that finds out whether a server speaks TLS, whatever its certificate.
     pub(crate) fn unverified(&self, url: &str, trace: &Trace) -> anyhow::Result<Client> {
         let builder = Client::builder(url).protocol(Protocol::Connect).trace(trace.clone());

@@ -3,10 +3,12 @@
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use tidewire::{Body, Call, Codec, Context, Error, Frame, Method, Service, StreamKind};
+use tidewire::{
+    Body, Call, Clock, Codec, Context, Error, Frame, Method, Pace, Service, StreamKind, follow,
+};
 use tidewire_client::{Client, HttpVersion, Protocol};
 
 use super::detect::Server;
@@ -28,6 +30,8 @@ pub(crate) struct Rpc<'a> {
     pub(crate) method: &'a Method,
     pub(crate) watch: &'a Watch,
     pub(crate) out: &'a Output,
+    /// Whether new answers are waited for.
+    pub(crate) follows: bool,
 }
 
 impl Rpc<'_> {
@@ -36,6 +40,7 @@ impl Rpc<'_> {
         let wrong = Arc::new(OnceLock::new());
         let body = self.body(input, &wrong)?;
         let protocol = self.protocol.unwrap_or(match self.server {
+            _ if self.follows => Protocol::Live,
             Server { is_live: true, .. } => Protocol::Live,
             Server { speaks_grpc: true, .. } => Protocol::Grpc,
             _ => Protocol::Connect,
@@ -113,6 +118,9 @@ impl Rpc<'_> {
         let deadline = self.reach.deadline.map(|deadline| Instant::now() + deadline);
         let context = Context::new(self.reach.headers()).with_deadline(deadline);
         let call = Call::method(self.method.clone(), context, Codec::Proto, body);
+        if self.follows {
+            return self.follow(client, call).await;
+        }
         let mut reply = client.call(call).await.map_err(CallError::Call)?;
         self.out.head(self.watch, &reply.headers).map_err(CallError::Output)?;
         let pretty = self.method.kind == StreamKind::Unary && self.out.is_terminal();
@@ -124,6 +132,28 @@ impl Rpc<'_> {
         Ok(())
     }
 
+    /// Prints the answer, and each that differs from the one before.
+    async fn follow(&self, client: Client, call: Call) -> Result<(), CallError> {
+        if !self.method.is_query() || self.method.kind != StreamKind::Unary {
+            let text = "only the answers of unary queries (NO_SIDE_EFFECTS) are watched";
+            return Err(CallError::Usage(anyhow!("{}: {text}", self.method.path)));
+        }
+        let query = call.buffered().await.map_err(CallError::Call)?;
+        let pace = Pace::default().with_timeout(self.reach.deadline.unwrap_or(WATCH_TIMEOUT));
+        let mut answers = follow(Arc::new(client), query, pace, Clock);
+        let mut is_told = false;
+        while let Some(answer) = answers.next().await.map_err(CallError::Call)? {
+            let reply = answer.map_err(CallError::Call)?;
+            is_told = reply.freshness.is_known();
+            let message = reply.body.collect(usize::MAX).await.map_err(CallError::Call)?;
+            self.print(&message, false)?;
+        }
+        if !is_told {
+            self.watch.note("the server does not tell when this answer changes");
+        }
+        Ok(())
+    }
+
     fn client(&self, protocol: Protocol) -> anyhow::Result<Client> {
         // gRPC and bidirectional streams need HTTP/2.
         let needs_http2 = protocol == Protocol::Grpc || self.method.kind == StreamKind::Bidi;
@@ -131,7 +161,11 @@ impl Rpc<'_> {
             HttpVersion::Http1 if needs_http2 => HttpVersion::Auto,
             http => http,
         };
-        self.reach.client(&self.server.url, protocol, http, &self.watch.trace())
+        let trace = self.watch.trace();
+        match self.follows {
+            true => self.reach.watching(&self.server.url, protocol, &trace),
+            false => self.reach.client(&self.server.url, protocol, http, &trace),
+        }
     }
 
     fn print(&self, message: &[u8], pretty: bool) -> Result<(), CallError> {
@@ -148,6 +182,9 @@ impl Rpc<'_> {
         self.out.write(format!("{text}\n").as_bytes()).map_err(CallError::Output)
     }
 }
+
+/// How long an answer may take that is watched, unless said otherwise.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 enum CallError {
     Usage(anyhow::Error),

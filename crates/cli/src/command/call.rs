@@ -66,6 +66,10 @@ pub(crate) struct CallArgs {
     #[arg(short = 'd', long = "data", visible_aliases = ["json", "data-raw", "data-binary"],
           value_name = "JSON", allow_hyphen_values = true)]
     data: Option<String>,
+    /// Print each new answer of a query until it is interrupted: by the live protocol, which tells of
+    /// changes.
+    #[arg(long)]
+    watch: bool,
     /// Print status and headers before the reply.
     #[arg(short, long)]
     include: bool,
@@ -137,7 +141,8 @@ impl CallArgs {
         }
         let (reach, watch, out) = (&self.reach, &watch, &out);
         let (server, known, method) = (&server, &known, &method);
-        let rpc = Rpc { server, protocol, reach, known, method, watch, out };
+        let follows = self.watch;
+        let rpc = Rpc { server, protocol, reach, known, method, watch, out, follows };
         rpc.run(&input).await
     }
 

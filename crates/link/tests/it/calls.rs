@@ -39,7 +39,9 @@ async fn a_thousand_calls_at_once_are_answered_in_turn() {
     let (link, _served) = pair();
     let calls = (0..2000).map(|n| {
         let link = link.clone();
-        async move { text(link.call(query("Say", Bytes::from(n.to_string()))).await).await.unwrap() }
+        async move {
+            text(link.call(query("Say", Bytes::from(n.to_string()))).await).await.unwrap()
+        }
     });
     let answers = futures_util::future::join_all(calls).await;
     assert_eq!(answers, (0..2000).map(|n| n.to_string()).collect::<Vec<_>>());

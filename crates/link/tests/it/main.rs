@@ -1,6 +1,9 @@
-//! Two sides of a link in one process, over streams that tests can cut.
+//! Two sides of a link in one process, over streams that tests can cut, on a clock that they move.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
 mod calls;
 mod cuts;
 mod ends;
 mod pair;
+mod watching;

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tidewire_link::{
-    Answering, Arrival, Arrived, Asked, ByteStream, Config, Dial, Ended, Failed, Host, Link, Links,
-    Transport, dial, random_boot,
+    Answering, Arrival, Arrived, Asked, ByteStream, Config, Dial, Ended, Failed, Host, Links,
+    Remote, Transport, random_boot,
 };
 use tidewire_service::{
-    Body, Call, Code, Codec, Context, Error, Frame, Idempotency, Method, Reply, Result, Spec,
-    StreamKind,
+    Body, Call, Code, Codec, Context, Error, Frame, Freshness, Idempotency, Method, Reply, Result,
+    Signal, Spec, StreamKind, Validator,
 };
 use tokio::io::DuplexStream;
 use tokio_util::task::TaskTracker;
@@ -24,6 +24,9 @@ pub(crate) struct Echo {
     pub(crate) gate: tokio::sync::Notify,
     /// Where a handler waits.
     pub(crate) began: tokio::sync::Notify,
+    /// What `Value` answers, and what tells that it changed.
+    pub(crate) value: AtomicUsize,
+    changed: Mutex<Signal>,
     /// Names of calls that were dropped before they ended.
     pub(crate) dropped: Mutex<Vec<String>>,
 }
@@ -39,6 +42,12 @@ impl Drop for Ends<'_> {
 }
 
 impl Echo {
+    /// Adds to the value, and tells who watches it.
+    pub(crate) fn change(&self, by: usize) {
+        self.value.fetch_add(by, Ordering::SeqCst);
+        std::mem::take(&mut *self.changed.lock().unwrap()).fire();
+    }
+
     async fn answer(&self, name: &str, body: Body) -> Result<Reply> {
         let mut ends = Ends(self, name.to_owned(), false);
         let reply = self.reply(name, body).await;
@@ -58,6 +67,17 @@ impl Echo {
                 self.gate.notified().await;
                 self.counted.fetch_add(1, Ordering::SeqCst);
                 Ok(Reply::new(Body::Full("waited".into())))
+            }
+            "Value" => {
+                let changed = self.changed.lock().unwrap().clone();
+                let value = self.value.load(Ordering::SeqCst);
+                let freshness = Freshness::tracked(Arc::new(changed))
+                    .with_validator(Validator::new((value as u128).to_be_bytes()));
+                Ok(Reply::new(Body::Full(value.to_string().into())).with_freshness(freshness))
+            }
+            "Change" => {
+                self.change(1);
+                Ok(Reply::new(Body::Full("changed".into())))
             }
             "Fail" => Err(Error::not_found("there is none")),
             "Numbers" => {
@@ -143,26 +163,21 @@ where
 }
 
 /// A client whose connections `connect` makes.
-pub(crate) fn client(
-    connect: impl Fn() -> Result<DuplexStream, Error> + Send + Sync + 'static,
-) -> Link {
-    client_with(Config::default(), connect)
+pub(crate) fn client<F>(connect: F) -> Arc<Remote<Dials<Connect>>>
+where
+    F: Fn() -> Result<DuplexStream, Error> + Send + Sync + 'static,
+{
+    let config = Config { boot: Some(random_boot()), ..Config::default() };
+    let dials =
+        Dials(Box::new(move || Ok(Box::new(ByteStream::new(connect()?)) as Box<dyn Transport>))
+            as Connect);
+    Arc::new(Remote::new(dials, config, None, TaskTracker::new()))
 }
 
-pub(crate) fn client_with(
-    config: Config,
-    connect: impl Fn() -> Result<DuplexStream, Error> + Send + Sync + 'static,
-) -> Link {
-    let config = Config { boot: Some(random_boot()), ..config };
-    let dials = Dials(move || Ok(Box::new(ByteStream::new(connect()?)) as Box<dyn Transport>));
-    let tasks = TaskTracker::new();
-    let (link, dialer) = dial(dials, config, None, tasks.clone());
-    tasks.spawn(dialer.run());
-    link
-}
+pub(crate) type Connect = Box<dyn Fn() -> Result<Box<dyn Transport>, Error> + Send + Sync>;
 
 /// A client of a server of its own.
-pub(crate) fn pair() -> (Link, Arc<Served>) {
+pub(crate) fn pair() -> (Arc<Remote<Dials<Connect>>>, Arc<Served>) {
     let served = Arc::new(Served::new());
     let server = Arc::clone(&served);
     let link = client(move || {

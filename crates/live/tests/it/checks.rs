@@ -41,9 +41,16 @@ fn every_rule_of_the_text_names_what_checks_it() {
     let table = std::fs::read_to_string(root().join("docs/live-protocol-checks.md")).unwrap();
     let (head, table) = table.split_once("## The promise").unwrap();
     assert!(head.contains("checks.rs"));
-    let tests = ["crates/live/src", "crates/live/tests/it", "examples/contacts/tests/it"]
-        .map(|folder| sources(&root().join(folder)))
-        .concat();
+    let folders = [
+        "crates/live/src",
+        "crates/live/tests/it",
+        "crates/link/src",
+        "crates/link/tests/it",
+        "examples/contacts/tests/it",
+        "tests/it/live",
+        "tests/it/vocabulary",
+    ];
+    let tests = folders.map(|folder| sources(&root().join(folder))).concat();
     let there = [
         ("e", names("errors.json", &["at_acceptor", "at_dialer"])),
         ("c", names("conversations.json", &["conversations"])),
