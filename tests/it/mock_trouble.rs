@@ -48,7 +48,8 @@ async fn shop(files: &[(&str, &str)]) -> Shop {
     }
     let folders = MockFolders::new(folder.path().join("protos")).rules(folder.path().join("rules"));
     let (mock, _) = folders.mock(folders.load()).build();
-    let limits = Limits { message_bytes_max: 64 << 20, ..Limits::default() };
+    let mut limits = Limits::default();
+    limits.message_bytes_max = 64 << 20;
     let (running, address) = start(serve(Server::builder().limits(limits), &mock)).await;
     Shop { folder, folders, mock, address, _running: running }
 }
@@ -112,7 +113,7 @@ async fn a_change_is_live_and_a_broken_one_leaves_the_old_rules() {
     shop.write(PRICE, "responses: [{body: {note: thi");
     let change = watch.next().await;
     assert!(change.reloaded.changed.is_empty() && change.reloaded.kept[0].ends_with("price.yaml"));
-    assert!(told(&change).contains("price.yaml:1:"), "{}", told(&change));
+    assert!(told(&change).contains("price.yaml:2:1"), "{}", told(&change));
     assert_eq!(shop.note("a").await, "second", "a file that an editor has half written");
     shop.write(PRICE, "responses: [{body: {note: third}}]");
     watch.next().await;
