@@ -17,7 +17,7 @@ use tidewire_schema::{Diagnostic, Schema};
 use tidewire_service::Method;
 
 use crate::body::meant;
-use crate::condition::{Condition, MORE_OPERATORS, OPERATORS};
+use crate::condition::{Condition, MORE_OPERATORS, Making, OPERATORS};
 use crate::finding::Finding;
 use crate::index::Ranking;
 use crate::node::{Node, Place, Tree};
@@ -166,8 +166,9 @@ impl Compiler<'_> {
         self.check_path(&path, key, place);
         self.check_operators(expected);
         let mut notes = Vec::new();
-        let condition =
-            Condition::new(path, key, expected, &mut |place, why| notes.push((place, why)));
+        let mut note = |place, why| notes.push((place, why));
+        let this = self.message_at(&path).map(|name| (self.schema, name));
+        let condition = Condition::new(path, key, expected, &mut Making { note: &mut note, this });
         notes.into_iter().for_each(|(place, why)| self.warn(place, why));
         condition
     }

@@ -14,11 +14,13 @@
 //! | `any_of` | one of the tests is |
 //! | `any`, `all`, `none` | one, every, no element of the list passes the test |
 //! | `len` | the length of a list or of text passes the test |
-//! | `cel` | the expression is true of `this`, the value |
+//! | `cel` | the expression is true of `this`, the message |
 //! | `gt` `gte` `lt` `lte` | all of them hold of the number |
 //! | `eq` `ne` | both hold of the text |
 
 use std::cmp::Ordering;
+
+use tidewire_schema::{Evaluated, Expression, Schema, Value};
 
 use crate::javascript;
 use crate::node::{Node, Number, Place, Tree};
@@ -60,6 +62,8 @@ pub(crate) enum Test {
     AnyOf(Vec<Self>),
     Elements(Quantity, Box<Self>),
     Length(Box<Self>),
+    /// An expression is true of the message.
+    Cel(Box<Expression>),
     All(Vec<Comparison>),
 }
 
@@ -87,16 +91,20 @@ pub(crate) const OPERATORS: [&str; 12] =
     ["not", "exists", "regex", "flags", "contains", "in", "gt", "gte", "lt", "lte", "eq", "ne"];
 
 /// The operators that only we know.
-pub(crate) const MORE_OPERATORS: [&str; 8] =
-    ["startsWith", "endsWith", "glob", "any_of", "any", "all", "none", "len"];
+pub(crate) const MORE_OPERATORS: [&str; 9] =
+    ["startsWith", "endsWith", "glob", "any_of", "any", "all", "none", "len", "cel"];
 
-/// Takes note of what is wrong with a test.
-pub(crate) type Note<'n> = &'n mut dyn FnMut(Place, String);
+/// What a test is compiled with: who is told what is wrong, and what `this` is in an expression.
+pub(crate) struct Making<'m> {
+    pub(crate) note: &'m mut dyn FnMut(Place, String),
+    /// The schema, and the type of the message that the path leads to.
+    pub(crate) this: Option<(&'m Schema, String)>,
+}
 
 impl Condition {
-    /// A condition; what is wrong with it is told to `note`, and it then never holds.
-    pub(crate) fn new(path: Path, key: &str, expected: &Node, note: Note<'_>) -> Self {
-        let test = Test::new(expected, note);
+    /// A condition; what is wrong with it is told to `making`, and it then never holds.
+    pub(crate) fn new(path: Path, key: &str, expected: &Node, making: &mut Making<'_>) -> Self {
+        let test = Test::new(expected, making);
         Self { path, test, key: key.to_owned(), expected: expected.clone() }
     }
 
@@ -125,12 +133,12 @@ impl Condition {
 }
 
 impl Test {
-    pub(crate) fn new(expected: &Node, note: Note<'_>) -> Self {
+    pub(crate) fn new(expected: &Node, making: &mut Making<'_>) -> Self {
         if !expected.is_object() {
             return match expected.value {
                 Tree::Date(_) => {
                     let why = "a date that is not quoted equals no text; quote it".to_owned();
-                    note(expected.place, why);
+                    (making.note)(expected.place, why);
                     Self::Never
                 }
                 _ => Self::Equals(View::Rule(expected).text().into_owned()),
@@ -139,7 +147,7 @@ impl Test {
         let text = |node: &Node| View::Rule(node).text().into_owned();
         for (name, make) in DECIDING {
             if let Some(operand) = expected.get(name) {
-                return make(operand, expected, note);
+                return make(operand, expected, making);
             }
         }
         let mut comparisons = Vec::new();
@@ -197,6 +205,12 @@ impl Test {
                 Some(elements) => View::count(elements.len()),
                 None => View::count(actual.text().encode_utf16().count()),
             }),
+            Self::Cel(expression) => match actual {
+                View::Field(Value::Message(this)) => {
+                    expression.evaluate(*this, 0) == Ok(Evaluated::Bool(true))
+                }
+                _ => false,
+            },
             Self::All(comparisons) => comparisons.iter().all(|one| one.holds(actual)),
         }
     }
@@ -220,19 +234,19 @@ impl Comparison {
     }
 }
 
-type Make = fn(operand: &Node, whole: &Node, note: Note<'_>) -> Test;
+type Make = fn(operand: &Node, whole: &Node, making: &mut Making<'_>) -> Test;
 
 /// The operators that decide alone, in the order in which they are looked for.
-const DECIDING: [(&str, Make); 13] = [
-    ("not", |operand, _, note| Test::Not(Box::new(Test::new(operand, note)))),
+const DECIDING: [(&str, Make); 14] = [
+    ("not", |operand, _, making| Test::Not(Box::new(Test::new(operand, making)))),
     ("exists", |operand, _, _| Test::Exists(operand.is_truthy())),
-    ("regex", |operand, whole, note| {
+    ("regex", |operand, whole, making| {
         let text = |node: &Node| View::Rule(node).text().into_owned();
         let flags = whole.get("flags").map(text).unwrap_or_default();
         match Pattern::new(&text(operand), &flags) {
             Ok(pattern) => Test::Regex(Box::new(pattern)),
             Err(why) => {
-                note(operand.place, format!("the pattern never matches: {why}"));
+                (making.note)(operand.place, format!("the pattern never matches: {why}"));
                 Test::Never
             }
         }
@@ -241,9 +255,9 @@ const DECIDING: [(&str, Make); 13] = [
         part: View::Rule(operand).text().into_owned(),
         element: View::Rule(operand).spelled().into_owned(),
     }),
-    ("in", |operand, _, note| {
+    ("in", |operand, _, making| {
         if !matches!(operand.value, Tree::List(_)) {
-            note(
+            (making.note)(
                 operand.place,
                 format!("`in` wants a list and is {}: it is never true", operand.kind()),
             );
@@ -252,18 +266,25 @@ const DECIDING: [(&str, Make); 13] = [
     }),
     ("startsWith", |operand, _, _| Test::StartsWith(View::Rule(operand).text().into_owned())),
     ("endsWith", |operand, _, _| Test::EndsWith(View::Rule(operand).text().into_owned())),
-    ("glob", |operand, _, note| glob(operand, note)),
-    ("any_of", |operand, _, note| {
-        Test::AnyOf(operand.items().iter().map(|one| Test::new(one, note)).collect())
+    ("glob", |operand, _, making| glob(operand, making)),
+    ("any_of", |operand, _, making| {
+        Test::AnyOf(operand.items().iter().map(|one| Test::new(one, making)).collect())
     }),
-    ("any", |operand, _, note| Test::Elements(Quantity::Any, Box::new(Test::new(operand, note)))),
-    ("all", |operand, _, note| Test::Elements(Quantity::All, Box::new(Test::new(operand, note)))),
-    ("none", |operand, _, note| Test::Elements(Quantity::None, Box::new(Test::new(operand, note)))),
-    ("len", |operand, _, note| Test::Length(Box::new(Test::new(operand, note)))),
+    ("any", |operand, _, making| {
+        Test::Elements(Quantity::Any, Box::new(Test::new(operand, making)))
+    }),
+    ("all", |operand, _, making| {
+        Test::Elements(Quantity::All, Box::new(Test::new(operand, making)))
+    }),
+    ("none", |operand, _, making| {
+        Test::Elements(Quantity::None, Box::new(Test::new(operand, making)))
+    }),
+    ("len", |operand, _, making| Test::Length(Box::new(Test::new(operand, making)))),
+    ("cel", cel),
 ];
 
 /// `*` is any text, `?` one character.
-fn glob(operand: &Node, note: Note<'_>) -> Test {
+fn glob(operand: &Node, making: &mut Making<'_>) -> Test {
     let mut pattern = String::from("^");
     for c in View::Rule(operand).text().chars() {
         match c {
@@ -277,7 +298,23 @@ fn glob(operand: &Node, note: Note<'_>) -> Test {
     match Pattern::new(&pattern, "u") {
         Ok(pattern) => Test::Regex(Box::new(pattern)),
         Err(why) => {
-            note(operand.place, why);
+            (making.note)(operand.place, why);
+            Test::Never
+        }
+    }
+}
+
+/// An expression over the message that the path leads to.
+fn cel(operand: &Node, _: &Node, making: &mut Making<'_>) -> Test {
+    let text = View::Rule(operand).text();
+    let compiled = match &making.this {
+        Some((schema, this)) => Expression::compile(schema, this, &text),
+        None => Err("what is at the path is no message; write request: {cel: this.…}".to_owned()),
+    };
+    match compiled {
+        Ok(expression) => Test::Cel(Box::new(expression)),
+        Err(why) => {
+            (making.note)(operand.place, format!("the expression is never true: {why}"));
             Test::Never
         }
     }

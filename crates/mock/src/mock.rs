@@ -127,7 +127,7 @@ impl Mock {
 impl Service for Mock {
     fn call(&self, call: Call) -> Answer {
         match call.spec().cloned() {
-            Some(method) => answer::answer(self, method, call),
+            Some(method) => answer::answer(self, &method, call),
             None => Answer::ready(Err(Error::unimplemented("a mock has methods only"))),
         }
     }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::condition::Condition;
+use crate::condition::{Condition, Making};
 use crate::log::{Calls, LoggedCall};
 use crate::mock::Mock;
 use crate::node::Node;
@@ -155,8 +155,15 @@ fn conditions(wanted: &Calls) -> Vec<Condition> {
     let fields = wanted.fields.iter().map(|(path, value)| (Path::in_request(path), path, value));
     let headers = wanted.headers.iter().map(|(name, value)| (Path::header(name), name, value));
     let all = fields.chain(headers);
-    all.map(|(path, key, value)| Condition::new(path, key, &Node::from(value), &mut |_, _| {}))
-        .collect()
+    all.map(|(path, key, value)| {
+        Condition::new(
+            path,
+            key,
+            &Node::from(value),
+            &mut Making { note: &mut |_, _| {}, this: None },
+        )
+    })
+    .collect()
 }
 
 /// The conditions that do not hold of a call, with what was there and what was wanted.

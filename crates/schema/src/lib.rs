@@ -39,6 +39,7 @@ pub use tidewire_json::JsonStyle;
 pub use tidewire_proto::{Diagnostic, Diagnostics, Sources};
 pub use types::{EnumType, Field, Kind, MessageType, Oneof, Scalar, Single};
 pub use validate::{
-    RuleSet, Rules, VIOLATIONS_MAX, Validate, Violation, Violations, required_without_presence,
+    Evaluated, Expression, RuleSet, Rules, VIOLATIONS_MAX, Validate, Violation, Violations,
+    required_without_presence,
 };
 pub use value::{EnumValue, List, Map, Value};

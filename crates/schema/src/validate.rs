@@ -26,6 +26,7 @@
 mod cel;
 mod check;
 mod compile;
+mod expression;
 mod fault;
 mod kind;
 mod layer;
@@ -53,6 +54,7 @@ use compile::Compiled;
 use plan::MessagePlan;
 use run::{Run, Stop};
 
+pub use expression::{Evaluated, Expression};
 pub use layer::Validate;
 pub use violation::{Violation, Violations};
 

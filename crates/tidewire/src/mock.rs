@@ -28,6 +28,7 @@ pub use tidewire_mock::{
     Respond, RuleFiles, SESSION_HEADER, Times, Unverified,
 };
 use tidewire_server::{Builder, Clock};
+pub use tidewire_service::generated::serde_json::{Value as Json, json};
 
 pub use self::load::{Loaded, load_rules};
 pub use self::watch::{Change, Watch};

@@ -50,6 +50,30 @@ impl Compiler<'_> {
         }
     }
 
+    /// The type of the message that a path leads to, where it is one.
+    pub(super) fn message_at(&self, path: &Path) -> Option<String> {
+        let steps = match (&path.root, self.method.kind.client_streams(), path.steps()) {
+            (Root::Request, false, steps) | (Root::Message, _, steps) => steps,
+            (Root::Request, true, [first, rest @ ..]) if first == "first" || first == "last" => {
+                rest
+            }
+            _ => return None,
+        };
+        let owner = self.schema.message_type(&self.method.input)?;
+        let mut at = Kind::One(Single::Message(owner));
+        for step in steps {
+            at = match at {
+                Kind::One(Single::Message(owner)) => owner.field(step)?.kind(),
+                Kind::List(single) | Kind::Map { value: single, .. } => Kind::One(single),
+                Kind::One(_) => return None,
+            };
+        }
+        match at {
+            Kind::One(Single::Message(owner)) => Some(owner.full_name().to_owned()),
+            _ => None,
+        }
+    }
+
     fn in_request(&self, steps: &[String]) -> Option<String> {
         if !self.method.kind.client_streams() {
             return self.in_input(steps);

@@ -23,8 +23,13 @@ use crate::{play, sessions};
 const STREAM_MESSAGES_MAX: usize = 100_000;
 
 /// Answers a call; at once where its message is there and nothing is to be waited for.
-pub(super) fn answer(mock: &Mock, method: Method, call: Call) -> Answer {
+pub(super) fn answer(mock: &Mock, method: &Method, call: Call) -> Answer {
     let set = mock.set();
+    // The caller may know the method by its name only.
+    let Some(method) = set.methods.get(&*method.path).map(|mocked| mocked.method.clone()) else {
+        let why = format!("{} is not mocked", method.path);
+        return Answer::ready(Err(Error::unimplemented(why)));
+    };
     let codecs = (call.codec, call.accept);
     if !method.kind.client_streams()
         && let Body::Full(bytes) = &call.body

@@ -100,7 +100,8 @@ impl MockBuilder {
         self
     }
 
-    /// Says what a method answers: `shop.v1.Cart/GetPrice`.
+    /// Says what a method answers: `shop.v1.Cart/GetPrice`. What wants something of the call, or answers
+    /// so often only, goes in the order in which it is said; what does neither answers the rest.
     pub fn on(self, method: impl Into<String>) -> Replying<Self> {
         Replying {
             owner: self,
@@ -261,7 +262,8 @@ impl<O: Respond> Replying<O> {
     }
 
     fn done(mut self) -> O {
-        if !self.when.is_empty() {
+        // What answers so often only goes before what always does.
+        if !self.when.is_empty() || self.rest.contains_key("times") {
             self.rest.insert("when".to_owned(), Json::Object(self.when));
         }
         self.owner.respond(&self.method, Json::Object(self.rest))

@@ -34,6 +34,27 @@ async fn the_first_by_priority_answers_and_the_fallback_where_none_holds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_expression_is_true_of_the_message_at_its_path() {
+    let mock = with_rules(
+        PRICE,
+        "responses:
+  - {when: {request: {cel: 'this.quantity > 3 && this.tags.exists(tag, tag == this.sku)'}}, body: {note: hit}}
+  - {body: {note: miss}}
+",
+    );
+    let hit = json!({"sku": "a", "quantity": 4, "tags": ["b", "a"]});
+    assert_eq!(message(&mock, "Price", hit).await["note"], "hit");
+    let miss = json!({"sku": "c", "quantity": 4, "tags": ["b", "a"]});
+    assert_eq!(message(&mock, "Price", miss).await["note"], "miss");
+    let deep = "(".repeat(10_000);
+    let text = format!("- {{when: {{request: {{cel: '{deep}'}}}}, body: {{note: hit}}}}");
+    let files = RuleFiles::new().with(PRICE, text);
+    let (mock, findings) = shop().rules(files).build();
+    assert!(findings[0].to_string().contains("the expression is never true"), "{findings:?}");
+    assert_eq!(message(&mock, "Price", sku("a")).await, json!({}));
+}
+
+#[tokio::test(start_paused = true)]
 async fn errors_have_code_message_details_headers_and_trailers() {
     let mock = with_rules(
         PRICE,

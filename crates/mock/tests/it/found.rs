@@ -13,7 +13,7 @@ fn check(name: &str, text: &str, expected: &[&str]) {
 const P: &str = "shop.v1.cart.price.yaml";
 
 /// A file, what it says, and what is found in it.
-const FAULTS: [(&str, &str, &str); 18] = [
+const FAULTS: [(&str, &str, &str); 19] = [
     (
         "shop.v1.cart.prise.yaml",
         "[]",
@@ -99,6 +99,11 @@ const FAULTS: [(&str, &str, &str); 18] = [
         P,
         "- {stream_items: [{}]}",
         "shop.v1.cart.price.yaml:1:18: stream_items is passed over: /shop.v1.Cart/Price answers with one message",
+    ),
+    (
+        P,
+        "- {when: {request: {cel: 'this.skuu == 1'}}}",
+        "shop.v1.cart.price.yaml:1:26: the expression is never true: shop.v1.PriceRequest has no field skuu",
     ),
 ];
 
