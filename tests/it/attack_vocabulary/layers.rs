@@ -81,6 +81,22 @@ async fn a_unary_reply_that_turns_out_to_be_none_or_many_messages_is_an_error() 
 }
 
 #[tokio::test]
+async fn a_unary_reply_of_none_or_many_messages_is_an_error_over_rest_too() {
+    for (messages, status, said) in [
+        (0, 500, "the service sent no message"),
+        (1, 200, ""),
+        (2, 500, "the service sent several messages for one"),
+    ] {
+        let layer = answering(move |call: Call, inner: Arc<dyn Service>| async move {
+            let message = inner.call(call).await?.body.collect(1 << 20).await?;
+            Ok(Reply::new(Body::stream(stream::iter(vec![Ok(message); messages]))))
+        });
+        let (_running, address) = start(stage().layer(layer)).await;
+        send(address, "GET /things/a", b"").await.check(status, &[said]);
+    }
+}
+
+#[tokio::test]
 async fn a_unary_body_that_fails_while_it_is_read_is_an_error_and_no_half_an_answer() {
     let layer = answering(async |call: Call, inner: Arc<dyn Service>| {
         let reply = inner.call(call).await?;
