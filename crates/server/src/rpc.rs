@@ -200,7 +200,8 @@ impl RpcCall {
         Next::Stage(Stage::Late(Box::pin(async move {
             let outcome = outcome.await;
             let stage = Stage::Begun(None);
-            let mut call = Self { app, entry, exchange, version, watch, held, leftover: None, stage };
+            let mut call =
+                Self { app, entry, exchange, version, watch, held, leftover: None, stage };
             match call.answer(outcome) {
                 Next::Answer(response) => response,
                 Next::Stage(stage) => {
