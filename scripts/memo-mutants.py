@@ -12,6 +12,7 @@ mutants are built in a copy below target/, where nothing but memo and its macros
 What finds a mutant:
 
     programs      the random programs (MEMO_PROGRAMS of them, 6,000 unless told)
+    lib::NAME     the tests of the module NAME beside the code of memo
     it::NAME      the tests of the module NAME of crates/memo/tests/it
     miri::NAME    the same under Miri, with many seeds
     equivalent    nothing can, for the reason given; it is applied but not run
@@ -23,6 +24,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -31,7 +33,7 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COPY = ROOT / "target" / "mutants"
 # A mutant that hangs the tests is found as well.
-SECONDS_MAX = {"programs": 400, "it": 400, "miri": 3600}
+SECONDS_MAX = {"programs": 400, "lib": 400, "it": 400, "miri": 3600}
 NOTHING = "no test has this name"
 
 
@@ -84,6 +86,8 @@ def command(found_by):
     kind, _, name = found_by.partition("::")
     if kind == "programs":
         return ["cargo", "test", "-q", "-p", "tidewire-memo", "--test", "it", "programs"]
+    if kind == "lib":
+        return ["cargo", "test", "-q", "-p", "tidewire-memo", "--lib", name]
     if kind == "it":
         return ["cargo", "test", "-q", "-p", "tidewire-memo", "--test", "it", name]
     if kind == "miri":
@@ -127,15 +131,19 @@ def keep_only(found_by):
 def run(found_by):
     """Whether the proof passes, what it said, and whether it was built."""
     keep_only(found_by)
+    started = subprocess.Popen(
+        command(found_by), cwd=COPY, env=environment(found_by), start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    )
     try:
-        ended = subprocess.run(
-            command(found_by), cwd=COPY, env=environment(found_by), timeout=SECONDS_MAX[found_by.partition("::")[0]],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        )
+        output, _ = started.communicate(timeout=SECONDS_MAX[found_by.partition("::")[0]])
     except subprocess.TimeoutExpired:
+        # With what it started, which would go on for ever.
+        os.killpg(started.pid, signal.SIGKILL)
+        started.communicate()
         return False, "it hangs", True
-    built = "error: could not compile" not in ended.stdout and "error[E" not in ended.stdout
-    return ended.returncode == 0, said(ended.stdout), built
+    built = "error: could not compile" not in output and "error[E" not in output
+    return started.returncode == 0, said(output), built
 
 
 def said(output):

@@ -1,5 +1,8 @@
 //! How keys are hashed: seeded per process and per table, so that nobody outside can pick keys that
 //! collide. Under shuttle the seed is fixed, because a schedule must replay.
+//!
+//! The hash of a number is a product, so those of numbers that follow each other are evenly spaced; with one
+//! seed in ten they crowd in a few places of a table. A second product spreads them with every seed.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -15,12 +18,15 @@ use foldhash::fast::RandomState as Random;
 pub struct KeyHasher {
     seed: u64,
     shared: SharedSeed,
+    /// Odd.
+    factor: u64,
 }
 
 impl Default for KeyHasher {
     fn default() -> Self {
         let random = Random::default();
-        Self { seed: random.hash_one(0), shared: SharedSeed::from_u64(random.hash_one(1)) }
+        let shared = SharedSeed::from_u64(random.hash_one(1));
+        Self { seed: random.hash_one(0), shared, factor: FACTOR }
     }
 }
 
@@ -30,6 +36,9 @@ impl KeyHasher {
     pub fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
         let mut hasher = FoldHasher::with_seed(self.seed, &self.shared);
         key.hash(&mut hasher);
-        hasher.finish()
+        hasher.finish().wrapping_mul(self.factor)
     }
 }
+
+/// The golden ratio's.
+const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -7,11 +7,13 @@
 pub mod ambient;
 pub mod barrier;
 pub mod callers;
+pub mod depth;
 pub mod epoch;
 pub mod fault;
 pub mod hasher;
 pub mod hazard;
 pub mod line;
 pub mod pool;
+pub mod running;
 pub mod sync;
 pub mod wake;

@@ -168,7 +168,9 @@ impl Line {
     #[inline]
     pub fn replace_frame(&self, frame: *const ()) -> *const () {
         let before = self.frame.replace(frame);
-        self.settle();
+        if !ptr::eq(before, frame) {
+            self.settle();
+        }
         before
     }
 }

@@ -264,11 +264,14 @@ impl<K: Key> Inner<K> {
         let node = self.make(hash, key());
         loop {
             let seen = self.table.seen(hash);
-            if let Some(found) = self.table.find(hash, &is_it) {
-                // SAFETY: the new node was never shared.
-                unsafe { pool::destroy(node) };
-                return (found.header.id, found.header.version());
-            }
+            let place = match self.table.find_or_place(hash, &is_it) {
+                Err(place) => place,
+                Ok(found) => {
+                    // SAFETY: the new node was never shared.
+                    unsafe { pool::destroy(node) };
+                    return (found.header.id, found.header.version());
+                }
+            };
             let mut core = self.owner.graph.core.lock();
             if !self.table.unchanged(&core.slots, hash, seen) {
                 continue;
@@ -276,7 +279,7 @@ impl<K: Key> Inner<K> {
             let version = core.absent(self.owner.number, hash);
             let id = self.adopt(&mut core, node, version);
             // SAFETY: the node lives until `unlink` takes it out and retires it.
-            unsafe { self.table.insert(&mut core.slots, hash, node.as_ptr()) };
+            unsafe { self.table.insert(&mut core.slots, hash, node.as_ptr(), place) };
             return (id, version);
         }
     }

@@ -20,9 +20,8 @@ use std::sync::atomic::Ordering::Acquire;
 use std::task::{Context, Poll};
 
 use crate::compute::capture::Entered;
-use crate::compute::inner::Node;
+use crate::compute::inner::{Node, Running};
 use crate::compute::publish::{Candidate, Verdict};
-use crate::compute::running::Running;
 use crate::compute::work::{Done, Early, Work};
 use crate::graph::core::Core;
 use crate::graph::event::{Cause, EventKind};

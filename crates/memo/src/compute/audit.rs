@@ -12,8 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
 use crate::compute::cached::Cached;
-use crate::compute::inner::Inner;
-use crate::compute::running::Running;
+use crate::compute::inner::{Inner, Running};
 use crate::graph::event::Mismatch;
 use crate::graph::{Graph, Shared};
 use crate::store::error::Error;

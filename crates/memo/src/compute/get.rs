@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use crate::compute::audit::{self, Audit};
 use crate::compute::cached::Cached;
 use crate::compute::capture::{self, Frame};
-use crate::compute::depth::{self, Level};
 use crate::compute::inner::{Inner, Node};
 use crate::graph::core::Core;
 use crate::graph::cycle;
@@ -15,6 +14,7 @@ use crate::graph::event::EventKind;
 use crate::graph::validate::Taint;
 use crate::store::error::Error;
 use crate::store::key::Key;
+use tidewire_memo_memory::depth::{self, Level};
 use tidewire_memo_memory::epoch;
 use tidewire_memo_memory::line::{self, pin};
 
@@ -217,7 +217,7 @@ fn enter<K: Key, V: Send + Sync + 'static>(
     let _pin = pin();
     let looked = memo.look(key);
     if parent.is_none()
-        && let Some(value) = looked.node.and_then(|node| memo.long_hit(node))
+        && let Some(value) = looked.node.ok().and_then(|node| memo.long_hit(node))
     {
         if !memo.owner.is_probed() {
             return Entry::Hit(value);

@@ -15,7 +15,6 @@ use crate::compute::cached::Cached;
 use crate::compute::capture;
 use crate::compute::get::Get;
 use crate::compute::options::Options;
-use crate::compute::running::Running;
 use crate::compute::work::Work;
 use crate::graph::Shared;
 use crate::graph::bells::Bell;
@@ -25,15 +24,16 @@ use crate::graph::flight::WorkHead;
 use crate::graph::owner::{Functions, Owner, Refresh};
 use crate::graph::trash::Trash;
 use crate::graph::verify::{Progress, Verification};
+use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::node::{EMPTY, GONE, Header};
 use crate::store::slots::Id;
-use crate::store::table::{Seen, TABLE_BYTES, Table};
+use crate::store::table::{Place, Seen, TABLE_BYTES, Table};
 use crate::store::value::{Head, Outcome};
 use tidewire_memo_memory::hasher::KeyHasher;
 use tidewire_memo_memory::line::{self, Line, ShortPin, pin};
 use tidewire_memo_memory::sync::MutexGuard;
-use tidewire_memo_memory::{epoch, pool};
+use tidewire_memo_memory::{epoch, pool, running};
 
 /// See the module documentation.
 pub(crate) struct Inner<K, V> {
@@ -45,6 +45,9 @@ pub(crate) struct Inner<K, V> {
     pub(crate) equal: Option<fn(&V, &V) -> bool>,
     pub(crate) options: Options<V>,
 }
+
+/// A computation that has begun.
+pub(crate) type Running<V> = running::Running<Result<V, Error>>;
 
 /// The user's function with its future boxed and its error erased.
 pub(crate) type Function<K, V> = Box<dyn Fn(K) -> Running<V> + Send + Sync>;
@@ -61,7 +64,7 @@ pub(crate) struct Node<K, V> {
 pub(crate) struct Looked<'p, K, V> {
     hash: u64,
     seen: Seen,
-    pub(crate) node: Option<&'p Node<K, V>>,
+    pub(crate) node: Result<&'p Node<K, V>, Place>,
 }
 
 impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
@@ -245,8 +248,9 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         place
     }
 
-    /// Shares a node; `false` when another one may have been added beside it since `seen`.
-    fn insert(&self, core: &mut Core, node: NonNull<Node<K, V>>, seen: Seen) -> bool {
+    /// Shares a node where the search ended that began when this was seen; `false` when another one may have
+    /// been added beside it since.
+    fn insert(&self, core: &mut Core, node: NonNull<Node<K, V>>, seen: Seen, place: Place) -> bool {
         // SAFETY: nobody else knows the node yet.
         let hash = unsafe { node.as_ref() }.header.hash;
         if !self.table.unchanged(&core.slots, hash, seen) {
@@ -255,7 +259,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         // SAFETY: a node starts with its header and lives until `unlink` retires it.
         unsafe {
             core.adopt(node.as_ptr().cast(), self.owner.node_bytes);
-            self.table.insert(&mut core.slots, hash, node.as_ptr());
+            self.table.insert(&mut core.slots, hash, node.as_ptr(), place);
         }
         true
     }
@@ -269,7 +273,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
     #[inline]
     fn look_again<'p>(&self, hash: u64, key: &K) -> Looked<'p, K, V> {
         let seen = self.table.seen(hash);
-        Looked { hash, seen, node: self.find(hash, key) }
+        Looked { hash, seen, node: self.table.find_or_place(hash, |node| node.key == *key) }
     }
 
     /// The living node of `key`, made if need be, with the graph lock that was taken to find it; `None`
@@ -283,31 +287,34 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         let mut made: Option<NonNull<Node<K, V>>> = None;
         loop {
             match (looked.node, made) {
-                (None, None) => made = Some(self.make(looked.hash, key.clone())),
+                (Err(_), None) => made = Some(self.make(looked.hash, key.clone())),
                 // SAFETY: never shared.
-                (Some(_), Some(unused)) => unsafe { pool::destroy(unused) },
+                (Ok(_), Some(unused)) => unsafe { pool::destroy(unused) },
                 _ => {}
             }
             let mut core = self.shared().core.lock();
-            if let Some(node) = looked.node {
-                made = None;
-                if self.is_closed(&core) {
-                    return None;
+            match looked.node {
+                Ok(node) => {
+                    made = None;
+                    if self.is_closed(&core) {
+                        return None;
+                    }
+                    if node.header.state() != GONE {
+                        return Some((core, node));
+                    }
                 }
-                if node.header.state() != GONE {
-                    return Some((core, node));
-                }
-            } else {
-                let node = made.expect("made above when nothing was found");
-                if self.is_closed(&core) {
-                    drop(core);
-                    // SAFETY: never shared.
-                    unsafe { pool::destroy(node) };
-                    return None;
-                }
-                if self.insert(&mut core, node, looked.seen) {
-                    // SAFETY: just shared; alive while the lock or the pin holds.
-                    return Some((core, unsafe { node.as_ref() }));
+                Err(place) => {
+                    let node = made.expect("made above when nothing was found");
+                    if self.is_closed(&core) {
+                        drop(core);
+                        // SAFETY: never shared.
+                        unsafe { pool::destroy(node) };
+                        return None;
+                    }
+                    if self.insert(&mut core, node, looked.seen, place) {
+                        // SAFETY: just shared; alive while the lock or the pin holds.
+                        return Some((core, unsafe { node.as_ref() }));
+                    }
                 }
             }
             drop(core);

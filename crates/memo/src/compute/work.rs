@@ -20,7 +20,6 @@ use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 
 use crate::compute::attempt::Attempt;
 use crate::compute::capture::Frame;
-use crate::compute::depth::{self, Deferred};
 use crate::compute::inner::{Inner, Node};
 use crate::graph::core::Core;
 use crate::graph::event::EventKind;
@@ -35,6 +34,7 @@ use crate::store::slots::Id;
 use crate::store::value::Outcome;
 use tidewire_memo_memory::ambient::Ambient;
 use tidewire_memo_memory::callers::ByCaller;
+use tidewire_memo_memory::depth::{self, Deferred};
 use tidewire_memo_memory::fault::{Fault, injected};
 use tidewire_memo_memory::pool;
 use tidewire_memo_memory::sync::Mutex;

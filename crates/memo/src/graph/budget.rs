@@ -82,8 +82,10 @@ impl Ledger {
         }
     }
 
+    #[inline]
     pub(crate) fn fingerprint(&self, id: Id) -> Option<u64> {
-        self.fingerprints.get(&id).copied()
+        let remembered = || self.fingerprints.get(&id).copied();
+        if self.fingerprints.is_empty() { None } else { remembered() }
     }
 }
 
@@ -297,11 +299,18 @@ impl Core {
         since.copied().unwrap_or_else(|| node.version())
     }
 
+    #[inline]
     pub(crate) fn keep_since(&mut self, node: &Header, since: Option<u64>) {
+        if since.is_some() || node.is_remade() {
+            self.replace_since(node, since);
+        }
+    }
+
+    #[cold]
+    fn replace_since(&mut self, node: &Header, since: Option<u64>) {
         match since {
             Some(since) => _ = self.ledger.since.insert(node.id, since),
-            None if node.is_remade() => _ = self.ledger.since.remove(&node.id),
-            None => {}
+            None => _ = self.ledger.since.remove(&node.id),
         }
         node.set_remade(since.is_some());
     }

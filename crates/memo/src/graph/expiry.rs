@@ -204,6 +204,7 @@ impl Shared {
 
 impl Core {
     /// The life of a value, bounded when it was made of external sources.
+    #[inline]
     pub(crate) fn bounded_life(&self, node: &Header, life: Option<Duration>) -> Option<Duration> {
         let bound = self.expiry.external.filter(|_| node.is_external());
         life.into_iter().chain(bound).min()

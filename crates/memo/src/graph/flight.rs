@@ -134,6 +134,7 @@ impl Core {
     }
 
     /// Takes the computation off the node.
+    #[inline]
     pub(crate) fn land(&mut self, node: &Header) {
         if let Some(number) = node.work() {
             self.works.remove(number);

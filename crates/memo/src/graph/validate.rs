@@ -46,7 +46,12 @@ pub(crate) enum Validity {
     Unsure(Id),
 }
 
+#[inline]
 pub(crate) fn validate(core: &Core, records: &[Record], start_tick: u64) -> Validity {
+    if records.is_empty() { Validity::Valid } else { validate_some(core, records, start_tick) }
+}
+
+fn validate_some(core: &Core, records: &[Record], start_tick: u64) -> Validity {
     let mut suspect = None;
     for record in records {
         let Some(node) = core.node(record.id) else { return Validity::Invalid };
@@ -68,7 +73,7 @@ pub(crate) fn validate(core: &Core, records: &[Record], start_tick: u64) -> Vali
 
 /// Makes a node a dependant of everything in `edges`, where it is not one already: a list that was not
 /// taken since the node was last verified still has it, if it was a dependency then.
-#[inline]
+#[inline(always)]
 pub(crate) fn register(core: &mut Core, node: &Header, edges: impl ExactSizeIterator<Item = Id>) {
     if edges.len() > 0 {
         register_some(core, node, edges);

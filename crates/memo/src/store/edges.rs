@@ -27,7 +27,12 @@ impl Edges {
     }
 
     /// An exactly sized list.
+    #[inline]
     pub(crate) fn exact(ids: impl ExactSizeIterator<Item = Id>) -> Self {
+        if ids.len() == 0 { Self::new() } else { Self::exact_some(ids) }
+    }
+
+    fn exact_some(ids: impl ExactSizeIterator<Item = Id>) -> Self {
         let mut edges = Self::new();
         if ids.len() > 1 {
             edges.reallocate(u32::try_from(ids.len()).expect("fewer than 2^32 dependencies"));

@@ -53,6 +53,10 @@ struct Shard {
     hashes: UnsafeCell<Box<[MaybeUninit<u32>]>>,
 }
 
+/// Where a search ended that found nothing, for what is added.
+#[derive(Clone, Copy)]
+pub(crate) struct Place(usize);
+
 /// The entries of a shard: their address, with what a hash is shifted by in the low bits.
 #[derive(Clone, Copy)]
 struct Entries {
@@ -100,28 +104,45 @@ impl<N> Table<N> {
                 // SAFETY: a node in an entry is retired after it left the table, and the caller is pinned.
                 return Some(unsafe { node.as_ref() });
             }
+            if entry == FREE {
+                break;
+            }
         }
         None
     }
 
     /// Finds a node. Call it pinned; the reference is good as long as the pin.
     pub(crate) fn find<'p>(&self, hash: u64, is_it: impl Fn(&N) -> bool) -> Option<&'p N> {
+        self.find_or_place(hash, is_it).ok()
+    }
+
+    /// The same; or where a node with this hash can be added.
+    #[inline]
+    pub(crate) fn find_or_place<'p>(
+        &self,
+        hash: u64,
+        is_it: impl Fn(&N) -> bool,
+    ) -> Result<&'p N, Place> {
         let entries = Entries::unpack(self.shard(hash).entries.load(Acquire));
         let begin = entries.begin(hash);
-        for further in 0.. {
+        let mut place = None;
+        for at in begin.. {
             // SAFETY: as in `find_first`.
-            let entry = unsafe { entries.at(begin.wrapping_add(further)) }.load(Acquire);
-            // There always are free ones.
-            if entry == FREE {
-                break;
+            let entry = unsafe { entries.at(at) }.load(Acquire);
+            if entry < FIRST_NODE {
+                place = place.or(Some(at));
+                // There always are free ones.
+                if entry == FREE {
+                    break;
+                }
             }
             // SAFETY: as in `find_first`.
             let node: Option<&N> = node_of(entry, hash).map(|node| unsafe { node.as_ref() });
             if let Some(node) = node.filter(|node| is_it(node)) {
-                return Some(node);
+                return Ok(node);
             }
         }
-        None
+        Err(Place(place.unwrap_or(begin)))
     }
 
     /// To be taken before a search whose result is confirmed by [`Table::unchanged`].
@@ -134,14 +155,26 @@ impl<N> Table<N> {
         self.shard(hash).inserts.load(Relaxed) == seen.0
     }
 
-    /// Adds a node that is not there: [`Table::unchanged`] said so in the same lock hold.
+    /// Adds a node that is not there: [`Table::unchanged`] said so in the same lock hold of a search that
+    /// named this place.
     ///
     /// # Safety
     /// `node` stays valid until [`Table::remove`] and the retirement that follows it.
-    pub(crate) unsafe fn insert(&self, slots: &mut Slots, hash: u64, node: *const N) {
+    pub(crate) unsafe fn insert(
+        &self,
+        slots: &mut Slots,
+        hash: u64,
+        node: *const N,
+        Place(place): Place,
+    ) {
         let shard = self.shard(hash);
+        let has_room = shard.room.get() > 0;
         let entries = self.with_room(slots, hash);
-        let mut at = entries.begin(hash);
+        let begin = entries.begin(hash);
+        // What was removed since may be free now right before the place, where searches would then end.
+        // SAFETY: the current entries, since nobody else writes under the graph lock.
+        let is_behind = || unsafe { entries.at(place.wrapping_sub(1)) }.load(Relaxed) != FREE;
+        let mut at = if has_room && (place == begin || is_behind()) { place } else { begin };
         loop {
             // SAFETY: the current entries, since nobody else writes under the graph lock.
             let entry = unsafe { entries.at(at) };
@@ -292,7 +325,7 @@ impl Entries {
     /// Where a search begins.
     #[inline(always)]
     fn begin(self, hash: u64) -> usize {
-        (hash << SHARD_BITS).wrapping_shr(self.shift) as usize
+        hash.wrapping_shr(self.shift) as usize
     }
 
     fn len(self) -> usize {
@@ -350,11 +383,10 @@ impl<N> Drop for Table<N> {
     }
 }
 
-/// The top bits of a hash; those that follow say where in the shard. Together they lay keys that follow
-/// each other out evenly, which a fast hash does not promise of low bits beside high ones.
+/// The low bits of a hash; the top ones say where in the shard.
 #[inline(always)]
 fn shard_of(hash: u64) -> usize {
-    (hash >> (64 - SHARD_BITS)) as usize
+    hash as usize % SHARDS
 }
 
 #[inline(always)]
@@ -408,6 +440,16 @@ mod tests {
         hash: u64,
     }
 
+    /// Where a node that is not in the table can be added.
+    fn place(table: &Table<Node>, node: &Node) -> Place {
+        let found = table.find_or_place(node.hash, |other| ptr::eq(node, other));
+        found.err().expect("it is not there")
+    }
+
+    fn node(hash: u64) -> Box<Node> {
+        Box::new(Node { hash })
+    }
+
     /// Lays out `hashes`, removes every third, and looks for all of them.
     fn check(hashes: &[u64]) {
         let nodes: Vec<Box<Node>> = hashes.iter().map(|&hash| Box::new(Node { hash })).collect();
@@ -418,7 +460,7 @@ mod tests {
         for node in &nodes {
             assert!(!found(node));
             // SAFETY: the nodes outlive the table.
-            unsafe { table.insert(&mut slots, node.hash, &raw const **node) };
+            unsafe { table.insert(&mut slots, node.hash, &raw const **node, place(&table, node)) };
         }
         for (at, node) in nodes.iter().enumerate() {
             assert!(found(node), "node {at} of {}", nodes.len());
@@ -433,7 +475,9 @@ mod tests {
             }
             for node in nodes.iter().step_by(3) {
                 // SAFETY: the nodes outlive the table.
-                unsafe { table.insert(&mut slots, node.hash, &raw const **node) };
+                unsafe {
+                    table.insert(&mut slots, node.hash, &raw const **node, place(&table, node))
+                };
             }
             assert!(nodes.iter().all(|node| found(node)));
         }
@@ -455,9 +499,47 @@ mod tests {
     }
 
     #[test]
+    fn a_node_is_found_although_what_lay_before_its_place_was_removed_meanwhile() {
+        let (mut slots, table) = (Slots::new(), Table::<Node>::new());
+        let _pin = pin();
+        let nodes = [node(7), node(7), node(7), node(7)];
+        // SAFETY: the nodes outlive the table.
+        let mut insert = |node: &Node, place| unsafe {
+            table.insert(&mut slots, node.hash, ptr::from_ref(node), place);
+        };
+        for node in &nodes[..3] {
+            insert(node, place(&table, node));
+        }
+        let behind = place(&table, &nodes[3]);
+        for node in nodes[..3].iter().rev() {
+            table.remove(node.hash, &raw const **node);
+        }
+        insert(&nodes[3], behind);
+        assert!(table.find(7, |other| ptr::eq(other, &raw const *nodes[3])).is_some());
+    }
+
+    #[test]
+    fn keys_that_follow_each_other_are_found_where_the_search_begins_with_every_seed() {
+        let _pin = pin();
+        for (round, step) in (0..48).zip([1, 1 << 32, 64].into_iter().cycle()) {
+            let hasher = tidewire_memo_memory::hasher::KeyHasher::default();
+            let (mut slots, table) = (Slots::new(), Table::<Node>::new());
+            let nodes: Vec<_> = (0..20_000).map(|i: u64| node(hasher.hash(&(i * step)))).collect();
+            for node in &nodes {
+                // SAFETY: the nodes outlive the table.
+                unsafe {
+                    table.insert(&mut slots, node.hash, &raw const **node, place(&table, node))
+                };
+            }
+            let short = nodes.iter().filter(|node| table.find_first(node.hash).is_some()).count();
+            assert!(short > 19_000, "{short} of 20,000 in round {round}, steps of {step}");
+        }
+    }
+
+    #[test]
     fn entries_of_removed_nodes_are_used_again() {
         let nodes: Vec<Box<Node>> = (0..64u64)
-            .map(|i| Box::new(Node { hash: i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 6 }))
+            .map(|i| Box::new(Node { hash: i.wrapping_mul(0x9E37_79B9_7F4A_7C15) << SHARD_BITS }))
             .collect();
         let mut slots = Slots::new();
         let table = Table::<Node>::new();
@@ -468,7 +550,7 @@ mod tests {
                 table.remove(old.hash, &raw const **old);
             }
             // SAFETY: the nodes outlive the table.
-            unsafe { table.insert(&mut slots, node.hash, &raw const **node) };
+            unsafe { table.insert(&mut slots, node.hash, &raw const **node, place(&table, node)) };
         }
         let entries = Entries::unpack(table.shards[0].entries.load(Relaxed));
         assert!(entries.len() <= 256, "{} entries for 16 nodes", entries.len());

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering as Order;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
@@ -51,9 +51,9 @@ const PLACES: [Place; 14] = [
     P::Batch,
 ];
 
-/// Drops the last handle of a graph when a place is reached.
+/// Drops the last handle of a graph when a place is reached, on whichever thread that is; then it is burnt.
 #[derive(Clone, Debug, Default)]
-struct Fuse(Arc<Mutex<Option<(Place, Graph)>>>);
+struct Fuse(Arc<Mutex<Option<(Place, Graph)>>>, Arc<AtomicBool>);
 
 impl Fuse {
     fn burn(&self, place: Place) {
@@ -62,6 +62,7 @@ impl Fuse {
         let graph = if hit { armed.take() } else { None };
         drop(armed);
         drop(graph);
+        self.1.fetch_or(hit, SeqCst);
     }
 }
 
@@ -191,7 +192,7 @@ fn a_graph_may_be_dropped_by_any_user_code_that_it_runs() {
         let _ = poll(&mut waiting);
         drop(waiting);
         let mut rounds = 0;
-        while fuse.0.lock().unwrap().is_some() {
+        while !fuse.1.load(SeqCst) {
             // What was retired is dropped some time later, by whoever retires more.
             (100..700).for_each(|number| {
                 drop(now(memo.get(key(number))));

@@ -8,21 +8,25 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use tidewire_memo_memory::sync;
+use crate::sync;
 
 /// A computation that can be polled from the queue.
-pub(crate) trait Deferred {
+pub trait Deferred {
+    /// Polls it, once.
     fn drive(self: Box<Self>);
 }
 
 /// One level of polling; levels nest.
-pub(crate) struct Level {
+#[derive(Debug)]
+pub struct Level {
     outermost: bool,
 }
 
 impl Level {
     /// `None` when the stack is deep enough: defer instead.
-    pub(crate) fn enter() -> Option<Self> {
+    #[inline]
+    #[must_use]
+    pub fn enter() -> Option<Self> {
         let depth = DEPTH.with(Cell::get);
         if depth >= LIMIT && QUEUE.try_with(|_| ()).is_ok() {
             return None;
@@ -32,42 +36,50 @@ impl Level {
     }
 
     /// Polls what was queued below, if this is the outermost level.
-    pub(crate) fn drain(&self) {
-        if !self.outermost {
-            return;
-        }
-        // A thread that is ending has no queue any more, and nothing in it.
-        let next = || QUEUE.try_with(|queue| queue.borrow_mut().pop_front()).ok().flatten();
-        while let Some(work) = next() {
-            work.drive();
+    #[inline]
+    pub fn drain(&self) {
+        if self.outermost {
+            drain();
         }
     }
 }
 
+fn drain() {
+    // A thread that is ending has no queue any more, and nothing in it.
+    let next = || QUEUE.try_with(|queue| queue.borrow_mut().pop_front()).ok().flatten();
+    while let Some(work) = next() {
+        work.drive();
+    }
+}
+
 impl Drop for Level {
+    #[inline]
     fn drop(&mut self) {
         DEPTH.with(|depth| depth.set(depth.get() - 1));
     }
 }
 
 /// Queues a computation for the outermost level, which is on this stack.
-pub(crate) fn defer(work: Box<dyn Deferred>) {
+pub fn defer(work: Box<dyn Deferred>) {
     QUEUE.with(|queue| queue.borrow_mut().push_back(work));
 }
 
 /// Whether nothing is being computed on this thread.
-pub(crate) fn is_outside() -> bool {
+#[inline]
+#[must_use]
+pub fn is_outside() -> bool {
     DEPTH.with(Cell::get) == 0
 }
 
 /// Whether a computation that is woken now may be queued: somebody will drain the queue.
-pub(crate) fn will_drain() -> bool {
+#[must_use]
+pub fn will_drain() -> bool {
     !is_outside() && QUEUE.try_with(|_| ()).is_ok() && !YIELDING.with(Cell::get)
 }
 
 /// Runs `wake` so that it reaches the executor: a computation that yields must not be polled again
 /// before other tasks were.
-pub(crate) fn yielding(wake: impl FnOnce()) {
+pub fn yielding(wake: impl FnOnce()) {
     let before = YIELDING.with(|yielding| yielding.replace(true));
     wake();
     YIELDING.with(|yielding| yielding.set(before));

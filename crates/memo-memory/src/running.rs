@@ -1,4 +1,4 @@
-//! The future of a memoized function, in a place of the pool.
+//! A boxed future in a place of the pool.
 //!
 //! It is polled where it was put, and mostly once: a general allocator would cost more than that.
 #![allow(unsafe_code)]
@@ -7,29 +7,36 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-use crate::store::error::Error;
-use tidewire_memo_memory::pool;
+use crate::pool;
 
 /// A running computation.
-pub(crate) struct Running<V>(NonNull<dyn Future<Output = Result<V, Error>> + Send>);
+pub struct Running<T>(NonNull<dyn Future<Output = T> + Send>);
 
 // SAFETY: owns a future that is `Send`.
-unsafe impl<V> Send for Running<V> {}
+unsafe impl<T> Send for Running<T> {}
 
-impl<V> Running<V> {
+impl<T> Running<T> {
+    /// Moves a future to its place.
     #[inline]
-    pub(crate) fn new(future: impl Future<Output = Result<V, Error>> + Send + 'static) -> Self {
+    pub fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
         Self(pool::put(future))
     }
 
+    /// Polls it where it is.
     #[inline]
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<V, Error>> {
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<T> {
         // SAFETY: nobody else has the future, and it stays in its place until it is dropped there.
         unsafe { Pin::new_unchecked(self.0.as_mut()) }.poll(context)
     }
 }
 
-impl<V> Drop for Running<V> {
+impl<T> std::fmt::Debug for Running<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").finish_non_exhaustive()
+    }
+}
+
+impl<T> Drop for Running<T> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: put there by `new`, and this is the end of it.
