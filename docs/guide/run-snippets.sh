@@ -98,8 +98,8 @@ free_port() {
   node -e 'const s=require("net").createServer().listen(0,"127.0.0.1",()=>{console.log(s.address().port);s.close()})'
 }
 
-# `make demo` builds for release; to see that its words are right a dev build will do.
-printf '#!/bin/sh\nfor word; do shift; [ "$word" = --release ] || set -- "$@" "$word"; done\nexec cargo "$@"\n' >"$work/cargo-dev"
+# `make demo` has a profile of its own; to see that its words are right a dev build will do.
+printf '#!/bin/sh\nfor word; do shift; [ "$word" = demo ] && word=dev; set -- "$@" "$word"; done\nexec cargo "$@"\n' >"$work/cargo-dev"
 chmod +x "$work/cargo-dev"
 
 run_page() {

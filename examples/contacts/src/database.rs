@@ -3,8 +3,9 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
+#[cfg(feature = "postgres")]
 use crate::store::postgres;
 
 /// Where contacts are kept.
@@ -13,6 +14,7 @@ pub enum Database {
     /// A SQLite file.
     Sqlite(PathBuf),
     /// A PostgreSQL database.
+    #[cfg(feature = "postgres")]
     Postgres(Box<postgres::Config>),
 }
 
@@ -24,32 +26,24 @@ impl Database {
     /// `Contacts_DatabasePassword` one is enough; the others are as the comparison has them.
     ///
     /// # Errors
-    /// A URL that is none of PostgreSQL.
+    /// A URL that is none of PostgreSQL; PostgreSQL where the program was built without it.
     pub fn chosen(
         url: Option<&str>,
         variable: impl Fn(&str) -> Option<String>,
         file: PathBuf,
     ) -> Result<Self> {
         if let Some(url) = url {
-            return Ok(Self::Postgres(Box::new(of_url(url)?)));
+            return of_url(url);
         }
         let of_comparison = COMPARISON.map(|(name, default)| (variable(name), default));
         if of_comparison.iter().all(|(value, _)| value.is_none()) {
             return Ok(Self::Sqlite(file));
         }
-        let [host, name, user, password] =
-            of_comparison.map(|(value, default)| value.unwrap_or_else(|| default.to_owned()));
-        let mut config = postgres::Config::new();
-        match host.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?))) {
-            Some((host, port)) => config.host(host).port(port),
-            None => config.host(host),
-        };
-        config.dbname(name).user(user).password(password);
-        Ok(Self::Postgres(Box::new(config)))
+        of_parts(of_comparison.map(|(value, default)| value.unwrap_or_else(|| default.to_owned())))
     }
 }
 
-fn of_url(url: &str) -> Result<postgres::Config> {
+fn of_url(url: &str) -> Result<Database> {
     // A URL may hold a password, so it is not repeated.
     if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
         bail!(
@@ -57,7 +51,35 @@ fn of_url(url: &str) -> Result<postgres::Config> {
              name a SQLite file with --database"
         );
     }
-    url.parse().context("DATABASE_URL; write postgres://user:password@host:5432/name")
+    parsed(url)
+}
+
+#[cfg(feature = "postgres")]
+fn parsed(url: &str) -> Result<Database> {
+    use anyhow::Context as _;
+    let config = url.parse().context("DATABASE_URL; write postgres://user:password@host:5432/name");
+    Ok(Database::Postgres(Box::new(config?)))
+}
+
+#[cfg(feature = "postgres")]
+fn of_parts([host, name, user, password]: [String; 4]) -> Result<Database> {
+    let mut config = postgres::Config::new();
+    match host.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?))) {
+        Some((host, port)) => config.host(host).port(port),
+        None => config.host(host),
+    };
+    config.dbname(name).user(user).password(password);
+    Ok(Database::Postgres(Box::new(config)))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn parsed(_: &str) -> Result<Database> {
+    bail!("this program was built without PostgreSQL; build it with --features postgres")
+}
+
+#[cfg(not(feature = "postgres"))]
+fn of_parts(_: [String; 4]) -> Result<Database> {
+    parsed("")
 }
 
 /// The variables, and what the comparison has where they are not set.
@@ -69,6 +91,7 @@ const COMPARISON: [(&str, &str); 4] = [
 ];
 
 #[cfg(test)]
+#[cfg(feature = "postgres")]
 mod tests {
     use super::*;
 

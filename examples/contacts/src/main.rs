@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use contacts::store::{Progress, Store, Tracked, postgres, sqlite};
+#[cfg(feature = "postgres")]
+use contacts::store::postgres;
+use contacts::store::{Progress, Store, Tracked, sqlite};
 use contacts::{Database, Scheme};
 use tidewire::config::{Answers, Config, Flags};
 use tidewire::memo::Graph;
@@ -68,7 +70,9 @@ async fn run(arguments: &Arguments) -> Result<()> {
     let filter = EnvFilter::try_new(&config.log.level).with_context(|| {
         format!("log.level = {:?}; write info, or info,hyper=debug", config.log.level)
     })?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A log that nobody reads any more is no reason to end.
+    log.log_internal_errors(false).init();
 
     let key_values = arguments.key_values(&config)?;
     match arguments.database()? {
@@ -78,6 +82,7 @@ async fn run(arguments: &Arguments) -> Result<()> {
             let place = path.display().to_string();
             serve(&config, store, Answers::Announced, key_values, &place, added).await
         }
+        #[cfg(feature = "postgres")]
         Database::Postgres(database) => {
             let mut options = postgres::Options::default();
             options.connections = arguments.database_connections.unwrap_or(options.connections);

@@ -3,6 +3,7 @@
 //! Records are the messages of the `.proto`, so nothing is copied from one struct into another.
 
 mod names;
+#[cfg(feature = "postgres")]
 pub mod postgres;
 mod progress;
 mod sources;

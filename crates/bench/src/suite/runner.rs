@@ -183,8 +183,8 @@ fn figures(result: &RunResult) -> Result<Figures, String> {
     if result.requests.ok == 0 {
         return Err(format!("nothing was answered well: {}", failures()));
     }
-    let phases = result.server.iter().flat_map(|server| &server.phases);
-    let phase = phases.filter(|phase| phase.name == "measured").next_back();
+    let mut phases = result.server.iter().flat_map(|server| &server.phases);
+    let phase = phases.rfind(|phase| phase.name == "measured");
     let phase = phase.ok_or("the process was not seen")?;
     Ok(Figures {
         ok_per_second: result.throughput.ok_per_second,
