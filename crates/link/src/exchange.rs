@@ -58,7 +58,7 @@ impl Answered {
         Self {
             headers,
             trailers,
-            payload: reply.share_payload(),
+            payload: owned(reply.payload(), || reply.share_payload()),
             then: reply.then(),
             is_unchanged: reply.is_unchanged(),
             validator: reply.validator(),
@@ -68,6 +68,15 @@ impl Answered {
         }
     }
 }
+
+/// A payload by itself: small ones are copied, since whoever keeps a share of the read buffer keeps all of
+/// it.
+pub(crate) fn owned(payload: &[u8], share: impl FnOnce() -> Bytes) -> Bytes {
+    if payload.len() <= COPIED_BYTES_MAX { Bytes::copy_from_slice(payload) } else { share() }
+}
+
+/// The largest payload that is copied.
+const COPIED_BYTES_MAX: usize = 4096;
 
 impl Exchange {
     /// Takes note of something, for who reads.

@@ -20,6 +20,7 @@ use tidewire_service::{
 };
 
 use crate::body::RequestBody;
+use crate::exchange::owned;
 use crate::link::Link;
 use crate::watch::Again;
 
@@ -110,7 +111,8 @@ impl Taken {
             target,
             metadata: request.metadata(),
             headers: HeaderMap::new(),
-            body: (!request.is_streaming()).then(|| request.share_payload()),
+            body: (!request.is_streaming())
+                .then(|| owned(request.payload(), || request.share_payload())),
             deadline: request.deadline(),
             held: request.validator(),
             command: request.command(),

@@ -145,9 +145,13 @@ async fn a_session_that_nobody_resumes_is_given_up_and_its_command_runs_on() {
     let (asked, commanded) = (asked.await.unwrap(), commanded.await.unwrap());
     assert_eq!(asked.unwrap_err().outcome(), Outcome::Unknown);
     assert_eq!(commanded.unwrap_err().outcome(), Outcome::Unknown);
-    // tidy: allow-sleep the clock is paused
-    tokio::time::sleep(Duration::from_secs(200)).await;
-    assert_eq!(served.links.parked(), 0);
+    tokio::time::advance(Duration::from_secs(200)).await;
+    while served.links.parked() > 0 {
+        tokio::task::yield_now().await;
+    }
+    while served.echo.dropped.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
     assert_eq!(*served.echo.dropped.lock().unwrap(), ["Wait"], "the query, and not the command");
     served.echo.gate.notify_one();
     served.tasks.close();
