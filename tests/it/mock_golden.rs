@@ -81,7 +81,7 @@ impl Caller {
 
     /// The method that a case calls; of one that is not there the types come from another.
     fn method(&self, case: &Json) -> Method {
-        let known = case["types_of"].as_str().or(case["method"].as_str()).unwrap();
+        let known = case["types_of"].as_str().or_else(|| case["method"].as_str()).unwrap();
         let (service, name) = known.split_once('/').unwrap();
         let interface = self.schema.interface(service).unwrap().unwrap();
         interface.methods().iter().find(|method| method.method == name).unwrap().clone()
@@ -154,7 +154,7 @@ impl Caller {
         let method = self.method(case);
         let body = match case["raw_body"].as_str() {
             Some(raw) => raw.to_owned(),
-            None => case["requests"].get(0).unwrap_or(&json!({})).to_string(),
+            None => case["requests"].get(0).map_or_else(|| "{}".to_owned(), Json::to_string),
         };
         let mut head = format!(
             "POST /{}\ncontent-type: application/json\nconnect-protocol-version: 1",
@@ -222,7 +222,7 @@ fn differs(answer: &Json, got: &Got) -> Option<String> {
             return why(name, value);
         }
     }
-    let Some(wanted) = answer["messages"].as_array() else { return None };
+    let wanted = answer["messages"].as_array()?;
     let is_equal = match answer["any_order"] == true {
         true => {
             wanted.len() <= got.messages.len()

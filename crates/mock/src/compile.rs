@@ -305,3 +305,29 @@ pub(crate) fn diagnostic(file: &str, place: Place, why: impl Into<String>) -> Di
         None => diagnostic,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_for_editors_knows_every_key_and_operator() {
+        let schema: serde_json::Value = serde_json::from_str(crate::RULE_SCHEMA).unwrap();
+        let names = |pointer: &str| -> Vec<String> {
+            let properties =
+                schema.pointer(pointer).and_then(serde_json::Value::as_object).unwrap();
+            let mut names: Vec<_> = properties.keys().cloned().collect();
+            names.sort();
+            names
+        };
+        let sorted = |keys: &mut dyn Iterator<Item = &&str>| -> Vec<String> {
+            let mut keys: Vec<_> = keys.map(|key| (*key).to_owned()).collect();
+            keys.sort();
+            keys
+        };
+        assert_eq!(names("/$defs/file/properties"), sorted(&mut FILE_KEYS.iter()));
+        assert_eq!(names("/$defs/response/properties"), sorted(&mut RESPONSE_KEYS.iter()));
+        let operators = names("/$defs/test/oneOf/1/properties");
+        assert_eq!(operators, sorted(&mut OPERATORS.iter().chain(&MORE_OPERATORS)));
+    }
+}

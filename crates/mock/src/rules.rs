@@ -32,7 +32,7 @@ pub const RULE_SCHEMA: &str = include_str!("../rules.schema.json");
 /// How many files may include one another.
 const INCLUDE_DEPTH_MAX: usize = 8;
 
-/// Rule files as text, by path: what [`RuleFiles::compile`] makes rules of.
+/// Rule files as text, by path: what a mock makes rules of.
 ///
 /// ```
 /// use tidewire_mock::RuleFiles;

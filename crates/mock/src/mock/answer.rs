@@ -14,7 +14,7 @@ use super::{Missing, Mock, Mocked, Set};
 use crate::log::{LoggedCall, REQUESTS_MAX};
 use crate::plan::{Outcome, Plan};
 use crate::random::Random;
-use crate::rule::{MethodRule, Reaction};
+use crate::rule::{MethodRule, Response};
 use crate::scene::{Request, Scene};
 use crate::select::{self, Maker, Stage};
 use crate::{play, sessions};
@@ -62,7 +62,7 @@ async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Resu
     }
     let mut requests = Requests::new(&set, &method, codecs.0, call.body);
     // A rule with reactions answers as messages come; others wait for all of them.
-    if let Some(reactive) = reactive(&set, &method) {
+    if let Some(reactive) = reactive(&set, &method, &call.context) {
         let at = super::seen::Reactive {
             mock,
             set: Arc::clone(&set),
@@ -303,15 +303,29 @@ impl Requests {
     }
 }
 
-/// The rule of a method that answers messages as they come, and which response does.
-fn reactive(set: &Set, method: &Method) -> Option<(Arc<MethodRule>, usize)> {
+/// The rule of a method that answers messages as they come, and which response does: the one that a
+/// call without any message gets, such as by its headers.
+fn reactive(set: &Set, method: &Method, context: &Context) -> Option<(Arc<MethodRule>, usize)> {
     let mocked: &Mocked = set.methods.get(&*method.path)?;
     let file = mocked.found.as_ref().and_then(|found| found.rule.as_ref().ok());
+    let reacts = |response: &Response| {
+        response.answers.first().is_some_and(|answer| !answer.reactions.is_empty())
+    };
     [mocked.added.as_ref(), file].into_iter().flatten().find_map(|rule| {
-        let has = |reactions: &[Reaction]| !reactions.is_empty();
-        let index = rule.responses.iter().position(|response| {
-            response.answers.first().is_some_and(|answer| has(&answer.reactions))
-        })?;
-        Some((Arc::clone(rule), index))
+        if !rule.responses.iter().any(reacts) {
+            return None;
+        }
+        let nothing = std::collections::HashMap::new();
+        let scene = Scene {
+            request: Request::Many(&[]),
+            headers: context.headers(),
+            message: None,
+            item: None,
+            state: &nothing,
+            attempt: 0,
+            vars: rule.vars.as_ref(),
+        };
+        let index = select::choose(rule, &scene, &|_| 0)?;
+        reacts(rule.responses.get(index)?).then(|| (Arc::clone(rule), index))
     })
 }

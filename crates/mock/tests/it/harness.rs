@@ -55,7 +55,7 @@ impl Timer for Clock {
     }
 
     fn sleep_until(&self, at: Instant) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        // tidy: allow-sleep the clock of the mock itself, which tests pause
+        // tidy: allow-sleep it is the clock that the mock is given, and tests pause it
         Box::pin(tokio::time::sleep_until(at.into()))
     }
 }

@@ -181,6 +181,23 @@ async fn reactions_answer_each_message_before_the_next_one_comes() {
     assert_eq!(streamed.notes(), ["bye"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn which_response_reacts_is_chosen_by_headers() {
+    let mock = with_rules(
+        CHAT,
+        "responses:
+  - {when: {metadata.x-mock-session: loud}, on_message: [{send: [{note: LOUD}]}]}
+  - {on_message: [{send: [{note: quiet}]}]}
+",
+    );
+    assert_eq!(stream(&mock, "Chat", &[sku("a")], 1).await.notes(), ["quiet"]);
+    let context = crate::harness::session("loud");
+    let reply = crate::harness::call_in(&mock, context, "Chat", &[sku("a")]).await.unwrap();
+    let Body::Stream(mut frames) = reply.body else { panic!("it is a stream") };
+    let Some(Ok(Frame::Data(first))) = frames.next().await else { panic!("there is a message") };
+    assert_eq!(first, br#"{"note":"LOUD"}"#[..]);
+}
+
 /// Requests that a test sends one by one.
 fn channel() -> (
     tokio::sync::mpsc::UnboundedSender<&'static str>,
