@@ -6,7 +6,7 @@
 //! | every room but cli | printing, ending the program |
 //!
 //! A line with `// tidy: allow-clock <reason>` on it or above it may read the clock: memo's optional
-//! driver thread is the one place. Tests are free. Only names are looked at: a socket behind another library is not found here, but
+//! driver thread is the one place. One with `// tidy: allow-exit <reason>` may end the program. Tests are free. Only names are looked at: a socket behind another library is not found here, but
 //! the edges between rooms and the review of each dependency are.
 
 use crate::rust_file::RustFile;
@@ -28,6 +28,7 @@ const IMPURE: &[(&str, &str)] = &[
 ];
 
 const CLOCK_MARK: &str = "tidy: allow-clock ";
+const EXIT_MARK: &str = "tidy: allow-exit ";
 
 const PRINTING: &[&str] = &["println", "print", "eprintln", "eprint", "dbg"];
 const LEAVING: &[&str] =
@@ -55,13 +56,14 @@ fn outside_tests(tree: &Tree, file: &File, mut found: Vec<(usize, String)>) -> V
     found.sort();
     found.dedup();
     let lines: Vec<&str> = file.text.lines().collect();
-    let is_allowed = |line: usize| {
+    let has_mark = |line: usize, mark: &str| {
         [line.saturating_sub(1), line.saturating_sub(2)]
             .iter()
-            .any(|index| lines.get(*index).is_some_and(|text| text.contains(CLOCK_MARK)))
+            .any(|index| lines.get(*index).is_some_and(|text| text.contains(mark)))
     };
     found.retain(|(line, what)| {
-        let is_excused = what.contains("::now") && is_allowed(*line);
+        let is_excused = what.contains("::now") && has_mark(*line, CLOCK_MARK)
+            || what.contains("ends the program") && has_mark(*line, EXIT_MARK);
         !(is_excused || tree.is_test_line(file, *line))
     });
     found.into_iter().map(|(line, text)| Finding::error(&file.path, line, text)).collect()
@@ -148,6 +150,13 @@ mod tests {
             assert_eq!(findings("crates/bench/src/a.rs", bad).len(), 1, "{bad}");
             assert_eq!(findings("crates/cli/src/a.rs", bad).len(), 0, "{bad}");
         }
+    }
+
+    #[test]
+    fn what_is_a_program_of_its_own_may_exit_with_a_reason() {
+        let text =
+            "fn f() {\n    // tidy: allow-exit it is a program\n    std::process::exit(1);\n}";
+        assert_eq!(findings("crates/process/src/a.rs", text).len(), 0);
     }
 
     #[test]

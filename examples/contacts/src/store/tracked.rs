@@ -25,6 +25,7 @@ use tidewire::{CommandKey, Error, Outcome, Result, Stream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+#[cfg(feature = "postgres")]
 use super::postgres::{self, Postgres};
 use super::sqlite::{self, Sqlite};
 use super::{Sources, Store};
@@ -55,6 +56,7 @@ impl Tracked<Sqlite> {
     }
 }
 
+#[cfg(feature = "postgres")]
 impl Tracked<Postgres> {
     /// Connects to a database; what other programs write to it is not noticed, so what is made of it does
     /// not live long ([`Source::external`](tidewire::memo::Source::external)).

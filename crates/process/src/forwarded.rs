@@ -1,0 +1,71 @@
+//! What a program behind the gateway is told of the request as its caller made it.
+//!
+//! | header | says |
+//! |---|---|
+//! | `X-Forwarded-For` | the caller's address |
+//! | `X-Forwarded-Host` | the host that the caller asked for |
+//! | `X-Forwarded-Proto` | `https` where this server speaks TLS, else `http` |
+//! | `X-Forwarded-Prefix` | what was taken off the path |
+//!
+//! What callers say of themselves in these headers, or in `Forwarded` (RFC 7239), is taken out: anybody
+//! could say it.
+
+use http::header::{FORWARDED, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use tidewire_service::Peer;
+
+const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const OF_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
+const PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
+
+/// The host that a request asks for.
+pub(crate) fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
+    let of_uri = uri.authority().map(http::uri::Authority::as_str);
+    of_uri.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok()))
+}
+
+/// Sets these headers; `prefix` was taken off the path.
+pub(crate) fn set(
+    headers: &mut HeaderMap,
+    uri: &Uri,
+    peer: Option<&Peer>,
+    is_https: bool,
+    prefix: Option<&str>,
+) {
+    let host = host(headers, uri).and_then(|host| HeaderValue::from_str(host).ok());
+    for name in [FORWARDED, FOR, OF_HOST, PROTO, PREFIX, PORT] {
+        headers.remove(name);
+    }
+    let address = peer.and_then(|peer| peer.address).map(|address| address.ip().to_string());
+    let address = address.and_then(|address| HeaderValue::from_str(&address).ok());
+    let prefix = prefix.and_then(|prefix| HeaderValue::from_str(prefix).ok());
+    let proto = Some(HeaderValue::from_static(if is_https { "https" } else { "http" }));
+    for (name, value) in [(FOR, address), (OF_HOST, host), (PROTO, proto), (PREFIX, prefix)] {
+        if let Some(value) = value {
+            headers.insert(name, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_callers_say_of_themselves_is_replaced() {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, HeaderValue::from_static("shop.example"));
+        headers.insert(FOR, HeaderValue::from_static("10.0.0.1"));
+        headers.insert(FORWARDED, HeaderValue::from_static("for=10.0.0.1"));
+        let peer = Peer::new(std::net::SocketAddr::from(([192, 0, 2, 7], 1234)));
+        set(&mut headers, &Uri::from_static("/a"), Some(&peer), true, Some("/shop"));
+        let text = |name| headers.get(name).map(|value| value.to_str().unwrap());
+        assert_eq!(text(FOR), Some("192.0.2.7"));
+        assert_eq!(text(OF_HOST), Some("shop.example"));
+        assert_eq!(text(PROTO), Some("https"));
+        assert_eq!(text(PREFIX), Some("/shop"));
+        assert_eq!(text(FORWARDED), None);
+    }
+}

@@ -1,0 +1,134 @@
+//! The host: all hosted services of a gateway, the warden below them, and how they end.
+//!
+//! A host ends its processes in one of two ways: [`Host::stop`] lets calls end and asks processes to;
+//! dropping it, like any end of the gateway, kills them.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::task::JoinHandle;
+
+use crate::hosted::Hosted;
+use crate::launcher::Launcher;
+use crate::life::Life;
+use crate::program::Program;
+use crate::warden;
+
+/// Hosts processes.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use tidewire_process::{Host, Life, Program};
+/// let host = Host::start()?;
+/// let shop = host.add(Program::new("shop", ["node", "server.js"]), Life::default());
+/// // `shop` is a service; the first call starts the process.
+/// host.stop().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Host {
+    launcher: Arc<Launcher>,
+    sockets: Folder,
+    services: Mutex<Vec<(Hosted, JoinHandle<()>)>>,
+}
+
+impl Host {
+    /// Starts the warden. It needs a tokio runtime with I/O and time.
+    ///
+    /// # Errors
+    /// `main` does not begin with [`warden()`](crate::warden()); the system has no more processes.
+    pub fn start() -> Result<Self, HostError> {
+        if !warden::was_called() {
+            return Err(HostError(io::Error::other(
+                "hosting processes needs a warden; write tidewire::warden() as the first line of \
+                 main, before any runtime",
+            )));
+        }
+        Self::start_by("/proc/self/exe")
+    }
+
+    /// Starts the warden by another program whose `main` begins with [`warden()`](crate::warden()),
+    /// where this one's cannot: a test, a library in a foreign program.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_by(program: impl AsRef<Path>) -> Result<Self, HostError> {
+        let launcher = Launcher::new(program.as_ref()).map_err(HostError)?;
+        let sockets = Folder::new().map_err(HostError)?;
+        Ok(Self { launcher: Arc::new(launcher), sockets, services: Mutex::default() })
+    }
+
+    /// Adds a service; its process is started by its first call.
+    pub fn add(&self, program: Program, life: Life) -> Hosted {
+        let hosted = Hosted::new(program, life, Arc::clone(&self.launcher), self.sockets.0.clone());
+        let keeper = tokio::spawn(Arc::clone(&hosted.0).keep());
+        self.services().push((hosted.clone(), keeper));
+        hosted
+    }
+
+    /// Ends all services: calls end, processes are asked to end and killed after their grace. When it
+    /// returns, no process is left, nor the warden.
+    pub async fn stop(self) {
+        let services = std::mem::take(&mut *self.services());
+        services.iter().for_each(|(hosted, _)| hosted.drain());
+        for (hosted, keeper) in services {
+            if let Err(error) = keeper.await {
+                tracing::error!(service = hosted.name(), %error, "its keeper failed");
+            }
+        }
+        self.launcher.close().await;
+    }
+
+    fn services(&self) -> std::sync::MutexGuard<'_, Vec<(Hosted, JoinHandle<()>)>> {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.services().iter().for_each(|(_, keeper)| keeper.abort());
+        self.launcher.hang_up();
+    }
+}
+
+/// The folder of sockets, which only this user may enter.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> io::Result<Self> {
+        let parent = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let parent = parent.filter(|parent| parent.is_dir()).unwrap_or_else(std::env::temp_dir);
+        loop {
+            let random = RandomState::new().hash_one(std::process::id());
+            let folder = parent.join(format!("tidewire-{random:016x}"));
+            match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                outcome => return outcome.map(|()| Self(folder)),
+            }
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Why processes cannot be hosted.
+#[derive(Debug)]
+pub struct HostError(io::Error);
+
+impl fmt::Display for HostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "processes cannot be hosted: {}", self.0)
+    }
+}
+
+impl std::error::Error for HostError {}

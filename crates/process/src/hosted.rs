@@ -1,0 +1,377 @@
+//! A hosted service: a [`Service`] whose calls a process answers that is started when it is called.
+//!
+//! The pool decides (`pool.rs`); here is the one task a service that carries it out, the keeper, and
+//! the seats that calls take. Whoever waits for a seat wakes the keeper; nothing is polled.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode};
+use tidewire_service::{Answer, Call, Error, Result, Service};
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::instance::Instance;
+use crate::launcher::Launcher;
+use crate::life::Life;
+use crate::message::End;
+use crate::output::{Line, Ring};
+use crate::pool::{Count, Failure, Grant, Pool, Refusal, Step, Taken};
+use crate::program::Program;
+
+/// A hosted service; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Hosted(pub(crate) Arc<Inner>);
+
+/// Where a hosted service is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum State {
+    /// No process runs; the next call starts one.
+    Stopped,
+    /// A process was started and cannot be called yet.
+    Starting,
+    /// A process can be called.
+    Ready,
+    /// All processes are frozen; the next call thaws one.
+    Frozen,
+    /// The last process is asked to end.
+    Stopping,
+    /// Calls are refused for a while, since processes crash or cannot be started.
+    Broken,
+}
+
+/// What there is to say of a hosted service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// Where it is in its life.
+    pub state: State,
+    /// The ids of its processes.
+    pub pids: Vec<i32>,
+    /// How many processes were started and could be called.
+    pub starts: u64,
+    /// How many calls wait for a process.
+    pub waiting: usize,
+    /// Why the last start failed, or the last process crashed.
+    pub failure: Option<String>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) program: Program,
+    pub(crate) life: Life,
+    launcher: Arc<Launcher>,
+    sockets: PathBuf,
+    pool: Mutex<Pool<Arc<Instance>>>,
+    wake: Notify,
+    changed: watch::Sender<()>,
+    ring: Ring,
+}
+
+/// A place at an instance, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    inner: Arc<Inner>,
+    pub(crate) instance: Arc<Instance>,
+}
+
+impl Hosted {
+    pub(crate) fn new(
+        program: Program,
+        life: Life,
+        launcher: Arc<Launcher>,
+        sockets: PathBuf,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            pool: Mutex::new(Pool::new(life.clone())),
+            program,
+            life,
+            launcher,
+            sockets,
+            wake: Notify::new(),
+            changed: watch::Sender::new(()),
+            ring: Ring::default(),
+        }))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.0.program.name()
+    }
+
+    /// How it is.
+    pub fn status(&self) -> Status {
+        self.0.status()
+    }
+
+    /// The last lines that its processes printed, the oldest first: 256 KiB of them.
+    pub fn output(&self) -> Vec<Line> {
+        self.0.ring.lines()
+    }
+
+    /// How many lines are no longer among these.
+    pub fn output_dropped(&self) -> u64 {
+        self.0.ring.dropped()
+    }
+
+    /// Waits until it is as `is_so` wants it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn until(&self, mut is_so: impl FnMut(&Status) -> bool) -> Status {
+        let mut changed = self.0.changed.subscribe();
+        loop {
+            let status = self.status();
+            if is_so(&status) {
+                return status;
+            }
+            // The sender is in `self`.
+            let _ = changed.changed().await;
+        }
+    }
+
+    /// Lets no more calls in, and ends processes once their calls are over.
+    pub(crate) fn drain(&self) {
+        self.0.pool().drain();
+        self.0.wake.notify_one();
+    }
+}
+
+impl Service for Hosted {
+    fn call(&self, call: Call) -> Answer {
+        let inner = Arc::clone(&self.0);
+        Answer::pending(async move { crate::http::pass(&inner, call).await })
+    }
+}
+
+/// What happened to an instance.
+enum Event {
+    Started(Result<Arc<Instance>, Failure>),
+    Ended(u64, End),
+    Stopped,
+}
+
+impl Inner {
+    /// Carries out what the pool decides, until it is drained.
+    pub(crate) async fn keep(self: Arc<Self>) {
+        let mut tasks = JoinSet::new();
+        loop {
+            let step = self.next_step();
+            self.changed.send_replace(());
+            let until = match step {
+                Step::Start => {
+                    let inner = Arc::clone(&self);
+                    tasks.spawn(async move { Event::Started(inner.start().await) });
+                    continue;
+                }
+                Step::Stop(instance) => {
+                    let grace = self.life.stop_grace;
+                    tasks.spawn(async move {
+                        instance.stop(grace).await;
+                        Event::Stopped
+                    });
+                    continue;
+                }
+                Step::Freeze(_) => continue,
+                Step::Wait(until) => until,
+                Step::Done => break,
+            };
+            tokio::select! {
+                () = self.wake.notified() => {}
+                Some(event) = tasks.join_next() => {
+                    if let Ok(event) = event {
+                        self.take_note(event, &mut tasks);
+                    }
+                }
+                () = reached(until) => {}
+            }
+        }
+        while tasks.join_next().await.is_some() {}
+    }
+
+    /// The next step; signals that must not be overtaken by a call are sent under the lock.
+    fn next_step(&self) -> Step<Arc<Instance>> {
+        let mut pool = self.pool();
+        let step = pool.step(Instant::now());
+        if let Step::Freeze(instance) = &step {
+            instance.freeze();
+        }
+        step
+    }
+
+    async fn start(&self) -> Result<Arc<Instance>, Failure> {
+        let (launcher, program) = (&self.launcher, &self.program);
+        let started = Instance::start(launcher, program, &self.life, &self.sockets, &self.ring);
+        started.await.map(Arc::new)
+    }
+
+    fn take_note(&self, event: Event, tasks: &mut JoinSet<Event>) {
+        match event {
+            Event::Started(Ok(instance)) => {
+                self.pool().started(instance.id, Arc::clone(&instance), Instant::now());
+                tasks.spawn(async move { Event::Ended(instance.id, instance.ended().await) });
+            }
+            Event::Started(Err(failure)) => {
+                tracing::error!(service = self.program.name(), "{}", failure.text);
+                self.pool().start_failed(failure, Instant::now());
+            }
+            Event::Ended(id, end) => self.ended(id, end),
+            Event::Stopped => {}
+        }
+    }
+
+    /// An instance has ended; it may be told more than once.
+    pub(crate) fn ended(&self, id: u64, end: End) {
+        if self.pool().ended(id, end, Instant::now()) {
+            tracing::error!(service = self.program.name(), "crashed: {end}");
+        }
+        self.wake.notify_one();
+    }
+
+    /// Takes a place at an instance; starts one, and waits for it, if there is none.
+    ///
+    /// # Errors
+    /// Too many wait; it takes too long; no instance can be started; the service is being ended.
+    pub(crate) async fn seat(self: &Arc<Self>) -> Result<Seat> {
+        let receiver = match self.take() {
+            Taken::Granted(grant) => return Ok(self.seated(grant)),
+            Taken::Refused(refusal) => return Err(self.refused(refusal)),
+            Taken::Later(receiver) => receiver,
+        };
+        self.wake.notify_one();
+        let mut waiting = Waiting { inner: self, receiver };
+        match tokio::time::timeout(self.life.queue_timeout, &mut waiting.receiver).await {
+            Ok(Ok(Ok(grant))) => Ok(self.seated(grant)),
+            Ok(Ok(Err(refusal))) => Err(self.refused(refusal)),
+            Ok(Err(_)) => Err(self.refused(Refusal::Draining)),
+            Err(_) => {
+                let (name, timeout) = (self.program.name(), self.life.queue_timeout);
+                Err(Error::unavailable(format!(
+                    "{name} had no place for a call within {timeout:?}"
+                )))
+            }
+        }
+    }
+
+    fn take(&self) -> Taken<Arc<Instance>> {
+        let mut pool = self.pool();
+        let taken = pool.take(Instant::now());
+        if let Taken::Granted(grant) = &taken
+            && grant.is_frozen
+        {
+            grant.instance.thaw();
+        }
+        taken
+    }
+
+    fn seated(self: &Arc<Self>, grant: Grant<Arc<Instance>>) -> Seat {
+        Seat { inner: Arc::clone(self), instance: grant.instance }
+    }
+
+    fn refused(&self, refusal: Refusal) -> Error {
+        let name = self.program.name();
+        let (error, wait) = match refusal {
+            Refusal::QueueFull => {
+                let text = format!("too many calls wait for {name}; try again later");
+                let error = Error::resource_exhausted(text);
+                (error.with_http_status(StatusCode::SERVICE_UNAVAILABLE), SHORT_WAIT)
+            }
+            Refusal::Failed(failure, wait) => {
+                let text = format!("{name} cannot be called now; its log says why");
+                (Error::unavailable(text).with_cause(failure), wait)
+            }
+            Refusal::Draining => {
+                (Error::unavailable(format!("{name} is being ended")), Duration::ZERO)
+            }
+        };
+        retry_after(error, wait)
+    }
+
+    fn status(&self) -> Status {
+        let pool = self.pool();
+        let count = pool.count();
+        let state = match pool.is_broken_until(Instant::now()) {
+            Some(_) if count.ready + count.frozen == 0 => State::Broken,
+            _ => state(&count),
+        };
+        Status {
+            state,
+            pids: pool.instances().map(|instance| instance.pid()).collect(),
+            starts: count.starts,
+            waiting: count.waiting,
+            failure: pool.failure().map(|failure| failure.text.clone()),
+        }
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool<Arc<Instance>>> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn state(count: &Count) -> State {
+    match count {
+        Count { ready: 1.., .. } => State::Ready,
+        Count { frozen: 1.., .. } => State::Frozen,
+        Count { is_starting: true, .. } => State::Starting,
+        Count { stopping: 1.., .. } => State::Stopping,
+        _ => State::Stopped,
+    }
+}
+
+/// Whoever may try again is told when, in whole seconds (RFC 9110, section 10.2.3).
+fn retry_after(mut error: Error, wait: Duration) -> Error {
+    let seconds = wait.as_secs_f64().ceil().max(1.0);
+    if let Ok(value) = HeaderValue::from_str(&format!("{seconds:.0}")) {
+        error.headers_mut().insert(RETRY_AFTER, value);
+    }
+    error
+}
+
+async fn reached(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A place that was promised: given back if nobody waits for it any more.
+struct Waiting<'a> {
+    inner: &'a Arc<Inner>,
+    receiver: oneshot::Receiver<Result<Grant<Arc<Instance>>, Refusal>>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.receiver.close();
+        if let Ok(Ok(grant)) = self.receiver.try_recv() {
+            drop(self.inner.seated(grant));
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.inner.pool().give_back(self.instance.id, Instant::now());
+        self.inner.wake.notify_one();
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hosted").field("program", &self.program).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+const SHORT_WAIT: Duration = Duration::from_secs(1);

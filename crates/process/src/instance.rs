@@ -1,0 +1,187 @@
+//! One process of a hosted service, from its start to its end.
+//!
+//! It is started with pipes for its output, which are read from then on, and counts as started once it
+//! can be called. It ends by itself, or by SIGTERM and after a grace by SIGKILL; its whole group does.
+//! Dropping it kills it.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tidewire_client::{Client, ClientLimits, HttpVersion, Retry, Upstream};
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+
+use crate::launcher::{Launcher, Process};
+use crate::life::Life;
+use crate::message::End;
+use crate::output::{Pipes, Ring};
+use crate::pool::Failure;
+use crate::program::Program;
+use crate::ready::Place;
+
+/// A process that can be called.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) id: u64,
+    pub(crate) upstream: Upstream,
+    process: Process,
+    drain: Drain,
+    /// Calls in a row that were not answered in time.
+    overdue: AtomicU32,
+    _place: Place,
+}
+
+/// The task that reads what a process prints, which ends with its owner.
+#[derive(Debug)]
+struct Drain(Mutex<JoinHandle<()>>);
+
+impl Instance {
+    /// Starts a process and waits until it can be called.
+    ///
+    /// # Errors
+    /// It cannot be run, it ended, or it took longer than `start_timeout`; it is over then.
+    pub(crate) async fn start(
+        launcher: &Launcher,
+        program: &Program,
+        life: &Life,
+        sockets: &Path,
+        ring: &Ring,
+    ) -> Result<Self, Failure> {
+        let id = launcher.next_id();
+        let (place, socket) = Place::new(program.listen, sockets, id).map_err(Failure::for_now)?;
+        let told = place.told();
+        let told: Vec<_> = told.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let order = program.order(id, &told).map_err(|error| Failure::of(&error))?;
+        let (pipes, writers) = Pipes::new().map_err(Failure::for_now)?;
+        let fds = writers.into_iter().chain(socket).collect();
+        let process = launcher.start(order, fds).await.map_err(|error| Failure::of(&error))?;
+        let drain = Drain::start(pipes, program.name(), process.pid(), ring);
+        tracing::info!(service = program.name(), pid = process.pid(), "started");
+        let ended = process.ended();
+        let url = tokio::select! {
+            url = place.until_open() => url,
+            end = ended => {
+                drain.to_its_end().await;
+                return Err(Failure::text(format!("{end} before it listened")));
+            }
+            () = tokio::time::sleep(life.start_timeout) => {
+                process.signal(Signal::KILL);
+                process.ended().await;
+                drain.to_its_end().await;
+                let timeout = life.start_timeout;
+                return Err(Failure::text(format!("it did not listen within {timeout:?}")));
+            }
+        };
+        let upstream = upstream(&url, life).map_err(|error| Failure::text(error.to_string()))?;
+        Ok(Self { id, upstream, process, drain, overdue: AtomicU32::new(0), _place: place })
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    /// Asks it to end, and makes it after a grace.
+    pub(crate) async fn stop(&self, grace: Duration) {
+        self.process.signal(Signal::TERM);
+        // A frozen one does not hear it before.
+        self.process.signal(Signal::CONT);
+        if tokio::time::timeout(grace, self.process.ended()).await.is_err() {
+            tracing::warn!(pid = self.pid(), "did not end within {grace:?} of SIGTERM; killed");
+            self.process.signal(Signal::KILL);
+            self.process.ended().await;
+        }
+    }
+
+    /// Stops it from running, until it is thawed.
+    pub(crate) fn freeze(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    /// Lets it run again.
+    pub(crate) fn thaw(&self) {
+        self.process.signal(Signal::CONT);
+    }
+
+    /// Waits for its end, and until what it printed was read.
+    pub(crate) async fn ended(&self) -> End {
+        let end = self.process.ended().await;
+        self.drain.to_its_end().await;
+        end
+    }
+
+    /// It answered a call.
+    pub(crate) fn answered(&self) {
+        self.overdue.store(0, Ordering::Relaxed);
+    }
+
+    /// It did not answer a call in time. One that does so again and again hangs, and is killed.
+    pub(crate) fn did_not_answer(&self) {
+        if self.overdue.fetch_add(1, Ordering::Relaxed) + 1 == OVERDUE_MAX {
+            tracing::warn!(
+                pid = self.pid(),
+                "{OVERDUE_MAX} calls in a row without an answer; killed"
+            );
+            self.process.signal(Signal::KILL);
+        }
+    }
+}
+
+impl Drain {
+    fn start(pipes: Pipes, service: &str, pid: i32, ring: &Ring) -> Self {
+        let (service, ring) = (service.to_owned(), ring.clone());
+        Self(Mutex::new(tokio::spawn(async move { pipes.drain(&service, pid, &ring).await })))
+    }
+
+    /// Waits until all who had the pipes closed them. They are killed with the process, but for those
+    /// that hid, which are not waited for.
+    async fn to_its_end(&self) {
+        let mut task = self.0.lock().await;
+        if !task.is_finished() {
+            let _ = tokio::time::timeout(LAST_LINES, &mut *task).await;
+        }
+    }
+}
+
+impl Drop for Drain {
+    fn drop(&mut self) {
+        self.0.get_mut().abort();
+    }
+}
+
+impl Failure {
+    /// What the system says of a program.
+    fn of(error: &io::Error) -> Self {
+        let is_hopeless = matches!(
+            error.kind(),
+            io::ErrorKind::NotFound
+                | io::ErrorKind::PermissionDenied
+                | io::ErrorKind::NotADirectory
+                | io::ErrorKind::ArgumentListTooLong
+        ) || error.raw_os_error() == Some(libc::ENOEXEC);
+        Self { text: format!("it cannot be run: {error}"), is_hopeless }
+    }
+
+    /// What is not the program's fault.
+    fn for_now(error: io::Error) -> Self {
+        Self::text(format!("it cannot be started now: {error}"))
+    }
+
+    fn text(text: String) -> Self {
+        Self { text, is_hopeless: false }
+    }
+}
+
+fn upstream(url: &str, life: &Life) -> Result<Upstream, tidewire_client::BuildError> {
+    let mut limits = ClientLimits::default();
+    limits.http1_connections_max = life.concurrency;
+    limits.waiting_max = life.concurrency;
+    let client = Client::builder(url).http(HttpVersion::Http1).retry(Retry::none());
+    Ok(Upstream::new(client.limits(limits).build()?))
+}
+
+const OVERDUE_MAX: u32 = 3;
+const LAST_LINES: Duration = Duration::from_secs(1);

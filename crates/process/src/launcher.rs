@@ -1,0 +1,245 @@
+//! The gateway's side of the warden: one socket, on which all instances are started and signalled.
+//!
+//! A warden that died is noticed by the end of its socket: every instance of it counts as ended (the
+//! kernel killed it with its parent), and the next start starts another warden.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, socketpair};
+use rustix::process::Signal;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::sync::{oneshot, watch};
+use tokio::task::AbortHandle;
+
+use crate::message::{self, End, Notice, Order, Start};
+use crate::warden;
+
+/// Starts processes by a warden, of which there is one at a time.
+#[derive(Debug)]
+pub(crate) struct Launcher {
+    /// The program whose `main` begins with [`warden()`](crate::warden()).
+    program: PathBuf,
+    current: Mutex<Option<Current>>,
+    ids: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Current {
+    wire: Arc<Wire>,
+    reader: AbortHandle,
+}
+
+/// A process that was started. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    id: u64,
+    pid: i32,
+    ended: watch::Receiver<Option<End>>,
+    wire: Arc<Wire>,
+}
+
+/// The socket to a warden, and who waits for what it says.
+#[derive(Debug)]
+struct Wire {
+    socket: UnixStream,
+    waiting: Mutex<HashMap<u64, Waiting>>,
+    is_closed: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    started: Option<oneshot::Sender<io::Result<i32>>>,
+    ended: watch::Sender<Option<End>>,
+}
+
+impl Launcher {
+    /// Starts a warden.
+    ///
+    /// # Errors
+    /// When that process cannot be started.
+    pub(crate) fn new(program: &Path) -> io::Result<Self> {
+        let current = Mutex::new(Some(Current::open(program)?));
+        Ok(Self { program: program.to_owned(), current, ids: AtomicU64::new(1) })
+    }
+
+    /// An identity that no other instance of this gateway has.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Starts a process with these descriptors: standard output, standard error, perhaps a socket.
+    ///
+    /// # Errors
+    /// What the system says of the program, or of the warden.
+    pub(crate) async fn start(&self, start: Start, fds: Vec<OwnedFd>) -> io::Result<Process> {
+        let wire = self.wire()?;
+        let id = start.id;
+        let (say_started, started) = oneshot::channel();
+        let (say_ended, ended) = watch::channel(None);
+        lock(&wire.waiting).insert(id, Waiting { started: Some(say_started), ended: say_ended });
+        // Whoever gives up from here on drops it, and thereby kills what may have been started.
+        let mut process = Process { id, pid: 0, ended, wire: Arc::clone(&wire) };
+        wire.send(&Order::Start(start), &fds).await?;
+        drop(fds);
+        let started = started.await.map_err(|_| io::Error::other("the warden ended"))?;
+        process.pid = started?;
+        Ok(process)
+    }
+
+    /// Ends the warden and with it all processes, and waits until none is left.
+    pub(crate) async fn close(&self) {
+        let Some(current) = lock(&self.current).take() else { return };
+        current.wire.hang_up();
+        let mut is_closed = current.wire.is_closed.subscribe();
+        // The sender is in the wire, which is held here.
+        let _ = is_closed.wait_for(|is_closed| *is_closed).await;
+    }
+
+    fn wire(&self) -> io::Result<Arc<Wire>> {
+        let mut current = lock(&self.current);
+        match &*current {
+            Some(current) if !*current.wire.is_closed.borrow() => Ok(Arc::clone(&current.wire)),
+            _ => Ok(Arc::clone(&current.insert(Current::open(&self.program)?).wire)),
+        }
+    }
+}
+
+impl Drop for Launcher {
+    fn drop(&mut self) {
+        self.hang_up();
+    }
+}
+
+impl Launcher {
+    /// Ends the warden, which ends all processes, without waiting for it.
+    pub(crate) fn hang_up(&self) {
+        if let Some(current) = lock(&self.current).take() {
+            current.wire.hang_up();
+            current.reader.abort();
+        }
+    }
+}
+
+impl Process {
+    /// Its process id, also that of its session and group.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Sends a signal to its group.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let order = Order::Signal { id: self.id, signal: signal.as_raw() };
+        // A warden that is gone has taken the process with it.
+        if let Err(error) = message::send(&self.wire.socket, &order, &[]) {
+            tracing::debug!(%error, pid = self.pid, "the warden takes no signal");
+        }
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Cancel safety
+    /// Cancel safe; it may be waited for by many, and again.
+    pub(crate) fn ended(&self) -> impl Future<Output = End> + Send + use<> {
+        let mut ended = self.ended.clone();
+        async move {
+            let end = ended.wait_for(Option::is_some).await.map(|end| *end);
+            end.ok().flatten().unwrap_or(End::Lost)
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.ended.borrow().is_none() {
+            self.signal(Signal::KILL);
+        }
+    }
+}
+
+impl Current {
+    /// Starts a warden and a task that reads what it says.
+    fn open(program: &Path) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let mut command = Command::new(program);
+        command.arg0(warden::NAME).stdin(theirs).stdout(Stdio::null());
+        let child = command.spawn()?;
+        drop(command);
+        let ours = std::os::unix::net::UnixStream::from(ours);
+        ours.set_nonblocking(true)?;
+        let wire = Arc::new(Wire {
+            socket: UnixStream::from_std(ours)?,
+            waiting: Mutex::default(),
+            is_closed: watch::Sender::new(false),
+        });
+        let reader = tokio::spawn(read(Arc::clone(&wire), child)).abort_handle();
+        Ok(Self { wire, reader })
+    }
+}
+
+/// Passes on what a warden says, until it ends.
+async fn read(wire: Arc<Wire>, mut child: Child) {
+    loop {
+        let received = wire.socket.async_io(Interest::READABLE, || message::receive(&wire.socket));
+        match received.await {
+            Ok(Some((notice, _))) => wire.notice(notice),
+            Ok(None) => break,
+            Err(error) => {
+                tracing::error!(%error, "the warden of hosted processes makes no sense");
+                break;
+            }
+        }
+    }
+    // Its end of the socket closes when it ends, so that this does not take long.
+    let _ = tokio::task::spawn_blocking(move || child.wait()).await;
+    wire.is_closed.send_replace(true);
+    for (_, waiting) in lock(&wire.waiting).drain() {
+        waiting.ended.send_replace(Some(End::Lost));
+    }
+}
+
+impl Wire {
+    async fn send(&self, order: &Order, fds: &[OwnedFd]) -> io::Result<()> {
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        self.socket.async_io(Interest::WRITABLE, || message::send(&self.socket, order, &fds)).await
+    }
+
+    fn hang_up(&self) {
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
+    }
+
+    fn notice(&self, notice: Notice) {
+        let mut waiting = lock(&self.waiting);
+        let mut say = |id: u64, started: io::Result<i32>| {
+            let started_by = waiting.get_mut(&id).and_then(|waiting| waiting.started.take());
+            // Whoever gave up does not want to know.
+            started_by.map(|started_by| started_by.send(started));
+        };
+        match notice {
+            Notice::Started { id, pid } => say(id, Ok(pid)),
+            Notice::NotStarted { id, errno } => {
+                say(id, Err(io::Error::from_raw_os_error(errno)));
+                if let Some(waiting) = waiting.remove(&id) {
+                    waiting.ended.send_replace(Some(End::Lost));
+                }
+            }
+            Notice::Ended { id, end } => {
+                if let Some(waiting) = waiting.remove(&id) {
+                    waiting.ended.send_replace(Some(end));
+                }
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,232 @@
+//! What a hosted process prints: always read, its last lines kept, and logged.
+//!
+//! A process whose output nobody reads hangs once its pipe is full, so reading never waits: lines go into
+//! a ring of 256 KiB, whose oldest lines give way, and into the log, at most 200 a second of one
+//! instance. What is left out of the log is counted in the next line that is logged.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use tokio::net::unix::pipe::Receiver;
+use tokio::time::Instant;
+
+/// Where a line was printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Pipe {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
+}
+
+/// A line that a process printed; bytes that are not UTF-8 are replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Where.
+    pub pipe: Pipe,
+    /// The text, without its end.
+    pub text: String,
+}
+
+/// The last lines that the instances of a service printed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ring(Arc<Mutex<Lines>>);
+
+#[derive(Debug, Default)]
+struct Lines {
+    lines: VecDeque<Line>,
+    bytes: usize,
+    dropped: u64,
+}
+
+/// The reading ends of the two pipes of a process.
+#[derive(Debug)]
+pub(crate) struct Pipes {
+    output: Receiver,
+    errors: Receiver,
+}
+
+impl Ring {
+    /// The lines that are left, the oldest first.
+    pub(crate) fn lines(&self) -> Vec<Line> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).lines.iter().cloned().collect()
+    }
+
+    /// How many lines gave way.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).dropped
+    }
+
+    fn push(&self, line: Line) {
+        let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ring.bytes += line.cost();
+        ring.lines.push_back(line);
+        while ring.bytes > RING_BYTES_MAX {
+            let Some(oldest) = ring.lines.pop_front() else { return };
+            ring.bytes -= oldest.cost();
+            ring.dropped += 1;
+        }
+    }
+}
+
+impl Line {
+    /// What it takes of the ring: an empty line takes memory too.
+    fn cost(&self) -> usize {
+        self.text.len() + size_of::<Self>()
+    }
+}
+
+impl Pipes {
+    /// Two pipes, and their writing ends, for a process.
+    ///
+    /// # Errors
+    /// When there are no more descriptors.
+    pub(crate) fn new() -> io::Result<(Self, [OwnedFd; 2])> {
+        let (output, to_output) = pipe()?;
+        let (errors, to_errors) = pipe()?;
+        Ok((Self { output, errors }, [to_output, to_errors]))
+    }
+
+    /// Reads until both pipes are closed by all who have them.
+    pub(crate) async fn drain(self, service: &str, pid: i32, ring: &Ring) {
+        let mut log = Log { service, pid, until: Instant::now(), left: 0, left_out: 0 };
+        let mut take = |pipe, text: &[u8]| {
+            let line = Line { pipe, text: String::from_utf8_lossy(text).into_owned() };
+            log.line(&line);
+            ring.push(line);
+        };
+        let (mut output, mut errors) = (Lined::new(Pipe::Output), Lined::new(Pipe::Error));
+        let (mut is_output_open, mut is_error_open) = (true, true);
+        while is_output_open || is_error_open {
+            tokio::select! {
+                _ = self.output.readable(), if is_output_open => {
+                    is_output_open = output.read(&self.output, &mut take);
+                }
+                _ = self.errors.readable(), if is_error_open => {
+                    is_error_open = errors.read(&self.errors, &mut take);
+                }
+            }
+        }
+    }
+}
+
+fn pipe() -> io::Result<(Receiver, OwnedFd)> {
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+    // A limit of the system may forbid it; then it stays as it is.
+    let _ = fcntl_setpipe_size(&write, PIPE_BYTES);
+    Ok((Receiver::from_owned_fd(read)?, write))
+}
+
+/// Cuts what is read into lines.
+struct Lined {
+    pipe: Pipe,
+    rest: Vec<u8>,
+}
+
+impl Lined {
+    fn new(pipe: Pipe) -> Self {
+        Self { pipe, rest: Vec::new() }
+    }
+
+    /// Reads what is there once; returns whether more may come.
+    fn read(&mut self, from: &Receiver, take: &mut impl FnMut(Pipe, &[u8])) -> bool {
+        let mut buffer = [0; READ_BYTES];
+        let count = match from.try_read(&mut buffer) {
+            Ok(0) => 0,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+            Err(_) => 0,
+        };
+        self.rest.extend_from_slice(&buffer[..count]);
+        let mut start = 0;
+        while let Some(length) = self.rest[start..].iter().position(|byte| *byte == b'\n') {
+            take(self.pipe, &self.rest[start..start + length]);
+            start += length + 1;
+        }
+        self.rest.drain(..start);
+        if !self.rest.is_empty() && (count == 0 || self.rest.len() >= LINE_BYTES_MAX) {
+            take(self.pipe, &self.rest);
+            self.rest.clear();
+        }
+        count > 0
+    }
+}
+
+/// Logs lines of one process, not too many.
+struct Log<'a> {
+    service: &'a str,
+    pid: i32,
+    until: Instant,
+    left: u32,
+    left_out: u64,
+}
+
+impl Log<'_> {
+    fn line(&mut self, line: &Line) {
+        let now = Instant::now();
+        if now >= self.until {
+            (self.until, self.left) = (now + Duration::from_secs(1), LOGGED_A_SECOND);
+        }
+        if self.left == 0 {
+            self.left_out += 1;
+            return;
+        }
+        self.left -= 1;
+        let (service, pid, pipe) = (self.service, self.pid, line.pipe);
+        let left_out = std::mem::take(&mut self.left_out);
+        match left_out {
+            0 => tracing::info!(service, pid, %pipe, "{}", line.text),
+            _ => tracing::info!(service, pid, %pipe, left_out, "{}", line.text),
+        }
+    }
+}
+
+impl fmt::Display for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Output => "stdout",
+            Self::Error => "stderr",
+        })
+    }
+}
+
+const RING_BYTES_MAX: usize = 256 << 10;
+const LINE_BYTES_MAX: usize = 8 << 10;
+const READ_BYTES: usize = 16 << 10;
+const PIPE_BYTES: usize = 1 << 20;
+const LOGGED_A_SECOND: u32 = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_lines_give_way_and_are_counted() {
+        let ring = Ring::default();
+        let text = "x".repeat(1000);
+        for _ in 0..1000 {
+            ring.push(Line { pipe: Pipe::Output, text: text.clone() });
+        }
+        let kept = ring.lines().len();
+        assert!(kept > 200 && kept * 1000 < RING_BYTES_MAX, "{kept}");
+        assert_eq!(ring.dropped(), 1000 - u64::try_from(kept).unwrap());
+    }
+
+    #[tokio::test]
+    async fn what_is_read_is_cut_into_lines_and_the_last_needs_no_end() {
+        let (pipes, [output, errors]) = Pipes::new().unwrap();
+        let ring = Ring::default();
+        rustix::io::write(&output, b"one\ntwo\n\xffthree").unwrap();
+        rustix::io::write(&errors, b"bad\n").unwrap();
+        drop((output, errors));
+        pipes.drain("test", 1, &ring).await;
+        let mut lines: Vec<_> = ring.lines().into_iter().map(|line| line.text).collect();
+        lines.sort();
+        assert_eq!(lines, ["bad", "one", "two", "\u{fffd}three"]);
+    }
+}

@@ -1,0 +1,145 @@
+//! The life cycle without processes: an instance is a number, and the time is what the test says.
+
+use super::*;
+
+fn pool(change: impl FnOnce(&mut Life)) -> (Pool<u64>, Instant) {
+    let mut life = Life::default();
+    change(&mut life);
+    (Pool::new(life), Instant::now())
+}
+
+fn later(pool: &mut Pool<u64>, now: Instant) -> oneshot::Receiver<Result<Grant<u64>, Refusal>> {
+    match pool.take(now) {
+        Taken::Later(receiver) => receiver,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn crash() -> Failure {
+    Failure { text: "it ended with exit code 1".to_owned(), is_hopeless: false }
+}
+
+#[test]
+fn a_thousand_first_calls_start_one_instance_and_all_get_it() {
+    let (mut pool, now) = pool(|life| (life.queue_max, life.concurrency) = (1000, 1000));
+    let mut calls: Vec<_> = (0..1000).map(|_| later(&mut pool, now)).collect();
+    assert!(matches!(pool.take(now), Taken::Refused(Refusal::QueueFull)));
+    assert_eq!(pool.step(now), Step::Start);
+    assert_eq!(pool.step(now), Step::Wait(None), "one start is enough");
+    pool.started(1, 1, now);
+    for call in &mut calls {
+        assert_eq!(call.try_recv().unwrap().unwrap().id, 1);
+    }
+}
+
+#[test]
+fn who_waits_is_served_in_order_and_who_gave_up_is_passed_over() {
+    let (mut pool, now) = pool(|life| life.concurrency = 1);
+    let [mut first, second, mut third] = [0; 3].map(|_| later(&mut pool, now));
+    assert_eq!(pool.step(now), Step::Start);
+    pool.started(1, 1, now);
+    assert!(first.try_recv().is_ok());
+    drop(second);
+    assert!(third.try_recv().is_err());
+    pool.give_back(1, now);
+    assert!(third.try_recv().is_ok());
+}
+
+#[test]
+fn an_idle_instance_is_frozen_then_stopped_and_a_call_in_between_thaws_it() {
+    let (mut pool, start) = pool(|life| {
+        life.idle_freeze = Some(Duration::from_secs(10));
+        life.idle_stop = Some(Duration::from_secs(60));
+    });
+    let call = later(&mut pool, start);
+    assert_eq!(pool.step(start), Step::Start);
+    pool.started(1, 1, start);
+    assert_eq!(pool.step(start), Step::Wait(None), "it is called");
+    drop(call);
+    pool.give_back(1, start);
+    let at = |seconds| start + Duration::from_secs(seconds);
+    assert_eq!(pool.step(start), Step::Wait(Some(at(10))));
+    assert_eq!(pool.step(at(10)), Step::Freeze(1));
+    assert_eq!(pool.step(at(10)), Step::Wait(Some(at(60))));
+    let Taken::Granted(grant) = pool.take(at(11)) else { panic!("it is there") };
+    assert!(grant.is_frozen);
+    assert_eq!(pool.step(at(100)), Step::Wait(None), "it is called");
+    pool.give_back(1, at(100));
+    assert_eq!(pool.step(at(160)), Step::Stop(1));
+    let call = later(&mut pool, at(160));
+    assert_eq!(pool.step(at(160)), Step::Start, "while the other one ends");
+    assert!(!pool.ended(1, End::Signal(15), at(161)), "it was asked to");
+    drop(call);
+}
+
+#[test]
+fn a_failed_start_is_told_to_all_who_wait_and_rests() {
+    let (mut pool, now) = pool(|_| {});
+    let mut call = later(&mut pool, now);
+    assert_eq!(pool.step(now), Step::Start);
+    pool.start_failed(crash(), now);
+    assert!(matches!(call.try_recv().unwrap(), Err(Refusal::Failed(..))));
+    let _next = later(&mut pool, now);
+    match pool.step(now) {
+        Step::Wait(Some(at)) => assert!(at <= now + Duration::from_millis(100)),
+        // The rest that was drawn is none.
+        step => assert_eq!(step, Step::Start),
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_run_is_refused_at_once_until_it_is_tried_again() {
+    let (mut pool, now) = pool(|_| {});
+    let _call = later(&mut pool, now);
+    assert_eq!(pool.step(now), Step::Start);
+    pool.start_failed(Failure { text: "no such file".to_owned(), is_hopeless: true }, now);
+    assert!(matches!(pool.take(now), Taken::Refused(Refusal::Failed(..))));
+    let now = now + Duration::from_secs(30);
+    let _call = later(&mut pool, now);
+    assert_eq!(pool.step(now), Step::Start);
+}
+
+#[test]
+fn five_crashes_break_the_circuit_and_refuse_who_waits() {
+    let (mut pool, mut now) = pool(|_| {});
+    for id in 1..=5 {
+        let mut call = later(&mut pool, now);
+        while pool.step(now) != Step::Start {
+            now += Duration::from_millis(100);
+        }
+        pool.started(id, id, now);
+        assert!(call.try_recv().is_ok());
+        assert!(pool.ended(id, End::Signal(11), now));
+    }
+    let Taken::Refused(Refusal::Failed(failure, rest)) = pool.take(now) else { panic!("broken") };
+    assert_eq!(failure.text, "it was ended by signal 11");
+    assert_eq!(rest, Duration::from_secs(30));
+}
+
+#[test]
+fn a_further_instance_is_started_when_calls_wait_for_a_busy_one() {
+    let (mut pool, now) = pool(|life| (life.concurrency, life.instances_max) = (1, 2));
+    let [_first, mut second, _third] = [0; 3].map(|_| later(&mut pool, now));
+    assert_eq!(pool.step(now), Step::Start);
+    pool.started(1, 1, now);
+    assert_eq!(pool.step(now), Step::Wait(Some(now + PATIENCE)));
+    assert_eq!(pool.step(now + PATIENCE), Step::Start);
+    pool.started(2, 2, now + PATIENCE);
+    assert_eq!(second.try_recv().unwrap().unwrap().id, 2);
+    assert_eq!(pool.step(now + PATIENCE * 9), Step::Wait(None), "two is the most");
+}
+
+#[test]
+fn a_drain_ends_instances_when_their_calls_are_over() {
+    let (mut pool, now) = pool(|_| {});
+    let _call = later(&mut pool, now);
+    assert_eq!(pool.step(now), Step::Start);
+    pool.started(1, 1, now);
+    pool.drain();
+    assert!(matches!(pool.take(now), Taken::Refused(Refusal::Draining)));
+    assert_eq!(pool.step(now), Step::Wait(None));
+    pool.give_back(1, now);
+    assert_eq!(pool.step(now), Step::Stop(1));
+    pool.ended(1, End::Code(0), now);
+    assert_eq!(pool.step(now), Step::Done);
+}

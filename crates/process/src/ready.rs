@@ -1,0 +1,110 @@
+//! Where a program listens, and how it is found out that it does.
+//!
+//! | how it listens | it can be called |
+//! |---|---|
+//! | at an inherited socket | at once: the system keeps calls until it accepts them |
+//! | at a port | once a connection succeeds: tried after 1 ms, then after twice as long, up to 25 ms |
+//! | at a path | the same |
+//!
+//! A port is a free one when the program is started and may be taken by another until it listens; it
+//! then fails and is started again with another one. The folder of sockets belongs to this user only.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::program::Listen;
+
+/// Where one instance listens.
+#[derive(Debug)]
+pub(crate) enum Place {
+    Port(u16),
+    Path(PathBuf),
+    Inherited(PathBuf),
+}
+
+impl Place {
+    /// A place for an instance, and the socket that it inherits.
+    ///
+    /// # Errors
+    /// When there is no more room for sockets.
+    pub(crate) fn new(
+        listen: Listen,
+        sockets: &Path,
+        id: u64,
+    ) -> io::Result<(Self, Option<OwnedFd>)> {
+        let path = sockets.join(format!("{id}.sock"));
+        Ok(match listen {
+            Listen::Port => {
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+                (Self::Port(listener.local_addr()?.port()), None)
+            }
+            Listen::Unix => (Self::Path(path), None),
+            Listen::Inherited => {
+                let listener = UnixListener::bind(&path)?;
+                (Self::Inherited(path), Some(listener.into()))
+            }
+        })
+    }
+
+    /// What the program is told, by variable.
+    pub(crate) fn told(&self) -> Option<(&'static str, String)> {
+        match self {
+            Self::Port(port) => Some(("PORT", port.to_string())),
+            Self::Path(path) => Some(("SOCKET", path.display().to_string())),
+            Self::Inherited(_) => None,
+        }
+    }
+
+    /// Waits until it can be called, and says by which URL.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn until_open(&self) -> String {
+        let mut wait = FIRST_WAIT;
+        loop {
+            if let Some(url) = self.url().await {
+                return url;
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+    }
+
+    async fn url(&self) -> Option<String> {
+        match self {
+            Self::Inherited(path) => Some(format!("unix:{}", path.display())),
+            Self::Path(path) => {
+                UnixStream::connect(path).await.ok()?;
+                Some(format!("unix:{}", path.display()))
+            }
+            Self::Port(port) => {
+                let both: [SocketAddr; 2] =
+                    [(Ipv4Addr::LOCALHOST, *port).into(), (Ipv6Addr::LOCALHOST, *port).into()];
+                for address in both {
+                    if TcpStream::connect(address).await.is_ok() {
+                        return Some(format!("http://{address}"));
+                    }
+                }
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Self::Path(path) | Self::Inherited(path) = self {
+            // The program may have removed it.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+const FIRST_WAIT: Duration = Duration::from_millis(1);
+const LONGEST_WAIT: Duration = Duration::from_millis(25);

@@ -1,0 +1,254 @@
+//! Which hosted service a path of plain HTTP belongs to.
+//!
+//! | route | matches | does not match |
+//! |---|---|---|
+//! | `/shop/*` | `/shop`, `/shop/`, `/shop/a/b` | `/shopX`, `/Shop` |
+//! | `/shop` | `/shop` | `/shop/`, `/shop/a` |
+//! | `/*` | everything | |
+//!
+//! The longest route wins, one with a `host` before one without. Paths are compared as they arrive,
+//! without decoding, as is usual among proxies.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use http::Uri;
+use tidewire_service::{Answer, Call, Error, Service, Target};
+
+use crate::forwarded;
+
+/// Where a service is found: a route, perhaps of one host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// The route without `/*` and without a slash at its end.
+    prefix: String,
+    has_paths_below: bool,
+    host: Option<String>,
+    strips_prefix: bool,
+}
+
+/// Services by their sites: a [`Service`] itself.
+#[derive(Clone, Default)]
+pub struct Sites {
+    sites: Vec<(Site, Arc<dyn Service>)>,
+    is_https: bool,
+}
+
+impl Site {
+    /// A site by its route: `/shop/*` for a path and all below it, `/shop` for it alone.
+    ///
+    /// # Errors
+    /// A route that does not start with `/`, or has a `*` elsewhere than at its end.
+    pub fn new(route: &str) -> Result<Self, SiteError> {
+        let (prefix, has_paths_below) = match route.strip_suffix("/*") {
+            Some(prefix) => (prefix, true),
+            None => (route, false),
+        };
+        let is_path = prefix.starts_with('/') || (prefix.is_empty() && has_paths_below);
+        let is_plain = !prefix.contains(['*', '{', '}', '?', '#']) && !prefix.contains("//");
+        if !is_path || !is_plain || (has_paths_below && prefix.ends_with('/')) {
+            return Err(SiteError(format!(
+                "route {route:?} is none; write \"/shop/*\" for /shop and all below it, \"/shop\" \
+                 for that path alone, or \"/*\" for everything"
+            )));
+        }
+        let prefix = prefix.to_owned();
+        Ok(Self { prefix, has_paths_below, host: None, strips_prefix: false })
+    }
+
+    /// Sets the host that requests have to ask for, without a port.
+    #[must_use]
+    pub fn host(mut self, host: impl Into<String>) -> Self {
+        self.host = Some(host.into().to_ascii_lowercase());
+        self
+    }
+
+    /// Takes the route off the paths that the service sees; `X-Forwarded-Prefix` says it.
+    #[must_use]
+    pub fn strip_prefix(mut self, on: bool) -> Self {
+        self.strips_prefix = on;
+        self
+    }
+
+    /// Whether requests for this host and path belong here.
+    fn matches(&self, host: Option<&str>, path: &str) -> bool {
+        let is_host = self.host.as_deref().is_none_or(|wanted| {
+            host.is_some_and(|host| without_port(host).eq_ignore_ascii_case(wanted))
+        });
+        let Some(rest) = path.strip_prefix(&self.prefix) else { return false };
+        is_host && (rest.is_empty() || self.has_paths_below && rest.starts_with('/'))
+    }
+
+    /// What sites are compared by: the greatest that matches wins.
+    fn rank(&self) -> (bool, usize, bool) {
+        (self.host.is_some(), self.prefix.len(), !self.has_paths_below)
+    }
+}
+
+impl Sites {
+    /// No sites yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Says whether callers speak TLS with this server, for `X-Forwarded-Proto`.
+    #[must_use]
+    pub fn https(mut self, on: bool) -> Self {
+        self.is_https = on;
+        self
+    }
+
+    /// Adds a service.
+    ///
+    /// # Errors
+    /// When another one is at the same site.
+    pub fn add(&mut self, site: Site, service: impl Service) -> Result<(), SiteError> {
+        let is_same = |known: &Site| {
+            known.prefix == site.prefix
+                && known.host == site.host
+                && known.has_paths_below == site.has_paths_below
+        };
+        if self.sites.iter().any(|(known, _)| is_same(known)) {
+            return Err(SiteError(format!("route {site} is there twice; remove one of the two")));
+        }
+        self.sites.push((site, Arc::new(service)));
+        self.sites.sort_by_key(|(site, _)| std::cmp::Reverse(site.rank()));
+        Ok(())
+    }
+}
+
+impl Service for Sites {
+    fn call(&self, mut call: Call) -> Answer {
+        let Target::Http(target) = &mut call.target else {
+            return Answer::ready(Err(Error::unimplemented("only plain HTTP requests go here")));
+        };
+        let (uri, headers) = (target.uri.clone(), call.context.headers());
+        let host = forwarded::host(headers, &uri);
+        let found = self.sites.iter().find(|(site, _)| site.matches(host, uri.path()));
+        let Some((site, service)) = found else {
+            let text = format!("nothing is at {}", uri.path());
+            return Answer::ready(Err(Error::not_found(text)));
+        };
+        let prefix = site.strips_prefix.then_some(site.prefix.as_str());
+        if let Some(prefix) = prefix {
+            target.uri = without_prefix(&uri, prefix.len());
+        }
+        let peer = call.context.peer().cloned();
+        let headers = call.context.headers_mut();
+        forwarded::set(headers, &uri, peer.as_ref(), self.is_https, prefix);
+        service.call(call)
+    }
+}
+
+/// `host` without `:port`; an IPv6 address keeps its brackets.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+fn without_prefix(uri: &Uri, prefix: usize) -> Uri {
+    let whole = uri.path_and_query().map_or("/", |whole| whole.as_str());
+    let rest = whole.get(prefix..).unwrap_or_default();
+    let rest = if rest.starts_with('/') { Cow::Borrowed(rest) } else { format!("/{rest}").into() };
+    rest.parse().unwrap_or_else(|_| Uri::from_static("/"))
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let below = if self.has_paths_below { "/*" } else { "" };
+        write!(f, "{}{}{below}", self.host.as_deref().unwrap_or_default(), self.prefix)
+    }
+}
+
+impl fmt::Debug for Sites {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.sites.iter().map(|(site, _)| site)).finish()
+    }
+}
+
+/// A route that cannot be served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteError(String);
+
+impl fmt::Display for SiteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SiteError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Method;
+    use tidewire_service::{Context, Reply};
+
+    /// A service that says its name, the path that it sees and the prefix.
+    fn named(name: &'static str) -> impl Service {
+        move |call: Call| async move {
+            let target = call.http_target().expect("plain HTTP");
+            let prefix = call.context.header("x-forwarded-prefix");
+            let prefix = prefix.map_or("", |prefix| prefix.to_str().expect("text"));
+            Ok(Reply::text(format!("{name} {} {prefix}", target.uri)))
+        }
+    }
+
+    fn sites() -> Sites {
+        let mut sites = Sites::new();
+        let mut add = |site: Site, name| sites.add(site, named(name)).unwrap();
+        add(Site::new("/shop/*").unwrap(), "shop");
+        add(Site::new("/shop/admin/*").unwrap().strip_prefix(true), "admin");
+        add(Site::new("/about").unwrap(), "about");
+        add(Site::new("/*").unwrap().host("docs.example"), "docs");
+        sites
+    }
+
+    async fn ask(host: &'static str, path: &str) -> String {
+        let headers = http::HeaderMap::from_iter([(
+            http::header::HOST,
+            http::HeaderValue::from_static(host),
+        )]);
+        let uri = path.parse().unwrap();
+        let call =
+            Call::http(Method::GET, uri, Context::new(headers), tidewire_service::Body::Empty);
+        match sites().call(call).await {
+            Ok(reply) => {
+                let text = reply.body.collect(1 << 10).await.unwrap();
+                String::from_utf8_lossy(&text).trim_end().to_owned()
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_longest_route_wins_and_only_whole_segments_match() {
+        for (host, path, expected) in [
+            ("a.example", "/shop", "shop /shop"),
+            ("a.example", "/shop/", "shop /shop/"),
+            ("a.example", "/shop/x?y=1&z", "shop /shop/x?y=1&z"),
+            ("a.example", "/shopX", "not_found: nothing is at /shopX"),
+            ("a.example", "/shop/admin", "admin / /shop/admin"),
+            ("a.example", "/shop/admin?q", "admin /?q /shop/admin"),
+            ("a.example", "/shop/admin/a/b?q", "admin /a/b?q /shop/admin"),
+            ("a.example", "/shop/administrator", "shop /shop/administrator"),
+            ("a.example", "/about", "about /about"),
+            ("a.example", "/about/us", "not_found: nothing is at /about/us"),
+            ("DOCS.example:8080", "/shop/x", "docs /shop/x"),
+        ] {
+            assert_eq!(ask(host, path).await, expected, "{host}{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_route_is_refused() {
+        for route in ["", "shop", "/sh*p", "/*/a", "/a//b", "shop/*", "//*", "/a/{b}", "/a?b"] {
+            assert!(Site::new(route).is_err(), "{route}");
+        }
+        let error = sites().add(Site::new("/shop/*").unwrap(), named("b")).unwrap_err();
+        assert_eq!(error.to_string(), "route /shop/* is there twice; remove one of the two");
+    }
+}

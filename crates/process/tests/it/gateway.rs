@@ -1,0 +1,25 @@
+//! A gateway in few lines, for tests: the warden of all of them, and what one of them kills.
+//!
+//! It hosts one program on a Unix socket and serves it. Arguments: the socket to listen on, then the
+//! program and its arguments.
+
+use tidewire_process::{Host, Life, Listen, Program, Site, Sites};
+use tidewire_server::{Address, Server};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    tidewire_process::warden();
+    let mut arguments = std::env::args().skip(1);
+    let socket = arguments.next().ok_or("no socket to listen on")?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(async move {
+        let host = Host::start()?;
+        let program = Program::new("program", arguments).listen(Listen::Unix);
+        let mut sites = Sites::new();
+        sites.add(Site::new("/*")?, host.add(program, Life::default()))?;
+        let listen = Address::Unix(socket.into());
+        let running = Server::builder().listen(listen).mount("/", sites).start().await?;
+        running.until_stopped().await?;
+        host.stop().await;
+        Ok(())
+    })
+}

@@ -1,0 +1,62 @@
+//! Real processes: how they are started, called, watched and ended, and all the ways in which they
+//! misbehave. The warden of these tests is the program of `gateway.rs`.
+
+mod calls;
+mod ends;
+mod starts;
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use tidewire_process::{Host, Hosted, Life, Listen, Program};
+use tidewire_service::{Body, Call, Context, Error, Reply, Service};
+
+/// The program whose `main` begins with the warden; cargo builds examples with tests.
+fn gateway() -> PathBuf {
+    let mut path = std::env::current_exe().expect("this test has a path");
+    path.pop();
+    path.pop();
+    path.join("examples/gateway")
+}
+
+fn host() -> Host {
+    Host::start_by(gateway()).expect("the warden starts")
+}
+
+/// The program of these tests, in one of its modes.
+fn python(arguments: &[&str]) -> Program {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/program.py");
+    // -I and -S: without what the machine adds to an interpreter.
+    let fixed = ["python3", "-I", "-S", script];
+    Program::new("test", fixed.iter().chain(arguments).copied()).listen(Listen::Inherited)
+}
+
+fn life(change: impl FnOnce(&mut Life)) -> Life {
+    let mut life = Life::default();
+    change(&mut life);
+    life
+}
+
+fn call(method: Method, path: &str, body: impl Into<Body>) -> Call {
+    let uri = path.parse().expect("a path");
+    Call::http(method, uri, Context::new(HeaderMap::new()), body)
+}
+
+async fn reply(hosted: &Hosted, path: &str) -> Result<Reply, Error> {
+    hosted.call(call(Method::GET, path, Body::Empty)).await
+}
+
+async fn get(hosted: &Hosted, path: &str) -> Result<String, Error> {
+    Ok(text(reply(hosted, path).await?.body.collect(1 << 20).await?))
+}
+
+fn text(bytes: Bytes) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the program answers in UTF-8")
+}
+
+fn is_alive(pid: i32) -> bool {
+    // A zombie has ended.
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
+}

@@ -1,0 +1,136 @@
+"""A program of the tests: HTTP on the socket, the port or the descriptor that it is told, with ways to
+misbehave. Its second argument is what to do before it listens."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        path = self.path.split("?")[0]
+        if path == "/pid":
+            self.answer(str(os.getpid()))
+        elif path == "/crash":
+            os._exit(3)
+        elif path == "/crash-in-stream":
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.chunk(b"begun")
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif path == "/hang":
+            threading_forever()
+        elif path == "/flood":
+            line = b"x" * 100 + b"\n"
+            for _ in range(40_000):
+                sys.stdout.buffer.write(line)
+            sys.stdout.flush()
+            self.answer("flooded")
+        elif path == "/daemon":
+            # A grandchild in a session of its own, without a parent.
+            code = "import os,sys,time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n" \
+                   "os.write(3, str(os.getpid()).encode())\nos.close(3)\ntime.sleep(10**6)"
+            read, write = os.pipe()
+            os.dup2(write, 3)
+            subprocess.Popen([sys.executable, "-S", "-c", code], pass_fds=[3])
+            os.close(write)
+            os.close(3)
+            self.answer(os.read(read, 100).decode())
+        elif path == "/environment":
+            self.answer("\n".join(sorted(os.environ)))
+        elif path == "/descriptors":
+            self.answer(" ".join(sorted(os.listdir("/proc/self/fd"), key=int)))
+        elif path == "/sigpipe":
+            mask = int(next(line for line in open("/proc/self/status") if line.startswith("SigIgn")).split()[1], 16)
+            self.answer(str(bool(mask & (1 << (signal.SIGPIPE - 1)))))
+        else:
+            self.answer(self.path)
+
+    def do_POST(self):
+        if self.path == "/crash":
+            os._exit(3)
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        left = int(self.headers.get("Content-Length", "0"))
+        if left:
+            self.chunk(self.rfile.read(left))
+        elif self.headers.get("Transfer-Encoding") == "chunked":
+            # Piece by piece, as it comes.
+            while size := int(self.rfile.readline(), 16):
+                self.chunk(self.rfile.read(size))
+                self.rfile.readline()
+        self.chunk(b"")
+
+    def do_PROPFIND(self):
+        self.answer("PROPFIND " + self.path)
+
+    def chunk(self, data):
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.flush()
+
+    def answer(self, text):
+        data = text.encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def address_string(self):
+        return "caller"
+
+    def log_message(self, *_):
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 1024
+
+    def __init__(self):
+        if "LISTEN_FDS" in os.environ and os.environ["LISTEN_PID"] == str(os.getpid()):
+            super().__init__(("", 0), Handler, bind_and_activate=False)
+            self.socket = socket.socket(fileno=3)
+        elif path := os.environ.get("SOCKET"):
+            self.address_family = socket.AF_UNIX
+            super().__init__(path, Handler)
+        else:
+            super().__init__(("127.0.0.1", int(os.environ["PORT"])), Handler)
+
+    def server_bind(self):
+        self.socket.bind(self.server_address)
+        self.server_name, self.server_port = "localhost", 0
+
+    def get_request(self):
+        connection, _ = self.socket.accept()
+        return connection, ("caller", 0)
+
+
+def threading_forever():
+    while True:
+        time.sleep(1000)
+
+
+def main():
+    mode = sys.argv[1] if len(sys.argv) > 1 else ""
+    if mode == "crash":
+        sys.exit("no database")
+    if mode == "never":
+        threading_forever()
+    if mode == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if mode == "starts":
+        # One line a start, for whoever counts them.
+        with open(sys.argv[2], "a") as file:
+            file.write("started\n")
+    Server().serve_forever()
+
+
+main()
