@@ -1,7 +1,7 @@
 //! Encoded protobuf messages to proto JSON, by their descriptors: from bytes straight to text.
 //!
 //! A reply that goes out as JSON is nobody's message: it comes from a service in protobuf and leaves
-//! printed. [`print`] finds where its fields are (one pass a message) and prints them with
+//! printed. [`print()`] finds where its fields are (one pass a message) and prints them with
 //! the text of generated code, without a message in between. A message that another
 //! member of its oneof takes the place of is not looked into.
 //!
