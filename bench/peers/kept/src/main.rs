@@ -61,7 +61,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let source = Source::new("rows");
     let mut builder = Server::builder()
         .service(RowsServer::new(Handler(source)))
-        .route(Method::GET, "/page", async move |_: Call| {
+        .route(Method::GET, "/page", move |_: Call| async move {
             source.read(&0);
             Ok("Hello, World!")
         })
