@@ -66,8 +66,13 @@ enum Command {
     Bench(tidewire_bench::command::BenchArgs),
 }
 
+fn main() -> ExitCode {
+    tidewire::warden();
+    run()
+}
+
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn run() -> ExitCode {
     let arguments = match Arguments::try_parse_from(habits::rewrite(std::env::args())) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),

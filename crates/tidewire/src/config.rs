@@ -23,15 +23,15 @@ mod error;
 mod flags;
 mod keys;
 mod memo;
+mod program;
 mod rest;
+mod service;
 mod value;
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use tidewire_client::{Client, Protocol, Upstream};
 use tidewire_memo::Graph;
-use tidewire_schema::Schema;
 use tidewire_server::{Address, Builder, Limits, Server};
 use toml::{Table, Value};
 
@@ -40,10 +40,12 @@ pub use self::error::ConfigError;
 pub use self::flags::Flags;
 pub use self::keys::{KEYS, Key};
 pub use self::memo::{Answers, MemoConfig, MemoMethodConfig};
+pub use self::program::ProgramConfig;
 pub use self::rest::{
     DefaultsSetting, ErrorsSetting, Int64Setting, NamesSetting, RestConfig, RestServiceConfig,
     UnknownSetting,
 };
+pub use self::service::{Backend, ServiceConfig, ServiceEntry, UpstreamProtocol};
 
 /// Everything that can be set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -64,9 +66,9 @@ pub struct Config {
     pub validation: ValidationConfig,
     /// `[log]`: what is logged.
     pub log: LogConfig,
-    /// `[[service]]`: services without code of their own.
+    /// `[[service]]`: services without code of their own, and programs in other languages.
     #[serde(rename = "service")]
-    pub services: Vec<ServiceConfig>,
+    pub services: Vec<ServiceEntry>,
 }
 
 /// `[server]`.
@@ -173,111 +175,6 @@ pub struct ValidationConfig {
 pub struct LogConfig {
     /// `error`, `warn`, `info`, `debug` or `trace`, or directives such as `info,hyper=debug`.
     pub level: String,
-}
-
-/// `[[service]]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct ServiceConfig {
-    /// A folder of `.proto` files, or a file with a descriptor set.
-    pub proto: PathBuf,
-    /// The services to serve; all of them when left out.
-    #[serde(default)]
-    pub names: Vec<String>,
-    /// What answers.
-    #[serde(default)]
-    pub backend: Backend,
-    /// The URL of the upstream, or those of several servers of it.
-    #[serde(default, deserialize_with = "value::texts")]
-    pub url: Vec<String>,
-    /// The protocol of the upstream; Connect when left out.
-    #[serde(default)]
-    pub protocol: UpstreamProtocol,
-    /// A PEM file of the authorities that an upstream over TLS is trusted by, in place of the
-    /// system's.
-    #[serde(default)]
-    pub authorities: Option<PathBuf>,
-    /// How long the upstream may take for a call; without it as long as the caller allows.
-    #[serde(default, deserialize_with = "value::duration")]
-    pub timeout: Option<std::time::Duration>,
-}
-
-/// What answers the calls of a configured service.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Backend {
-    /// The fields of the request; see [`Echo`](crate::Echo).
-    #[default]
-    Echo,
-    /// A remote service, over the protocol that it speaks; see [`Upstream`].
-    Upstream,
-}
-
-/// The protocol that an upstream speaks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum UpstreamProtocol {
-    /// Connect.
-    #[default]
-    Connect,
-    /// gRPC.
-    Grpc,
-    /// gRPC-Web.
-    GrpcWeb,
-}
-
-impl ServiceConfig {
-    /// All services of a folder of `.proto` files, answered by an echo.
-    pub fn echo(proto: impl Into<PathBuf>) -> Self {
-        Self {
-            proto: proto.into(),
-            names: Vec::new(),
-            backend: Backend::Echo,
-            url: Vec::new(),
-            protocol: UpstreamProtocol::default(),
-            authorities: None,
-            timeout: None,
-        }
-    }
-
-    /// The upstream that is configured, for the messages of `schema`.
-    ///
-    /// # Errors
-    /// No URL, or one that is none; a file of authorities that cannot be used.
-    pub fn upstream(&self, schema: &Schema) -> Result<Upstream, ConfigError> {
-        let Some((first, others)) = self.url.split_first() else {
-            return Err(ConfigError::new(
-                "service.url is missing; backend = \"upstream\" needs one, such as \
-                 \"http://127.0.0.1:9000\""
-                    .into(),
-            ));
-        };
-        let protocol = match self.protocol {
-            UpstreamProtocol::Connect => Protocol::Connect,
-            UpstreamProtocol::Grpc => Protocol::Grpc,
-            UpstreamProtocol::GrpcWeb => Protocol::GrpcWeb,
-        };
-        let mut builder = Client::builder(first).protocol(protocol);
-        for url in others {
-            builder = builder.url(url);
-        }
-        if let Some(timeout) = self.timeout {
-            builder = builder.timeout(timeout);
-        }
-        if let Some(path) = &self.authorities {
-            builder = trusting(builder, path)?;
-        }
-        let client =
-            builder.build().map_err(|error| ConfigError::new(format!("service.url: {error}")))?;
-        let upstream = Upstream::new(client);
-        Ok(match protocol {
-            Protocol::Connect => upstream,
-            _ => upstream.protobuf_only(schema),
-        })
-    }
 }
 
 impl Default for ServerConfig {
@@ -422,24 +319,6 @@ impl TlsConfig {
     fn apply(&self, _: Builder) -> Result<Builder, ConfigError> {
         Err(ConfigError::new("server.tls: this program was built without the feature tls".into()))
     }
-}
-
-#[cfg(feature = "tls")]
-fn trusting(
-    builder: tidewire_client::Builder,
-    path: &Path,
-) -> Result<tidewire_client::Builder, ConfigError> {
-    Ok(builder.tls(tidewire_client::Tls::new().authorities(read_bytes(path)?)))
-}
-
-#[cfg(not(feature = "tls"))]
-fn trusting(
-    _: tidewire_client::Builder,
-    _: &Path,
-) -> Result<tidewire_client::Builder, ConfigError> {
-    Err(ConfigError::new(
-        "service.authorities: this program was built without the feature tls".into(),
-    ))
 }
 
 #[cfg(feature = "tls")]

@@ -41,6 +41,8 @@ pub use tidewire_client::Client;
 pub use tidewire_edge::{Edge, MethodTerms, TermsError};
 pub use tidewire_memo as memo;
 pub use tidewire_mock::Mock;
+pub use tidewire_process as process;
+pub use tidewire_process::warden;
 pub use tidewire_rest::{
     Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestFinding, RestOptions,
     RestRule, UnknownNames, check_rest, rest_rules,

@@ -1,4 +1,4 @@
-//! `tidewire serve`: services without code of their own, from `.proto` files.
+//! `tidewire serve`: services without code of their own, from `.proto` files, and programs.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use crate::{Failure, serving};
 
 /// Serve `.proto` files over Connect, gRPC, gRPC-Web and plain HTTP on one port.
 ///
-/// Every method of every service answers with the fields of its request until services get other
-/// backends. Settings come from tidewire.toml, the environment (TIDEWIRE_SERVER_LISTEN) and flags.
+/// Every method of every service answers with the fields of its request, unless tidewire.toml gives it
+/// another backend; programs in other languages are started by their first call. Settings come from tidewire.toml, the environment (TIDEWIRE_SERVER_LISTEN) and flags.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
     /// Folder of `.proto` files, a `.proto` file, or a file with a descriptor set; without it
@@ -43,7 +43,7 @@ impl Serve {
         };
         let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
         crate::log::start(&config.log.level).map_err(Failure::usage)?;
-        let mut services = config.services.clone();
+        let mut services: Vec<_> = config.schemas().cloned().collect();
         if let Some(proto) = &self.proto {
             services.push(ServiceConfig::echo(proto));
         }
@@ -55,18 +55,23 @@ impl Serve {
             builder =
                 serving::add(builder, service, &schema, &mut names).map_err(Failure::usage)?;
         }
+        names.extend(config.programs().map(|program| program.program.name().to_owned()));
         if names.is_empty() {
             return Err(Failure::usage(anyhow::anyhow!(
                 "there is nothing to serve; name a folder of .proto files (tidewire serve protos) \
                  or write a [[service]] into tidewire.toml"
             )));
         }
+        let (builder, host) = config.host(builder).map_err(Failure::usage)?;
         let running = builder.start().await.map_err(|error| match error {
             StartError::Listen { .. } => Failure::from(error),
             _ => Failure::usage(error),
         })?;
         print_start(&running, &names);
         running.until_stopped().await?;
+        if let Some(host) = host {
+            host.stop().await;
+        }
         Ok(())
     }
 }

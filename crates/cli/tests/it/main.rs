@@ -5,6 +5,7 @@
 mod call;
 mod check;
 mod habits;
+mod hosting;
 mod init;
 mod program;
 mod schema;

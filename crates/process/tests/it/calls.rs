@@ -73,7 +73,7 @@ async fn a_program_finds_a_clean_world() {
     let hosted = host.add(program, Life::default());
     let environment = get(&hosted, "/environment").await.unwrap();
     let names: Vec<_> = environment.lines().collect();
-    for wanted in ["LISTEN_FDS", "LISTEN_PID", "PATH", "STAGE", "TIDEWIRE_INSTANCE"] {
+    for wanted in ["HOSTED_BY_TIDEWIRE", "LISTEN_FDS", "LISTEN_PID", "PATH", "STAGE"] {
         assert!(names.contains(&wanted), "{wanted} in {names:?}");
     }
     assert!(!names.iter().any(|name| name.starts_with("CARGO")), "{names:?}");

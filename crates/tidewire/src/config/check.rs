@@ -9,12 +9,14 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
+use tidewire_process::Sites;
 use tidewire_schema::Diagnostic;
+use tidewire_service::{Call, Reply};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, Deserializer};
 
-use super::error::{explain, place};
-use super::{Config, TlsConfig};
+use super::error::{explain, offset, place};
+use super::{Config, ServiceEntry, TlsConfig};
 
 impl Config {
     /// All that is wrong with the text of a configuration file, which is called `name` in what is
@@ -59,7 +61,7 @@ impl Checker<'_> {
                 Ok(config) => return config,
                 Err(error) => error,
             };
-            let offset = error.span().map_or(0, |span| span.start);
+            let offset = offset(&error, table.get_ref());
             self.report(offset, error.message());
             if !take_out(table.get_mut(), offset) {
                 return Config::default();
@@ -85,8 +87,22 @@ impl Checker<'_> {
         if let Some(tls) = &config.server.tls {
             self.tls(config, tls, table);
         }
+        let mut sites = Sites::new();
         for (index, service) in config.services.iter().enumerate() {
-            self.file(table, &format!("service.{index}.proto"), &service.proto);
+            let key = |key: &str| format!("service.{index}.{key}");
+            match service {
+                ServiceEntry::Schema(service) => self.file(table, &key("proto"), &service.proto),
+                ServiceEntry::Program(program) => {
+                    if let Some((what, message)) = program.missing() {
+                        self.at_key(table, &key(what), &message);
+                    }
+                    // Only its place counts here.
+                    let nothing = async |_: Call| Ok(Reply::text(""));
+                    if let Err(error) = sites.add(program.site.clone(), nothing) {
+                        self.at_key(table, &key("route"), &error.to_string());
+                    }
+                }
+            }
         }
     }
 
@@ -266,10 +282,50 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_go_together_in_a_service_is_found() {
+        let shop = "[[service]]\nname = \"shop\"\nroute = \"/shop/*\"\nrun = [\"sh\"]\n";
+        check(shop, &[]);
+        check(&format!("{shop}idle_stop = \"never\"\nlisten = \"unix\"\n"), &[]);
+        check(&format!("{shop}{shop}"), &["7:9: route /shop/* is there twice"]);
+        check(&format!("{shop}[[service]]\nrun = []\n"), &["5:1: run names no program"]);
+        for (line, expected) in [
+            (
+                "proto = \".\"",
+                "1:1: proto and run exclude each other, since programs answer plain HTTP",
+            ),
+            ("names = [\"a\"]", "1:1: names goes with proto, not with run"),
+            (
+                "protocol = \"grpc\"",
+                "1:1: a protocol other than http goes with proto, not with run",
+            ),
+            ("concurrency = 0", "1:1: concurrency = 0 would never let a call through"),
+            ("idle_stop = \"soon\"", "5:13: \"soon\" is not a duration"),
+            ("start_timeout = 0", "5:17: a duration of 0 allows nothing"),
+            ("folder = \"no/such\"", "5:10: no/such is no folder"),
+            ("idle_stpo = 1", "5:1: unknown key idle_stpo; did you mean idle_stop?"),
+        ] {
+            check(&format!("{shop}{line}\n"), &[expected]);
+        }
+        check("[[service]]\nrun = [\"sh\"]\n", &["1:1: name is missing"]);
+        check(
+            "[[service]]\nname = \"a\"\nroute = \"a\"\nrun = [\"sh\"]\n",
+            &["1:1: route \"a\" is none"],
+        );
+        check(
+            "[[service]]\nname = \"a\"\nroute = \"/*\"\nrun = [\"no-such-program\"]\n",
+            &["4:7: no-such-program is in no folder of PATH"],
+        );
+        check(
+            "[[service]]\nproto = \".\"\nroute = \"/a\"\n",
+            &["1:1: route goes with run, not with proto"],
+        );
+    }
+
+    #[test]
     fn what_is_not_on_disk_is_found() {
         check(
             "[[service]]\nproto = \"no/such/folder\"\n[[service]]\nnames = [\"a\"]\n",
-            &["2:9: no/such/folder does not exist", "3:1: missing field `proto`"],
+            &["2:9: no/such/folder does not exist", "3:1: this service has neither proto nor run"],
         );
         check(
             "[server.tls]\ncertificate = \"none.pem\"\nkey = \"none.key\"\n",

@@ -3,6 +3,10 @@
 use std::fmt;
 use std::path::Path;
 
+use toml::de::DeTable;
+
+use super::service;
+
 /// What is wrong with a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError(String);
@@ -18,7 +22,7 @@ impl ConfigError {
 
     /// An error in the text of a file: its place, and for a wrong key the nearest right one.
     pub(super) fn toml(name: &str, text: &str, error: &toml::de::Error) -> Self {
-        let offset = error.span().map_or(0, |span| span.start);
+        let offset = offset(error, DeTable::parse_recoverable(text).0.get_ref());
         let (line, column) = place(text, offset);
         Self(format!("{name}:{line}:{column}: {}", explain(error.message())))
     }
@@ -36,6 +40,16 @@ impl ConfigError {
 /// Whether only something is missing, which may come from elsewhere.
 pub(super) fn is_lack(error: &toml::de::Error) -> bool {
     error.message().starts_with("missing field")
+}
+
+/// Where an error in the text of a file is, as a byte. An error of a `[[service]]` as a whole has the
+/// place of all of them, or none.
+pub(super) fn offset(error: &toml::de::Error, table: &DeTable<'_>) -> usize {
+    let span = error.span();
+    let of_all = table.get("service").map(toml::Spanned::span);
+    let is_of_one = span.is_none() || span == of_all;
+    let one = is_of_one.then(|| service::first_wrong(table)).flatten();
+    one.or(span).map_or(0, |span| span.start)
 }
 
 /// Line and column of a byte of a text, from 1.

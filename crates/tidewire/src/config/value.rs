@@ -76,6 +76,29 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Dur
     input.deserialize_any(Time).map(Some)
 }
 
+/// A duration, or `"never"`.
+pub(super) fn duration_or_never<'de, D: Deserializer<'de>>(
+    input: D,
+) -> Result<Option<Duration>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Lapse {
+        Text(String),
+        Seconds(f64),
+    }
+
+    let text = match Lapse::deserialize(input) {
+        Ok(Lapse::Text(text)) if text == "never" => return Ok(None),
+        Ok(Lapse::Text(text)) => text,
+        Ok(Lapse::Seconds(seconds)) => seconds.to_string(),
+        Err(_) => return Err(D::Error::custom("this takes a duration, or \"never\"")),
+    };
+    tidewire_service::parse_duration(&text).map(Some).ok_or_else(|| {
+        let forms = tidewire_service::DURATION_FORMS;
+        D::Error::custom(format!("{text:?} is not a duration; write {forms}, or \"never\""))
+    })
+}
+
 /// A duration of a millisecond or more.
 pub(super) fn positive_duration<'de, D: Deserializer<'de>>(
     input: D,

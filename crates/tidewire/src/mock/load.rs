@@ -59,7 +59,8 @@ fn schema(protos: &Path, faults: &mut Vec<Diagnostic>) -> Option<Schema> {
     }
     let mut files = Vec::new();
     // What is wrong with the folder itself was told already.
-    let _ = walk(protos, 0, &mut |path| path.extension().is_some_and(|end| end == "proto"), &mut files);
+    let _ =
+        walk(protos, 0, &mut |path| path.extension().is_some_and(|end| end == "proto"), &mut files);
     let compile = |files: &[PathBuf]| {
         let sources = Sources::new().include(protos);
         Schema::compile(&files.iter().fold(sources, |sources, file| sources.file(file)))

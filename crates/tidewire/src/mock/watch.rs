@@ -71,14 +71,18 @@ impl Watch {
             tokio::time::sleep(pause).await;
             let folders = self.folders.clone();
             let begun = Instant::now();
-            let Ok(now) = tokio::task::spawn_blocking(move || stamps(&folders)).await else { continue };
+            let Ok(now) = tokio::task::spawn_blocking(move || stamps(&folders)).await else {
+                continue;
+            };
             pause = PAUSE.max(begun.elapsed() * SHARE);
             let is_settled = now == self.seen;
             self.seen = now;
             if is_settled && self.seen != self.served {
                 self.served = self.seen.clone();
                 let (folders, mock) = (self.folders.clone(), self.mock.clone());
-                if let Ok(change) = tokio::task::spawn_blocking(move || reload(&folders, &mock)).await {
+                if let Ok(change) =
+                    tokio::task::spawn_blocking(move || reload(&folders, &mock)).await
+                {
                     return change;
                 }
             }
@@ -116,5 +120,6 @@ fn stamps(folders: &MockFolders) -> Stamps {
 }
 
 fn is_watched(path: &Path) -> bool {
-    path.extension().is_some_and(|end| end == "proto") || tidewire_mock::RuleFiles::is_rule_file(path)
+    path.extension().is_some_and(|end| end == "proto")
+        || tidewire_mock::RuleFiles::is_rule_file(path)
 }

@@ -43,7 +43,7 @@ impl Here<'_> {
         let (mut interfaces, mut paths) = (Vec::new(), HashMap::new());
         let mut served = HashSet::new();
         let mut schemas = Vec::new();
-        for service in config.services.iter().filter(|service| service.proto.exists()) {
+        for service in config.schemas().filter(|service| service.proto.exists()) {
             found.is_new(&service.proto);
             let Some(checked) = sources::load(&service.proto, found) else { continue };
             let known: Vec<_> = checked.schema.services().map(str::to_owned).collect();

@@ -1,0 +1,299 @@
+//! `[[service]]`: services without code of their own, from `.proto` files, and programs.
+//!
+//! One table has either `proto` or `run`, and keys that go with it; what does not go together is said
+//! when it is read, with its place. Programs are in `program.rs`.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use tidewire_client::{Client, Protocol, Upstream};
+use tidewire_schema::Schema;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Deserializer};
+
+use super::{Config, ConfigError, ProgramConfig, value};
+
+/// One `[[service]]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Table")]
+#[non_exhaustive]
+pub enum ServiceEntry {
+    /// With `proto`: services that are known by their schema.
+    Schema(ServiceConfig),
+    /// With `run`: a program in any language.
+    Program(Box<ProgramConfig>),
+}
+
+/// `[[service]]` with `proto`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServiceConfig {
+    /// A folder of `.proto` files, or a file with a descriptor set.
+    pub proto: PathBuf,
+    /// The services to serve; all of them when left out.
+    pub names: Vec<String>,
+    /// What answers.
+    pub backend: Backend,
+    /// The URL of the upstream, or those of several servers of it.
+    pub url: Vec<String>,
+    /// The protocol of the upstream; Connect when left out.
+    pub protocol: UpstreamProtocol,
+    /// A PEM file of the authorities that an upstream over TLS is trusted by, in place of the
+    /// system's.
+    pub authorities: Option<PathBuf>,
+    /// How long the upstream may take for a call; without it as long as the caller allows.
+    pub timeout: Option<Duration>,
+}
+
+/// What answers the calls of a configured service.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Backend {
+    /// The fields of the request; see [`Echo`](crate::Echo).
+    #[default]
+    Echo,
+    /// A remote service, over the protocol that it speaks; see [`Upstream`].
+    Upstream,
+}
+
+/// The protocol that an upstream speaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum UpstreamProtocol {
+    /// Connect.
+    #[default]
+    Connect,
+    /// gRPC.
+    Grpc,
+    /// gRPC-Web.
+    GrpcWeb,
+    /// Plain HTTP: that of programs, not of upstreams with methods.
+    Http,
+}
+
+impl ServiceConfig {
+    /// All services of a folder of `.proto` files, answered by an echo.
+    pub fn echo(proto: impl Into<PathBuf>) -> Self {
+        Self {
+            proto: proto.into(),
+            names: Vec::new(),
+            backend: Backend::Echo,
+            url: Vec::new(),
+            protocol: UpstreamProtocol::default(),
+            authorities: None,
+            timeout: None,
+        }
+    }
+
+    /// The upstream that is configured, for the messages of `schema`.
+    ///
+    /// # Errors
+    /// No URL, or one that is none; a file of authorities that cannot be used.
+    pub fn upstream(&self, schema: &Schema) -> Result<Upstream, ConfigError> {
+        let Some((first, others)) = self.url.split_first() else {
+            return Err(ConfigError::new(
+                "service.url is missing; backend = \"upstream\" needs one, such as \
+                 \"http://127.0.0.1:9000\""
+                    .into(),
+            ));
+        };
+        let protocol = match self.protocol {
+            UpstreamProtocol::Connect => Protocol::Connect,
+            UpstreamProtocol::Grpc => Protocol::Grpc,
+            UpstreamProtocol::GrpcWeb => Protocol::GrpcWeb,
+            UpstreamProtocol::Http => {
+                let text = "service.protocol = \"http\" is for programs; an upstream with methods \
+                            speaks connect, grpc or grpc-web";
+                return Err(ConfigError::new(text.into()));
+            }
+        };
+        let mut builder = Client::builder(first).protocol(protocol);
+        for url in others {
+            builder = builder.url(url);
+        }
+        if let Some(timeout) = self.timeout {
+            builder = builder.timeout(timeout);
+        }
+        if let Some(path) = &self.authorities {
+            builder = trusting(builder, path)?;
+        }
+        let client =
+            builder.build().map_err(|error| ConfigError::new(format!("service.url: {error}")))?;
+        let upstream = Upstream::new(client);
+        Ok(match protocol {
+            Protocol::Connect => upstream,
+            _ => upstream.protobuf_only(schema),
+        })
+    }
+}
+
+impl Config {
+    /// The services that are known by their schema.
+    pub fn schemas(&self) -> impl Iterator<Item = &ServiceConfig> {
+        self.services.iter().filter_map(|entry| match entry {
+            ServiceEntry::Schema(service) => Some(service),
+            ServiceEntry::Program(_) => None,
+        })
+    }
+
+    /// The programs.
+    pub fn programs(&self) -> impl Iterator<Item = &ProgramConfig> {
+        self.services.iter().filter_map(|entry| match entry {
+            ServiceEntry::Program(program) => Some(&**program),
+            ServiceEntry::Schema(_) => None,
+        })
+    }
+}
+
+/// Where the first `[[service]]` begins in which keys do not go together: that is known once it was read
+/// whole, when places are forgotten.
+pub(super) fn first_wrong(table: &DeTable<'_>) -> Option<Range<usize>> {
+    let DeValue::Array(services) = table.get("service")?.get_ref() else { return None };
+    services.iter().find_map(|service| {
+        let DeValue::Table(keys) = service.get_ref() else { return None };
+        let keys = Deserializer::from(Spanned::new(service.span(), keys.clone()));
+        ServiceEntry::deserialize(keys).is_err().then(|| service.span())
+    })
+}
+
+/// All keys that a `[[service]]` may have.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Table {
+    proto: Option<PathBuf>,
+    names: Option<Vec<String>>,
+    backend: Option<Backend>,
+    #[serde(deserialize_with = "value::texts")]
+    url: Vec<String>,
+    protocol: Option<UpstreamProtocol>,
+    authorities: Option<PathBuf>,
+    #[serde(deserialize_with = "value::duration")]
+    timeout: Option<Duration>,
+    pub(super) run: Option<Vec<String>>,
+    pub(super) name: Option<String>,
+    pub(super) route: Option<String>,
+    pub(super) host: Option<String>,
+    pub(super) strip_prefix: Option<bool>,
+    pub(super) listen: Option<super::program::ListenSetting>,
+    pub(super) folder: Option<PathBuf>,
+    pub(super) environment: Option<BTreeMap<String, String>>,
+    pub(super) user: Option<String>,
+    pub(super) instances_max: Option<usize>,
+    pub(super) concurrency: Option<usize>,
+    pub(super) queue_max: Option<usize>,
+    #[serde(deserialize_with = "value::positive_duration")]
+    pub(super) queue_timeout: Option<Duration>,
+    #[serde(deserialize_with = "value::positive_duration")]
+    pub(super) start_timeout: Option<Duration>,
+    #[serde(deserialize_with = "value::positive_duration")]
+    pub(super) request_timeout: Option<Duration>,
+    #[serde(deserialize_with = "value::duration")]
+    pub(super) idle_freeze: Option<Duration>,
+    pub(super) idle_stop: Option<super::program::IdleStop>,
+    #[serde(deserialize_with = "value::duration")]
+    pub(super) stop_grace: Option<Duration>,
+}
+
+impl TryFrom<Table> for ServiceEntry {
+    type Error = String;
+
+    fn try_from(table: Table) -> Result<Self, String> {
+        match (&table.proto, &table.run) {
+            (Some(_), None) => Ok(Self::Schema(table.schema()?)),
+            (None, Some(_)) => {
+                if let Some(key) = table.first_of_schema() {
+                    return Err(format!("{key} goes with proto, not with run; remove it"));
+                }
+                Ok(Self::Program(Box::new(ProgramConfig::try_from(table)?)))
+            }
+            (Some(_), Some(_)) => {
+                Err("proto and run exclude each other, since programs answer plain \
+                                       HTTP; write two [[service]]"
+                    .to_owned())
+            }
+            (None, None) => {
+                Err("this service has neither proto nor run; add the .proto files that \
+                                 it serves, or the program that it runs"
+                    .to_owned())
+            }
+        }
+    }
+}
+
+impl Table {
+    fn schema(self) -> Result<ServiceConfig, String> {
+        if let Some(key) = self.first_of_program() {
+            return Err(format!("{key} goes with run, not with proto; remove it"));
+        }
+        Ok(ServiceConfig {
+            proto: self.proto.unwrap_or_default(),
+            names: self.names.unwrap_or_default(),
+            backend: self.backend.unwrap_or_default(),
+            url: self.url,
+            protocol: self.protocol.unwrap_or_default(),
+            authorities: self.authorities,
+            timeout: self.timeout,
+        })
+    }
+
+    /// A key that only services with `proto` have.
+    fn first_of_schema(&self) -> Option<&'static str> {
+        let is_http = self.protocol.is_none_or(|protocol| protocol == UpstreamProtocol::Http);
+        let set = [
+            (self.names.is_some(), "names"),
+            (self.backend.is_some(), "backend"),
+            (!self.url.is_empty(), "url"),
+            (!is_http, "a protocol other than http"),
+            (self.authorities.is_some(), "authorities"),
+            (self.timeout.is_some(), "timeout"),
+        ];
+        set.iter().find(|(is_set, _)| *is_set).map(|(_, key)| *key)
+    }
+
+    /// A key that only programs have.
+    fn first_of_program(&self) -> Option<&'static str> {
+        let set = [
+            (self.name.is_some(), "name"),
+            (self.route.is_some(), "route"),
+            (self.host.is_some(), "host"),
+            (self.strip_prefix.is_some(), "strip_prefix"),
+            (self.listen.is_some(), "listen"),
+            (self.folder.is_some(), "folder"),
+            (self.environment.is_some(), "environment"),
+            (self.user.is_some(), "user"),
+            (self.instances_max.is_some(), "instances_max"),
+            (self.concurrency.is_some(), "concurrency"),
+            (self.queue_max.is_some(), "queue_max"),
+            (self.queue_timeout.is_some(), "queue_timeout"),
+            (self.start_timeout.is_some(), "start_timeout"),
+            (self.request_timeout.is_some(), "request_timeout"),
+            (self.idle_freeze.is_some(), "idle_freeze"),
+            (self.idle_stop.is_some(), "idle_stop"),
+            (self.stop_grace.is_some(), "stop_grace"),
+        ];
+        set.iter().find(|(is_set, _)| *is_set).map(|(_, key)| *key)
+    }
+}
+
+#[cfg(feature = "tls")]
+fn trusting(
+    builder: tidewire_client::Builder,
+    path: &Path,
+) -> Result<tidewire_client::Builder, ConfigError> {
+    Ok(builder.tls(tidewire_client::Tls::new().authorities(super::read_bytes(path)?)))
+}
+
+#[cfg(not(feature = "tls"))]
+fn trusting(
+    _: tidewire_client::Builder,
+    _: &Path,
+) -> Result<tidewire_client::Builder, ConfigError> {
+    Err(ConfigError::new(
+        "service.authorities: this program was built without the feature tls".into(),
+    ))
+}
