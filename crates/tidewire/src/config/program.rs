@@ -114,7 +114,7 @@ impl ProgramConfig {
             let text = "is no folder; paths are relative to where the server is started";
             return Some(("folder", format!("{} {text}", folder.display())));
         }
-        let here = self.folder.as_deref().unwrap_or(Path::new("."));
+        let here = self.folder.as_deref().unwrap_or_else(|| Path::new("."));
         let is_there = match self.run.contains('/') {
             true => here.join(&self.run).is_file(),
             false => std::env::var_os("PATH").is_none_or(|path| {
