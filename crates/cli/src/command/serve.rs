@@ -71,12 +71,15 @@ impl Serve {
         let start = start(&running, &names);
         let mut stopped = pin!(running.until_stopped());
         // Signals are listened to before anybody reads that it serves.
-        tokio::select! {
+        let ended = tokio::select! {
             biased;
-            ended = &mut stopped => return ended.map(drop).map_err(Failure::from),
-            () = async { print(&start) } => {}
-        }
-        stopped.await?;
+            ended = &mut stopped => Some(ended),
+            () = async { print(&start) } => None,
+        };
+        match ended {
+            Some(ended) => ended,
+            None => stopped.await,
+        }?;
         if let Some(host) = host {
             host.stop().await;
         }

@@ -84,7 +84,8 @@ fn prepare(start: &Start, fds: &[OwnedFd], warden: Pid) -> io::Result<Command> {
 /// Marks all descriptors from `first` on, so that the program has none that nobody meant it to have.
 fn close_on_exec(first: i32) {
     let first = libc::c_uint::try_from(first).expect("descriptors are not negative");
-    let flags = i32::try_from(libc::CLOSE_RANGE_CLOEXEC).expect("a flag is small");
+    // The call itself, since musl has no function for it.
+    let (call, last) = (libc::SYS_close_range, libc::c_uint::MAX);
     // SAFETY: it marks descriptors and closes none. Before Linux 5.11 it fails, and marks nothing.
-    unsafe { libc::close_range(first, libc::c_uint::MAX, flags) };
+    unsafe { libc::syscall(call, first, last, libc::CLOSE_RANGE_CLOEXEC) };
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http::Method;
-use tidewire_process::{Life, Listen, State};
+use tidewire_process::{Life, Listen, Program, State};
 use tidewire_service::{Body, Frame, Service};
 use tokio::sync::mpsc;
 
@@ -24,6 +24,25 @@ async fn a_program_is_started_by_its_first_call_however_it_listens() {
         host.stop().await;
         assert!(!crate::is_alive(pid));
     }
+}
+
+#[tokio::test]
+async fn a_program_in_node_is_hosted_as_it_is() {
+    let host = host();
+    for (listen, place) in [
+        (Listen::Port, "process.env.PORT"),
+        (Listen::Unix, "process.env.SOCKET"),
+        (Listen::Inherited, "{ fd: 3 }"),
+    ] {
+        let script = format!(
+            "require('http').createServer((asked, answer) => {{ asked.pipe(answer) }}).listen({place})"
+        );
+        let program = Program::new("node", ["node", "-e", &script]).listen(listen);
+        let hosted = host.add(program, Life::default());
+        let reply = hosted.call(call(Method::PUT, "/", "text")).await.unwrap();
+        assert_eq!(text(reply.body.collect(100).await.unwrap()), "text", "{listen:?}");
+    }
+    host.stop().await;
 }
 
 #[tokio::test]

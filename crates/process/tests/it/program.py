@@ -67,6 +67,8 @@ class Handler(BaseHTTPRequestHandler):
             while size := int(self.rfile.readline(), 16):
                 self.chunk(self.rfile.read(size))
                 self.rfile.readline()
+            # The empty line after the last chunk would be taken for the next request.
+            self.rfile.readline()
         self.chunk(b"")
 
     def do_PROPFIND(self):

@@ -15,6 +15,28 @@ fn a_float_prints_as_it_was_written() {
 }
 
 #[test]
+fn a_double_is_read_to_its_last_bit() {
+    let schema = compiled("syntax = \"proto3\"; message A { double d = 1; }");
+    let read = |text: &str| {
+        let message = schema.decode("A", Codec::Json, format!("{{\"d\":{text}}}").as_bytes());
+        let bytes = message.unwrap().encode(Codec::Proto).unwrap();
+        f64::from_le_bytes(bytes[1..].try_into().unwrap())
+    };
+    let known = ["6.6481508666027e+246", "6.648150866602699e+246", "5e-324", "9007199254740993.0"];
+    for text in known {
+        assert_eq!(read(text).to_bits(), text.parse::<f64>().unwrap().to_bits(), "{text}");
+    }
+    let mut bits = 0x9e37_79b9_7f4a_7c15_u64;
+    for _ in 0..10_000 {
+        bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let value = f64::from_bits(bits);
+        if value.is_finite() && value != 0.0 {
+            assert_eq!(read(&format!("{value:e}")).to_bits(), bits, "{value:e}");
+        }
+    }
+}
+
+#[test]
 fn a_style_changes_names_defaults_and_numbers() {
     let proto = r#"syntax = "proto3"; message A { int64 big_one = 1; repeated int32 many = 2;
         E kind = 3; optional int32 maybe = 4; A inner = 5; map<string, int64> sums = 6; }
