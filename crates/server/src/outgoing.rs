@@ -25,28 +25,19 @@ pub(crate) struct Outgoing {
     body: ResponseBody,
     /// What is left of a large piece.
     rest: Bytes,
-    /// `None` of what is not counted.
-    slot: Option<Arc<Slot>>,
+    slot: Arc<Slot>,
     /// It does not say that too much waits.
     is_counted: bool,
 }
 
 impl Outgoing {
-    /// Counts what waits of a response; when that is too much, what is answered instead. A small one
-    /// that is there as a whole takes less than what the library keeps of its stream: the peer still
-    /// has to take it in time.
+    /// Counts what waits of a response; when that is too much, what is answered instead.
     pub(crate) fn counted(response: Response<ResponseBody>, slot: Arc<Slot>) -> Response<Self> {
-        if response.body().whole_bytes().is_some_and(|length| length <= SMALL_BYTES) {
-            slot.hand_over_whole();
-            let (rest, slot) = (Bytes::new(), None);
-            return response.map(|body| Self { body, rest, slot, is_counted: false });
-        }
         let (response, is_counted) = match slot.hold(response.body().waiting_bytes()) {
             Ok(()) => (response, true),
             Err(error) => (refused(response.headers(), &error), false),
         };
-        let (rest, slot) = (Bytes::new(), Some(slot));
-        response.map(|body| Self { body, rest, slot, is_counted })
+        response.map(|body| Self { body, rest: Bytes::new(), slot, is_counted })
     }
 
     /// [`counted`](Self::counted) over HTTP/1.1, if it is large.
@@ -62,12 +53,12 @@ impl Outgoing {
     }
 
     /// The next piece of what is there.
-    fn piece(&mut self, slot: &Arc<Slot>) -> Result<Frame<Bytes>, Error> {
+    fn piece(&mut self) -> Result<Frame<Bytes>, Error> {
         let data = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
         if self.is_counted {
-            slot.hold(data.len() + self.rest.len() + self.body.waiting_bytes())?;
+            self.slot.hold(data.len() + self.rest.len() + self.body.waiting_bytes())?;
         }
-        Ok(Frame::data(slot.hand_over(data)))
+        Ok(Frame::data(self.slot.hand_over(data)))
     }
 }
 
@@ -80,7 +71,6 @@ impl http_body::Body for Outgoing {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let this = &mut *self;
-        let Some(slot) = this.slot.clone() else { return Pin::new(&mut this.body).poll_frame(cx) };
         if this.rest.is_empty() {
             match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
@@ -93,7 +83,7 @@ impl http_body::Body for Outgoing {
                 end => return Poll::Ready(end),
             }
         }
-        Poll::Ready(Some(this.piece(&slot)))
+        Poll::Ready(Some(this.piece()))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -133,7 +123,5 @@ fn refused(headers: &HeaderMap, error: &Error) -> Response<ResponseBody> {
 
 /// What is handed over at once: the size of the largest frame that HTTP/2 has by default.
 const PIECE_BYTES: usize = 16 << 10;
-/// Up to here a whole reply over HTTP/2 is not counted.
-const SMALL_BYTES: usize = 1 << 10;
 /// From here on a reply over HTTP/1.1 is counted.
 const LARGE_BYTES: usize = 32 << 10;

@@ -95,16 +95,6 @@ impl ResponseBody {
         Self::Watched(Box::new(body))
     }
 
-    /// How many bytes there are, if all of them are there.
-    pub(crate) fn whole_bytes(&self) -> Option<usize> {
-        match self {
-            Self::Plain(body) => body.len(),
-            Self::Whole(body) => Some(body.waiting_bytes()),
-            Self::Watched(body) => body.inner().whole_bytes(),
-            Self::Faulty(_) | Self::Replies(_) | Self::Counted(_) => None,
-        }
-    }
-
     /// How many bytes are there and wait to be sent.
     pub(crate) fn waiting_bytes(&self) -> usize {
         match self {

@@ -189,12 +189,6 @@ impl Slot {
         Bytes::from_owner(Piece { data, slot: Arc::clone(self) })
     }
 
-    /// All of its reply is the peer's to take, and nobody will say when it did but the end of its
-    /// stream.
-    pub(crate) fn hand_over_whole(&self) {
-        self.handed.fetch_add(1, Ordering::AcqRel);
-    }
-
     /// Nobody looks after its pieces any more but the connection.
     pub(crate) fn leave(&self) {
         let age = self.vigil.age.load(Ordering::Acquire);
