@@ -21,7 +21,9 @@ fn gateway() -> PathBuf {
 }
 
 fn host() -> Host {
-    Host::start_by(gateway()).expect("the warden starts")
+    let gateway = gateway();
+    assert!(gateway.is_file(), "run `cargo build --workspace --example gateway` first");
+    Host::start_by(gateway).expect("the warden starts")
 }
 
 /// The program of these tests, in one of its modes.
