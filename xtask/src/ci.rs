@@ -125,7 +125,7 @@ fn clippy(root: &Path) -> Result<Outcome> {
 fn test(root: &Path) -> Result<Outcome> {
     // What the tests of `process` start as their warden; asked for with tests it would be one itself.
     let gateway = cargo(root, "build --workspace --example gateway", &[])?;
-    if gateway == Outcome::Failed {
+    if matches!(gateway, Outcome::Failed) {
         return Ok(gateway);
     }
     cargo(root, "test --workspace --tests --no-fail-fast", &[])
