@@ -228,11 +228,6 @@ impl Builder {
             self.listen.clone()
         };
         let with_reflection = self.with_reflection();
-        let mut listeners = Vec::new();
-        for address in addresses {
-            let listener = Listener::bind(&address).await;
-            listeners.push(listener.map_err(|cause| StartError::Listen { address, cause })?);
-        }
         #[cfg(feature = "tls")]
         let tls = self.tls.clone();
         let connections = Arc::new(Semaphore::new(self.limits.connections_max));
@@ -241,7 +236,13 @@ impl Builder {
             Some(edge) => Some(edge.graph().drive().map_err(StartError::Memo)?),
             None => None,
         };
+        // What is wrong with the settings is said first, whoever has the port.
         let (app, health) = self.app(with_reflection)?;
+        let mut listeners = Vec::new();
+        for address in addresses {
+            let listener = Listener::bind(&address).await;
+            listeners.push(listener.map_err(|cause| StartError::Listen { address, cause })?);
+        }
         let running = Running {
             addresses: listeners.iter().filter_map(|listener| listener.address().ok()).collect(),
             tasks: app.tasks.clone(),
