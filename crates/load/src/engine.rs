@@ -101,10 +101,12 @@ pub fn run(
     stop: &Stop,
     progress: &UnboundedSender<Progress>,
 ) -> Result<Run, Error> {
+    let given_up = Stop::new();
     let runs: Vec<Result<Run, Error>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..plan.threads)
             .map(|index| {
-                scope.spawn(move || Worker::new(plan, index, clock, stop, progress)?.run())
+                let stops = (stop, &given_up);
+                scope.spawn(move || Worker::new(plan, index, clock, stops, progress)?.run())
             })
             .collect();
         workers.into_iter().map(|worker| worker.join().expect("a worker panicked")).collect()

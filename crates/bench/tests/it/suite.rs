@@ -36,8 +36,10 @@ fn peers(lines: &[(&str, &str)]) -> PathBuf {
 fn a_suite_measures_who_is_there_and_says_who_is_not_and_why() {
     let server = good();
     let talks = format!("echo {}; exec sleep 600", server.address);
+    let lost = Peer::start(|_| Manner::Answer(answer(404, "")));
     let folder = peers(&[
         ("tidewire", &talks),
+        ("lost", &talks.replace(&server.address.to_string(), &lost.address.to_string())),
         ("wrong", &talks.replace(&server.address.to_string(), "127.0.0.1:1")),
         ("dies", "exit 3"),
     ]);
@@ -52,18 +54,19 @@ fn a_suite_measures_who_is_there_and_says_who_is_not_and_why() {
     assert!(text.contains("## JSON, method, 8 connections") && !text.contains("64 connections\n"));
     assert!(text.contains("| tidewire | **"), "{text}");
     assert!(text.contains("| wrong | cannot connect to 127.0.0.1:1"), "{text}");
+    assert!(text.contains("| lost | the first answer says that the request is wrong"), "{text}");
     assert!(text.contains("| dies | ended by itself (exit status: 3) |"), "{text}");
     assert!(text.contains("Absent: missing (no-such-program is missing: install it)."), "{text}");
     let json = std::fs::read_to_string(out.join("web.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    // Two cases, three peers, two rounds, interleaved.
+    // Two cases, four peers, two rounds, interleaved.
     let peers: Vec<&str> = json["measurements"]
         .as_array()
         .unwrap()
         .iter()
         .map(|one| one["peer"].as_str().unwrap())
         .collect();
-    assert_eq!(peers, ["tidewire", "wrong", "dies"].repeat(4));
+    assert_eq!(peers, ["tidewire", "lost", "wrong", "dies"].repeat(4));
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub(super) struct Worker<'a> {
     index: usize,
     clock: Clock,
     stop: &'a Stop,
+    /// Raised by the worker that finds that the run makes no sense; the caller's is not its to raise.
+    given_up: &'a Stop,
     progress: &'a UnboundedSender<Progress>,
     epoll: OwnedFd,
     connections: Vec<Connection>,
@@ -64,7 +66,7 @@ impl<'a> Worker<'a> {
         plan: &'a Plan,
         index: usize,
         clock: Clock,
-        stop: &'a Stop,
+        (stop, given_up): (&'a Stop, &'a Stop),
         progress: &'a UnboundedSender<Progress>,
     ) -> Result<Self, Error> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)
@@ -80,6 +82,7 @@ impl<'a> Worker<'a> {
             index,
             clock,
             stop,
+            given_up,
             progress,
             epoll,
             connections,
@@ -339,7 +342,7 @@ impl<'a> Worker<'a> {
                 "the first answer says that the request is wrong: {failure}; nothing was \
                  measured (try it with `tidewire call`, or accept it with --expect-status)"
             )));
-            self.stop.raise();
+            self.given_up.raise();
         }
         self.load.complete(now, &sample, verdict);
         match self.composer.next_step(step).filter(|_| went_well && self.stopped_at.is_none()) {
@@ -439,7 +442,7 @@ impl<'a> Worker<'a> {
     /// Housekeeping.
     fn tick(&mut self, now: Nanos) {
         self.next_tick = now + TICK;
-        if self.stop.is_raised() && self.stopped_at.is_none() {
+        if (self.stop.is_raised() || self.given_up.is_raised()) && self.stopped_at.is_none() {
             self.stopped_at = Some(now);
             self.load.stop();
             self.resumes.clear();
