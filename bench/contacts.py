@@ -2,7 +2,7 @@
 """The reference application, measured: what typing costs, PostgreSQL against Go, memory.
 
 Needs, from the repository: `cargo build --profile bench -p contacts -p tidewire-cli`, `go build -o
-../target/release/go-contacts .` in bench/peers/go-contacts, and Debian's PostgreSQL; for the part
+../../target/release/go-contacts .` in bench/peers/stacks/go, and Debian's PostgreSQL; for the part
 `instructions` also valgrind. PostgreSQL is started here, in a temporary folder.
 
 The server under test has core 0 to itself, so one worker thread; the load generator (`tidewire bench

@@ -3,7 +3,16 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 has() { command -v "$1" >/dev/null || { echo "peers: no $1, so what needs it is absent" >&2; return 1; }; }
-if has cargo; then cargo build --release --package web --package overhead --package raw-epoll; fi
-if has go; then (cd web/go && go build -o ../../target/web-go .); fi
-if has npm; then (cd protocols && npm ci --silent --no-audit --no-fund && npm run --silent generate); fi
-has nginx || true
+if has cargo; then
+  cargo build --release --package web --package overhead --package raw-epoll
+  (cd ../.. && cargo build --release --package contacts)
+fi
+if has go; then
+  (cd web/go && go build -o ../../target/web-go .)
+  (cd stacks/go && go build -o ../../target/stacks-go .)
+fi
+if has npm; then
+  (cd protocols && npm ci --silent --no-audit --no-fund && npm run --silent generate)
+  (cd stacks/node && npm ci --silent --no-audit --no-fund)
+fi
+for program in nginx psql; do has "$program" || true; done

@@ -13,7 +13,7 @@ function chart(title, x, series, options) {
   const head = document.createElement("h2");
   head.textContent = title;
   box.append(head);
-  host.append(box);
+  (options.host ?? host).append(box);
   const draw = width => {
     box.querySelector(".uplot")?.remove();
     const axis = { stroke: css("--soft"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line") }, font: "12px system-ui" };
@@ -42,24 +42,24 @@ function chart(title, x, series, options) {
       series: [{ label: options.xLabel, value: (u, v) => v == null ? "–" : (options.xShow ?? count)(v) },
         ...series.map(one => ({ label: one.name, stroke: css(one.color), width: 2, dash: one.dash, scale: one.right ? "right" : "y", points: { show: x.length < 40 && !options.xSplits, size: 5 },
           value: (u, v) => (one.right ? size : show)(v) }))],
-      hooks: { draw: [u => mark(u, options.mark)] },
+      hooks: { draw: [u => (options.marks ?? [options.mark]).forEach((at, line) => mark(u, at, line))] },
     }, [x, ...series.map(one => one.values.map(v => options.log && !(v > 0) ? null : v))], box);
     return plot;
   };
   live.push(draw);
 }
 
-function mark(u, at) {
+function mark(u, at, line) {
   if (at == null) return;
   const c = u.ctx, px = u.valToPos(at.x, "x", true);
   c.save();
-  c.strokeStyle = c.fillStyle = css("--bad");
+  c.strokeStyle = c.fillStyle = css(at.color ?? "--bad");
   c.setLineDash([6, 4]);
   c.lineWidth = 2;
   c.beginPath(); c.moveTo(px, u.bbox.top); c.lineTo(px, u.bbox.top + u.bbox.height); c.stroke();
   c.font = `${12 * devicePixelRatio}px system-ui`;
   c.textAlign = px > u.bbox.left + u.bbox.width * 0.7 ? "right" : "left";
-  c.fillText(at.text, px + (c.textAlign === "left" ? 6 : -6) * devicePixelRatio, u.bbox.top + 14 * devicePixelRatio);
+  c.fillText(at.text, px + (c.textAlign === "left" ? 6 : -6) * devicePixelRatio, u.bbox.top + (14 + 15 * line) * devicePixelRatio);
   c.restore();
 }
 

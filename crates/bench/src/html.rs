@@ -11,8 +11,10 @@ use crate::threshold::Threshold;
 use tidewire_load::Stall;
 
 mod comparison;
+mod suite;
 
 pub(crate) use comparison::comparison;
+pub(crate) use suite::suite;
 
 const PAGE: &str = include_str!("../assets/report.html");
 const STYLE: &str = include_str!("../assets/report.css");

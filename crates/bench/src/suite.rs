@@ -9,19 +9,24 @@
 //! |---|---|
 //! | `web`: plain handlers and methods, text and JSON | `web.rs` |
 //! | `protocols`: one typed service over Connect, gRPC and gRPC-Web | `protocols.rs` |
+//! | `stacks`: one application as whole stacks have it, under a ramp of 300 clients | `stacks.rs` |
 //!
-//! Peers are in `bench/peers`, named by its `peers.toml`: `peer.rs`. Tables: `report.rs`.
+//! Peers are in `bench/peers`, named by its `peers.toml`: `peer.rs`. Load: `load.rs`. Tables: `report.rs`.
 
+mod load;
 mod peer;
 mod protocols;
 mod report;
 mod runner;
+mod stacks;
 mod web;
+
+use std::time::Duration;
 
 use tidewire_load::{MessageCodec, Protocol};
 
 pub(crate) use peer::Peers;
-pub(crate) use report::markdown;
+pub(crate) use report::{Cell, Section, markdown, notes, origin, sections, series};
 pub(crate) use runner::{Settings, SuiteResult, run};
 
 /// A set of cases.
@@ -32,6 +37,10 @@ pub(crate) struct Suite {
     pub(crate) about: &'static str,
     /// What a reader of its tables has to know.
     pub(crate) reading: &'static str,
+    /// How long each measurement is, where nothing else is asked for.
+    pub(crate) duration: Duration,
+    /// The same for a look at whether everything works.
+    pub(crate) quick: Duration,
     pub(crate) cases: &'static [Case],
 }
 
@@ -41,16 +50,33 @@ pub(crate) struct Case {
     pub(crate) name: &'static str,
     /// What a peer has to have for it, as the peers' `lacks` call it.
     pub(crate) needs: &'static str,
-    pub(crate) path: &'static str,
-    pub(crate) protocol: Protocol,
-    pub(crate) codec: MessageCodec,
-    /// What is sent; nothing is a GET.
-    pub(crate) sent: &'static str,
-    /// What a good answer is, or has in it.
-    pub(crate) answer: Answer,
-    pub(crate) connections: usize,
-    /// Under way on each: pipelined, or streams.
-    pub(crate) depth: usize,
+    pub(crate) work: Work,
+    pub(crate) load: Load,
+}
+
+/// What is sent, and what a good answer is.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// The same request again and again.
+    Call {
+        path: &'static str,
+        protocol: Protocol,
+        codec: MessageCodec,
+        /// Nothing is a GET.
+        sent: &'static str,
+        answer: Answer,
+    },
+    /// The scenario of this file, in the folder of the peers: what `bench run --scenario` takes.
+    Scenario(&'static str),
+}
+
+/// How it is sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Load {
+    /// As many connections all the time, with `depth` under way on each: pipelined, or streams.
+    Steady { connections: usize, depth: usize },
+    /// One connection at first, more and more evenly up to `to`, each with one request under way.
+    Ramp { to: usize },
 }
 
 /// The body of a good answer.
@@ -63,4 +89,4 @@ pub(crate) enum Answer {
 }
 
 /// Every suite there is.
-pub(crate) const SUITES: &[Suite] = &[web::WEB, protocols::PROTOCOLS];
+pub(crate) const SUITES: &[Suite] = &[web::WEB, protocols::PROTOCOLS, stacks::STACKS];

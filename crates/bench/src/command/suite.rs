@@ -8,6 +8,7 @@ use tidewire_load::{Error, Stop};
 
 use super::{Outcome, command_line};
 use crate::console::Console;
+use crate::html;
 use crate::suite::{self, Peers, SUITES, Settings, Suite};
 use crate::{machine, quantity};
 
@@ -28,10 +29,10 @@ pub struct SuiteArgs {
     /// Rounds; 5 and more for a ratio that is quoted.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Length of each measurement.
-    #[arg(long, short = 'z', default_value = "4s", value_parser = quantity::duration)]
-    duration: Duration,
-    /// One round of 1 s: whether everything works, no figures to quote.
+    /// Length of each measurement [default: 4s; stacks 300s, in which its clients are added].
+    #[arg(long, short = 'z', value_parser = quantity::duration)]
+    duration: Option<Duration>,
+    /// One short round: whether everything works, no figures to quote.
     #[arg(long, conflicts_with_all = ["rounds", "duration"])]
     quick: bool,
     /// Only measurements whose case or peer has this in its name; repeatable, all have to hold.
@@ -40,7 +41,7 @@ pub struct SuiteArgs {
     /// The folder with the peers and their peers.toml.
     #[arg(long, value_name = "FOLDER", default_value = "bench/peers")]
     peers: PathBuf,
-    /// Where NAME.md and NAME.json are written.
+    /// Where NAME.md, NAME.json and NAME.html are written.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     out: PathBuf,
 }
@@ -60,14 +61,20 @@ pub(super) async fn run(
         let known: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
         Error::usage(format!("no suite {name:?}; there are: {}", known.join(", ")))
     })?;
-    if args.rounds == 0 || args.duration.is_zero() {
+    if args.rounds == 0 || args.duration.is_some_and(|duration| duration.is_zero()) {
         return Err(Error::usage("--rounds and --duration must be above 0"));
     }
     writable(&args.out)?;
     let peers = Peers::read(&args.peers, suite.name)?;
-    let result =
-        suite::run(suite, &peers, &settings(args), machine::context(command_line()), console, stop)
-            .await?;
+    let result = suite::run(
+        suite,
+        &peers,
+        &settings(suite, args),
+        machine::context(command_line()),
+        console,
+        stop,
+    )
+    .await?;
     if result.measurements.iter().all(|one| one.figures.is_none()) {
         console.text("nothing was measured\n")?;
         return Ok(if result.interrupted {
@@ -80,14 +87,19 @@ pub(super) async fn run(
         .map_err(|error| Error::system(format!("the result cannot be written: {error}")))?;
     let text = suite::markdown(suite, &result);
     write(suite, &args.out, "json", &json)?;
+    let page = html::suite(suite, &result)
+        .map_err(|error| Error::system(format!("the report cannot be written: {error}")))?;
+    write(suite, &args.out, "html", &page)?;
     let path = write(suite, &args.out, "md", &text)?;
-    console.text(&format!("\n{text}\nwritten to {}\n", path.display()))?;
+    console.text(&format!("\n{text}\nwritten to {}, .json and .html\n", path.display()))?;
     Ok(if result.interrupted { Outcome::Interrupted } else { Outcome::Done })
 }
 
-fn settings(args: &SuiteArgs) -> Settings {
-    let (rounds, duration) =
-        if args.quick { (1, Duration::from_secs(1)) } else { (args.rounds, args.duration) };
+fn settings(suite: &Suite, args: &SuiteArgs) -> Settings {
+    let (rounds, duration) = match args.quick {
+        true => (1, suite.quick),
+        false => (args.rounds, args.duration.unwrap_or(suite.duration)),
+    };
     let warm_up = (duration / 4).min(Duration::from_secs(1));
     Settings { rounds, warm_up, duration, only: args.only.clone() }
 }

@@ -3,6 +3,10 @@
 //! `peers.toml` has one table a peer, in a list that is named as the suite. A peer prints its address as
 //! its first line of output; one that cannot is given a free port by `{port}` and an empty folder by
 //! `{folder}`, and is ready when the port takes connections.
+//!
+//! What peers ask for while they are measured, such as a database, is a `[[helper]]`: a process that is
+//! started once, for all of them. What it prints is put where a peer's command or environment has its
+//! name in braces, `{store}`, and the port of it for `{store.port}`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -19,6 +23,10 @@ use tidewire_load::Error;
 
 /// How long a peer may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a helper may take: a database is filled.
+const PATIENCE_WITH_HELPERS: Duration = Duration::from_mins(10);
+/// The list of `peers.toml` that has the helpers.
+const HELPERS: &str = "helper";
 /// How long it may take to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -47,6 +55,7 @@ pub(crate) struct Peer {
 pub(crate) struct Peers {
     pub(crate) folder: PathBuf,
     pub(crate) found: Vec<Found>,
+    helpers: Vec<Peer>,
 }
 
 /// A peer, and why it cannot run here if it cannot.
@@ -71,9 +80,60 @@ impl Peers {
         let peers = suites.remove(suite).ok_or_else(|| {
             Error::usage(format!("{}: no peers for the suite {suite:?}", path.display()))
         })?;
+        let helpers = suites.remove(HELPERS).unwrap_or_default();
         let found = peers.into_iter().map(|peer| Found { absent: peer.absent(folder), peer });
-        Ok(Self { folder: folder.to_owned(), found: found.collect() })
+        Ok(Self { folder: folder.to_owned(), found: found.collect(), helpers })
     }
+}
+
+/// The helpers that peers of a run ask for, until they are dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Helpers(BTreeMap<String, Result<Running, String>>);
+
+impl Helpers {
+    /// Starts those that a peer names which is there. Blocks. One that does not start is a failure of
+    /// each peer that needs it. `tell` hears what takes a while.
+    pub(crate) fn start(
+        peers: &Peers,
+        tell: &mut dyn FnMut(&str) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
+        let mut started = Self::default();
+        for helper in &peers.helpers {
+            let mut there = peers.found.iter().filter(|found| found.absent.is_none());
+            if !there.any(|found| found.peer.asks_for(&helper.name)) {
+                continue;
+            }
+            tell(&format!("starting the helper {}\n", helper.name))?;
+            let running = match helper.absent(&peers.folder) {
+                Some(why) => Err(why),
+                None => helper.start_within(PATIENCE_WITH_HELPERS, &peers.folder, &started),
+            };
+            started.0.insert(helper.name.clone(), running);
+        }
+        Ok(started)
+    }
+
+    /// `text` with what helpers printed where it has their names.
+    fn fill(&self, text: &str) -> Result<String, String> {
+        let mut filled = text.to_owned();
+        for (name, running) in &self.0 {
+            let places = places(name);
+            if !places.iter().any(|place| filled.contains(place)) {
+                continue;
+            }
+            let running = running
+                .as_ref()
+                .map_err(|why| format!("the helper {name} did not start: {why}"))?;
+            let port = running.address.rsplit(':').next().unwrap_or_default();
+            filled = filled.replace(&places[0], &running.address).replace(&places[1], port);
+        }
+        Ok(filled)
+    }
+}
+
+/// Where what a helper printed is put: all of it, and the port of an address.
+fn places(helper: &str) -> [String; 2] {
+    [format!("{{{helper}}}"), format!("{{{helper}.port}}")]
 }
 
 impl Peer {
@@ -97,27 +157,44 @@ impl Peer {
         Some(format!("{missing} is missing: {}", self.setup))
     }
 
+    fn asks_for(&self, helper: &str) -> bool {
+        let mut texts = self.run.iter().chain(self.environment.values());
+        texts.any(|text| places(helper).iter().any(|place| text.contains(place)))
+    }
+
     /// Starts it and waits until it is ready. Blocks.
-    pub(crate) fn start(&self, folder: &Path) -> Result<Running, String> {
+    pub(crate) fn start(&self, folder: &Path, helpers: &Helpers) -> Result<Running, String> {
+        self.start_within(PATIENCE, folder, helpers)
+    }
+
+    fn start_within(
+        &self,
+        patience: Duration,
+        folder: &Path,
+        helpers: &Helpers,
+    ) -> Result<Running, String> {
         let needs_port = self.run.iter().any(|word| word.contains("{port}"));
         let port =
             if needs_port { Some(free_port().map_err(|error| error.to_string())?) } else { None };
         let scratch = Scratch::new().map_err(|error| format!("no empty folder: {error}"))?;
-        let words: Vec<String> = self
-            .run
-            .iter()
-            .map(|word| {
-                let port = port.unwrap_or_default().to_string();
-                word.replace("{port}", &port).replace("{folder}", &scratch.0.to_string_lossy())
-            })
-            .collect();
+        let fill = |word: &String| {
+            let port = port.unwrap_or_default().to_string();
+            let word =
+                word.replace("{port}", &port).replace("{folder}", &scratch.0.to_string_lossy());
+            helpers.fill(&word)
+        };
+        let words = self.run.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
+        let environment = self.environment.iter();
+        let environment = environment
+            .map(|(name, value)| Ok((name, fill(value)?)))
+            .collect::<Result<Vec<_>, String>>()?;
         let program = match words[0].contains('/') {
             true => folder.join(&words[0]).canonicalize().map_err(|error| error.to_string())?,
             false => PathBuf::from(&words[0]),
         };
         let mut child = Command::new(program)
             .args(&words[1..])
-            .envs(&self.environment)
+            .envs(environment)
             .current_dir(folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -128,8 +205,8 @@ impl Peer {
         let stdout = child.stdout.take();
         let mut running = Running { child, address: String::new(), _scratch: scratch };
         running.address = match port {
-            Some(port) => running.takes_connections(port)?,
-            None => running.first_line(stdout.map(BufReader::new))?,
+            Some(port) => running.takes_connections(port, patience)?,
+            None => running.first_line(stdout.map(BufReader::new), patience)?,
         };
         Ok(running)
     }
@@ -180,6 +257,7 @@ impl Running {
     fn first_line(
         &mut self,
         out: Option<BufReader<impl std::io::Read + Send + 'static>>,
+        patience: Duration,
     ) -> Result<String, String> {
         let mut out = out.ok_or("has no output")?;
         let (told, heard) = channel();
@@ -190,23 +268,24 @@ impl Running {
             let _ = std::io::copy(&mut out, &mut std::io::sink());
         });
         let line = heard
-            .recv_timeout(PATIENCE)
-            .map_err(|_| format!("printed no address within {} s", PATIENCE.as_secs()))?;
+            .recv_timeout(patience)
+            .map_err(|_| format!("printed no address within {} s", patience.as_secs()))?;
         match line.trim() {
             "" => Err(self.ending().unwrap_or_else(|| "printed no address".to_owned())),
-            address => Ok(address.to_owned()),
+            // `listening on ADDRESS` says it too.
+            line => Ok(line.rsplit(' ').next().unwrap_or(line).to_owned()),
         }
     }
 
-    fn takes_connections(&mut self, port: u16) -> Result<String, String> {
+    fn takes_connections(&mut self, port: u16, patience: Duration) -> Result<String, String> {
         let address = format!("127.0.0.1:{port}");
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + patience;
         while TcpStream::connect(&address).is_err() {
             if let Some(how) = self.ended() {
                 return Err(how);
             }
             if Instant::now() > until {
-                return Err(format!("took no connection within {} s", PATIENCE.as_secs()));
+                return Err(format!("took no connection within {} s", patience.as_secs()));
             }
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -1,9 +1,11 @@
 //! The suite `protocols`: one small message answered with itself by a generated service, over every standard
 //! protocol, at 1, 10, 50 and 100 calls under way.
 
+use std::time::Duration;
+
 use tidewire_load::{MessageCodec, Protocol};
 
-use super::{Answer, Case, Suite};
+use super::{Answer, Case, Load, Suite, Work};
 
 pub(super) const PROTOCOLS: Suite = Suite {
     name: "protocols",
@@ -11,6 +13,8 @@ pub(super) const PROTOCOLS: Suite = Suite {
     reading: "A message with a name and a number is answered with itself by a generated service. Connect and \
               gRPC-Web over as many HTTP/1.1 connections as calls are under way, gRPC over as many streams \
               of one HTTP/2 connection. One server core; RSS is that after the measurement.",
+    duration: Duration::from_secs(4),
+    quick: Duration::from_secs(1),
     cases: &[
         CONNECT_JSON.of("Connect JSON, 1 under way", 1),
         CONNECT_JSON.of("Connect JSON, 10 under way", 10),
@@ -51,16 +55,18 @@ impl Spoken {
             MessageCodec::Proto => PROTO,
         };
         let streams = matches!(protocol, Protocol::Grpc);
+        let (connections, depth) = if streams { (1, under_way) } else { (under_way, 1) };
         Case {
             name,
             needs,
-            path: "/hello.v1.Greeter/SayHello",
-            protocol,
-            codec,
-            sent: message,
-            answer: Answer::Has(message),
-            connections: if streams { 1 } else { under_way },
-            depth: if streams { under_way } else { 1 },
+            work: Work::Call {
+                path: "/hello.v1.Greeter/SayHello",
+                protocol,
+                codec,
+                sent: message,
+                answer: Answer::Has(message),
+            },
+            load: Load::Steady { connections, depth },
         }
     }
 }

@@ -3,121 +3,296 @@
 use std::fmt::Write as _;
 
 use super::runner::{Figures, Measurement};
-use super::{Suite, SuiteResult};
+use super::{Load, Suite, SuiteResult};
 use crate::quantity::{digits, size, time};
 
 /// The first peer of a suite is Tidewire, to which the others' cost is set in relation.
 const OURS: &str = "tidewire";
 
+/// The table of one case.
+#[derive(Debug)]
+pub(crate) struct Section {
+    pub(crate) case: &'static str,
+    pub(crate) heads: Vec<&'static str>,
+    pub(crate) rows: Vec<Vec<Cell>>,
+}
+
+/// What a table says in one place.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    /// Least and most, where rounds differ.
+    pub(crate) spread: Option<String>,
+    /// No other row has a better one.
+    pub(crate) best: bool,
+}
+
+impl Cell {
+    fn plain(text: impl Into<String>) -> Self {
+        Self { text: text.into(), spread: None, best: false }
+    }
+}
+
 /// The whole document.
 pub(crate) fn markdown(suite: &Suite, result: &SuiteResult) -> String {
-    let mut out = format!("# Suite `{}`\n\n{}\n", suite.name, suite.reading);
-    let context = &result.context;
-    let commit = context.commit.as_deref().unwrap_or("unknown");
-    let pinned =
-        if result.pinned { "one core for servers, one for the load" } else { "not pinned" };
-    let _ = write!(
-        out,
-        "\n`{}`, commit {commit}, {}, {} cores, {}; {pinned}; {} interleaved rounds of {} s. A cell is \
-         the median of the rounds (least–most); *CPU* is that of the server and its children per \
-         request, *to Tidewire* the median of the rounds' ratios.\n",
-        context.command, context.cpu, context.cores, context.system, result.rounds, result.seconds,
-    );
-    for (peer, why) in &result.absent {
-        let _ = write!(out, "\nAbsent: {peer} ({why}).\n");
+    let mut out = format!("# Suite `{}`\n\n{}\n\n{}\n", suite.name, suite.reading, origin(result));
+    for note in notes(result) {
+        let _ = write!(out, "\n{note}\n");
     }
-    if result.interrupted {
-        out.push_str("\nThe run was ended by hand; these are the figures up to then.\n");
-    }
-    for case in suite.cases {
-        let of_case: Vec<&Measurement> =
-            result.measurements.iter().filter(|one| one.case == case.name).collect();
-        if !of_case.is_empty() {
-            let _ = write!(out, "\n## {}\n\n", case.name);
-            table(&mut out, &of_case);
+    for section in sections(suite, result) {
+        let _ = write!(out, "\n## {}\n\n|", section.case);
+        for head in &section.heads {
+            let _ = write!(out, " {head} |");
+        }
+        out.push_str("\n|---|");
+        out.push_str(&"--:|".repeat(section.heads.len() - 1));
+        out.push('\n');
+        for row in &section.rows {
+            out.push('|');
+            for cell in row {
+                let mark = if cell.best { "**" } else { "" };
+                let _ = write!(out, " {mark}{}{mark}", cell.text);
+                if let Some(spread) = &cell.spread {
+                    let _ = write!(out, " ({spread})");
+                }
+                out.push_str(" |");
+            }
+            out.push('\n');
         }
     }
     out
 }
 
-fn table(out: &mut String, measurements: &[&Measurement]) {
-    out.push_str(
-        "| | requests/s | p50 | p99 | CPU | to Tidewire | RSS |\n|---|--:|--:|--:|--:|--:|--:|\n",
-    );
+/// Where and how it was measured, with `` ` `` around the command.
+pub(crate) fn origin(result: &SuiteResult) -> String {
+    let context = &result.context;
+    let commit = context.commit.as_deref().unwrap_or("unknown");
+    let pinned =
+        if result.pinned { "one core for servers, one for the load" } else { "not pinned" };
+    format!(
+        "`{}`, commit {commit}, {}, {} cores, {}; {pinned}; {} interleaved rounds of {} s. A cell is \
+         the median of the rounds (least–most); *CPU* is that of the server and its children per \
+         request, *to Tidewire* the median of the rounds' ratios of it.",
+        context.command, context.cpu, context.cores, context.system, result.rounds, result.seconds,
+    )
+}
+
+/// What a reader has to know beside the figures.
+pub(crate) fn notes(result: &SuiteResult) -> Vec<String> {
+    let absent = result.absent.iter().map(|(peer, why)| format!("Absent: {peer} ({why})."));
+    let mut notes: Vec<String> = absent.collect();
+    if result.interrupted {
+        let ended = "The run was ended by hand; these are the figures up to then.";
+        notes.push(ended.to_owned());
+    }
+    notes
+}
+
+/// A table a case of which anything was measured.
+pub(crate) fn sections(suite: &Suite, result: &SuiteResult) -> Vec<Section> {
+    let mut sections = Vec::new();
+    for case in suite.cases {
+        let of_case: Vec<&Measurement> =
+            result.measurements.iter().filter(|one| one.case == case.name).collect();
+        let columns = match case.load {
+            Load::Steady { .. } => STEADY,
+            Load::Ramp { .. } => RAMP,
+        };
+        if !of_case.is_empty() {
+            sections.push(section(case.name, columns, &of_case));
+        }
+    }
+    sections
+}
+
+/// A column of a table.
+struct Column {
+    head: &'static str,
+    of: fn(&Figures) -> Option<f64>,
+    show: fn(f64) -> String,
+    best: Best,
+}
+
+#[derive(Clone, Copy)]
+enum Best {
+    Least,
+    Most,
+    /// In relation to Tidewire's of the same round; none of them is the best.
+    Ratio,
+    None,
+}
+
+const fn column(
+    head: &'static str,
+    of: fn(&Figures) -> Option<f64>,
+    show: fn(f64) -> String,
+    best: Best,
+) -> Column {
+    Column { head, of, show, best }
+}
+
+const RATE: Column = column("requests/s", |one| Some(one.ok_per_second), digits, Best::Most);
+const P99: Column = column("p99", |one| Some(one.p99), time, Best::Least);
+const CPU: Column = column("CPU", |one| Some(one.cpu_per_request), time, Best::Least);
+const TO_OURS: Column = column(
+    "to Tidewire",
+    |one| Some(one.cpu_per_request),
+    |ratio| format!("{ratio:.2}"),
+    Best::Ratio,
+);
+const RSS: Column = column("RSS", |one| Some(one.rss_bytes as f64), size, Best::Least);
+
+const STEADY: &[Column] =
+    &[RATE, column("p50", |one| Some(one.p50), time, Best::Least), P99, CPU, TO_OURS, RSS];
+
+const RAMP: &[Column] = &[
+    column(
+        "errors",
+        |one| Some(one.errors),
+        |share| format!("{:.2} %", share * 100.0),
+        Best::Least,
+    ),
+    column("mean", |one| Some(one.mean), time, Best::Least),
+    column("p90", |one| Some(one.p90), time, Best::Least),
+    column("p95", |one| Some(one.p95), time, Best::Least),
+    P99,
+    RATE,
+    column("knee", |one| one.knee.map(|clients| clients as f64), digits, Best::None),
+    CPU,
+    TO_OURS,
+    RSS,
+];
+
+fn section(case: &'static str, columns: &[Column], measurements: &[&Measurement]) -> Section {
     let mut peers: Vec<&str> = Vec::new();
     for one in measurements {
         if !peers.contains(&one.peer.as_str()) {
             peers.push(&one.peer);
         }
     }
-    let rows: Vec<Row> = peers.iter().map(|peer| Row::of(peer, measurements)).collect();
-    let best = |column: usize, least: bool| -> Option<f64> {
+    let rows: Vec<Row> = peers.iter().map(|peer| Row::of(peer, columns, measurements)).collect();
+    let best = |index: usize, best: Best| -> Option<f64> {
         let medians =
-            rows.iter().filter_map(|row| row.columns[column].as_ref().map(|one| one.median));
-        medians.reduce(if least { f64::min } else { f64::max })
+            rows.iter().filter_map(|row| row.spreads[index].as_ref().map(|one| one.median));
+        match best {
+            Best::Least => medians.reduce(f64::min),
+            Best::Most => medians.reduce(f64::max),
+            Best::Ratio | Best::None => None,
+        }
     };
-    let best = [best(0, false), best(1, true), best(2, true), best(3, true), None, best(5, true)];
+    let best: Vec<Option<f64>> =
+        columns.iter().enumerate().map(|(index, column)| best(index, column.best)).collect();
+    let dashes = |count: usize| std::iter::repeat_n(Cell::plain("–"), count);
+    let mut cells = Vec::new();
     for row in &rows {
-        let _ = write!(out, "| {} |", row.peer);
-        if row.columns[0].is_none() {
-            let _ = writeln!(out, " {} | – | – | – | – | – |", row.failures.join("; "));
+        if row.spreads.iter().all(Option::is_none) {
+            let mut line = vec![Cell::plain(&row.peer), Cell::plain(row.failures.join("; "))];
+            line.extend(dashes(columns.len() - 1));
+            cells.push(line);
             continue;
         }
-        for (column, show) in SHOW.iter().enumerate() {
-            let cell = match &row.columns[column] {
-                None => "–".to_owned(),
-                Some(spread) if best[column] == Some(spread.median) => spread.text(*show, "**"),
-                Some(spread) => spread.text(*show, ""),
-            };
-            let _ = write!(out, " {cell} |");
+        let mut line = vec![Cell::plain(&row.peer)];
+        for ((spread, column), best) in row.spreads.iter().zip(columns).zip(&best) {
+            line.push(spread.as_ref().map_or(Cell::plain("–"), |spread| {
+                spread.cell(column.show, *best == Some(spread.median))
+            }));
         }
-        out.push('\n');
+        cells.push(line);
         for failure in &row.failures {
-            let _ = writeln!(out, "| {}, once | {failure} | – | – | – | – | – |", row.peer);
+            let who = format!("{}, once", row.peer);
+            let mut line = vec![Cell::plain(who), Cell::plain(failure)];
+            line.extend(dashes(columns.len() - 1));
+            cells.push(line);
         }
     }
+    let heads = std::iter::once("").chain(columns.iter().map(|column| column.head)).collect();
+    Section { case, heads, rows: cells }
 }
-
-const SHOW: [fn(f64) -> String; 6] =
-    [digits, time, time, time, |ratio| format!("{ratio:.2}"), size];
 
 /// One peer in one case.
 struct Row {
     peer: String,
-    columns: [Option<Spread>; 6],
+    spreads: Vec<Option<Spread>>,
     failures: Vec<String>,
 }
 
 impl Row {
-    fn of(peer: &str, measurements: &[&Measurement]) -> Self {
+    fn of(peer: &str, columns: &[Column], measurements: &[&Measurement]) -> Self {
         let own: Vec<&&Measurement> = measurements.iter().filter(|one| one.peer == peer).collect();
-        let column = |of: fn(&Figures) -> f64| {
-            Spread::of(own.iter().filter_map(|one| one.figures.as_ref().map(of)).collect())
-        };
-        let ratios = own.iter().filter_map(|one| {
-            let ours =
-                measurements.iter().find(|ours| ours.peer == OURS && ours.round == one.round)?;
-            let ratio = one.figures?.cpu_per_request / ours.figures?.cpu_per_request;
+        let value = |column: &Column, one: &Measurement| -> Option<f64> {
+            let figure = (column.of)(one.figures.as_ref()?)?;
+            let Best::Ratio = column.best else { return Some(figure) };
+            let ours = measurements.iter().find(|it| it.peer == OURS && it.round == one.round)?;
+            let ratio = figure / (column.of)(ours.figures.as_ref()?)?;
             ratio.is_finite().then_some(ratio)
-        });
+        };
+        let spread =
+            |column: &Column| Spread::of(own.iter().filter_map(|one| value(column, one)).collect());
         let failed: u64 = own.iter().filter_map(|one| one.figures.map(|one| one.failed)).sum();
         let mut failures: Vec<String> = own.iter().filter_map(|one| one.failure.clone()).collect();
         if failed > 0 {
-            failures.push(format!("{failed} requests failed, which are in no figure"));
+            failures.push(format!("{failed} requests failed, which are in no figure but errors"));
         }
         failures.dedup();
-        Self {
-            peer: peer.to_owned(),
-            columns: [
-                column(|one| one.ok_per_second),
-                column(|one| one.p50),
-                column(|one| one.p99),
-                column(|one| one.cpu_per_request),
-                Spread::of(ratios.collect()),
-                column(|one| one.rss_bytes as f64),
-            ],
-            failures,
+        Self { peer: peer.to_owned(), spreads: columns.iter().map(spread).collect(), failures }
+    }
+}
+
+/// Every second of a ramp, one line a peer.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Series {
+    pub(crate) case: &'static str,
+    pub(crate) peers: Vec<Line>,
+}
+
+/// A peer's part of a [`Series`]: of each second the median of the rounds.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Line {
+    peer: String,
+    knee: Option<f64>,
+    at: Vec<u64>,
+    clients: Vec<u64>,
+    ok: Vec<f64>,
+    p50: Vec<f64>,
+    p99: Vec<f64>,
+}
+
+/// What the charts of a suite draw; none where it has no ramps.
+pub(crate) fn series(suite: &Suite, result: &SuiteResult) -> Vec<Series> {
+    let mut all = Vec::new();
+    for case in suite.cases {
+        let of_case = || result.measurements.iter().filter(|one| one.case == case.name);
+        let mut peers: Vec<Line> = Vec::new();
+        for one in of_case().filter(|one| !one.seconds.is_empty()) {
+            if peers.iter().all(|line| line.peer != one.peer) {
+                peers.push(line(&one.peer, of_case().filter(|other| other.peer == one.peer)));
+            }
         }
+        if !peers.is_empty() {
+            all.push(Series { case: case.name, peers });
+        }
+    }
+    all
+}
+
+fn line<'a>(peer: &str, rounds: impl Iterator<Item = &'a Measurement>) -> Line {
+    let rounds: Vec<&Measurement> = rounds.filter(|one| !one.seconds.is_empty()).collect();
+    let shortest = rounds.iter().map(|one| one.seconds.len()).min().unwrap_or_default();
+    let median = |values: Vec<f64>| Spread::of(values).map_or(0.0, |spread| spread.median);
+    let each = |of: fn(&super::runner::Moment) -> f64| -> Vec<f64> {
+        let second = |at: usize| median(rounds.iter().map(|one| of(&one.seconds[at])).collect());
+        (0..shortest).map(second).collect()
+    };
+    let knees = rounds.iter().filter_map(|one| Some(one.figures?.knee? as f64)).collect();
+    let first = rounds.first().map(|one| &one.seconds[..shortest]).unwrap_or_default();
+    Line {
+        peer: peer.to_owned(),
+        knee: Spread::of(knees).map(|spread| spread.median),
+        at: first.iter().map(|one| one.at).collect(),
+        clients: first.iter().map(|one| one.clients).collect(),
+        ok: each(|one| one.ok as f64),
+        p50: each(|one| one.p50),
+        p99: each(|one| one.p99),
     }
 }
 
@@ -140,12 +315,10 @@ impl Spread {
         Some(Self { least, median, most })
     }
 
-    fn text(&self, show: fn(f64) -> String, mark: &str) -> String {
-        let (least, median, most) = (show(self.least), show(self.median), show(self.most));
-        if least == most {
-            return format!("{mark}{median}{mark}");
-        }
-        format!("{mark}{median}{mark} ({least}–{most})")
+    fn cell(&self, show: fn(f64) -> String, best: bool) -> Cell {
+        let (least, text, most) = (show(self.least), show(self.median), show(self.most));
+        let spread = (least != most).then(|| format!("{least}–{most}"));
+        Cell { text, spread, best }
     }
 }
 
@@ -158,14 +331,19 @@ mod tests {
         let figures = Figures {
             ok_per_second: rate,
             failed: 0,
+            errors: 0.0,
+            mean: 1e-4,
             p50: 1e-4,
+            p90: 1e-4,
+            p95: 1e-4,
             p99: 1e-3,
             cpu_per_request: cpu,
             rss_bytes: 1 << 20,
+            knee: None,
         };
         let case = SUITES[0].cases[0].name.to_owned();
         let (peer, figures) = (peer.to_owned(), Some(figures));
-        Measurement { case, peer, round, figures, failure: None }
+        Measurement { case, peer, round, figures, failure: None, seconds: Vec::new() }
     }
 
     #[test]

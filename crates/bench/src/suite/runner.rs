@@ -5,21 +5,16 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
-use tidewire_load::{
-    Body, Check, Error, Feeder, Model, Names, Plan, Protocol, Request, Reuse, Speech, Step, Stop,
-    Target, Template, Transport, Workload,
-};
+use tidewire_load::{Error, Second, Stop};
 
-use super::peer::{Peer, Running};
-use super::{Answer, Case, Peers, Suite};
+use super::load::plan;
+use super::peer::{Helpers, Peer, Running};
+use super::{Case, Load, Peers, Suite};
 use crate::case::{self, ServerPlan};
 use crate::console::{Console, View};
 use crate::quantity::{digits, time};
 use crate::result::{Context, RunResult};
 use crate::{machine, measure};
-
-/// Requests under way, of an answer that never comes, are given up after this time.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How a suite is run.
 #[derive(Debug, Clone)]
@@ -59,6 +54,21 @@ pub(crate) struct Measurement {
     pub(crate) figures: Option<Figures>,
     /// Why there are no figures.
     pub(crate) failure: Option<String>,
+    /// Of a ramp: every second of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) seconds: Vec<Moment>,
+}
+
+/// One second of a ramp.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Moment {
+    pub(crate) at: u64,
+    pub(crate) clients: u64,
+    pub(crate) ok: u64,
+    pub(crate) failed: u64,
+    /// Latencies of the answers of this second, in seconds.
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
 }
 
 /// What one measurement found.
@@ -66,12 +76,19 @@ pub(crate) struct Measurement {
 pub(crate) struct Figures {
     pub(crate) ok_per_second: f64,
     pub(crate) failed: u64,
+    /// The share of requests that failed, 0 to 1.
+    pub(crate) errors: f64,
     /// Latencies in seconds.
+    pub(crate) mean: f64,
     pub(crate) p50: f64,
+    pub(crate) p90: f64,
+    pub(crate) p95: f64,
     pub(crate) p99: f64,
     /// CPU seconds of the server and its children.
     pub(crate) cpu_per_request: f64,
     pub(crate) rss_bytes: u64,
+    /// Of a ramp: the fewest clients that gave 95 % of the best second's rate.
+    pub(crate) knee: Option<u64>,
 }
 
 /// Runs `suite` with those of `peers` that are there.
@@ -106,6 +123,8 @@ pub(crate) async fn run(
             .iter()
             .all(|part| case.contains(part.as_str()) || peer.contains(part.as_str()))
     };
+    let helpers = Helpers::start(peers, &mut |told| Ok(console.text(told)?))?;
+    let at = Place { peers, helpers: &helpers, cores: cores.as_ref() };
     for round in 0..settings.rounds {
         for case in suite.cases {
             for found in peers.found.iter().filter(|found| found.absent.is_none()) {
@@ -117,9 +136,9 @@ pub(crate) async fn run(
                 if !peer.has(case.needs) || !wanted(case.name, &peer.name) {
                     continue;
                 }
-                let figures = one(case, peer, peers, settings, cores.as_ref(), stop).await;
-                let told = match &figures {
-                    Ok(one) => format!(
+                let measured = one(case, peer, &at, settings, stop).await;
+                let told = match &measured {
+                    Ok((one, _)) => format!(
                         "{}/s, {} CPU",
                         digits(one.ok_per_second),
                         time(one.cpu_per_request)
@@ -134,11 +153,12 @@ pub(crate) async fn run(
                     peer.name
                 ))?;
                 let (case, peer) = (case.name.to_owned(), peer.name.clone());
-                let (figures, failure) = match figures {
-                    Ok(figures) => (Some(figures), None),
-                    Err(why) => (None, Some(why)),
+                let (figures, failure, seconds) = match measured {
+                    Ok((figures, seconds)) => (Some(figures), None, seconds),
+                    Err(why) => (None, Some(why), Vec::new()),
                 };
-                result.measurements.push(Measurement { case, peer, round, figures, failure });
+                let measurement = Measurement { case, peer, round, figures, failure, seconds };
+                result.measurements.push(measurement);
             }
         }
     }
@@ -146,23 +166,30 @@ pub(crate) async fn run(
     Ok(result)
 }
 
+/// Where peers are measured.
+struct Place<'a> {
+    peers: &'a Peers,
+    helpers: &'a Helpers,
+    cores: Option<&'a Cores>,
+}
+
 async fn one(
     case: &Case,
     peer: &Peer,
-    peers: &Peers,
+    at: &Place<'_>,
     settings: &Settings,
-    cores: Option<&Cores>,
     stop: &Stop,
-) -> Result<Figures, String> {
-    if let Some(cores) = cores {
+) -> Result<(Figures, Vec<Moment>), String> {
+    if let Some(cores) = at.cores {
         cores.to_servers();
     }
-    let started = peer.start(&peers.folder);
-    if let Some(cores) = cores {
+    let started = peer.start(&at.peers.folder, at.helpers);
+    if let Some(cores) = at.cores {
         cores.to_load();
     }
-    let mut running = started?;
-    let plan = plan(case, &running, settings).map_err(|error| error.to_string())?;
+    let mut running: Running = started?;
+    let plan = plan(case, &at.peers.folder, &running.address, settings)
+        .map_err(|error| error.to_string())?;
     let server = ServerPlan { pid: Some(running.pid()), ..ServerPlan::default() };
     let measured = Arc::new(case::Case { load: plan, server });
     let mut silent = std::io::sink();
@@ -172,10 +199,38 @@ async fn one(
     if let Some(how) = running.ended() {
         return Err(format!("{how} after {} answers", result.requests.ok));
     }
-    figures(&result)
+    let seconds = match case.load {
+        Load::Steady { .. } => Vec::new(),
+        Load::Ramp { .. } => moments(&result),
+    };
+    Ok((figures(&result, &seconds)?, seconds))
 }
 
-fn figures(result: &RunResult) -> Result<Figures, String> {
+/// The whole seconds of a run: the last answers come in a second of their own, which would look like a
+/// collapse.
+fn moments(result: &RunResult) -> Vec<Moment> {
+    let whole = result
+        .timeline
+        .iter()
+        .filter(|row| (row.at + 1) as f64 <= result.throughput.seconds + 0.001);
+    let moment = |row: &Second| Moment {
+        at: row.at,
+        clients: row.connections,
+        ok: row.ok,
+        failed: row.failed,
+        p50: row.p50,
+        p99: row.p99,
+    };
+    whole.map(moment).collect()
+}
+
+fn knee(seconds: &[Moment]) -> Option<u64> {
+    let best = seconds.iter().map(|one| one.ok).max()?;
+    let enough = |one: &&Moment| one.ok as f64 >= 0.95 * best as f64;
+    seconds.iter().find(enough).map(|one| one.clients)
+}
+
+fn figures(result: &RunResult, seconds: &[Moment]) -> Result<Figures, String> {
     let failures = || {
         let kinds = result.failures.iter().map(|(kind, count)| format!("{count} × {kind}"));
         kinds.collect::<Vec<_>>().join(", ")
@@ -189,65 +244,16 @@ fn figures(result: &RunResult) -> Result<Figures, String> {
     Ok(Figures {
         ok_per_second: result.throughput.ok_per_second,
         failed: result.requests.failed,
+        errors: result.requests.failed as f64
+            / (result.requests.ok + result.requests.failed).max(1) as f64,
+        mean: result.latency.raw.mean,
         p50: result.latency.raw.p50,
+        p90: result.latency.raw.p90,
+        p95: result.latency.raw.p95,
         p99: result.latency.raw.p99,
         cpu_per_request: phase.cpu_seconds_per_request.ok_or("its CPU time was not seen")?,
         rss_bytes: phase.rss_bytes,
-    })
-}
-
-/// The load of a case on a peer: closed, one thread.
-fn plan(case: &Case, running: &Running, settings: &Settings) -> Result<Plan, Error> {
-    let target = Target::parse(&format!("http://{}{}", running.address, case.path), None)?;
-    let fixed = |text: &str| Template::parse(text, &Names::default()).map_err(Error::usage);
-    let request = Request {
-        method: if case.sent.is_empty() { "GET" } else { "POST" }.to_owned(),
-        path: fixed(case.path)?,
-        headers: Vec::new(),
-        body: Body::Bytes(case.sent.into()),
-        messages: None,
-    };
-    let step = Step {
-        name: case.name.to_owned(),
-        request,
-        checks: vec![match case.answer {
-            Answer::Is(body) => Check::BodyEquals(Template::literal(body)),
-            Answer::Has(part) => Check::BodyContains(Template::literal(part)),
-        }],
-        extracts: Vec::new(),
-    };
-    let mut workload = Workload {
-        speech: Speech {
-            transport: match case.protocol {
-                Protocol::Grpc => Transport::Http2,
-                _ => Transport::Http1,
-            },
-            protocol: case.protocol,
-            codec: case.codec,
-            messages: 1,
-            authority: target.authority.clone(),
-            secure: false,
-            closes: false,
-        },
-        steps: vec![step],
-        feeders: Vec::<Feeder>::new(),
-        variables: 0,
-        seed: 1,
-    };
-    workload.normalise();
-    Ok(Plan {
-        tls: None,
-        workload,
-        target,
-        model: Model::Closed { connections_from: case.connections },
-        connections: case.connections,
-        depth: case.depth,
-        reuse: Reuse::KeepAlive,
-        threads: 1,
-        warm_up: settings.warm_up,
-        duration: settings.duration,
-        requests: None,
-        timeout: TIMEOUT,
+        knee: knee(seconds),
     })
 }
 

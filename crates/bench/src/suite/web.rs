@@ -1,9 +1,11 @@
 //! The suite `web`: what a web server costs for the least it can do, by a plain handler and by a method
 //! that is bound to the request, in text and JSON.
 
+use std::time::Duration;
+
 use tidewire_load::{MessageCodec, Protocol};
 
-use super::{Answer, Case, Suite};
+use super::{Answer, Case, Load, Suite, Work};
 
 pub(super) const WEB: Suite = Suite {
     name: "web",
@@ -12,6 +14,8 @@ pub(super) const WEB: Suite = Suite {
               framework binds them (a service of protobuf over REST in Tidewire, an extractor elsewhere). \
               One server core. Between fast servers rates measure the load generator as much as the \
               server: compare CPU per request.",
+    duration: Duration::from_secs(4),
+    quick: Duration::from_secs(1),
     cases: &[
         handler("text, handler, 8 connections", TEXT, 8, 1),
         handler("text, handler, 64 connections", TEXT, 64, 1),
@@ -37,12 +41,13 @@ const fn handler(name: &'static str, what: Resource, connections: usize, depth: 
     Case {
         name,
         needs: what.0,
-        path: what.0,
-        protocol: Protocol::Plain,
-        codec: MessageCodec::Json,
-        sent: "",
-        answer: Answer::Is(what.1),
-        connections,
-        depth,
+        work: Work::Call {
+            path: what.0,
+            protocol: Protocol::Plain,
+            codec: MessageCodec::Json,
+            sent: "",
+            answer: Answer::Is(what.1),
+        },
+        load: Load::Steady { connections, depth },
     }
 }

@@ -93,3 +93,53 @@ fn what_a_suite_needs_is_named_before_it_begins() {
     let error = bench(&["suite", "web", "--out", file.to_str().unwrap()]).error();
     assert!(error.contains("cannot be written"), "{error}");
 }
+
+#[test]
+fn a_ramp_has_every_second_of_its_clients_and_a_helper_is_started_once_for_all() {
+    let server = Peer::start(|_| Manner::Answer(answer(204, "")));
+    let folder = scratch("peers");
+    std::fs::create_dir_all(folder.join("stacks")).unwrap();
+    let step = "[[step]]\nname = \"health\"\npath = \"/health\"\nexpect = { status = [204] }\n";
+    std::fs::write(folder.join("stacks/health.toml"), step).unwrap();
+    let address = server.address;
+    let peer = |name: &str, of: &str| {
+        format!(
+            "[[stacks]]\nname = {name:?}\nrun = [\"sh\", \"-c\", \"echo listening on $AT; exec sleep 600\"]\n\
+             setup = \"-\"\nenvironment = {{ AT = {of:?} }}\n"
+        )
+    };
+    let text = format!(
+        "[[helper]]\nname = \"store\"\nsetup = \"-\"\nrun = [\"sh\", \"-c\", \"echo started >> starts; echo \
+         {address}; exec sleep 600\"]\n[[helper]]\nname = \"lame\"\nsetup = \"-\"\nrun = [\"sh\", \"-c\", \"exit 4\"]\n\
+         [[helper]]\nname = \"idle\"\nsetup = \"-\"\nrun = [\"sh\", \"-c\", \"echo started >> idle\"]\n{}{}{}",
+        peer("tidewire", "{store}"),
+        peer("by port", "127.0.0.1:{store.port}"),
+        peer("without", "{lame}"),
+    );
+    std::fs::write(folder.join("peers.toml"), text).unwrap();
+    let out = scratch("suite");
+    let (from, to) = (folder.to_str().unwrap(), out.to_str().unwrap());
+    let run = ["suite", "stacks", "-z", "2s", "--rounds", "1", "--only", "Health"];
+    let ran = bench(&[&run[..], &["--peers", from, "--out", to]].concat());
+    assert_eq!(ran.outcome.unwrap(), Outcome::Done, "{}", ran.text);
+    assert_eq!(std::fs::read_to_string(folder.join("starts")).unwrap(), "started\n");
+    assert!(!folder.join("idle").exists(), "a helper that nobody needs is not started");
+    let read =
+        |ending: &str| std::fs::read_to_string(out.join(format!("stacks.{ending}"))).unwrap();
+    let markdown = read("md");
+    assert!(
+        markdown.contains("|  | errors | mean | p90 | p95 | p99 | requests/s | knee |"),
+        "{markdown}"
+    );
+    assert!(
+        markdown.contains("| without | the helper lame did not start: ended by itself"),
+        "{markdown}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&read("json")).unwrap();
+    let seconds = json["measurements"][1]["seconds"].as_array().unwrap();
+    let clients: Vec<u64> = seconds.iter().map(|one| one["clients"].as_u64().unwrap()).collect();
+    assert!(clients.is_sorted() && clients.last() > clients.first(), "{clients:?}");
+    assert!(json["measurements"][1]["figures"]["knee"].as_u64().unwrap() >= 1);
+    let page = read("html");
+    assert!(page.contains("data-case=\"Health\"") && page.contains("\"peer\":\"by port\""));
+}

@@ -1,4 +1,4 @@
-module tidewire.test/peers/go-contacts
+module go-contacts
 
 go 1.26
 

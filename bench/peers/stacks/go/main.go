@@ -1,9 +1,9 @@
-// Command go-contacts is the peer that the reference application is measured against: the contacts of
-// seed 003 with net/http and pgx, as one would write them in Go today. Statements are prepared and
-// cached, and the pool keeps its connections (the seed's own server closed all but two of them).
+// Command go-contacts is the peer that the reference application is measured against: health, echo, relay
+// and contacts with net/http and pgx, as one would write them in Go today. Statements are prepared and
+// cached, and pools keep their connections, to the database as to the store that the relay asks.
 //
 // It prints `listening on ADDRESS` and serves until it is killed. DATABASE_URL is the database, LISTEN
-// the address, POOL the number of connections.
+// the address, POOL the number of connections, STORE the address of the relay's store.
 package main
 
 import (
@@ -11,9 +11,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"time"
@@ -28,7 +30,11 @@ type contact struct {
 	Surname   string `json:"surname"`
 }
 
-type server struct{ pool *pgxpool.Pool }
+type server struct {
+	pool  *pgxpool.Pool
+	store string
+	http  *http.Client
+}
 
 func main() {
 	ctx := context.Background()
@@ -52,12 +58,17 @@ func main() {
 		log.Fatal(err)
 	}
 	fmt.Println("listening on", listener.Addr())
-	log.Fatal(http.Serve(listener, routes(&server{pool})))
+	log.Fatal(http.Serve(listener, routes(&server{pool, os.Getenv("STORE"), client()})))
 }
 
 func routes(s *server) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) })
+	mux.HandleFunc("GET /echo/{text}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		io.WriteString(w, r.PathValue("text"))
+	})
+	mux.HandleFunc("GET /relay/{key}", s.relay)
 	mux.HandleFunc("POST /contacts", s.create)
 	mux.HandleFunc("GET /contacts/{id}", s.get)
 	mux.HandleFunc("DELETE /contacts/{id}", s.delete)
@@ -69,6 +80,43 @@ func setting(name, otherwise string) string {
 		return value
 	}
 	return otherwise
+}
+
+// client keeps as many connections to the store as calls need; Go's default keeps two.
+func client() *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 512
+	return &http.Client{Transport: transport, Timeout: 5 * time.Second}
+}
+
+func (s *server) relay(w http.ResponseWriter, r *http.Request) {
+	key := r.PathValue("key")
+	request, err := http.NewRequestWithContext(r.Context(), "GET", "http://"+s.store+"/store/"+url.PathEscape(key), nil)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	reply, err := s.http.Do(request)
+	if err != nil {
+		http.Error(w, "the store does not answer", http.StatusBadGateway)
+		return
+	}
+	defer reply.Body.Close()
+	var stored struct {
+		Value string `json:"value"`
+	}
+	if err := json.NewDecoder(reply.Body).Decode(&stored); err != nil {
+		http.Error(w, "the store answered something else", http.StatusBadGateway)
+		return
+	}
+	// The connection is kept only when all of the body was read.
+	io.Copy(io.Discard, reply.Body)
+	body, _ := json.Marshal(struct {
+		Key   string `json:"key"`
+		Value string `json:"value"`
+	}{key, stored.Value})
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(body)
 }
 
 func (s *server) create(w http.ResponseWriter, r *http.Request) {
