@@ -7,10 +7,13 @@ use tidewire_load::{Error, Stop};
 use tidewire_schema::Schema;
 
 mod compare;
+mod index;
 mod run;
 mod suite;
 
 pub use compare::CompareArgs;
+pub use index::IndexArgs;
+pub(crate) use index::Kept;
 pub use run::{Reflected, RunArgs};
 pub use suite::SuiteArgs;
 
@@ -26,6 +29,7 @@ enum Verb {
     Run(Box<RunArgs>),
     Compare(CompareArgs),
     Suite(SuiteArgs),
+    Index(IndexArgs),
 }
 
 /// How a command ended.
@@ -66,7 +70,7 @@ impl BenchArgs {
     pub fn reflects(&self) -> Option<Reflected<'_>> {
         match &self.verb {
             Verb::Run(args) => args.reflects(),
-            Verb::Compare(_) | Verb::Suite(_) => None,
+            Verb::Compare(_) | Verb::Suite(_) | Verb::Index(_) => None,
         }
     }
 }
@@ -86,6 +90,7 @@ pub async fn run(
         Verb::Run(args) => run::run(args, schema, console, stop).await,
         Verb::Compare(args) => compare::run(args, console),
         Verb::Suite(args) => suite::run(args, console, stop).await,
+        Verb::Index(args) => index::run(args, console),
     }
 }
 

@@ -11,9 +11,11 @@ use crate::threshold::Threshold;
 use tidewire_load::Stall;
 
 mod comparison;
+mod index;
 mod suite;
 
 pub(crate) use comparison::comparison;
+pub(crate) use index::index;
 pub(crate) use suite::suite;
 
 const PAGE: &str = include_str!("../assets/report.html");

@@ -26,8 +26,10 @@ use std::time::Duration;
 use tidewire_load::{MessageCodec, Protocol};
 
 pub(crate) use peer::Peers;
-pub(crate) use report::{Cell, Section, markdown, notes, origin, sections, series};
-pub(crate) use runner::{Settings, SuiteResult, run};
+#[cfg(test)]
+pub(crate) use report::example;
+pub(crate) use report::{Cell, Section, cpu, markdown, notes, origin, sections, series, summary};
+pub(crate) use runner::{FORMAT, Settings, SuiteResult, run};
 
 /// A set of cases.
 #[derive(Debug)]

@@ -238,6 +238,51 @@ impl Row {
     }
 }
 
+/// The median CPU seconds per request of a peer in a case, if it was measured.
+pub(crate) fn cpu(result: &SuiteResult, case: &str, peer: &str) -> Option<f64> {
+    let own = result.measurements.iter().filter(|one| one.case == case && one.peer == peer);
+    let costs = own.filter_map(|one| Some(one.figures?.cpu_per_request));
+    Spread::of(costs.collect()).map(|spread| spread.median)
+}
+
+/// A table for a document that has room for one: what Tidewire does, and what the others cost beside it.
+pub(crate) fn summary(suite: &Suite, result: &SuiteResult) -> String {
+    let mut peers: Vec<&str> = Vec::new();
+    for one in &result.measurements {
+        if !peers.contains(&one.peer.as_str()) && one.peer != OURS {
+            peers.push(&one.peer);
+        }
+    }
+    let mut out = format!("| | tidewire | {} |\n", peers.join(" | "));
+    let _ = writeln!(out, "|---|--:|{}", "--:|".repeat(peers.len()));
+    for section in sections(suite, result) {
+        let place = |head: &str| section.heads.iter().position(|one| *one == head);
+        let cell = |peer: &str, head: &str| {
+            let row = section.rows.iter().find(|row| row[0].text == peer)?;
+            Some(row.get(place(head)?)?.text.clone())
+        };
+        let ours = match (cell(OURS, "requests/s"), cell(OURS, "CPU")) {
+            (Some(rate), Some(cpu)) if cpu != "–" => format!("{rate}/s, {cpu}"),
+            _ => "–".to_owned(),
+        };
+        let _ = write!(out, "| {} | {ours} |", section.case);
+        for peer in &peers {
+            let ratio = cell(peer, "to Tidewire").unwrap_or_else(|| "–".to_owned());
+            let _ = write!(out, " {ratio} |");
+        }
+        out.push('\n');
+    }
+    let context = &result.context;
+    let commit = context.commit.as_deref().unwrap_or("unknown");
+    let _ = write!(
+        out,
+        "\nRequests per second and the server's CPU per request; of the others, their CPU over Tidewire's. \
+         `{}`, commit {commit}, {}, {} cores; medians of {} interleaved rounds.\n",
+        context.command, context.cpu, context.cores, result.rounds
+    );
+    out
+}
+
 /// Every second of a ramp, one line a peer.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Series {
@@ -322,12 +367,18 @@ impl Spread {
     }
 }
 
+/// What two peers might have measured.
+#[cfg(test)]
+pub(crate) fn example(rate: f64) -> Vec<Measurement> {
+    vec![tests::measured(OURS, 0, rate, 1e-5), tests::measured("slow", 0, rate / 2.0, 2e-5)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::SUITES;
     use super::*;
 
-    fn measured(peer: &str, round: usize, rate: f64, cpu: f64) -> Measurement {
+    pub(super) fn measured(peer: &str, round: usize, rate: f64, cpu: f64) -> Measurement {
         let figures = Figures {
             ok_per_second: rate,
             failed: 0,

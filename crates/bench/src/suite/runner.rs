@@ -16,6 +16,9 @@ use crate::quantity::{digits, time};
 use crate::result::{Context, RunResult};
 use crate::{machine, measure};
 
+/// The value of [`SuiteResult::format`].
+pub(crate) const FORMAT: &str = "tidewire-suite/1";
+
 /// How a suite is run.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -105,7 +108,7 @@ pub(crate) async fn run(
         found.absent.as_ref().map(|why| (found.peer.name.clone(), why.clone()))
     });
     let mut result = SuiteResult {
-        format: "tidewire-suite/1".to_owned(),
+        format: FORMAT.to_owned(),
         suite: suite.name.to_owned(),
         context,
         rounds: settings.rounds,

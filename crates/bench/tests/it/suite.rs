@@ -143,3 +143,30 @@ fn a_ramp_has_every_second_of_its_clients_and_a_helper_is_started_once_for_all()
     let page = read("html");
     assert!(page.contains("data-case=\"Health\"") && page.contains("\"peer\":\"by port\""));
 }
+
+#[test]
+fn runs_are_one_page_with_the_history_of_each_figure_and_fill_the_tables_of_a_document() {
+    let server = good();
+    let folder = peers(&[("tidewire", &format!("echo {}; exec sleep 600", server.address))]);
+    let runs = scratch("runs");
+    for run in ["1-a", "2-b"] {
+        let (from, to) = (folder.to_str().unwrap(), runs.join(run));
+        let words = ["suite", "web", "-z", "100ms", "--rounds", "1", "--only", "text, method, 8"];
+        let ran = bench(&[&words[..], &["--peers", from, "--out", to.to_str().unwrap()]].concat());
+        assert_eq!(ran.outcome.unwrap(), Outcome::Done, "{}", ran.text);
+    }
+    std::fs::write(runs.join("1-a/other.json"), "{}").unwrap();
+    let document = runs.join("README.md");
+    std::fs::write(&document, "a\n<!-- suite:web -->\nold\n<!-- /suite:web -->\nb\n").unwrap();
+    let (runs, tables) = (runs.to_str().unwrap(), document.to_str().unwrap());
+    let ran = bench(&["index", runs, "--tables", tables]);
+    assert_eq!(ran.outcome.unwrap(), Outcome::Done, "{}", ran.text);
+    let page = std::fs::read_to_string(format!("{runs}/index.html")).unwrap();
+    assert!(page.contains("<a href=\"2-b/web.html\">") && page.contains("data-suite=\"web\""));
+    let text = std::fs::read_to_string(document).unwrap();
+    assert!(text.contains("| text, method, 8 connections |") && !text.contains("old"), "{text}");
+    assert!(text.starts_with("a\n<!-- suite:web -->\n|") && text.ends_with("-->\nb\n"), "{text}");
+    let empty = scratch("empty");
+    std::fs::create_dir_all(&empty).unwrap();
+    assert!(bench(&["index", empty.to_str().unwrap()]).error().contains("bench suite NAME --out"));
+}
