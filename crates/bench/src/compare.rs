@@ -6,11 +6,15 @@
 //! runs themselves are drawn, which also covers what differs from run to run. One run on each side
 //! cannot know that; the text says which it was.
 
+use crate::quantity::{digits, time};
 use crate::result::RunResult;
+use crate::suite::{self, SuiteResult};
 use tidewire_load::{Second, Sparse};
 
 /// Rounds on each side from which on whole runs are drawn.
 const ROUNDS: usize = 7;
+/// Rounds on each side from which on the ratios of two runs of a suite are drawn.
+const SUITE_ROUNDS: usize = 5;
 const DRAWS: usize = 2000;
 const BLOCK_SECONDS: usize = 3;
 const SECONDS_MIN: usize = 5;
@@ -25,8 +29,10 @@ pub(crate) enum Better {
 /// One figure of both sides.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) better: Better,
+    /// A value as people read it.
+    pub(crate) show: fn(f64) -> String,
     pub(crate) base: f64,
     pub(crate) new: f64,
     /// `new / base` and its 95 % interval; `None` when there is too little to say.
@@ -72,6 +78,7 @@ impl Row {
 struct Figure {
     name: &'static str,
     better: Better,
+    show: fn(f64) -> String,
     of_seconds: fn(&[&Second]) -> f64,
     of_run: fn(&RunResult) -> f64,
 }
@@ -80,30 +87,35 @@ const FIGURES: [Figure; 5] = [
     Figure {
         name: "answers per second",
         better: Better::Higher,
+        show: digits,
         of_seconds: |rows| mean(rows, |row| row.ok as f64),
         of_run: |run| run.throughput.ok_per_second,
     },
     Figure {
         name: "p50",
         better: Better::Lower,
+        show: time,
         of_seconds: |rows| quantile(rows, 0.50),
         of_run: |run| run.latency.corrected.p50,
     },
     Figure {
         name: "p90",
         better: Better::Lower,
+        show: time,
         of_seconds: |rows| quantile(rows, 0.90),
         of_run: |run| run.latency.corrected.p90,
     },
     Figure {
         name: "p99",
         better: Better::Lower,
+        show: time,
         of_seconds: |rows| quantile(rows, 0.99),
         of_run: |run| run.latency.corrected.p99,
     },
     Figure {
         name: "p99.9",
         better: Better::Lower,
+        show: time,
         of_seconds: |rows| quantile(rows, 0.999),
         of_run: |run| run.latency.corrected.p99_9,
     },
@@ -133,10 +145,37 @@ pub(crate) fn compare(base: &[RunResult], new: &[RunResult], seed: u64) -> (Meth
             // What the summary of a run says is said here too; seconds are for the interval alone.
             let (base, new) = (median(&mut base), median(&mut new));
             let ratio = around(new / base, drawn);
-            Row { name: figure.name, better: figure.better, base, new, ratio }
+            Row {
+                name: figure.name.to_owned(),
+                better: figure.better,
+                show: figure.show,
+                base,
+                new,
+                ratio,
+            }
         })
         .collect();
     rows.extend(cpu_row(base, new, rounds, &mut random));
+    (method, rows)
+}
+
+/// Compares two runs of one suite by what does not change with the machine's mood: in every case the cost
+/// of each peer over Tidewire's in the same round. A ratio that rises is Tidewire getting cheaper.
+pub(crate) fn suites(base: &SuiteResult, new: &SuiteResult, seed: u64) -> (Method, Vec<Row>) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let method = Method::Rounds { base: base.rounds, new: new.rounds };
+    let (base, new) = (suite::ratios(base), suite::ratios(new));
+    let mut rows = Vec::new();
+    for (name, mut base) in base {
+        let Some((_, new)) = new.iter().find(|(other, _)| *other == name) else { continue };
+        let mut new = new.clone();
+        let enough = base.len() >= SUITE_ROUNDS && new.len() >= SUITE_ROUNDS;
+        let drawn = enough.then(|| rounds_interval(&base, &new, &mut random)).flatten();
+        let (base, new) = (median(&mut base), median(&mut new));
+        let ratio = around(new / base, drawn);
+        let show = |ratio| format!("{ratio:.2}");
+        rows.push(Row { name, better: Better::Higher, show, base, new, ratio });
+    }
     (method, rows)
 }
 
@@ -164,7 +203,8 @@ fn cpu_row(
     let (mut base, mut new) = (base_runs, new_runs);
     let (base, new) = (median(&mut base), median(&mut new));
     let ratio = around(new / base, drawn);
-    Some(Row { name: "server CPU per request", better: Better::Lower, base, new, ratio })
+    let name = "server CPU per request".to_owned();
+    Some(Row { name, better: Better::Lower, show: time, base, new, ratio })
 }
 
 /// One second of a run: the CPU seconds of the server and the requests it answered.

@@ -28,7 +28,9 @@ use tidewire_load::{MessageCodec, Protocol};
 pub(crate) use peer::Peers;
 #[cfg(test)]
 pub(crate) use report::example;
-pub(crate) use report::{Cell, Section, cpu, markdown, notes, origin, sections, series, summary};
+pub(crate) use report::{
+    Cell, Section, cpu, markdown, notes, origin, ratios, sections, series, summary,
+};
 pub(crate) use runner::{FORMAT, Settings, SuiteResult, run};
 
 /// A set of cases.

@@ -10,8 +10,8 @@ use super::Outcome;
 use crate::compare::{self, Method, Row};
 use crate::console::Console;
 use crate::html;
-use crate::quantity::{digits, time};
 use crate::result::{FORMAT, RunResult};
+use crate::suite::{self, SuiteResult};
 use tidewire_load::Error;
 
 /// Compare two results, or two sets of them, with confidence intervals.
@@ -20,7 +20,8 @@ use tidewire_load::Error;
 Examples:
   tidewire bench compare before.json after.json
   tidewire bench compare before.json after.json --fail-above 5% --markdown report.md
-  tidewire bench compare before-*.json --new after-*.json")]
+  tidewire bench compare before-*.json --new after-*.json
+  tidewire bench compare bench-runs/monday/web.json bench-runs/today/web.json")]
 pub struct CompareArgs {
     /// Result files: the base and the new one; or, with --new, all of the base.
     #[arg(required = true)]
@@ -51,6 +52,11 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn run(args: &CompareArgs, console: &mut Console<'_>) -> Result<Outcome, Error> {
+    if let ([base, new], []) = (args.files.as_slice(), args.new.as_slice())
+        && let (Some(base), Some(new)) = (read_suite(base)?, read_suite(new)?)
+    {
+        return suites(args, &base, &new, console);
+    }
     let (base, new) = match (args.files.as_slice(), args.new.as_slice()) {
         ([base, new], []) => (vec![read(base)?], vec![read(new)?]),
         (_, []) => return Err(Error::usage("name two files, or put the new ones after --new")),
@@ -73,11 +79,46 @@ pub(super) fn run(args: &CompareArgs, console: &mut Console<'_>) -> Result<Outco
         std::fs::write(path, markdown(method, &rows))
             .map_err(|error| Error::system(format!("{}: {error}", path.display())))?;
     }
+    verdict(args, &rows, console)
+}
+
+/// Two runs of a suite.
+fn suites(
+    args: &CompareArgs,
+    base: &SuiteResult,
+    new: &SuiteResult,
+    console: &mut Console<'_>,
+) -> Result<Outcome, Error> {
+    if base.suite != new.suite {
+        let (base, new) = (&base.suite, &new.suite);
+        return Err(Error::usage(format!("these are runs of two suites, {base} and {new}")));
+    }
+    if args.html.is_some() {
+        return Err(Error::usage(
+            "--html is for results of bench run; each suite has its own page",
+        ));
+    }
+    let (method, rows) = compare::suites(base, new, args.seed);
+    console.text(&format!(
+        "CPU per request over Tidewire's of the same round: more is Tidewire cheaper\n{}",
+        text(method, &rows)
+    ))?;
+    let same = rows.iter().filter(|row| row.ratio.is_some() && !row.differs()).count();
+    console.text(&format!("{same} of {} rows show no difference\n", rows.len()))?;
+    if let Some(path) = &args.markdown {
+        std::fs::write(path, markdown(method, &rows))
+            .map_err(|error| Error::system(format!("{}: {error}", path.display())))?;
+    }
+    verdict(args, &rows, console)
+}
+
+/// What `--fail-above` makes of the rows.
+fn verdict(args: &CompareArgs, rows: &[Row], console: &mut Console<'_>) -> Result<Outcome, Error> {
     let Some(limit) = args.fail_above else { return Ok(Outcome::Done) };
     if rows.iter().all(|row| row.ratio.is_none()) {
         console.text(
             "nothing could be compared, so nothing is known to be within the limit: run each side \
-             for at least 5 s with answers, or give 7 rounds a side\n",
+             for at least 5 s with answers, or give 7 rounds a side (5 of a suite)\n",
         )?;
         return Ok(Outcome::NothingCompared);
     }
@@ -95,6 +136,14 @@ pub(super) fn run(args: &CompareArgs, console: &mut Console<'_>) -> Result<Outco
 
 fn read_all(paths: &[PathBuf]) -> Result<Vec<RunResult>, Error> {
     paths.iter().map(|path| read(path)).collect()
+}
+
+/// What a file has, if it is the result of a suite.
+fn read_suite(path: &Path) -> Result<Option<SuiteResult>, Error> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Error::usage(format!("{}: {error}", path.display())))?;
+    let result = serde_json::from_str::<SuiteResult>(&text).ok();
+    Ok(result.filter(|result| result.format == suite::FORMAT))
 }
 
 fn read(path: &Path) -> Result<RunResult, Error> {
@@ -142,23 +191,21 @@ fn method_text(method: Method) -> String {
 }
 
 fn cells(row: &Row) -> [String; 5] {
-    let show = |value| match row.name {
-        "answers per second" => digits(value),
-        _ => time(value),
-    };
+    let show = row.show;
     let ratio = row.ratio.map_or_else(
         || "–".to_owned(),
         |(ratio, low, high)| format!("{ratio:.3} ({low:.3}–{high:.3})"),
     );
-    [row.name.to_owned(), show(row.base), show(row.new), ratio, row.verdict().to_owned()]
+    [row.name.clone(), show(row.base), show(row.new), ratio, row.verdict().to_owned()]
 }
 
 fn text(method: Method, rows: &[Row]) -> String {
+    let wide = rows.iter().map(|row| row.name.chars().count() + 1).fold(24, usize::max);
     let mut out =
-        String::from("figure                         base         new  new/base (95 % interval)\n");
+        format!("{:<wide$}{:>11} {:>11}  new/base (95 % interval)\n", "figure", "base", "new");
     for row in rows {
         let [name, base, new, ratio, verdict] = cells(row);
-        let _ = writeln!(out, "{name:<24}{base:>11} {new:>11}  {ratio:<24} {verdict}");
+        let _ = writeln!(out, "{name:<wide$}{base:>11} {new:>11}  {ratio:<24} {verdict}");
     }
     let _ = writeln!(out, "{}", method_text(method));
     out

@@ -4,7 +4,7 @@
 //! its first line of output; one that cannot is given a free port by `{port}` and an empty folder by
 //! `{folder}`, and is ready when the port takes connections.
 //!
-//! What peers ask for while they are measured, such as a database, is a `[[helper]]`: a process that is
+//! What peers ask for while they are measured, such as a database, is a `[[backing]]`: a process that is
 //! started once, for all of them. What it prints is put where a peer's command or environment has its
 //! name in braces, `{store}`, and the port of it for `{store.port}`.
 
@@ -23,10 +23,10 @@ use tidewire_load::Error;
 
 /// How long a peer may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a helper may take: a database is filled.
-const PATIENCE_WITH_HELPERS: Duration = Duration::from_mins(10);
-/// The list of `peers.toml` that has the helpers.
-const HELPERS: &str = "helper";
+/// How long a backing service may take: a database is filled.
+const PATIENCE_WITH_BACKING: Duration = Duration::from_mins(10);
+/// The list of `peers.toml` that has the backing services.
+const BACKING: &str = "backing";
 /// How long it may take to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -55,7 +55,7 @@ pub(crate) struct Peer {
 pub(crate) struct Peers {
     pub(crate) folder: PathBuf,
     pub(crate) found: Vec<Found>,
-    helpers: Vec<Peer>,
+    backing: Vec<Peer>,
 }
 
 /// A peer, and why it cannot run here if it cannot.
@@ -80,17 +80,17 @@ impl Peers {
         let peers = suites.remove(suite).ok_or_else(|| {
             Error::usage(format!("{}: no peers for the suite {suite:?}", path.display()))
         })?;
-        let helpers = suites.remove(HELPERS).unwrap_or_default();
+        let backing = suites.remove(BACKING).unwrap_or_default();
         let found = peers.into_iter().map(|peer| Found { absent: peer.absent(folder), peer });
-        Ok(Self { folder: folder.to_owned(), found: found.collect(), helpers })
+        Ok(Self { folder: folder.to_owned(), found: found.collect(), backing })
     }
 }
 
-/// The helpers that peers of a run ask for, until they are dropped.
+/// The backing services that peers of a run ask for, until they are dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Helpers(BTreeMap<String, Result<Running, String>>);
+pub(crate) struct Backing(BTreeMap<String, Result<Running, String>>);
 
-impl Helpers {
+impl Backing {
     /// Starts those that a peer names which is there. Blocks. One that does not start is a failure of
     /// each peer that needs it. `tell` hears what takes a while.
     pub(crate) fn start(
@@ -98,22 +98,22 @@ impl Helpers {
         tell: &mut dyn FnMut(&str) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let mut started = Self::default();
-        for helper in &peers.helpers {
+        for service in &peers.backing {
             let mut there = peers.found.iter().filter(|found| found.absent.is_none());
-            if !there.any(|found| found.peer.asks_for(&helper.name)) {
+            if !there.any(|found| found.peer.asks_for(&service.name)) {
                 continue;
             }
-            tell(&format!("starting the helper {}\n", helper.name))?;
-            let running = match helper.absent(&peers.folder) {
+            tell(&format!("starting the backing service {}\n", service.name))?;
+            let running = match service.absent(&peers.folder) {
                 Some(why) => Err(why),
-                None => helper.start_within(PATIENCE_WITH_HELPERS, &peers.folder, &started),
+                None => service.start_within(PATIENCE_WITH_BACKING, &peers.folder, &started),
             };
-            started.0.insert(helper.name.clone(), running);
+            started.0.insert(service.name.clone(), running);
         }
         Ok(started)
     }
 
-    /// `text` with what helpers printed where it has their names.
+    /// `text` with what they printed where it has their names.
     fn fill(&self, text: &str) -> Result<String, String> {
         let mut filled = text.to_owned();
         for (name, running) in &self.0 {
@@ -123,7 +123,7 @@ impl Helpers {
             }
             let running = running
                 .as_ref()
-                .map_err(|why| format!("the helper {name} did not start: {why}"))?;
+                .map_err(|why| format!("the backing service {name} did not start: {why}"))?;
             let port = running.address.rsplit(':').next().unwrap_or_default();
             filled = filled.replace(&places[0], &running.address).replace(&places[1], port);
         }
@@ -131,9 +131,9 @@ impl Helpers {
     }
 }
 
-/// Where what a helper printed is put: all of it, and the port of an address.
-fn places(helper: &str) -> [String; 2] {
-    [format!("{{{helper}}}"), format!("{{{helper}.port}}")]
+/// Where what a backing service printed is put: all of it, and the port of an address.
+fn places(service: &str) -> [String; 2] {
+    [format!("{{{service}}}"), format!("{{{service}.port}}")]
 }
 
 impl Peer {
@@ -157,21 +157,21 @@ impl Peer {
         Some(format!("{missing} is missing: {}", self.setup))
     }
 
-    fn asks_for(&self, helper: &str) -> bool {
+    fn asks_for(&self, service: &str) -> bool {
         let mut texts = self.run.iter().chain(self.environment.values());
-        texts.any(|text| places(helper).iter().any(|place| text.contains(place)))
+        texts.any(|text| places(service).iter().any(|place| text.contains(place)))
     }
 
     /// Starts it and waits until it is ready. Blocks.
-    pub(crate) fn start(&self, folder: &Path, helpers: &Helpers) -> Result<Running, String> {
-        self.start_within(PATIENCE, folder, helpers)
+    pub(crate) fn start(&self, folder: &Path, backing: &Backing) -> Result<Running, String> {
+        self.start_within(PATIENCE, folder, backing)
     }
 
     fn start_within(
         &self,
         patience: Duration,
         folder: &Path,
-        helpers: &Helpers,
+        backing: &Backing,
     ) -> Result<Running, String> {
         let needs_port = self.run.iter().any(|word| word.contains("{port}"));
         let port =
@@ -181,7 +181,7 @@ impl Peer {
             let port = port.unwrap_or_default().to_string();
             let word =
                 word.replace("{port}", &port).replace("{folder}", &scratch.0.to_string_lossy());
-            helpers.fill(&word)
+            backing.fill(&word)
         };
         let words = self.run.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
         let environment = self.environment.iter();

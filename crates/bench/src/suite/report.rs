@@ -193,9 +193,10 @@ fn section(case: &'static str, columns: &[Column], measurements: &[&Measurement]
         }
         let mut line = vec![Cell::plain(&row.peer)];
         for ((spread, column), best) in row.spreads.iter().zip(columns).zip(&best) {
-            line.push(spread.as_ref().map_or(Cell::plain("–"), |spread| {
-                spread.cell(column.show, *best == Some(spread.median))
-            }));
+            line.push(match spread {
+                None => Cell::plain("–"),
+                Some(spread) => spread.cell(column.show, *best == Some(spread.median)),
+            });
         }
         cells.push(line);
         for failure in &row.failures {
@@ -243,6 +244,25 @@ pub(crate) fn cpu(result: &SuiteResult, case: &str, peer: &str) -> Option<f64> {
     let own = result.measurements.iter().filter(|one| one.case == case && one.peer == peer);
     let costs = own.filter_map(|one| Some(one.figures?.cpu_per_request));
     Spread::of(costs.collect()).map(|spread| spread.median)
+}
+
+/// The cost of each peer over Tidewire's, round by round, under `CASE: PEER`.
+pub(crate) fn ratios(result: &SuiteResult) -> Vec<(String, Vec<f64>)> {
+    let mut all: Vec<(String, Vec<f64>)> = Vec::new();
+    for one in result.measurements.iter().filter(|one| one.peer != OURS) {
+        let same =
+            |it: &&Measurement| it.peer == OURS && it.round == one.round && it.case == one.case;
+        let ours = result.measurements.iter().find(same).and_then(|ours| ours.figures);
+        let (Some(theirs), Some(ours)) = (one.figures, ours) else { continue };
+        let ratio = theirs.cpu_per_request / ours.cpu_per_request;
+        let name = format!("{}: {}", one.case, one.peer);
+        match all.iter_mut().find(|(known, _)| *known == name) {
+            _ if !ratio.is_finite() => {}
+            Some((_, ratios)) => ratios.push(ratio),
+            None => all.push((name, vec![ratio])),
+        }
+    }
+    all
 }
 
 /// A table for a document that has room for one: what Tidewire does, and what the others cost beside it.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tidewire_load::{Error, Second, Stop};
 
 use super::load::plan;
-use super::peer::{Helpers, Peer, Running};
+use super::peer::{Backing, Peer, Running};
 use super::{Case, Load, Peers, Suite};
 use crate::case::{self, ServerPlan};
 use crate::console::{Console, View};
@@ -126,8 +126,8 @@ pub(crate) async fn run(
             .iter()
             .all(|part| case.contains(part.as_str()) || peer.contains(part.as_str()))
     };
-    let helpers = Helpers::start(peers, &mut |told| Ok(console.text(told)?))?;
-    let at = Place { peers, helpers: &helpers, cores: cores.as_ref() };
+    let backing = Backing::start(peers, &mut |told| Ok(console.text(told)?))?;
+    let at = Place { peers, backing: &backing, cores: cores.as_ref() };
     for round in 0..settings.rounds {
         for case in suite.cases {
             for found in peers.found.iter().filter(|found| found.absent.is_none()) {
@@ -172,7 +172,7 @@ pub(crate) async fn run(
 /// Where peers are measured.
 struct Place<'a> {
     peers: &'a Peers,
-    helpers: &'a Helpers,
+    backing: &'a Backing,
     cores: Option<&'a Cores>,
 }
 
@@ -186,7 +186,7 @@ async fn one(
     if let Some(cores) = at.cores {
         cores.to_servers();
     }
-    let started = peer.start(&at.peers.folder, at.helpers);
+    let started = peer.start(&at.peers.folder, at.backing);
     if let Some(cores) = at.cores {
         cores.to_load();
     }

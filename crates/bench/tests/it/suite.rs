@@ -45,7 +45,7 @@ fn a_suite_measures_who_is_there_and_says_who_is_not_and_why() {
     ]);
     let out = scratch("suite");
     let (from, to) = (folder.to_str().unwrap(), out.to_str().unwrap());
-    let run = ["suite", "web", "-z", "100ms", "--rounds", "2", "--only", "method, 8"];
+    let run = ["suite", "web", "-z", "400ms", "--rounds", "2", "--only", "method, 8"];
     let ran = bench(&[&run[..], &["--peers", from, "--out", to]].concat());
     assert_eq!(ran.outcome.unwrap(), Outcome::Done, "{}", ran.text);
     assert!(ran.text.contains("absent: missing: no-such-program is missing: install it"));
@@ -75,7 +75,7 @@ fn answers_with_another_body_are_no_figures() {
     let folder = peers(&[("tidewire", &format!("echo {}; exec sleep 600", server.address))]);
     let out = scratch("suite");
     let (from, to) = (folder.to_str().unwrap(), out.to_str().unwrap());
-    let run = ["suite", "web", "-z", "100ms", "--rounds", "1", "--only", "text, method, 8"];
+    let run = ["suite", "web", "-z", "400ms", "--rounds", "1", "--only", "text, method, 8"];
     let ran = bench(&[&run[..], &["--peers", from, "--out", to]].concat());
     assert_eq!(ran.outcome.unwrap(), Outcome::NothingAnswered);
     assert!(ran.text.contains("nothing was answered well") && ran.text.contains("check: body"));
@@ -95,7 +95,7 @@ fn what_a_suite_needs_is_named_before_it_begins() {
 }
 
 #[test]
-fn a_ramp_has_every_second_of_its_clients_and_a_helper_is_started_once_for_all() {
+fn a_ramp_has_every_second_of_its_clients_and_a_backing_service_is_started_once_for_all() {
     let server = Peer::start(|_| Manner::Answer(answer(204, "")));
     let folder = scratch("peers");
     std::fs::create_dir_all(folder.join("stacks")).unwrap();
@@ -109,9 +109,9 @@ fn a_ramp_has_every_second_of_its_clients_and_a_helper_is_started_once_for_all()
         )
     };
     let text = format!(
-        "[[helper]]\nname = \"store\"\nsetup = \"-\"\nrun = [\"sh\", \"-c\", \"echo started >> starts; echo \
-         {address}; exec sleep 600\"]\n[[helper]]\nname = \"lame\"\nsetup = \"-\"\nrun = [\"sh\", \"-c\", \"exit 4\"]\n\
-         [[helper]]\nname = \"idle\"\nsetup = \"-\"\nrun = [\"sh\", \"-c\", \"echo started >> idle\"]\n{}{}{}",
+        "[[backing]]\nname = \"store\"\nsetup = \"-\"\nrun = [\"sh\", \"-c\", \"echo started >> starts; echo \
+         {address}; exec sleep 600\"]\n[[backing]]\nname = \"lame\"\nsetup = \"-\"\nrun = [\"sh\", \"-c\", \"exit 4\"]\n\
+         [[backing]]\nname = \"idle\"\nsetup = \"-\"\nrun = [\"sh\", \"-c\", \"echo started >> idle\"]\n{}{}{}",
         peer("tidewire", "{store}"),
         peer("by port", "127.0.0.1:{store.port}"),
         peer("without", "{lame}"),
@@ -123,7 +123,7 @@ fn a_ramp_has_every_second_of_its_clients_and_a_helper_is_started_once_for_all()
     let ran = bench(&[&run[..], &["--peers", from, "--out", to]].concat());
     assert_eq!(ran.outcome.unwrap(), Outcome::Done, "{}", ran.text);
     assert_eq!(std::fs::read_to_string(folder.join("starts")).unwrap(), "started\n");
-    assert!(!folder.join("idle").exists(), "a helper that nobody needs is not started");
+    assert!(!folder.join("idle").exists(), "a service that nobody needs is not started");
     let read =
         |ending: &str| std::fs::read_to_string(out.join(format!("stacks.{ending}"))).unwrap();
     let markdown = read("md");
@@ -132,7 +132,7 @@ fn a_ramp_has_every_second_of_its_clients_and_a_helper_is_started_once_for_all()
         "{markdown}"
     );
     assert!(
-        markdown.contains("| without | the helper lame did not start: ended by itself"),
+        markdown.contains("| without | the backing service lame did not start: ended by itself"),
         "{markdown}"
     );
     let json: serde_json::Value = serde_json::from_str(&read("json")).unwrap();
@@ -151,7 +151,7 @@ fn runs_are_one_page_with_the_history_of_each_figure_and_fill_the_tables_of_a_do
     let runs = scratch("runs");
     for run in ["1-a", "2-b"] {
         let (from, to) = (folder.to_str().unwrap(), runs.join(run));
-        let words = ["suite", "web", "-z", "100ms", "--rounds", "1", "--only", "text, method, 8"];
+        let words = ["suite", "web", "-z", "400ms", "--rounds", "1", "--only", "text, method, 8"];
         let ran = bench(&[&words[..], &["--peers", from, "--out", to.to_str().unwrap()]].concat());
         assert_eq!(ran.outcome.unwrap(), Outcome::Done, "{}", ran.text);
     }
@@ -169,4 +169,52 @@ fn runs_are_one_page_with_the_history_of_each_figure_and_fill_the_tables_of_a_do
     let empty = scratch("empty");
     std::fs::create_dir_all(&empty).unwrap();
     assert!(bench(&["index", empty.to_str().unwrap()]).error().contains("bench suite NAME --out"));
+}
+
+#[test]
+fn two_runs_of_a_suite_are_compared_by_what_the_peers_cost_beside_tidewire() {
+    let folder = scratch("compare");
+    std::fs::create_dir_all(&folder).unwrap();
+    // CPU of Tidewire and of its peer by round; the machine was slower in the second run.
+    let result = |name: &str, suite: &str, rounds: &[(f64, f64)]| {
+        let one = |peer: &str, round: usize, cpu: f64| {
+            serde_json::json!({ "case": "text", "peer": peer, "round": round, "figures": {
+                "ok_per_second": 1.0, "failed": 0, "errors": 0.0, "mean": 1.0, "p50": 1.0, "p90": 1.0,
+                "p95": 1.0, "p99": 1.0, "cpu_per_request": cpu, "rss_bytes": 1, "knee": null } })
+        };
+        let all: Vec<_> = rounds
+            .iter()
+            .enumerate()
+            .flat_map(|(round, (ours, theirs))| {
+                [one("tidewire", round, *ours), one("axum", round, *theirs)]
+            })
+            .collect();
+        let context = serde_json::json!({ "command": "", "version": "", "commit": null, "started_at": 0,
+            "cpu": "", "cores": 2, "system": "" });
+        let file = serde_json::json!({ "format": "tidewire-suite/1", "suite": suite, "context": context,
+            "rounds": rounds.len(), "seconds": 4.0, "pinned": true, "absent": [], "measurements": all,
+            "interrupted": false });
+        let path = folder.join(name);
+        std::fs::write(&path, file.to_string()).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let noise = [1.0, 1.02, 0.98, 1.01, 0.99, 1.0];
+    let run = |scale: f64, ratio: f64| noise.map(|one| (scale * one, scale * ratio)).to_vec();
+    let base = result("base.json", "web", &run(1e-5, 1.5));
+    let same = result("same.json", "web", &run(3e-5, 1.5));
+    let worse = result("worse.json", "web", &run(1e-5, 1.2));
+    let short = result("short.json", "web", &run(1e-5, 1.5)[..3]);
+    let other = result("other.json", "protocols", &run(1e-5, 1.5));
+
+    let ran = bench(&["compare", &base, &same, "--fail-above", "5%"]);
+    assert!(ran.text.contains("1 of 1 rows show no difference"), "{}", ran.text);
+    assert!(ran.text.contains("text: axum") && ran.text.contains("1.50"), "{}", ran.text);
+    assert_eq!(ran.outcome.unwrap(), Outcome::Done);
+    let ran = bench(&["compare", &base, &worse, "--fail-above", "5%"]);
+    assert!(ran.text.contains("worse") && ran.text.contains("0 of 1 rows"), "{}", ran.text);
+    assert_eq!(ran.outcome.unwrap(), Outcome::Regressed);
+    let ran = bench(&["compare", &base, &short, "--fail-above", "5%"]);
+    assert!(ran.text.contains("too few samples"), "{}", ran.text);
+    assert_eq!(ran.outcome.unwrap(), Outcome::NothingCompared);
+    assert!(bench(&["compare", &base, &other]).error().contains("two suites, web and protocols"));
 }

@@ -1,4 +1,4 @@
-//! The store that relays ask: a helper, not a peer. Answers `/store/KEY` with the key, in JSON. First line
+//! The store that relays ask: a backing service, not a peer. Answers `/store/KEY` with the key, in JSON. First line
 //! of output is the address.
 
 use std::convert::Infallible;
