@@ -9,6 +9,7 @@ mod browser;
 mod client;
 mod commands;
 mod drain;
+mod following;
 mod foreign;
 mod framing;
 mod harness;
