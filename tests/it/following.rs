@@ -1,5 +1,6 @@
 //! Queries that are followed by clients that do not speak the live protocol.
 
+mod events;
 mod streams;
 
 use std::net::SocketAddr;

@@ -21,6 +21,7 @@ mod memo_clients;
 mod memoized;
 mod mock_golden;
 mod mock_trouble;
+mod page;
 mod plain;
 mod readers;
 mod refusals;
