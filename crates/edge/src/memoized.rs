@@ -1,6 +1,7 @@
 //! The layer at work: look up, else run the service once for all who ask.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidewire_memo::{Ambient, ErrorKind, Graph};
 use tidewire_service::{
@@ -99,11 +100,11 @@ impl Shared {
                 Ok(cached) if is_first && cached.is_over() => {
                     place.memo.invalidate(&key);
                 }
-                // Outdated while it was made: right for who asked before the change, and for nobody
-                // later.
+                // Outdated while it was made: right for who asked before the change, and over for
+                // everybody, so that who follows the query asks again.
                 Ok(cached) if cached.version() == 0 => {
                     let mut reply = cached.give_as_it_came()?;
-                    reply.freshness = Freshness::default();
+                    reply.freshness = Freshness::lasting(Duration::ZERO);
                     return Ok(reply);
                 }
                 Ok(cached) => return cached.give(cached.version(), &asker, From::Service),

@@ -15,7 +15,7 @@
 //! | which route wins | `router.rs`, `template.rs` |
 //! | what an annotation says, and whether it fits its method | `annotation.rs`, `binding.rs`, `check.rs` |
 //! | how path, query and body become a message | `request.rs`, `plan.rs`, `query.rs`, `value.rs` |
-//! | how a reply is printed | `reply.rs`, `writer.rs` |
+//! | how a reply is printed | `reply.rs`, `writer.rs`, `events.rs` |
 //! | what errors look like | `problem.rs` |
 //! | what is told to others | `openapi.rs` |
 //!
@@ -25,6 +25,7 @@ mod annotation;
 mod binding;
 mod check;
 mod content;
+mod events;
 mod field;
 mod http_body;
 mod lines;
@@ -45,6 +46,7 @@ mod writer;
 pub use annotation::{Rule as RestRule, rest_rules};
 pub use binding::{Binding, RestError};
 pub use check::{RestFinding, check_rest};
+pub use events::{COMMENT, EVENTS, failed_event, retry_event};
 pub use lines::Lines;
 pub use options::{
     Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestOptions, UnknownNames,

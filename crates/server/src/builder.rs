@@ -1,7 +1,7 @@
 //! Putting a server together.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use http::Method;
 use tidewire_edge::Edge;
@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::command::Commands;
 use crate::connection::App;
 use crate::cors::{Cors, Policy};
+use crate::freshness;
 use crate::health::Health;
 use crate::limits::Limits;
 use crate::listener::Listener;
@@ -313,11 +314,13 @@ impl Builder {
         let health = Health::new(self.services.iter().map(|(i, _)| i.name().to_owned()));
         let health_service = health.service();
         let mut interfaces: Vec<_> = self.services.iter().map(|(i, _)| i.clone()).collect();
-        interfaces.push(health_service.interface());
+        let health_service_interface = health_service.interface();
+        interfaces.push(health_service_interface.clone());
         let mut methods = Methods::new();
         // Without layers: whoever probes has no credentials.
         let health_service: Arc<dyn Service> = Arc::new(health_service);
-        let _ = methods.add(&interfaces[interfaces.len() - 1], &health_service);
+        let _ = methods.add(&health_service_interface, &health_service);
+        interfaces.push(freshness::service(Weak::new()).interface());
         if with_reflection {
             let reflection = Reflection::new(&interfaces)
                 .map_err(|error| StartError::Descriptors(error.to_string()))?;
@@ -349,7 +352,8 @@ impl Builder {
         let tasks = TaskTracker::new();
         let app = Arc::new_cyclic(|app| App {
             live: Live::new(app.clone(), &self.limits, tasks.clone()),
-            methods,
+            followers: Arc::new(Semaphore::new(self.limits.followers_max)),
+            methods: methods.with(freshness::service(app.clone())),
             coders: Arc::default(),
             routes,
             rest,

@@ -18,6 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tidewire_service::{Gate, Observer, Peer, Signal, Upgrade};
 use tidewire_wire::Coders;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::command::Commands;
@@ -55,6 +56,8 @@ pub(crate) struct App {
     /// The bytes of replies that nobody reads yet.
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) live: Live,
+    /// Places for queries that are followed.
+    pub(crate) followers: Arc<Semaphore>,
 }
 
 impl App {

@@ -24,6 +24,8 @@ mod cors;
 mod deadline;
 mod detect;
 mod fault;
+mod following;
+mod freshness;
 mod gather;
 mod head_timer;
 mod health;

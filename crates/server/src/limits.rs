@@ -19,6 +19,7 @@
 //! | `connections_max` | 10,000 | new connections wait in the listen queue |
 //! | `streams_max` | 256 a connection | HTTP/2 refuses the stream; a live client waits |
 //! | `watches_max` | 131,072 a connection | live answers that the peer is told about: others come without that |
+//! | `followers_max` | 10,000 | queries followed for clients of HTTP: `resource_exhausted` |
 //! | `sessions_parked_max` | 1,000 | live sessions without a connection: the oldest are given up |
 //! | `stream_window_bytes` | 128 KiB | HTTP/2 senders wait |
 //! | `connection_window_bytes` | 8 MiB | HTTP/2 senders wait |
@@ -78,6 +79,8 @@ pub struct Limits {
     pub streams_max: u32,
     /// How many answers the peer of one live connection is told about when they become stale.
     pub watches_max: u32,
+    /// How many queries are followed at once for clients of HTTP, over all connections.
+    pub followers_max: usize,
     /// How many live sessions wait without a connection to be resumed.
     pub sessions_parked_max: usize,
     /// How many bytes of one HTTP/2 stream may be on their way without having been read.
@@ -108,6 +111,7 @@ impl Default for Limits {
             connections_max: 10_000,
             streams_max: 256,
             watches_max: 131_072,
+            followers_max: 10_000,
             sessions_parked_max: 1_000,
             stream_window_bytes: 128 << 10,
             connection_window_bytes: 8 << 20,

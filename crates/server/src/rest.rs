@@ -6,6 +6,7 @@
 //! that.
 
 mod compress;
+mod events;
 mod reply;
 mod stream;
 
@@ -136,7 +137,7 @@ impl Transcoder {
 
     /// The answer, and who keeps it.
     async fn answer(&self, inbound: Inbound) -> Result<(Response<Body>, Option<Arc<dyn Keeper>>)> {
-        let Inbound { uri, version, mut context, body, watch, .. } = inbound;
+        let Inbound { verb, uri, version, mut context, body, watch, .. } = inbound;
         let limits = &self.app.limits;
         let method = self.binding.method();
         // A stream of messages is bounded message by message.
@@ -152,6 +153,7 @@ impl Transcoder {
                 return Err(error);
             }
         };
+        let wants_events = self.binding.wants_events(&verb, context.headers());
         let style = self.binding.style(context.headers());
         let mut command = self.app.commands.command(method);
         let mut arriving =
@@ -180,6 +182,9 @@ impl Transcoder {
             context.set_held(held.validators(self.binding.edition()));
         }
         let call = Call::method(method.clone(), context, Codec::Proto, body);
+        if wants_events {
+            return Ok((events::response(&self.app, &self.binding, call).await?, None));
+        }
         let outcome = run(&*self.service, call, command).outcome().await;
         if let Some(leftover) = leftover {
             Box::pin(leftover.discard(limits)).await;
@@ -192,6 +197,7 @@ impl Transcoder {
         };
         let kept = keeper.as_deref();
         let mut response = reply::response(&self.binding, reply, style, &held, kept).await?;
+        events::vary(&self.binding, &mut response);
         if let Some(script) = script {
             response.extensions_mut().insert(script);
         }

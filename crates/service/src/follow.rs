@@ -71,13 +71,25 @@ pub fn follow(
     pace: Pace,
     timer: impl Timer,
 ) -> Stream<Result<Reply>> {
-    let follower = Follower { service, query, pace, timer, next: Some(None) };
-    Stream::new(futures_util::stream::unfold(follower, |mut follower| async move {
-        let outcome = follower.next().await?;
-        Some((Ok(outcome), follower))
-    }))
+    Follower { service, query, pace, timer, next: Some(None) }.answers()
 }
 
+/// [`follow`] from an answer on that the follower was given already: what is told first is the next one.
+///
+/// # Cancel safety
+/// As there.
+pub fn follow_from(
+    given: Freshness,
+    service: Arc<dyn Service>,
+    mut query: Query,
+    pace: Pace,
+    timer: impl Timer,
+) -> Stream<Result<Reply>> {
+    query.context_mut().set_held(given.validator().into_iter().collect());
+    let now = timer.now();
+    let next = ends(&given).then_some(Some((given, now)));
+    Follower { service, query, pace, timer, next }.answers()
+}
 struct Follower<T> {
     service: Arc<dyn Service>,
     query: Query,
@@ -88,6 +100,13 @@ struct Follower<T> {
 }
 
 impl<T: Timer> Follower<T> {
+    fn answers(self) -> Stream<Result<Reply>> {
+        Stream::new(futures_util::stream::unfold(self, |mut follower| async move {
+            let outcome = follower.next().await?;
+            Some((Ok(outcome), follower))
+        }))
+    }
+
     async fn next(&mut self) -> Option<Result<Reply>> {
         loop {
             if let Some((freshness, called)) = self.next.take()? {

@@ -50,7 +50,7 @@ pub use command_key::CommandKey;
 pub use context::{Context, ContextPart, ContextWatch, Protocol};
 pub use duration::{DURATION_FORMS, parse_duration};
 pub use error::{Detail, Error, ErrorParts, Outcome};
-pub use follow::{Pace, Timer, follow};
+pub use follow::{Pace, Timer, follow, follow_from};
 pub use forms::{Coding, Form, Format, Forms, Keeper, Room};
 pub use freshness::{Freshness, Lifetime, NotAValidator, Staleness, Validator};
 pub use head::{Admission, Gate, Guards, Head, admit, gated};

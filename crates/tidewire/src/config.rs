@@ -150,6 +150,8 @@ pub struct LimitsConfig {
     pub streams_max: Option<u32>,
     /// See [`Limits::watches_max`].
     pub watches_max: Option<u32>,
+    /// See [`Limits::followers_max`].
+    pub followers_max: Option<usize>,
     /// See [`Limits::sessions_parked_max`].
     pub sessions_parked_max: Option<usize>,
     /// See [`Limits::stream_window_bytes`].
@@ -294,7 +296,7 @@ impl Config {
             header_read_timeout idle_timeout keep_alive_interval keep_alive_timeout
             body_progress_timeout body_progress_bytes_min reply_progress_timeout
             reply_bytes_waiting_max reply_bytes_waiting_all_max commands_max connections_max
-            streams_max watches_max sessions_parked_max drain_timeout
+            streams_max watches_max followers_max sessions_parked_max drain_timeout
         }
         let window = |set: Option<usize>| set.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
         limits.stream_window_bytes =

@@ -71,6 +71,10 @@ impl Behind {
         self.runs.load(Ordering::SeqCst)
     }
 
+    pub(crate) fn method(&self) -> Method {
+        self.method.clone()
+    }
+
     pub(crate) fn ask(&self, message: &'static str, context: Context) -> Answer {
         let body = Body::from(message.as_bytes().to_vec());
         self.service.call(Call::method(self.method.clone(), context, Codec::Proto, body))

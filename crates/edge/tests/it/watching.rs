@@ -1,12 +1,15 @@
 //! A kept answer tells when it ends.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures_util::future::{join, poll_immediate};
 use tidewire_memo::{Graph, Source};
-use tidewire_service::{Body, Call, Context, Reply, Sharing, Staleness};
+use tidewire_service::{Body, Call, Codec, Context, Pace, Reply, Sharing, Staleness, follow};
+use tokio::sync::Notify;
 
-use crate::harness::{Behind, query};
+use crate::harness::{Behind, Clock, query, text};
 
 fn rows() -> (Behind, Source<String>) {
     let graph = Graph::new();
@@ -68,4 +71,38 @@ async fn an_answer_whose_service_is_gone_is_over() {
     let first = staleness(&behind, "a").await;
     drop(behind);
     ended(&first).await;
+}
+
+#[tokio::test]
+async fn who_follows_a_query_that_changed_while_it_was_answered_is_told_the_change() {
+    let graph = Graph::new();
+    let source = Source::<()>::new_in(&graph, "rows");
+    let value = Arc::new(AtomicUsize::new(0));
+    let (read, may_end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let held_up = (Arc::clone(&value), Arc::clone(&read), Arc::clone(&may_end));
+    let behind = Behind::new(&graph, query(Sharing::Public), move |_: Call| {
+        let (value, read, may_end) = held_up.clone();
+        async move {
+            source.read(&());
+            let seen = value.load(Ordering::SeqCst);
+            read.notify_one();
+            may_end.notified().await;
+            Ok(Reply::new(Body::from(seen.to_string())))
+        }
+    });
+    let call = Call::method(behind.method(), Context::default(), Codec::Proto, "a");
+    let call = call.buffered().await.unwrap();
+    let pace = Pace::default().with_min_interval(Duration::ZERO);
+    let mut answers = follow(Arc::clone(&behind.service), call, pace, Clock);
+    let changed = async {
+        read.notified().await;
+        value.store(1, Ordering::SeqCst);
+        source.changed(&());
+        may_end.notify_one();
+    };
+    let (first, ()) = join(answers.next(), changed).await;
+    assert_eq!(text(first.unwrap().expect("an answer").unwrap()).await, "0", "asked before");
+    may_end.notify_one();
+    let second = answers.next().await.unwrap().expect("it goes on");
+    assert_eq!(text(second.unwrap()).await, "1");
 }

@@ -81,6 +81,7 @@ static RANGES: &[Range] = &[
     range("limits.connections_max", Bound::Count(|l| l.connections_max as u64, 1, COUNT_MAX)),
     range("limits.streams_max", Bound::Count(|l| u64::from(l.streams_max), 1, u32::MAX as u64)),
     range("limits.watches_max", Bound::Count(|l| u64::from(l.watches_max), 0, WINDOW_MAX)),
+    range("limits.followers_max", Bound::Count(|l| l.followers_max as u64, 0, COUNT_MAX)),
     range(
         "limits.sessions_parked_max",
         Bound::Count(|l| l.sessions_parked_max as u64, 0, COUNT_MAX),

@@ -15,7 +15,8 @@ use std::task::{Context as TaskContext, Poll, ready};
 
 use tidewire_link::{Answering, Arrived, Asked, Failed, Host};
 use tidewire_service::{
-    Body, Call, Error, Frame, Head, HttpTarget, Outcome, Phase, Reply, Result, Signal, Target,
+    Body, Call, Codec, Error, Frame, Head, HttpTarget, Outcome, Phase, Reply, Result, Signal,
+    Target,
 };
 
 use crate::connection::App;
@@ -55,18 +56,27 @@ impl App {
                 };
                 (target, asked.codec)
             }
-            Asked::Http(verb, uri) => {
-                (Target::Http(HttpTarget::new(verb, uri)), tidewire_service::Codec::default())
-            }
+            Asked::Http(verb, uri) => (Target::Http(HttpTarget::new(verb, uri)), Codec::default()),
             Asked::Nothing(what) => {
                 return Err(Failed::not_run(Error::invalid_argument(format!("it asks {what}"))));
             }
         };
         let (target, codec) = target;
-        let mut head = Head::new(target, context.with_stopping(stopping));
+        let head = Head::new(target, context.with_stopping(stopping));
+        self.answer(head, body, codec, is_command).await
+    }
+
+    /// Answers a call that no request of HTTP carries: through the gates, and told to who observes.
+    pub(crate) async fn answer(
+        &self,
+        mut head: Head,
+        body: Body,
+        codec: Codec,
+        is_command: bool,
+    ) -> Result<Reply, Failed> {
         if self.gates.is_empty() && self.observers.is_empty() {
             let (call, _) = Call::from_head(head, body);
-            return self.run_live(call.with_codecs(codec, codec), is_command).await;
+            return self.run_admitted(call.with_codecs(codec, codec), is_command).await;
         }
         let watch = Watch::begin(&self.observers, &self.stop, &mut head);
         watch.phase(Phase::Gates);
@@ -76,7 +86,7 @@ impl App {
         let outcome = match admitted {
             Ok(()) => {
                 watch.phase(Phase::Handler);
-                self.run_live(call.with_codecs(codec, codec), is_command).await
+                self.run_admitted(call.with_codecs(codec, codec), is_command).await
             }
             Err(error) => Err(Failed::not_run(error)),
         };
@@ -84,7 +94,11 @@ impl App {
     }
 
     /// Runs a call that was let pass.
-    async fn run_live(&self, mut call: Call, is_command: bool) -> Result<Reply, Failed> {
+    pub(crate) async fn run_admitted(
+        &self,
+        mut call: Call,
+        is_command: bool,
+    ) -> Result<Reply, Failed> {
         let method = match &call.target {
             Target::Method(method) => method.clone(),
             Target::Http(http) => {

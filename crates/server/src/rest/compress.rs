@@ -4,7 +4,7 @@
 //! |---|---|
 //! | text or JSON, over [`BYTES_MIN`] | compressed as a whole |
 //! | a stream of text or JSON | each batch compressed and flushed, so that none waits for the next |
-//! | anything else, or encoded by the service itself | sent as it is |
+//! | anything else, encoded by the service itself, or `no-transform` | sent as it is |
 //!
 //! Only gzip: every client of HTTP knows it, and a browser that knows others takes it too.
 
@@ -16,7 +16,9 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::StreamExt as _;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
+use http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY,
+};
 use http::{HeaderMap, Response, StatusCode};
 use tidewire_service::{Body, Coding, Form, Format, Frame, Keeper};
 
@@ -81,7 +83,12 @@ pub(crate) fn apply(
 
 fn is_worth_it(response: &Response<Body>) -> bool {
     let long = response.body().len().is_none_or(|length| length >= BYTES_MIN);
-    long && !response.headers().contains_key(CONTENT_ENCODING)
+    let is_fixed = response
+        .headers()
+        .get(CACHE_CONTROL)
+        .is_some_and(|value| value.to_str().is_ok_and(|text| text.contains("no-transform")));
+    long && !is_fixed
+        && !response.headers().contains_key(CONTENT_ENCODING)
         && response.headers().get(CONTENT_TYPE).is_some_and(|value| is_text(value.as_bytes()))
 }
 

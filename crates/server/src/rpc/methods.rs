@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use http::StatusCode;
-use tidewire_service::{Error, Interface, Method, Service};
+use tidewire_service::{Error, Interface, Method, RpcService, Service};
 
 /// The methods of all services of a server, by path.
 pub(crate) struct Methods(HashMap<String, Arc<Entry>>);
@@ -38,6 +38,17 @@ impl Methods {
             }
         }
         Ok(())
+    }
+
+    /// The same with the methods of a service of the server's own; those of that name stay.
+    pub(crate) fn with(mut self, service: impl RpcService) -> Self {
+        let interface = service.interface();
+        let service: Arc<dyn Service> = Arc::new(service);
+        for method in interface.methods() {
+            let entry = Entry { method: method.clone(), service: Arc::clone(&service) };
+            self.0.entry(method.path.to_string()).or_insert_with(|| Arc::new(entry));
+        }
+        self
     }
 
     /// The method at a path, with its leading slash.

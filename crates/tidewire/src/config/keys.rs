@@ -97,6 +97,7 @@ pub const KEYS: &[Key] = &[
         "131072",
         "answers that the peer of a live connection is told about",
     ),
+    key("limits.followers_max", "10000", "10000", "queries followed at once for clients of HTTP"),
     key(
         "limits.sessions_parked_max",
         "1000",
