@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 has() { command -v "$1" >/dev/null || { echo "peers: no $1, so what needs it is absent" >&2; return 1; }; }
 if has cargo; then
-  cargo build --release --package web --package overhead --package raw-epoll
+  cargo build --release --package web --package overhead --package raw-epoll --package memo
   (cd ../.. && cargo build --release --package contacts)
 fi
 if has go; then
@@ -15,4 +15,4 @@ if has npm; then
   (cd protocols && npm ci --silent --no-audit --no-fund && npm run --silent generate)
   (cd stacks/node && npm ci --silent --no-audit --no-fund)
 fi
-for program in nginx psql; do has "$program" || true; done
+for program in nginx psql redis-server; do has "$program" || true; done

@@ -9,11 +9,14 @@
 //! |---|---|
 //! | `web`: plain handlers and methods, text and JSON | `web.rs` |
 //! | `protocols`: one typed service over Connect, gRPC and gRPC-Web | `protocols.rs` |
+//! | `memo`: what keeps the answers of a database, read in process | `memo.rs` |
 //! | `stacks`: one application as whole stacks have it, under a ramp of 300 clients | `stacks.rs` |
 //!
-//! Peers are in `bench/peers`, named by its `peers.toml`: `peer.rs`. Load: `load.rs`. Tables: `report.rs`.
+//! Peers are in `bench/peers`, named by its `peers.toml`: `peer.rs`. Load: `load.rs`, and of peers that load themselves `itself.rs`. Tables: `report.rs`.
 
+mod itself;
 mod load;
+mod memo;
 mod peer;
 mod protocols;
 mod report;
@@ -72,6 +75,9 @@ pub(crate) enum Work {
     },
     /// The scenario of this file, in the folder of the peers: what `bench run --scenario` takes.
     Scenario(&'static str),
+    /// Nothing: the peer is run with this word and a number of seconds, does what the word says and prints
+    /// what it counted.
+    Itself(&'static str),
 }
 
 /// How it is sent.
@@ -81,6 +87,8 @@ pub(crate) enum Load {
     Steady { connections: usize, depth: usize },
     /// One connection at first, more and more evenly up to `to`, each with one request under way.
     Ramp { to: usize },
+    /// As the peer does it, on all cores.
+    Itself,
 }
 
 /// The body of a good answer.
@@ -93,4 +101,4 @@ pub(crate) enum Answer {
 }
 
 /// Every suite there is.
-pub(crate) const SUITES: &[Suite] = &[web::WEB, protocols::PROTOCOLS, stacks::STACKS];
+pub(crate) const SUITES: &[Suite] = &[web::WEB, protocols::PROTOCOLS, memo::MEMO, stacks::STACKS];

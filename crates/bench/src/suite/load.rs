@@ -23,7 +23,7 @@ pub(super) fn plan(
     let mut names = Names::default();
     let (path, protocol, codec) = match &case.work {
         Work::Call { path, protocol, codec, .. } => (*path, *protocol, *codec),
-        Work::Scenario(_) => ("/", Protocol::Plain, MessageCodec::Json),
+        Work::Scenario(_) | Work::Itself(_) => ("/", Protocol::Plain, MessageCodec::Json),
     };
     let (steps, feeders) = match &case.work {
         Work::Call { path, sent, answer, .. } => {
@@ -33,6 +33,7 @@ pub(super) fn plan(
             let scenario = Scenario::read(&folder.join(file), &mut names)?;
             (scenario.steps, scenario.feeders)
         }
+        Work::Itself(_) => (vec![], vec![]),
     };
     let target = Target::parse(&format!("http://{address}{path}"), None)?;
     let speech = Speech {
@@ -53,6 +54,7 @@ pub(super) fn plan(
     let (connections_from, connections, depth) = match case.load {
         Load::Steady { connections, depth } => (connections, connections, depth),
         Load::Ramp { to } => (1, to, 1),
+        Load::Itself => (1, 1, 1),
     };
     Ok(Plan {
         tls: None,

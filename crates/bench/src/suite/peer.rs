@@ -167,12 +167,56 @@ impl Peer {
         self.start_within(PATIENCE, folder, backing)
     }
 
+    /// Runs it with more words, to its end or until it is `over`; what it printed first. Blocks.
+    pub(super) fn run(
+        &self,
+        words: &[&str],
+        folder: &Path,
+        backing: &Backing,
+        over: &dyn Fn() -> bool,
+    ) -> Result<String, String> {
+        let mut running = self.spawn(words, folder, backing)?.1;
+        let out = running.child.stdout.take().ok_or("has no output")?;
+        let line = std::thread::spawn(move || {
+            let mut line = String::new();
+            let _ = BufReader::new(out).read_line(&mut line);
+            line
+        });
+        while !line.is_finished() {
+            if over() {
+                return Err("was ended before it printed anything".to_owned());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let line = line.join().unwrap_or_default();
+        if line.trim().is_empty() {
+            return Err(running.ending().unwrap_or_else(|| "printed nothing".to_owned()));
+        }
+        Ok(line)
+    }
+
     fn start_within(
         &self,
         patience: Duration,
         folder: &Path,
         backing: &Backing,
     ) -> Result<Running, String> {
+        let (port, mut running) = self.spawn(&[], folder, backing)?;
+        let stdout = running.child.stdout.take();
+        running.address = match port {
+            Some(port) => running.takes_connections(port, patience)?,
+            None => running.first_line(stdout.map(BufReader::new), patience)?,
+        };
+        Ok(running)
+    }
+
+    /// Starts the process, and gives the port that it was told to use.
+    fn spawn(
+        &self,
+        more: &[&str],
+        folder: &Path,
+        backing: &Backing,
+    ) -> Result<(Option<u16>, Running), String> {
         let needs_port = self.run.iter().any(|word| word.contains("{port}"));
         let port =
             if needs_port { Some(free_port().map_err(|error| error.to_string())?) } else { None };
@@ -192,8 +236,9 @@ impl Peer {
             true => folder.join(&words[0]).canonicalize().map_err(|error| error.to_string())?,
             false => PathBuf::from(&words[0]),
         };
-        let mut child = Command::new(program)
+        let child = Command::new(program)
             .args(&words[1..])
+            .args(more)
             .envs(environment)
             .current_dir(folder)
             .stdin(Stdio::null())
@@ -202,13 +247,7 @@ impl Peer {
             .process_group(0)
             .spawn()
             .map_err(|error| format!("did not start: {error}"))?;
-        let stdout = child.stdout.take();
-        let mut running = Running { child, address: String::new(), _scratch: scratch };
-        running.address = match port {
-            Some(port) => running.takes_connections(port, patience)?,
-            None => running.first_line(stdout.map(BufReader::new), patience)?,
-        };
-        Ok(running)
+        Ok((port, Running { child, address: String::new(), _scratch: scratch }))
     }
 }
 

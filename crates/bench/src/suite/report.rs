@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::runner::{Figures, Measurement};
 use super::{Load, Suite, SuiteResult};
-use crate::quantity::{digits, size, time};
+use crate::quantity::{digits, grouped, size, time};
 
 /// The first peer of a suite is Tidewire, to which the others' cost is set in relation.
 const OURS: &str = "tidewire";
@@ -42,7 +42,8 @@ pub(crate) fn markdown(suite: &Suite, result: &SuiteResult) -> String {
     for section in sections(suite, result) {
         let _ = write!(out, "\n## {}\n\n|", section.case);
         for head in &section.heads {
-            let _ = write!(out, " {head} |");
+            let gap = if head.is_empty() { "" } else { " " };
+            let _ = write!(out, "{gap}{head} |");
         }
         out.push_str("\n|---|");
         out.push_str(&"--:|".repeat(section.heads.len() - 1));
@@ -97,6 +98,7 @@ pub(crate) fn sections(suite: &Suite, result: &SuiteResult) -> Vec<Section> {
         let columns = match case.load {
             Load::Steady { .. } => STEADY,
             Load::Ramp { .. } => RAMP,
+            Load::Itself => ITSELF,
         };
         if !of_case.is_empty() {
             sections.push(section(case.name, columns, &of_case));
@@ -132,7 +134,7 @@ const fn column(
 }
 
 const RATE: Column = column("requests/s", |one| Some(one.ok_per_second), digits, Best::Most);
-const P99: Column = column("p99", |one| Some(one.p99), time, Best::Least);
+const P99: Column = column("p99", |one| Some(one.latency?.p99), time, Best::Least);
 const CPU: Column = column("CPU", |one| Some(one.cpu_per_request), time, Best::Least);
 const TO_OURS: Column = column(
     "to Tidewire",
@@ -143,7 +145,7 @@ const TO_OURS: Column = column(
 const RSS: Column = column("RSS", |one| Some(one.rss_bytes as f64), size, Best::Least);
 
 const STEADY: &[Column] =
-    &[RATE, column("p50", |one| Some(one.p50), time, Best::Least), P99, CPU, TO_OURS, RSS];
+    &[RATE, column("p50", |one| Some(one.latency?.p50), time, Best::Least), P99, CPU, TO_OURS, RSS];
 
 const RAMP: &[Column] = &[
     column(
@@ -152,14 +154,23 @@ const RAMP: &[Column] = &[
         |share| format!("{:.2} %", share * 100.0),
         Best::Least,
     ),
-    column("mean", |one| Some(one.mean), time, Best::Least),
-    column("p90", |one| Some(one.p90), time, Best::Least),
-    column("p95", |one| Some(one.p95), time, Best::Least),
+    column("mean", |one| Some(one.latency?.mean), time, Best::Least),
+    column("p90", |one| Some(one.latency?.p90), time, Best::Least),
+    column("p95", |one| Some(one.latency?.p95), time, Best::Least),
     P99,
     RATE,
     column("knee", |one| one.knee.map(|clients| clients as f64), digits, Best::None),
     CPU,
     TO_OURS,
+    RSS,
+];
+
+const ITSELF: &[Column] = &[
+    column("reads/s", |one| Some(one.ok_per_second), digits, Best::Most),
+    column("CPU", |one| Some(one.cpu_per_request), time, Best::Least),
+    TO_OURS,
+    column("stale reads", |one| one.stale.map(|stale| stale as f64), grouped, Best::Least),
+    column("writes/s", |one| one.writes_per_second, digits, Best::None),
     RSS,
 ];
 
@@ -281,7 +292,8 @@ pub(crate) fn summary(suite: &Suite, result: &SuiteResult) -> String {
             let row = section.rows.iter().find(|row| row[0].text == peer)?;
             Some(row.get(place(head)?)?.text.clone())
         };
-        let ours = match (cell(OURS, "requests/s"), cell(OURS, "CPU")) {
+        let rate = cell(OURS, "requests/s").or_else(|| cell(OURS, "reads/s"));
+        let ours = match (rate, cell(OURS, "CPU")) {
             (Some(rate), Some(cpu)) if cpu != "–" => format!("{rate}/s, {cpu}"),
             _ => "–".to_owned(),
         };
@@ -401,16 +413,9 @@ mod tests {
     pub(super) fn measured(peer: &str, round: usize, rate: f64, cpu: f64) -> Measurement {
         let figures = Figures {
             ok_per_second: rate,
-            failed: 0,
-            errors: 0.0,
-            mean: 1e-4,
-            p50: 1e-4,
-            p90: 1e-4,
-            p95: 1e-4,
-            p99: 1e-3,
             cpu_per_request: cpu,
             rss_bytes: 1 << 20,
-            knee: None,
+            ..Figures::default()
         };
         let case = SUITES[0].cases[0].name.to_owned();
         let (peer, figures) = (peer.to_owned(), Some(figures));

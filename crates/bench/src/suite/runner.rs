@@ -7,9 +7,10 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use tidewire_load::{Error, Second, Stop};
 
+use super::itself;
 use super::load::plan;
 use super::peer::{Backing, Peer, Running};
-use super::{Case, Load, Peers, Suite};
+use super::{Case, Load, Peers, Suite, Work};
 use crate::case::{self, ServerPlan};
 use crate::console::{Console, View};
 use crate::quantity::{digits, time};
@@ -75,23 +76,33 @@ pub(crate) struct Moment {
 }
 
 /// What one measurement found.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figures {
     pub(crate) ok_per_second: f64,
     pub(crate) failed: u64,
     /// The share of requests that failed, 0 to 1.
     pub(crate) errors: f64,
-    /// Latencies in seconds.
-    pub(crate) mean: f64,
-    pub(crate) p50: f64,
-    pub(crate) p90: f64,
-    pub(crate) p95: f64,
-    pub(crate) p99: f64,
+    /// Of requests; calls in process are too short to be timed one by one.
+    pub(crate) latency: Option<Latency>,
     /// CPU seconds of the server and its children.
     pub(crate) cpu_per_request: f64,
     pub(crate) rss_bytes: u64,
     /// Of a ramp: the fewest clients that gave 95 % of the best second's rate.
     pub(crate) knee: Option<u64>,
+    /// What a writer did beside the readers.
+    pub(crate) writes_per_second: Option<f64>,
+    /// Reads that were older than they may be, where each was checked.
+    pub(crate) stale: Option<u64>,
+}
+
+/// Latencies in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    pub(crate) mean: f64,
+    pub(crate) p50: f64,
+    pub(crate) p90: f64,
+    pub(crate) p95: f64,
+    pub(crate) p99: f64,
 }
 
 /// Runs `suite` with those of `peers` that are there.
@@ -113,7 +124,8 @@ pub(crate) async fn run(
         context,
         rounds: settings.rounds,
         seconds: settings.duration.as_secs_f64(),
-        pinned: cores.is_some(),
+        pinned: cores.is_some()
+            && suite.cases.iter().all(|case| !matches!(case.load, Load::Itself)),
         absent: absent.collect(),
         ..SuiteResult::default()
     };
@@ -183,6 +195,13 @@ async fn one(
     settings: &Settings,
     stop: &Stop,
 ) -> Result<(Figures, Vec<Moment>), String> {
+    if let Work::Itself(word) = case.work {
+        if let Some(cores) = at.cores {
+            cores.to_all();
+        }
+        let figures = itself::measure(word, peer, at.peers, at.backing, settings, stop)?;
+        return Ok((figures, Vec::new()));
+    }
     if let Some(cores) = at.cores {
         cores.to_servers();
     }
@@ -203,7 +222,7 @@ async fn one(
         return Err(format!("{how} after {} answers", result.requests.ok));
     }
     let seconds = match case.load {
-        Load::Steady { .. } => Vec::new(),
+        Load::Steady { .. } | Load::Itself => Vec::new(),
         Load::Ramp { .. } => moments(&result),
     };
     Ok((figures(&result, &seconds)?, seconds))
@@ -249,14 +268,18 @@ fn figures(result: &RunResult, seconds: &[Moment]) -> Result<Figures, String> {
         failed: result.requests.failed,
         errors: result.requests.failed as f64
             / (result.requests.ok + result.requests.failed).max(1) as f64,
-        mean: result.latency.raw.mean,
-        p50: result.latency.raw.p50,
-        p90: result.latency.raw.p90,
-        p95: result.latency.raw.p95,
-        p99: result.latency.raw.p99,
+        latency: Some(Latency {
+            mean: result.latency.raw.mean,
+            p50: result.latency.raw.p50,
+            p90: result.latency.raw.p90,
+            p95: result.latency.raw.p95,
+            p99: result.latency.raw.p99,
+        }),
         cpu_per_request: phase.cpu_seconds_per_request.ok_or("its CPU time was not seen")?,
         rss_bytes: phase.rss_bytes,
         knee: knee(seconds),
+        writes_per_second: None,
+        stale: None,
     })
 }
 
@@ -284,6 +307,12 @@ impl Cores {
 
     fn to_servers(&self) {
         let _ = sched_setaffinity(None, &self.servers);
+    }
+
+    fn to_all(&self) {
+        let mut all = self.servers;
+        (0..CpuSet::MAX_CPU).filter(|core| self.load.is_set(*core)).for_each(|core| all.set(core));
+        let _ = sched_setaffinity(None, &all);
     }
 
     fn to_load(&self) {

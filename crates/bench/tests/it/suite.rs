@@ -128,7 +128,7 @@ fn a_ramp_has_every_second_of_its_clients_and_a_backing_service_is_started_once_
         |ending: &str| std::fs::read_to_string(out.join(format!("stacks.{ending}"))).unwrap();
     let markdown = read("md");
     assert!(
-        markdown.contains("|  | errors | mean | p90 | p95 | p99 | requests/s | knee |"),
+        markdown.contains("| | errors | mean | p90 | p95 | p99 | requests/s | knee |"),
         "{markdown}"
     );
     assert!(
@@ -217,4 +217,41 @@ fn two_runs_of_a_suite_are_compared_by_what_the_peers_cost_beside_tidewire() {
     assert!(ran.text.contains("too few samples"), "{}", ran.text);
     assert_eq!(ran.outcome.unwrap(), Outcome::NothingCompared);
     assert!(bench(&["compare", &base, &other]).error().contains("two suites, web and protocols"));
+}
+
+#[test]
+fn a_peer_that_loads_itself_is_told_what_to_do_and_says_what_it_counted() {
+    let folder = scratch("peers");
+    std::fs::create_dir_all(&folder).unwrap();
+    let peer = |name: &str, line: &str| {
+        format!(
+            "[[memo]]\nname = {name:?}\nrun = [\"sh\", \"-c\", {line:?}, \"sh\"]\nsetup = \"-\"\n"
+        )
+    };
+    let counts = |calls: u64, stale: u64| {
+        format!(
+            "echo \"$1 $2\" >> told; echo '{{\"calls\":{calls},\"seconds\":2,\"cpu_seconds\":4,\
+             \"writes_per_second\":10,\"stale\":{stale},\"rss_bytes\":1048576}}'"
+        )
+    };
+    let text = peer("tidewire", &counts(4000, 0))
+        + &peer("by hand", &counts(1000, 7))
+        + &peer("lost", "echo nothing much")
+        + &peer("dies", "exit 3");
+    std::fs::write(folder.join("peers.toml"), text).unwrap();
+    let out = scratch("suite");
+    let (from, to) = (folder.to_str().unwrap(), out.to_str().unwrap());
+    let run = ["suite", "memo", "-z", "2s", "--rounds", "1", "--only", "checked"];
+    let ran = bench(&[&run[..], &["--peers", from, "--out", to]].concat());
+    assert_eq!(ran.outcome.unwrap(), Outcome::Done, "{}", ran.text);
+    assert_eq!(std::fs::read_to_string(folder.join("told")).unwrap(), "checked 2\n".repeat(2));
+    let text = std::fs::read_to_string(out.join("memo.md")).unwrap();
+    assert!(text.contains("| | reads/s | CPU | to Tidewire | stale reads |"), "{text}");
+    assert!(
+        text.contains("| tidewire | **2,000** | **1.00 ms** | 1.00 | **0** | 10.0 |"),
+        "{text}"
+    );
+    assert!(text.contains("| by hand | 500 | 4.00 ms | 4.00 | 7 | 10.0 |"), "{text}");
+    assert!(text.contains("| lost | printed \"nothing much\", which is no count"), "{text}");
+    assert!(text.contains("| dies | ended by itself (exit status: 3) |"), "{text}");
 }

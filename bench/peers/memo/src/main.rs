@@ -1,0 +1,64 @@
+//! Looks users up as a service does, through what keeps answers: `memo WAY CASE SECONDS`. Prints one line of
+//! JSON with what it counted.
+//!
+//! Every way but the first two is used as its users use it: look in the cache, else ask the database and
+//! keep the answer; after a write, remove what was kept. `DATABASE` is a PostgreSQL, without which the
+//! database is SQLite in a folder of its own.
+
+mod cases;
+mod ways;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use contacts::Database;
+use contacts::store::{Store, Tracked, postgres, sqlite};
+use tidewire::memo::Graph;
+
+use cases::{Case, measure};
+use ways::{Aside, Memoized, Moka, Papaya, QuickCache, Redis, RwLockMap, Straight};
+
+fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [way, case, seconds] = words.as_slice() else { bail!("usage: memo WAY CASE SECONDS") };
+    let case = Case::named(case).with_context(|| format!("no case {case:?}"))?;
+    let length = Duration::from_secs_f64(seconds.parse()?);
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(async {
+        let folder = tempfile::tempdir()?;
+        let graph = Graph::global();
+        match std::env::var("DATABASE").ok().filter(|url| !url.is_empty()) {
+            None => {
+                let path = folder.path().join("users.sqlite");
+                sqlite::fill::fill(&path, 0, |_| ())?;
+                let store = Tracked::open(&graph, &path, &sqlite::Options::default())?;
+                run(way, case, length, store).await
+            }
+            Some(url) => {
+                let database = Database::chosen(Some(&url), |_| None, "unused".into())?;
+                let Database::Postgres(config) = database else { bail!("DATABASE is no PostgreSQL") };
+                // Nobody advances the graph, so what is kept does not expire: as with `memo.single_writer`.
+                let store = postgres::Options::default();
+                let store = Tracked::connect(&graph, &config, &store).await?;
+                run(way, case, length, store).await
+            }
+        }
+    })
+}
+
+async fn run(way: &str, case: Case, length: Duration, store: impl Store) -> Result<()> {
+    let store = Arc::new(store);
+    let counted = match way {
+        "memoized" => measure(case, length, Memoized::new(store)).await?,
+        "straight" => measure(case, length, Straight(store)).await?,
+        "moka" => measure(case, length, Aside::new(store, Moka::new())).await?,
+        "quick_cache" => measure(case, length, Aside::new(store, QuickCache::new())).await?,
+        "papaya" => measure(case, length, Aside::new(store, Papaya::default())).await?,
+        "rwlock" => measure(case, length, Aside::new(store, RwLockMap::default())).await?,
+        "redis" => measure(case, length, Redis::connect(store).await?).await?,
+        other => bail!("no way {other:?}"),
+    };
+    println!("{counted}");
+    Ok(())
+}
