@@ -133,6 +133,24 @@ fn a_cycle_that_spans_tasks_is_an_error_and_never_a_hang() {
 }
 
 #[test]
+fn what_is_made_of_a_cycle_is_not_kept_although_the_error_was_swallowed() {
+    let graph = Graph::new();
+    let cell: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+    let asked = cell.clone();
+    let below = Memo::infallible_in(&graph, "below", move |key: u64| {
+        let asked = asked.clone();
+        async move { asked.get().unwrap().get(key).await.map_or(100, |value| *value) }
+    });
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        below.get(key).await.map_or(7, |value| *value + 1)
+    });
+    cell.set(above).unwrap();
+    assert_eq!(*now(above.get(1)).unwrap(), 101);
+    assert!(below.cached(&1).is_none(), "asked alone it answers something else");
+    assert_eq!(*now(below.get(1)).unwrap(), 7);
+}
+
+#[test]
 fn what_a_computation_no_longer_waits_for_may_wait_for_it() {
     let graph = Graph::new();
     let (first, second) = (Gate::default(), Gate::default());
