@@ -1,25 +1,29 @@
 #!/usr/bin/env python3
-"""The mutation table of memo: every deliberate fault is found by the proof that it names.
+"""The mutation table of memo: every deliberate fault is found by the proof that it names, or by a cheaper one.
 
     scripts/memo-mutants.py               all of them
     scripts/memo-mutants.py NAME...       only these
     scripts/memo-mutants.py --check       only that every edit still applies exactly once
+    scripts/memo-mutants.py --left        only those that target/mutants/log.json has no finding of
 
 The faults are in crates/memo/mutants.toml. Each is a list of texts to replace; a text is looked for in all
 sources of memo and memo-memory and has to be there exactly once, so that files may move and lines may shift. The
-mutants are built in a copy below target/, where nothing but memo and its macros is a member.
+mutants are built in a copy below target/, where nothing but memo and its macros is a member, once each; what a
+run finds first ends it.
 
 What finds a mutant:
 
-    programs      the random programs (MEMO_PROGRAMS of them, 6,000 unless told)
+    programs      first the quick tests, then the random programs (MEMO_PROGRAMS of them, 10,000 unless told)
     lib::NAME     the tests of the module NAME beside the code of memo
     it::NAME      the tests of the module NAME of crates/memo/tests/it
-    miri::NAME    the same under Miri, with many seeds
+    model::NAME   the test NAME of crates/memo/tests/model.rs under shuttle
+    miri::NAME    tests of crates/memo/tests/it under Miri, with many seeds
     equivalent    nothing can, for the reason given; it is applied but not run
 
-A run of all of them writes bench-runs/memo/mutants.md.
+A run writes bench-runs/memo/mutants.md as soon as the log has a row for each of them; a row says of which commit it is.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -27,14 +31,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COPY = ROOT / "target" / "mutants"
-# A mutant that hangs the tests is found as well.
-SECONDS_MAX = {"programs": 400, "lib": 400, "it": 400, "miri": 3600}
-NOTHING = "no test has this name"
+LOG = COPY / "log.json"
+PROGRAMS = os.environ.get("MEMO_PROGRAMS", "10000")
+# What takes long, and runs only where it is named.
+SLOW = ["growth", "threads", "programs", "weak_memory"]
+# A mutant that hangs is found as well: this many times what the proof takes without one.
+PATIENCE = 8
 
 
 def copy():
@@ -42,10 +50,9 @@ def copy():
     COPY.mkdir(parents=True, exist_ok=True)
     manifest = (ROOT / "Cargo.toml").read_text()
     manifest = re.sub(r"(?m)^members = .*$", 'members = ["crates/memo", "crates/memo-macros", "crates/memo-memory"]', manifest)
-    manifest = re.sub(r"(?m)^default-members = .*\n", "", manifest)
-    manifest = re.sub(r"(?m)^exclude = .*\n", "", manifest)
+    manifest = re.sub(r"(?m)^(default-members|exclude) = .*\n", "", manifest)
     # Built once and run for seconds: building is most of the time.
-    manifest = manifest.replace("[profile.dev.package.tidewire-memo]\nopt-level = 2", "[profile.dev.package.tidewire-memo]\nopt-level = 0")
+    manifest = re.sub(r"(tidewire-memo(-memory)?\]\nopt-level = )2", r"\g<1>0", manifest)
     (COPY / "Cargo.toml").write_text(manifest)
     for name in ["Cargo.lock", "rust-toolchain.toml", "clippy.toml"]:
         if (ROOT / name).exists():
@@ -82,79 +89,111 @@ def apply(edits, texts):
     return changed, None
 
 
-def command(found_by):
-    kind, _, name = found_by.partition("::")
-    if kind == "programs":
-        return ["cargo", "test", "-q", "-p", "tidewire-memo", "--test", "it", "programs"]
-    if kind == "lib":
-        return ["cargo", "test", "-q", "-p", "tidewire-memo", "--lib", name]
-    if kind == "it":
-        return ["cargo", "test", "-q", "-p", "tidewire-memo", "--test", "it", name]
-    if kind == "miri":
-        return ["cargo", f"+{os.environ.get('MEMO_NIGHTLY', 'nightly')}", "miri", "test", "-q", "-p", "tidewire-memo", "--test", "it", name]
-    raise SystemExit(f"mutants: nothing is called {found_by}")
-
-
-def environment(found_by):
+def environment(kind):
     own = {
         "CARGO_TARGET_DIR": str(COPY / "target"),
         "CARGO_INCREMENTAL": "1",
         "CARGO_PROFILE_DEV_DEBUG": "0",
         "CARGO_PROFILE_TEST_DEBUG": "0",
-        "MEMO_PROGRAMS": os.environ.get("MEMO_PROGRAMS", "6000"),
+        "MEMO_PROGRAMS": PROGRAMS,
         "MEMO_RAW": "1",
         "RUSTFLAGS": "-Awarnings",
     }
-    if found_by.startswith("miri"):
-        own["CARGO_TARGET_DIR"] = str(COPY / "miri")
-        own["MIRIFLAGS"] = "-Zmiri-disable-isolation -Zmiri-ignore-leaks -Zmiri-many-seeds=0..8"
+    if kind == "model":
+        own |= {"CARGO_TARGET_DIR": str(COPY / "shuttle"), "RUSTFLAGS": "-Awarnings --cfg shuttle", "MODEL_SCHEDULES": "4000"}
+    if kind == "miri":
+        own |= {"CARGO_TARGET_DIR": str(COPY / "miri"), "MIRIFLAGS": "-Zmiri-disable-isolation -Zmiri-ignore-leaks -Zmiri-many-seeds=0..8"}
     return {**os.environ, **own}
 
 
-def keep_only(found_by):
-    """Leaves the programs out of the binary, or everything else; what takes long, unless it is asked for."""
+def build(kind, wanted):
+    """The test programs by name; none when the compiler refuses, with what it says."""
+    command = ["cargo", "test", "-q", "-p", "tidewire-memo", "--no-run", "--message-format=json", *wanted]
+    built = subprocess.run(command, cwd=COPY, env=environment(kind), capture_output=True, text=True, errors="replace")
+    lines = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
+    if built.returncode:
+        errors = [line["message"]["message"] for line in lines if line.get("reason") == "compiler-message" and line["message"]["level"] == "error"]
+        return {}, (errors or [built.stderr.strip()[-110:]])[0]
+    return {line["target"]["name"]: line["executable"] for line in lines if line.get("executable")}, ""
+
+
+def steps(found_by):
+    """The commands that try to find a mutant, the cheapest first; or what the compiler says."""
     kind, _, name = found_by.partition("::")
-    name = name.partition("::")[0]
-    only = {"programs": {"programs"}, "miri": {name}}.get(kind)
-    slow = {"programs", "growth", "threads"} - {name}
-    main = COPY / "crates" / "memo" / "tests" / "it" / "main.rs"
-    head = (ROOT / "crates" / "memo" / "tests" / "it" / "main.rs").read_text()
+    if kind == "miri":
+        nightly = f"+{os.environ.get('MEMO_NIGHTLY', 'nightly')}"
+        return [(found_by, ["cargo", nightly, "miri", "test", "-q", "-p", "tidewire-memo", "--test", "it", name])], ""
+    wanted = {"lib": ["--lib"], "it": ["--test", "it"], "model": ["--test", "model", "--release"]}.get(kind, ["--lib", "--test", "it"])
+    tests, error = build(kind, wanted)
+    if not tests:
+        return [], error
+    if kind != "programs":
+        return [(found_by, [tests["tidewire_memo" if kind == "lib" else kind], name])], ""
+    skips = [word for name in SLOW for word in ["--skip", f"{name}::"]]
+    return [
+        ("lib", [tests["tidewire_memo"]]),
+        ("it", [tests["it"], *skips]),
+        ("programs", [tests["it"], "programs::"]),
+    ], ""
 
-    def stays(module):
-        return module == "support" or (module in only if only else module not in slow)
 
-    chosen = re.sub(r"(?m)^mod (\w+);\n", lambda found: found.group(0) if stays(found.group(1)) else "", head)
-    if main.read_text() != chosen:
-        main.write_text(chosen)
+FAILED = [r"^test (\S+) .*\.\.\. FAILED", r"^([^@ ].*: .*)$(?=\nMEMO_SEED=)", r"^error: (Undefined Behavior.*)$", r"^(error(?:\[E\d+\])?: .*)$"]
 
 
-def run(found_by):
-    """Whether the proof passes, what it said, and whether it was built."""
-    keep_only(found_by)
-    started = subprocess.Popen(
-        command(found_by), cwd=COPY, env=environment(found_by), start_new_session=True,
+def run(kind, command, seconds):
+    """What the proof says is wrong, or nothing; it is ended when it has said so, or hangs."""
+    child = subprocess.Popen(
+        command, cwd=COPY / "crates" / "memo", env=environment(kind), start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
     )
-    try:
-        output, _ = started.communicate(timeout=SECONDS_MAX[found_by.partition("::")[0]])
-    except subprocess.TimeoutExpired:
-        # With what it started, which would go on for ever.
-        os.killpg(started.pid, signal.SIGKILL)
-        started.communicate()
-        return False, "it hangs", True
-    built = "error: could not compile" not in output and "error[E" not in output
-    return started.returncode == 0, said(output), built
+    hung = threading.Event()
+
+    def end():
+        try:
+            os.killpg(child.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def give_up():
+        hung.set()
+        end()
+
+    timer = threading.Timer(seconds, give_up)
+    timer.start()
+    said, what = "", ""
+    for line in child.stdout:
+        said = said[-4000:] + line
+        found = [hit for pattern in FAILED for hit in re.findall(f"(?m){pattern}", said)]
+        if found:
+            what = found[0]
+            break
+    timer.cancel()
+    if what or hung.is_set():
+        end()
+    child.stdout.close()
+    code = child.wait()
+    if hung.is_set():
+        return "it hangs"
+    if not what and code:
+        what = f"ends with {code}"
+    if not what and not re.search(r"(?m)^test result: ok\. [1-9]", said):
+        what = "no test has this name"
+    return what[:110]
 
 
-def said(output):
-    """One line that says what went wrong, or that nothing was there to go wrong."""
-    if not re.search(r"(?m)^test result: \w+\. [1-9]", output) and " 0 failed" in output:
-        return NOTHING
-    for pattern in [r"(?m)^.* findings\n(.*)$", r"(?m)^test (.*) \.\.\. FAILED", r"(?m)^(\S+) --- FAILED", r"(?m)^(error(?:\[E\d+\])?: .*)$",
-                    r"(?m)^(thread .* panicked .*)$"]:
-        if found := re.search(pattern, output):
-            return found.group(1)[:110]
-    return ""
+def proof(found_by, patience):
+    """Who found what; nobody, if nothing is found."""
+    kind = found_by.partition("::")[0]
+    commands, error = steps(found_by)
+    if not commands:
+        return "DOES NOT BUILD", error
+    for name, command in commands:
+        started = time.monotonic()
+        what = run(kind, command, patience.get(name, 7200))
+        if what:
+            return name, what
+        patience.setdefault(name, 60 + PATIENCE * (time.monotonic() - started))
+    return "", ""
 
 
 def places(mutant, texts):
@@ -162,30 +201,36 @@ def places(mutant, texts):
     return ", ".join(sorted(str(path.relative_to(COPY / "crates")) for path in apply(mutant["edits"], texts)[0]))
 
 
-def write(rows, survivors):
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+def write(rows):
+    commits = ", ".join(f"`{commit}`" for commit in dict.fromkeys(row["commit"] for row in rows))
+    survivors = sum(row["by"] in ("SURVIVES", "DOES NOT BUILD") for row in rows)
     lines = [
         "# Deliberate faults in memo",
         "",
-        f"Commit `{commit}`, `python3 scripts/memo-mutants.py`, {os.environ.get('MEMO_PROGRAMS', '6000')} random programs each:"
-        f" {len(rows)} mutants, {survivors} not caught.",
+        f"`python3 scripts/memo-mutants.py` at {commits}, {PROGRAMS} random programs each where they are asked:"
+        f" {len(rows)} mutants, {survivors} not caught. A mutant that the random programs are named for is given to the quick"
+        " tests first (`lib`, `it`); the first finding ends its row.",
         "",
         "| mutant | file | found by | how it showed |",
         "|---|---|---|---|",
     ]
     for row in rows:
-        lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |")
+        cells = [row["name"], row["files"], row["by"], row["what"]]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
     (ROOT / "bench-runs" / "memo" / "mutants.md").write_text("\n".join(lines) + "\n")
 
 
 def main(arguments):
     with open(ROOT / "crates" / "memo" / "mutants.toml", "rb") as file:
         mutants = tomllib.load(file)["mutant"]
+    everyone = [mutant["name"] for mutant in mutants]
+    log = json.loads(LOG.read_text()) if LOG.exists() else {}
     chosen = [argument for argument in arguments if not argument.startswith("--")]
-    unknown = set(chosen) - {mutant["name"] for mutant in mutants}
-    if unknown:
+    if unknown := set(chosen) - set(everyone):
         raise SystemExit(f"mutants: nothing is called {', '.join(sorted(unknown))}")
-    mutants = [mutant for mutant in mutants if not chosen or mutant["name"] in chosen]
+    if "--left" in arguments:
+        chosen = [mutant["name"] for mutant in mutants if log.get(mutant["name"], {}).get("by", "SURVIVES") == "SURVIVES"]
+    mutants = [mutant for mutant in mutants if not (chosen or "--left" in arguments) or mutant["name"] in chosen]
     texts = sources(ROOT)
     broken = [(mutant["name"], why) for mutant in mutants if (why := apply(mutant["edits"], texts)[1])]
     for name, why in broken:
@@ -195,30 +240,33 @@ def main(arguments):
         return 1 if broken else 0
     copy()
     texts = sources(COPY)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    patience = {}
     for found_by in sorted({mutant["by"] for mutant in mutants} - {"equivalent"}, key=lambda by: (by.startswith("miri"), by)):
-        passes, what, _ = run(found_by)
-        if not passes or what == NOTHING:
-            raise SystemExit(f"mutants: {found_by} fails without a mutant: {what}")
-    survivors, rows = 0, []
+        name, what = proof(found_by, patience)
+        if name:
+            raise SystemExit(f"mutants: {name} fails without a mutant: {what}")
+        print(f"{found_by}: passes without a mutant", flush=True)
+    survivors = 0
     for mutant in mutants:
         started = time.monotonic()
-        if mutant["by"] == "equivalent":
-            print(f"{mutant['name']}: equivalent: {mutant['why']}", flush=True)
-            rows.append((mutant["name"], places(mutant, texts), "equivalent", mutant["why"]))
-            continue
         changed, _ = apply(mutant["edits"], texts)
-        for path, text in changed.items():
-            path.write_text(text)
-        passes, what, built = run(mutant["by"])
-        for path in changed:
-            path.write_text(texts[path])
-        verdict = "SURVIVES" if passes else "caught" if built else "DOES NOT BUILD"
-        survivors += passes or not built
-        print(f"{mutant['name']}: {verdict} by {mutant['by']}: {what} ({time.monotonic() - started:.0f} s)", flush=True)
-        rows.append((mutant["name"], places(mutant, texts), mutant["by"] if verdict == "caught" else verdict, what))
+        if mutant["by"] == "equivalent":
+            name, what = "equivalent", mutant["why"]
+        else:
+            for path, text in changed.items():
+                path.write_text(text)
+            name, what = proof(mutant["by"], patience)
+            for path in changed:
+                path.write_text(texts[path])
+        name = name or "SURVIVES"
+        survivors += name in ("SURVIVES", "DOES NOT BUILD")
+        print(f"{mutant['name']}: {name}: {what} ({time.monotonic() - started:.0f} s)", flush=True)
+        log[mutant["name"]] = {"name": mutant["name"], "files": places(mutant, texts), "by": name, "what": what, "commit": commit}
+        LOG.write_text(json.dumps(log, indent=1))
     print(f"{len(mutants)} mutants, {survivors} not caught")
-    if not chosen:
-        write(rows, survivors)
+    if all(name in log for name in everyone):
+        write([log[name] for name in everyone])
     return 1 if survivors else 0
 
 

@@ -4,7 +4,7 @@
 //!
 //! `quick` among the arguments makes few and short runs, for a profiler that counts instructions.
 //! `count KIND CALLS` does nothing but that many calls of one kind (`floor`, `owned`, `await`, `borrow`,
-//! `copy`, `miss`, `miss and close`), so that the difference of two runs under a profiler is what a call costs in instructions:
+//! `copy`, `miss`, `miss and close`, `suspect`, `cut-off`), so that the difference of two runs under a profiler is what a call costs in instructions:
 //! `scripts/memo-instructions.sh`.
 //! Prints one table row per measurement: the median of the runs, their minimum and maximum. Loops over
 //! keys include about one xorshift step per call ("floor"). Hits and publishes by two threads are timed in
@@ -126,6 +126,8 @@ fn count(kind: &str, calls: u64) {
         "miss" | "miss and close" => (0..calls).for_each(|key| {
             sum = sum.wrapping_add(*ready(numbers.get(KEYS + key)).unwrap());
         }),
+        // What comes before a cut-off, and that with it.
+        "suspect" | "cut-off" => sum = suspects(&graph, calls, kind == "cut-off"),
         "await" => now(async {
             for _ in 0..calls {
                 sum = sum.wrapping_add(users.get(random.key()).await.unwrap().id);
@@ -138,6 +140,20 @@ fn count(kind: &str, calls: u64) {
         // What closing the graph costs a key is no part of a call.
         std::mem::forget(graph);
     }
+}
+
+/// Values above one that was computed anew and is equal; asked for again, or not.
+fn suspects(graph: &Graph, keys: u64, asks: bool) -> u64 {
+    let rows = Source::new_in(graph, "rows");
+    let round = Memo::infallible_in(graph, "round", move |_: ()| async move { rows.read(&1) });
+    let cut = Memo::infallible_in(graph, "cut", move |key: u64| async move {
+        round.get(()).await.unwrap();
+        key
+    });
+    get_all(cut, 0..keys);
+    rows.changed(&1);
+    now(round.get(())).unwrap();
+    if asks { (0..keys).map(|key| *ready(cut.get(key)).unwrap()).sum() } else { 0 }
 }
 
 fn peers() {

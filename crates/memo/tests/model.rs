@@ -8,6 +8,9 @@
 #![cfg(shuttle)]
 #![allow(clippy::unwrap_used)]
 
+#[path = "model/told.rs"]
+mod told;
+
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -506,6 +509,8 @@ const SCENARIOS: &[Scenario] = &[
     ("self_change", self_change),
     ("range_vs_changed", range_vs_changed),
     ("late_range", late_range),
+    ("told_before_it_is_declared", told::before_it_is_declared),
+    ("told_before_it_is_found_untracked", told::before_it_is_found_untracked),
 ];
 
 /// Which scenarios must notice which fault.
@@ -534,6 +539,14 @@ fn every_scenario_keeps_the_guarantees_in_every_schedule_tried() {
         explore(scenario, schedules, true);
         println!("{name}: {schedules} random and {schedules} pct(3) schedules");
     }
+}
+
+/// By itself, so that a mutant needs no more than this.
+#[test]
+fn what_a_task_declares_late_is_never_lost() {
+    let _alone = alone();
+    explore(told::before_it_is_declared, schedules(400), true);
+    explore(told::before_it_is_found_untracked, schedules(400), true);
 }
 
 #[test]

@@ -148,7 +148,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             drop(core);
             return Verdict::Rejected(candidate);
         }
-        if frame.adopted.get().is_some_and(|adopted| !adopted.is_taken()) {
+        let closing = frame.adopted.get().map(|adopted| adopted.closing());
+        if matches!(closing, Some(None)) {
             drop(core);
             return Verdict::Again(candidate);
         }
@@ -174,8 +175,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             register(&mut core, header, edges.iter());
         }
         let unused = self.show(&mut core, candidate, edges, life);
-        if let Some(adopted) = frame.adopted.get() {
-            adopted.close(start_tick, header.version());
+        if let Some(closing) = closing.flatten() {
+            closing.close(start_tick, header.version());
         }
         drop(core);
         unused.alarm.iter().for_each(|alarm| alarm());

@@ -14,13 +14,16 @@ use crate::compute::capture::{Entered, Frame, current};
 use crate::graph::Shared;
 use crate::graph::validate::{Record, Taint};
 use crate::store::slots::Id;
-use tidewire_memo_memory::sync::Mutex;
+use tidewire_memo_memory::sync::{Mutex, MutexGuard};
 
 /// Where scoped tasks of one attempt leave what they read.
 #[derive(Default)]
 pub(crate) struct Adopted {
     state: Mutex<Reads>,
 }
+
+/// See [`Adopted::closing`].
+pub(crate) struct Closing<'a>(MutexGuard<'a, Reads>);
 
 #[derive(Default)]
 struct Reads {
@@ -41,18 +44,20 @@ impl Adopted {
     /// What was read since the last call, and whether the attempt must not be published.
     pub(crate) fn take(&self) -> (Vec<Record>, Taint) {
         let mut reads = self.state.lock();
-        (std::mem::take(&mut reads.records), reads.taint)
+        (std::mem::take(&mut reads.records), std::mem::take(&mut reads.taint))
     }
 
-    /// Whether everything was taken. Under the graph lock, in the hold that publishes.
+    /// Whether nothing was read since.
     pub(crate) fn is_taken(&self) -> bool {
-        let reads = self.state.lock();
-        reads.records.is_empty()
+        self.state.lock().records.is_empty()
     }
 
-    /// The value was published, in this hold of the graph lock: what comes from now on comes late.
-    pub(crate) fn close(&self, start_tick: u64, version: u64) {
-        self.state.lock().closed = Some(Closed { start_tick, version });
+    /// Holds up whoever reads, until the value is published or not; `None` when not everything was taken.
+    /// To be asked under the graph lock, in the hold that publishes.
+    pub(crate) fn closing(&self) -> Option<Closing<'_>> {
+        let reads = self.state.lock();
+        let is_taken = reads.records.is_empty() && reads.taint == Taint::default();
+        is_taken.then_some(Closing(reads))
     }
 
     /// Adds a read, or a taint.
@@ -72,6 +77,13 @@ impl Adopted {
         if let Some(closed) = closed.filter(|_| counts) {
             late(graph, node, read.ok(), closed);
         }
+    }
+}
+
+impl Closing<'_> {
+    /// The value was published: what comes from now on comes late.
+    pub(crate) fn close(mut self, start_tick: u64, version: u64) {
+        self.0.closed = Some(Closed { start_tick, version });
     }
 }
 

@@ -368,6 +368,10 @@ impl Core {
                 if !node.take_visited() {
                     return Some(node);
                 }
+                if node.is_source() {
+                    // By whatever runs, perhaps, which would begin again.
+                    node.verified.set(self.tick);
+                }
             }
         }
         None

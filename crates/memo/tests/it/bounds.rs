@@ -234,6 +234,35 @@ fn what_a_running_computation_has_read_may_be_larger_than_the_budget() {
 }
 
 #[test]
+fn a_source_that_a_running_computation_reads_again_stays_although_it_is_old() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let gate = Gate::default();
+    gate.open();
+    let gates = Arc::new(std::sync::Mutex::new(gate));
+    let pass = gates.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let wait = pass.lock().unwrap().clone();
+        async move {
+            rows.read(&0);
+            rows.read(&1);
+            wait.pass().await;
+            key
+        }
+    });
+    now(memo.get(0)).unwrap();
+    rows.changed(&1);
+    let gate = Gate::default();
+    *gates.lock().unwrap() = gate.clone();
+    let mut get = memo.get(0);
+    assert!(poll(&mut get).is_pending());
+    graph.set_budget(100);
+    gate.open();
+    assert_ne!(now(get).unwrap().version(), 0);
+    assert_eq!(graph.stats().rejected, 0, "what it had read was still there");
+}
+
+#[test]
 fn values_that_were_all_asked_for_go_at_once_when_the_budget_shrinks() {
     let graph = Graph::new();
     let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key });

@@ -16,6 +16,7 @@ mod panics;
 mod programs;
 mod property;
 mod scopes;
+mod searching;
 mod strict;
 mod support;
 mod threads;

@@ -133,6 +133,58 @@ fn a_cycle_that_spans_tasks_is_an_error_and_never_a_hang() {
 }
 
 #[test]
+fn what_is_made_of_a_cycle_is_not_kept_although_the_error_was_swallowed() {
+    let graph = Graph::new();
+    let cell: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+    let asked = cell.clone();
+    let below = Memo::infallible_in(&graph, "below", move |key: u64| {
+        let asked = asked.clone();
+        async move { asked.get().unwrap().get(key).await.map_or(100, |value| *value) }
+    });
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        below.get(key).await.map_or(7, |value| *value + 1)
+    });
+    cell.set(above).unwrap();
+    assert_eq!(*now(above.get(1)).unwrap(), 101);
+    assert!(below.cached(&1).is_none(), "asked alone it answers something else");
+    assert_eq!(*now(below.get(1)).unwrap(), 7);
+}
+
+#[test]
+fn what_a_computation_no_longer_waits_for_may_wait_for_it() {
+    let graph = Graph::new();
+    let (first, second) = (Gate::default(), Gate::default());
+    let (wait_first, wait_second) = (first.clone(), second.clone());
+    let cell: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+    let asked = cell.clone();
+    let child = Memo::infallible_in(&graph, "child", move |key: u64| {
+        let (wait, asked) = (wait_first.clone(), asked.clone());
+        async move {
+            wait.pass().await;
+            *asked.get().unwrap().get(key).await.unwrap() + 1
+        }
+    });
+    let parent = Memo::infallible_in(&graph, "parent", move |key: u64| {
+        let wait = wait_second.clone();
+        async move {
+            let mut call = child.get(key);
+            assert!(poll(&mut call).is_pending());
+            drop(call);
+            wait.pass().await;
+            key
+        }
+    });
+    cell.set(parent).unwrap();
+    let (mut outer, mut inner) = (child.get(1), parent.get(1));
+    assert!(poll(&mut outer).is_pending() && poll(&mut inner).is_pending());
+    first.open();
+    assert!(poll(&mut outer).is_pending(), "the child asks for the parent now");
+    second.open();
+    assert_eq!((*now(inner).unwrap(), *now(outer).unwrap()), (1, 2));
+    assert_eq!(graph.stats().cycles, 0);
+}
+
+#[test]
 fn a_function_with_different_results_for_one_key_serves_one_of_them_until_a_change() {
     let graph = Graph::new();
     let rows = Source::new_in(&graph, "rows");

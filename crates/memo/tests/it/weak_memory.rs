@@ -67,6 +67,22 @@ fn a_reader_beside_a_writer_sees_whole_values_and_none_that_is_too_old() {
     });
 }
 
+/// Nothing is replaced and nothing collected, so that the value itself is all that the two threads share.
+#[test]
+fn a_reader_of_keys_that_are_new_sees_whole_values() {
+    let graph = Graph::new();
+    let (_, memo, data) = counter(&graph);
+    data.store(7, Relaxed);
+    thread::scope(|scope| {
+        scope.spawn(|| (0..ROUNDS).for_each(|key| _ = now(memo.get(key)).unwrap()));
+        for key in 0..ROUNDS {
+            while memo.with(&key, |seen| assert_eq!(seen[..], [7; 3])).is_none() {
+                thread::yield_now();
+            }
+        }
+    });
+}
+
 #[test]
 fn what_is_lent_or_owned_is_not_reclaimed() {
     let graph = Graph::new();

@@ -1,10 +1,13 @@
 //! Changes: guards, batches, ranges, the asynchronous form.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 
 use tidewire_memo::{EventKind, Graph, Memo, Recording, Source, batch};
 
-use crate::support::{logged, now, poll};
+use crate::support::{Gate, logged, now, poll};
 
 fn reader(graph: &Graph, rows: Source<u64>) -> Memo<u64, u64> {
     Memo::infallible_in(graph, "reader", move |key: u64| async move {
@@ -179,4 +182,29 @@ fn what_did_not_depend_on_the_change_stays_a_hit() {
     rows.changed(&1);
     assert_eq!(logged(&graph, EventKind::Marked), ["marked rows(1)", "marked reader(1)"]);
     assert!(memo.cached(&2).is_some());
+}
+
+#[test]
+fn an_explicit_invalidation_outdates_the_value_and_the_run_that_is_under_way() {
+    let graph = Graph::new();
+    let (data, gate) = (Arc::new(AtomicU64::new(1)), Gate::default());
+    let (load, wait) = (data.clone(), gate.clone());
+    let memo = Memo::infallible_in(&graph, "memo", move |_: u64| {
+        let (load, wait) = (load.clone(), wait.clone());
+        async move {
+            let value = load.load(SeqCst);
+            wait.pass().await;
+            value
+        }
+    });
+    let mut get = memo.get(0);
+    assert!(poll(&mut get).is_pending());
+    data.store(2, SeqCst);
+    memo.invalidate(&0);
+    gate.open();
+    now(get).unwrap();
+    assert_eq!(*now(memo.get(0)).unwrap(), 2, "the run had loaded before");
+    data.store(3, SeqCst);
+    memo.invalidate(&0);
+    assert_eq!(*now(memo.get(0)).unwrap(), 3);
 }

@@ -230,6 +230,13 @@ fn get(world: &Arc<World>, phase: usize, node: Node, runs_max: u64) {
     }
 }
 
+/// Whether a run may ring other watches of what it computes, which is not kept for them: functions that
+/// change what they read, and no room. Such watches ask in turns, for ever.
+pub(super) fn rings_others(program: &Program) -> bool {
+    let touches = program.any_stmt(&|stmt| matches!(stmt, Stmt::Touch { .. }));
+    touches && (program.is_tight() || weighs_much(program))
+}
+
 fn weighs_much(program: &Program) -> bool {
     program.memos.iter().any(|memo| memo.weigh.is_some_and(|bytes| bytes > 1000))
 }

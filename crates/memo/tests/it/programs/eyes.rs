@@ -32,7 +32,8 @@ pub(super) fn watch(world: &Arc<World>, node: Node) {
             let is_promised = item.as_ref().is_ok_and(|value| value.version() != 0);
             let is_answer =
                 item.as_ref().map_or_else(|error| error.kind() == ErrorKind::Failed, |_| true);
-            let is_kept = is_promised || is_answer && kept(&world, node);
+            let is_kept = (is_promised || is_answer && kept(&world, node))
+                && !checks::rings_others(&world.program);
             remember(&world, at, &item, is_kept);
             guarded(&world, "a handle's drop", || drop(item));
             if !is_kept {

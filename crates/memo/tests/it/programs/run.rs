@@ -89,7 +89,17 @@ pub(super) fn until_quiet(world: &Arc<World>, phase: usize) {
             return;
         }
     }
-    world.fail("never quiet", format!("phase {phase}"));
+    let mut text = format!("phase {phase}");
+    if std::env::var_os("MEMO_EVENTS").is_some() {
+        for graph in world.graphs.lock().expect("never poisoned").iter().flatten() {
+            for event in graph.take_events().iter().rev().take(EVENTS_SHOWN).rev() {
+                text +=
+                    &format!("\n{:>6} {} {} {:?}", event.tick, event.memo, event.key, event.kind);
+                text += &event.cause.map(|cause| format!(" {cause:?}")).unwrap_or_default();
+            }
+        }
+    }
+    world.fail("never quiet", text);
 }
 
 /// Frees what waits to be freed, and says how many values are alive.
@@ -115,5 +125,6 @@ thread_local! {
 
 /// Slots of a thread that name values in use are fewer.
 const MORE_THAN_SLOTS: u64 = 40;
+const EVENTS_SHOWN: usize = 100;
 /// A program this small is quiet long before.
 const POLLS_MAX: usize = 20_000;

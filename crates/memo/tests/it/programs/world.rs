@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
-use tidewire_memo::{Graph, Memo, Source};
+use tidewire_memo::{EventKind, Graph, Memo, Recording, Source};
 
 use super::hooks;
 use super::program::{CELLS, Node, Program};
@@ -76,6 +76,9 @@ impl World {
         let graphs: Vec<Graph> = (0..program.graphs).map(|_| Graph::new()).collect();
         for graph in &graphs {
             graph.set_walk_chunk(program.chunk, false);
+            if std::env::var_os("MEMO_EVENTS").is_some() {
+                graph.record_events(Recording::everything().without(EventKind::Hit));
+            }
         }
         let rows = graphs.iter().map(|graph| Source::new_in(graph, "rows")).collect();
         let cells = program.graphs * CELLS;
