@@ -27,6 +27,7 @@ mod diagnostics;
 mod disguise;
 mod explain;
 mod folder;
+pub mod http;
 mod lexemes;
 mod link;
 mod load;

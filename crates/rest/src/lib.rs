@@ -38,7 +38,6 @@ mod reply;
 mod request;
 mod router;
 mod table;
-mod template;
 mod value;
 mod writer;
 
