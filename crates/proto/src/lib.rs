@@ -32,6 +32,7 @@ mod lexemes;
 mod link;
 mod load;
 mod mend;
+mod numbers;
 mod options;
 mod order;
 mod places;
