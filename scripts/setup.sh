@@ -27,19 +27,7 @@ missing() {
 
 # run WHAT COMMAND...: runs quietly, and shows the output only when it fails.
 run() {
-  local what=$1 log # An HTTP cache of Python, for tests/foreign/python.
-http_cache() {
-  local folder=$tools/http-cache key
-  key="$(python3 --version) $(hash_of scripts/http-cache.txt)"
-  if [[ -x $folder/bin/python ]] && fresh http-cache "$key"; then return 0; fi
-  run "installed CacheControl" install_http_cache "$folder" || return 0
-  stamp http-cache "$key"
-}
-install_http_cache() {
-  rm -rf "$1" && python3 -m venv "$1" && "$1/bin/pip" install --quiet --no-deps -r scripts/http-cache.txt
-}
-
-started=$SECONDS
+  local what=$1 log started=$SECONDS
   shift
   log=$(mktemp)
   if "$@" >"$log" 2>&1; then
@@ -169,6 +157,18 @@ install_schemathesis() {
   rm -rf "$1" && python3 -m venv "$1" && "$1/bin/pip" install --quiet --no-deps -r scripts/schemathesis.txt
 }
 
+# An HTTP cache of Python, for tests/foreign/python.
+http_cache() {
+  local folder=$tools/http-cache key
+  key="$(python3 --version) $(hash_of scripts/http-cache.txt)"
+  if [[ -x $folder/bin/python ]] && fresh http-cache "$key"; then return 0; fi
+  run "installed CacheControl" install_http_cache "$folder" || return 0
+  stamp http-cache "$key"
+}
+install_http_cache() {
+  rm -rf "$1" && python3 -m venv "$1" && "$1/bin/pip" install --quiet --no-deps -r scripts/http-cache.txt
+}
+
 started=$SECONDS
 
 debian curl curl
@@ -206,3 +206,4 @@ if ((missing)); then
   exit 1
 fi
 say "ready ($((SECONDS - started)) s)"
+say "grpcurl and the other programs are in .tools/bin: export PATH=\"\$PWD/.tools/bin:\$PATH\""

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tidewire_proto::{Descriptors, Sources};
 
-use crate::{Error, messages, modules, refuse, runtime, select, service};
+use crate::{Error, bindings, messages, modules, refuse, runtime, select, service};
 
 /// What to generate from what.
 #[derive(Debug, Clone)]
@@ -133,6 +133,7 @@ impl Config {
         let corpus = messages::Corpus::decode(descriptors)?;
         let wanted = select::files(descriptors, &corpus, &self.extern_paths);
         refuse::names(descriptors, &corpus, &wanted)?;
+        bindings::check(descriptors, &corpus, &wanted)?;
         let config = messages::config(&self.extern_paths);
         let mut packages = messages::generate(&corpus, &wanted, &config)?;
         service::append(&corpus, &wanted, &config, &mut packages)?;

@@ -47,6 +47,7 @@
 //! | `serde` | crate `serde` with feature `derive` | always |
 //! | `service` | crate `tidewire-service` | with services |
 
+mod bindings;
 mod comments;
 mod config;
 mod error;

@@ -14,7 +14,6 @@ mod describe;
 mod habits;
 mod init;
 mod known;
-mod log;
 mod names;
 mod origin;
 mod serving;

@@ -1,10 +1,12 @@
-//! Services without code of their own, put into a server: what `serve` starts and `check` tries.
+//! Services without code of their own, put into a server: what `serve` starts and `check` tries; and what
+//! is said once a server listens.
 
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::bail;
-use tidewire::config::{Backend, ServiceConfig};
-use tidewire::{Builder, Echo, Schema, Sources};
+use tidewire::config::{Backend, Flags, ServiceConfig};
+use tidewire::{Address, Builder, Echo, Schema, Sources};
 
 /// What to compile for a path: a folder of `.proto` files, a `.proto` file, or a descriptor set. A
 /// file looks its imports up in its own folder.
@@ -46,4 +48,17 @@ pub(crate) fn add(
         names.push(name);
     }
     Ok(builder)
+}
+
+/// Says where a server listens, what it does there, and where its settings come from.
+pub(crate) fn say_start(addresses: &[Address], what: &str, flags: &Flags) {
+    let mut text: String =
+        addresses.iter().map(|address| format!("listening on {address}\n")).collect();
+    text += &format!("{what}\n");
+    let origins = flags.origins(std::env::vars());
+    if !origins.is_empty() {
+        text += &format!("settings of {}\n", origins.join(", "));
+    }
+    // Nobody may be reading any more; the server goes on.
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }

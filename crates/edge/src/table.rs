@@ -73,7 +73,7 @@ impl Terms {
     pub(crate) fn note(&self, refusal: &Refusal) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         if !self.is_told.swap(true, Ordering::Relaxed) {
-            tracing::info!(method = %self.name, "an answer {refusal}");
+            tracing::debug!(method = %self.name, "an answer {refusal}");
         }
     }
 

@@ -13,6 +13,7 @@ use crate::diagnostics::Diagnostics;
 use crate::disguise::{self, Disguise};
 use crate::explain;
 use crate::load::Unit;
+use crate::numbers;
 use crate::rules;
 use crate::suggest::Names;
 
@@ -37,7 +38,10 @@ pub(crate) fn link(units: Vec<Unit>) -> Result<Descriptors, Diagnostics> {
                 failed.insert(unit.name.clone());
                 let names = names.get_or_insert_with(|| Names::of(&units));
                 let found = explain::link_error(error, &unit.display, unit.text.as_deref());
-                let found = found.into_iter().map(|diagnostic| names.improve(diagnostic, unit));
+                let found = found.into_iter().map(|mut diagnostic| {
+                    diagnostic.message = numbers::named(&diagnostic.message, &unit.numbers);
+                    names.improve(diagnostic, unit)
+                });
                 diagnostics.extend(found);
             }
         }
@@ -51,10 +55,11 @@ pub(crate) fn link(units: Vec<Unit>) -> Result<Descriptors, Diagnostics> {
     let files = units.into_iter().map(|unit| {
         let linked = || {
             let encoded = pool.get_file_by_name(&unit.name)?.encode_to_vec();
-            Some(match disguises.get(&unit.name) {
+            let encoded = match disguises.get(&unit.name) {
                 Some(disguise) => disguise.restore(encoded),
                 None => encoded,
-            })
+            };
+            Some(numbers::restore(encoded, &unit.numbers))
         };
         let encoded = unit.encoded.or_else(linked).unwrap_or_default();
         File { name: unit.name, path: unit.path, requested: unit.requested, encoded }

@@ -13,6 +13,7 @@ use protox::prost::Message;
 use protox::prost_reflect::prost_types::FileDescriptorProto;
 
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::numbers::StandIns;
 use crate::resolve::{self, Roots};
 use crate::sources::{DESCRIPTOR_SET_BYTES_MAX, FILE_BYTES_MAX, FILES_MAX, Sources};
 use crate::wire;
@@ -35,6 +36,8 @@ pub(crate) struct Unit {
     pub(crate) descriptor: FileDescriptorProto,
     /// The descriptor as the set holds it, options of every kind included.
     pub(crate) encoded: Option<Vec<u8>>,
+    /// Numbers of fields in the descriptor that stand for others.
+    pub(crate) numbers: StandIns,
 }
 
 /// Reads all of `sources` and what they import; imports come first.
@@ -221,6 +224,7 @@ impl Loader {
             text: None,
             descriptor: FileDescriptorProto::decode(encoded.as_slice()).ok()?,
             encoded: Some(encoded.clone()),
+            numbers: StandIns::new(),
         })
     }
 
@@ -253,6 +257,7 @@ pub(crate) fn built_in(name: &str) -> Option<Unit> {
             text: None,
             descriptor: file.into(),
             encoded: None,
+            numbers: StandIns::new(),
         }),
     }
 }
@@ -284,6 +289,7 @@ fn parse(name: &str, display: &str, mut text: String) -> Result<Unit, Vec<Diagno
         text: Some(text),
         descriptor,
         encoded: None,
+        numbers: mended.numbers,
     })
 }
 

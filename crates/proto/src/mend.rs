@@ -7,12 +7,14 @@
 //! | `"\ud83d\ude00"`, and `"\ud83d"` alone | `"\U0001f600"`, `"\xed\xa0\xbd"` |
 //! | `default = 18446744073709551616` | `default = 18446744073709551616.` |
 //! | `option (o) = -inf`, `-nan` | `-1e999`, ` nan` |
+//! | `optional M m = 2000000000`, in a message set | another number; see [`numbers`](crate::numbers) |
 //!
 //! Places are those of the text as it was written: what was put in is counted out again.
 
 use protox::prost_reflect::prost_types::SourceCodeInfo;
 
 use crate::lexemes::{Kind, Lexeme, lexemes};
+use crate::numbers::{self, StandIns};
 
 /// A text for the parser, and where it differs from the one that was written.
 #[derive(Debug, Default)]
@@ -21,15 +23,23 @@ pub(crate) struct Mended {
     pub(crate) text: String,
     /// Where something was put in, as a place of the new text, and how many bytes.
     added: Vec<(usize, usize)>,
+    /// The numbers of fields that others stand for.
+    pub(crate) numbers: StandIns,
 }
 
 /// Writes `source` for the parser.
 pub(crate) fn mend(source: &str) -> Mended {
     let mut mended = Mended::default();
     let mut copied = 0;
-    let mut before = [""; 2];
+    let mut before = [""; 3];
     for lexeme in lexemes(source) {
-        if let Some((range, instead)) = instead(&lexeme, before, source) {
+        let stand_in = of_field(&lexeme, before).then(|| numbers::stand_in(lexeme.text)).flatten();
+        mended.numbers.extend(stand_in);
+        let number = stand_in.map(|(stand_in, _)| {
+            (lexeme.offset..lexeme.end(), format!("{stand_in:>width$}", width = lexeme.text.len()))
+        });
+        let [_, last @ ..] = before;
+        if let Some((range, instead)) = number.or_else(|| instead(&lexeme, last, source)) {
             mended.text.push_str(&source[copied..range.start]);
             let start = mended.text.len();
             mended.text.push_str(&instead);
@@ -38,7 +48,7 @@ pub(crate) fn mend(source: &str) -> Mended {
                 mended.added.push((start + range.len(), more));
             }
         }
-        before = [before[1], lexeme.text];
+        before = [before[1], before[2], lexeme.text];
     }
     mended.text.push_str(&source[copied..]);
     mended
@@ -78,6 +88,16 @@ impl Mended {
             }
         }
     }
+}
+
+/// Whether a number is that of a field: behind a type, a name and `=`.
+fn of_field(lexeme: &Lexeme<'_>, [of_type, name, equals]: [&str; 3]) -> bool {
+    let is_word = |text: &str| text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    lexeme.kind == Kind::Number
+        && equals == "="
+        && is_word(name)
+        && is_word(of_type)
+        && of_type != "option"
 }
 
 /// What is written instead of a part of `source`, if `lexeme` asks for it. It is never shorter.
@@ -174,6 +194,12 @@ mod tests {
         check("[default = - inf]", "[default = - 1e999]");
         check("option (a) = - nan;", "option (a) =   nan;");
         check("option (a) = { b: -nan };", "option (a) = { b: -nan };");
+        check("optional M m = 2147483646;", "optional M m =  536870910;");
+        check("optional M m = 0x7ffffffe;", "optional M m =  536870910;");
+        check("optional M m = 2147483647;", "optional M m = 2147483647;");
+        check("enum E { A = 600000000; }", "enum E { A = 600000000; }");
+        check("option o = 600000000;", "option o = 600000000;");
+        check("int32 a = 1 [default = 600000000];", "int32 a = 1 [default = 600000000];");
         check("= 18446744073709551615;", "= 18446744073709551615;");
         check("= 18446744073709551616;", "= 18446744073709551616.;");
         check(r#"'a\ud83d\ude00b'"#, r#"'a\U0001f600''b'"#);

@@ -125,6 +125,7 @@ mod path {
     pub(super) const ENUM_RESERVED_RANGE: i32 = 4;
     pub(super) const ENUM_RESERVED_NAME: i32 = 5;
     pub(super) const FIELD_EXTENDEE: &[i32] = &[2];
+    pub(super) const FIELD_NUMBER: &[i32] = &[3];
     pub(super) const FIELD_TYPE_NAME: &[i32] = &[6];
     pub(super) const FIELD_JSON_NAME: &[i32] = &[10];
 }

@@ -20,7 +20,7 @@ use crate::origin::Origin;
 use crate::plan::{BodyRule, PathField, RequestPlan};
 use crate::reply::ReplyPlan;
 use crate::router::Verb;
-use crate::template::Template;
+use tidewire_proto::http::Template;
 
 /// A method at a verb and a path.
 pub struct Binding {

@@ -21,7 +21,7 @@ use crate::binding::{Binding, Fault, RestError, Schemas, try_bindings};
 use crate::options::RestOptions;
 use crate::origin::Origin;
 use crate::router::Router;
-use crate::template::Template;
+use tidewire_proto::http::Template;
 
 /// Something that is wrong or odd about a REST binding.
 #[derive(Debug, Clone, PartialEq, Eq)]

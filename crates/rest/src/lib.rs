@@ -39,7 +39,6 @@ mod reply;
 mod request;
 mod router;
 mod table;
-mod template;
 mod value;
 mod writer;
 

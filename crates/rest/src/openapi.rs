@@ -21,7 +21,7 @@ use crate::field::{list, well_known};
 use crate::options::{ErrorFormat, JsonOptions, RestOptions, printed_name};
 use crate::origin::comment;
 use crate::plan::BodyRule;
-use crate::template::Segment;
+use tidewire_proto::http::Segment;
 
 /// The document as JSON.
 pub(crate) fn document(bindings: &[Arc<Binding>], options: &RestOptions) -> String {

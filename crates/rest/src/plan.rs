@@ -18,8 +18,8 @@ use tidewire_schema::{Schema, Unknown};
 use tidewire_service::{Codec, Error, Result};
 
 use crate::field::Field;
-use crate::template::{Template, Variable, decode};
 use crate::value;
+use tidewire_proto::http::{Template, Variable, decode};
 
 /// How the request message of a binding is put together.
 #[derive(Debug)]

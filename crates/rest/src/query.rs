@@ -65,8 +65,8 @@ fn refused(name: &str, why: &str) -> Error {
 /// Percent-decodes a name or a value; a plus is a space.
 fn decoded(raw: &str) -> Result<Cow<'_, str>, &'static str> {
     if !raw.contains('+') {
-        return crate::template::decode(raw, true);
+        return tidewire_proto::http::decode(raw, true);
     }
     let spaced = raw.replace('+', " ");
-    crate::template::decode(&spaced, true).map(|text| Cow::Owned(text.into_owned()))
+    tidewire_proto::http::decode(&spaced, true).map(|text| Cow::Owned(text.into_owned()))
 }

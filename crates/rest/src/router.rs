@@ -16,7 +16,7 @@ use foldhash::{HashMap, HashMapExt};
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use crate::template::{Segment, Template};
+use tidewire_proto::http::{Segment, Template};
 
 /// Finds targets by verb and path.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use crate::field::list;
 use crate::openapi;
 use crate::options::RestOptions;
 use crate::router::{self, Router};
-use crate::template::{Segment, Template};
+use tidewire_proto::http::{Segment, Template};
 
 /// The REST bindings of a server.
 pub struct Rest {

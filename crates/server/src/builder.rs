@@ -303,10 +303,12 @@ impl Builder {
     /// [`StartError`], and an I/O error when signals cannot be listened to.
     pub async fn run(self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let running = self.start().await?;
-        for address in running.addresses() {
+        let addresses = running.addresses().to_vec();
+        let stopped = running.until_stopped();
+        for address in addresses {
             tracing::info!(%address, "serving");
         }
-        running.until_stopped().await?;
+        stopped.await?;
         Ok(())
     }
 

@@ -100,7 +100,8 @@ impl App {
         let path = parts.uri.path();
         let head = head(parts);
         if speaks(&head).is_none() && !is_method_in_json(parts) {
-            return plain_answer(parts, plain::not_found(path));
+            let error = Error::not_found(format!("nothing is at {path}"));
+            return plain_answer(parts, self.rest.refusal(&error));
         }
         let target = Target::Unknown(path.into());
         match negotiate(&head, None) {

@@ -131,11 +131,6 @@ pub(crate) fn wrong_verb(allowed: &str) -> Response<Body> {
     error_response(&error)
 }
 
-/// The response for a path that nothing is at.
-pub(crate) fn not_found(path: &str) -> Response<Body> {
-    error_response(&Error::not_found(format!("nothing is at {path}")))
-}
-
 /// Logs an error that is the server's own fault, with its cause; others are the caller's business,
 /// also that it went away.
 pub(crate) fn log(error: &Error, target: &str) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tidewire_memo::Driver;
 use tidewire_service::Peer;
-use tokio::signal::unix::{SignalKind, signal as listen};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -92,17 +92,24 @@ impl Running {
     /// Waits for Ctrl-C or SIGTERM, then drains; a second signal cuts off at once. SIGHUP is logged
     /// and changes nothing: settings are read at start.
     ///
+    /// Signals are heard from the call on, before the future is awaited: a program that says that it
+    /// listens in between is stopped gently by whoever reads that.
+    ///
     /// # Errors
     /// When the signals cannot be listened to.
-    pub async fn until_stopped(self) -> io::Result<bool> {
-        signal().await?;
-        let (stop, commands) = (self.stop.clone(), self.commands.clone());
-        tokio::select! {
-            in_time = self.drain() => Ok(in_time),
-            second = signal() => {
-                stop.advance(Stage::CutOff);
-                commands.cut_off();
-                second.map(|()| false)
+    pub fn until_stopped(self) -> impl Future<Output = io::Result<bool>> + Send {
+        let signals = Signals::listen();
+        async move {
+            let mut signals = signals?;
+            signals.next().await;
+            let (stop, commands) = (self.stop.clone(), self.commands.clone());
+            tokio::select! {
+                in_time = self.drain() => Ok(in_time),
+                () = signals.next() => {
+                    stop.advance(Stage::CutOff);
+                    commands.cut_off();
+                    Ok(false)
+                }
             }
         }
     }
@@ -115,16 +122,31 @@ impl Drop for Running {
     }
 }
 
-async fn signal() -> io::Result<()> {
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut hangup = listen(SignalKind::hangup())?;
-    loop {
-        tokio::select! {
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
-            _ = hangup.recv() => {
-                tracing::info!("SIGHUP changes nothing; settings are read when the server starts");
+/// The signals that are listened to.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the next one that ends the server.
+    async fn next(&mut self) {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return,
+                _ = self.terminate.recv() => return,
+                _ = self.hangup.recv() => {
+                    tracing::info!("SIGHUP changes nothing; settings are read when the server starts");
+                }
             }
         }
     }
@@ -260,8 +282,8 @@ impl fmt::Display for StartError {
         match self {
             Self::Listen { address, cause } if cause.kind() == io::ErrorKind::AddrInUse => write!(
                 f,
-                "{address} is in use by another program; stop it or listen elsewhere \
-                 (server.listen, port 0 for any free port)"
+                "{address} is in use by another program; stop it, or listen elsewhere: server.listen in \
+                 tidewire.toml, or TIDEWIRE_SERVER_LISTEN (port 0 is any free port)"
             ),
             Self::Listen { address, .. } => write!(f, "cannot listen on {address}"),
             Self::Route(error) => error.fmt(f),

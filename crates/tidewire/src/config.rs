@@ -22,6 +22,8 @@ mod cors;
 mod error;
 mod flags;
 mod keys;
+#[cfg(feature = "log")]
+mod log;
 mod memo;
 mod program;
 mod rest;
@@ -174,7 +176,7 @@ pub struct ValidationConfig {
     pub enabled: bool,
 }
 
-/// `[log]`.
+/// `[log]`; with the feature `log` its `start` starts it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]

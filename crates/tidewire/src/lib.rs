@@ -30,6 +30,7 @@
 pub mod config;
 mod echo;
 mod exit;
+#[cfg(feature = "mock")]
 pub mod mock;
 
 pub use bytes;
@@ -40,6 +41,7 @@ pub use tidewire_client as client;
 pub use tidewire_client::Client;
 pub use tidewire_edge::{Edge, MethodTerms, TermsError};
 pub use tidewire_memo as memo;
+#[cfg(feature = "mock")]
 pub use tidewire_mock::Mock;
 pub use tidewire_process as process;
 pub use tidewire_process::warden;

@@ -46,7 +46,7 @@ impl MockFolders {
         Self { protos: protos.into(), rules: None }
     }
 
-    /// Sets the folder of rule files.
+    /// Sets the folder of rule files, which may not be there yet.
     #[must_use]
     pub fn rules(mut self, rules: impl Into<PathBuf>) -> Self {
         self.rules = Some(rules.into());
@@ -56,6 +56,11 @@ impl MockFolders {
     /// Reads everything there is, as far as it is not broken.
     pub fn load(&self) -> Loaded {
         load::load(&self.protos, self.rules.as_deref())
+    }
+
+    /// Whether the folder of rule files is there.
+    pub fn has_rules(&self) -> bool {
+        self.rules.as_ref().is_some_and(|rules| rules.exists())
     }
 
     /// A mock of what was read, by the clock of the system. In a folder with wishmock's layout

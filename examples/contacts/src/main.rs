@@ -14,7 +14,6 @@ use contacts::{Database, Scheme};
 use tidewire::config::{Answers, Config, Flags};
 use tidewire::memo::Graph;
 use tidewire::{Address, Client, Running};
-use tracing_subscriber::EnvFilter;
 
 /// Contacts over REST, Connect, gRPC and gRPC-Web on one port, kept in SQLite or PostgreSQL.
 ///
@@ -67,13 +66,7 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: &Arguments) -> Result<()> {
     let config = arguments.config()?;
-    let filter = EnvFilter::try_new(&config.log.level).with_context(|| {
-        format!("log.level = {:?}; write info, or info,hyper=debug", config.log.level)
-    })?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // A log that nobody reads any more is no reason to end.
-    log.log_internal_errors(false).init();
-
+    config.log.start()?;
     let key_values = arguments.key_values(&config)?;
     match arguments.database()? {
         Database::Sqlite(path) => {
@@ -105,9 +98,14 @@ async fn serve(
 ) -> Result<()> {
     let scheme = if config.server.tls.is_some() { Scheme::Https } else { Scheme::Http };
     let server = contacts::add_to(config.server()?, store, scheme, key_values).start().await?;
-    print_start(&server, place, added, config.memo.summary(answers));
-    let in_time = server.until_stopped().await?;
-    print_stop(in_time);
+    let start = start(&server, place, added, config.memo.summary(answers));
+    let stopped = server.until_stopped();
+    print(&start);
+    let in_time = stopped.await?;
+    print(match in_time {
+        true => "stopped; all calls ended",
+        false => "stopped; some calls were cut off after limits.drain_timeout",
+    });
     Ok(())
 }
 
@@ -167,21 +165,19 @@ fn show(progress: Progress) {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the program's own output")]
-fn print_start(server: &Running, place: &str, added: u32, memo: &str) {
+/// What is said once it listens: where the data are, and what to try.
+fn start(server: &Running, place: &str, added: u32, memo: &str) -> String {
     let url = server.url();
-    if added > 0 {
-        println!("added {added} contacts to {place}; remove it to start afresh");
-    } else {
-        println!("using the contacts in {place}; remove it to start afresh");
-    }
-    println!("{memo}");
-    for address in server.addresses() {
-        println!("listening on {address}");
-    }
-    let address = url.trim_start_matches("http://");
-    println!(
-        "
+    let contacts = match added {
+        0 => format!("using the contacts in {place}"),
+        added => format!("added {added} contacts to {place}"),
+    };
+    let addresses = server.addresses().iter().map(|address| format!("listening on {address}\n"));
+    let (addresses, address) = (addresses.collect::<String>(), url.trim_start_matches("http://"));
+    format!(
+        "{contacts}; remove it to start afresh
+{memo}
+{addresses}
 try, in a browser: {url}/
 or in another terminal:
   curl -i {url}/contacts/1
@@ -195,16 +191,12 @@ or in another terminal:
   curl {url}/echo/hello
   curl {url}/relay/hello
 Ctrl-C stops it."
-    );
+    )
 }
 
-#[expect(clippy::print_stdout, reason = "the program's own output")]
-fn print_stop(in_time: bool) {
-    if in_time {
-        println!("stopped; all calls ended");
-    } else {
-        println!("stopped; some calls were cut off after limits.drain_timeout");
-    }
+/// Nobody may be reading any more; the server goes on.
+fn print(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 /// How long the relay waits for the key/value store.

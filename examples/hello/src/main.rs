@@ -18,11 +18,13 @@ impl Greeter for Hello {
 #[tokio::main]
 async fn main() -> tidewire::Exit {
     let config = Config::load(None, std::env::vars(), &[])?;
+    config.log.start()?;
     let server = config.server()?.service(GreeterServer::new(Hello)).start().await?;
-    let (url, address) = (server.url(), &server.addresses()[0]);
+    let (url, address) = (server.url(), server.addresses()[0].clone());
+    let stopped = server.until_stopped();
     println!("try: curl {url}/hello/Ada");
     println!("     curl {url}/hello.v1.Greeter/Greet --json '{{\"name\":\"Ada\"}}'");
     println!("     grpcurl -plaintext -d '{{\"name\":\"Ada\"}}' {address} hello.v1.Greeter/Greet");
-    server.until_stopped().await?;
+    stopped.await?;
     Ok(())
 }

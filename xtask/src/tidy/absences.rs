@@ -6,8 +6,10 @@
 //! | every room but cli | printing, ending the program |
 //!
 //! A line with `// tidy: allow-clock <reason>` on it or above it may read the clock: memo's optional
-//! driver thread is the one place. One with `// tidy: allow-exit <reason>` may end the program. Tests are free. Only names are looked at: a socket behind another library is not found here, but
-//! the edges between rooms and the review of each dependency are.
+//! driver thread is the one place. One with `// tidy: allow-exit <reason>` may end the program, one with
+//! `// tidy: allow-stream <reason>` name a standard stream: the log that a program asks for. Tests are free.
+//! Only names are looked at: a socket behind another library is not found here, but the edges between rooms
+//! and the review of each dependency are.
 
 use crate::rust_file::RustFile;
 use crate::tree::{File, Finding, Tree};
@@ -28,6 +30,7 @@ const IMPURE: &[(&str, &str)] = &[
 ];
 
 const CLOCK_MARK: &str = "tidy: allow-clock ";
+const STREAM_MARK: &str = "tidy: allow-stream ";
 const EXIT_MARK: &str = "tidy: allow-exit ";
 
 const PRINTING: &[&str] = &["println", "print", "eprintln", "eprint", "dbg"];
@@ -63,7 +66,8 @@ fn outside_tests(tree: &Tree, file: &File, mut found: Vec<(usize, String)>) -> V
     };
     found.retain(|(line, what)| {
         let is_excused = what.contains("::now") && has_mark(*line, CLOCK_MARK)
-            || what.contains("ends the program") && has_mark(*line, EXIT_MARK);
+            || what.contains("ends the program") && has_mark(*line, EXIT_MARK)
+            || what.contains("take a writer") && has_mark(*line, STREAM_MARK);
         !(is_excused || tree.is_test_line(file, *line))
     });
     found.into_iter().map(|(line, text)| Finding::error(&file.path, line, text)).collect()
@@ -157,6 +161,13 @@ mod tests {
         let text =
             "fn f() {\n    // tidy: allow-exit it is a program\n    std::process::exit(1);\n}";
         assert_eq!(findings("crates/process/src/a.rs", text).len(), 0);
+    }
+
+    #[test]
+    fn the_log_that_a_program_asks_for_may_be_written_with_a_reason() {
+        let text = "// tidy: allow-stream a log\nuse std::io::stderr;";
+        assert_eq!(findings("crates/tidewire/src/a.rs", text).len(), 0);
+        assert_eq!(findings("crates/tidewire/src/a.rs", "\nuse std::io::stderr;").len(), 1);
     }
 
     #[test]

@@ -49,7 +49,7 @@ const ROOMS: &[Room] = &[
     // On the half-floor between `service` and what stands on both.
     room("schema", 1, &["service", "proto", "forms", "json"]),
     room("wire", 2, &["service"]),
-    room("rest", 2, &["service", "schema"]),
+    room("rest", 2, &["service", "schema", "proto"]),
     room("live", 2, &["service"]),
     room("edge", 3, &["memo", "service"]),
     room("link", 3, &["live", "service"]),

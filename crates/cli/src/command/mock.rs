@@ -7,7 +7,7 @@ use tidewire::config::Flags;
 use tidewire::mock::{Finding, Missing, MockFolders, Watch, serve};
 use tidewire::{Diagnostic, StartError};
 
-use crate::Failure;
+use crate::{Failure, serving};
 
 /// Answer every method of `.proto` files: by rules, or else with what the schema makes plausible.
 ///
@@ -18,10 +18,9 @@ pub(crate) struct Mock {
     /// Folder of `.proto` files, a `.proto` file, or a file with a descriptor set.
     #[arg(default_value = "protos")]
     protos: PathBuf,
-    /// Folder of rule files, such as rules/shop.v1.cart.getprice.yaml [default: rules where there is
-    /// one].
-    #[arg(long, value_name = "FOLDER")]
-    rules: Option<PathBuf>,
+    /// Folder of rule files, such as rules/shop.v1.cart.getprice.yaml; it may come later.
+    #[arg(long, value_name = "FOLDER", default_value = "rules")]
+    rules: PathBuf,
     /// Address to listen on, such as 127.0.0.1:8080 or unix:/run/shop.sock; may be repeated.
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
@@ -77,10 +76,16 @@ impl Mock {
             settings: self.settings.clone(),
         };
         let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
-        crate::log::start(&config.log.level).map_err(Failure::usage)?;
+        config.log.start().map_err(Failure::usage)?;
         let folders = self.folders();
         let loaded = folders.load();
         report(loaded.faults.iter());
+        if !loaded.has_rules {
+            let rules = self.rules.display();
+            tracing::info!(
+                "there are no rules yet; what is put into the folder {rules} is live at once"
+            );
+        }
         let mut builder = folders.mock(loaded).seed(self.seed).violate(self.violate);
         match self.without_rule {
             Some(WithoutRule::Generated) => builder = builder.missing(Missing::Generated),
@@ -101,23 +106,20 @@ impl Mock {
             StartError::Listen { .. } => Failure::from(error),
             _ => Failure::usage(error),
         })?;
-        print_start(&running, &mock.schema().services().map(str::to_owned).collect::<Vec<_>>());
+        let names: Vec<_> = mock.schema().services().map(str::to_owned).collect();
+        let addresses = running.addresses().to_vec();
+        let stopped = running.until_stopped();
         let watch = (!self.no_watch).then(|| folders.watch(&mock));
+        serving::say_start(&addresses, &format!("mocking {}", names.join(", ")), &flags);
         tokio::select! {
-            stopped = running.until_stopped() => drop(stopped?),
+            stopped = stopped => drop(stopped?),
             () = follow(watch) => {}
         }
         Ok(())
     }
 
     fn folders(&self) -> MockFolders {
-        let folders = MockFolders::new(&self.protos);
-        let here = PathBuf::from("rules");
-        match &self.rules {
-            Some(rules) => folders.rules(rules),
-            None if here.is_dir() => folders.rules(here),
-            None => folders,
-        }
+        MockFolders::new(&self.protos).rules(&self.rules)
     }
 }
 
@@ -149,13 +151,4 @@ fn report_findings(findings: &[Finding]) {
             false => tracing::warn!("{finding}"),
         }
     }
-}
-
-/// Nobody may be reading any more; the server goes on.
-fn print_start(running: &tidewire::Running, names: &[String]) {
-    let mut out = std::io::stdout().lock();
-    for address in running.addresses() {
-        let _ = writeln!(out, "listening on {address}");
-    }
-    let _ = writeln!(out, "mocking {}", names.join(", "));
 }

@@ -1,8 +1,6 @@
 //! `tidewire serve`: services without code of their own, from `.proto` files, and programs.
 
-use std::io::Write;
 use std::path::PathBuf;
-use std::pin::pin;
 
 use tidewire::config::{Flags, ServiceConfig};
 use tidewire::{Schema, StartError};
@@ -12,7 +10,8 @@ use crate::{Failure, serving};
 /// Serve `.proto` files over Connect, gRPC, gRPC-Web and plain HTTP on one port.
 ///
 /// Every method of every service answers with the fields of its request, unless tidewire.toml gives it
-/// another backend; programs in other languages are started by their first call. Settings come from tidewire.toml, the environment (TIDEWIRE_SERVER_LISTEN) and flags.
+/// another backend; programs in other languages are started by their first call. Settings come from
+/// tidewire.toml, the environment (TIDEWIRE_SERVER_LISTEN) and flags.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
     /// Folder of `.proto` files, a `.proto` file, or a file with a descriptor set; without it
@@ -43,7 +42,7 @@ impl Serve {
             settings: self.settings.clone(),
         };
         let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
-        crate::log::start(&config.log.level).map_err(Failure::usage)?;
+        config.log.start().map_err(Failure::usage)?;
         let mut services: Vec<_> = config.schemas().cloned().collect();
         if let Some(proto) = &self.proto {
             services.push(ServiceConfig::echo(proto));
@@ -68,31 +67,13 @@ impl Serve {
             StartError::Listen { .. } => Failure::from(error),
             _ => Failure::usage(error),
         })?;
-        let start = start(&running, &names);
-        let mut stopped = pin!(running.until_stopped());
-        // Signals are listened to before anybody reads that it serves.
-        let ended = tokio::select! {
-            biased;
-            ended = &mut stopped => Some(ended),
-            () = async { print(&start) } => None,
-        };
-        match ended {
-            Some(ended) => ended,
-            None => stopped.await,
-        }?;
+        let addresses = running.addresses().to_vec();
+        let stopped = running.until_stopped();
+        serving::say_start(&addresses, &format!("serving {}", names.join(", ")), &flags);
+        stopped.await?;
         if let Some(host) = host {
             host.stop().await;
         }
         Ok(())
     }
-}
-
-/// Nobody may be reading any more; the server goes on.
-fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
-}
-
-fn start(running: &tidewire::Running, names: &[String]) -> String {
-    let addresses = running.addresses().iter().map(|address| format!("listening on {address}\n"));
-    format!("{}serving {}\n", addresses.collect::<String>(), names.join(", "))
 }

@@ -25,14 +25,24 @@ struct Served {
 
 impl Served {
     fn start() -> Self {
-        let folder = folder(&[("shop.proto", PROTO)]);
-        let mut command = command(folder.path(), &["serve", "shop.proto", "--port", "0"]);
+        Self::in_folder(folder(&[("shop.proto", PROTO)]), &["serve", "shop.proto", "--port", "0"])
+    }
+
+    fn in_folder(folder: TempDir, arguments: &[&str]) -> Self {
+        let mut command = command(folder.path(), arguments);
+        command.env("TIDEWIRE_LOG_LEVEL", "info");
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = output.next().unwrap_or_else(|| panic!("it ended: {:?}", log.next())).unwrap();
         let address = line.strip_prefix("listening on ").unwrap().to_owned();
         Self { child, output: Some(output), log: Some(log), address, folder }
+    }
+
+    /// What it prints next.
+    fn says(&mut self, lines: &[&str]) {
+        let output = self.output.as_mut().unwrap();
+        assert_eq!(output.take(lines.len()).map(Result::unwrap).collect::<Vec<_>>(), lines);
     }
 
     fn signal(&self, name: &str) {
@@ -61,6 +71,7 @@ fn a_hangup_is_logged_and_changes_nothing_and_a_termination_ends_it_well() {
         for _ in 0..2 {
             served.signal("HUP");
             let said = served.log.as_mut().unwrap().map(Result::unwrap);
+            let said = said.inspect(|line| assert!(!line.contains('\x1b'), "no colour: {line:?}"));
             let said = said.take_while(|line| !line.contains("SIGHUP changes nothing")).count();
             assert!(said < 20, "one line a signal");
             served.answers();
@@ -81,4 +92,28 @@ fn nobody_reading_its_output_or_its_log_does_not_end_it() {
     }
     served.signal("TERM");
     assert_eq!(served.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn where_settings_come_from_is_said() {
+    let settings = "[server]\nlisten = \"127.0.0.1:0\"\n";
+    let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", settings)]);
+    let mut served = Served::in_folder(folder, &["serve", "shop.proto"]);
+    served.says(&["serving shop.v1.Items", "settings of tidewire.toml, TIDEWIRE_LOG_LEVEL"]);
+}
+
+#[test]
+fn rules_of_a_mock_may_come_after_its_start() {
+    let mut served =
+        Served::in_folder(folder(&[("shop.proto", PROTO)]), &["mock", "shop.proto", "--port", "0"]);
+    served.says(&["mocking shop.v1.Items"]);
+    let mut log = served.log.take().unwrap().map(Result::unwrap);
+    let first = log.next().unwrap();
+    assert!(first.contains("INFO") && first.contains("there are no rules yet"), "{first}");
+    let rules = served.folder.path().join("rules");
+    std::fs::create_dir(&rules).unwrap();
+    let rule = "responses: [{body: {name: tea}}]";
+    std::fs::write(rules.join("shop.v1.items.get.yaml"), rule).unwrap();
+    assert!(log.any(|line| line.contains("reloaded") && line.contains("shop.v1.Items/Get")));
+    served.answers();
 }

@@ -38,6 +38,13 @@ pub(super) fn check(rules: &mut Rules<'_>, extension: &ExtensionDescriptor, numb
     of_message_set(rules, extension);
     of_lite(rules, extension);
     declared(rules, extension);
+    let number = rules.unit.numbers.get(&extension.number()).copied();
+    if let Some(number) = number.filter(|_| !is_message_set(&extension.containing_message())) {
+        let name = extension.containing_message();
+        let what =
+            format!("\"{}\" does not declare {number} as an extension number", name.full_name());
+        rules.refuse(extension.path(), path::FIELD_NUMBER, what, "use a number of up to 536870911");
+    }
     let mut refuse = |part: &[i32], what: String, help| {
         rules.refuse(extension.path(), part, what, help);
     };
@@ -52,7 +59,7 @@ pub(super) fn check(rules: &mut Rules<'_>, extension: &ExtensionDescriptor, numb
     let key = (extension.containing_message().full_name().to_owned(), extension.number());
     if let Some(other) = numbers.0.get(&key).filter(|other| *other != extension.full_name()) {
         let what = format!("extension number {} of '{}' is taken by '{other}'", key.1, key.0);
-        refuse(FIELD_NUMBER, what, "give it a number of its own");
+        refuse(path::FIELD_NUMBER, what, "give it a number of its own");
     }
 }
 
@@ -269,9 +276,8 @@ fn is_scalar(name: &str) -> bool {
     SCALARS.contains(&name)
 }
 
-/// `FileDescriptorProto.dependency`, `FieldDescriptorProto.number`.
+/// `FileDescriptorProto.dependency`.
 const FILE_IMPORT: i32 = 3;
-const FIELD_NUMBER: &[i32] = &[3];
 /// `FileOptions.OptimizeMode`.
 const LITE_RUNTIME: i32 = 3;
 /// `ExtensionRangeOptions.VerificationState`.

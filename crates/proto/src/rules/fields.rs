@@ -17,6 +17,10 @@ pub(super) fn check(rules: &mut Rules<'_>, message: &MessageDescriptor, written:
         if field.is_map() {
             map(rules, &field);
         }
+        if let Some(number) = rules.unit.numbers.get(&field.number()).copied() {
+            let what = format!("number {number} is over the greatest of a field, 536870911");
+            rules.refuse(field.path(), path::FIELD_NUMBER, what, "use a smaller number");
+        }
         entry_as_type(rules, &field);
         closed_enum(rules, &field);
     }

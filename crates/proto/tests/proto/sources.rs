@@ -54,6 +54,20 @@ fn source_info_is_there_or_not() {
 }
 
 #[test]
+fn extensions_of_message_sets_have_the_numbers_that_are_written() {
+    let text = "syntax = \"proto2\";
+        message S { option message_set_wire_format = true; extensions 4 to max; }
+        message M { extend S { optional M inner = 2147483646; } }
+        extend S { optional M outer = 0x20000000; optional M small = 7; }";
+    let folder = write(&[("a.proto", text)]);
+    let compiled = Sources::new().file(folder.path().join("a.proto")).compile().unwrap();
+    let file = FileDescriptorSet::decode(compiled.bytes().as_slice()).unwrap().file.remove(0);
+    assert_eq!(file.message_type[1].extension[0].number(), 2_147_483_646);
+    let numbers: Vec<_> = file.extension.iter().map(|extension| extension.number()).collect();
+    assert_eq!(numbers, [0x2000_0000, 7]);
+}
+
+#[test]
 fn files_are_named_by_path_or_by_name() {
     let folder = write(&[("p/q/a.proto", "")]);
     let p = folder.path().join("p");

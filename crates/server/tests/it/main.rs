@@ -6,3 +6,4 @@ mod cors;
 mod http;
 mod http1;
 mod rest;
+mod start;

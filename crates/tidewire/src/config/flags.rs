@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, ENV_PREFIX};
 
 /// What was said on the command line: `--config`, `--listen` and `--set`.
 ///
@@ -32,8 +32,6 @@ impl Flags {
         &self,
         env: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Config, ConfigError> {
-        let default = Path::new("tidewire.toml");
-        let file = self.file.as_deref().or_else(|| default.exists().then_some(default));
         let mut flags = Vec::new();
         if !self.listen.is_empty() {
             flags.push(("server.listen", self.listen.join(",")));
@@ -44,6 +42,24 @@ impl Flags {
             })?;
             flags.push((key, value.to_owned()));
         }
-        Config::load(file, env, &flags)
+        Config::load(self.file(), env, &flags)
+    }
+
+    /// Where settings come from beside the flags themselves, for a program to say: the file, and those of
+    /// the variables `env` that are settings.
+    pub fn origins(&self, env: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
+        let file = self.file().map(|path| path.display().to_string());
+        let mut variables: Vec<_> = env
+            .into_iter()
+            .map(|(name, _)| name)
+            .filter(|name| name.starts_with(ENV_PREFIX))
+            .collect();
+        variables.sort();
+        file.into_iter().chain(variables).collect()
+    }
+
+    fn file(&self) -> Option<&Path> {
+        let default = Path::new("tidewire.toml");
+        self.file.as_deref().or_else(|| default.exists().then_some(default))
     }
 }

@@ -21,13 +21,17 @@ pub struct Loaded {
     pub faults: Vec<Diagnostic>,
     /// Whether a folder could not be read at all.
     pub is_gone: bool,
+    /// Whether the folder of rules is there; it may come later.
+    pub has_rules: bool,
 }
 
 pub(super) fn load(protos: &Path, rules: Option<&Path>) -> Loaded {
     let mut faults = Vec::new();
     let schema = schema(protos, &mut faults);
+    let rules = rules.filter(|rules| rules.exists());
     let found = rules.map_or_else(|| Ok(RuleFiles::new()), load_rules);
     let is_gone = schema.is_none() && !protos.exists() || found.is_err();
+    let has_rules = rules.is_some();
     let rules = found.unwrap_or_else(|fault| {
         faults.push(fault);
         RuleFiles::new()
@@ -35,7 +39,7 @@ pub(super) fn load(protos: &Path, rules: Option<&Path>) -> Loaded {
     let schema = schema.unwrap_or_else(|| {
         Schema::from_descriptors(Vec::new()).expect("no descriptors are descriptors")
     });
-    Loaded { schema, rules, faults, is_gone }
+    Loaded { schema, rules, faults, is_gone, has_rules }
 }
 
 /// The schema of what compiles; `None` when nothing does.

@@ -26,6 +26,8 @@ pub struct Watch {
     served: Stamps,
     /// What the last look saw.
     seen: Stamps,
+    /// Whether there were rules: a folder of them that goes away changes nothing, one that comes does.
+    had_rules: bool,
 }
 
 /// What became of a change.
@@ -58,7 +60,8 @@ type Stamps = Vec<(PathBuf, u64, Option<SystemTime>)>;
 impl Watch {
     pub(super) fn new(folders: MockFolders, mock: Mock) -> Self {
         let served = stamps(&folders);
-        Self { folders, mock, seen: served.clone(), served }
+        let had_rules = folders.has_rules();
+        Self { folders, mock, seen: served.clone(), served, had_rules }
     }
 
     /// Waits for the next change and puts it into effect.
@@ -80,9 +83,11 @@ impl Watch {
             if is_settled && self.seen != self.served {
                 self.served = self.seen.clone();
                 let (folders, mock) = (self.folders.clone(), self.mock.clone());
-                if let Ok(change) =
-                    tokio::task::spawn_blocking(move || reload(&folders, &mock)).await
-                {
+                let had_rules = self.had_rules;
+                self.had_rules |= folders.has_rules();
+                let reloaded =
+                    tokio::task::spawn_blocking(move || reload(&folders, &mock, had_rules));
+                if let Ok(change) = reloaded.await {
                     return change;
                 }
             }
@@ -91,11 +96,12 @@ impl Watch {
 }
 
 /// Reads the folders again. Where no schema can be made of them, or one is gone, what answers stays.
-fn reload(folders: &MockFolders, mock: &Mock) -> Change {
+fn reload(folders: &MockFolders, mock: &Mock, had_rules: bool) -> Change {
     let begun = Instant::now();
     let loaded = folders.load();
     let is_empty = loaded.schema.services().next().is_none();
-    let reloaded = match loaded.is_gone || is_empty && !loaded.faults.is_empty() {
+    let is_gone = loaded.is_gone || had_rules && !loaded.has_rules;
+    let reloaded = match is_gone || is_empty && !loaded.faults.is_empty() {
         true => Reloaded::default(),
         false => mock.reload(loaded.schema, &loaded.rules),
     };

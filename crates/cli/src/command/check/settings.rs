@@ -33,9 +33,10 @@ struct Here<'a> {
 
 impl Here<'_> {
     fn log_level(&self, config: &Config, found: &mut Found) {
-        if let Err(error) = tracing_subscriber::EnvFilter::try_new(&config.log.level) {
-            let message = format!("log.level = {:?}: {error}", config.log.level);
-            self.report(&config.log.level, &message, "write info, or info,hyper=debug", found);
+        if let Err(error) = config.log.check() {
+            let error = error.to_string();
+            let (message, help) = error.rsplit_once("; ").unwrap_or((&error, ""));
+            self.report(&config.log.level, message, help, found);
         }
     }
 

@@ -209,6 +209,10 @@ async fn errors_can_be_problem_documents() {
         (&problem["status"], answer.header("allow")),
         (&405.into(), Some("DELETE, GET, PURGE"))
     );
+    let answer = get(&server, "/nowhere").await;
+    let problem: serde_json::Value = serde_json::from_str(answer.text()).unwrap();
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    assert_eq!(problem["detail"], "nothing is at /nowhere");
 }
 
 /// Targets, and what is said about them.

@@ -19,18 +19,20 @@ use std::ops::Range;
 
 /// A parsed template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Template {
+pub struct Template {
     /// As it was written.
-    pub(crate) text: String,
-    pub(crate) segments: Vec<Segment>,
-    pub(crate) variables: Vec<Variable>,
+    pub text: String,
+    /// What each segment of a path has to be.
+    pub segments: Vec<Segment>,
+    /// The named parts, in order.
+    pub variables: Vec<Variable>,
     /// The part after the last colon, as in `/contacts:page`.
-    pub(crate) verb: Option<String>,
+    pub verb: Option<String>,
 }
 
 /// What one segment of a path has to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Segment {
+pub enum Segment {
     /// This text, percent-decoded.
     Literal(String),
     /// One segment that is not empty.
@@ -41,21 +43,29 @@ pub(crate) enum Segment {
 
 /// A named part of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Variable {
+pub struct Variable {
     /// The request field, `name` or `contact.id`.
-    pub(crate) field: String,
+    pub field: String,
     /// The segments it covers.
-    pub(crate) segments: Range<usize>,
+    pub segments: Range<usize>,
     /// Whether it is exactly `*`; if not, an encoded slash stays encoded.
-    pub(crate) single: bool,
+    pub single: bool,
 }
 
 impl Template {
     /// Parses a template.
     ///
+    /// ```
+    /// use tidewire_proto::http::Template;
+    /// let template = Template::parse("/shelves/{shelf}/notes/{id}")?;
+    /// assert_eq!(template.variables[1].field, "id");
+    /// assert_eq!(template.capture(&template.variables[1], "/shelves/a/notes/7"), "7");
+    /// # Ok::<(), tidewire_proto::http::TemplateError>(())
+    /// ```
+    ///
     /// # Errors
     /// Where and why it is none.
-    pub(crate) fn parse(text: &str) -> Result<Self, TemplateError> {
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
         let mut parser = Parser { text, at: 0, segments: Vec::new(), variables: Vec::new() };
         if text.len() > TEMPLATE_BYTES_MAX {
             return Err(parser.error(format!("longer than {TEMPLATE_BYTES_MAX} bytes")));
@@ -73,7 +83,7 @@ impl Template {
     }
 
     /// The slice of `path` that a variable covers; empty where the path ends before it.
-    pub(crate) fn capture<'p>(&self, variable: &Variable, path: &'p str) -> &'p str {
+    pub fn capture<'p>(&self, variable: &Variable, path: &'p str) -> &'p str {
         let path = match &self.verb {
             Some(verb) => path.get(..path.len().saturating_sub(verb.len() + 1)).unwrap_or(path),
             None => path,
@@ -115,7 +125,7 @@ fn segment_start(path: &str, index: usize) -> Option<usize> {
 ///
 /// # Errors
 /// When it is not UTF-8 then, or a `%` is not followed by two hexadecimal digits.
-pub(crate) fn decode(raw: &str, single: bool) -> Result<Cow<'_, str>, &'static str> {
+pub fn decode(raw: &str, single: bool) -> Result<Cow<'_, str>, &'static str> {
     if !raw.contains('%') {
         return Ok(Cow::Borrowed(raw));
     }
@@ -264,7 +274,7 @@ impl Parser<'_> {
 
 /// Why a text is no template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TemplateError {
+pub struct TemplateError {
     text: String,
     column: usize,
     why: String,
@@ -272,15 +282,17 @@ pub(crate) struct TemplateError {
 
 impl TemplateError {
     /// Where the text stops being a template, in characters from 1.
-    pub(crate) fn column(&self) -> usize {
+    pub fn column(&self) -> usize {
         self.column
     }
 
     /// What is wrong there.
-    pub(crate) fn why(&self) -> &str {
+    pub fn why(&self) -> &str {
         &self.why
     }
 }
+
+impl std::error::Error for TemplateError {}
 
 impl fmt::Display for TemplateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -293,7 +305,7 @@ impl fmt::Display for TemplateError {
 const TEMPLATE_BYTES_MAX: usize = 1024;
 
 /// The most segments of a template, which bounds how deep a match goes.
-pub(crate) const SEGMENTS_MAX: usize = 64;
+pub const SEGMENTS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {

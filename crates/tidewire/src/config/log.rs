@@ -1,0 +1,64 @@
+//! Starting the log that `[log]` describes: lines on standard error, in colour on a terminal only.
+//!
+//! A program says `config.log.start()?` once, before it starts its server; one that has a subscriber of
+//! its own does not. Without the feature `log` neither this nor the library behind it is there.
+
+use std::io::IsTerminal as _;
+// tidy: allow-stream this is the log that a program asks for
+use std::io::stderr;
+
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use super::{ConfigError, LogConfig};
+
+impl LogConfig {
+    /// Whether the level is one, or a list of directives.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.filter().map(drop)
+    }
+
+    /// Starts the log of this program.
+    ///
+    /// # Errors
+    /// A level that is none; a log that was started before.
+    pub fn start(&self) -> Result<(), ConfigError> {
+        let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let lines = tracing_subscriber::fmt::layer()
+            .with_ansi(stderr().is_terminal() && !is_plain)
+            .with_writer(stderr)
+            // A log that nobody reads any more is no reason to end; complaining of it on the same
+            // output was.
+            .log_internal_errors(false);
+        let log = tracing_subscriber::registry().with(self.filter()?).with(lines);
+        log.try_init()
+            .map_err(|_| ConfigError::new("a log is started already; start it once".to_owned()))
+    }
+
+    fn filter(&self) -> Result<Targets, ConfigError> {
+        self.level.parse().map_err(|error| {
+            let level = &self.level;
+            ConfigError::new(format!(
+                "log.level = {level:?}: {error}; write info, or info,hyper=debug"
+            ))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_started_once_and_at_a_level_that_is_one() {
+        let wrong = LogConfig { level: "a=b=c".to_owned() }.start().unwrap_err().to_string();
+        assert!(wrong.starts_with("log.level = \"a=b=c\": "), "{wrong}");
+        assert_eq!(LogConfig::default().start(), Ok(()));
+        let again = LogConfig::default().start().unwrap_err();
+        assert_eq!(again.to_string(), "a log is started already; start it once");
+    }
+}
