@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::pin::pin;
 
-use tidewire::config::{Flags, ServiceConfig};
+use tidewire::config::{Backend, Flags, ServiceConfig, sources};
 use tidewire::{Schema, StartError};
 
 use crate::{Failure, serving};
@@ -44,14 +44,16 @@ impl Serve {
         };
         let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
         crate::log::start(&config.log.level).map_err(Failure::usage)?;
-        let mut services: Vec<_> = config.schemas().cloned().collect();
+        let of_programs = |service: &&ServiceConfig| service.backend == Backend::Program;
+        let services = config.schemas().filter(|service| !of_programs(service));
+        let mut services: Vec<_> = services.cloned().collect();
         if let Some(proto) = &self.proto {
             services.push(ServiceConfig::echo(proto));
         }
         let mut builder = config.server().map_err(Failure::usage)?;
         let mut names = Vec::new();
         for service in &services {
-            let schema = Schema::compile(&serving::sources(&service.proto));
+            let schema = Schema::compile(&sources(&service.proto));
             let schema = schema.map_err(Failure::usage)?;
             builder =
                 serving::add(builder, service, &schema, &mut names).map_err(Failure::usage)?;
@@ -68,6 +70,9 @@ impl Serve {
             StartError::Listen { .. } => Failure::from(error),
             _ => Failure::usage(error),
         })?;
+        if let Some(host) = &host {
+            host.answered_by(running.callee());
+        }
         let start = start(&running, &names);
         let mut stopped = pin!(running.until_stopped());
         // Signals are listened to before anybody reads that it serves.
