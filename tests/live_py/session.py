@@ -24,7 +24,7 @@ class Items:
         self.closed = True
 
     def push(self, item):
-        if len(item) + 8 > PIECE:
+        if len(item) > PIECE:
             for at in range(0, len(item), PIECE):
                 self.add(item[at:at + PIECE], at + PIECE < len(item))
             self.closed = True

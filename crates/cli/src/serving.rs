@@ -2,21 +2,10 @@
 //! is said once a server listens.
 
 use std::io::Write as _;
-use std::path::Path;
 
 use anyhow::bail;
 use tidewire::config::{Backend, Flags, ServiceConfig};
-use tidewire::{Address, Builder, Echo, Schema, Sources};
-
-/// What to compile for a path: a folder of `.proto` files, a `.proto` file, or a descriptor set. A
-/// file looks its imports up in its own folder.
-pub(crate) fn sources(path: &Path) -> Sources {
-    match path.extension().is_some_and(|end| end == "proto") {
-        _ if path.is_dir() => Sources::new().folder(path),
-        true => Sources::new().file(path),
-        false => Sources::new().descriptor_set(path),
-    }
-}
+use tidewire::{Address, Builder, Echo, Schema};
 
 /// The services of `schema` that are asked for, added to `builder`; `names` gets their names.
 ///
@@ -42,7 +31,10 @@ pub(crate) fn add(
             (Backend::Upstream, Some(upstream)) => {
                 builder.service(schema.serve(&name, upstream.clone())?)
             }
-            (Backend::Echo, _) => builder.service(schema.implement(&name, Echo::new(schema))?),
+            // What a program answers is known to its host, which `check` has not.
+            (Backend::Echo | Backend::Program, _) => {
+                builder.service(schema.implement(&name, Echo::new(schema))?)
+            }
             _ => bail!("backend of {name} is not known to this program"),
         };
         names.push(name);

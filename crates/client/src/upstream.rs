@@ -3,14 +3,8 @@
 //! Messages, headers, errors with their details, and trailers pass through as they are; nothing is
 //! decoded, unless an upstream that speaks protobuf only is called with JSON.
 
-use std::future::ready;
-
-use bytes::Bytes;
-use futures_util::StreamExt;
 use tidewire_schema::Schema;
-use tidewire_service::{
-    Answer, Body, Call, Codec, Context, Frame, Method, Reply, Result, Service, Target,
-};
+use tidewire_service::{Answer, Call, Codec, Context, Service};
 
 use crate::Client;
 use crate::trace::Trace;
@@ -61,13 +55,9 @@ impl Upstream {
 impl Service for Upstream {
     fn call(&self, mut call: Call) -> Answer {
         call.context = passed_on(call.context);
-        match (&self.schema, &call.target, call.codec) {
-            (Some(schema), Target::Method(method), Codec::Json) => {
-                let (schema, method, client) =
-                    (schema.clone(), method.clone(), self.client.clone());
-                Answer::pending(async move { translated(&client, schema, method, call).await })
-            }
-            _ => self.client.call(call),
+        match &self.schema {
+            Some(schema) => schema.transcode(Codec::Proto, &self.client, call),
+            None => self.client.call(call),
         }
     }
 }
@@ -81,37 +71,4 @@ fn passed_on(context: Context) -> Context {
         context.extensions_mut().insert(trace);
     }
     context
-}
-
-/// A call in JSON of an upstream that knows protobuf only.
-async fn translated(
-    client: &Client,
-    schema: Schema,
-    method: Method,
-    mut call: Call,
-) -> Result<Reply> {
-    let (input, output) = (method.input.clone().into_owned(), method.output.clone().into_owned());
-    (call.codec, call.accept) = (Codec::Proto, Codec::Proto);
-    call.body = {
-        let schema = schema.clone();
-        each(call.body, move |json| schema.decode(&input, Codec::Json, json)?.encode(Codec::Proto))?
-    };
-    let reply = client.call(call).await?;
-    reply.try_map(|body| {
-        each(body, move |bytes| schema.decode(&output, Codec::Proto, bytes)?.encode(Codec::Json))
-    })
-}
-
-/// Changes each message of a body.
-fn each(body: Body, change: impl Fn(&Bytes) -> Result<Bytes> + Send + 'static) -> Result<Body> {
-    Ok(match body {
-        Body::Empty => Body::Empty,
-        Body::Full(message) => Body::Full(change(&message)?),
-        Body::Stream(frames) => Body::frames(frames.then(move |frame| {
-            ready(match frame {
-                Ok(Frame::Data(message)) => change(&message).map(Frame::Data),
-                other => other,
-            })
-        })),
-    })
 }

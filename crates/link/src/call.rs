@@ -26,6 +26,22 @@ use crate::exchange::{Answered, Heard};
 use crate::link::{Link, State};
 use crate::serve::metadata;
 
+/// A source that a hosted process read for an answer, as it names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Depends {
+    /// The name of the source.
+    pub source: Bytes,
+    /// The key in it.
+    pub key: Bytes,
+}
+
+impl Depends {
+    pub(crate) fn of((source, key): (&[u8], &[u8])) -> Self {
+        Self { source: Bytes::copy_from_slice(source), key: Bytes::copy_from_slice(key) }
+    }
+}
+
 /// A call as the session takes it, but for the number of its method.
 struct Order {
     target: Target,
@@ -48,7 +64,24 @@ impl Link {
     /// # Cancel safety
     /// Dropping the future cancels the call; a command that was sent runs to completion.
     pub async fn call(&self, call: Call) -> Result<Reply> {
-        self.call_watched(call, Watch::No).await
+        Ok(self.make(call, Watch::No, |_| ()).await?.0)
+    }
+
+    /// [`call`](Self::call) of a hosted process: `begins` is told the call's name before anything can come
+    /// from the process that is part of it ([`Arrived::parent`](crate::Arrived)), and the reply comes with
+    /// what it was made of. `begins` must not wait, nor use the link, whose lock is held.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    ///
+    /// # Cancel safety
+    /// As [`call`](Self::call).
+    pub async fn call_hosted(
+        &self,
+        call: Call,
+        begins: impl FnOnce(CallId) + Send,
+    ) -> Result<(Reply, Vec<Depends>)> {
+        self.make(call, Watch::No, begins).await
     }
 
     /// [`call`](Self::call), and the peer tells when the answer to a unary query is stale: the reply's
@@ -61,11 +94,16 @@ impl Link {
     /// # Cancel safety
     /// As [`call`](Self::call).
     pub async fn call_fresh(&self, call: Call) -> Result<Reply> {
-        self.call_watched(call, Watch::Notify).await
+        Ok(self.make(call, Watch::Notify, |_| ()).await?.0)
     }
 
-    async fn call_watched(&self, mut call: Call, watch: Watch) -> Result<Reply> {
-        let streams_in = call.spec().is_some_and(|method| method.kind.client_streams());
+    async fn make(
+        &self,
+        mut call: Call,
+        watch: Watch,
+        begins: impl FnOnce(CallId) + Send,
+    ) -> Result<(Reply, Vec<Depends>)> {
+        let streams_in = call.spec().is_none_or(|method| method.kind.client_streams());
         let streams_out = call.spec().is_none_or(|method| method.kind.server_streams());
         let is_method = call.spec().is_some();
         if !streams_in {
@@ -76,27 +114,34 @@ impl Link {
             order.watch = watch;
         }
         let stale = (order.watch != Watch::No).then(Signal::new);
-        let id = self.place(&order, stale.as_ref()).await?;
+        let id = self.place(&order, stale.as_ref(), begins).await?;
         let open = Open { items: ItemsOf::new(self.clone(), id) };
         if let Some(frames) = frames {
             self.send_items(id, frames);
         }
         match poll_fn(|cx| self.poll_heard(id, cx)).await {
             Heard::Failed(error) => Err(error),
-            Heard::Reply(answered) => {
-                let then = answered.then;
+            Heard::Reply(mut answered) => {
+                let (then, depends) = (answered.then, std::mem::take(&mut answered.depends));
                 let reply = reply(*answered);
-                match (then, stale) {
-                    (Then::Watch, Some(stale)) => Ok(watched(reply, stale, open)),
-                    (then, _) => open.rest(reply, then, streams_out || !is_method).await,
-                }
+                let reply = match (then, stale) {
+                    (Then::Watch, Some(stale)) => watched(reply, stale, open),
+                    (then, _) => open.rest(reply, then, streams_out || !is_method).await?,
+                };
+                Ok((reply, depends))
             }
             _ => Err(Error::internal("the peer answered without an answer")),
         }
     }
 
     /// Gives a call to the session, once there is room for it.
-    async fn place(&self, order: &Order, stale: Option<&Signal>) -> Result<CallId> {
+    async fn place(
+        &self,
+        order: &Order,
+        stale: Option<&Signal>,
+        begins: impl FnOnce(CallId) + Send,
+    ) -> Result<CallId> {
+        let mut begins = Some(begins);
         let placed = poll_fn(|cx| {
             let mut state = self.lock();
             let request = order.request(&mut state);
@@ -106,6 +151,9 @@ impl Link {
                     let exchange = state.exchanges.entry(id).or_default();
                     exchange.is_unsent = is_unsent;
                     exchange.stale = stale.cloned();
+                    if let Some(begins) = begins.take() {
+                        begins(id);
+                    }
                     state.wake();
                     Poll::Ready(Ok(id))
                 }

@@ -9,6 +9,8 @@ use tidewire_live::{IncomingReply, Items, Piece, Then};
 use tidewire_service::{Error, Signal, Validator};
 use tokio::task::AbortHandle;
 
+use crate::call::Depends;
+
 /// A call, while anybody has a part in it.
 #[derive(Default)]
 pub(crate) struct Exchange {
@@ -48,6 +50,7 @@ pub(crate) struct Answered {
     pub(crate) max_age_ms: Option<u64>,
     pub(crate) status: Option<u16>,
     pub(crate) tokens: Vec<Bytes>,
+    pub(crate) depends: Vec<Depends>,
 }
 
 impl Answered {
@@ -65,6 +68,7 @@ impl Answered {
             max_age_ms: reply.max_age_ms(),
             status: reply.status(),
             tokens: metadata.tokens().map(Bytes::copy_from_slice).collect(),
+            depends: metadata.depends().map(Depends::of).collect(),
         }
     }
 }

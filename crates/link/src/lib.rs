@@ -26,11 +26,12 @@ mod watch;
 mod websocket;
 
 pub use accept::{Arrival, Links, random_boot};
+pub use call::Depends;
 pub use clock::Clock;
 pub use connection::{Connection, Ended};
 pub use dial::{Dial, Remote};
 pub use link::Link;
-pub use serve::{Answering, Arrived, Asked, Failed, Host};
-pub use tidewire_live::{Config, Limits, Reason, Violation, feature};
+pub use serve::{Answering, Arrived, Asked, Failed, Host, Said};
+pub use tidewire_live::{CallId, Changed, Config, Limits, Reason, Violation, feature};
 pub use transport::{Broken, ByteStream, Transport};
 pub use websocket::{PATH, SUBPROTOCOL, WebSocket, accept_key, random_key};

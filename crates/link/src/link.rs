@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
 use crate::exchange::{Answered, Exchange, Heard};
-use crate::serve::{Host, Taken};
+use crate::serve::{Host, Said, Taken};
 use crate::watch::Watches;
 
 /// One end of a live session; clones share it.
@@ -95,6 +95,11 @@ impl Link {
     /// Whether the session is over.
     pub fn is_over(&self) -> bool {
         self.lock().session.is_closed()
+    }
+
+    /// Why it is over, or why the last attempt at a connection failed.
+    pub fn why_over(&self) -> Option<Violation> {
+        self.lock().ended.clone()
     }
 
     /// Whether the session has a connection.
@@ -289,10 +294,24 @@ impl State {
             }
             Event::Lost => self.unconfirmed(),
             Event::Room => self.wake_waiting(),
-            _ => {}
+            event => link.0.host.iter().zip(said(event)).for_each(|(host, said)| host.hear(said)),
         }
         Some(None)
     }
+}
+
+/// What a hosted process says of itself.
+fn said(event: Event<'_>) -> Option<Said> {
+    Some(match event {
+        Event::Ready => Said::Ready,
+        Event::Busy(jobs) => Said::Busy(jobs),
+        Event::Log { level, text, metadata } => {
+            Said::Log { level, text, fields: metadata.to_maps().0 }
+        }
+        Event::Changed(changed) => Said::Changed(changed),
+        Event::Descriptors(descriptors) => Said::Descriptors(descriptors),
+        _ => return None,
+    })
 }
 
 /// What an `end` says beside that it is one: the session hands trailers out as headers.

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http::HeaderMap;
 use tidewire_live::{
-    CallId, CommandOrigin, IncomingRequest, Metadata, Micros, OutgoingReply, PeerMethod, Session,
-    Watch, varint,
+    CallId, Changed, CommandOrigin, IncomingRequest, Metadata, Micros, OutgoingReply, PeerMethod,
+    Session, Watch, varint,
 };
 use tidewire_service::{
     Body, Context, Error, Frame, Freshness, Headers, Lifetime, Outcome, Protocol, Reply, Token,
@@ -29,6 +29,35 @@ pub trait Host: Send + Sync + 'static {
     /// Answers one call. Dropping the future cancels it, which is done to queries and streams only: the
     /// answer to a unary command is awaited whatever its caller does.
     fn answer(&self, call: Arrived) -> Answering;
+
+    /// A hosted process says something beside its calls, in the order in which it does: what comes from it
+    /// after this is heard later. It must not wait, nor use the link, whose lock is held.
+    fn hear(&self, said: Said) {
+        let _ = said;
+    }
+}
+
+/// What a hosted process says of itself.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Said {
+    /// It takes calls from now on.
+    Ready,
+    /// It has so many jobs that are no calls.
+    Busy(u64),
+    /// A line for the log.
+    Log {
+        /// 1 trace, 2 debug, 3 info, 4 warn, 5 error.
+        level: u64,
+        /// The text.
+        text: String,
+        /// The fields, as headers.
+        fields: HeaderMap,
+    },
+    /// Sources changed.
+    Changed(Changed),
+    /// Its encoded `FileDescriptorSet`.
+    Descriptors(Bytes),
 }
 
 /// The future of an answer.
@@ -46,6 +75,8 @@ pub struct Arrived {
     pub body: Body,
     /// Whether it came as a command, so that it is known when it comes again.
     pub is_command: bool,
+    /// The call of this side that it is part of, whether that is open or not.
+    pub parent: Option<CallId>,
 }
 
 /// What a call is for.
@@ -96,6 +127,7 @@ pub(crate) struct Taken {
     held: Option<Validator>,
     command: Option<u64>,
     origin: Option<CommandOrigin>,
+    parent: Option<CallId>,
 }
 
 impl Taken {
@@ -117,6 +149,7 @@ impl Taken {
             held: request.validator(),
             command: request.command(),
             origin: request.origin(),
+            parent: request.parent(),
         }
     }
 
@@ -145,7 +178,8 @@ impl Taken {
             Some(whole) => Body::Full(whole),
             None => Body::frames(RequestBody::new(link.clone(), self.call)),
         };
-        Arrived { target: self.target, context, body, is_command: self.command.is_some() }
+        let (target, parent, is_command) = (self.target, self.parent, self.command.is_some());
+        Arrived { target, context, body, is_command, parent }
     }
 }
 

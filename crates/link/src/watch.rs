@@ -91,7 +91,7 @@ impl Again {
         let mut context = self.context.clone();
         context.set_held(held.validator().into_iter().collect());
         let body = Body::Full(self.message.clone());
-        Arrived { target: self.target.clone(), context, body, is_command: false }
+        Arrived { target: self.target.clone(), context, body, is_command: false, parent: None }
     }
 }
 

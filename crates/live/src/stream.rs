@@ -118,8 +118,12 @@ impl Sender {
         varint::put_string(&mut self.open, item);
     }
 
-    /// Queues an item that is too large for a frame.
+    /// Queues an item that is too large to share a frame. One that would be a single piece goes as an item,
+    /// since the last piece is told from items by those before it.
     pub(crate) fn push_pieces(&mut self, item: &Bytes, pool: &mut Vec<Vec<u8>>) {
+        if item.len() <= PIECE_BYTES {
+            return self.push(item, pool);
+        }
         self.close(pool);
         for at in (0..item.len()).step_by(PIECE_BYTES) {
             let end = item.len().min(at + PIECE_BYTES);

@@ -8,14 +8,17 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use tidewire_memo::Graph;
 use tokio::task::JoinHandle;
 
 use crate::hosted::Hosted;
 use crate::launcher::Launcher;
 use crate::life::Life;
+use crate::peer::{Callee, Shared};
 use crate::program::Program;
+use crate::sources::Sources;
 use crate::warden;
 
 /// Hosts processes.
@@ -35,6 +38,7 @@ pub struct Host {
     launcher: Arc<Launcher>,
     sockets: Folder,
     services: Mutex<Vec<(Hosted, JoinHandle<()>)>>,
+    shared: Arc<Shared>,
 }
 
 impl Host {
@@ -60,12 +64,25 @@ impl Host {
     pub fn start_by(program: impl AsRef<Path>) -> Result<Self, HostError> {
         let launcher = Launcher::new(program.as_ref()).map_err(HostError)?;
         let sockets = Folder::new().map_err(HostError)?;
-        Ok(Self { launcher: Arc::new(launcher), sockets, services: Mutex::default() })
+        let sources = Sources::new(&Graph::global());
+        let shared = Arc::new(Shared { sources, callee: OnceLock::new() });
+        Ok(Self { launcher: Arc::new(launcher), sockets, services: Mutex::default(), shared })
+    }
+
+    /// The sources that processes name, by which answers of theirs are kept and end.
+    pub fn sources(&self) -> &Sources {
+        &self.shared.sources
+    }
+
+    /// Says who answers what processes call: the server, once it is started. The first one is.
+    pub fn answered_by(&self, callee: impl tidewire_link::Host) {
+        let _ = self.shared.callee.set(Callee(Box::new(callee)));
     }
 
     /// Adds a service; its process is started by its first call.
     pub fn add(&self, program: Program, life: Life) -> Hosted {
-        let hosted = Hosted::new(program, life, Arc::clone(&self.launcher), self.sockets.0.clone());
+        let (launcher, shared) = (Arc::clone(&self.launcher), Arc::clone(&self.shared));
+        let hosted = Hosted::new(program, life, launcher, self.sockets.0.clone(), shared);
         let keeper = tokio::spawn(Arc::clone(&hosted.0).keep());
         self.services().push((hosted.clone(), keeper));
         hosted

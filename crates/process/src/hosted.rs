@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
-use tidewire_service::{Answer, Call, Error, Result, Service};
+use tidewire_service::{Answer, Call, Enclosing, Error, Result, Service};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::instance::Instance;
+use crate::instance::{Instance, Surroundings};
 use crate::launcher::Launcher;
 use crate::life::Life;
 use crate::message::End;
 use crate::output::{Line, Ring};
+use crate::peer::Shared;
 use crate::pool::{Count, Failure, Grant, Pool, Refusal, Step, Taken};
 use crate::program::Program;
 
@@ -70,6 +71,7 @@ pub(crate) struct Inner {
     wake: Notify,
     changed: watch::Sender<()>,
     ring: Ring,
+    shared: Arc<Shared>,
 }
 
 /// A place at an instance, given back when it is dropped.
@@ -85,6 +87,7 @@ impl Hosted {
         life: Life,
         launcher: Arc<Launcher>,
         sockets: PathBuf,
+        shared: Arc<Shared>,
     ) -> Self {
         Self(Arc::new(Inner {
             pool: Mutex::new(Pool::new(life.clone())),
@@ -95,6 +98,7 @@ impl Hosted {
             wake: Notify::new(),
             changed: watch::Sender::new(()),
             ring: Ring::default(),
+            shared,
         }))
     }
 
@@ -144,7 +148,7 @@ impl Hosted {
 impl Service for Hosted {
     fn call(&self, call: Call) -> Answer {
         let inner = Arc::clone(&self.0);
-        Answer::pending(async move { crate::http::pass(&inner, call).await })
+        Answer::pending(async move { crate::calls::pass(&inner, call).await })
     }
 }
 
@@ -196,17 +200,33 @@ impl Inner {
     /// The next step; signals that must not be overtaken by a call are sent under the lock.
     fn next_step(&self) -> Step<Arc<Instance>> {
         let mut pool = self.pool();
-        let step = pool.step(Instant::now());
-        if let Step::Freeze(instance) = &step {
-            instance.freeze();
+        loop {
+            let now = Instant::now();
+            match pool.step(now) {
+                Step::Freeze(instance) | Step::Stop(instance)
+                    if !instance.is_quiet() && !pool.is_draining() =>
+                {
+                    pool.is_at_work(instance.id, now);
+                }
+                Step::Freeze(instance) => {
+                    instance.freeze();
+                    return Step::Freeze(instance);
+                }
+                step => return step,
+            }
         }
-        step
     }
 
     async fn start(&self) -> Result<Arc<Instance>, Failure> {
-        let (launcher, program) = (&self.launcher, &self.program);
-        let started = Instance::start(launcher, program, &self.life, &self.sockets, &self.ring);
-        started.await.map(Arc::new)
+        let surroundings = Surroundings {
+            launcher: &self.launcher,
+            program: &self.program,
+            life: &self.life,
+            sockets: &self.sockets,
+            ring: &self.ring,
+            shared: &self.shared,
+        };
+        Instance::start(&surroundings).await.map(Arc::new)
     }
 
     fn take_note(&self, event: Event, tasks: &mut JoinSet<Event>) {
@@ -228,6 +248,7 @@ impl Inner {
     pub(crate) fn ended(&self, id: u64, end: End) {
         if self.pool().ended(id, end, Instant::now()) {
             tracing::error!(service = self.program.name(), "crashed: {end}");
+            self.shared.sources.service_changed(self.program.name());
         }
         self.wake.notify_one();
     }
@@ -236,7 +257,12 @@ impl Inner {
     ///
     /// # Errors
     /// Too many wait; it takes too long; no instance can be started; the service is being ended.
-    pub(crate) async fn seat(self: &Arc<Self>) -> Result<Seat> {
+    pub(crate) async fn seat(self: &Arc<Self>, enclosing: Option<&Enclosing>) -> Result<Seat> {
+        // Who waits for this call is not waited for.
+        let above = enclosing.and_then(|chain| self.pool().take_above(chain.holders()));
+        if let Some(grant) = above {
+            return Ok(self.seated(grant));
+        }
         let receiver = match self.take() {
             Taken::Granted(grant) => return Ok(self.seated(grant)),
             Taken::Refused(refusal) => return Err(self.refused(refusal)),

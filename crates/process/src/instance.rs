@@ -6,32 +6,54 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
 use tidewire_client::{Client, ClientLimits, HttpVersion, Retry, Upstream};
+use tidewire_service::{Call, Code, Error, Outcome, Reply, Service};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::launcher::{Launcher, Process};
 use crate::life::Life;
 use crate::message::End;
+use crate::native::Native;
 use crate::output::{Pipes, Ring};
+use crate::peer::{Peer, Shared};
 use crate::pool::Failure;
 use crate::program::Program;
 use crate::ready::Place;
+
+/// What an instance is started in.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) launcher: &'a Launcher,
+    pub(crate) program: &'a Program,
+    pub(crate) life: &'a Life,
+    /// The folder of sockets.
+    pub(crate) sockets: &'a Path,
+    pub(crate) ring: &'a Ring,
+    pub(crate) shared: &'a Arc<Shared>,
+}
 
 /// A process that can be called.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) id: u64,
-    pub(crate) upstream: Upstream,
+    way: Way,
     process: Process,
     drain: Drain,
     /// Calls in a row that were not answered in time.
     overdue: AtomicU32,
     _place: Place,
+}
+
+/// How a process is called.
+#[derive(Debug)]
+enum Way {
+    Http(Upstream),
+    Native(Native),
 }
 
 /// The task that reads what a process prints, which ends with its owner.
@@ -43,13 +65,8 @@ impl Instance {
     ///
     /// # Errors
     /// It cannot be run, it ended, or it took longer than `start_timeout`; it is over then.
-    pub(crate) async fn start(
-        launcher: &Launcher,
-        program: &Program,
-        life: &Life,
-        sockets: &Path,
-        ring: &Ring,
-    ) -> Result<Self, Failure> {
+    pub(crate) async fn start(surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
+        let Surroundings { launcher, program, life, sockets, ring, .. } = surroundings;
         let id = launcher.next_id();
         let (place, socket) = Place::new(program.listen, sockets, id).map_err(Failure::for_now)?;
         let told = place.told();
@@ -61,8 +78,8 @@ impl Instance {
         let drain = Drain::start(pipes, program.name(), process.pid(), ring);
         tracing::info!(service = program.name(), pid = process.pid(), "started");
         let ended = process.ended();
-        let url = tokio::select! {
-            url = place.until_open() => url,
+        let way = tokio::select! {
+            way = reach(&place, surroundings, id, process.pid()) => way,
             end = ended => {
                 drain.to_its_end().await;
                 return Err(Failure::text(format!("{end} before it listened")));
@@ -75,8 +92,43 @@ impl Instance {
                 return Err(Failure::text(format!("it did not listen within {timeout:?}")));
             }
         };
-        let upstream = upstream(&url, life).map_err(|error| Failure::text(error.to_string()))?;
-        Ok(Self { id, upstream, process, drain, overdue: AtomicU32::new(0), _place: place })
+        let way = match way {
+            Ok(way) => way,
+            Err(text) => {
+                // Its end says more, if it is ending.
+                if tokio::time::timeout(LAST_WORDS, process.ended()).await.is_err() {
+                    process.signal(Signal::KILL);
+                    process.ended().await;
+                }
+                drain.to_its_end().await;
+                return Err(Failure::text(text));
+            }
+        };
+        Ok(Self { id, way, process, drain, overdue: AtomicU32::new(0), _place: place })
+    }
+
+    /// Makes a call.
+    pub(crate) async fn call(&self, call: Call) -> tidewire_service::Result<Reply> {
+        match &self.way {
+            Way::Http(upstream) => upstream.call(call).await,
+            Way::Native(native) => native.call(call).await,
+        }
+    }
+
+    /// Whether an error of a call says that the process cannot be reached.
+    pub(crate) fn is_out_of_reach(&self, error: &Error) -> bool {
+        match &self.way {
+            Way::Http(_) => error.code() == Code::Unavailable,
+            Way::Native(native) => native.is_over() && error.outcome() != Outcome::Answered,
+        }
+    }
+
+    /// Whether it has no work that is no call.
+    pub(crate) fn is_quiet(&self) -> bool {
+        match &self.way {
+            Way::Http(_) => true,
+            Way::Native(native) => native.is_quiet(),
+        }
     }
 
     /// Its process id.
@@ -86,6 +138,9 @@ impl Instance {
 
     /// Asks it to end, and makes it after a grace.
     pub(crate) async fn stop(&self, grace: Duration) {
+        if let Way::Native(native) = &self.way {
+            native.drain(grace);
+        }
         self.process.signal(Signal::TERM);
         // A frozen one does not hear it before.
         self.process.signal(Signal::CONT);
@@ -108,9 +163,22 @@ impl Instance {
 
     /// Waits for its end, and until what it printed was read.
     pub(crate) async fn ended(&self) -> End {
+        if let Way::Native(native) = &self.way {
+            tokio::select! {
+                _ = self.process.ended() => {}
+                () = native.over() => self.follows_its_session().await,
+            }
+        }
         let end = self.process.ended().await;
         self.drain.to_its_end().await;
         end
+    }
+
+    /// A process whose session is over cannot be called any more: it ends, or is killed.
+    async fn follows_its_session(&self) {
+        if tokio::time::timeout(LAST_WORDS, self.process.ended()).await.is_err() {
+            self.process.signal(Signal::KILL);
+        }
     }
 
     /// It answered a call.
@@ -175,6 +243,25 @@ impl Failure {
     }
 }
 
+/// Waits until a process can be called.
+///
+/// # Errors
+/// It will never be.
+async fn reach(
+    place: &Place,
+    surroundings: &Surroundings<'_>,
+    id: u64,
+    pid: i32,
+) -> Result<Way, String> {
+    let Surroundings { program, life, shared, .. } = surroundings;
+    if let Some(socket) = place.take_socket() {
+        let peer = Peer::new(program.name(), id, pid, shared);
+        return Native::greet(socket, peer, shared).await.map(Way::Native);
+    }
+    let url = place.until_open().await;
+    upstream(&url, life).map(Way::Http).map_err(|error| error.to_string())
+}
+
 fn upstream(url: &str, life: &Life) -> Result<Upstream, tidewire_client::BuildError> {
     let mut limits = ClientLimits::default();
     limits.http1_connections_max = life.concurrency;
@@ -185,3 +272,5 @@ fn upstream(url: &str, life: &Life) -> Result<Upstream, tidewire_client::BuildEr
 
 const OVERDUE_MAX: u32 = 3;
 const LAST_LINES: Duration = Duration::from_secs(1);
+/// How long a process may take to end once its session is over.
+const LAST_WORDS: Duration = Duration::from_millis(500);

@@ -1,7 +1,7 @@
 //! Hosted processes: programs in any language that are started by their first call.
 //!
 //! ```text
-//!  call ─▶ Sites ─▶ Hosted ─▶ pool: seats, queue, idle, backoff ─▶ instance ─▶ HTTP to the program
+//!  call ─▶ Sites ─▶ Hosted ─▶ pool: seats, queue, idle, backoff ─▶ instance ─▶ the program: live, or HTTP
 //!                               │ start, signal                      ▲ output, end
 //!                               ▼                                    │
 //!                            launcher ◀── SEQPACKET ──▶ warden ──▶ processes
@@ -13,23 +13,33 @@
 //! | `pool.rs` | which instance takes a call, who waits, when one is started, frozen or stopped |
 //! | `breaker.rs` | how long to rest after a crash, and when to give up for a while |
 //! | `instance.rs` | one process from its start to its end |
-//! | `http.rs` | what an unmodified program is told of a request |
+//! | `calls.rs` | what becomes of a call when its process fails |
+//! | `native.rs` | calls of a process that speaks the live protocol, both ways |
+//! | `peer.rs` | what such a process says by itself |
+//! | `typed.rs` | such a process as a service of a schema |
+//! | `sources.rs` | what its answers are made of |
+//! | `headers.rs`, `forwarded.rs` | what a program is told of a request |
 //! | `site.rs` | which service a path belongs to |
 
 mod breaker;
+mod calls;
 mod forwarded;
+mod headers;
 mod host;
 mod hosted;
-mod http;
 mod instance;
 mod launcher;
 mod life;
 mod message;
+mod native;
 mod output;
+mod peer;
 mod pool;
 mod program;
 mod ready;
 mod site;
+mod sources;
+mod typed;
 mod warden;
 
 pub use host::{Host, HostError};
@@ -38,4 +48,6 @@ pub use life::Life;
 pub use output::{Line, Pipe};
 pub use program::{Listen, Program};
 pub use site::{Site, SiteError, Sites};
+pub use sources::Sources;
+pub use typed::Typed;
 pub use warden::warden;

@@ -42,6 +42,8 @@ pub(crate) struct Start {
     pub(crate) folder: Option<PathBuf>,
     /// Whom it runs as; as the gateway without one.
     pub(crate) user: Option<User>,
+    /// Whether its socket is one to listen on, of which systemd's variables tell.
+    pub(crate) listens: bool,
 }
 
 /// A user as the kernel knows it.

@@ -145,6 +145,28 @@ impl<M: Clone> Pool<M> {
         Taken::Later(receiver)
     }
 
+    /// Takes a place at one of these instances, the first that is there, above its concurrency: it serves
+    /// a call that waits for this one.
+    pub(crate) fn take_above(&mut self, ids: impl Iterator<Item = u64>) -> Option<Grant<M>> {
+        let mut ids = ids;
+        let at = ids.find_map(|id| self.members.iter().position(|member| member.id == id))?;
+        let member = &mut self.members[at];
+        member.calls += 1;
+        Some(Grant { id: member.id, instance: member.instance.clone(), is_frozen: false })
+    }
+
+    /// An instance that was to be frozen or ended has work that is no call.
+    pub(crate) fn is_at_work(&mut self, id: u64, now: Instant) {
+        if let Some(member) = self.members.iter_mut().find(|member| member.id == id) {
+            (member.condition, member.idle_since) = (Condition::Ready, now);
+        }
+    }
+
+    /// Whether no more calls are let in.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining
+    }
+
     /// A call of an instance is over.
     pub(crate) fn give_back(&mut self, id: u64, now: Instant) {
         let Some(member) = self.members.iter_mut().find(|member| member.id == id) else { return };

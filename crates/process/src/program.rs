@@ -34,7 +34,8 @@ pub struct Program {
     pub(crate) listen: Listen,
 }
 
-/// How a program is told where to listen for HTTP.
+/// How a program is reached: where it listens for HTTP, and how it is told, or that it speaks the live
+/// protocol.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Listen {
@@ -46,6 +47,9 @@ pub enum Listen {
     /// At a socket that is open as descriptor 3 (`LISTEN_FDS`, as systemd has it): no call is lost
     /// while it starts, and nobody has to find out when it is ready.
     Inherited,
+    /// Not at all: it speaks the live protocol on a socket that is open as the descriptor that the
+    /// variable `TIDEWIRE_FD` names. So it serves methods too, and calls back.
+    Native,
 }
 
 impl Program {
@@ -129,6 +133,7 @@ impl Program {
             environment,
             folder: self.folder.clone(),
             user: self.user.as_deref().map(user).transpose()?,
+            listens: self.listen == Listen::Inherited,
         })
     }
 }

@@ -5,6 +5,7 @@
 //! | at an inherited socket | at once: the system keeps calls until it accepts them |
 //! | at a port | once a connection succeeds: tried after 1 ms, then after twice as long, up to 25 ms |
 //! | at a path | the same |
+//! | not at all, as it speaks the live protocol | once it says so (`native.rs`) |
 //!
 //! A port is a free one when the program is started and may be taken by another until it listens; it
 //! then fails and is started again with another one. The folder of sockets belongs to this user only.
@@ -12,12 +13,14 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream as UnixSocket};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::native;
 use crate::program::Listen;
 
 /// Where one instance listens.
@@ -26,6 +29,8 @@ pub(crate) enum Place {
     Port(u16),
     Path(PathBuf),
     Inherited(PathBuf),
+    /// The gateway's end of a socket pair, until the session has it.
+    Native(Mutex<Option<UnixSocket>>),
 }
 
 impl Place {
@@ -49,6 +54,10 @@ impl Place {
                 let listener = UnixListener::bind(&path)?;
                 (Self::Inherited(path), Some(listener.into()))
             }
+            Listen::Native => {
+                let (ours, theirs) = native::sockets()?;
+                (Self::Native(Mutex::new(Some(ours))), Some(theirs))
+            }
         })
     }
 
@@ -58,6 +67,16 @@ impl Place {
             Self::Port(port) => Some(("PORT", port.to_string())),
             Self::Path(path) => Some(("SOCKET", path.display().to_string())),
             Self::Inherited(_) => None,
+            // Where the warden puts it (`warden/spawn.rs`).
+            Self::Native(_) => Some(("TIDEWIRE_FD", "3".to_owned())),
+        }
+    }
+
+    /// The socket of a session, once.
+    pub(crate) fn take_socket(&self) -> Option<UnixSocket> {
+        match self {
+            Self::Native(socket) => socket.lock().unwrap_or_else(PoisonError::into_inner).take(),
+            _ => None,
         }
     }
 
@@ -83,6 +102,7 @@ impl Place {
                 UnixStream::connect(path).await.ok()?;
                 Some(format!("unix:{}", path.display()))
             }
+            Self::Native(_) => None,
             Self::Port(port) => {
                 let both: [SocketAddr; 2] =
                     [(Ipv4Addr::LOCALHOST, *port).into(), (Ipv6Addr::LOCALHOST, *port).into()];

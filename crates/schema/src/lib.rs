@@ -23,6 +23,7 @@ mod message;
 mod path;
 mod schema;
 mod served;
+mod transcode;
 mod types;
 mod validate;
 mod value;

@@ -256,6 +256,7 @@ impl Builder {
             tls: tls.is_some(),
             #[cfg(not(feature = "tls"))]
             tls: false,
+            callee: app.callee(),
         };
         let (kept, stop) = (Arc::clone(&app), running.stop.clone());
         running.tasks.spawn(async move { kept.live.keep(stop).await });

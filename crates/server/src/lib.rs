@@ -62,6 +62,7 @@ pub use builder::{Builder, Server};
 pub use clock::Clock;
 pub use cors::{Cors, CorsError};
 pub use limits::{Limits, LimitsError};
+pub use live::Callee;
 pub use mount::tower;
 pub use routes::RouteError;
 pub use running::{Running, StartError};

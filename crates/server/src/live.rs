@@ -12,6 +12,7 @@
 mod calls;
 mod upgrade;
 
+use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -19,8 +20,8 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, Method, Uri};
 use tidewire_link::{
-    Arrival, ByteStream, Config, Ended, Links, PATH, Reason, Transport, Violation, WebSocket,
-    random_boot,
+    Answering, Arrival, Arrived, ByteStream, Config, Ended, Host, Links, PATH, Reason, Transport,
+    Violation, WebSocket, random_boot,
 };
 use tidewire_service::{Code, Context, Head, HttpTarget, Peer, Protocol, Signal, Target};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -32,6 +33,23 @@ use crate::connection::App;
 use crate::limits::Limits;
 use crate::stop::{Stage, Stop};
 use crate::way::admitted;
+
+/// Answers calls as if they had come over the live protocol: those of processes that a server hosts, by
+/// the gates and layers of every call.
+#[derive(Clone)]
+pub struct Callee(Arc<Calls>);
+
+impl Host for Callee {
+    fn answer(&self, call: Arrived) -> Answering {
+        self.0.answer(call)
+    }
+}
+
+impl fmt::Debug for Callee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Callee")
+    }
+}
 
 /// The live protocol of a server.
 pub(crate) struct Live {
@@ -61,6 +79,12 @@ impl Live {
 }
 
 impl App {
+    /// What processes call that this server hosts.
+    pub(crate) fn callee(self: &Arc<Self>) -> Callee {
+        let stopping = self.live.stopping.clone();
+        Callee(Arc::new(Calls { app: Arc::downgrade(self), stopping }))
+    }
+
     /// Serves a connection that speaks the protocol from its first byte on.
     pub(crate) async fn live_stream(
         &self,

@@ -19,6 +19,7 @@ use crate::address::Address;
 use crate::connection::App;
 use crate::health::Health;
 use crate::listener::{Accepted, Listener};
+use crate::live::Callee;
 use crate::routes::RouteError;
 use crate::seldom::Seldom;
 use crate::stop::{Stage, Stop};
@@ -35,6 +36,7 @@ pub struct Running {
     /// Tells the time in the graph of what is kept.
     pub(crate) _driver: Option<Driver>,
     pub(crate) tls: bool,
+    pub(crate) callee: Callee,
 }
 
 impl Running {
@@ -49,6 +51,11 @@ impl Running {
         let scheme = if self.tls { "https" } else { "http" };
         let tcp = self.addresses.iter().find(|address| matches!(address, Address::Tcp(_)));
         tcp.map_or_else(String::new, |address| format!("{scheme}://{address}"))
+    }
+
+    /// What processes call that this program hosts; it answers until the server has ended.
+    pub fn callee(&self) -> Callee {
+        self.callee.clone()
     }
 
     /// How many commands run in tasks of the server.

@@ -17,7 +17,7 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 
 use crate::command_key::{self, CommandKey};
 use crate::held::{self, HeldTags};
-use crate::{Observation, Peer, Phase, Principal, Result, Signal, Tokens, Validator};
+use crate::{Enclosing, Observation, Peer, Phase, Principal, Result, Signal, Tokens, Validator};
 
 /// What surrounds a call.
 #[derive(Clone, Default)]
@@ -42,6 +42,7 @@ struct Rare {
     tokens: Tokens,
     observations: Vec<Arc<dyn Observation>>,
     watch: Option<Arc<dyn ContextWatch>>,
+    enclosing: Option<Enclosing>,
 }
 
 /// The client and the id that a protocol gave a command.
@@ -189,6 +190,16 @@ impl Context {
     /// Sets the client and the id that a protocol gave a command; see [`Context::command_key`].
     pub fn set_command(&mut self, client: impl Into<String>, id: impl Into<String>) {
         self.rare().command = Some(Command { client: client.into(), id: id.into() });
+    }
+
+    /// Sets the calls that wait for this one.
+    pub fn set_enclosing(&mut self, enclosing: Enclosing) {
+        self.rare().enclosing = Some(enclosing);
+    }
+
+    /// The calls that wait for this one; `None` for a call from outside.
+    pub fn enclosing(&self) -> Option<&Enclosing> {
+        self.rare.as_ref()?.enclosing.as_ref()
     }
 
     /// Whether the call arrived by a request of HTTP whose answer may be kept on the way by HTTP's rules

@@ -47,7 +47,7 @@ pub use self::rest::{
     DefaultsSetting, ErrorsSetting, Int64Setting, NamesSetting, RestConfig, RestServiceConfig,
     UnknownSetting,
 };
-pub use self::service::{Backend, ServiceConfig, ServiceEntry, UpstreamProtocol};
+pub use self::service::{Backend, ServiceConfig, ServiceEntry, UpstreamProtocol, sources};
 
 /// Everything that can be set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tidewire::config::{Flags, ServiceConfig};
+use tidewire::config::{Backend, Flags, ServiceConfig, sources};
 use tidewire::{Schema, StartError};
 
 use crate::{Failure, serving};
@@ -43,14 +43,16 @@ impl Serve {
         };
         let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
         config.log.start().map_err(Failure::usage)?;
-        let mut services: Vec<_> = config.schemas().cloned().collect();
+        let of_programs = |service: &&ServiceConfig| service.backend == Backend::Program;
+        let services = config.schemas().filter(|service| !of_programs(service));
+        let mut services: Vec<_> = services.cloned().collect();
         if let Some(proto) = &self.proto {
             services.push(ServiceConfig::echo(proto));
         }
         let mut builder = config.server().map_err(Failure::usage)?;
         let mut names = Vec::new();
         for service in &services {
-            let schema = Schema::compile(&serving::sources(&service.proto));
+            let schema = Schema::compile(&sources(&service.proto));
             let schema = schema.map_err(Failure::usage)?;
             builder =
                 serving::add(builder, service, &schema, &mut names).map_err(Failure::usage)?;
@@ -67,6 +69,9 @@ impl Serve {
             StartError::Listen { .. } => Failure::from(error),
             _ => Failure::usage(error),
         })?;
+        if let Some(host) = &host {
+            host.answered_by(running.callee());
+        }
         let addresses = running.addresses().to_vec();
         let stopped = running.until_stopped();
         serving::say_start(&addresses, &format!("serving {}", names.join(", ")), &flags);

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use tidewire::Schema;
-
-use crate::serving;
+use tidewire::config::sources;
 
 /// How far below a folder files are looked for.
 const DEPTH_MAX: usize = 8;
@@ -85,7 +84,7 @@ pub(crate) fn write(folder: &Path, found: &[PathBuf]) -> anyhow::Result<Vec<Stri
         );
         text.push_str("# there: backend = \"upstream\", url = \"127.0.0.1:9000\".\n");
         text.push_str(&format!("[[service]]\nproto = {shown:?}\nbackend = \"echo\"\n"));
-        lines.push(match Schema::compile(&serving::sources(&folder.join(path))) {
+        lines.push(match Schema::compile(&sources(&folder.join(path))) {
             Ok(schema) => match schema.services().collect::<Vec<_>>()[..] {
                 [] => format!("{shown}: no service in it"),
                 ref names => format!("{shown}: {}", names.join(", ")),

@@ -35,6 +35,19 @@ async fn a_body_larger_than_the_window_comes_whole_both_ways() {
 }
 
 #[tokio::test]
+async fn items_about_as_large_as_a_piece_come_as_they_are() {
+    let (link, _served) = pair();
+    for size in 16_370..16_390 {
+        let item = Bytes::from(vec![b'x'; size]);
+        let items = Body::stream(futures_util::stream::iter([Ok(item.clone()), Ok(item.clone())]));
+        let echoed = link.call(streamed("Echo", StreamKind::Bidi, items)).await;
+        assert_eq!(text(echoed).await.map(|text| text.len()), Ok(2 * size), "{size}");
+        let said = link.call(query("Say", item)).await;
+        assert_eq!(text(said).await.map(|text| text.len()), Ok(size), "{size}");
+    }
+}
+
+#[tokio::test]
 async fn a_thousand_calls_at_once_are_answered_in_turn() {
     let (link, _served) = pair();
     let calls = (0..2000).map(|n| {

@@ -74,8 +74,10 @@ fn prepare(start: &Start, fds: &[OwnedFd], warden: Pid) -> io::Result<Command> {
                 return Err(io::Error::last_os_error());
             }
             close_on_exec(SOCKET + 1);
-            let pid = rustix::process::getpid().as_raw_nonzero().to_string();
-            program.env("LISTEN_FDS", "1").env("LISTEN_PID", pid);
+            if start.listens {
+                let pid = rustix::process::getpid().as_raw_nonzero().to_string();
+                program.env("LISTEN_FDS", "1").env("LISTEN_PID", pid);
+            }
         }
     }
     Ok(program)

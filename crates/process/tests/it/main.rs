@@ -1,8 +1,11 @@
 //! Real processes: how they are started, called, watched and ended, and all the ways in which they
 //! misbehave. The warden of these tests is the program of `gateway.rs`.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects")]
+
 mod calls;
 mod ends;
+mod native;
 mod starts;
 
 use std::path::PathBuf;

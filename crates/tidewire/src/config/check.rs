@@ -96,9 +96,14 @@ impl Checker<'_> {
                     if let Some((what, message)) = program.missing() {
                         self.at_key(table, &key(what), &message);
                     }
+                    if let Some(methods) = &program.methods {
+                        self.file(table, &key("proto"), &methods.proto);
+                    }
                     // Only its place counts here.
                     let nothing = async |_: Call| Ok(Reply::text(""));
-                    if let Err(error) = sites.add(program.site.clone(), nothing) {
+                    if let Some(site) = &program.site
+                        && let Err(error) = sites.add(site.clone(), nothing)
+                    {
                         self.at_key(table, &key("route"), &error.to_string());
                     }
                 }
@@ -290,13 +295,15 @@ mod tests {
         check(&format!("{shop}[[service]]\nrun = []\n"), &["5:1: run names no program"]);
         for (line, expected) in [
             (
-                "proto = \".\"",
-                "1:1: proto and run exclude each other, since programs answer plain HTTP",
+                "protocol = \"native\"\nlisten = \"unix\"",
+                "1:1: listen goes with protocol = \"http\"",
             ),
+            ("protocol = \"http\"\nproto = \".\"", "1:1: proto goes with protocol = \"native\""),
+            ("codec = \"json\"", "1:1: codec goes with proto"),
             ("names = [\"a\"]", "1:1: names goes with proto, not with run"),
             (
                 "protocol = \"grpc\"",
-                "1:1: a protocol other than http goes with proto, not with run",
+                "1:1: a protocol other than http and native goes with proto, not with run",
             ),
             ("concurrency = 0", "1:1: concurrency = 0 would never let a call through"),
             ("idle_stop = \"soon\"", "5:13: \"soon\" is not a duration"),
@@ -306,6 +313,10 @@ mod tests {
         ] {
             check(&format!("{shop}{line}\n"), &[expected]);
         }
+        let reports = "[[service]]\nname = \"reports\"\nproto = \".\"\nrun = [\"sh\"]\n";
+        check(&format!("{reports}codec = \"json\"\nnames = [\"a.A\"]\n"), &[]);
+        check(&format!("{reports}host = \"a\"\n"), &["1:1: host goes with route"]);
+        check("[[service]]\nname = \"a\"\nrun = [\"sh\"]\n", &["1:1: route is missing"]);
         check("[[service]]\nrun = [\"sh\"]\n", &["1:1: name is missing"]);
         check(
             "[[service]]\nname = \"a\"\nroute = \"a\"\nrun = [\"sh\"]\n",

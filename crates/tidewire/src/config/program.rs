@@ -1,18 +1,23 @@
 //! `[[service]]` with `run`: a program in any language, started by its first call.
 //!
-//! The table says what is run, at which route it is found, and how it lives; bounds that are not set are
-//! those of [`Life`].
+//! | `protocol` | it is found | it has |
+//! |---|---|---|
+//! | `"http"`, the default without `proto` | at its `route` | no change: it listens for HTTP |
+//! | `"native"`, the default with `proto` | by the methods of its `proto`, at its `route`, or both | one file of ours |
+//!
+//! The table also says how it lives; bounds that are not set are those of [`Life`].
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
-use tidewire_process::{Host, Life, Listen, Program, Site, SiteError, Sites};
+use tidewire_process::{Host, Hosted, Life, Listen, Program, Site, Sites};
+use tidewire_schema::Schema;
 use tidewire_server::Builder;
-use tidewire_service::Service;
+use tidewire_service::Codec;
 
-use super::service::Table;
-use super::{Config, ConfigError, value};
+use super::service::{Table, sources};
+use super::{Backend, Config, ConfigError, ServiceConfig, UpstreamProtocol, value};
 
 /// `[[service]]` with `run`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,8 +25,12 @@ use super::{Config, ConfigError, value};
 pub struct ProgramConfig {
     /// What is run.
     pub program: Program,
-    /// Where it is found.
-    pub site: Site,
+    /// Where its pages are found, if it has any.
+    pub site: Option<Site>,
+    /// The methods that it serves, if it has any.
+    pub methods: Option<ServiceConfig>,
+    /// How it reads and writes their messages, whatever its callers speak.
+    pub codec: Codec,
     /// How it lives.
     pub life: Life,
     /// The program itself, as it is looked up.
@@ -36,6 +45,14 @@ pub(super) enum ListenSetting {
     Port,
     Unix,
     Inherited,
+}
+
+/// How a program reads and writes messages; see [`Codec`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum CodecSetting {
+    Protobuf,
+    Json,
 }
 
 /// `idle_stop`: a duration, or `"never"`.
@@ -57,19 +74,22 @@ impl TryFrom<Table> for ProgramConfig {
             format!("{key} is missing; a service with run needs one, such as {example}")
         };
         let name = table.name.clone().ok_or_else(|| missing("name", "name = \"shop\""))?;
-        let route =
-            table.route.as_deref().ok_or_else(|| missing("route", "route = \"/shop/*\""))?;
-        let mut site = Site::new(route).map_err(|error| error.to_string())?;
-        if let Some(host) = &table.host {
-            site = site.host(host);
+        let listen = listen(&table)?;
+        let site = site(&table)?;
+        if site.is_none() && table.proto.is_none() {
+            return Err(missing("route", "route = \"/shop/*\""));
         }
-        site = site.strip_prefix(table.strip_prefix.unwrap_or(false));
-        let life = life(&table)?;
-        let mut program = Program::new(name, command).listen(match table.listen {
-            None | Some(ListenSetting::Port) => Listen::Port,
-            Some(ListenSetting::Unix) => Listen::Unix,
-            Some(ListenSetting::Inherited) => Listen::Inherited,
+        let methods = table.proto.as_ref().map(|proto| ServiceConfig {
+            names: table.names.clone().unwrap_or_default(),
+            backend: Backend::Program,
+            ..ServiceConfig::echo(proto)
         });
+        let codec = match table.codec {
+            Some(CodecSetting::Json) => Codec::Json,
+            None | Some(CodecSetting::Protobuf) => Codec::Proto,
+        };
+        let life = life(&table)?;
+        let mut program = Program::new(name, command).listen(listen);
         if let Some(folder) = &table.folder {
             program = program.folder(folder);
         }
@@ -79,8 +99,47 @@ impl TryFrom<Table> for ProgramConfig {
         for (name, value) in table.environment.unwrap_or_default() {
             program = program.environment(name, value);
         }
-        Ok(Self { program, site, life, run, folder: table.folder })
+        Ok(Self { program, site, methods, codec, life, run, folder: table.folder })
     }
+}
+
+/// How it is reached.
+fn listen(table: &Table) -> Result<Listen, String> {
+    let default = match table.proto {
+        Some(_) => UpstreamProtocol::Native,
+        None => UpstreamProtocol::Http,
+    };
+    let is_native = table.protocol.unwrap_or(default) == UpstreamProtocol::Native;
+    let refuse = |text: &str| Err(text.to_owned());
+    match table.listen {
+        Some(_) if is_native => {
+            refuse("listen goes with protocol = \"http\"; a native program inherits its socket")
+        }
+        _ if is_native => Ok(Listen::Native),
+        _ if table.proto.is_some() => {
+            refuse("proto goes with protocol = \"native\"; a program of plain HTTP has no methods")
+        }
+        _ if table.codec.is_some() => refuse("codec goes with proto; plain HTTP has no messages"),
+        None | Some(ListenSetting::Port) => Ok(Listen::Port),
+        Some(ListenSetting::Unix) => Ok(Listen::Unix),
+        Some(ListenSetting::Inherited) => Ok(Listen::Inherited),
+    }
+}
+
+/// Where its pages are found.
+fn site(table: &Table) -> Result<Option<Site>, String> {
+    let Some(route) = &table.route else {
+        let set = [(table.host.is_some(), "host"), (table.strip_prefix.is_some(), "strip_prefix")];
+        return match set.iter().find(|(is_set, _)| *is_set) {
+            Some((_, key)) => Err(format!("{key} goes with route; add one, or remove it")),
+            None => Ok(None),
+        };
+    };
+    let mut site = Site::new(route).map_err(|error| error.to_string())?;
+    if let Some(host) = &table.host {
+        site = site.host(host);
+    }
+    Ok(Some(site.strip_prefix(table.strip_prefix.unwrap_or(false))))
 }
 
 fn life(table: &Table) -> Result<Life, String> {
@@ -133,25 +192,47 @@ impl Config {
     /// Hosts the programs, and adds them to a server that has nothing at `/` yet; without programs
     /// there is no host.
     ///
-    /// The host ends with [`Host::stop`], after the server was drained.
+    /// Once the server is started, [`Host::answered_by`] its [`callee`](tidewire_server::Running::callee)
+    /// lets programs call back. The host ends with [`Host::stop`], after the server was drained.
     ///
     /// # Errors
-    /// Two programs at one route; a `main` that does not begin with [`warden()`](crate::warden()).
+    /// Two programs at one route; `.proto` files that do not compile, or lack a service; a `main` that
+    /// does not begin with [`warden()`](crate::warden()).
     pub fn host(&self, builder: Builder) -> Result<(Builder, Option<Host>), ConfigError> {
         if self.programs().next().is_none() {
             return Ok((builder, None));
         }
-        let host = Host::start().map_err(|error| ConfigError::new(error.to_string()))?;
-        let add = |config: &ProgramConfig| host.add(config.program.clone(), config.life.clone());
-        let sites = self.sites(add).map_err(|error| ConfigError::new(error.to_string()))?;
-        Ok((builder.mount("/", sites), Some(host)))
-    }
-
-    fn sites<S: Service>(&self, add: impl Fn(&ProgramConfig) -> S) -> Result<Sites, SiteError> {
+        let wrong = |error: &dyn std::fmt::Display| ConfigError::new(error.to_string());
+        let host = Host::start().map_err(|error| wrong(&error))?;
         let mut sites = Sites::new().https(self.server.tls.is_some());
+        let mut builder = builder;
         for config in self.programs() {
-            sites.add(config.site.clone(), add(config))?;
+            let hosted = host.add(config.program.clone(), config.life.clone());
+            builder = config.serve_methods(builder, &hosted)?;
+            if let Some(site) = &config.site {
+                sites.add(site.clone(), hosted).map_err(|error| wrong(&error))?;
+            }
         }
-        Ok(sites)
+        if self.programs().any(|config| config.site.is_some()) {
+            builder = builder.mount("/", sites);
+        }
+        Ok((builder, Some(host)))
+    }
+}
+
+impl ProgramConfig {
+    fn serve_methods(&self, mut builder: Builder, hosted: &Hosted) -> Result<Builder, ConfigError> {
+        let wrong = |error: &dyn std::fmt::Display| ConfigError::new(error.to_string());
+        let Some(methods) = &self.methods else { return Ok(builder) };
+        let schema = Schema::compile(&sources(&methods.proto)).map_err(|error| wrong(&error))?;
+        let names = match methods.names.is_empty() {
+            true => schema.services().map(str::to_owned).collect(),
+            false => methods.names.clone(),
+        };
+        for name in names {
+            let service = hosted.typed(&schema, &name, self.codec);
+            builder = builder.service(service.map_err(|error| wrong(&error))?);
+        }
+        Ok(builder)
     }
 }

@@ -1,7 +1,7 @@
 //! `[[service]]`: services without code of their own, from `.proto` files, and programs.
 //!
-//! One table has either `proto` or `run`, and keys that go with it; what does not go together is said
-//! when it is read, with its place. Programs are in `program.rs`.
+//! A table has `proto`, `run`, or both for a program that serves methods, and keys that go with it; what
+//! does not go together is said when it is read, with its place. Programs are in `program.rs`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tidewire_client::{Client, Protocol, Upstream};
-use tidewire_schema::Schema;
+use tidewire_schema::{Schema, Sources};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
@@ -58,6 +58,9 @@ pub enum Backend {
     Echo,
     /// A remote service, over the protocol that it speaks; see [`Upstream`].
     Upstream,
+    /// The program that the same `[[service]]` runs; see [`Config::host`].
+    #[serde(skip)]
+    Program,
 }
 
 /// The protocol that an upstream speaks.
@@ -74,6 +77,8 @@ pub enum UpstreamProtocol {
     GrpcWeb,
     /// Plain HTTP: that of programs, not of upstreams with methods.
     Http,
+    /// The live protocol on an inherited socket: that of programs with methods.
+    Native,
 }
 
 impl ServiceConfig {
@@ -106,9 +111,9 @@ impl ServiceConfig {
             UpstreamProtocol::Connect => Protocol::Connect,
             UpstreamProtocol::Grpc => Protocol::Grpc,
             UpstreamProtocol::GrpcWeb => Protocol::GrpcWeb,
-            UpstreamProtocol::Http => {
-                let text = "service.protocol = \"http\" is for programs; an upstream with methods \
-                            speaks connect, grpc or grpc-web";
+            UpstreamProtocol::Http | UpstreamProtocol::Native => {
+                let text = "service.protocol = \"http\" and \"native\" are for programs; an upstream \
+                            with methods speaks connect, grpc or grpc-web";
                 return Err(ConfigError::new(text.into()));
             }
         };
@@ -133,11 +138,11 @@ impl ServiceConfig {
 }
 
 impl Config {
-    /// The services that are known by their schema.
+    /// The services that are known by their schema, those of programs among them.
     pub fn schemas(&self) -> impl Iterator<Item = &ServiceConfig> {
         self.services.iter().filter_map(|entry| match entry {
             ServiceEntry::Schema(service) => Some(service),
-            ServiceEntry::Program(_) => None,
+            ServiceEntry::Program(program) => program.methods.as_ref(),
         })
     }
 
@@ -147,6 +152,16 @@ impl Config {
             ServiceEntry::Program(program) => Some(&**program),
             ServiceEntry::Schema(_) => None,
         })
+    }
+}
+
+/// What to compile for a path: a folder of `.proto` files, a `.proto` file, or a descriptor set. A file
+/// looks its imports up in its own folder.
+pub fn sources(path: &Path) -> Sources {
+    match path.extension().is_some_and(|end| end == "proto") {
+        _ if path.is_dir() => Sources::new().folder(path),
+        true => Sources::new().file(path),
+        false => Sources::new().descriptor_set(path),
     }
 }
 
@@ -165,12 +180,12 @@ pub(super) fn first_wrong(table: &DeTable<'_>) -> Option<Range<usize>> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Table {
-    proto: Option<PathBuf>,
-    names: Option<Vec<String>>,
+    pub(super) proto: Option<PathBuf>,
+    pub(super) names: Option<Vec<String>>,
     backend: Option<Backend>,
     #[serde(deserialize_with = "value::texts")]
     url: Vec<String>,
-    protocol: Option<UpstreamProtocol>,
+    pub(super) protocol: Option<UpstreamProtocol>,
     authorities: Option<PathBuf>,
     #[serde(deserialize_with = "value::duration")]
     timeout: Option<Duration>,
@@ -180,6 +195,7 @@ pub(super) struct Table {
     pub(super) host: Option<String>,
     pub(super) strip_prefix: Option<bool>,
     pub(super) listen: Option<super::program::ListenSetting>,
+    pub(super) codec: Option<super::program::CodecSetting>,
     pub(super) folder: Option<PathBuf>,
     pub(super) environment: Option<BTreeMap<String, String>>,
     pub(super) user: Option<String>,
@@ -205,16 +221,11 @@ impl TryFrom<Table> for ServiceEntry {
     fn try_from(table: Table) -> Result<Self, String> {
         match (&table.proto, &table.run) {
             (Some(_), None) => Ok(Self::Schema(table.schema()?)),
-            (None, Some(_)) => {
+            (_, Some(_)) => {
                 if let Some(key) = table.first_of_schema() {
                     return Err(format!("{key} goes with proto, not with run; remove it"));
                 }
                 Ok(Self::Program(Box::new(ProgramConfig::try_from(table)?)))
-            }
-            (Some(_), Some(_)) => {
-                Err("proto and run exclude each other, since programs answer plain \
-                                       HTTP; write two [[service]]"
-                    .to_owned())
             }
             (None, None) => {
                 Err("this service has neither proto nor run; add the .proto files that \
@@ -243,12 +254,14 @@ impl Table {
 
     /// A key that only services with `proto` have.
     fn first_of_schema(&self) -> Option<&'static str> {
-        let is_http = self.protocol.is_none_or(|protocol| protocol == UpstreamProtocol::Http);
+        let is_of_programs = |protocol: UpstreamProtocol| {
+            matches!(protocol, UpstreamProtocol::Http | UpstreamProtocol::Native)
+        };
         let set = [
-            (self.names.is_some(), "names"),
+            (self.names.is_some() && self.proto.is_none(), "names"),
             (self.backend.is_some(), "backend"),
             (!self.url.is_empty(), "url"),
-            (!is_http, "a protocol other than http"),
+            (!self.protocol.is_none_or(is_of_programs), "a protocol other than http and native"),
             (self.authorities.is_some(), "authorities"),
             (self.timeout.is_some(), "timeout"),
         ];
@@ -263,6 +276,7 @@ impl Table {
             (self.host.is_some(), "host"),
             (self.strip_prefix.is_some(), "strip_prefix"),
             (self.listen.is_some(), "listen"),
+            (self.codec.is_some(), "codec"),
             (self.folder.is_some(), "folder"),
             (self.environment.is_some(), "environment"),
             (self.user.is_some(), "user"),

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use tidewire::config::ServiceConfig;
+use tidewire::config::{ServiceConfig, sources};
 use tidewire::{
     Diagnostic, Interface, RestFinding, RuleSet, Schema, SchemaError, Server, Sources, check_rest,
     required_without_presence,
@@ -55,7 +55,7 @@ pub(super) struct Checked {
 
 /// Compiles a folder, or reads a descriptor set; `None` when that found errors.
 pub(super) fn load(path: &Path, found: &mut Found) -> Option<Checked> {
-    compile(&serving::sources(path), found)
+    compile(&sources(path), found)
 }
 
 fn compile(sources: &Sources, found: &mut Found) -> Option<Checked> {

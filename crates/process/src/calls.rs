@@ -1,10 +1,10 @@
-//! One call of a hosted program over plain HTTP: bodies pass as streams, nothing is read whole.
+//! One call of a hosted program: bodies pass as streams, nothing is read whole.
 //!
 //! | what happens | the caller gets |
 //! |---|---|
 //! | an answer, whatever its status | that, headers and trailers as they are |
-//! | the process ends before the head, of a safe request without a body | one more try, at a new process |
-//! | the process ends before the head, of another | 502 |
+//! | the process ends before the head, of a unary query or a safe request without a body | one more try, at a new process |
+//! | the process ends before the head, of another | 502, `unavailable`; `aborted` for a command of the live protocol: it may have run |
 //! | the process ends within the body | a body that breaks off |
 //! | no head within `request_timeout` | 504; after three in a row the process is killed |
 //!
@@ -16,19 +16,18 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use http::StatusCode;
-use tidewire_service::{
-    Body, Call, Code, Context, Error, HttpTarget, Reply, Result, Service, Target,
-};
+use tidewire_service::{Body, Call, Error, Reply, Result, StreamKind, Target};
 
 use crate::hosted::{Inner, Seat};
+use crate::program::Listen;
 
 /// Passes a call to an instance.
 pub(crate) async fn pass(inner: &Arc<Inner>, call: Call) -> Result<Reply> {
-    let Some(target) = call.http_target() else {
+    if call.http_target().is_none() && inner.program.listen != Listen::Native {
         let name = inner.program.name();
         return Err(Error::unimplemented(format!("{name} answers plain HTTP only")));
-    };
-    let again = again(target, &call);
+    }
+    let again = again(&call);
     match once(inner, call).await {
         Err(Failed { error, is_crash: true }) => match again {
             Some(call) => once(inner, call).await.map_err(|failed| failed.error),
@@ -47,14 +46,14 @@ struct Failed {
 
 async fn once(inner: &Arc<Inner>, call: Call) -> Result<Reply, Failed> {
     let failed = |error, is_crash| Failed { error, is_crash };
-    let seat = inner.seat().await.map_err(|error| failed(error, false))?;
-    let answer = seat.instance.upstream.call(call);
+    let seat = inner.seat(call.context.enclosing()).await.map_err(|error| failed(error, false))?;
+    let answer = seat.instance.call(call);
     match tokio::time::timeout(inner.life.request_timeout, answer).await {
         Ok(Ok(reply)) => {
             seat.instance.answered();
             Ok(seated(reply, seat))
         }
-        Ok(Err(error)) if error.code() == Code::Unavailable => {
+        Ok(Err(error)) if seat.instance.is_out_of_reach(&error) => {
             // The end of a process is known a moment after that of its connections.
             let end = tokio::time::timeout(END_IS_KNOWN, seat.instance.ended()).await;
             if let Ok(end) = end {
@@ -65,7 +64,7 @@ async fn once(inner: &Arc<Inner>, call: Call) -> Result<Reply, Failed> {
                 Ok(_) => format!("{name} ended before it answered"),
                 Err(_) => format!("{name} broke the connection off before it answered"),
             };
-            let seen = Error::unavailable(text).with_http_status(StatusCode::BAD_GATEWAY);
+            let seen = Error::new(error.code(), text).with_http_status(StatusCode::BAD_GATEWAY);
             Err(failed(seen.with_outcome(error.outcome()).with_cause(error), end.is_ok()))
         }
         Ok(Err(error)) => Err(failed(error, false)),
@@ -79,13 +78,18 @@ async fn once(inner: &Arc<Inner>, call: Call) -> Result<Reply, Failed> {
 }
 
 /// The same call once more, where that does no more than once.
-fn again(target: &HttpTarget, call: &Call) -> Option<Call> {
-    let is_safe = target.method.is_safe() && matches!(call.body, Body::Empty);
-    is_safe.then(|| {
-        let context = Context::new(call.context.headers().clone());
-        let context = context.with_deadline(call.context.deadline());
-        Call::of_target(Target::Http(target.clone()), context, Body::Empty)
-    })
+fn again(call: &Call) -> Option<Call> {
+    let body = match (&call.target, &call.body) {
+        (Target::Http(http), Body::Empty) if http.method.is_safe() => Body::Empty,
+        (Target::Method(method), Body::Full(message))
+            if method.is_query() && method.kind == StreamKind::Unary =>
+        {
+            Body::Full(message.clone())
+        }
+        _ => return None,
+    };
+    let again = Call::of_target(call.target.clone(), call.context.clone(), body);
+    Some(again.with_codecs(call.codec, call.accept))
 }
 
 /// The reply, which gives the seat back when its body is over.

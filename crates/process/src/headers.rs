@@ -1,0 +1,125 @@
+//! Which headers of a call a process that speaks the live protocol is given.
+//!
+//! | call | headers |
+//! |---|---|
+//! | a unary query | those that its answer may depend on by its `sharing`: `authorization` and `cookie` of a caller, or the named ones; and `traceparent`, `tracestate` |
+//! | any other method | all but those of the connection and of the protocol that it came by |
+//! | plain HTTP | all but those of the connection |
+//!
+//! An answer that is shared cannot depend on what is one caller's, and nobody sees which headers a
+//! foreign program reads: so it is not given the others.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tidewire_service::{Context, Method, Sharing, StreamKind, Target};
+
+/// The headers of a call that go to a process.
+pub(crate) fn for_process(target: &Target, context: &mut Context) -> HeaderMap {
+    match target {
+        Target::Method(method) if method.is_query() && method.kind == StreamKind::Unary => {
+            of_query(method, context)
+        }
+        Target::Method(_) => filtered(std::mem::take(context.headers_mut()), is_of_rpc),
+        _ => filtered(std::mem::take(context.headers_mut()), is_of_connection),
+    }
+}
+
+/// The headers of a reply or error that a process may set.
+pub(crate) fn from_process(headers: HeaderMap) -> HeaderMap {
+    filtered(headers, is_of_connection)
+}
+
+fn of_query(method: &Method, context: &Context) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let mut take = |name: &str| {
+        if let (Some(value), Ok(name)) = (context.header(name), name.parse::<HeaderName>()) {
+            headers.insert(name, value.clone());
+        }
+    };
+    match &method.sharing {
+        Sharing::Public => {}
+        Sharing::Vary(names) => names.iter().for_each(&mut take),
+        _ => ["authorization", "cookie"].iter().for_each(|name| take(name)),
+    }
+    headers.extend(context.outgoing().into_headers());
+    headers
+}
+
+fn filtered(headers: HeaderMap, is_dropped: fn(&str) -> bool) -> HeaderMap {
+    let named = headers.get("connection").and_then(|value| value.to_str().ok());
+    let named: Vec<String> =
+        named.iter().flat_map(|names| names.split(',')).map(|n| n.trim().to_lowercase()).collect();
+    let mut kept: HeaderMap<HeaderValue> = HeaderMap::with_capacity(headers.keys_len());
+    let mut last = None;
+    for (name, value) in headers {
+        last = name.or(last);
+        if let Some(name) = &last
+            && !is_dropped(name.as_str())
+            && !named.iter().any(|named| named == name.as_str())
+        {
+            kept.append(name, value);
+        }
+    }
+    kept
+}
+
+/// RFC 9110, section 7.6.1.
+fn is_of_connection(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+    )
+}
+
+fn is_of_rpc(name: &str) -> bool {
+    is_of_connection(name)
+        || name.starts_with("grpc-")
+        || name.starts_with("connect-")
+        || matches!(
+            name,
+            "accept"
+                | "accept-encoding"
+                | "content-encoding"
+                | "content-length"
+                | "content-type"
+                | "expect"
+                | "host"
+                | "x-grpc-web"
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tidewire_service::{Idempotency, Spec};
+
+    fn given(sharing: Sharing, idempotency: Idempotency) -> Vec<String> {
+        let mut spec = Spec::dynamic("a.v1.A", "Get", StreamKind::Unary, ["", ""]);
+        (spec.sharing, spec.idempotency) = (sharing, idempotency);
+        let mut context = Context::default();
+        for name in ["authorization", "cookie", "x-tenant", "grpc-timeout", "te", "traceparent"] {
+            context.headers_mut().insert(name, HeaderValue::from_static("a"));
+        }
+        let target = Target::Method(Arc::new(spec).into());
+        let headers = for_process(&target, &mut context);
+        let mut names: Vec<_> = headers.keys().map(|name| name.as_str().to_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_query_is_given_what_its_answer_may_depend_on() {
+        let query = Idempotency::NoSideEffects;
+        assert_eq!(given(Sharing::Public, query), ["traceparent"]);
+        assert_eq!(given(Sharing::Caller, query), ["authorization", "cookie", "traceparent"]);
+        assert_eq!(given(Sharing::vary(&["x-tenant"]), query), ["traceparent", "x-tenant"]);
+        let all = ["authorization", "cookie", "traceparent", "x-tenant"];
+        assert_eq!(given(Sharing::Public, Idempotency::Unknown), all);
+    }
+}

@@ -1,0 +1,228 @@
+//! A process that speaks the live protocol on the socket that it inherited.
+//!
+//! ```text
+//!  process: hello ─▶ gateway: hello ─▶ process: ready ─▶ calls, both ways ─▶ end of the socket
+//! ```
+//!
+//! The process dials, in the terms of the protocol. There is no keep-alive and nothing is resumed: the end
+//! of the socket is the end of the session, and what was not answered by then ends *not run* or *unknown*.
+//! What a call is told of its caller is in `headers.rs`, what the process says by itself in `peer.rs`.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use tidewire_link::{
+    Arrival, ByteStream, CallId, Config, Depends, Limits, Link, Links, Reason, feature, random_boot,
+};
+use tidewire_service::{Call, Context, Enclosing, Error, Outcome, Reply, Result};
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
+
+use crate::headers;
+use crate::peer::{Peer, Shared};
+
+/// The session with one process.
+#[derive(Debug)]
+pub(crate) struct Native {
+    link: Link,
+    peer: Arc<Peer>,
+    shared: Arc<Shared>,
+    over: watch::Receiver<bool>,
+    runs: JoinHandle<()>,
+}
+
+/// Both ends of the socket: the gateway's, and that which the process inherits.
+///
+/// # Errors
+/// When there are no more.
+pub(crate) fn sockets() -> io::Result<(std::os::unix::net::UnixStream, OwnedFd)> {
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let ours = std::os::unix::net::UnixStream::from(ours);
+    ours.set_nonblocking(true)?;
+    Ok((ours, theirs))
+}
+
+impl Native {
+    /// Greets a process, and waits until it takes calls.
+    ///
+    /// # Errors
+    /// What there is to say of one that does not speak the protocol, or says that it cannot start.
+    ///
+    /// # Cancel safety
+    /// Dropped, the session is over.
+    pub(crate) async fn greet(
+        socket: std::os::unix::net::UnixStream,
+        peer: Peer,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, String> {
+        let transport = UnixStream::from_std(socket).map_err(|error| error.to_string())?;
+        let (peer, tasks) = (Arc::new(peer), TaskTracker::new());
+        let links = Links::new(config(), Arc::clone(&peer) as _, tasks, 0);
+        let anybody = async |_| Ok(bytes::Bytes::new());
+        let greeted = links.greet(ByteStream::new(transport), Arrival::default(), anybody).await;
+        let (link, connection) = greeted.ok_or("it said no hello of the live protocol")?;
+        let (ends, over) = watch::channel(false);
+        let (ended, of) = (link.clone(), Arc::clone(&peer));
+        let runs = tokio::spawn(async move {
+            connection.run().await;
+            if let Some(why) = violation(&ended) {
+                of.broke_the_protocol(&why);
+            }
+            ends.send_replace(true);
+        });
+        let native = Self { link, peer, shared: Arc::clone(shared), over, runs };
+        tokio::select! {
+            biased;
+            () = native.peer.ready() => Ok(native),
+            () = native.over() => {
+                let why = native.link.why_over().map(|why| why.to_string());
+                let why = why.unwrap_or_else(|| "it closed its socket".to_owned());
+                Err(format!("it did not become ready: {why}"))
+            }
+        }
+    }
+
+    /// Whether the session is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.link.is_over()
+    }
+
+    /// Waits for the end of the session.
+    pub(crate) fn over(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut over = self.over.clone();
+        async move {
+            // Who says so is gone when it is over, too.
+            let _ = over.wait_for(|over| *over).await;
+        }
+    }
+
+    /// Whether it may be frozen or stopped: no call in either direction, and no other work.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let usage = self.link.usage();
+        usage.calls_in == 0 && usage.calls_out == 0 && !self.peer.is_busy()
+    }
+
+    /// Tells the process that no calls come any more.
+    pub(crate) fn drain(&self, grace: Duration) {
+        self.link.drain(u32::try_from(grace.as_millis()).unwrap_or(u32::MAX), 0);
+    }
+
+    /// Makes a call, and answers what the process calls meanwhile as a part of it.
+    pub(crate) async fn call(&self, call: Call) -> Result<Reply> {
+        let is_command = call.spec().is_none_or(|method| !method.is_query());
+        let is_kept = call.spec().is_some_and(|spec| spec.ttl_ms.is_some() || spec.immutable);
+        let (call, enclosing) = self.prepared(call);
+        let (sender, mut nested) = mpsc::unbounded_channel();
+        let opened = Opened { peer: &self.peer, id: OnceLock::new() };
+        let begins = |id: CallId| {
+            self.peer.opens(id, enclosing, sender);
+            // It begins once.
+            let _ = opened.id.set(id);
+        };
+        let mut answer = std::pin::pin!(self.link.call_hosted(call, begins));
+        let mut running = FuturesUnordered::new();
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                outcome = &mut answer => break outcome,
+                Some(nested) = nested.recv() => running.push(nested.run(Arc::clone(&self.shared))),
+                Some(()) = running.next() => {}
+            }
+        };
+        match outcome {
+            Ok((reply, depends)) => Ok(self.made_of(reply, &depends, is_kept)),
+            Err(error) if error.outcome() == Outcome::Answered => Err(from_process(error)),
+            Err(error) => {
+                if is_command && self.link.is_over() {
+                    self.peer.lost_a_command();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The call as the process gets it, and what it is for those that are part of it.
+    fn prepared(&self, mut call: Call) -> (Call, Enclosing) {
+        let deadline = call.context.deadline();
+        let enclosing = Enclosing::within(call.context.enclosing(), self.peer.holder);
+        let headers = headers::for_process(&call.target, &mut call.context);
+        call.context = Context::new(headers).with_deadline(deadline);
+        (call, enclosing)
+    }
+
+    /// Records what an answer was made of: an answer that names nothing ends with nothing, unless its
+    /// method says how long it lasts.
+    fn made_of(&self, mut reply: Reply, depends: &[Depends], is_kept: bool) -> Reply {
+        for Depends { source, key, .. } in depends {
+            // Both are text by the protocol.
+            if let (Ok(source), Ok(key)) = (str::from_utf8(source), str::from_utf8(key)) {
+                self.peer.depends(source, key);
+            }
+        }
+        if is_kept || !depends.is_empty() || reply.freshness.is_known() {
+            self.peer.depends_on_service();
+        }
+        reply.headers = headers::from_process(std::mem::take(&mut reply.headers).into_map()).into();
+        reply
+    }
+}
+
+/// Why a session is over, if the process broke a rule of the protocol.
+fn violation(link: &Link) -> Option<String> {
+    let why = link.why_over()?;
+    let is_end = matches!(why.reason, Reason::Bye | Reason::Drain | Reason::InitFailed);
+    (!is_end).then(|| why.to_string())
+}
+
+/// An error that a handler answered: it is the caller's, as it is.
+fn from_process(mut error: Error) -> Error {
+    let headers = std::mem::take(error.headers_mut());
+    *error.headers_mut() = headers::from_process(headers.into_map()).into();
+    error
+}
+
+/// The protocol's settings of the gateway's side.
+fn config() -> Config {
+    Config {
+        limits: Limits { body_max: BODY_BYTES_MAX, ..Limits::default() },
+        features: feature::HTTP | feature::HOSTED,
+        required: feature::HOSTED,
+        boot: Some(random_boot()),
+        agent: concat!("tidewire/", env!("CARGO_PKG_VERSION")).to_owned(),
+        // The end of the socket says it.
+        ping_after: Duration::MAX,
+        silence_max: Duration::MAX,
+        ..Config::default()
+    }
+}
+
+/// A call that the process knows by its name, until it is over for whoever made it.
+struct Opened<'a> {
+    peer: &'a Peer,
+    id: OnceLock<CallId>,
+}
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.get() {
+            self.peer.closes(*id);
+        }
+    }
+}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        self.runs.abort();
+    }
+}
+
+/// The largest message of a process.
+const BODY_BYTES_MAX: u32 = 64 << 20;

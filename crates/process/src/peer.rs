@@ -1,0 +1,243 @@
+//! What a hosted process says and asks: it is ready, it is busy, it logs, sources changed, and it calls.
+//!
+//! A call that is part of one that the process serves (`parent`) is answered within that: in the scope of
+//! its memoization, by its deadline, and above the concurrency of services that wait for it. So it is
+//! handed to whoever waits for the call outside ([`Nested`]), who polls it in place. A call on its own is
+//! answered like anybody's.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tidewire_link::{Answering, Arrived, CallId, Changed, Failed, Host, Said};
+use tidewire_service::{Enclosing, Error, Reply};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::sources::Sources;
+
+/// What processes of a gateway have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) sources: Sources,
+    /// Who answers what processes call; nobody before the server is started.
+    pub(crate) callee: OnceLock<Callee>,
+}
+
+/// Who answers what processes call.
+pub(crate) struct Callee(pub(crate) Box<dyn Host>);
+
+/// One process, as the other side of its session.
+pub(crate) struct Peer {
+    /// The service's name.
+    service: String,
+    /// Names the instance among all of this gateway.
+    pub(crate) holder: u64,
+    pub(crate) pid: i32,
+    shared: Arc<Shared>,
+    is_ready: watch::Sender<bool>,
+    jobs: AtomicU64,
+    parents: Mutex<HashMap<CallId, Parent>>,
+    /// The sources that it named.
+    named: Mutex<HashSet<String>>,
+}
+
+/// A call that the process serves.
+#[derive(Debug)]
+struct Parent {
+    enclosing: Enclosing,
+    nested: mpsc::UnboundedSender<Nested>,
+}
+
+/// A call that is part of one that the process serves.
+pub(crate) struct Nested {
+    pub(crate) arrived: Arrived,
+    pub(crate) answer: oneshot::Sender<Result<Reply, Failed>>,
+}
+
+impl Peer {
+    pub(crate) fn new(service: &str, holder: u64, pid: i32, shared: &Arc<Shared>) -> Self {
+        Self {
+            service: service.to_owned(),
+            holder,
+            pid,
+            shared: Arc::clone(shared),
+            is_ready: watch::Sender::new(false),
+            jobs: AtomicU64::new(0),
+            parents: Mutex::default(),
+            named: Mutex::default(),
+        }
+    }
+
+    /// Waits until it takes calls.
+    pub(crate) async fn ready(&self) {
+        // The sender is in `self`.
+        let _ = self.is_ready.subscribe().wait_for(|is_ready| *is_ready).await;
+    }
+
+    /// Whether it has work that is no call.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.jobs.load(Ordering::Relaxed) > 0
+    }
+
+    /// It begins to serve a call, of which others may be part.
+    pub(crate) fn opens(
+        &self,
+        call: CallId,
+        enclosing: Enclosing,
+        nested: mpsc::UnboundedSender<Nested>,
+    ) {
+        self.parents().insert(call, Parent { enclosing, nested });
+    }
+
+    /// It answered a call, or nobody waits for it any more.
+    pub(crate) fn closes(&self, call: CallId) {
+        self.parents().remove(&call);
+    }
+
+    /// An answer was made of this: what is running depends on it.
+    pub(crate) fn depends(&self, source: &str, key: &str) {
+        self.names(source);
+        self.shared.sources.read(source, key);
+    }
+
+    /// What is running depends on the memory of the service.
+    pub(crate) fn depends_on_service(&self) {
+        self.shared.sources.read_service(&self.service);
+    }
+
+    /// It ended with a command under way: whatever it has to do with may have changed.
+    pub(crate) fn lost_a_command(&self) {
+        let named = std::mem::take(&mut *lock(&self.named));
+        named.iter().for_each(|source| self.shared.sources.changed_all(source));
+    }
+
+    /// What came from it made no sense.
+    pub(crate) fn broke_the_protocol(&self, why: &str) {
+        let (service, pid) = (&self.service, self.pid);
+        tracing::error!(service, pid, "it broke the live protocol: {why}");
+    }
+
+    fn names(&self, source: &str) {
+        let mut named = lock(&self.named);
+        if !named.contains(source) {
+            named.insert(source.to_owned());
+        }
+    }
+
+    fn changed(&self, changed: &Changed) {
+        for (source, key) in changed.iter() {
+            // Both are text by the protocol.
+            if let (Ok(source), Ok(key)) = (str::from_utf8(source), str::from_utf8(key)) {
+                self.names(source);
+                self.shared.sources.changed(source, key);
+            }
+        }
+    }
+
+    fn parents(&self) -> MutexGuard<'_, HashMap<CallId, Parent>> {
+        lock(&self.parents)
+    }
+
+    /// Hands a call to whoever waits for the one that it is part of.
+    fn nest(&self, parent: CallId, mut arrived: Arrived) -> Answering {
+        let refuse = |text: String| -> Answering {
+            Box::pin(async { Err(Failed::not_run(Error::failed_precondition(text))) })
+        };
+        let parents = self.parents();
+        let Some(Parent { enclosing, nested }) = parents.get(&parent) else {
+            return refuse("the call that this one is part of is not open".to_owned());
+        };
+        if enclosing.depth() >= REENTRANCY {
+            return refuse(format!("calls within calls are over reentrancy = {REENTRANCY}"));
+        }
+        arrived.context.set_enclosing(enclosing.clone());
+        let (answer, answered) = oneshot::channel();
+        // Whoever waits and is gone by now has dropped what would answer.
+        let _ = nested.send(Nested { arrived, answer });
+        Box::pin(async move {
+            let gone = || Err(Failed::not_run(Error::canceled("the call outside is over")));
+            answered.await.unwrap_or_else(|_| gone())
+        })
+    }
+
+    fn answer_now(shared: &Arc<Shared>, arrived: Arrived) -> Answering {
+        match shared.callee.get() {
+            Some(callee) => callee.0.answer(arrived),
+            None => Box::pin(async {
+                Err(Failed::not_run(Error::unavailable("the server takes no calls yet")))
+            }),
+        }
+    }
+}
+
+impl Nested {
+    /// Answers it here and now, unless the process gives it up.
+    pub(crate) async fn run(self, shared: Arc<Shared>) {
+        let Self { arrived, mut answer } = self;
+        let outcome = tokio::select! {
+            outcome = Peer::answer_now(&shared, arrived) => outcome,
+            () = answer.closed() => return,
+        };
+        // It may have given up in the same moment.
+        let _ = answer.send(outcome);
+    }
+}
+
+impl Host for Peer {
+    fn answer(&self, arrived: Arrived) -> Answering {
+        match arrived.parent {
+            Some(parent) => self.nest(parent, arrived),
+            None => Self::answer_now(&self.shared, arrived),
+        }
+    }
+
+    fn hear(&self, said: Said) {
+        match said {
+            Said::Ready => {
+                self.is_ready.send_replace(true);
+            }
+            Said::Busy(jobs) => self.jobs.store(jobs, Ordering::Relaxed),
+            Said::Log { level, text, fields } => {
+                log(&self.service, self.pid, level, &text, &fields)
+            }
+            Said::Changed(changed) => self.changed(&changed),
+            _ => {}
+        }
+    }
+}
+
+/// One line of a process, with its level and fields.
+fn log(service: &str, pid: i32, level: u64, text: &str, fields: &http::HeaderMap) {
+    let fields: Vec<_> = fields
+        .iter()
+        .map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(value.as_bytes())))
+        .collect();
+    let fields = fields.join(" ");
+    match level {
+        1 => tracing::trace!(service, pid, fields, "{text}"),
+        2 => tracing::debug!(service, pid, fields, "{text}"),
+        4 => tracing::warn!(service, pid, fields, "{text}"),
+        5 => tracing::error!(service, pid, fields, "{text}"),
+        _ => tracing::info!(service, pid, fields, "{text}"),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Callee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Callee")
+    }
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer").field("service", &self.service).finish_non_exhaustive()
+    }
+}
+
+/// How many calls may wait for each other.
+const REENTRANCY: usize = 8;

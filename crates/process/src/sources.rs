@@ -1,0 +1,147 @@
+//! What answers of hosted processes are made of: sources of the graph, by their names as text.
+//!
+//! | a process names | that is |
+//! |---|---|
+//! | a source that the gateway shares ([`Sources::share`]) | that one: a change on either side is one for both |
+//! | any other | a source of keys as text, made with its first use; others may change what it stands for unseen, so it is [external](tidewire_memo::Source::external) |
+//! | a key that a shared source has no form for | what cannot be told: the answer is not kept; its change is one of all keys |
+//!
+//! Beside what it names, an answer that is kept reads its service, which changes when a process of it
+//! crashes.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidewire_memo::{Graph, Source, SourceKey, Suspension};
+
+/// The sources that processes name.
+pub struct Sources {
+    graph: Graph,
+    by_name: Mutex<HashMap<String, Arc<dyn Named>>>,
+    services: Source<String>,
+    untold: Source<()>,
+    _never_told: Suspension,
+}
+
+/// A source with its keys as text.
+trait Named: Send + Sync {
+    /// Whether there is such a key.
+    fn read(&self, key: &str) -> bool;
+    fn changed(&self, key: &str);
+    fn changed_all(&self);
+}
+
+impl<K: SourceKey> Named for Source<K> {
+    fn read(&self, key: &str) -> bool {
+        let key = K::from_text(key);
+        key.inspect(|key| Self::read(self, key)).is_some()
+    }
+
+    fn changed(&self, key: &str) {
+        match K::from_text(key) {
+            Some(key) => Self::changed(self, &key),
+            None => Self::changed_all(self),
+        };
+    }
+
+    fn changed_all(&self) {
+        Self::changed_all(self);
+    }
+}
+
+/// A source that processes alone name: any text is a key.
+struct Foreign(Source<String>);
+
+impl Named for Foreign {
+    fn read(&self, key: &str) -> bool {
+        self.0.read(&key.to_owned());
+        true
+    }
+
+    fn changed(&self, key: &str) {
+        self.0.changed(&key.to_owned());
+    }
+
+    fn changed_all(&self) {
+        self.0.changed_all();
+    }
+}
+
+impl Sources {
+    /// No sources yet; those of processes are made in `graph`.
+    pub fn new(graph: &Graph) -> Self {
+        let untold = Source::new_in(graph, "hosted/untold");
+        Self {
+            graph: graph.clone(),
+            by_name: Mutex::default(),
+            services: Source::new_in(graph, "service"),
+            _never_told: untold.suspend(),
+            untold,
+        }
+    }
+
+    /// Lets processes name a source of this program.
+    pub fn share<K: SourceKey>(&self, source: Source<K>) {
+        self.lock().insert(source.name().to_owned(), Arc::new(source));
+    }
+
+    /// The running computation depends on what a process named.
+    pub(crate) fn read(&self, source: &str, key: &str) {
+        if !self.named(source).is_some_and(|named| named.read(key)) {
+            tracing::debug!(source, key, "what an answer was made of cannot be told");
+            self.untold.read(&());
+        }
+    }
+
+    /// The running computation depends on a service.
+    pub(crate) fn read_service(&self, name: &str) {
+        self.services.read(&name.to_owned());
+    }
+
+    /// A process says that a source changed.
+    pub(crate) fn changed(&self, source: &str, key: &str) {
+        if let Some(named) = self.named(source) {
+            named.changed(key);
+        }
+    }
+
+    /// All keys of a source may have changed.
+    pub(crate) fn changed_all(&self, source: &str) {
+        if let Some(named) = self.named(source) {
+            named.changed_all();
+        }
+    }
+
+    /// What a service answered from its memory is lost.
+    pub(crate) fn service_changed(&self, name: &str) {
+        self.services.changed(&name.to_owned());
+    }
+
+    /// The source of a name; `None` when there are too many to make another.
+    fn named(&self, name: &str) -> Option<Arc<dyn Named>> {
+        let mut by_name = self.lock();
+        if let Some(known) = by_name.get(name) {
+            return Some(Arc::clone(known));
+        }
+        if by_name.len() >= NAMES_MAX {
+            return None;
+        }
+        let made = Arc::new(Foreign(Source::new_in(&self.graph, name).external()));
+        by_name.insert(name.to_owned(), made.clone());
+        Some(made)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<dyn Named>>> {
+        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.lock().keys()).finish()
+    }
+}
+
+/// How many names processes may make sources of: a source is never freed.
+const NAMES_MAX: usize = 4096;

@@ -1,0 +1,133 @@
+//! Programs that speak the live protocol, one in each language, behind a real gateway.
+//!
+//! The programs (`sdk/*/tests`) do the same; what each has to show is one list of cases, in `cases.rs`
+//! for what they answer, in `trouble.rs` for how they fail.
+
+mod cases;
+mod trouble;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tidewire_client::{Client, HttpVersion};
+use tidewire_edge::Edge;
+use tidewire_memo::Graph;
+use tidewire_process::{Host, Hosted, Life, Listen, Program};
+use tidewire_schema::{Schema, Sources};
+use tidewire_server::{Address, Running, Server};
+use tidewire_service::{Body, Call, Codec, Context, Error, Interface, Method, Reply, Service};
+
+const SERVICE: &str = "tidewire.hosted.v1.Hosted";
+
+/// A gateway with one program, and a client of it.
+pub(crate) struct Gateway {
+    pub(crate) host: Host,
+    pub(crate) hosted: Hosted,
+    pub(crate) interface: Interface,
+    running: Running,
+    client: Client,
+}
+
+impl Gateway {
+    pub(crate) async fn start(command: &[String], codec: Codec, life: Life) -> Self {
+        // Answers are kept by everything in the process: each gateway has keys of its own.
+        let host = crate::host();
+        let program = Program::new("hosted", command.iter().cloned()).listen(Listen::Native);
+        let hosted = host.add(program, life);
+        let sources = Sources::new().folder(sdk("protos"));
+        let schema = Schema::compile(&sources).expect("the .proto compiles");
+        let typed = hosted.typed(&schema, SERVICE, codec).expect("the service is there");
+        let address: Address = "127.0.0.1:0".parse().expect("an address");
+        let server = Server::builder().memo(Edge::new(&Graph::global())).service(typed);
+        let server = server.mount("/pages", hosted.clone()).listen(address);
+        let running = server.start().await.expect("the server starts");
+        host.answered_by(running.callee());
+        let client = Client::builder(running.url()).http(HttpVersion::Http2);
+        let client = client.build().expect("a client");
+        let interface = schema.interface(SERVICE).unwrap().unwrap();
+        Self { host, hosted, interface, running, client }
+    }
+
+    pub(crate) async fn stop(self) {
+        self.running.drain().await;
+        self.host.stop().await;
+    }
+
+    pub(crate) fn method(&self, name: &str) -> Method {
+        let methods = self.interface.methods();
+        methods.iter().find(|method| method.method == name).expect("it is in the .proto").clone()
+    }
+
+    /// The reply to a call in JSON.
+    pub(crate) async fn reply(
+        &self,
+        name: &str,
+        context: Context,
+        body: impl Into<Body>,
+    ) -> Result<Reply, Error> {
+        let call = Call::method(self.method(name), context, Codec::Json, body);
+        self.client.call(call).await
+    }
+
+    /// Another program of the same life, called once.
+    pub(crate) async fn another(&self, command: &[String], life: Life) -> Hosted {
+        let program = Program::new("another", command.iter().cloned()).listen(Listen::Native);
+        let hosted = self.host.add(program, life);
+        let echo = self.method("Echo");
+        let call = Call::method(echo, Context::default(), Codec::Json, r#"{"text":"a"}"#);
+        hosted.call(call).await.expect("it answers");
+        hosted
+    }
+
+    /// What a method with one request and one reply answers.
+    pub(crate) async fn ask(&self, name: &str, request: Value) -> Result<Value, Error> {
+        let reply = self.reply(name, Context::default(), request.to_string()).await?;
+        json_of(reply).await
+    }
+
+    pub(crate) async fn text(&self, name: &str, text: &str) -> Result<String, Error> {
+        let answer = self.ask(name, json!({ "text": text })).await?;
+        Ok(answer["text"].as_str().unwrap_or_default().to_owned())
+    }
+
+    pub(crate) async fn number(&self, name: &str, text: &str) -> i64 {
+        let answer = self.ask(name, json!({ "text": text })).await;
+        answer.expect("a number")["number"].as_i64().unwrap_or_default()
+    }
+}
+
+pub(crate) async fn json_of(reply: Reply) -> Result<Value, Error> {
+    let body = reply.body.collect(64 << 20).await?;
+    Ok(serde_json::from_slice(&body).expect("it is JSON"))
+}
+
+pub(crate) fn context(timeout: Duration) -> Context {
+    Context::default().with_deadline(Instant::now() + timeout)
+}
+
+/// A key that no other test has.
+pub(crate) fn key() -> String {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    format!("key{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn sdk(path: &str) -> String {
+    format!("{}/../../sdk/{path}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn python(mode: &str) -> Vec<String> {
+    let script = sdk("python/tests/service.py");
+    ["python3", "-I", "-S", &script, mode].map(str::to_owned).to_vec()
+}
+
+/// Runs all cases with a program.
+async fn behaves(command: Vec<String>) {
+    cases::all(&command).await;
+    trouble::all(&command).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_in_python_behaves() {
+    behaves(python("threads")).await;
+}

@@ -1,0 +1,89 @@
+//! How a program fails, whatever its language, and what is left of its answers.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use serde_json::json;
+use tidewire_process::{Life, State};
+use tidewire_service::{Body, Code, Codec, Context, Error};
+
+use super::{Gateway, key};
+
+pub(super) async fn all(command: &[String]) {
+    let gateway = Gateway::start(command, Codec::Json, Life::default()).await;
+    noise_is_no_part_of_the_protocol(&gateway).await;
+    a_crash_within_a_call_is_an_error(&gateway, "crash").await;
+    a_crash_within_a_call_is_an_error(&gateway, "garbage").await;
+    gateway.stop().await;
+    a_crash_within_a_stream_breaks_it_off(command).await;
+    what_is_kept_outlives_an_idle_stop_and_no_crash(command).await;
+    work_that_is_no_call_keeps_it_alive(command).await;
+}
+
+async fn noise_is_no_part_of_the_protocol(gateway: &Gateway) {
+    assert_eq!(gateway.text("Do", "noise").await.unwrap(), "noise");
+    assert_eq!(gateway.text("Echo", "a").await.unwrap(), "a");
+    assert!(gateway.hosted.output().iter().any(|line| line.text == "x".repeat(100)));
+}
+
+async fn pid(gateway: &Gateway) -> String {
+    gateway.text("Do", "pid").await.unwrap()
+}
+
+async fn a_crash_within_a_call_is_an_error(gateway: &Gateway, how: &str) {
+    let before = pid(gateway).await;
+    let error = gateway.text("Do", how).await.unwrap_err();
+    let text = "hosted ended before it answered";
+    assert_eq!((error.code(), error.message()), (Code::Aborted, text), "{how}");
+    assert_ne!(pid(gateway).await, before, "{how}: another one is started");
+}
+
+async fn a_crash_within_a_stream_breaks_it_off(command: &[String]) {
+    let gateway = Gateway::start(command, Codec::Json, Life::default()).await;
+    let request = json!({ "text": key() }).to_string();
+    let reply = gateway.reply("Drip", Context::default(), request).await.unwrap();
+    let Body::Stream(mut frames) = reply.body else { panic!("it streams") };
+    frames.next().await.unwrap().unwrap();
+    assert!(gateway.text("Do", "crash").await.is_err());
+    let error: Error = frames.next().await.unwrap().unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable);
+    gateway.stop().await;
+}
+
+async fn what_is_kept_outlives_an_idle_stop_and_no_crash(command: &[String]) {
+    let life = crate::life(|life| life.idle_stop = Some(Duration::from_millis(50)));
+    let gateway = Gateway::start(command, Codec::Json, life).await;
+    let key = key();
+    assert_eq!(gateway.number("Get", &key).await, 1);
+    gateway.hosted.until(|status| status.state == State::Stopped).await;
+    assert_eq!(gateway.number("Get", &key).await, 1);
+    assert_eq!(gateway.hosted.status().starts, 1, "a hit wakes nobody");
+    gateway.text("Do", "crash").await.unwrap_err();
+    gateway.hosted.until(|status| status.failure.is_some()).await;
+    // Its memory began anew, so that it counts from one again; that it was asked is to be seen.
+    let starts = gateway.hosted.status().starts;
+    assert_eq!(gateway.number("Get", &key).await, 1);
+    assert_eq!(gateway.hosted.status().starts, starts + 1, "what it kept in memory is lost");
+    gateway.stop().await;
+}
+
+async fn work_that_is_no_call_keeps_it_alive(command: &[String]) {
+    let life = crate::life(|life| {
+        life.idle_freeze = Some(Duration::from_millis(20));
+        life.idle_stop = Some(Duration::from_millis(150));
+    });
+    let gateway = Gateway::start(command, Codec::Json, life.clone()).await;
+    gateway.text("Do", "busy").await.unwrap();
+    let before = pid(&gateway).await;
+    // One that idles as long is started later and ended meanwhile, twice.
+    for _ in 0..2 {
+        let other = gateway.another(command, life.clone()).await;
+        other.until(|status| status.state == State::Stopped && status.starts == 1).await;
+    }
+    assert_eq!(gateway.hosted.status().state, State::Ready);
+    assert_eq!(pid(&gateway).await, before);
+    gateway.text("Do", "idle").await.unwrap();
+    gateway.hosted.until(|status| status.state == State::Frozen).await;
+    gateway.hosted.until(|status| status.state == State::Stopped).await;
+    gateway.stop().await;
+}

@@ -1,0 +1,137 @@
+"""The program of the behaviour suite, in Python; `async` as its argument runs the same in the loop."""
+import asyncio
+import os
+import pathlib
+import sys
+import threading
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+sys.dont_write_bytecode = True
+
+import tidewire  # noqa: E402
+
+NAME = "tidewire.hosted.v1.Hosted/"
+app = tidewire.App()
+runs, heard, told = {}, set(), threading.Condition()
+
+
+def note(text):
+    with told:
+        heard.add(text)
+        told.notify_all()
+
+
+@app.unary(NAME + "Echo")
+def echo(request, context):
+    if ping := context.header("x-ping"):
+        context.reply_headers.append(("x-pong", ping))
+        context.reply_trailers.append(("x-pong-trailer", ping))
+    return request
+
+
+@app.unary(NAME + "Get")
+def get(request, context):
+    context.depends("items", request.get("text", ""))
+    return bare(request, context)
+
+
+@app.unary(NAME + "Bare")
+def bare(request, context):
+    key = request.get("text", "")
+    runs[key] = runs.get(key, 0) + 1
+    return {"number": runs[key]}
+
+
+@app.unary(NAME + "Set")
+def set_(request, context):
+    context.changed("items", request.get("text", ""))
+    return request
+
+
+@app.server_stream(NAME + "Count")
+def count(request, context):
+    for number in range(1, request.get("number", 0) + 1):
+        yield {"number": number}
+
+
+@app.client_stream(NAME + "Sum")
+def sum_(requests, context):
+    return {"number": sum(request.get("number", 0) for request in requests)}
+
+
+@app.bidi_stream(NAME + "Chat")
+def chat(requests, context):
+    for request in requests:
+        yield {"text": "re: " + request.get("text", "")}
+
+
+@app.unary(NAME + "Fail")
+def fail(request, context):
+    raise tidewire.Error("not_found", "there is no " + request["text"], details=[("tidewire.hosted.v1.Text", b"\x0a\x01x")],
+                         headers=[("x-fail", "yes")])
+
+
+def until_cancelled(context):
+    context.app.wait(context.call_, lambda: True if context.cancelled else None)
+
+
+@app.unary(NAME + "Wait")
+def wait(request, context):
+    until_cancelled(context)
+    note(request["text"])
+
+
+@app.server_stream(NAME + "Drip")
+def drip(request, context):
+    yield {"number": 1}
+    until_cancelled(context)
+    note(request["text"])
+
+
+@app.unary(NAME + "Heard")
+def heard_(request, context):
+    with told:
+        told.wait_for(lambda: request["text"] in heard)
+    return request
+
+
+@app.unary(NAME + "Within")
+def within(request, context):
+    return context.call(NAME + "Echo", {"text": "inner " + request["text"]})
+
+
+@app.unary(NAME + "Through")
+def through(request, context):
+    return context.call(NAME + "Get", {"text": request["text"]}, query=True)
+
+
+@app.unary(NAME + "Left")
+def left(request, context):
+    return {"number": int((context.remaining() or 0) * 1000)}
+
+
+@app.unary(NAME + "Do")
+def do(request, context):
+    what = request["text"]
+    if what == "pid":
+        return {"text": str(os.getpid())}
+    if what == "crash":
+        os._exit(3)
+    if what == "garbage":
+        os.write(app.socket.fileno(), b"HTTP/1.1 200 OK\r\n\r\nthis is no frame")
+    if what == "noise":
+        for _ in range(20_000):
+            print("x" * 100)
+        sys.stdout.flush()
+        context.log("warn", "noise is over", lines=20_000)
+    if what == "raise":
+        raise KeyError("secret")
+    if what == "busy":
+        app.busy().__enter__()
+    if what == "idle":
+        app.busy().__exit__()
+    return request
+
+
+if __name__ == "__main__":
+    app.serve()
