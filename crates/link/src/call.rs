@@ -18,11 +18,12 @@ use tidewire_live::{
 };
 use tidewire_service::{
     Body, Call, Context, Error, Frame, Freshness, Headers, Idempotency, Lifetime, Outcome, Reply,
-    Result, Signal, Staleness, Target, Token, Tokens,
+    Result, Target, Token, Tokens,
 };
 
 use crate::body::ItemsOf;
 use crate::exchange::{Answered, Heard};
+use crate::hold::{Hold, Watcher};
 use crate::link::{Link, State};
 use crate::serve::metadata;
 
@@ -48,23 +49,14 @@ impl Link {
     /// # Cancel safety
     /// Dropping the future cancels the call; a command that was sent runs to completion.
     pub async fn call(&self, call: Call) -> Result<Reply> {
-        self.call_watched(call, Watch::No).await
+        Ok(self.make(call, None).await?.0)
     }
 
-    /// [`call`](Self::call), and the peer tells when the answer to a unary query is stale: the reply's
-    /// freshness does, for as long as it is held. A connection that is lost makes it stale, since
-    /// nobody would tell any more.
-    ///
-    /// # Errors
-    /// As [`call`](Self::call).
-    ///
-    /// # Cancel safety
-    /// As [`call`](Self::call).
-    pub async fn call_fresh(&self, call: Call) -> Result<Reply> {
-        self.call_watched(call, Watch::Notify).await
-    }
-
-    async fn call_watched(&self, mut call: Call, watch: Watch) -> Result<Reply> {
+    pub(crate) async fn make(
+        &self,
+        mut call: Call,
+        watcher: Option<Arc<dyn Watcher>>,
+    ) -> Result<(Reply, Option<Hold>)> {
         let streams_in = call.spec().is_some_and(|method| method.kind.client_streams());
         let streams_out = call.spec().is_none_or(|method| method.kind.server_streams());
         let is_method = call.spec().is_some();
@@ -72,12 +64,13 @@ impl Link {
             call.message().await?;
         }
         let (mut order, frames) = Order::of(self, call)?;
-        if order.kind == CallKind::Query && !streams_out && frames.is_none() {
-            order.watch = watch;
+        let may_watch = order.kind == CallKind::Query && !streams_out && frames.is_none();
+        let watcher = watcher.filter(|_| may_watch);
+        if watcher.is_some() {
+            order.watch = Watch::Notify;
         }
-        let stale = (order.watch != Watch::No).then(Signal::new);
-        let id = self.place(&order, stale.as_ref()).await?;
-        let open = Open { items: ItemsOf::new(self.clone(), id) };
+        let id = self.place(&order, watcher.as_ref()).await?;
+        let open = Open { items: ItemsOf::new(self.clone(), id), is_held: false };
         if let Some(frames) = frames {
             self.send_items(id, frames);
         }
@@ -86,26 +79,27 @@ impl Link {
             Heard::Reply(answered) => {
                 let then = answered.then;
                 let reply = reply(*answered);
-                match (then, stale) {
-                    (Then::Watch, Some(stale)) => Ok(watched(reply, stale, open)),
-                    (then, _) => open.rest(reply, then, streams_out || !is_method).await,
+                if then == Then::Watch {
+                    return Ok((reply, Some(open.into_hold())));
                 }
+                Ok((open.rest(reply, then, streams_out || !is_method).await?, None))
             }
             _ => Err(Error::internal("the peer answered without an answer")),
         }
     }
 
     /// Gives a call to the session, once there is room for it.
-    async fn place(&self, order: &Order, stale: Option<&Signal>) -> Result<CallId> {
+    async fn place(&self, order: &Order, watcher: Option<&Arc<dyn Watcher>>) -> Result<CallId> {
         let placed = poll_fn(|cx| {
             let mut state = self.lock();
+            state.let_go(self, None);
             let request = order.request(&mut state);
             match state.session.call(request, self.0.clock.now()) {
                 Ok(id) => {
                     let is_unsent = !state.is_greeted;
                     let exchange = state.exchanges.entry(id).or_default();
                     exchange.is_unsent = is_unsent;
-                    exchange.stale = stale.cloned();
+                    exchange.watcher = watcher.map(Arc::downgrade);
                     state.wake();
                     Poll::Ready(Ok(id))
                 }
@@ -269,32 +263,17 @@ fn reply(answered: Answered) -> Reply {
 /// A call that is not over for its caller: dropping it cancels it.
 struct Open {
     items: ItemsOf,
-}
-
-/// A reply that says when it is stale.
-fn watched(reply: Reply, stale: Signal, open: Open) -> Reply {
-    let told: Arc<dyn Staleness> = Arc::new(Told { stale, _open: open });
-    let freshness = reply.freshness.clone().with_staleness(told);
-    reply.with_freshness(freshness)
-}
-
-/// What the peer tells of an answer, for as long as somebody holds it.
-struct Told {
-    stale: Signal,
-    _open: Open,
-}
-
-impl Staleness for Told {
-    fn is_stale(&self) -> bool {
-        self.stale.has_fired()
-    }
-
-    fn poll_stale(&self, cx: &mut TaskContext<'_>) -> Poll<()> {
-        self.stale.poll_fired(cx)
-    }
+    /// Its answer is held, and the hold ends it.
+    is_held: bool,
 }
 
 impl Open {
+    /// The call is answered, and its answer held.
+    fn into_hold(mut self) -> Hold {
+        self.is_held = true;
+        self.items.link.hold(self.items.call)
+    }
+
     /// What follows the head of an answer.
     async fn rest(self, reply: Reply, then: Then, streams_out: bool) -> Result<Reply> {
         match then {
@@ -331,6 +310,9 @@ impl futures_core::Stream for Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
+        if self.is_held {
+            return;
+        }
         let mut state = self.items.link.lock();
         // A call that is over is not there any more.
         state.session.cancel(self.items.call);
