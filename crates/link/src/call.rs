@@ -18,11 +18,12 @@ use tidewire_live::{
 };
 use tidewire_service::{
     Body, Call, Context, Error, Frame, Freshness, Headers, Idempotency, Lifetime, Outcome, Reply,
-    Result, Signal, Staleness, Target, Token, Tokens,
+    Result, Target, Token, Tokens,
 };
 
 use crate::body::ItemsOf;
 use crate::exchange::{Answered, Heard};
+use crate::hold::{Hold, Watcher};
 use crate::link::{Link, State};
 use crate::serve::metadata;
 
@@ -40,6 +41,14 @@ impl Depends {
     pub(crate) fn of((source, key): (&[u8], &[u8])) -> Self {
         Self { source: Bytes::copy_from_slice(source), key: Bytes::copy_from_slice(key) }
     }
+}
+
+/// What became of a call that was made.
+pub(crate) struct Made {
+    pub(crate) reply: Reply,
+    /// Keeps the answer watched, if it is.
+    pub(crate) hold: Option<Hold>,
+    pub(crate) depends: Vec<Depends>,
 }
 
 /// A call as the session takes it, but for the number of its method.
@@ -64,7 +73,7 @@ impl Link {
     /// # Cancel safety
     /// Dropping the future cancels the call; a command that was sent runs to completion.
     pub async fn call(&self, call: Call) -> Result<Reply> {
-        Ok(self.make(call, Watch::No, |_| ()).await?.0)
+        Ok(self.make(call, None, |_| ()).await?.reply)
     }
 
     /// [`call`](Self::call) of a hosted process: `begins` is told the call's name before anything can come
@@ -81,28 +90,16 @@ impl Link {
         call: Call,
         begins: impl FnOnce(CallId) + Send,
     ) -> Result<(Reply, Vec<Depends>)> {
-        self.make(call, Watch::No, begins).await
+        let made = self.make(call, None, begins).await?;
+        Ok((made.reply, made.depends))
     }
 
-    /// [`call`](Self::call), and the peer tells when the answer to a unary query is stale: the reply's
-    /// freshness does, for as long as it is held. A connection that is lost makes it stale, since
-    /// nobody would tell any more.
-    ///
-    /// # Errors
-    /// As [`call`](Self::call).
-    ///
-    /// # Cancel safety
-    /// As [`call`](Self::call).
-    pub async fn call_fresh(&self, call: Call) -> Result<Reply> {
-        Ok(self.make(call, Watch::Notify, |_| ()).await?.0)
-    }
-
-    async fn make(
+    pub(crate) async fn make(
         &self,
         mut call: Call,
-        watch: Watch,
+        watcher: Option<Arc<dyn Watcher>>,
         begins: impl FnOnce(CallId) + Send,
-    ) -> Result<(Reply, Vec<Depends>)> {
+    ) -> Result<Made> {
         let streams_in = call.spec().is_none_or(|method| method.kind.client_streams());
         let streams_out = call.spec().is_none_or(|method| method.kind.server_streams());
         let is_method = call.spec().is_some();
@@ -110,12 +107,13 @@ impl Link {
             call.message().await?;
         }
         let (mut order, frames) = Order::of(self, call)?;
-        if order.kind == CallKind::Query && !streams_out && frames.is_none() {
-            order.watch = watch;
+        let may_watch = order.kind == CallKind::Query && !streams_out && frames.is_none();
+        let watcher = watcher.filter(|_| may_watch);
+        if watcher.is_some() {
+            order.watch = Watch::Notify;
         }
-        let stale = (order.watch != Watch::No).then(Signal::new);
-        let id = self.place(&order, stale.as_ref(), begins).await?;
-        let open = Open { items: ItemsOf::new(self.clone(), id) };
+        let id = self.place(&order, watcher.as_ref(), begins).await?;
+        let open = Open { items: ItemsOf::new(self.clone(), id), is_held: false };
         if let Some(frames) = frames {
             self.send_items(id, frames);
         }
@@ -124,11 +122,11 @@ impl Link {
             Heard::Reply(mut answered) => {
                 let (then, depends) = (answered.then, std::mem::take(&mut answered.depends));
                 let reply = reply(*answered);
-                let reply = match (then, stale) {
-                    (Then::Watch, Some(stale)) => watched(reply, stale, open),
-                    (then, _) => open.rest(reply, then, streams_out || !is_method).await?,
-                };
-                Ok((reply, depends))
+                if then == Then::Watch {
+                    return Ok(Made { reply, hold: Some(open.into_hold()), depends });
+                }
+                let reply = open.rest(reply, then, streams_out || !is_method).await?;
+                Ok(Made { reply, hold: None, depends })
             }
             _ => Err(Error::internal("the peer answered without an answer")),
         }
@@ -138,19 +136,20 @@ impl Link {
     async fn place(
         &self,
         order: &Order,
-        stale: Option<&Signal>,
+        watcher: Option<&Arc<dyn Watcher>>,
         begins: impl FnOnce(CallId) + Send,
     ) -> Result<CallId> {
         let mut begins = Some(begins);
         let placed = poll_fn(|cx| {
             let mut state = self.lock();
+            state.let_go(self, None);
             let request = order.request(&mut state);
             match state.session.call(request, self.0.clock.now()) {
                 Ok(id) => {
                     let is_unsent = !state.is_greeted;
                     let exchange = state.exchanges.entry(id).or_default();
                     exchange.is_unsent = is_unsent;
-                    exchange.stale = stale.cloned();
+                    exchange.watcher = watcher.map(Arc::downgrade);
                     if let Some(begins) = begins.take() {
                         begins(id);
                     }
@@ -317,32 +316,17 @@ fn reply(answered: Answered) -> Reply {
 /// A call that is not over for its caller: dropping it cancels it.
 struct Open {
     items: ItemsOf,
-}
-
-/// A reply that says when it is stale.
-fn watched(reply: Reply, stale: Signal, open: Open) -> Reply {
-    let told: Arc<dyn Staleness> = Arc::new(Told { stale, _open: open });
-    let freshness = reply.freshness.clone().with_staleness(told);
-    reply.with_freshness(freshness)
-}
-
-/// What the peer tells of an answer, for as long as somebody holds it.
-struct Told {
-    stale: Signal,
-    _open: Open,
-}
-
-impl Staleness for Told {
-    fn is_stale(&self) -> bool {
-        self.stale.has_fired()
-    }
-
-    fn poll_stale(&self, cx: &mut TaskContext<'_>) -> Poll<()> {
-        self.stale.poll_fired(cx)
-    }
+    /// Its answer is held, and the hold ends it.
+    is_held: bool,
 }
 
 impl Open {
+    /// The call is answered, and its answer held.
+    fn into_hold(mut self) -> Hold {
+        self.is_held = true;
+        self.items.link.hold(self.items.call)
+    }
+
     /// What follows the head of an answer.
     async fn rest(self, reply: Reply, then: Then, streams_out: bool) -> Result<Reply> {
         match then {
@@ -379,6 +363,9 @@ impl futures_core::Stream for Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
+        if self.is_held {
+            return;
+        }
         let mut state = self.items.link.lock();
         // A call that is over is not there any more.
         state.session.cancel(self.items.call);

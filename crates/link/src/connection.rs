@@ -133,6 +133,7 @@ impl<T: Transport> Connection<T> {
         if !state.connection.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
             state.connection = Some(cx.waker().clone());
         }
+        state.let_go(&link, Some(cx.waker()));
         state.watches.wakes(cx.waker());
         state.tell_stale(&link);
         if state.session.poll_timeout().is_some_and(|due| due <= now) {

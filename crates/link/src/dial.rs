@@ -198,6 +198,7 @@ impl Link {
         std::future::poll_fn(|cx| {
             let mut state = self.lock();
             state.connection = Some(cx.waker().clone());
+            state.let_go(self, Some(cx.waker()));
             let is_due = sleep.as_mut().poll(cx).is_ready() || !std::mem::take(&mut is_first);
             if !is_due {
                 return std::task::Poll::Pending;

@@ -1,15 +1,17 @@
 //! One call, of either side, as those see it who have a part in it: what was heard and not taken yet.
 
 use std::collections::VecDeque;
+use std::sync::Weak;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::HeaderMap;
 use tidewire_live::{IncomingReply, Items, Piece, Then};
-use tidewire_service::{Error, Signal, Validator};
+use tidewire_service::{Error, Validator};
 use tokio::task::AbortHandle;
 
 use crate::call::Depends;
+use crate::hold::{Watcher, Word};
 
 /// A call, while anybody has a part in it.
 #[derive(Default)]
@@ -19,8 +21,11 @@ pub(crate) struct Exchange {
     writer: Option<Waker>,
     /// What answers it, or sends its items.
     pub(crate) task: Option<AbortHandle>,
-    /// Who is told that the answer is stale.
-    pub(crate) stale: Option<Signal>,
+    /// Who is told of the answer, once it is there and watched.
+    pub(crate) watcher: Option<Weak<dyn Watcher>>,
+    is_held: bool,
+    /// It may not be confirmed with those of its connection.
+    is_suspect: bool,
     /// It was made without a connection, and never sent.
     pub(crate) is_unsent: bool,
 }
@@ -118,9 +123,39 @@ impl Exchange {
         self.writer.take().into_iter().for_each(Waker::wake);
     }
 
-    /// The answer of the peer is stale, or nobody knows.
-    pub(crate) fn tell_stale(&self) {
-        self.stale.iter().for_each(Signal::fire);
+    /// Takes note of an answer; of another one to what is held, whether it is the same.
+    pub(crate) fn hear_reply(&mut self, reply: &IncomingReply<'_>) {
+        let is_watched = reply.then() == Then::Watch;
+        if self.is_held {
+            let is_same = is_watched && reply.is_unchanged();
+            return self.tell(if is_same { Word::Confirmed } else { Word::Stale });
+        }
+        self.is_held = is_watched && self.watcher.is_some();
+        self.hear(Heard::Reply(Box::new(Answered::of(reply))));
+    }
+
+    /// Tells who holds the answer.
+    pub(crate) fn tell(&mut self, word: Word) {
+        if !self.is_held {
+            return;
+        }
+        self.is_suspect = word == Word::Suspect;
+        let watcher = self.watcher.as_ref().and_then(Weak::upgrade);
+        watcher.into_iter().for_each(|watcher| watcher.tell(word));
+    }
+
+    /// It ended without another answer: nobody tells of the one that is held.
+    pub(crate) fn let_go(&mut self) {
+        self.tell(Word::Suspect);
+        self.is_held = false;
+    }
+
+    /// There is a connection again: what is held is what it was, unless something else was said.
+    pub(crate) fn connected(&mut self, resumed: bool) {
+        self.is_unsent = false;
+        if resumed && !self.is_suspect {
+            self.tell(Word::Confirmed);
+        }
     }
 
     /// Ends what answers it.

@@ -9,7 +9,7 @@
 //! | an accepting side | [`Links`]: greets connections, resumes or takes over their sessions, keeps those without one |
 //! | a dialing side | [`Remote`]: a [`Link`] that is connected again and again |
 //! | who runs a connection | [`Connection`], over a [`Transport`]: [`ByteStream`], [`WebSocket`] |
-//! | who calls | [`Link::call`] |
+//! | who calls | [`Link::call`]; who holds the answer, [`Link::call_held`] |
 //! | who answers | [`Host`]; watched answers by their `Freshness` |
 
 mod accept;
@@ -19,6 +19,7 @@ mod clock;
 mod connection;
 mod dial;
 mod exchange;
+mod hold;
 mod link;
 mod serve;
 mod transport;
@@ -30,6 +31,7 @@ pub use call::Depends;
 pub use clock::Clock;
 pub use connection::{Connection, Ended};
 pub use dial::{Dial, Remote};
+pub use hold::{Hold, Watcher, Word};
 pub use link::Link;
 pub use serve::{Answering, Arrived, Asked, Failed, Host, Said};
 pub use tidewire_live::{CallId, Changed, Config, Limits, Reason, Violation, feature};

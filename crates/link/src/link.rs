@@ -21,7 +21,8 @@ use tidewire_service::{Error, Outcome, Peer};
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
-use crate::exchange::{Answered, Exchange, Heard};
+use crate::exchange::{Exchange, Heard};
+use crate::hold::{Dropped, Word};
 use crate::serve::{Host, Said, Taken};
 use crate::watch::Watches;
 
@@ -36,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) host: Option<Arc<dyn Host>>,
     /// Owns what does not end in place.
     pub(crate) tasks: TaskTracker,
+    /// Holds that nobody keeps any more.
+    pub(crate) dropped: Dropped,
 }
 
 /// What the lock is around.
@@ -85,7 +88,8 @@ impl Link {
             is_greeted: false,
             after_ms: 0,
         };
-        Self(Arc::new(Shared { state: Mutex::new(state), clock, host, tasks }))
+        let dropped = Dropped::default();
+        Self(Arc::new(Shared { state: Mutex::new(state), clock, host, tasks, dropped }))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -109,7 +113,9 @@ impl Link {
 
     /// Calls, watches and bytes that the session holds.
     pub fn usage(&self) -> Usage {
-        self.lock().session.usage()
+        let mut state = self.lock();
+        state.let_go(self, None);
+        state.session.usage()
     }
 
     /// Takes no new calls; open ones may end within `grace_ms`, 0 for no limit. The peer may come back
@@ -211,12 +217,23 @@ impl State {
         self.waiting.drain(..).for_each(Waker::wake);
     }
 
-    /// The connection is lost, and with it word of what becomes stale: all that was watched counts as
-    /// such, and is asked for again by who needs it.
-    fn unconfirmed(&mut self) {
+    /// The connection is lost, and with it word of what becomes stale.
+    fn lost(&mut self, word: Word) {
         self.is_greeted = false;
-        self.exchanges.values().for_each(Exchange::tell_stale);
+        self.exchanges.values_mut().for_each(|exchange| exchange.tell(word));
         self.wake_waiting();
+    }
+
+    /// Ends what is held by nobody any more; the next hold that is dropped wakes `waker`.
+    pub(crate) fn let_go(&mut self, link: &Link, waker: Option<&Waker>) {
+        for call in link.0.dropped.take(waker) {
+            self.session.cancel(call);
+            self.exchanges.remove(&call);
+        }
+    }
+
+    fn tell(&mut self, call: CallId, word: Word) {
+        self.exchanges.get_mut(&call).into_iter().for_each(|exchange| exchange.tell(word));
     }
 
     /// Hears everything that the session has to tell without a connection.
@@ -239,7 +256,7 @@ impl State {
             }
             Event::Reply(reply) => {
                 if let Some(exchange) = exchanges.get_mut(&reply.call) {
-                    exchange.hear(Heard::Reply(Box::new(Answered::of(&reply))));
+                    exchange.hear_reply(&reply);
                 }
             }
             Event::Items { call, items } => match exchanges.get_mut(&call) {
@@ -260,14 +277,15 @@ impl State {
             }
             Event::Failed { call, error, .. } => {
                 if let Some(exchange) = exchanges.get_mut(&call) {
+                    exchange.let_go();
                     exchange.hear(Heard::Failed(error));
                     exchange.room();
                 }
             }
             Event::Recompute { call, change } => self.make_again(link, call, change),
-            Event::Stale { call } | Event::Suspect { call } => {
-                exchanges.get(&call).into_iter().for_each(Exchange::tell_stale);
-            }
+            Event::Stale { call } => self.tell(call, Word::Stale),
+            Event::Suspect { call } => self.tell(call, Word::Suspect),
+            Event::Confirmed { call } => self.tell(call, Word::Confirmed),
             Event::Cancelled { call } => {
                 self.watches.remove(call);
                 if let Some(mut exchange) = exchanges.remove(&call) {
@@ -277,8 +295,8 @@ impl State {
             Event::Writable { call } | Event::StopSending { call } => {
                 exchanges.get_mut(&call).into_iter().for_each(Exchange::room);
             }
-            Event::Connected { .. } => {
-                exchanges.values_mut().for_each(|exchange| exchange.is_unsent = false);
+            Event::Connected { resumed } => {
+                exchanges.values_mut().for_each(|exchange| exchange.connected(resumed));
                 self.ended = None;
                 self.connections += 1;
                 self.is_greeted = true;
@@ -290,9 +308,9 @@ impl State {
             Event::Closed(violation) => {
                 self.ended = Some(violation);
                 self.watches.clear();
-                self.unconfirmed();
+                self.lost(Word::Suspect);
             }
-            Event::Lost => self.unconfirmed(),
+            Event::Lost => self.lost(Word::Unconfirmed),
             Event::Room => self.wake_waiting(),
             event => link.0.host.iter().zip(said(event)).for_each(|(host, said)| host.hear(said)),
         }

@@ -188,7 +188,7 @@ impl State {
         &mut self,
         link: &Link,
         call: CallId,
-        reply: OutgoingReply<'_>,
+        mut reply: OutgoingReply<'_>,
         freshness: &Freshness,
         again: Option<Arc<Again>>,
     ) {
@@ -197,6 +197,8 @@ impl State {
         }
         if self.watches.watch(call, freshness, link.0.clock, again) {
             self.session.stale(call);
+            // It is not watched any more: who wants to go on asks again.
+            reply.max_age_ms = Some(0);
         }
         self.session.reply(call, reply.watched());
         if !self.session.is_watch(call) {

@@ -5,5 +5,6 @@
 mod calls;
 mod cuts;
 mod ends;
+mod holding;
 mod pair;
 mod watching;

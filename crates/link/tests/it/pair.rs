@@ -27,6 +27,8 @@ pub(crate) struct Echo {
     /// What `Value` answers, and what tells that it changed.
     pub(crate) value: AtomicUsize,
     changed: Mutex<Signal>,
+    /// How often `Same` was asked.
+    pub(crate) same: AtomicUsize,
     /// Names of calls that were dropped before they ended.
     pub(crate) dropped: Mutex<Vec<String>>,
 }
@@ -74,6 +76,16 @@ impl Echo {
                 let freshness = Freshness::tracked(Arc::new(changed))
                     .with_validator(Validator::new((value as u128).to_be_bytes()));
                 Ok(Reply::new(Body::Full(value.to_string().into())).with_freshness(freshness))
+            }
+            "Same" | "Outdated" => {
+                self.same.fetch_add(1, Ordering::SeqCst);
+                let ends = Signal::new();
+                if name == "Outdated" {
+                    ends.fire();
+                }
+                let freshness = Freshness::tracked(Arc::new(ends));
+                let freshness = freshness.with_validator(Validator::new([7; 16]));
+                Ok(Reply::new(Body::Full("same".into())).with_freshness(freshness))
             }
             "Change" => {
                 self.change(1);
