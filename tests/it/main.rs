@@ -4,6 +4,7 @@
 
 mod attack_memo;
 mod attack_vocabulary;
+mod auth;
 mod bad_input;
 mod browser;
 mod client;
@@ -15,6 +16,7 @@ mod harness;
 mod hostile;
 mod http2_peer;
 mod in_process;
+mod limits;
 mod live;
 mod memo_clients;
 mod memoized;

@@ -15,6 +15,7 @@
 //! end.
 
 mod address;
+mod addresses;
 mod arriving;
 mod builder;
 mod clock;
@@ -24,7 +25,9 @@ mod cors;
 mod deadline;
 mod detect;
 mod fault;
+mod gate;
 mod gather;
+mod handle;
 mod head_timer;
 mod health;
 mod http1;
@@ -52,6 +55,8 @@ mod seldom;
 mod stop;
 #[cfg(feature = "tls")]
 mod tls;
+mod trace;
+mod usage;
 mod vigil;
 mod way;
 
@@ -59,6 +64,8 @@ pub use address::{Address, ParseAddressError};
 pub use builder::{Builder, Server};
 pub use clock::Clock;
 pub use cors::{Cors, CorsError};
+pub use gate::access::{AccessError, AccessRules};
+pub use handle::Handle;
 pub use limits::{Limits, LimitsError};
 pub use mount::tower;
 pub use routes::RouteError;
@@ -66,3 +73,4 @@ pub use running::{Running, StartError};
 pub use tidewire_rest::{RestError, RestOptions};
 #[cfg(feature = "tls")]
 pub use tls::{Tls, TlsError};
+pub use usage::{Bound, Usage};

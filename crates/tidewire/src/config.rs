@@ -17,6 +17,7 @@
 //! # Ok::<(), tidewire::config::ConfigError>(())
 //! ```
 
+mod auth;
 mod check;
 mod cors;
 mod error;
@@ -35,6 +36,7 @@ use tidewire_memo::Graph;
 use tidewire_server::{Address, Builder, Limits, Server};
 use toml::{Table, Value};
 
+pub use self::auth::{AccessConfig, AccessSetting, ApiKeyConfig, AuthConfig, JwtConfig};
 pub use self::cors::CorsConfig;
 pub use self::error::ConfigError;
 pub use self::flags::Flags;
@@ -60,6 +62,8 @@ pub struct Config {
     pub rest: RestConfig,
     /// `[cors]`: which pages of other origins may call from a browser.
     pub cors: CorsConfig,
+    /// `[auth]`: who is known, and who may call what.
+    pub auth: AuthConfig,
     /// `[memo]`: for how long and for whom answers are kept.
     pub memo: MemoConfig,
     /// `[validation]`: whether requests are checked against rules of their schema.
@@ -161,6 +165,32 @@ pub struct LimitsConfig {
     /// See [`Limits::drain_timeout`].
     #[serde(deserialize_with = "value::duration")]
     pub drain_timeout: Option<std::time::Duration>,
+    /// See [`Limits::drain_grace`].
+    #[serde(deserialize_with = "value::duration")]
+    pub drain_grace: Option<std::time::Duration>,
+    /// See [`Limits::calls_max`].
+    pub calls_max: Option<usize>,
+    /// See [`Limits::queue_timeout`].
+    #[serde(deserialize_with = "value::duration")]
+    pub queue_timeout: Option<std::time::Duration>,
+    /// See [`Limits::caller_calls_max`].
+    pub caller_calls_max: Option<usize>,
+    /// See [`Limits::caller_rate`].
+    pub caller_rate: Option<u32>,
+    /// See [`Limits::deadline_min`].
+    #[serde(deserialize_with = "value::duration")]
+    pub deadline_min: Option<std::time::Duration>,
+    /// See [`Limits::deadline_max`].
+    #[serde(deserialize_with = "value::duration")]
+    pub deadline_max: Option<std::time::Duration>,
+    /// See [`Limits::deadline_default`].
+    #[serde(deserialize_with = "value::duration")]
+    pub deadline_default: Option<std::time::Duration>,
+    /// See [`Limits::address_connections_max`].
+    pub address_connections_max: Option<usize>,
+    /// See [`Limits::connection_age_max`].
+    #[serde(deserialize_with = "value::duration")]
+    pub connection_age_max: Option<std::time::Duration>,
 }
 
 /// `[validation]`.
@@ -257,7 +287,7 @@ impl Config {
     /// A server with these settings, and no services yet. Answers are kept in [`Graph::global`].
     ///
     /// # Errors
-    /// TLS files that cannot be read or used; origins that cannot be allowed; bounds that cannot
+    /// TLS files that cannot be read or used; keys and hashes that are none; origins that cannot be allowed; bounds that cannot
     /// work.
     pub fn server(&self) -> Result<Builder, ConfigError> {
         if let Some(fault) = self.limits().faults().first() {
@@ -277,6 +307,7 @@ impl Config {
         for address in &self.server.listen {
             builder = builder.listen(address.clone());
         }
+        builder = self.auth.apply(builder)?;
         match &self.server.tls {
             None => Ok(builder),
             Some(tls) => tls.apply(builder),
@@ -294,8 +325,16 @@ impl Config {
             header_read_timeout idle_timeout keep_alive_interval keep_alive_timeout
             body_progress_timeout body_progress_bytes_min reply_progress_timeout
             reply_bytes_waiting_max reply_bytes_waiting_all_max commands_max connections_max
-            streams_max watches_max sessions_parked_max drain_timeout
+            streams_max watches_max sessions_parked_max drain_timeout drain_grace queue_timeout
+            deadline_min
         }
+        limits.calls_max = set.calls_max;
+        limits.caller_calls_max = set.caller_calls_max;
+        limits.caller_rate = set.caller_rate;
+        limits.deadline_max = set.deadline_max;
+        limits.deadline_default = set.deadline_default;
+        limits.address_connections_max = set.address_connections_max;
+        limits.connection_age_max = set.connection_age_max;
         let window = |set: Option<usize>| set.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
         limits.stream_window_bytes =
             window(set.stream_window_bytes).unwrap_or(limits.stream_window_bytes);
@@ -445,6 +484,11 @@ mod tests {
             let mut table = Table::new();
             if key.path.starts_with("server.tls.") {
                 for other in ["server.tls.certificate", "server.tls.key"] {
+                    set(&mut table, keys::of_name(other).unwrap(), Value::String("x".into()));
+                }
+            }
+            if key.path.starts_with("auth.jwt.") {
+                for other in ["auth.jwt.issuer", "auth.jwt.audience", "auth.jwt.keys"] {
                     set(&mut table, keys::of_name(other).unwrap(), Value::String("x".into()));
                 }
             }

@@ -6,7 +6,7 @@
 //!  5   process  mock  oplog  load
 //!  4   server      client
 //!  3   edge   link
-//!  2   wire   rest   live
+//!  2   wire   rest   live   auth   observe
 //!  1   service ◀ schema
 //!  0   memo (with memo-macros, memo-memory)   proto   forms   json
 //!  beside  build, xtask, tests, conformance, examples, clients, docs
@@ -51,6 +51,8 @@ const ROOMS: &[Room] = &[
     room("wire", 2, &["service"]),
     room("rest", 2, &["service", "schema"]),
     room("live", 2, &["service"]),
+    room("auth", 2, &["service"]),
+    room("observe", 2, &["service"]),
     room("edge", 3, &["memo", "service"]),
     room("link", 3, &["live", "service"]),
     room("server", 4, &["service", "schema", "wire", "rest", "live", "link", "edge", "memo"]),
@@ -63,8 +65,8 @@ const ROOMS: &[Room] = &[
         "tidewire",
         7,
         &[
-            "memo", "service", "schema", "wire", "rest", "live", "link", "edge", "server",
-            "client", "process", "mock", "oplog",
+            "memo", "service", "schema", "wire", "rest", "live", "auth", "observe", "link", "edge",
+            "server", "client", "process", "mock", "oplog",
         ],
     ),
     room("bench", 7, &["load", "client", "service", "schema"]),

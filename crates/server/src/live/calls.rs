@@ -64,6 +64,9 @@ impl App {
         };
         let (target, codec) = target;
         let mut head = Head::new(target, context.with_stopping(stopping));
+        if self.traces {
+            crate::trace::mark(&mut head.context);
+        }
         if self.gates.is_empty() && self.observers.is_empty() {
             let (call, _) = Call::from_head(head, body);
             return self.run_live(call.with_codecs(codec, codec), is_command).await;
