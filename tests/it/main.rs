@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
+mod admin;
 mod attack_memo;
 mod attack_vocabulary;
 mod auth;

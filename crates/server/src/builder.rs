@@ -62,6 +62,7 @@ impl Server {
             access: AccessRules::default(),
             traces: false,
             beside: None,
+            private_sockets: false,
             observers: Vec::new(),
             listen: Vec::new(),
             limits: Limits::default(),
@@ -87,6 +88,7 @@ pub struct Builder {
     gates: Vec<Arc<dyn Gate>>,
     access: AccessRules,
     traces: bool,
+    private_sockets: bool,
     beside: Option<Box<dyn FnOnce(Handle) -> Self + Send>>,
     observers: Vec<Arc<dyn Observer>>,
     listen: Vec<Address>,
@@ -188,6 +190,13 @@ impl Builder {
         self
     }
 
+    /// Lets only the owner of the program connect to its Unix sockets (mode 0600); otherwise the umask says
+    /// who may.
+    pub fn private_sockets(mut self, on: bool) -> Self {
+        self.private_sockets = on;
+        self
+    }
+
     /// Starts another server with this one, on addresses of its own: what watches over it. It goes on
     /// while this one drains, and ends with it.
     pub fn beside(mut self, make: impl FnOnce(Handle) -> Self + Send + 'static) -> Self {
@@ -269,11 +278,11 @@ impl Builder {
             None => None,
         };
         // What is wrong with the settings is said first, whoever has the port.
-        let beside = self.beside.take();
+        let (beside, private_sockets) = (self.beside.take(), self.private_sockets);
         let (app, health) = self.app(with_reflection)?;
         let mut listeners = Vec::new();
         for address in addresses {
-            let listener = Listener::bind(&address).await;
+            let listener = Listener::bind(&address, private_sockets).await;
             listeners.push(listener.map_err(|cause| StartError::Listen { address, cause })?);
         }
         let mut running = Running {

@@ -17,6 +17,7 @@
 //! # Ok::<(), tidewire::config::ConfigError>(())
 //! ```
 
+mod admin;
 mod auth;
 mod check;
 mod cors;
@@ -24,6 +25,7 @@ mod error;
 mod flags;
 mod keys;
 mod memo;
+mod origin;
 mod program;
 mod rest;
 mod service;
@@ -31,11 +33,13 @@ mod value;
 
 use std::path::{Path, PathBuf};
 
+use self::origin::Origins;
 use serde::Deserialize;
 use tidewire_memo::Graph;
 use tidewire_server::{Address, Builder, Limits, Server};
 use toml::{Table, Value};
 
+pub use self::admin::{AdminConfig, LogControl};
 pub use self::auth::{AccessConfig, AccessSetting, ApiKeyConfig, AuthConfig, JwtConfig};
 pub use self::cors::CorsConfig;
 pub use self::error::ConfigError;
@@ -48,6 +52,7 @@ pub use self::rest::{
     UnknownSetting,
 };
 pub use self::service::{Backend, ServiceConfig, ServiceEntry, UpstreamProtocol};
+pub use self::value::Part;
 
 /// Everything that can be set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -70,6 +75,13 @@ pub struct Config {
     pub validation: ValidationConfig,
     /// `[log]`: what is logged.
     pub log: LogConfig,
+    /// `[admin]`: where the program tells of itself.
+    pub admin: AdminConfig,
+    /// Where what is set comes from.
+    #[serde(skip)]
+    origins: Origins,
+    #[serde(skip)]
+    log_control: LogControl,
     /// `[[service]]`: services without code of their own, and programs in other languages.
     #[serde(rename = "service")]
     pub services: Vec<ServiceEntry>,
@@ -209,6 +221,22 @@ pub struct ValidationConfig {
 pub struct LogConfig {
     /// `error`, `warn`, `info`, `debug` or `trace`, or directives such as `info,hyper=debug`.
     pub level: String,
+    /// A line for each request; none unless set.
+    pub access: Option<AccessLogSetting>,
+    /// Of how many requests that went well there is one, from 0 to 1; of all unless set.
+    pub access_sample: Option<Part>,
+}
+
+/// How lines of the access log are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessLogSetting {
+    /// There are none.
+    Off,
+    /// For people.
+    Text,
+    /// One object of JSON each.
+    Json,
 }
 
 impl Default for ServerConfig {
@@ -226,7 +254,7 @@ impl Default for ValidationConfig {
 
 impl Default for LogConfig {
     fn default() -> Self {
-        Self { level: "info".to_owned() }
+        Self { level: "info".to_owned(), access: None, access_sample: None }
     }
 }
 
@@ -259,9 +287,11 @@ impl Config {
             None => (Table::new(), None),
         };
         let mut from = None;
+        let mut origins = Origins::of_file(&table, file);
         for (name, value) in env.into_iter().filter(|(name, _)| name.starts_with(ENV_PREFIX)) {
             let key = keys::of_variable(&name)?;
             set(&mut table, key, keys::value(key, &value));
+            origins.note(key, &value, &name);
             match table.clone().try_into::<Self>() {
                 Err(error) if error::is_lack(&error) => from = Some(name),
                 Err(error) => return Err(ConfigError::value(&name, &error)),
@@ -271,17 +301,20 @@ impl Config {
         for (name, value) in flags {
             let key = keys::of_name(name)?;
             set(&mut table, key, keys::value(key, value));
+            origins.note(key, value, "flag");
             match table.clone().try_into::<Self>() {
                 Err(error) if error::is_lack(&error) => from = Some(name.to_string()),
                 Err(error) => return Err(ConfigError::value(name, &error)),
                 Ok(_) => {}
             }
         }
-        table.try_into().map_err(|error| {
+        let mut config: Self = table.try_into().map_err(|error| {
             lacks.unwrap_or_else(|| {
                 ConfigError::value(from.as_deref().unwrap_or("configuration"), &error)
             })
-        })
+        })?;
+        config.origins = origins;
+        Ok(config)
     }
 
     /// A server with these settings, and no services yet. Answers are kept in [`Graph::global`].
@@ -308,10 +341,19 @@ impl Config {
             builder = builder.listen(address.clone());
         }
         builder = self.auth.apply(builder)?;
+        builder = self.watched(builder)?;
         match &self.server.tls {
             None => Ok(builder),
             Some(tls) => tls.apply(builder),
         }
+    }
+
+    /// Lets the level of the log be set while the program runs, by the admin listener.
+    pub fn on_log_level(
+        &mut self,
+        set: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        self.log_control = LogControl::new(set);
     }
 
     /// The bounds: defaults where nothing is set.

@@ -38,12 +38,14 @@ pub use bytes;
 pub use echo::Echo;
 pub use exit::{Exit, Failure};
 pub use http;
+pub use tidewire_admin as admin;
 pub use tidewire_auth as auth;
 pub use tidewire_client as client;
 pub use tidewire_client::Client;
 pub use tidewire_edge::{Edge, MethodTerms, TermsError};
 pub use tidewire_memo as memo;
 pub use tidewire_mock::Mock;
+pub use tidewire_observe as observe;
 pub use tidewire_process as process;
 pub use tidewire_process::warden;
 pub use tidewire_rest::{

@@ -3,6 +3,7 @@
 //! ```text
 //!  8   cli
 //!  7   tidewire    bench
+//!  6   admin
 //!  5   process  mock  oplog  load
 //!  4   server      client
 //!  3   edge   link
@@ -62,15 +63,23 @@ const ROOMS: &[Room] = &[
     room("oplog", 5, &["memo"]),
     room("load", 5, &["service", "schema", "wire", "live", "link", "client"]),
     room(
-        "tidewire",
-        7,
+        "admin",
+        6,
         &[
             "memo", "service", "schema", "wire", "rest", "live", "auth", "observe", "link", "edge",
             "server", "client", "process", "mock", "oplog",
         ],
     ),
+    room(
+        "tidewire",
+        7,
+        &[
+            "memo", "service", "schema", "wire", "rest", "live", "auth", "observe", "link", "edge",
+            "server", "client", "process", "mock", "oplog", "admin",
+        ],
+    ),
     room("bench", 7, &["load", "client", "service", "schema"]),
-    room("cli", 8, &["tidewire", "bench", "load", "client"]),
+    room("cli", 8, &["tidewire", "bench", "load", "client", "admin"]),
     Room { name: "build", floor: None, imports: &["proto"] },
 ];
 

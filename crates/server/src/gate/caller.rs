@@ -215,8 +215,7 @@ mod tests {
 
     #[test]
     fn a_caller_may_call_as_often_as_the_rate_says_and_so_many_at_once() {
-        let mut limits = Limits::default();
-        limits.caller_rate = Some(10);
+        let limits = Limits { caller_rate: Some(10), ..Limits::default() };
         let gate = CallerRate::new(&limits, &Arc::default()).unwrap();
         let pass = |address: &str, now| gate.decide(&from(address), now).is_ok();
         let start = Instant::now();
@@ -232,8 +231,7 @@ mod tests {
 
     #[test]
     fn there_is_a_bound_on_callers() {
-        let mut limits = Limits::default();
-        limits.caller_rate = Some(1);
+        let limits = Limits { caller_rate: Some(1), ..Limits::default() };
         let gate = CallerRate::new(&limits, &Arc::default()).unwrap();
         let now = Instant::now();
         for number in 0..200_000_u32 {

@@ -258,6 +258,30 @@ pub const KEYS: &[Key] = &[
         "true",
         "whether requests are checked against the rules that their schema has for them",
     ),
+    key(
+        "admin.listen",
+        "127.0.0.1:8081",
+        "nowhere",
+        "where the program tells of itself: an address of this machine, or a Unix socket",
+    ),
+    key(
+        "admin.token_file",
+        "admin.token",
+        "none",
+        "file with the token for it, made where it is not there; a Unix socket needs none",
+    ),
+    key(
+        "log.access",
+        "json",
+        "off",
+        "a line for each request: off, text or json, with the target tidewire::access",
+    ),
+    key(
+        "log.access_sample",
+        "0.01",
+        "1",
+        "of how many requests that went well there is one; those that fail here always have one",
+    ),
     key("log.level", "info", "info", "error, warn, info, debug, trace, or directives a module"),
 ];
 
@@ -294,7 +318,9 @@ pub(super) fn of_name(name: &str) -> Result<&'static Key, ConfigError> {
 
 /// The value of a variable or flag: a boolean or number where it reads as one, else text.
 pub(super) fn value(key: &Key, text: &str) -> Value {
-    const TEXTS: [&str; 11] = [
+    const TEXTS: [&str; 13] = [
+        "admin.listen",
+        "admin.token_file",
         "auth.api_key_header",
         "auth.jwt.audience",
         "auth.jwt.issuer",
@@ -307,11 +333,18 @@ pub(super) fn value(key: &Key, text: &str) -> Value {
         "rest.version",
         "server.listen",
     ];
+    let string = || Value::String(text.to_owned());
     if TEXTS.contains(&key.path) {
-        return Value::String(text.to_owned());
+        return string();
     }
     if let Ok(boolean) = text.parse() {
         return Value::Boolean(boolean);
     }
-    text.parse().map_or_else(|_| Value::String(text.to_owned()), Value::Integer)
+    if let Ok(number) = text.parse() {
+        return Value::Integer(number);
+    }
+    match key.path {
+        "log.access_sample" => text.parse().map_or_else(|_| string(), Value::Float),
+        _ => string(),
+    }
 }
