@@ -51,17 +51,27 @@ impl Response {
 
 /// Sends one request on a connection of its own and reads the answer to its end.
 pub(crate) async fn send(address: SocketAddr, head: &str, body: &[u8]) -> Response {
+    send_to_host(address, "test", head, body).await
+}
+
+/// The same for a host, unless the head names another.
+pub(crate) async fn send_to_host(
+    address: SocketAddr,
+    host: &str,
+    head: &str,
+    body: &[u8],
+) -> Response {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let (first, headers) = head.split_once('\n').unwrap_or((head, ""));
     let headers: String =
         headers.lines().filter(|line| !line.is_empty()).map(|line| format!("{line}\r\n")).collect();
+    let host = if headers.contains("host: ") { String::new() } else { format!("host: {host}\r\n") };
     let length = if headers.contains("transfer-encoding") || headers.contains("content-length") {
         String::new()
     } else {
         format!("content-length: {}\r\n", body.len())
     };
-    let request =
-        format!("{first} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{headers}{length}\r\n");
+    let request = format!("{first} HTTP/1.1\r\n{host}connection: close\r\n{headers}{length}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     stream.write_all(body).await.unwrap();
     let mut answer = Vec::new();

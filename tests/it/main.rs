@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
+mod admin;
 mod attack_memo;
 mod attack_vocabulary;
+mod auth;
 mod bad_input;
 mod browser;
 mod client;
@@ -16,6 +18,7 @@ mod harness;
 mod hostile;
 mod http2_peer;
 mod in_process;
+mod limits;
 mod live;
 mod memo_clients;
 mod memoized;

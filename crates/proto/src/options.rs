@@ -32,6 +32,19 @@ pub struct MethodOptions {
     pub stale_while_revalidate: Option<Duration>,
     /// How much longer they may answer while asking fails.
     pub stale_if_error: Option<Duration>,
+    /// Who may call; `None` when it is not said.
+    pub access: Option<Access>,
+}
+
+/// Who may call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody.
+    Anonymous,
+    /// Everybody who is known.
+    Authenticated,
+    /// Who has all of these scopes.
+    Scopes(Vec<String>),
 }
 
 /// Who may share a memoized reply.
@@ -98,6 +111,8 @@ struct Raw {
     max_age: Option<Parts>,
     stale_while_revalidate: Option<Parts>,
     stale_if_error: Option<Parts>,
+    access: u64,
+    scopes: Vec<String>,
 }
 
 /// Seconds and nanoseconds, as they came.
@@ -126,6 +141,11 @@ impl Raw {
                 (9, Value::Bytes(duration)) => {
                     self.stale_if_error = Some(duration_parts("stale_if_error", duration)?);
                 }
+                (10, Value::Varint(access)) => self.access = access,
+                (11, Value::Bytes(scope)) => {
+                    let scope = str::from_utf8(scope).map_err(|_| "`scopes` is not UTF-8")?;
+                    self.scopes.push(scope.to_owned());
+                }
                 _ => {}
             }
         }
@@ -149,6 +169,7 @@ impl Raw {
         if let Some(name) = self.vary.iter().find(|name| !is_header_name(name)) {
             return Err(format!("`vary: \"{name}\"` is not a header name in lower case"));
         }
+        let access = access(self.access, self.scopes)?;
         let ttl = self.ttl.map(duration);
         if ttl.is_some_and(|ttl| ttl.is_none_or(|ttl| ttl.as_millis() == 0)) {
             return Err("`ttl` has to be a millisecond or more".to_owned());
@@ -176,7 +197,26 @@ impl Raw {
             max_age,
             stale_while_revalidate,
             stale_if_error,
+            access,
         })
+    }
+}
+
+fn access(access: u64, scopes: Vec<String>) -> Result<Option<Access>, String> {
+    // What RFC 6749, section 3.3, allows: they stand in one text with spaces between them.
+    let is_scope = |scope: &&String| {
+        !scope.is_empty() && scope.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\')
+    };
+    if let Some(scope) = scopes.iter().find(|scope| !is_scope(scope)) {
+        return Err(format!("`scopes: {scope:?}` is not a scope: visible ASCII without quotes"));
+    }
+    match (access, scopes.is_empty()) {
+        (0, true) => Ok(None),
+        (1, true) => Ok(Some(Access::Anonymous)),
+        (1, false) => Err("`access: ANONYMOUS` and `scopes` exclude each other".to_owned()),
+        (2, true) => Ok(Some(Access::Authenticated)),
+        (0 | 2, false) => Ok(Some(Access::Scopes(scopes))),
+        (other, _) => Err(format!("`access` has no value {other}")),
     }
 }
 

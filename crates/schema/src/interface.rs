@@ -5,7 +5,7 @@ use std::sync::Arc;
 use buffa::Message as _;
 use buffa_descriptor::{DescriptorPool, MethodDescriptor};
 use tidewire_proto::MethodOptions;
-use tidewire_service::{Caching, Idempotency, Method, Sharing, Spec, StreamKind};
+use tidewire_service::{Access, Caching, Idempotency, Method, Sharing, Spec, StreamKind};
 
 use crate::SchemaError;
 
@@ -38,6 +38,11 @@ pub(crate) fn method(
         stale_while_revalidate: known.stale_while_revalidate.map(|life| life.as_secs()),
         stale_if_error: known.stale_if_error.map(|life| life.as_secs()),
     };
+    spec.access = known.access.map(|access| match access {
+        tidewire_proto::Access::Anonymous => Access::Anonymous,
+        tidewire_proto::Access::Authenticated => Access::Authenticated,
+        tidewire_proto::Access::Scopes(scopes) => Access::scopes_dynamic(scopes),
+    });
     spec.sharing = match known.sharing {
         Some(tidewire_proto::Sharing::Public) => Sharing::Public,
         Some(tidewire_proto::Sharing::Vary(names)) => Sharing::vary_dynamic(names),

@@ -7,16 +7,19 @@ use http::Method;
 use tidewire_edge::Edge;
 use tidewire_rest::RestOptions;
 use tidewire_schema::Validate;
-use tidewire_service::{Gate, Interface, Layer, Observer, RpcService, Service, stack};
+use tidewire_service::{Gate, Interface, Layer, Observer, RpcService, Service, Signal, stack};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::address::Address;
+use crate::addresses::Addresses;
 use crate::clock::Clock;
 use crate::command::Commands;
 use crate::connection::App;
 use crate::cors::{Cors, Policy};
 use crate::freshness;
+use crate::gate::{self, access::AccessRules};
+use crate::handle::Handle;
 use crate::health::Health;
 use crate::limits::Limits;
 use crate::listener::Listener;
@@ -27,6 +30,7 @@ use crate::routes::{RouteError, Routes};
 use crate::rpc::Methods;
 use crate::running::{Acceptor, Running, StartError};
 use crate::stop::Stop;
+use crate::usage::Counters;
 use crate::vigil::Waiting;
 
 /// One port, all protocols; see [`Server::builder`].
@@ -56,6 +60,10 @@ impl Server {
             inner_layers: Vec::new(),
             memo: None,
             gates: Vec::new(),
+            access: AccessRules::default(),
+            traces: false,
+            beside: None,
+            private_sockets: false,
             observers: Vec::new(),
             listen: Vec::new(),
             limits: Limits::default(),
@@ -79,6 +87,10 @@ pub struct Builder {
     inner_layers: Vec<Arc<dyn Layer>>,
     memo: Option<Edge>,
     gates: Vec<Arc<dyn Gate>>,
+    access: AccessRules,
+    traces: bool,
+    private_sockets: bool,
+    beside: Option<Box<dyn FnOnce(Handle) -> Self + Send>>,
     observers: Vec<Arc<dyn Observer>>,
     listen: Vec<Address>,
     limits: Limits,
@@ -158,10 +170,38 @@ impl Builder {
         self
     }
 
+    /// Sets who may call what, in place of what `.proto` files say. It is asked after all gates: those say
+    /// who calls ([`Context::set_principal`](tidewire_service::Context::set_principal)).
+    pub fn access(mut self, rules: AccessRules) -> Self {
+        self.access = rules;
+        self
+    }
+
     /// Tells of every request of every protocol, and of its one end; not of the question of a browser for
     /// other origins, which is answered before anything else.
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observers.push(Arc::new(observer));
+        self
+    }
+
+    /// Gives each request a place in a trace (W3C Trace Context) and an id (`x-request-id`), which observers
+    /// and handlers find among its headers, and the caller among those of the reply. Off unless set.
+    pub fn traces(mut self, on: bool) -> Self {
+        self.traces = on;
+        self
+    }
+
+    /// Lets only the owner of the program connect to its Unix sockets (mode 0600); otherwise the umask says
+    /// who may.
+    pub fn private_sockets(mut self, on: bool) -> Self {
+        self.private_sockets = on;
+        self
+    }
+
+    /// Starts another server with this one, on addresses of its own: what watches over it. It goes on
+    /// while this one drains, and ends with it.
+    pub fn beside(mut self, make: impl FnOnce(Handle) -> Self + Send + 'static) -> Self {
+        self.beside = Some(Box::new(make));
         self
     }
 
@@ -221,7 +261,7 @@ impl Builder {
     ///
     /// # Errors
     /// [`StartError`]: an address in use, routes, methods or settings that exclude each other.
-    pub async fn start(self) -> Result<Running, StartError> {
+    pub async fn start(mut self) -> Result<Running, StartError> {
         self.check_limits()?;
         let addresses = if self.listen.is_empty() {
             vec![Address::Tcp(([127, 0, 0, 1], 8080).into())]
@@ -232,24 +272,28 @@ impl Builder {
         #[cfg(feature = "tls")]
         let tls = self.tls.clone();
         let connections = Arc::new(Semaphore::new(self.limits.connections_max));
+        let addresses_open = Addresses::new(self.limits.address_connections_max);
         let drain_timeout = self.limits.drain_timeout;
         let driver = match &self.memo {
             Some(edge) => Some(edge.graph().drive().map_err(StartError::Memo)?),
             None => None,
         };
         // What is wrong with the settings is said first, whoever has the port.
+        let (beside, private_sockets) = (self.beside.take(), self.private_sockets);
         let (app, health) = self.app(with_reflection)?;
         let mut listeners = Vec::new();
         for address in addresses {
-            let listener = Listener::bind(&address).await;
+            let listener = Listener::bind(&address, private_sockets).await;
             listeners.push(listener.map_err(|cause| StartError::Listen { address, cause })?);
         }
-        let running = Running {
+        let mut running = Running {
             addresses: listeners.iter().filter_map(|listener| listener.address().ok()).collect(),
             tasks: app.tasks.clone(),
             stop: app.stop.clone(),
             commands: app.commands.clone(),
-            health,
+            handle: app.handle(health),
+            beside: None,
+            drain_grace: app.limits.drain_grace,
             drain_timeout,
             _driver: driver,
             #[cfg(feature = "tls")]
@@ -258,6 +302,10 @@ impl Builder {
             tls: false,
             callee: app.callee(),
         };
+        if let Some(make) = beside {
+            let started = Box::pin(make(running.handle()).start()).await;
+            running.beside = Some(Box::new(started?));
+        }
         let (kept, stop) = (Arc::clone(&app), running.stop.clone());
         running.tasks.spawn(async move { kept.live.keep(stop).await });
         for listener in listeners {
@@ -265,6 +313,7 @@ impl Builder {
                 app: Arc::clone(&app),
                 listener,
                 connections: Arc::clone(&connections),
+                addresses: addresses_open.clone(),
                 tasks: running.tasks.clone(),
                 stop: running.stop.clone(),
                 #[cfg(feature = "tls")]
@@ -313,7 +362,7 @@ impl Builder {
         Ok(())
     }
 
-    fn app(self, with_reflection: bool) -> Result<(Arc<App>, Health), StartError> {
+    fn app(mut self, with_reflection: bool) -> Result<(Arc<App>, Health), StartError> {
         let health = Health::new(self.services.iter().map(|(i, _)| i.name().to_owned()));
         let health_service = health.service();
         let mut interfaces: Vec<_> = self.services.iter().map(|(i, _)| i.clone()).collect();
@@ -335,6 +384,14 @@ impl Builder {
             let methods = interfaces.iter().flat_map(Interface::methods).map(|method| &**method);
             edge.check(methods).map_err(StartError::Terms)?;
         }
+        let served = methods.each().chain(interfaces.iter().flat_map(Interface::methods));
+        let access =
+            self.access.gate(served.map(|method| &**method)).map_err(StartError::Access)?;
+        let counters = Arc::new(Counters::default());
+        let [mut gates, after] = gate::of_limits(&self.limits, &counters);
+        gates.append(&mut self.gates);
+        gates.extend(access.map(|gate| Arc::new(gate) as Arc<dyn Gate>));
+        gates.extend(after);
         let memo = self.memo.map(|edge| Arc::new(edge.layer(Clock)) as Arc<dyn Layer>);
         let layers: Vec<_> =
             self.layers.iter().chain(&memo).chain(&self.inner_layers).cloned().collect();
@@ -362,8 +419,10 @@ impl Builder {
             rest,
             cors,
             commands: Commands::new(self.limits.commands_max),
-            gates: self.gates,
+            gates,
             observers: self.observers,
+            counters,
+            traces: self.traces,
             tasks,
             stop: Stop::new(),
             faults: self.faults,
@@ -371,6 +430,20 @@ impl Builder {
             limits: self.limits,
         });
         Ok((app, health))
+    }
+}
+
+impl App {
+    fn handle(&self, health: Health) -> Handle {
+        let mut methods: Vec<_> = self.methods.each().cloned().collect();
+        methods.sort_by(|a, b| a.path.cmp(&b.path));
+        Handle {
+            health,
+            counters: Arc::clone(&self.counters),
+            commands: self.commands.clone(),
+            methods: methods.into(),
+            drains: Signal::new(),
+        }
     }
 }
 

@@ -7,7 +7,8 @@
 //!
 //! When it ends is in `life.rs`, what its peer owes it in `vigil.rs`.
 
-use std::pin::pin;
+use std::hash::{BuildHasher, RandomState};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::Request;
@@ -19,6 +20,7 @@ use tidewire_service::{Gate, Observer, Peer, Signal, Upgrade};
 use tidewire_wire::Coders;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
+use tokio::time::Sleep;
 use tokio_util::task::TaskTracker;
 
 use crate::command::Commands;
@@ -35,6 +37,7 @@ use crate::routes::Routes;
 use crate::rpc::Methods;
 use crate::run::Run;
 use crate::stop::{Stage, Stop};
+use crate::usage::Counters;
 use crate::vigil::{Vigil, Waiting};
 use crate::{fault, http1 as calls1, http2 as calls2, plain};
 
@@ -58,6 +61,9 @@ pub(crate) struct App {
     pub(crate) live: Live,
     /// Places for queries that are followed.
     pub(crate) followers: Arc<Semaphore>,
+    pub(crate) counters: Arc<Counters>,
+    /// Whether requests get a place in a trace.
+    pub(crate) traces: bool,
 }
 
 impl App {
@@ -86,7 +92,8 @@ impl App {
         let stop_live = stop.clone();
         let (stopping, goes_away) = (connection.stopping.clone(), connection.goes_away.clone());
         let goes_away = self.faults.then_some(goes_away);
-        let life = Life { vigil: Arc::clone(&vigil), gathering, stop, stopping, goes_away };
+        let age = self.age();
+        let life = Life { vigil: Arc::clone(&vigil), gathering, stop, stopping, goes_away, age };
         let ended = match speaks {
             Speaks::Http1 => {
                 let builder = http1_builder(HeadTimer::new(Arc::clone(&vigil), &self.limits));
@@ -116,6 +123,22 @@ impl App {
                 }
             }
         }
+    }
+}
+
+impl App {
+    /// Whether anything looks at requests before they are called.
+    #[inline]
+    pub(crate) fn watches(&self) -> bool {
+        !self.gates.is_empty() || !self.observers.is_empty() || self.traces
+    }
+
+    /// When a connection that begins now is too old. Connections that began together, after a restart, do
+    /// not end together.
+    fn age(&self) -> Option<Pin<Box<Sleep>>> {
+        let most = self.limits.connection_age_max?;
+        let less = most / 10 * (RandomState::new().hash_one(0) % 100) as u32 / 100;
+        Some(Box::pin(tokio::time::sleep(most - less)))
     }
 }
 
@@ -214,7 +237,7 @@ impl Connection {
                 None => Some((policy, policy.granted(request.headers()))),
             },
         };
-        let mut response = if self.app.gates.is_empty() && self.app.observers.is_empty() {
+        let mut response = if !self.app.watches() {
             self.pass(request)
         } else {
             Responding::Late(Box::pin(self.clone().watched(request)))

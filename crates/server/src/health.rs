@@ -40,6 +40,11 @@ impl Health {
         self.serving.send_replace(false);
     }
 
+    /// Whether services are reported as serving.
+    pub(crate) fn is_serving(&self) -> bool {
+        *self.serving.borrow()
+    }
+
     fn knows(&self, service: &str) -> bool {
         service.is_empty() || self.services.contains(service)
     }

@@ -15,6 +15,7 @@
 //! end.
 
 mod address;
+mod addresses;
 mod arriving;
 mod builder;
 mod clock;
@@ -26,7 +27,9 @@ mod detect;
 mod fault;
 mod following;
 mod freshness;
+mod gate;
 mod gather;
+mod handle;
 mod head_timer;
 mod health;
 mod http1;
@@ -54,6 +57,8 @@ mod seldom;
 mod stop;
 #[cfg(feature = "tls")]
 mod tls;
+mod trace;
+mod usage;
 mod vigil;
 mod way;
 
@@ -61,6 +66,8 @@ pub use address::{Address, ParseAddressError};
 pub use builder::{Builder, Server};
 pub use clock::Clock;
 pub use cors::{Cors, CorsError};
+pub use gate::access::{AccessError, AccessRules};
+pub use handle::Handle;
 pub use limits::{Limits, LimitsError};
 pub use live::Callee;
 pub use mount::tower;
@@ -69,3 +76,4 @@ pub use running::{Running, StartError};
 pub use tidewire_rest::{RestError, RestOptions};
 #[cfg(feature = "tls")]
 pub use tls::{Tls, TlsError};
+pub use usage::{Bound, Usage};

@@ -5,7 +5,7 @@
 //! | its client ends it, or HTTP does (`head_timer.rs`, keep-alive, `gather.rs`) | is over |
 //! | HTTP/2, and no call ran for `limits.idle_timeout` | says that it goes away |
 //! | HTTP/2, and what is left of a reply is not taken (`limits.reply_progress_timeout`) | is closed |
-//! | a drain, a reply's script | says that it goes away |
+//! | a drain, a reply's script, `limits.connection_age_max` | says that it goes away |
 //!
 //! A connection that goes away ends with its last call. Not every peer lets it: one may have sent half
 //! a head, or not acknowledge what HTTP/2 asks it first. So without calls it is closed, at once over
@@ -35,6 +35,8 @@ pub(crate) struct Life {
     pub(crate) stopping: Signal,
     /// Fired where a reply's script wants the connection to end.
     pub(crate) goes_away: Option<Signal>,
+    /// When it is too old.
+    pub(crate) age: Option<Pin<Box<Sleep>>>,
 }
 
 /// A connection of HTTP that can be told to end.
@@ -80,11 +82,12 @@ enum Over {
 impl Life {
     /// Polls a connection until it is over; HTTP/2 has a tick.
     pub(crate) async fn live(
-        self,
+        mut self,
         mut http: Pin<&mut impl Http>,
         mut tick: Option<Tick>,
     ) -> hyper::Result<()> {
-        let over = self.serve(http.as_mut(), tick.as_mut()).await;
+        let age = self.age.take();
+        let over = self.serve(http.as_mut(), tick.as_mut(), age).await;
         self.gathering.end();
         if self.stop.has_reached(Stage::Draining) {
             self.stopping.fire();
@@ -108,7 +111,12 @@ impl Life {
         }
     }
 
-    async fn serve(&self, mut http: Pin<&mut impl Http>, mut tick: Option<&mut Tick>) -> Over {
+    async fn serve(
+        &self,
+        mut http: Pin<&mut impl Http>,
+        mut tick: Option<&mut Tick>,
+        mut age: Option<Pin<Box<Sleep>>>,
+    ) -> Over {
         let mut listener = self.stop.listener();
         poll_fn(|cx| {
             loop {
@@ -121,6 +129,12 @@ impl Life {
                 if let Some(goes_away) = &self.goes_away
                     && goes_away.poll_fired(cx).is_ready()
                 {
+                    return Poll::Ready(Over::GoesAway);
+                }
+                if let Some(age) = &mut age
+                    && age.as_mut().poll(cx).is_ready()
+                {
+                    tracing::debug!("a connection goes away after limits.connection_age_max");
                     return Poll::Ready(Over::GoesAway);
                 }
                 if let Some(tick) = &mut tick

@@ -24,6 +24,16 @@
 //! | `stream_window_bytes` | 128 KiB | HTTP/2 senders wait |
 //! | `connection_window_bytes` | 8 MiB | HTTP/2 senders wait |
 //! | `drain_timeout` | 10 s | what still runs is cut off |
+//! | `drain_grace` | none | how long connections are still accepted after readiness says no |
+//! | `calls_max` | none | a call waits for a place, then `resource_exhausted`, 503 |
+//! | `queue_timeout` | 100 ms | how long it waits |
+//! | `caller_calls_max` | none | `resource_exhausted`, 429 |
+//! | `caller_rate` | none | `resource_exhausted`, 429 |
+//! | `deadline_min` | none | a call with less left: `deadline_exceeded`; it does not run |
+//! | `deadline_max` | none | what callers ask for is bounded by it |
+//! | `deadline_default` | none | of a unary call that has none |
+//! | `address_connections_max` | none | a connection beyond it is closed |
+//! | `connection_age_max` | none | a connection that is older says that it goes away |
 //!
 //! A bound on what waits lets one reply pass whatever its size, so it refuses only what comes on top of
 //! others. Between the messages of a stream over HTTP/2 a peer may be silent for as long as it likes:
@@ -89,6 +99,27 @@ pub struct Limits {
     pub connection_window_bytes: u32,
     /// How long a drain waits for running calls.
     pub drain_timeout: Duration,
+    /// How long a drain goes on accepting connections once health says that the server is not ready:
+    /// load balancers look from time to time only.
+    pub drain_grace: Duration,
+    /// How many calls run at once, over all connections and protocols.
+    pub calls_max: Option<usize>,
+    /// How long a call waits for a place among these.
+    pub queue_timeout: Duration,
+    /// How many calls of one caller run at once: of a principal, or of an address where nobody is known.
+    pub caller_calls_max: Option<usize>,
+    /// How many calls of one caller begin in a second; as many may come at once.
+    pub caller_rate: Option<u32>,
+    /// The least that a call with a deadline must have left.
+    pub deadline_min: Duration,
+    /// The most that a call may have left, whatever its caller says.
+    pub deadline_max: Option<Duration>,
+    /// What a unary call has that comes without a deadline.
+    pub deadline_default: Option<Duration>,
+    /// How many connections of one address are open at once.
+    pub address_connections_max: Option<usize>,
+    /// How old a connection of HTTP may become; it ends with the calls that it has then.
+    pub connection_age_max: Option<Duration>,
 }
 
 impl Default for Limits {
@@ -116,6 +147,16 @@ impl Default for Limits {
             stream_window_bytes: 128 << 10,
             connection_window_bytes: 8 << 20,
             drain_timeout: Duration::from_secs(10),
+            drain_grace: Duration::ZERO,
+            calls_max: None,
+            queue_timeout: Duration::from_millis(100),
+            caller_calls_max: None,
+            caller_rate: None,
+            deadline_min: Duration::ZERO,
+            deadline_max: None,
+            deadline_default: None,
+            address_connections_max: None,
+            connection_age_max: None,
         }
     }
 }

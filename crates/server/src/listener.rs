@@ -1,8 +1,9 @@
 //! TCP and Unix sockets that accept connections.
 
+use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -22,13 +23,16 @@ pub(crate) enum Accepted {
 }
 
 impl Listener {
-    /// Opens the socket.
-    pub(crate) async fn bind(address: &Address) -> io::Result<Self> {
+    /// Opens the socket; a private one of a file is its owner's alone.
+    pub(crate) async fn bind(address: &Address, is_private: bool) -> io::Result<Self> {
         match address {
             Address::Tcp(address) => TcpListener::bind(address).await.map(Self::Tcp),
             Address::Unix(path) => {
                 remove_stale(path).await?;
                 let listener = UnixListener::bind(path)?;
+                if is_private {
+                    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+                }
                 let file = SocketFile { path: path.clone(), identity: identity(path) };
                 Ok(Self::Unix(listener, file))
             }
@@ -101,7 +105,7 @@ mod tests {
     async fn a_socket_of_somebody_else_stays_and_a_file_in_the_way_is_called_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
-        let bind = || async { Listener::bind(&Address::Unix(path.clone())).await };
+        let bind = || async { Listener::bind(&Address::Unix(path.clone()), false).await };
 
         let first = bind().await.unwrap();
         std::fs::remove_file(&path).unwrap();

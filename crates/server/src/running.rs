@@ -1,10 +1,11 @@
 //! A running server: its addresses, and how it ends.
 //!
-//! A drain takes four steps: health says NOT_SERVING, listeners close, connections finish the calls
+//! A drain takes five steps: health says NOT_SERVING, `limits.drain_grace` passes, listeners close, connections finish the calls
 //! they have and close, running commands are joined. What is left after `limits.drain_timeout` is
 //! cut off. A connection without a call, be it in a TLS handshake or half a head, is not waited for.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +17,15 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::address::Address;
+use crate::addresses::Addresses;
 use crate::connection::App;
-use crate::health::Health;
+use crate::handle::Handle;
 use crate::listener::{Accepted, Listener};
 use crate::live::Callee;
 use crate::routes::RouteError;
 use crate::seldom::Seldom;
 use crate::stop::{Stage, Stop};
+use crate::usage::{Bound, Usage};
 
 /// A running server. Dropping it cuts everything off; [`drain`](Self::drain) ends it gently.
 #[derive(Debug)]
@@ -31,7 +34,10 @@ pub struct Running {
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: Stop,
     pub(crate) commands: crate::command::Commands,
-    pub(crate) health: Health,
+    pub(crate) handle: Handle,
+    /// What watches over it, until it ended.
+    pub(crate) beside: Option<Box<Self>>,
+    pub(crate) drain_grace: Duration,
     pub(crate) drain_timeout: Duration,
     /// Tells the time in the graph of what is kept.
     pub(crate) _driver: Option<Driver>,
@@ -63,11 +69,27 @@ impl Running {
         self.commands.running()
     }
 
+    /// What it is doing, and how often its bounds were reached.
+    pub fn usage(&self) -> Usage {
+        self.handle.usage()
+    }
+
+    /// What others may know of it.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// What was started beside it; see [`Builder::beside`](crate::Builder::beside).
+    pub fn beside(&self) -> Option<&Self> {
+        self.beside.as_deref()
+    }
+
     /// Ends the server: running calls may end, within `limits.drain_timeout`.
     ///
     /// Returns whether every call and every command ended by itself.
     pub async fn drain(self) -> bool {
-        self.health.shut_down();
+        self.handle.health.shut_down();
+        tokio::time::sleep(self.drain_grace).await;
         self.stop.advance(Stage::Draining);
         self.tasks.close();
         let ended = async {
@@ -108,7 +130,11 @@ impl Running {
         let signals = Signals::listen();
         async move {
             let mut signals = signals?;
-            signals.next().await;
+            let drains = self.handle.drains.clone();
+            tokio::select! {
+                () = signals.next() => {}
+                () = poll_fn(|cx| drains.poll_fired(cx)) => {}
+            }
             let (stop, commands) = (self.stop.clone(), self.commands.clone());
             tokio::select! {
                 in_time = self.drain() => Ok(in_time),
@@ -164,6 +190,7 @@ pub(crate) struct Acceptor {
     pub(crate) app: Arc<App>,
     pub(crate) listener: Listener,
     pub(crate) connections: Arc<Semaphore>,
+    pub(crate) addresses: Addresses,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: Stop,
     #[cfg(feature = "tls")]
@@ -188,10 +215,16 @@ impl Acceptor {
                     continue;
                 }
             };
+            let Some(place) = self.addresses.enter(&accepted) else {
+                self.app.counters.reach(Bound::AddressConnections);
+                continue;
+            };
             let (app, stop) = (Arc::clone(&self.app), self.stop.clone());
             #[cfg(feature = "tls")]
             let tls = self.tls.clone();
             self.tasks.spawn(async move {
+                let counters = Arc::clone(&app.counters);
+                let _counted = counters.connection();
                 match accepted {
                     #[cfg(feature = "tls")]
                     Accepted::Tcp(stream, peer) if tls.is_some() => {
@@ -205,7 +238,7 @@ impl Acceptor {
                         app.serve(stream, Arc::new(Peer::new(None)), stop).await;
                     }
                 }
-                drop(permit);
+                drop((place, permit));
             });
         }
     }
@@ -244,7 +277,7 @@ async fn serve_tls(
     };
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let certificates = certificates.iter().map(|der| der.to_vec()).collect();
-    let peer = Arc::new(Peer::new(peer).with_certificates(certificates));
+    let peer = Arc::new(Peer::new(peer).over_tls().with_certificates(certificates));
     app.serve(stream, peer, stop).await;
 }
 
@@ -280,6 +313,8 @@ pub enum StartError {
     },
     /// The thread that tells the memo graph the time cannot be started.
     Memo(io::Error),
+    /// A rule of who may call is for nothing that is served.
+    Access(crate::gate::access::AccessError),
     /// Answers of a method shall be kept on terms of their own, and it is none whose answers are kept.
     Terms(tidewire_edge::TermsError),
 }
@@ -304,6 +339,7 @@ impl fmt::Display for StartError {
             Self::Rules { service, cause } => write!(f, "{service} cannot be served: {cause}"),
             Self::Memo(_) => f.write_str("the clock of the memo graph cannot be started"),
             Self::Terms(error) => error.fmt(f),
+            Self::Access(error) => error.fmt(f),
         }
     }
 }
@@ -320,6 +356,7 @@ impl std::error::Error for StartError {
             | Self::Cors(_)
             | Self::DuplicateMethod(_)
             | Self::Terms(_)
+            | Self::Access(_)
             | Self::Descriptors(_)
             | Self::Rules { .. } => None,
         }

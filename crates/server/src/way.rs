@@ -36,6 +36,7 @@ use crate::response::{Responding, ResponseBody};
 use crate::rest::{Rest, Transcoder};
 use crate::rpc::RpcCall;
 use crate::run::{Run, run};
+use crate::trace;
 
 /// A request whose head was let pass.
 pub(crate) struct Inbound {
@@ -72,7 +73,8 @@ impl Connection {
         let target = found.target(&parts);
         let headers = std::mem::take(&mut parts.headers);
         let extensions = std::mem::take(&mut parts.extensions);
-        let context = self.context(&found, &parts.method, headers, extensions);
+        let mut context = self.context(&found, &parts.method, headers, extensions);
+        let id = self.app.traces.then(|| trace::mark(&mut context));
         let mut head = Head::new(target, context);
         let watch = Watch::begin(&self.app.observers, &self.app.stop, &mut head);
         watch.phase(Phase::Gates);
@@ -93,7 +95,10 @@ impl Connection {
                 self.call(found, Inbound { verb, uri, version, context, body, watch }).await
             }
         };
-        let response = response.unwrap_or_else(|never| match never {});
+        let mut response = response.unwrap_or_else(|never| match never {});
+        if let Some(id) = id {
+            response.headers_mut().entry(trace::REQUEST_ID).or_insert(id);
+        }
         watch.response(response, &verb).map(ResponseBody::watched)
     }
 

@@ -10,6 +10,7 @@
 //! Protocols as bytes are in `tidewire-wire` and `tidewire-live`, the server's connections in
 //! `tidewire-server`, outgoing ones in `tidewire-client`.
 
+mod access;
 mod body;
 mod call;
 mod channel;
@@ -42,6 +43,7 @@ mod token;
 mod types;
 mod upgrade;
 
+pub use access::Access;
 pub use body::{Body, Frame};
 pub use call::{Call, HttpTarget, PathParams, Query, Target};
 pub use channel::Channel;

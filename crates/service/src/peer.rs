@@ -10,12 +10,21 @@ pub struct Peer {
     pub address: Option<SocketAddr>,
     /// Its TLS certificate chain in DER, leaf first; empty without client authentication.
     pub certificates: Vec<Vec<u8>>,
+    /// Whether the connection is encrypted by TLS.
+    pub is_secure: bool,
 }
 
 impl Peer {
     /// A peer with an address and no certificates.
     pub fn new(address: impl Into<Option<SocketAddr>>) -> Self {
-        Self { address: address.into(), certificates: Vec::new() }
+        Self { address: address.into(), certificates: Vec::new(), is_secure: false }
+    }
+
+    /// Says that the connection is encrypted by TLS.
+    #[must_use]
+    pub fn over_tls(mut self) -> Self {
+        self.is_secure = true;
+        self
     }
 
     /// Sets the certificate chain in DER, leaf first.

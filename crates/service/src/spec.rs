@@ -9,6 +9,7 @@
 //! | `idempotency_level = NO_SIDE_EFFECTS` | [`Spec::is_query`] | may be memoized, watched, sent by GET |
 //! | `idempotency_level = IDEMPOTENT` | [`Idempotency::Idempotent`] | may be retried |
 //! | `(tidewire.v1.method).ttl`, `.immutable`, `.sharing`, `.coalesce` | same names | how long and for whom an answer is kept |
+//! | `(tidewire.v1.method).access`, `.scopes` | [`Access`] | who may call |
 //! | `(tidewire.v1.method).max_age`, `.stale_while_revalidate`, `.stale_if_error` | [`Caching`] | what caches of HTTP are told |
 
 use std::borrow::Cow;
@@ -16,6 +17,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
+
+use crate::Access;
 
 /// The facts of one method.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +50,8 @@ pub struct Spec {
     pub http_status: Option<u16>,
     /// What caches of HTTP are told.
     pub caching: Caching,
+    /// Who may call; `None` where the server decides.
+    pub access: Option<Access>,
 }
 
 /// For how long caches of HTTP may answer, although nobody tells them of changes; in seconds, as they
@@ -113,7 +118,7 @@ pub enum Sharing {
     Vary(Names),
 }
 
-/// Header names, in lower case: fixed ones of generated code, or those of a schema.
+/// Names of headers, in lower case, or of scopes: fixed ones of generated code, or those of a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names(Listed);
 
@@ -126,16 +131,24 @@ enum Listed {
 impl Sharing {
     /// Callers who sent the same values of these headers; names are lower case.
     pub const fn vary(names: &'static [&'static str]) -> Self {
-        Self::Vary(Names(Listed::Fixed(names)))
+        Self::Vary(Names::fixed(names))
     }
 
     /// [`vary`](Self::vary) with names that are known only at run time.
     pub fn vary_dynamic(names: Vec<String>) -> Self {
-        Self::Vary(Names(Listed::Shared(names.into())))
+        Self::Vary(Names::shared(names))
     }
 }
 
 impl Names {
+    pub(crate) const fn fixed(names: &'static [&'static str]) -> Self {
+        Self(Listed::Fixed(names))
+    }
+
+    pub(crate) fn shared(names: Vec<String>) -> Self {
+        Self(Listed::Shared(names.into()))
+    }
+
     /// Each name.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let (fixed, shared): (&[&str], &[String]) = match &self.0 {
@@ -184,6 +197,7 @@ impl Spec {
             coalesce: false,
             http_status: None,
             caching: Caching::NONE,
+            access: None,
         }
     }
 
@@ -245,6 +259,13 @@ impl Spec {
     #[must_use]
     pub const fn caching(mut self, caching: Caching) -> Self {
         self.caching = caching;
+        self
+    }
+
+    /// Sets who may call.
+    #[must_use]
+    pub const fn access(mut self, access: Access) -> Self {
+        std::mem::forget(self.access.replace(access));
         self
     }
 

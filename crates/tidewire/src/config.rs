@@ -17,6 +17,8 @@
 //! # Ok::<(), tidewire::config::ConfigError>(())
 //! ```
 
+mod admin;
+mod auth;
 mod check;
 mod cors;
 mod error;
@@ -25,6 +27,7 @@ mod keys;
 #[cfg(feature = "log")]
 mod log;
 mod memo;
+mod origin;
 mod program;
 mod rest;
 mod service;
@@ -32,11 +35,14 @@ mod value;
 
 use std::path::{Path, PathBuf};
 
+use self::origin::Origins;
 use serde::Deserialize;
 use tidewire_memo::Graph;
 use tidewire_server::{Address, Builder, Limits, Server};
 use toml::{Table, Value};
 
+pub use self::admin::{AdminConfig, LogControl};
+pub use self::auth::{AccessConfig, AccessSetting, ApiKeyConfig, AuthConfig, JwtConfig};
 pub use self::cors::CorsConfig;
 pub use self::error::ConfigError;
 pub use self::flags::Flags;
@@ -48,6 +54,7 @@ pub use self::rest::{
     UnknownSetting,
 };
 pub use self::service::{Backend, ServiceConfig, ServiceEntry, UpstreamProtocol, sources};
+pub use self::value::Part;
 
 /// Everything that can be set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -62,12 +69,21 @@ pub struct Config {
     pub rest: RestConfig,
     /// `[cors]`: which pages of other origins may call from a browser.
     pub cors: CorsConfig,
+    /// `[auth]`: who is known, and who may call what.
+    pub auth: AuthConfig,
     /// `[memo]`: for how long and for whom answers are kept.
     pub memo: MemoConfig,
     /// `[validation]`: whether requests are checked against rules of their schema.
     pub validation: ValidationConfig,
     /// `[log]`: what is logged.
     pub log: LogConfig,
+    /// `[admin]`: where the program tells of itself.
+    pub admin: AdminConfig,
+    /// Where what is set comes from.
+    #[serde(skip)]
+    origins: Origins,
+    #[serde(skip)]
+    log_control: LogControl,
     /// `[[service]]`: services without code of their own, and programs in other languages.
     #[serde(rename = "service")]
     pub services: Vec<ServiceEntry>,
@@ -165,6 +181,32 @@ pub struct LimitsConfig {
     /// See [`Limits::drain_timeout`].
     #[serde(deserialize_with = "value::duration")]
     pub drain_timeout: Option<std::time::Duration>,
+    /// See [`Limits::drain_grace`].
+    #[serde(deserialize_with = "value::duration")]
+    pub drain_grace: Option<std::time::Duration>,
+    /// See [`Limits::calls_max`].
+    pub calls_max: Option<usize>,
+    /// See [`Limits::queue_timeout`].
+    #[serde(deserialize_with = "value::duration")]
+    pub queue_timeout: Option<std::time::Duration>,
+    /// See [`Limits::caller_calls_max`].
+    pub caller_calls_max: Option<usize>,
+    /// See [`Limits::caller_rate`].
+    pub caller_rate: Option<u32>,
+    /// See [`Limits::deadline_min`].
+    #[serde(deserialize_with = "value::duration")]
+    pub deadline_min: Option<std::time::Duration>,
+    /// See [`Limits::deadline_max`].
+    #[serde(deserialize_with = "value::duration")]
+    pub deadline_max: Option<std::time::Duration>,
+    /// See [`Limits::deadline_default`].
+    #[serde(deserialize_with = "value::duration")]
+    pub deadline_default: Option<std::time::Duration>,
+    /// See [`Limits::address_connections_max`].
+    pub address_connections_max: Option<usize>,
+    /// See [`Limits::connection_age_max`].
+    #[serde(deserialize_with = "value::duration")]
+    pub connection_age_max: Option<std::time::Duration>,
 }
 
 /// `[validation]`.
@@ -183,6 +225,22 @@ pub struct ValidationConfig {
 pub struct LogConfig {
     /// `error`, `warn`, `info`, `debug` or `trace`, or directives such as `info,hyper=debug`.
     pub level: String,
+    /// A line for each request; none unless set.
+    pub access: Option<AccessLogSetting>,
+    /// Of how many requests that went well there is one, from 0 to 1; of all unless set.
+    pub access_sample: Option<Part>,
+}
+
+/// How lines of the access log are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessLogSetting {
+    /// There are none.
+    Off,
+    /// For people.
+    Text,
+    /// One object of JSON each.
+    Json,
 }
 
 impl Default for ServerConfig {
@@ -200,7 +258,7 @@ impl Default for ValidationConfig {
 
 impl Default for LogConfig {
     fn default() -> Self {
-        Self { level: "info".to_owned() }
+        Self { level: "info".to_owned(), access: None, access_sample: None }
     }
 }
 
@@ -233,9 +291,11 @@ impl Config {
             None => (Table::new(), None),
         };
         let mut from = None;
+        let mut origins = Origins::of_file(&table, file);
         for (name, value) in env.into_iter().filter(|(name, _)| name.starts_with(ENV_PREFIX)) {
             let key = keys::of_variable(&name)?;
             set(&mut table, key, keys::value(key, &value));
+            origins.note(key, &value, &name);
             match table.clone().try_into::<Self>() {
                 Err(error) if error::is_lack(&error) => from = Some(name),
                 Err(error) => return Err(ConfigError::value(&name, &error)),
@@ -245,23 +305,26 @@ impl Config {
         for (name, value) in flags {
             let key = keys::of_name(name)?;
             set(&mut table, key, keys::value(key, value));
+            origins.note(key, value, "flag");
             match table.clone().try_into::<Self>() {
                 Err(error) if error::is_lack(&error) => from = Some(name.to_string()),
                 Err(error) => return Err(ConfigError::value(name, &error)),
                 Ok(_) => {}
             }
         }
-        table.try_into().map_err(|error| {
+        let mut config: Self = table.try_into().map_err(|error| {
             lacks.unwrap_or_else(|| {
                 ConfigError::value(from.as_deref().unwrap_or("configuration"), &error)
             })
-        })
+        })?;
+        config.origins = origins;
+        Ok(config)
     }
 
     /// A server with these settings, and no services yet. Answers are kept in [`Graph::global`].
     ///
     /// # Errors
-    /// TLS files that cannot be read or used; origins that cannot be allowed; bounds that cannot
+    /// TLS files that cannot be read or used; keys and hashes that are none; origins that cannot be allowed; bounds that cannot
     /// work.
     pub fn server(&self) -> Result<Builder, ConfigError> {
         if let Some(fault) = self.limits().faults().first() {
@@ -281,10 +344,20 @@ impl Config {
         for address in &self.server.listen {
             builder = builder.listen(address.clone());
         }
+        builder = self.auth.apply(builder)?;
+        builder = self.watched(builder)?;
         match &self.server.tls {
             None => Ok(builder),
             Some(tls) => tls.apply(builder),
         }
+    }
+
+    /// Lets the level of the log be set while the program runs, by the admin listener.
+    pub fn on_log_level(
+        &mut self,
+        set: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        self.log_control = LogControl::new(set);
     }
 
     /// The bounds: defaults where nothing is set.
@@ -298,8 +371,16 @@ impl Config {
             header_read_timeout idle_timeout keep_alive_interval keep_alive_timeout
             body_progress_timeout body_progress_bytes_min reply_progress_timeout
             reply_bytes_waiting_max reply_bytes_waiting_all_max commands_max connections_max
-            streams_max watches_max followers_max sessions_parked_max drain_timeout
+            streams_max watches_max followers_max sessions_parked_max drain_timeout drain_grace
+            queue_timeout deadline_min
         }
+        limits.calls_max = set.calls_max;
+        limits.caller_calls_max = set.caller_calls_max;
+        limits.caller_rate = set.caller_rate;
+        limits.deadline_max = set.deadline_max;
+        limits.deadline_default = set.deadline_default;
+        limits.address_connections_max = set.address_connections_max;
+        limits.connection_age_max = set.connection_age_max;
         let window = |set: Option<usize>| set.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
         limits.stream_window_bytes =
             window(set.stream_window_bytes).unwrap_or(limits.stream_window_bytes);
@@ -449,6 +530,11 @@ mod tests {
             let mut table = Table::new();
             if key.path.starts_with("server.tls.") {
                 for other in ["server.tls.certificate", "server.tls.key"] {
+                    set(&mut table, keys::of_name(other).unwrap(), Value::String("x".into()));
+                }
+            }
+            if key.path.starts_with("auth.jwt.") {
+                for other in ["auth.jwt.issuer", "auth.jwt.audience", "auth.jwt.keys"] {
                     set(&mut table, keys::of_name(other).unwrap(), Value::String("x".into()));
                 }
             }

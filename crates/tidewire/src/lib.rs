@@ -30,6 +30,8 @@
 pub mod config;
 mod echo;
 mod exit;
+#[cfg(feature = "jwt")]
+mod keys;
 #[cfg(feature = "mock")]
 pub mod mock;
 
@@ -37,12 +39,15 @@ pub use bytes;
 pub use echo::Echo;
 pub use exit::{Exit, Failure};
 pub use http;
+pub use tidewire_admin as admin;
+pub use tidewire_auth as auth;
 pub use tidewire_client as client;
 pub use tidewire_client::Client;
 pub use tidewire_edge::{Edge, MethodTerms, TermsError};
 pub use tidewire_memo as memo;
 #[cfg(feature = "mock")]
 pub use tidewire_mock::Mock;
+pub use tidewire_observe as observe;
 pub use tidewire_process as process;
 pub use tidewire_process::warden;
 pub use tidewire_rest::{
@@ -55,19 +60,19 @@ pub use tidewire_schema::{
     Served, Sources, Validate, Value, Violation, Violations, required_without_presence,
 };
 pub use tidewire_server::{
-    Address, Builder, Clock, Cors, CorsError, Limits, LimitsError, Running, Server, StartError,
-    tower,
+    AccessError, AccessRules, Address, Bound, Builder, Clock, Cors, CorsError, Limits, LimitsError,
+    Running, Server, StartError, Usage, tower,
 };
 #[cfg(feature = "tls")]
 pub use tidewire_server::{Tls, TlsError};
 pub use tidewire_service::{
-    Admission, Answer, Body, Caching, Call, Channel, Code, Codec, CommandKey, Context, ContextPart,
-    ContextWatch, DURATION_FORMS, Detail, Duplex, End, Error, ErrorParts, Fault, Frame, Freshness,
-    Gate, Guards, Head, Headers, How, HttpTarget, Idempotency, Interface, Layer, Layered, Lifetime,
-    Method, Observation, Observer, Outcome, Pace, PathParams, Peer, Phase, Principal, Protocol,
-    Query, Reply, Result, RpcService, Script, Sender, Service, Sharing, Signal, Spec, Staleness,
-    Stream, StreamKind, Target, Timer, Token, Tokens, Upgrade, Validator, follow, gated,
-    parse_duration,
+    Access, Admission, Answer, Body, Caching, Call, Channel, Code, Codec, CommandKey, Context,
+    ContextPart, ContextWatch, DURATION_FORMS, Detail, Duplex, End, Error, ErrorParts, Fault,
+    Frame, Freshness, Gate, Guards, Head, Headers, How, HttpTarget, Idempotency, Interface, Layer,
+    Layered, Lifetime, Method, Observation, Observer, Outcome, Pace, PathParams, Peer, Phase,
+    Principal, Protocol, Query, Reply, Result, RpcService, Script, Sender, Service, Sharing,
+    Signal, Spec, Staleness, Stream, StreamKind, Target, Timer, Token, Tokens, Upgrade, Validator,
+    follow, gated, parse_duration,
 };
 
 /// Includes the code that `tidewire_build` made: one module a package.

@@ -3,10 +3,11 @@
 //! ```text
 //!  8   cli
 //!  7   tidewire    bench
+//!  6   admin
 //!  5   process  mock  oplog  load
 //!  4   server      client
 //!  3   edge   link
-//!  2   wire   rest   live
+//!  2   wire   rest   live   auth   observe
 //!  1   service ◀ schema
 //!  0   memo (with memo-macros, memo-memory)   proto   forms   json
 //!  beside  build, xtask, tests, conformance, examples, clients, docs
@@ -51,6 +52,8 @@ const ROOMS: &[Room] = &[
     room("wire", 2, &["service"]),
     room("rest", 2, &["service", "schema", "proto"]),
     room("live", 2, &["service"]),
+    room("auth", 2, &["service"]),
+    room("observe", 2, &["service"]),
     room("edge", 3, &["memo", "service"]),
     room("link", 3, &["live", "service"]),
     room("server", 4, &["service", "schema", "wire", "rest", "live", "link", "edge", "memo"]),
@@ -60,15 +63,23 @@ const ROOMS: &[Room] = &[
     room("oplog", 5, &["memo"]),
     room("load", 5, &["service", "schema", "wire", "live", "link", "client"]),
     room(
+        "admin",
+        6,
+        &[
+            "memo", "service", "schema", "wire", "rest", "live", "auth", "observe", "link", "edge",
+            "server", "client", "process", "mock", "oplog",
+        ],
+    ),
+    room(
         "tidewire",
         7,
         &[
-            "memo", "service", "schema", "wire", "rest", "live", "link", "edge", "server",
-            "client", "process", "mock", "oplog",
+            "memo", "service", "schema", "wire", "rest", "live", "auth", "observe", "link", "edge",
+            "server", "client", "process", "mock", "oplog", "admin",
         ],
     ),
     room("bench", 7, &["load", "client", "service", "schema"]),
-    room("cli", 8, &["tidewire", "bench", "load", "client"]),
+    room("cli", 8, &["tidewire", "bench", "load", "client", "admin"]),
     Room { name: "build", floor: None, imports: &["proto"] },
 ];
 

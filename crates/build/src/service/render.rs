@@ -6,7 +6,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use tidewire_proto::{MethodOptions, Sharing};
+use tidewire_proto::{Access, MethodOptions, Sharing};
 
 use buffa_codegen::generated::descriptor::method_options::IdempotencyLevel;
 
@@ -167,6 +167,12 @@ fn spec(service: &str, method: &Method) -> TokenStream {
     let coalesce = options.coalesce.then(|| quote!(.coalesce()));
     let http_status = options.http_status.map(|status| quote!(.http_status(#status)));
     let caching = caching(options);
+    let access = options.access.as_ref().map(|access| match access {
+        Access::Anonymous => quote!(Anonymous),
+        Access::Authenticated => quote!(Authenticated),
+        Access::Scopes(scopes) => quote!(scopes(&[#(#scopes),*])),
+    });
+    let access = access.map(|access| quote!(.access(::__tidewire_service::Access::#access)));
     quote! {
         ::__tidewire_service::Spec::new(
             #service,
@@ -175,7 +181,7 @@ fn spec(service: &str, method: &Method) -> TokenStream {
             ::__tidewire_service::StreamKind::#kind,
             [#input, #output],
         )
-        #idempotency #sharing #ttl #immutable #coalesce #http_status #caching
+        #idempotency #sharing #ttl #immutable #coalesce #http_status #caching #access
     }
 }
 

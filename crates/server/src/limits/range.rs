@@ -41,6 +41,9 @@ impl Eq for Bound {}
 const WINDOW_MAX: u64 = (1 << 31) - 1;
 /// The most permits of the semaphores behind counts.
 const COUNT_MAX: u64 = (usize::MAX >> 3) as u64;
+/// A call a microsecond.
+const RATE_MAX: u64 = 1_000_000;
+const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -95,6 +98,35 @@ static RANGES: &[Range] = &[
         Bound::Bytes(|l| u64::from(l.connection_window_bytes), 1, WINDOW_MAX),
     ),
     range("limits.drain_timeout", Bound::Time(|l| l.drain_timeout, Duration::ZERO, YEAR)),
+    range("limits.drain_grace", Bound::Time(|l| l.drain_grace, Duration::ZERO, YEAR)),
+    // What is not set is as the least that it may be.
+    range(
+        "limits.calls_max",
+        Bound::Count(|l| l.calls_max.map_or(1, |max| max as u64), 1, COUNT_MAX),
+    ),
+    range("limits.queue_timeout", Bound::Time(|l| l.queue_timeout, Duration::ZERO, YEAR)),
+    range(
+        "limits.caller_calls_max",
+        Bound::Count(|l| l.caller_calls_max.map_or(1, |max| max as u64), 1, COUNT_MAX),
+    ),
+    range("limits.caller_rate", Bound::Count(|l| l.caller_rate.map_or(1, u64::from), 1, RATE_MAX)),
+    range("limits.deadline_min", Bound::Time(|l| l.deadline_min, Duration::ZERO, YEAR)),
+    range(
+        "limits.deadline_max",
+        Bound::Time(|l| l.deadline_max.unwrap_or(MILLISECOND), MILLISECOND, YEAR),
+    ),
+    range(
+        "limits.deadline_default",
+        Bound::Time(|l| l.deadline_default.unwrap_or(MILLISECOND), MILLISECOND, YEAR),
+    ),
+    range(
+        "limits.address_connections_max",
+        Bound::Count(|l| l.address_connections_max.map_or(1, |max| max as u64), 1, COUNT_MAX),
+    ),
+    range(
+        "limits.connection_age_max",
+        Bound::Time(|l| l.connection_age_max.unwrap_or(SECOND), SECOND, YEAR),
+    ),
 ];
 
 const fn range(key: &'static str, bound: Bound) -> Range {

@@ -62,7 +62,10 @@ impl App {
             }
         };
         let (target, codec) = target;
-        let head = Head::new(target, context.with_stopping(stopping));
+        let mut head = Head::new(target, context.with_stopping(stopping));
+        if self.traces {
+            crate::trace::mark(&mut head.context);
+        }
         self.answer(head, body, codec, is_command).await
     }
 

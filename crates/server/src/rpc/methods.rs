@@ -57,6 +57,11 @@ impl Methods {
         self.0.get(path)
     }
 
+    /// All there are.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Method> + Clone {
+        self.0.values().map(|entry| &entry.method)
+    }
+
     /// The error for a path at which there is no method, with those that there are.
     pub(crate) fn unknown(&self, path: &str) -> Error {
         let status = StatusCode::NOT_FOUND;

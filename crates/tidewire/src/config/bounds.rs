@@ -16,7 +16,10 @@ const VALUES: [&str; 9] =
 async fn check_and_serve_agree_on_every_value_of_every_key_and_what_is_accepted_serves() {
     let mut served = 0;
     // Files are not there, whatever they are called.
-    for key in KEYS.iter().filter(|key| !key.path.starts_with("server.tls.")) {
+    let is_file = |key: &Key| key.path.starts_with("server.tls.");
+    // One of them alone is none.
+    let is_part = |key: &Key| key.path.starts_with("auth.jwt.") || key.path.starts_with("admin.");
+    for key in KEYS.iter().filter(|key| !is_file(key) && !is_part(key)) {
         let ranges: Vec<_> = Limits::ranges().filter(|(of, ..)| *of == key.path).collect();
         let mut values = vec![key.example.to_owned(), key.default.to_owned()];
         values.extend(VALUES.map(str::to_owned));

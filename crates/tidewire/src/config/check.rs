@@ -84,6 +84,12 @@ impl Checker<'_> {
         if let Err(error) = config.cors.cors().check() {
             self.at_key(table, error.key(), &error.to_string());
         }
+        if let Some((key, message)) = config.admin.fault() {
+            self.at_key(table, key, &message);
+        }
+        if let Err(error) = config.auth.authentication() {
+            self.at_key(table, error.key().unwrap_or("auth"), &error.to_string());
+        }
         if let Some(tls) = &config.server.tls {
             self.tls(config, tls, table);
         }

@@ -16,6 +16,12 @@ impl ConfigError {
         Self(text)
     }
 
+    /// The setting that it begins with, `auth.jwt.keys`.
+    pub(super) fn key(&self) -> Option<&str> {
+        let key = self.0.split([' ', ':']).next()?;
+        key.contains('.').then_some(key)
+    }
+
     pub(super) fn file(path: &Path, error: &std::io::Error) -> Self {
         Self(format!("cannot read {}: {error}", path.display()))
     }

@@ -17,7 +17,7 @@ pub struct Key {
     pub about: &'static str,
 }
 
-/// All settings that are one value. `[[service]]`, `[rest.services]` and `[memo.methods]` come from the
+/// All settings that are one value. `[[service]]`, `[rest.services]`, `[[auth.api_key]]`, `[auth.methods]`, `[auth.paths]` and `[memo.methods]` come from the
 /// file only.
 pub const KEYS: &[Key] = &[
     key(
@@ -107,6 +107,56 @@ pub const KEYS: &[Key] = &[
     key("limits.stream_window_bytes", "128KiB", "128KiB", "unread bytes of one HTTP/2 stream"),
     key("limits.connection_window_bytes", "8MiB", "8MiB", "unread bytes of one HTTP/2 connection"),
     key("limits.drain_timeout", "10s", "10s", "how long a drain waits for running calls"),
+    key(
+        "limits.drain_grace",
+        "5s",
+        "0s",
+        "how long a drain still accepts connections once the server says that it is not ready",
+    ),
+    key("limits.calls_max", "1000", "not bounded", "calls that run at once"),
+    key("limits.queue_timeout", "100ms", "100ms", "how long a call waits for a place among them"),
+    key(
+        "limits.caller_calls_max",
+        "100",
+        "not bounded",
+        "calls at once of one caller: a principal, or an address where nobody is known",
+    ),
+    key(
+        "limits.caller_rate",
+        "100",
+        "not bounded",
+        "calls of one caller that begin in a second; as many may come at once",
+    ),
+    key(
+        "limits.deadline_min",
+        "5ms",
+        "0s",
+        "a call with less left is refused at once: nobody waits for its answer any more",
+    ),
+    key(
+        "limits.deadline_max",
+        "60s",
+        "not bounded",
+        "the most that a call may have left, whatever its caller says",
+    ),
+    key(
+        "limits.deadline_default",
+        "30s",
+        "none",
+        "the deadline of a unary call, or of plain HTTP, that comes without one",
+    ),
+    key(
+        "limits.address_connections_max",
+        "100",
+        "not bounded",
+        "connections of one address at once; others are closed",
+    ),
+    key(
+        "limits.connection_age_max",
+        "1h",
+        "not bounded",
+        "how old a connection of HTTP may become; it ends with the calls that it has then",
+    ),
     key("rest.errors", "connect", "connect", "errors over REST: connect, or problem (RFC 9457)"),
     key("rest.defaults", "printed", "printed", "fields with default values: printed or omitted"),
     key("rest.int64", "number", "number", "64-bit integers: number or text"),
@@ -138,6 +188,35 @@ pub const KEYS: &[Key] = &[
     key("cors.max_age", "2h", "2h", "how long a browser remembers what is allowed"),
     key("cors.headers", "x-tenant", "none", "request headers that pages may send besides"),
     key("cors.exposed_headers", "x-total", "none", "reply headers that pages may read besides"),
+    key(
+        "auth.otherwise",
+        "authenticated",
+        "authenticated where anybody is known, else anonymous",
+        "who may call what no rule is for",
+    ),
+    key("auth.certificates", "true", "false", "whether client certificates say who calls"),
+    key("auth.api_key_header", "x-api-key", "x-api-key", "the header of API keys"),
+    key("auth.jwt.issuer", "https://id.example", "no tokens", "what bearer tokens have as iss"),
+    key("auth.jwt.audience", "shop", "no tokens", "what they have among aud"),
+    key(
+        "auth.jwt.keys",
+        "jwks.json",
+        "no tokens",
+        "the issuer's keys (JWKS): a file, or an https address to get them from",
+    ),
+    key(
+        "auth.jwt.authorities",
+        "ca.pem",
+        "the system's",
+        "PEM file of the authorities to trust at that address",
+    ),
+    key(
+        "auth.jwt.refresh",
+        "5m",
+        "5m, of a file 1s",
+        "how old keys may become; an unknown one is looked for at once",
+    ),
+    key("auth.jwt.leeway", "30s", "30s", "how far the issuer's clock may be off"),
     key("memo.enabled", "true", "true", "whether answers of queries are kept"),
     key("memo.budget_bytes", "64MiB", "256MiB", "how much memory answers and memos may take"),
     key("memo.caller_ttl", "60s", "60s", "how long an answer for one caller is kept"),
@@ -180,6 +259,30 @@ pub const KEYS: &[Key] = &[
         "true",
         "whether requests are checked against the rules that their schema has for them",
     ),
+    key(
+        "admin.listen",
+        "127.0.0.1:8081",
+        "nowhere",
+        "where the program tells of itself: an address of this machine, or a Unix socket",
+    ),
+    key(
+        "admin.token_file",
+        "admin.token",
+        "none",
+        "file with the token for it, made where it is not there; a Unix socket needs none",
+    ),
+    key(
+        "log.access",
+        "json",
+        "off",
+        "a line for each request: off, text or json, with the target tidewire::access",
+    ),
+    key(
+        "log.access_sample",
+        "0.01",
+        "1",
+        "of how many requests that went well there is one; those that fail here always have one",
+    ),
     key("log.level", "info", "info", "error, warn, info, debug, trace, or directives a module"),
 ];
 
@@ -216,7 +319,13 @@ pub(super) fn of_name(name: &str) -> Result<&'static Key, ConfigError> {
 
 /// The value of a variable or flag: a boolean or number where it reads as one, else text.
 pub(super) fn value(key: &Key, text: &str) -> Value {
-    const TEXTS: [&str; 7] = [
+    const TEXTS: [&str; 13] = [
+        "admin.listen",
+        "admin.token_file",
+        "auth.api_key_header",
+        "auth.jwt.audience",
+        "auth.jwt.issuer",
+        "auth.jwt.keys",
         "cors.exposed_headers",
         "cors.headers",
         "cors.origins",
@@ -225,11 +334,18 @@ pub(super) fn value(key: &Key, text: &str) -> Value {
         "rest.version",
         "server.listen",
     ];
+    let string = || Value::String(text.to_owned());
     if TEXTS.contains(&key.path) {
-        return Value::String(text.to_owned());
+        return string();
     }
     if let Ok(boolean) = text.parse() {
         return Value::Boolean(boolean);
     }
-    text.parse().map_or_else(|_| Value::String(text.to_owned()), Value::Integer)
+    if let Ok(number) = text.parse() {
+        return Value::Integer(number);
+    }
+    match key.path {
+        "log.access_sample" => text.parse().map_or_else(|_| string(), Value::Float),
+        _ => string(),
+    }
 }

@@ -169,3 +169,32 @@ pub(super) fn texts<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<String>, 
         Err(_) => Err(D::Error::custom("this takes a text or a list of texts")),
     }
 }
+
+/// A part of a whole, from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Part(f64);
+
+impl Eq for Part {}
+
+impl Part {
+    /// The part as a number.
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Part {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let part = f64::deserialize(input)?;
+        match (0.0..=1.0).contains(&part) {
+            true => Ok(Self(part)),
+            false => Err(D::Error::custom("this takes a part of all, from 0 to 1")),
+        }
+    }
+}
+
+/// One address.
+pub(super) fn address<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Address>, D::Error> {
+    let text = String::deserialize(input)?;
+    text.parse().map(Some).map_err(D::Error::custom)
+}

@@ -1,0 +1,176 @@
+//! Who may come to an admin listener: asked of the head of every request, in this order.
+//!
+//! | asked | refused |
+//! |---|---|
+//! | `Host` is this machine, by number or `localhost`, whatever the port | 421: a page whose name was bound to this machine |
+//! | `Origin`, where one is sent, is `Host` | 403: a page of another origin |
+//! | `Sec-Fetch-Site`, where it is sent, is `same-origin` or `none` | 403: the same |
+//! | what is sent is JSON or protobuf | 415: what a form of any page may send |
+//! | the token, unless the request came by a Unix socket | 401 |
+//!
+//! There are no cookies and no headers for other origins. Probes pass without a token.
+
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
+use http::{HeaderMap, StatusCode, Uri};
+use tidewire_service::{Admission, Error, Gate, Head, Principal, Result, Target};
+
+use crate::{ACT, READ, Token};
+
+pub(crate) struct Guard(Token);
+
+impl Guard {
+    pub(crate) fn new(token: Token) -> Self {
+        Self(token)
+    }
+
+    fn decide(&self, head: &mut Head) -> Result<()> {
+        let by_socket = head.context.peer().is_none_or(|peer| peer.address.is_none());
+        let headers = head.context.headers();
+        is_ours(headers)?;
+        if matches!(&head.target, Target::Method(_)) && !is_data(headers) {
+            let text = "send JSON or protobuf";
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return Err(Error::invalid_argument(text).with_http_status(status));
+        }
+        if by_socket || self.shown(headers)? {
+            let operator = Principal::new("admin", "operator").with_scope(READ).with_scope(ACT);
+            head.context.set_principal(operator);
+        }
+        Ok(())
+    }
+
+    /// Whether the token was shown.
+    fn shown(&self, headers: &HeaderMap) -> Result<bool> {
+        let Some(value) = headers.get(AUTHORIZATION) else { return Ok(false) };
+        let token = value.as_bytes().split_at_checked(b"Bearer ".len());
+        match token {
+            Some((scheme, token))
+                if scheme.eq_ignore_ascii_case(b"Bearer ") && self.0.is(token) =>
+            {
+                Ok(true)
+            }
+            _ => Err(Error::unauthenticated("this is not the token of admin.token_file")),
+        }
+    }
+}
+
+impl Gate for Guard {
+    fn admit<'a>(&'a self, head: &'a mut Head) -> Admission<'a> {
+        Admission::Ready(self.decide(head))
+    }
+}
+
+/// Whether a request is no page's but our own.
+fn is_ours(headers: &HeaderMap) -> Result<()> {
+    // Programs that speak HTTP/2 send no `Host`; browsers speak HTTP/1.1 here, and do.
+    let host = headers.get(HOST).map(|host| host.to_str().unwrap_or_default());
+    if host.is_some_and(|host| !is_here(host)) {
+        let text = "this host is not served here; call 127.0.0.1, [::1] or localhost";
+        let status = StatusCode::MISDIRECTED_REQUEST;
+        return Err(Error::permission_denied(text).with_http_status(status));
+    }
+    let foreign = || Err(Error::permission_denied("pages of other origins are not answered"));
+    if let Some(origin) = headers.get(ORIGIN) {
+        let origin = origin.to_str().unwrap_or_default();
+        let of = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        if of.is_none() || of != host {
+            return foreign();
+        }
+    }
+    let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
+    if site.is_some_and(|site| site != b"same-origin" && site != b"none") {
+        return foreign();
+    }
+    Ok(())
+}
+
+/// Whether a host is this machine by number, or `localhost`.
+fn is_here(host: &str) -> bool {
+    let Ok(uri) = host.parse::<Uri>() else { return false };
+    let Some(authority) = uri.authority() else { return false };
+    !host.contains('@') && matches!(authority.host(), "127.0.0.1" | "[::1]" | "localhost")
+}
+
+/// Whether a body, where one is said to come, is JSON or protobuf.
+fn is_data(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(CONTENT_TYPE) else { return true };
+    let text = value.to_str().unwrap_or_default().to_ascii_lowercase();
+    let kind = text.split(';').next().unwrap_or_default().trim();
+    let known = ["application/json", "application/proto", "application/grpc"];
+    known.contains(&kind)
+        || kind.starts_with("application/connect+")
+        || kind.starts_with("application/grpc+")
+        || kind.starts_with("application/grpc-web")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderName, HeaderValue};
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let line = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        lines.iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_host_is_this_machine_by_number_or_localhost() {
+        for (host, here) in [
+            ("127.0.0.1:8081", true),
+            ("127.0.0.1", true),
+            ("localhost:1", true),
+            ("[::1]:8081", true),
+            ("evil.example", false),
+            ("127.0.0.1.evil.example", false),
+            ("localhost.evil.example:8081", false),
+            ("evil.example:8081@127.0.0.1", false),
+            ("127.0.0.1@evil.example", false),
+            ("127.1", false),
+            ("0.0.0.0:8081", false),
+            ("", false),
+            ("a b", false),
+        ] {
+            assert_eq!(is_here(host), here, "{host:?}");
+        }
+    }
+
+    #[test]
+    fn pages_of_other_origins_are_told_by_what_browsers_say() {
+        let host = ("host", "127.0.0.1:8081");
+        for (more, ours) in [
+            (None, true),
+            (Some(("origin", "http://127.0.0.1:8081")), true),
+            (Some(("origin", "http://127.0.0.1:8082")), false),
+            (Some(("origin", "http://localhost:8081")), false),
+            (Some(("origin", "null")), false),
+            (Some(("origin", "")), false),
+            (Some(("origin", "https://evil.example")), false),
+            (Some(("sec-fetch-site", "same-origin")), true),
+            (Some(("sec-fetch-site", "none")), true),
+            (Some(("sec-fetch-site", "same-site")), false),
+            (Some(("sec-fetch-site", "cross-site")), false),
+        ] {
+            let lines: Vec<_> = [host].into_iter().chain(more).collect();
+            assert_eq!(is_ours(&headers(&lines)).is_ok(), ours, "{more:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_form_sends_is_no_data() {
+        for (kind, data) in [
+            ("application/json; charset=utf-8", true),
+            ("application/connect+proto", true),
+            ("application/grpc", true),
+            ("text/plain", false),
+            ("text/plain; application/json", false),
+            ("application/x-www-form-urlencoded", false),
+            ("multipart/form-data; boundary=a", false),
+            ("application/jsonx", false),
+        ] {
+            assert_eq!(is_data(&headers(&[("content-type", kind)])), data, "{kind}");
+        }
+        assert!(is_data(&HeaderMap::new()));
+    }
+}

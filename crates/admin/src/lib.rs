@@ -1,0 +1,117 @@
+//! What a running system says of itself and lets be done: `tidewire.admin.v1`, its guard, its metrics.
+//!
+//! | at | is | asks for |
+//! |---|---|---|
+//! | `/livez`, `/readyz` | whether the program runs, and takes calls | nothing |
+//! | `/metrics` | all counts, for Prometheus | `admin.read` |
+//! | `tidewire.admin.v1` over Connect, gRPC and REST (`/v1/…`) | the rest | `admin.read`, `admin.act` |
+//!
+//! It is a server of its own beside the one that it tells of ([`Builder::beside`]), on an address of its own:
+//! loopback or a Unix socket. Whoever comes by TCP shows the token of a file that only its owner can read
+//! (`token.rs`); who comes by the socket owns it. Pages of browsers are kept out by what browsers say of
+//! themselves (`guard.rs`), and nothing here says a secret.
+
+mod calls;
+mod guard;
+mod memo;
+mod metrics;
+mod probes;
+mod proto;
+mod services;
+mod settings;
+mod system;
+mod token;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::Method;
+use tidewire_memo::Graph;
+use tidewire_observe::Metrics;
+use tidewire_server::{Address, Builder, Handle, Server};
+use tidewire_service::{Access, Call};
+
+use crate::proto::tidewire::admin::v1::{CallsServer, MemoServer, ServicesServer, SystemServer};
+
+pub use settings::Setting;
+pub use token::{Token, TokenError};
+
+/// Sets the level of the log; the text says what is wrong with one.
+pub type SetLogLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+
+/// What an admin listener tells of, beside the server itself.
+#[derive(Clone)]
+#[must_use = "nothing listens until a server is made of it"]
+pub struct Admin {
+    token: Token,
+    metrics: Metrics,
+    graph: Graph,
+    settings: Arc<[Setting]>,
+    set_log_level: Option<SetLogLevel>,
+    begun: Instant,
+}
+
+impl Admin {
+    /// Tells of `metrics` and `graph`, to who has the token.
+    pub fn new(token: Token, metrics: Metrics, graph: Graph) -> Self {
+        Self {
+            token,
+            metrics,
+            graph,
+            settings: Arc::default(),
+            set_log_level: None,
+            begun: Instant::now(),
+        }
+    }
+
+    /// Sets the settings that are told.
+    pub fn settings(mut self, settings: Vec<Setting>) -> Self {
+        self.settings = settings.into();
+        self
+    }
+
+    /// Lets the level of the log be set.
+    pub fn log_level(mut self, set: SetLogLevel) -> Self {
+        self.set_log_level = Some(set);
+        self
+    }
+
+    /// The server, for [`Builder::beside`].
+    pub fn server(self, listen: Address, handle: Handle) -> Builder {
+        let (ready, told) = (handle.clone(), (self.clone(), handle.clone()));
+        let metrics = move |_: Call| {
+            let text = metrics::text(&told.0, &told.1);
+            async move { Ok(text) }
+        };
+        let rules = tidewire_server::AccessRules::default()
+            .otherwise(Access::scopes(&[READ]))
+            .path("/livez", Access::Anonymous)
+            .path("/readyz", Access::Anonymous);
+        Server::builder()
+            .listen(listen)
+            .private_sockets(true)
+            .gate(guard::Guard::new(self.token.clone()))
+            .access(rules)
+            .route(Method::GET, "/livez", async |_: Call| Ok("ok\n"))
+            .route(Method::GET, "/readyz", move |_: Call| {
+                let ready = ready.is_ready();
+                async move { probes::ready(ready) }
+            })
+            .route(Method::GET, "/metrics", metrics)
+            .service(SystemServer::new(system::OfSystem::new(self.clone(), handle.clone())))
+            .service(ServicesServer::new(services::OfServices(handle)))
+            .service(CallsServer::new(calls::OfCalls(self.metrics)))
+            .service(MemoServer::new(memo::OfMemo(self.graph)))
+    }
+}
+
+/// Who may see.
+const READ: &str = "admin.read";
+/// Who may change what runs.
+const ACT: &str = "admin.act";
+
+impl std::fmt::Debug for Admin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Admin")
+    }
+}

@@ -1,0 +1,61 @@
+//! Settings as they are told: with where each comes from, and no secret.
+
+/// One setting, its value, and where that comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Setting {
+    /// Its path, `server.listen`.
+    pub key: String,
+    /// Its value as text.
+    pub value: String,
+    /// `default`, a file, a variable, or `flag`.
+    pub origin: String,
+    /// What it does.
+    pub about: String,
+}
+
+impl Setting {
+    /// A setting; the value of one whose name or whose value speaks of a secret is told as `set`.
+    pub fn new(key: &str, value: &str, origin: &str, about: &str) -> Self {
+        let value = if is_secret(key) || has_credential(value) { "set" } else { value };
+        Self {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            origin: origin.to_owned(),
+            about: about.to_owned(),
+        }
+    }
+}
+
+/// Whether a setting is a secret by its name; one that names a file is none.
+fn is_secret(key: &str) -> bool {
+    let last = key.rsplit('.').next().unwrap_or_default();
+    let is_file = last.ends_with("_file") || last.ends_with("_header");
+    !is_file && ["token", "secret", "password", "api_key"].iter().any(|word| last.contains(word))
+}
+
+/// Whether a value is an address with a user and a password.
+fn has_credential(value: &str) -> bool {
+    let after = value.split_once("://").map(|(_, after)| after);
+    after.is_some_and(|after| after.split('/').next().unwrap_or_default().contains('@'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_told_as_set() {
+        for (key, value, told) in [
+            ("limits.streams_max", "8", "8"),
+            ("auth.api_key_header", "x-api-key", "x-api-key"),
+            ("admin.token_file", "/run/token", "/run/token"),
+            ("a.password", "hunter2", "set"),
+            ("a.client_secret", "hunter2", "set"),
+            ("store.url", "postgres://ada:hunter2@db/shop", "set"),
+            ("auth.jwt.keys", "https://id.example/a@b", "https://id.example/a@b"),
+        ] {
+            assert_eq!(Setting::new(key, value, "default", "").value, told, "{key}");
+        }
+    }
+}

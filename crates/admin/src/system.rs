@@ -1,0 +1,74 @@
+//! `System`: the program as a whole.
+
+use tidewire_server::Handle;
+use tidewire_service::{Context, Error, Reply, Result};
+
+use crate::Admin;
+use crate::proto::tidewire::admin::v1::{
+    BoundReached, DrainReply, DrainRequest, OverviewReply, OverviewRequest, SetLogLevelReply,
+    SetLogLevelRequest, Setting, SettingsReply, SettingsRequest, System,
+};
+
+pub(crate) struct OfSystem {
+    admin: Admin,
+    handle: Handle,
+}
+
+impl OfSystem {
+    pub(crate) fn new(admin: Admin, handle: Handle) -> Self {
+        Self { admin, handle }
+    }
+}
+
+impl System for OfSystem {
+    async fn overview(&self, _: Context, _: OverviewRequest) -> Result<Reply<OverviewReply>> {
+        let usage = self.handle.usage();
+        let bounds = usage.reached.iter().map(|(bound, times)| BoundReached {
+            key: bound.key().to_owned(),
+            times: *times,
+            ..Default::default()
+        });
+        let reply = OverviewReply {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ready: self.handle.is_ready(),
+            uptime_ms: u64::try_from(self.admin.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            connections_open: usage.connections_open as u64,
+            connections_accepted: usage.connections_accepted,
+            calls_waiting: usage.calls_waiting as u64,
+            commands_running: usage.commands_running as u64,
+            bounds: bounds.collect(),
+            ..Default::default()
+        };
+        Ok(reply.into())
+    }
+
+    async fn settings(&self, _: Context, _: SettingsRequest) -> Result<Reply<SettingsReply>> {
+        let settings = self.admin.settings.iter().map(|setting| Setting {
+            key: setting.key.clone(),
+            value: setting.value.clone(),
+            origin: setting.origin.clone(),
+            about: setting.about.clone(),
+            ..Default::default()
+        });
+        Ok(SettingsReply { settings: settings.collect(), ..Default::default() }.into())
+    }
+
+    async fn drain(&self, _: Context, _: DrainRequest) -> Result<Reply<DrainReply>> {
+        tracing::warn!("a drain was asked for by the admin listener");
+        self.handle.drain();
+        Ok(DrainReply::default().into())
+    }
+
+    async fn set_log_level(
+        &self,
+        _: Context,
+        request: SetLogLevelRequest,
+    ) -> Result<Reply<SetLogLevelReply>> {
+        let Some(set) = &self.admin.set_log_level else {
+            return Err(Error::unimplemented("the log of this program cannot be changed"));
+        };
+        set(&request.level).map_err(Error::invalid_argument)?;
+        tracing::warn!(level = request.level, "the level of the log was set by the admin listener");
+        Ok(SetLogLevelReply::default().into())
+    }
+}

@@ -1,0 +1,193 @@
+//! The gate that finds out who calls.
+//!
+//! | the call has | it is |
+//! |---|---|
+//! | a principal already | whoever a gate before this one said |
+//! | `authorization: Bearer`, and issuers are known | the token's subject, or refused |
+//! | a key in the header of API keys | the key's owner, or refused |
+//! | a client certificate, and they count | the certificate's name |
+//! | none of these | nobody: what asks for more refuses it later |
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use tidewire_service::{Admission, Error, Gate, Head, Result};
+
+use crate::ApiKeys;
+
+/// Finds out who calls; see the crate.
+#[derive(Clone)]
+#[must_use = "it is a gate, and does nothing until a server has it"]
+pub struct Authentication {
+    #[cfg(feature = "jwt")]
+    issuers: Vec<Arc<crate::Issuer>>,
+    keys: Option<ApiKeys>,
+    certificates: bool,
+    now: Arc<dyn Fn() -> SystemTime + Send + Sync>,
+}
+
+impl Authentication {
+    /// Knows nobody yet. `now` is asked for the time.
+    pub fn new(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        Self {
+            #[cfg(feature = "jwt")]
+            issuers: Vec::new(),
+            keys: None,
+            certificates: false,
+            now: Arc::new(now),
+        }
+    }
+
+    /// Takes the tokens of an issuer; may be said of several.
+    #[cfg(feature = "jwt")]
+    pub fn issuer(mut self, issuer: crate::Issuer) -> Self {
+        self.issuers.push(Arc::new(issuer));
+        self
+    }
+
+    /// Takes API keys.
+    pub fn api_keys(mut self, keys: ApiKeys) -> Self {
+        self.keys = Some(keys);
+        self
+    }
+
+    /// Takes client certificates, which the handshake of TLS verified.
+    #[cfg(feature = "tls")]
+    pub fn certificates(mut self) -> Self {
+        self.certificates = true;
+        self
+    }
+
+    /// What is known at once.
+    fn quick(&self, head: &mut Head) -> Result<Quick> {
+        let Head { context, .. } = head;
+        if context.principal().is_some() {
+            return Ok(Quick::Known);
+        }
+        #[cfg(feature = "jwt")]
+        if !self.issuers.is_empty()
+            && let Some(token) = bearer(context.headers())?
+        {
+            let now = (self.now)();
+            for issuer in &self.issuers {
+                let keys = issuer.keys.known();
+                if issuer.keys.is_due(now) {
+                    return Ok(Quick::Slow);
+                }
+                if let Some(principal) = issuer.verified.find(token, keys.generation, now) {
+                    context.set_principal(principal);
+                    return Ok(Quick::Known);
+                }
+            }
+            return Ok(Quick::Slow);
+        }
+        if let Some(keys) = &self.keys
+            && let Some(principal) = keys.principal(context.headers())?
+        {
+            context.set_principal(principal);
+            return Ok(Quick::Known);
+        }
+        #[cfg(feature = "tls")]
+        if self.certificates
+            && let Some(peer) = context.peer()
+            && let Some(principal) = crate::certificate::principal(peer)
+        {
+            context.set_principal(principal);
+        }
+        Ok(Quick::Known)
+    }
+
+    /// Verifies a token, and fetches keys where that needs them.
+    #[cfg(feature = "jwt")]
+    async fn slow(&self, head: &mut Head) -> Result<()> {
+        use crate::jwt::Refused;
+        use crate::keys::Wanted;
+        let Some(token) = bearer(head.context.headers())?.map(<[u8]>::to_vec) else {
+            return Ok(());
+        };
+        let now = (self.now)();
+        let mut refused = Refused::Malformed;
+        for issuer in &self.issuers {
+            let keys = &issuer.keys;
+            if keys.is_due(now) {
+                keys.fetch(Wanted::Any, now).await?;
+            }
+            let mut known = keys.known();
+            let mut outcome = crate::jwt::verify(&token, &known, &issuer.expected, now);
+            // Also where it may not be fetched: somebody may be at it.
+            if outcome == Err(Refused::UnknownKey) {
+                keys.fetch(Wanted::Another, now).await?;
+                known = keys.known();
+                outcome = crate::jwt::verify(&token, &known, &issuer.expected, now);
+            }
+            match outcome {
+                Ok((principal, expires)) => {
+                    let generation = known.generation;
+                    issuer.verified.keep(&token, principal.clone(), generation, now, expires);
+                    head.context.set_principal(principal);
+                    return Ok(());
+                }
+                Err(why) => refused = why,
+            }
+        }
+        Err(Error::unauthenticated(format!("the bearer token is refused: {}", refused.text())))
+    }
+
+    #[cfg(not(feature = "jwt"))]
+    async fn slow(&self, _: &mut Head) -> Result<()> {
+        Ok(())
+    }
+}
+
+enum Quick {
+    Known,
+    #[cfg_attr(not(feature = "jwt"), expect(dead_code, reason = "only tokens have to wait"))]
+    Slow,
+}
+
+impl Gate for Authentication {
+    fn admit<'a>(&'a self, head: &'a mut Head) -> Admission<'a> {
+        match self.quick(head) {
+            Ok(Quick::Known) => Admission::Ready(Ok(())),
+            Ok(Quick::Slow) => {
+                Admission::pending(async move { self.slow(head).await.map_err(challenged) })
+            }
+            Err(error) => Admission::Ready(Err(challenged(error))),
+        }
+    }
+}
+
+/// Says what is wrong in the way of RFC 6750, section 3, too.
+fn challenged(mut error: Error) -> Error {
+    if error.code() == tidewire_service::Code::Unauthenticated {
+        let challenge = HeaderValue::from_static("Bearer error=\"invalid_token\"");
+        error.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
+    error
+}
+
+/// The bearer token of a call; other schemes are somebody else's.
+#[cfg(feature = "jwt")]
+fn bearer(headers: &http::HeaderMap) -> Result<Option<&[u8]>> {
+    const SCHEME: &[u8] = b"bearer ";
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Error::unauthenticated("authorization is sent twice"));
+    }
+    match value.as_bytes().split_at_checked(SCHEME.len()) {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case(SCHEME) => Ok(Some(token)),
+        _ => Ok(None),
+    }
+}
+
+impl fmt::Debug for Authentication {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Authentication");
+        #[cfg(feature = "jwt")]
+        shown.field("issuers", &self.issuers);
+        shown.field("keys", &self.keys).field("certificates", &self.certificates).finish()
+    }
+}

@@ -1,0 +1,208 @@
+//! Bearer tokens that an issuer signed (JWT, RFC 7519): what is asked of one, and whose it is.
+//!
+//! | refused | since |
+//! |---|---|
+//! | `alg: none`, HMAC | only signatures by public keys are known (RFC 8725, section 3.1) |
+//! | an algorithm that its key is not for | a key says what it is for, a token does not |
+//! | `crit` in its head | nothing that it could name is understood here (RFC 7515, section 4.1.11) |
+//! | another issuer or audience, or none | it was made for somebody else |
+//! | `exp` in the past or missing, `nbf` in the future | by more than [`Expected::leeway`] |
+//! | no `sub` | it says nothing of who calls |
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Validation, decode, decode_header};
+use serde_json::{Map, Value};
+use tidewire_service::Principal;
+
+use crate::keys::{Key, Keys, KnownKeys};
+use crate::verified::Verified;
+
+/// What a token has to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Expected {
+    /// Who made it: its `iss`.
+    pub issuer: String,
+    /// For whom: one of its `aud`.
+    pub audience: String,
+    /// How far the clock of the issuer may be off; 30 s unless said otherwise.
+    pub leeway: Duration,
+}
+
+impl Expected {
+    /// Tokens of `issuer` for `audience`.
+    pub fn new(issuer: impl Into<String>, audience: impl Into<String>) -> Self {
+        let (issuer, audience) = (issuer.into(), audience.into());
+        Self { issuer, audience, leeway: Duration::from_secs(30) }
+    }
+
+    /// Sets how far the clock of the issuer may be off.
+    #[must_use]
+    pub fn leeway(mut self, leeway: Duration) -> Self {
+        self.leeway = leeway;
+        self
+    }
+}
+
+/// Verifies the tokens of an issuer.
+#[derive(Debug)]
+pub struct Issuer {
+    pub(crate) expected: Expected,
+    pub(crate) keys: Keys,
+    pub(crate) verified: Verified,
+}
+
+impl Issuer {
+    /// An issuer whose tokens have to say this, and are signed by one of these keys.
+    pub fn new(expected: Expected, keys: Keys) -> Self {
+        crate::crypto::install();
+        Self { expected, keys, verified: Verified::new() }
+    }
+}
+
+/// Why a token is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Malformed,
+    Algorithm,
+    UnknownKey,
+    Signature,
+    Issuer,
+    Audience,
+    Expired,
+    TooEarly,
+    NoSubject,
+}
+
+impl Refused {
+    /// What the caller is told.
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Malformed => "it is no signed token",
+            Self::Algorithm => "it is signed in a way that is not allowed",
+            Self::UnknownKey => "its key is none of the issuer's",
+            Self::Signature => "its signature is wrong",
+            Self::Issuer => "it is of another issuer",
+            Self::Audience => "it is for another audience",
+            Self::Expired => "it expired",
+            Self::TooEarly => "it is not valid yet",
+            Self::NoSubject => "it does not say whose it is",
+        }
+    }
+}
+
+/// Whose token this is, and until when it is good.
+pub(crate) fn verify(
+    token: &[u8],
+    keys: &KnownKeys,
+    expected: &Expected,
+    now: SystemTime,
+) -> Result<(Principal, SystemTime), Refused> {
+    let head = decode_header(token).map_err(|error| refused(error.kind()))?;
+    if head.crit.is_some() {
+        return Err(Refused::Malformed);
+    }
+    let mut validation = Validation::new(head.alg);
+    validation.set_issuer(&[&expected.issuer]);
+    validation.set_audience(&[&expected.audience]);
+    validation.set_required_spec_claims(&["exp", "iss", "aud"]);
+    // Against the time that is given.
+    (validation.validate_exp, validation.validate_nbf) = (false, false);
+    let of_token: Vec<&Key> = keys.named(head.kid.as_deref()).collect();
+    if of_token.is_empty() {
+        return Err(Refused::UnknownKey);
+    }
+    let mut last = Refused::Algorithm;
+    for key in of_token.iter().filter(|key| key.algorithms.contains(&head.alg)) {
+        match decode::<Map<String, Value>>(token, &key.key, &validation) {
+            Ok(token) => return known(token.claims, expected, now),
+            Err(error) => last = refused(error.kind()),
+        }
+        if last != Refused::Signature {
+            break;
+        }
+    }
+    Err(last)
+}
+
+/// The principal of claims that are the issuer's.
+fn known(
+    mut claims: Map<String, Value>,
+    expected: &Expected,
+    now: SystemTime,
+) -> Result<(Principal, SystemTime), Refused> {
+    let expires = time(&claims, "exp")?.ok_or(Refused::Expired)?;
+    let expires = expires.checked_add(expected.leeway).unwrap_or(Duration::MAX);
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    if expires <= since {
+        return Err(Refused::Expired);
+    }
+    if let Some(begins) = time(&claims, "nbf")?
+        && begins > since.saturating_add(expected.leeway)
+    {
+        return Err(Refused::TooEarly);
+    }
+    let subject = match claims.remove("sub") {
+        Some(Value::String(subject)) if !subject.is_empty() => subject,
+        _ => return Err(Refused::NoSubject),
+    };
+    let mut principal = Principal::new(expected.issuer.clone(), subject);
+    for scope in scopes(&claims) {
+        principal = principal.with_scope(scope);
+    }
+    for (name, value) in claims.into_iter().filter(|(name, _)| !OF_THE_TOKEN.contains(&&**name)) {
+        principal = principal.with_claim(name, value);
+    }
+    let until = UNIX_EPOCH.checked_add(expires).unwrap_or(now + Duration::from_secs(3600));
+    Ok((principal, until))
+}
+
+/// Claims that speak of the token and not of its subject, or are told otherwise.
+const OF_THE_TOKEN: [&str; 7] = ["iss", "exp", "nbf", "iat", "jti", "scope", "scp"];
+
+/// A time of a claim, from 1970 on.
+fn time(claims: &Map<String, Value>, name: &str) -> Result<Option<Duration>, Refused> {
+    match claims.get(name) {
+        None => Ok(None),
+        Some(value) => match value.as_f64().map(Duration::try_from_secs_f64) {
+            Some(Ok(time)) => Ok(Some(time)),
+            _ => Err(Refused::Malformed),
+        },
+    }
+}
+
+/// `scope` is a text with spaces (RFC 8693, section 4.2); some issuers have a list, or `scp`.
+fn scopes(claims: &Map<String, Value>) -> Vec<String> {
+    let values = ["scope", "scp"].iter().filter_map(|name| claims.get(*name));
+    let mut found = Vec::new();
+    for value in values {
+        match value {
+            Value::String(text) => found.extend(text.split_whitespace().map(str::to_owned)),
+            Value::Array(texts) => {
+                found.extend(texts.iter().filter_map(Value::as_str).map(str::to_owned));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn refused(kind: &ErrorKind) -> Refused {
+    match kind {
+        ErrorKind::InvalidSignature => Refused::Signature,
+        ErrorKind::InvalidIssuer => Refused::Issuer,
+        ErrorKind::InvalidAudience => Refused::Audience,
+        ErrorKind::MissingRequiredClaim(name) => match &**name {
+            "iss" => Refused::Issuer,
+            "aud" => Refused::Audience,
+            _ => Refused::Expired,
+        },
+        ErrorKind::InvalidAlgorithm
+        | ErrorKind::UnsupportedAlgorithm
+        | ErrorKind::InvalidAlgorithmName
+        | ErrorKind::InvalidKeyFormat => Refused::Algorithm,
+        _ => Refused::Malformed,
+    }
+}

@@ -1,0 +1,254 @@
+//! The public keys of an issuer (JWKS, RFC 7517): fetched when they are needed, and rotated.
+//!
+//! | when | the keys are fetched |
+//! |---|---|
+//! | none were yet | now, and the call waits |
+//! | they are older than `refresh` | now; this call waits, others go on with those there are |
+//! | a token names one that is not there | now, but for that no more often than once in `retry` |
+//! | fetching fails | those there are stay; again after `retry` |
+//!
+//! There is no task: the call that finds out fetches. Other keys than before are a new generation, and
+//! what was verified by an older one is verified again.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey};
+use serde_json::Value;
+use tidewire_service::{Error, Result};
+
+/// Where the keys of an issuer are.
+pub trait KeySource: Send + Sync + 'static {
+    /// The set of keys, as JSON.
+    fn fetch(&self) -> Pin<Box<dyn Future<Output = Result<Bytes>> + Send + '_>>;
+
+    /// What it is called in the log and in errors: a path or an address.
+    fn name(&self) -> String;
+}
+
+/// The keys of an issuer.
+pub struct Keys {
+    source: Box<dyn KeySource>,
+    refresh: Duration,
+    retry: Duration,
+    state: Mutex<State>,
+    /// Held by the one call that fetches.
+    fetching: tokio::sync::Mutex<()>,
+}
+
+struct State {
+    known: Arc<KnownKeys>,
+    fetched: Option<SystemTime>,
+    tried: Option<SystemTime>,
+    /// When a key was last looked for that was not there.
+    missed: Option<SystemTime>,
+}
+
+/// The keys as they were fetched.
+#[derive(Default)]
+pub(crate) struct KnownKeys {
+    pub(crate) generation: u64,
+    text: Bytes,
+    keys: Vec<Key>,
+}
+
+/// One key, and what it may verify.
+pub(crate) struct Key {
+    id: Option<String>,
+    pub(crate) algorithms: Vec<Algorithm>,
+    pub(crate) key: DecodingKey,
+}
+
+/// Why keys are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// A token is to be verified.
+    Any,
+    /// A token names a key that is not there.
+    Another,
+}
+
+impl Keys {
+    /// The keys at `source`, fetched again every five minutes, and ten seconds after that failed.
+    pub fn new(source: impl KeySource) -> Self {
+        let (refresh, retry) = (Duration::from_secs(300), Duration::from_secs(10));
+        let state = State { known: Arc::default(), fetched: None, tried: None, missed: None };
+        Self {
+            source: Box::new(source),
+            refresh,
+            retry,
+            state: Mutex::new(state),
+            fetching: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// Sets how old keys may become.
+    #[must_use]
+    pub fn refresh(mut self, refresh: Duration) -> Self {
+        self.refresh = refresh;
+        self
+    }
+
+    /// Sets the least time between two attempts, where one failed or a key was not there.
+    #[must_use]
+    pub fn retry(mut self, retry: Duration) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// The keys there are.
+    pub(crate) fn known(&self) -> Arc<KnownKeys> {
+        Arc::clone(&self.state().known)
+    }
+
+    /// Whether a call has to ask for them: there are none, or they should be fetched now.
+    pub(crate) fn is_due(&self, now: SystemTime) -> bool {
+        self.known().generation == 0 || self.may_be_fetched(Wanted::Any, now)
+    }
+
+    fn may_be_fetched(&self, wanted: Wanted, now: SystemTime) -> bool {
+        let state = self.state();
+        let is_over = |since: Option<SystemTime>, time| match since {
+            None => true,
+            // A clock that went back says nothing of how long it was.
+            Some(since) => now.duration_since(since).map_or(true, |passed| passed >= time),
+        };
+        let may = is_over(state.tried, self.retry) || state.tried == state.fetched;
+        match wanted {
+            Wanted::Any => is_over(state.fetched, self.refresh) && may,
+            Wanted::Another => is_over(state.missed, self.retry) && may,
+        }
+    }
+
+    /// Fetches them, unless somebody else does: then those that are there are good enough.
+    ///
+    /// # Errors
+    /// When there are none yet, and they cannot be fetched.
+    ///
+    /// # Cancel safety
+    /// Who comes next fetches.
+    pub(crate) async fn fetch(&self, wanted: Wanted, now: SystemTime) -> Result<()> {
+        let before = self.known().generation;
+        let _guard = match self.fetching.try_lock() {
+            Ok(guard) => guard,
+            Err(_) if before > 0 && wanted == Wanted::Any => return Ok(()),
+            Err(_) => self.fetching.lock().await,
+        };
+        if self.known().generation != before || !self.may_be_fetched(wanted, now) {
+            return self.usable();
+        }
+        {
+            let mut state = self.state();
+            state.tried = Some(now);
+            if wanted == Wanted::Another {
+                state.missed = Some(now);
+            }
+        }
+        match self.source.fetch().await.and_then(|text| self.parse(text)) {
+            Ok(known) => {
+                let mut state = self.state();
+                state.known = known;
+                state.fetched = Some(now);
+            }
+            Err(error) => {
+                let source = self.source.name();
+                tracing::warn!(source, %error, "keys of an issuer cannot be fetched");
+            }
+        }
+        self.usable()
+    }
+
+    fn usable(&self) -> Result<()> {
+        match self.known().generation {
+            0 => Err(Error::unavailable("the keys of the issuer of tokens cannot be had now")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The keys of a set; those there are where it is the same.
+    fn parse(&self, text: Bytes) -> Result<Arc<KnownKeys>> {
+        let before = self.known();
+        if before.generation > 0 && before.text == text {
+            return Ok(before);
+        }
+        let keys = keys(&text).ok_or_else(|| Error::unavailable("they are no set of keys"))?;
+        if keys.is_empty() {
+            return Err(Error::unavailable("none of them can verify a token"));
+        }
+        Ok(Arc::new(KnownKeys { generation: before.generation + 1, text, keys }))
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KnownKeys {
+    /// The keys that a token may be signed by which names one, or none.
+    pub(crate) fn named(&self, id: Option<&str>) -> impl Iterator<Item = &Key> {
+        self.keys.iter().filter(move |key| match (id, &key.id) {
+            (Some(wanted), Some(id)) => wanted == id,
+            // Without a name it may be any, as it has to be where the issuer has one only.
+            _ => true,
+        })
+    }
+}
+
+/// The keys of a set that can verify; what is not understood is left out (RFC 7517, section 5).
+fn keys(text: &[u8]) -> Option<Vec<Key>> {
+    let set: Value = serde_json::from_slice(text).ok()?;
+    let keys = set.get("keys")?.as_array()?.iter();
+    Some(
+        keys.take(KEYS_MAX)
+            .filter_map(|key| usable(serde_json::from_value(key.clone()).ok()?))
+            .collect(),
+    )
+}
+
+/// More than any issuer has.
+const KEYS_MAX: usize = 64;
+
+fn usable(jwk: Jwk) -> Option<Key> {
+    if matches!(&jwk.common.public_key_use, Some(purpose) if *purpose != PublicKeyUse::Signature) {
+        return None;
+    }
+    let possible: &[Algorithm] = match &jwk.algorithm {
+        AlgorithmParameters::RSA(_) => &[
+            Algorithm::RS256,
+            Algorithm::RS384,
+            Algorithm::RS512,
+            Algorithm::PS256,
+            Algorithm::PS384,
+            Algorithm::PS512,
+        ],
+        AlgorithmParameters::EllipticCurve(key) => match key.curve {
+            EllipticCurve::P256 => &[Algorithm::ES256],
+            EllipticCurve::P384 => &[Algorithm::ES384],
+            _ => return None,
+        },
+        AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
+            &[Algorithm::EdDSA]
+        }
+        // A secret has no place among public keys.
+        _ => return None,
+    };
+    let algorithms = match jwk.common.key_algorithm {
+        None => possible.to_vec(),
+        Some(only) => {
+            let only = Algorithm::try_from(only).ok()?;
+            possible.contains(&only).then(|| vec![only])?
+        }
+    };
+    let key = DecodingKey::from_jwk(&jwk).ok()?;
+    Some(Key { id: jwk.common.key_id, algorithms, key })
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Keys({})", self.source.name())
+    }
+}

@@ -1,0 +1,120 @@
+//! Keys that are fetched when they are needed, that rotate, and that cannot be had.
+
+use tidewire_service::Code;
+
+use crate::issuer::{Checked, Published, Signer, claims};
+
+#[tokio::test]
+async fn keys_are_fetched_once_however_many_wait_for_them() {
+    let signer = Signer::ecdsa("a");
+    let published = Published::of(&[signer.jwk()]);
+    let checked = Checked::new(&published);
+    assert_eq!(published.fetched(), 0);
+    let token = signer.sign(&claims());
+    let all = (0..50).map(|_| checked.of(&token));
+    for of in futures(all).await {
+        of.unwrap().unwrap();
+    }
+    assert_eq!(published.fetched(), 1);
+}
+
+/// Polls all of them in turn.
+async fn futures<F: Future>(all: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut waiting: Vec<_> = all.map(|one| (Box::pin(one), None)).collect();
+    std::future::poll_fn(|cx| {
+        for (one, outcome) in waiting.iter_mut().filter(|(_, outcome)| outcome.is_none()) {
+            if let std::task::Poll::Ready(ready) = one.as_mut().poll(cx) {
+                *outcome = Some(ready);
+            }
+        }
+        match waiting.iter().all(|(_, outcome)| outcome.is_some()) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+    waiting.into_iter().filter_map(|(_, outcome)| outcome).collect()
+}
+
+#[tokio::test]
+async fn a_new_key_is_found_at_once_and_an_old_one_is_dropped_with_what_it_verified() {
+    let (old, new) = (Signer::ecdsa("old"), Signer::ecdsa("new"));
+    let published = Published::of(&[old.jwk()]);
+    let checked = Checked::new(&published);
+    let (of_old, of_new) = (old.sign(&claims()), new.sign(&claims()));
+    checked.of(&of_old).await.unwrap();
+    checked.pass(20);
+    checked.of(&of_old).await.unwrap();
+    published.publish(&[new.jwk()]);
+    checked.of(&of_new).await.unwrap();
+    assert_eq!(published.fetched(), 2);
+    let error = checked.of(&of_old).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unauthenticated, "although it was verified before: {error}");
+}
+
+#[tokio::test]
+async fn tokens_of_unknown_keys_do_not_make_the_issuer_be_asked_each_time() {
+    let (known, unknown) = (Signer::ecdsa("known"), Signer::ecdsa("unknown"));
+    let published = Published::of(&[known.jwk()]);
+    let checked = Checked::new(&published);
+    checked.of(&known.sign(&claims())).await.unwrap();
+    for _ in 0..100 {
+        checked.of(&unknown.sign(&claims())).await.unwrap_err();
+    }
+    assert_eq!(published.fetched(), 2, "it was asked just before");
+    checked.pass(10);
+    for _ in 0..100 {
+        checked.of(&unknown.sign(&claims())).await.unwrap_err();
+    }
+    assert_eq!(published.fetched(), 3);
+}
+
+#[tokio::test]
+async fn keys_that_cannot_be_had_again_are_used_on_and_without_any_a_call_may_be_tried_again() {
+    let signer = Signer::ecdsa("a");
+    let published = Published::default();
+    let checked = Checked::new(&published);
+    let token = signer.sign(&claims());
+    let error = checked.of(&token).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable, "{error}");
+    published.publish(&[signer.jwk()]);
+    assert_eq!(checked.of(&token).await.unwrap_err().code(), Code::Unavailable, "not so soon");
+    checked.pass(10);
+    checked.of(&token).await.unwrap();
+    published.break_down();
+    checked.pass(301);
+    checked.of(&token).await.unwrap();
+    let fetched = published.fetched();
+    checked.of(&token).await.unwrap();
+    assert_eq!(published.fetched(), fetched, "not so soon");
+    published.publish(&[]);
+    checked.pass(301);
+    checked.of(&token).await.unwrap();
+}
+
+#[tokio::test]
+async fn keys_become_old() {
+    let signer = Signer::ecdsa("a");
+    let published = Published::of(&[signer.jwk()]);
+    let checked = Checked::new(&published);
+    let token = signer.sign(&claims());
+    for (passed, fetched) in [(0, 1), (299, 1), (1, 2), (299, 2), (2, 3)] {
+        checked.pass(passed);
+        checked.of(&token).await.unwrap();
+        assert_eq!(published.fetched(), fetched);
+    }
+}
+
+#[tokio::test]
+async fn a_verified_token_ends_with_its_time() {
+    let signer = Signer::ecdsa("a");
+    let published = Published::of(&[signer.jwk()]);
+    let checked = Checked::new(&published);
+    let token =
+        signer.sign(&crate::issuer::with("exp", serde_json::json!(crate::issuer::START + 5)));
+    checked.of(&token).await.unwrap();
+    checked.pass(34);
+    checked.of(&token).await.unwrap();
+    checked.pass(1);
+    checked.of(&token).await.unwrap_err();
+}

@@ -1,0 +1,22 @@
+//! What becomes of calls: rates, errors and durations by method, and a line for each in a log.
+//!
+//! ```text
+//! request ─▶ Metrics, AccessLog (observers) ─▶ phases ─▶ one end ─▶ series.rs: counts and a histogram
+//!                                                              └──▶ line.rs: text or JSON
+//! ```
+//!
+//! Labels come from what is served, never from what callers send: a method that nobody serves is
+//! `unknown`, and a page of plain HTTP is its verb. Nothing here prints or listens: a text of Prometheus is
+//! made when it is asked for, and a line goes to a function.
+
+mod access_log;
+mod histogram;
+mod line;
+mod metrics;
+mod series;
+mod text;
+
+pub use access_log::{AccessLog, LineFormat};
+pub use histogram::BOUNDS;
+pub use metrics::{MethodFigures, Metrics};
+pub use text::Exposition;

@@ -1,0 +1,57 @@
+//! How many connections each address has open: `limits.address_connections_max`.
+//!
+//! Without that setting nothing is counted. Connections by Unix sockets have no address, and no bound but
+//! that of all connections.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::gate::network;
+use crate::listener::Accepted;
+
+/// The connections of each address; clones share them.
+#[derive(Clone)]
+pub(crate) struct Addresses(Option<Arc<Counted>>);
+
+struct Counted {
+    most: usize,
+    open: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// A connection's place among those of its address.
+pub(crate) struct Place(Option<(Arc<Counted>, IpAddr)>);
+
+impl Addresses {
+    pub(crate) fn new(most: Option<usize>) -> Self {
+        Self(most.map(|most| Arc::new(Counted { most, open: Mutex::default() })))
+    }
+
+    /// The place of a connection; `None` where its address has as many as it may have.
+    pub(crate) fn enter(&self, accepted: &Accepted) -> Option<Place> {
+        let (Some(counted), Accepted::Tcp(_, peer)) = (&self.0, accepted) else {
+            return Some(Place(None));
+        };
+        let address = network(Some(peer.ip()))?;
+        let mut open = counted.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let connections = open.entry(address).or_default();
+        if *connections >= counted.most {
+            return None;
+        }
+        *connections += 1;
+        Some(Place(Some((Arc::clone(counted), address))))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some((counted, address)) = &self.0 else { return };
+        let mut open = counted.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(connections) = open.get_mut(address) {
+            *connections -= 1;
+            if *connections == 0 {
+                open.remove(address);
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The gates that a server has of its own: why a request is refused before its body is read.
+//!
+//! ```text
+//! head ─▶ deadline.rs ─▶ calls.rs: a place? ─▶ gates of the program (who calls) ─▶ access.rs: may they?
+//!      ─▶ caller.rs: too many, too often? ─▶ layers
+//! ```
+//!
+//! Each is there only where a setting asks for it, and each refusal names the setting.
+
+pub(crate) mod access;
+mod caller;
+mod calls;
+mod deadline;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use http::header::{HeaderValue, RETRY_AFTER};
+use tidewire_service::{Error, Gate, Head, Target};
+
+pub(crate) use self::caller::network;
+use crate::limits::Limits;
+use crate::usage::Counters;
+
+type Gates = Vec<Arc<dyn Gate>>;
+
+/// The gates that bounds ask for: those before the gates of the program, and those after them.
+pub(crate) fn of_limits(limits: &Limits, counters: &Arc<Counters>) -> [Gates; 2] {
+    let [mut before, mut after]: [Gates; 2] = Default::default();
+    if let Some(gate) = deadline::Deadlines::new(limits, counters) {
+        before.push(Arc::new(gate));
+    }
+    if let Some(gate) = calls::Calls::new(limits, counters) {
+        before.push(Arc::new(gate));
+    }
+    if let Some(gate) = caller::CallerCalls::new(limits, counters) {
+        after.push(Arc::new(gate));
+    }
+    if let Some(gate) = caller::CallerRate::new(limits, counters) {
+        after.push(Arc::new(gate));
+    }
+    [before, after]
+}
+
+/// Refuses for now: `status` is for protocols that have statuses of HTTP.
+fn later(status: StatusCode, wait: Duration, text: String) -> Error {
+    let mut error = Error::resource_exhausted(text).with_http_status(status);
+    let seconds = wait.as_millis().div_ceil(1000).max(1);
+    if let Ok(value) = HeaderValue::from_str(&seconds.to_string()) {
+        error.headers_mut().insert(RETRY_AFTER, value);
+    }
+    error
+}
+
+/// Whether it is a question of health, which is answered under any load.
+fn is_health(head: &Head) -> bool {
+    matches!(&head.target, Target::Method(method) if method.service == access::HEALTH)
+}

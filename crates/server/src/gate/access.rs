@@ -1,0 +1,323 @@
+//! Who may call what: the rules of `.proto` files, and those of an operator in their place.
+//!
+//! | a request is for | the rule is |
+//! |---|---|
+//! | a method | of the operator for it, or for its service; of its `.proto`; that of the health service: everybody; the general one |
+//! | plain HTTP | of the operator for its path; the general one |
+//! | nothing that is there | the general one |
+//!
+//! The gate comes after those that find out who calls. It is there only where a rule asks for something.
+//! A path is judged as it is written and as a program may read it (percent-decoded, dots and double
+//! slashes resolved), and has to be let pass as both.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use foldhash::fast::RandomState;
+use http::header::{HeaderValue, WWW_AUTHENTICATE};
+use tidewire_service::{Access, Admission, Error, Gate, Head, Principal, Result, Spec, Target};
+
+/// Who may call what, in place of what `.proto` files say.
+///
+/// ```
+/// use tidewire_server::AccessRules;
+/// use tidewire_service::Access;
+/// let rules = AccessRules::default()
+///     .otherwise(Access::Authenticated)
+///     .method("shop.v1.Items/Get", Access::Anonymous)
+///     .method("shop.v1.Stock/*", Access::scopes(&["stock"]))
+///     .path("/assets/*", Access::Anonymous);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[must_use = "rules do nothing until a server has them"]
+pub struct AccessRules {
+    otherwise: Option<Access>,
+    methods: BTreeMap<String, Access>,
+    paths: BTreeMap<String, Access>,
+}
+
+impl AccessRules {
+    /// Sets the general rule, which is for everything that no other rule is for; without it everybody may.
+    pub fn otherwise(mut self, access: Access) -> Self {
+        self.otherwise = Some(access);
+        self
+    }
+
+    /// Sets the rule for a method, `shop.v1.Items/Get`, or for all of a service, `shop.v1.Items/*`.
+    pub fn method(mut self, name: &str, access: Access) -> Self {
+        self.methods.insert(name.to_owned(), access);
+        self
+    }
+
+    /// Sets the rule for a path of plain HTTP, `/metrics`, or for all below it, `/assets/*`.
+    pub fn path(mut self, path: &str, access: Access) -> Self {
+        self.paths.insert(path.to_owned(), access);
+        self
+    }
+
+    /// The gate for these methods; `None` where nothing is asked of anybody.
+    ///
+    /// # Errors
+    /// A rule for what is not served.
+    pub(crate) fn gate<'a>(
+        self,
+        served: impl Iterator<Item = &'a Spec> + Clone,
+    ) -> Result<Option<AccessGate>, AccessError> {
+        for rule in self.methods.keys() {
+            AccessError::find(rule, served.clone())?;
+        }
+        if let Some(path) = self.paths.keys().find(|path| !path.starts_with('/')) {
+            let why = "which is no path; write /metrics, or /assets/* for all below it";
+            return Err(AccessError { rule: format!("auth.paths has {path:?}"), why: why.into() });
+        }
+        let otherwise = self.otherwise.unwrap_or(Access::Anonymous);
+        let methods: HashMap<_, _, RandomState> = served
+            .map(|spec| {
+                let by_name = self.methods.get(spec.path.trim_start_matches('/'));
+                let by_service = || self.methods.get(&format!("{}/*", spec.service));
+                let health = (spec.service == HEALTH).then_some(&Access::Anonymous);
+                let rule = by_name.or_else(by_service).or(spec.access.as_ref()).or(health);
+                (spec.path.as_ref().into(), rule.unwrap_or(&otherwise).clone())
+            })
+            .collect();
+        let asks = |access: &Access| *access != Access::Anonymous;
+        let paths: Vec<_> = self.paths.into_iter().rev().collect();
+        let is_needed = asks(&otherwise)
+            || methods.values().any(asks)
+            || paths.iter().any(|(_, access)| asks(access));
+        Ok(is_needed.then_some(AccessGate { otherwise, methods, paths }))
+    }
+}
+
+/// The service that whoever probes asks, without credentials.
+pub(super) const HEALTH: &str = "grpc.health.v1.Health";
+
+/// Lets those pass who may call.
+#[derive(Debug)]
+pub(crate) struct AccessGate {
+    otherwise: Access,
+    /// By path.
+    methods: HashMap<Box<str>, Access, RandomState>,
+    /// The longer of two that begin alike comes first.
+    paths: Vec<(String, Access)>,
+}
+
+impl Gate for AccessGate {
+    fn admit<'a>(&'a self, head: &'a mut Head) -> Admission<'a> {
+        let principal = head.context.principal();
+        Admission::Ready(match &head.target {
+            Target::Method(method) => {
+                let access = self.methods.get(&*method.path).unwrap_or(&self.otherwise);
+                check(access, principal)
+            }
+            Target::Http(http) => {
+                let written = http.uri.path();
+                let first = check(self.of_path(written), principal);
+                match resolved(written) {
+                    Some(read) => first.and_then(|()| check(self.of_path(&read), principal)),
+                    None => first,
+                }
+            }
+            _ => check(&self.otherwise, principal),
+        })
+    }
+}
+
+impl AccessGate {
+    fn of_path(&self, path: &str) -> &Access {
+        let found = self.paths.iter().find(|(rule, _)| match rule.strip_suffix("/*") {
+            Some(prefix) => path
+                .strip_prefix(prefix)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
+            None => path == rule,
+        });
+        found.map_or(&self.otherwise, |(_, access)| access)
+    }
+}
+
+fn check(access: &Access, principal: Option<&Principal>) -> Result<()> {
+    match (access, principal) {
+        (Access::Anonymous, _) => Ok(()),
+        (_, None) => {
+            let mut error = Error::unauthenticated("this call needs a credential, and none came");
+            error.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            Err(error)
+        }
+        (access, Some(principal)) => {
+            let lacking: Vec<_> = access.lacking(principal).collect();
+            if lacking.is_empty() {
+                return Ok(());
+            }
+            let text = format!("this call needs the scope {}", lacking.join(" and "));
+            Err(Error::permission_denied(text))
+        }
+    }
+}
+
+/// A path as a lenient program may read it, where that differs.
+fn resolved(path: &str) -> Option<String> {
+    let decoded = percent_encoding::percent_decode_str(path).decode_utf8_lossy().replace('\\', "/");
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in decoded.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                segments.pop();
+            }
+            segment => segments.push(segment),
+        }
+    }
+    let end = if decoded.ends_with('/') && !segments.is_empty() { "/" } else { "" };
+    let read = format!("/{}{end}", segments.join("/"));
+    (read != path).then_some(read)
+}
+
+/// A rule for what is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessError {
+    rule: String,
+    why: String,
+}
+
+impl AccessError {
+    fn find<'a>(rule: &str, served: impl Iterator<Item = &'a Spec> + Clone) -> Result<(), Self> {
+        let (service, method) = rule.split_once('/').unwrap_or((rule, ""));
+        let mut of_service = served.filter(|spec| spec.service == service).peekable();
+        let is_served = match method {
+            "*" => of_service.peek().is_some(),
+            method => of_service.clone().any(|spec| spec.method == method),
+        };
+        if is_served {
+            return Ok(());
+        }
+        let others: Vec<_> = of_service.map(|spec| spec.path.trim_start_matches('/')).collect();
+        let why = match &others[..] {
+            [] => "which is not served; write the full name of a method, such as \
+                   shop.v1.Items/Get, or shop.v1.Items/* for all of a service"
+                .to_owned(),
+            others => format!("which is not served; there is {}", others.join(", ")),
+        };
+        Err(Self { rule: format!("auth.methods has {rule:?}"), why })
+    }
+}
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.rule, self.why)
+    }
+}
+
+impl std::error::Error for AccessError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{Method, Uri};
+    use tidewire_service::{Code, Context, HttpTarget, StreamKind};
+
+    static GET: Spec = spec("Get").access(Access::scopes(&["read"]));
+    static LIST: Spec = spec("List");
+    static CHECK: Spec = Spec::new(
+        HEALTH,
+        "Check",
+        "/grpc.health.v1.Health/Check",
+        StreamKind::Unary,
+        ["a.Q", "a.R"],
+    );
+
+    const fn spec(method: &'static str) -> Spec {
+        let path = match method.as_bytes()[0] {
+            b'G' => "/a.B/Get",
+            _ => "/a.B/List",
+        };
+        Spec::new("a.B", method, path, StreamKind::Unary, ["a.Q", "a.R"])
+    }
+
+    fn served() -> impl Iterator<Item = &'static Spec> + Clone {
+        [&GET, &LIST, &CHECK].into_iter()
+    }
+
+    fn code(gate: &AccessGate, target: Target, scopes: Option<&[&str]>) -> Option<Code> {
+        let mut head = Head::new(target, Context::default());
+        let known = scopes.map(|scopes| {
+            scopes.iter().fold(Principal::new("id", "ada"), |ada, scope| ada.with_scope(*scope))
+        });
+        head.context.set_principal(known);
+        match gate.admit(&mut head) {
+            Admission::Ready(decision) => decision.err().map(|error| error.code()),
+            _ => panic!("it decides at once"),
+        }
+    }
+
+    fn path(path: &'static str) -> Target {
+        Target::Http(HttpTarget::new(Method::GET, Uri::from_static(path)))
+    }
+
+    #[test]
+    fn the_nearest_rule_decides() {
+        let rules = || AccessRules::default().otherwise(Access::Authenticated);
+        let nobody: Option<&[&str]> = None;
+        let (denied, unknown) = (Some(Code::PermissionDenied), Some(Code::Unauthenticated));
+        let gate = rules().gate(served()).unwrap().unwrap();
+        assert_eq!(code(&gate, Target::Method((&GET).into()), nobody), unknown);
+        assert_eq!(code(&gate, Target::Method((&GET).into()), Some(&[])), denied);
+        assert_eq!(code(&gate, Target::Method((&GET).into()), Some(&["read"])), None);
+        assert_eq!(code(&gate, Target::Method((&LIST).into()), nobody), unknown);
+        assert_eq!(code(&gate, Target::Method((&CHECK).into()), nobody), None);
+        assert_eq!(code(&gate, Target::Unknown("/a.B/No".into()), nobody), unknown);
+        let gate =
+            rules().method("a.B/*", Access::Anonymous).method("a.B/List", Access::scopes(&["x"]));
+        let gate = gate.method("grpc.health.v1.Health/*", Access::Authenticated);
+        let gate = gate.gate(served()).unwrap().unwrap();
+        assert_eq!(code(&gate, Target::Method((&GET).into()), nobody), None);
+        assert_eq!(code(&gate, Target::Method((&LIST).into()), Some(&["read"])), denied);
+        assert_eq!(code(&gate, Target::Method((&CHECK).into()), nobody), unknown);
+    }
+
+    #[test]
+    fn a_path_has_to_be_let_pass_however_it_is_read() {
+        let rules = AccessRules::default().otherwise(Access::Authenticated);
+        let rules = rules
+            .path("/assets/*", Access::Anonymous)
+            .path("/assets/own/*", Access::scopes(&["own"]));
+        let gate = rules.gate(served()).unwrap().unwrap();
+        for (at, passes) in [
+            ("/assets", true),
+            ("/assets/a.js", true),
+            ("/assetsx", false),
+            ("/other", false),
+            ("/assets/own/a", false),
+            ("/assets/../other", false),
+            ("/assets/%2e%2e/other", false),
+            ("/assets/..%2fother", false),
+            ("/assets/%6fwn/a", false),
+            ("/assets//own/a", false),
+            ("/assets/./own", false),
+            ("/assets/x/..%5cown/a", false),
+            ("/assets/a%20b", true),
+        ] {
+            assert_eq!(code(&gate, path(at), None).is_none(), passes, "{at}");
+        }
+    }
+
+    #[test]
+    fn where_nothing_is_asked_of_anybody_there_is_no_gate() {
+        assert!(AccessRules::default().gate([&LIST].into_iter()).unwrap().is_none());
+        assert!(AccessRules::default().gate(served()).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_rule_for_what_is_not_served_says_what_is() {
+        for (rule, expected) in [
+            (
+                "a.B/Gt",
+                "auth.methods has \"a.B/Gt\", which is not served; there is a.B/Get, a.B/List",
+            ),
+            ("a.C/*", "auth.methods has \"a.C/*\", which is not served; write the full name"),
+        ] {
+            let rules = AccessRules::default().method(rule, Access::Anonymous);
+            let error = rules.gate(served()).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! How long calls may take: `limits.deadline_min`, `deadline_max` and `deadline_default`.
+//!
+//! | a call | its deadline |
+//! |---|---|
+//! | has less left than the least | is refused now: it could not be answered in time |
+//! | has more left than the most | is the most |
+//! | has none, is unary or plain HTTP | is the default, or the most |
+//! | has none, and streams | stays none: a stream may last for as long as both sides like |
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_service::{Admission, Error, Gate, Head, Result, StreamKind, Target};
+use tokio::time::Instant;
+
+use crate::limits::Limits;
+use crate::usage::{Bound, Counters};
+
+pub(super) struct Deadlines {
+    least: Duration,
+    most: Option<Duration>,
+    default: Option<Duration>,
+    counters: Arc<Counters>,
+}
+
+impl Deadlines {
+    pub(super) fn new(limits: &Limits, counters: &Arc<Counters>) -> Option<Self> {
+        let Limits { deadline_min: least, deadline_max: most, deadline_default: default, .. } =
+            limits;
+        let is_needed = !least.is_zero() || most.is_some() || default.is_some();
+        is_needed.then(|| Self {
+            least: *least,
+            most: *most,
+            default: *default,
+            counters: Arc::clone(counters),
+        })
+    }
+
+    fn decide(&self, head: &mut Head) -> Result<()> {
+        let now = Instant::now().into_std();
+        let ends_by_itself = match &head.target {
+            Target::Method(method) => method.kind == StreamKind::Unary,
+            _ => true,
+        };
+        let left = head.context.remaining(now);
+        if left.is_some_and(|left| left < self.least) {
+            self.counters.reach(Bound::DeadlineMin);
+            let text = format!(
+                "the call has less left than limits.deadline_min = {:?}; it did not run",
+                self.least
+            );
+            return Err(Error::deadline_exceeded(text));
+        }
+        let wanted = match (left, self.most) {
+            (Some(left), Some(most)) if left > most => Some(most),
+            (Some(_), _) => None,
+            (None, most) if ends_by_itself => match (self.default, most) {
+                (Some(default), Some(most)) => Some(default.min(most)),
+                (default, most) => default.or(most),
+            },
+            (None, _) => None,
+        };
+        if let Some(at) = wanted.and_then(|wanted| now.checked_add(wanted)) {
+            head.context = std::mem::take(&mut head.context).with_deadline(at);
+        }
+        Ok(())
+    }
+}
+
+impl Gate for Deadlines {
+    fn admit<'a>(&'a self, head: &'a mut Head) -> Admission<'a> {
+        Admission::Ready(self.decide(head))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidewire_service::{Context, Method, Spec};
+
+    fn left(limits: &Limits, kind: StreamKind, has: Option<u64>) -> Option<u64> {
+        let gate = Deadlines::new(limits, &Arc::default()).unwrap();
+        let now = std::time::Instant::now();
+        let context = Context::default().with_deadline(has.map(|s| now + Duration::from_secs(s)));
+        let spec = Arc::new(Spec::dynamic("a.B", "Get", kind, ["", ""]));
+        let mut head = Head::new(Target::Method(Method::from(spec)), context);
+        gate.decide(&mut head).ok()?;
+        // To the next second, since time passes.
+        Some(head.context.remaining(now).map_or(0, |left| left.as_millis().div_ceil(1000) as u64))
+    }
+
+    #[test]
+    fn a_call_has_the_deadline_of_the_table() {
+        let mut limits = Limits::default();
+        assert!(Deadlines::new(&limits, &Arc::default()).is_none());
+        limits.deadline_min = Duration::from_secs(2);
+        limits.deadline_max = Some(Duration::from_millis(99_900));
+        for (default, kind, has, expected) in [
+            (None, StreamKind::Unary, Some(1), None),
+            (None, StreamKind::Bidi, Some(1), None),
+            (None, StreamKind::Unary, Some(50), Some(50)),
+            (None, StreamKind::Unary, Some(500), Some(100)),
+            (None, StreamKind::Server, Some(500), Some(100)),
+            (None, StreamKind::Unary, None, Some(100)),
+            (Some(29_900), StreamKind::Unary, None, Some(30)),
+            (Some(500_000), StreamKind::Unary, None, Some(100)),
+            (Some(29_900), StreamKind::Server, None, Some(0)),
+        ] {
+            limits.deadline_default = default.map(Duration::from_millis);
+            assert_eq!(left(&limits, kind, has), expected, "{default:?} {kind:?} {has:?}");
+        }
+    }
+}

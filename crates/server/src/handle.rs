@@ -1,0 +1,48 @@
+//! What others may know of a running server, and let it do: for what watches over it.
+
+use std::sync::Arc;
+
+use tidewire_service::{Method, Signal};
+
+use crate::command::Commands;
+use crate::health::Health;
+use crate::usage::{Counters, Usage};
+
+/// A running server, seen from beside; cheap to clone. It does not keep the server alive.
+#[derive(Clone)]
+pub struct Handle {
+    pub(crate) health: Health,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) commands: Commands,
+    pub(crate) methods: Arc<[Method]>,
+    pub(crate) drains: Signal,
+}
+
+impl Handle {
+    /// Whether it takes calls: not any more once a drain began.
+    pub fn is_ready(&self) -> bool {
+        self.health.is_serving()
+    }
+
+    /// What it is doing, and how often its bounds were reached.
+    pub fn usage(&self) -> Usage {
+        self.counters.usage(self.commands.running())
+    }
+
+    /// The methods that it serves, its own services among them, in the order of their paths.
+    pub fn methods(&self) -> &[Method] {
+        &self.methods
+    }
+
+    /// Lets it drain as a signal would, where it waits for signals
+    /// ([`Running::until_stopped`](crate::Running::until_stopped)).
+    pub fn drain(&self) {
+        self.drains.fire();
+    }
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle").field("usage", &self.usage()).finish_non_exhaustive()
+    }
+}

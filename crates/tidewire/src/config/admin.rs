@@ -1,0 +1,132 @@
+//! `[admin]` and the access log of `[log]`: what a running program tells of itself.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use tidewire_admin::{Admin, SetLogLevel, Token};
+use tidewire_memo::Graph;
+use tidewire_observe::{AccessLog, LineFormat, Metrics};
+use tidewire_server::{Address, Builder};
+
+use super::{AccessLogSetting, Config, ConfigError, LogConfig, value};
+
+/// `[admin]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct AdminConfig {
+    /// Where the program tells of itself; nowhere unless set.
+    #[serde(deserialize_with = "value::address")]
+    pub listen: Option<Address>,
+    /// The file with the token for it.
+    pub token_file: Option<PathBuf>,
+}
+
+/// What sets the level of the log while the program runs; the program says how.
+#[derive(Clone, Default)]
+pub struct LogControl(Option<SetLogLevel>);
+
+impl LogControl {
+    pub(super) fn new(set: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(set)))
+    }
+}
+
+impl AdminConfig {
+    /// What is wrong with it, with the key that it is about.
+    pub(super) fn fault(&self) -> Option<(&'static str, String)> {
+        match &self.listen {
+            Some(address) if !address.is_local() => Some((
+                "admin.listen",
+                format!(
+                    "admin.listen = {address} can be reached from elsewhere; write 127.0.0.1 and a port, or unix:/path"
+                ),
+            )),
+            Some(Address::Tcp(_)) if self.token_file.is_none() => Some((
+                "admin.listen",
+                "admin.listen needs admin.token_file; the file is made where it is not there"
+                    .to_owned(),
+            )),
+            _ => None,
+        }
+    }
+
+    fn token(&self) -> Result<Token, ConfigError> {
+        let token = match &self.token_file {
+            Some(path) => Token::of_file(path),
+            None => Token::unknown(),
+        };
+        token.map_err(|error| ConfigError::new(error.to_string()))
+    }
+}
+
+impl Config {
+    /// The server with what observes it, and what tells of that.
+    pub(super) fn watched(&self, mut builder: Builder) -> Result<Builder, ConfigError> {
+        if let Some(log) = self.log.access_log() {
+            builder = builder.observer(log).traces(true);
+        }
+        let Some(listen) = self.admin.listen.clone() else { return Ok(builder) };
+        if let Some((_, fault)) = self.admin.fault() {
+            return Err(ConfigError::new(fault));
+        }
+        let metrics = Metrics::new();
+        let admin = Admin::new(self.admin.token()?, metrics.clone(), Graph::global());
+        let mut admin = admin.settings(self.origins.settings());
+        if let Some(set) = &self.log_control.0 {
+            admin = admin.log_level(Arc::clone(set));
+        }
+        Ok(builder.observer(metrics).beside(move |handle| admin.server(listen, handle)))
+    }
+}
+
+impl LogConfig {
+    fn access_log(&self) -> Option<AccessLog> {
+        let format = match self.access? {
+            AccessLogSetting::Off => return None,
+            AccessLogSetting::Text => LineFormat::Text,
+            AccessLogSetting::Json => LineFormat::Json,
+        };
+        let write = |line: &str| tracing::info!(target: "tidewire::access", "{line}");
+        let sample = self.access_sample.map_or(1.0, |part| part.get());
+        Some(AccessLog::new(format, write).sample(sample))
+    }
+}
+
+impl PartialEq for LogControl {
+    /// What a program can do is no setting.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for LogControl {}
+
+impl fmt::Debug for LogControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LogControl")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_reached_from_elsewhere_or_by_anybody_here_does_not_start() {
+        for (text, expected) in [
+            ("listen = \"0.0.0.0:8081\"", "admin.listen = 0.0.0.0:8081 can be reached"),
+            ("listen = \"192.168.1.1:0\"\ntoken_file = \"t\"", "admin.listen = 192.168.1.1:0"),
+            ("listen = \"127.0.0.1:0\"", "admin.listen needs admin.token_file"),
+            ("listen = \"127.0.0.1:0\"\ntoken_file = \"/\"", "admin.token_file = /: "),
+        ] {
+            let config = Config::parse(&format!("[admin]\n{text}\n"), "t.toml").unwrap();
+            let error = config.server().unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+        let open = Config::parse("[admin]\nlisten = \"unix:/tmp/none.sock\"\n", "t.toml").unwrap();
+        assert!(open.server().is_ok());
+    }
+}

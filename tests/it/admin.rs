@@ -1,0 +1,249 @@
+//! The admin listener: what it tells, to whom, and what it refuses, over real sockets.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+use tidewire::config::Config;
+use tidewire::{Address, Running};
+use tidewire_tests::behaviour::Behaviour;
+use tidewire_tests::proto::BehaviourServiceServer;
+
+use crate::harness::{Response, post_json, send};
+
+/// A server with an admin listener, and where both are.
+struct Watched {
+    running: Running,
+    data: SocketAddr,
+    admin: SocketAddr,
+    token: String,
+    levels: Arc<Mutex<Vec<String>>>,
+    _folder: tempfile::TempDir,
+}
+
+fn tcp(running: &Running) -> SocketAddr {
+    match running.addresses()[0] {
+        Address::Tcp(address) => address,
+        _ => panic!("no TCP address"),
+    }
+}
+
+async fn watched(more: &str) -> Watched {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    let file = folder.path().join("tidewire.toml");
+    let text = format!(
+        "{more}[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+         token_file = \"{}\"\n",
+        token.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut config = Config::load(Some(&file), [], &[("limits.streams_max", "7".into())]).unwrap();
+    let levels = Arc::new(Mutex::new(Vec::new()));
+    let set = Arc::clone(&levels);
+    config.on_log_level(move |level| {
+        set.lock().unwrap().push(level.to_owned());
+        if level == "loud" { Err("no such level".to_owned()) } else { Ok(()) }
+    });
+    let service = BehaviourServiceServer::new(Behaviour::default());
+    let running = config.server().unwrap().service(service).start().await.unwrap();
+    let (data, admin) = (tcp(&running), tcp(running.beside().unwrap()));
+    let token = std::fs::read_to_string(token).unwrap().trim().to_owned();
+    Watched { running, data, admin, token, levels, _folder: folder }
+}
+
+impl Watched {
+    async fn ask(&self, head: &str, body: &str) -> Response {
+        let (first, more) = head.split_once('\n').unwrap_or((head, ""));
+        // `send` names a host that is not here; a later one of the same name would be a second.
+        raw(self.admin, &format!("{first}\nauthorization: Bearer {}\n{more}", self.token), body)
+            .await
+    }
+
+    async fn json(&self, head: &str) -> Value {
+        let answer = self.ask(head, "").await;
+        answer.check(200, &[]);
+        serde_json::from_slice(&answer.body).unwrap()
+    }
+}
+
+/// Sends a request with the host that belongs to the address, unless the head has another.
+async fn raw(address: SocketAddr, head: &str, body: &str) -> Response {
+    crate::harness::send_to_host(address, &address.to_string(), head, body.as_bytes()).await
+}
+
+#[tokio::test]
+async fn probes_pass_without_a_token_and_nothing_else_does() {
+    let watched = watched("").await;
+    raw(watched.admin, "GET /livez", "").await.check(200, &["ok"]);
+    raw(watched.admin, "GET /readyz", "").await.check(200, &["ready"]);
+    for head in [
+        "GET /metrics",
+        "GET /v1/system",
+        "GET /openapi.json",
+        "GET /nowhere",
+        "POST /v1/system:drain",
+        "POST /tidewire.admin.v1.System/Settings\ncontent-type: application/json",
+        "POST /grpc.reflection.v1.ServerReflection/ServerReflectionInfo\ncontent-type: application/grpc",
+    ] {
+        let refused = raw(watched.admin, head, "{}").await;
+        assert!(
+            refused.status == 401 || refused.head.contains("grpc-status: 16"),
+            "{head}: {refused:?}"
+        );
+        let (first, more) = head.split_once('\n').unwrap_or((head, ""));
+        let wrong = format!("{first}\nauthorization: Bearer {}x\n{more}", watched.token);
+        let refused = raw(watched.admin, &wrong, "{}").await;
+        assert!(
+            refused.status == 401 || refused.head.contains("grpc-status: 16"),
+            "{head}: {refused:?}"
+        );
+        assert!(!refused.text().contains(&watched.token), "{head}");
+    }
+    // What is told on one port is not on the other.
+    send(watched.data, "GET /metrics", b"").await.check(404, &[]);
+}
+
+#[tokio::test]
+async fn pages_of_browsers_are_kept_out() {
+    let watched = watched("").await;
+    let own = format!("http://{}", watched.admin);
+    for (line, status) in [
+        ("host: evil.example".to_owned(), 421),
+        (format!("host: evil.example:{}", watched.admin.port()), 421),
+        (format!("origin: http://{}", watched.data), 403),
+        ("origin: null".to_owned(), 403),
+        ("origin: https://evil.example".to_owned(), 403),
+        ("sec-fetch-site: cross-site".to_owned(), 403),
+        ("sec-fetch-site: same-site".to_owned(), 403),
+        (format!("origin: {own}\nsec-fetch-site: same-origin"), 200),
+    ] {
+        let answer = watched.ask(&format!("GET /v1/system\n{line}"), "").await;
+        assert_eq!(answer.status, status, "{line}");
+        assert!(!answer.head.contains("access-control"), "{line}: {}", answer.head);
+    }
+    let probe = raw(watched.admin, "GET /readyz\nhost: evil.example", "").await;
+    assert_eq!(probe.status, 421, "a probe tells a page nothing either");
+    for kind in ["text/plain", "application/x-www-form-urlencoded"] {
+        let head = format!("POST /v1/system:drain\ncontent-type: {kind}");
+        watched.ask(&head, "{}").await.check(415, &[]);
+    }
+    assert!(watched.running.handle().is_ready(), "no page drained it");
+}
+
+#[tokio::test]
+async fn a_command_is_a_post() {
+    let watched = watched("").await;
+    let get = "GET /tidewire.admin.v1.System/Drain?encoding=json&message=%7B%7D&connect=v1";
+    for head in [get, "GET /v1/system:drain", "DELETE /v1/system:drain"] {
+        let answer = watched.ask(head, "").await;
+        assert!(answer.status >= 400, "{head}: {answer:?}");
+    }
+    assert!(watched.running.handle().is_ready());
+}
+
+#[tokio::test]
+async fn it_tells_of_the_system_its_settings_its_methods_and_its_calls() {
+    let watched = watched("[limits]\ncommands_max = 50\n").await;
+    post_json(watched.data, "Look", "{}").await.check(200, &[]);
+    post_json(watched.data, "Fail", r#"{"code":5}"#).await.check(404, &[]);
+    let system = watched.json("GET /v1/system").await;
+    assert_eq!(system["ready"], true);
+    assert_eq!(system["connectionsAccepted"], 2, "{system}");
+    let settings = watched.json("GET /v1/settings").await;
+    let told = |key: &str| {
+        let all = settings["settings"].as_array().unwrap();
+        let setting = all.iter().find(|setting| setting["key"] == key).unwrap();
+        let text = |name: &str| setting[name].as_str().unwrap().to_owned();
+        (text("value"), text("origin"))
+    };
+    assert_eq!(told("limits.streams_max"), ("7".to_owned(), "flag".to_owned()));
+    assert_eq!(told("limits.commands_max").0, "50");
+    assert!(told("limits.commands_max").1.ends_with("tidewire.toml"));
+    assert_eq!(told("limits.idle_timeout"), ("2m".to_owned(), "default".to_owned()));
+    let services = watched.json("GET /v1/services").await;
+    let look =
+        services["methods"].as_array().unwrap().iter().find(|method| method["method"] == "Look");
+    assert_eq!(look.unwrap()["query"], true);
+    let calls = watched.json("GET /v1/calls/methods").await;
+    let of = |method: &str| {
+        let name = format!("tidewire.test.v1.BehaviourService/{method}");
+        let all = calls["methods"].as_array().unwrap();
+        all.iter().find(|figures| figures["method"] == name).unwrap().clone()
+    };
+    assert_eq!(
+        (&of("Look")["calls"], &of("Look")["outcomes"][0]["code"]),
+        (&1.into(), &"ok".into())
+    );
+    assert_eq!(of("Fail")["outcomes"][0]["code"], "not_found");
+    watched.json("GET /v1/memo").await;
+    let metrics = watched.ask("GET /metrics", "").await;
+    metrics
+        .check(200, &["tidewire_requests_total{method=\"tidewire.test.v1.BehaviourService/Look\""]);
+    metrics.check(200, &["tidewire_limit_reached_total{limit=\"limits.calls_max\"} 0"]);
+    assert_eq!(metrics.head.matches("content-type").count(), 1, "{}", metrics.head);
+}
+
+#[tokio::test]
+async fn the_level_of_the_log_is_set_while_it_runs() {
+    let watched = watched("").await;
+    let head = "POST /v1/system:setLogLevel\ncontent-type: application/json";
+    watched.ask(head, r#"{"level":"debug"}"#).await.check(200, &[]);
+    watched.ask(head, r#"{"level":"loud"}"#).await.check(400, &["no such level"]);
+    assert_eq!(*watched.levels.lock().unwrap(), ["debug", "loud"]);
+}
+
+#[tokio::test]
+async fn while_it_drains_it_still_answers_that_it_is_not_ready() {
+    let watched = watched("[limits]\ndrain_grace = \"600s\"\n").await;
+    let Watched { running, admin, data, token, .. } = watched;
+    let handle = running.handle();
+    let stopped = tokio::spawn(running.until_stopped());
+    let head = format!(
+        "POST /v1/system:drain\nauthorization: Bearer {token}\ncontent-type: application/json"
+    );
+    raw(admin, &head, "{}").await.check(200, &[]);
+    while handle.is_ready() {
+        tokio::task::yield_now().await;
+    }
+    raw(admin, "GET /readyz", "").await.check(503, &["drains"]);
+    raw(admin, "GET /livez", "").await.check(200, &["ok"]);
+    post_json(data, "Look", "{}").await.check(200, &[]);
+    stopped.abort();
+}
+
+#[tokio::test]
+async fn who_owns_the_socket_needs_no_token_and_nobody_else_gets_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("admin.sock");
+    let text = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"unix:{}\"\n",
+        path.display()
+    );
+    let running = Config::parse(&text, "t.toml").unwrap().server().unwrap().start().await.unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    let answer = over_socket(
+        &path,
+        "GET /v1/system HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
+    )
+    .await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"ready\":true"), "{answer}");
+    let rebound = over_socket(
+        &path,
+        "GET /v1/system HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n",
+    )
+    .await;
+    assert!(rebound.starts_with("HTTP/1.1 421"), "{rebound}");
+    drop(running);
+}
+
+async fn over_socket(path: &Path, request: &str) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::UnixStream::connect(path).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
