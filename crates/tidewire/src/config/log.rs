@@ -55,7 +55,10 @@ mod tests {
 
     #[test]
     fn a_log_is_started_once_and_at_a_level_that_is_one() {
-        let wrong = LogConfig { level: "a=b=c".to_owned(), ..LogConfig::default() }.start().unwrap_err().to_string();
+        let wrong = LogConfig { level: "a=b=c".to_owned(), ..LogConfig::default() }
+            .start()
+            .unwrap_err()
+            .to_string();
         assert!(wrong.starts_with("log.level = \"a=b=c\": "), "{wrong}");
         assert_eq!(LogConfig::default().start(), Ok(()));
         let again = LogConfig::default().start().unwrap_err();
