@@ -8,10 +8,10 @@
 # The C in them (jemalloc, ring, zstd) is compiled against musl as well:
 #
 #   x86-64   apt-get install musl-tools
-#   arm64    dpkg --add-architecture arm64 && apt-get update &&
-#            apt-get install gcc-aarch64-linux-gnu musl-dev:arm64
+#   arm64    apt-get install gcc-aarch64-linux-gnu
 #
-# and `rustup target add` brings the standard library of each.
+# and `rustup target add` brings the standard library of each. The musl of arm64 is not installed: its package
+# is fetched and unpacked below target/, where nothing of the system changes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,11 +33,30 @@ target() {
 # missing ARCHITECTURE: what is not here of what it needs; nothing when all is.
 missing() {
   local compiler=x86_64-linux-musl-gcc package=musl-tools
-  if [[ $1 == arm64 ]]; then compiler=aarch64-linux-musl-gcc package=musl-dev:arm64; fi
+  if [[ $1 == arm64 ]]; then compiler=aarch64-linux-gnu-gcc package=gcc-aarch64-linux-gnu; fi
   type -P "$compiler" >/dev/null || echo "$compiler (Debian: $package)"
+  if [[ $1 == arm64 ]] && ! musl_of_arm64 >&2; then echo "musl for arm64 (Debian: musl-dev:arm64)"; fi
   local libraries
   libraries=$(rustc --print target-libdir --target "$(target "$1")")
   [[ -d $libraries ]] || echo "the standard library (rustup target add $(target "$1"))"
+}
+
+# Debian's musl for arm64 and a compiler for it, aarch64-linux-musl-gcc, in $musl unless the system has one.
+musl_of_arm64() {
+  type -P aarch64-linux-musl-gcc >/dev/null && return 0
+  local state=$musl/state package
+  command -v apt-get >/dev/null || return 1
+  say "fetching the musl of arm64 into $musl"
+  mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$musl/bin"
+  local apt=(apt-get -qq -o APT::Architectures::=amd64 -o APT::Architectures::=arm64
+    -o "Dir::State::lists=$state/lists" -o "Dir::Cache=$state/cache" -o APT::Sandbox::User=root)
+  (cd "$state" && "${apt[@]}" update && "${apt[@]}" download musl-dev:arm64) || return 1
+  for package in "$state"/musl-dev_*_arm64.deb; do dpkg-deb -x "$package" "$musl" || return 1; done
+  local specs=$musl/usr/lib/aarch64-linux-musl/musl-gcc.specs
+  sed -i "s#/usr/\(include\|lib\)/aarch64-linux-musl#$musl&#g" "$specs"
+  printf '#!/bin/sh\nexec aarch64-linux-gnu-gcc "$@" -specs %s\n' "$specs" >"$musl/bin/aarch64-linux-musl-gcc"
+  chmod +x "$musl/bin/aarch64-linux-musl-gcc"
+  rm -rf "$state"
 }
 
 # build ARCHITECTURE
@@ -57,6 +76,9 @@ build() {
 # know when it is compiled.
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=aarch64-linux-gnu-gcc
 export AR_aarch64_unknown_linux_musl=aarch64-linux-gnu-ar
+
+musl=$(realpath -m "${CARGO_TARGET_DIR:-target}")/musl-arm64
+export PATH="$PATH:$musl/bin"
 
 rm -rf dist
 mkdir dist
