@@ -20,7 +20,8 @@ What finds a mutant:
     miri::NAME    tests of crates/memo/tests/it under Miri, with many seeds
     equivalent    nothing can, for the reason given; it is applied but not run
 
-A run writes bench-runs/memo/mutants.md as soon as the log has a row for each of them; a row says of which commit it is.
+Each run adds to a log, target/mutants/log.json, of which bench-runs/memo/mutants.md is written; what has no row
+there is said to be not run.
 """
 
 import json
@@ -45,6 +46,7 @@ FIRST_PROGRAMS = "500"
 SLOW = ["growth::", "threads::", "programs::", "weak_memory::", "a_million_distinct", "a_hundred_thousand_changes", "deep_chain", "million_deep"]
 # A mutant that hangs is found as well: this many times what the proof takes without one.
 PATIENCE = 8
+NOT_RUN = "not run"
 
 
 def copy():
@@ -203,13 +205,14 @@ def places(mutant, texts):
 
 
 def write(rows):
-    commits = ", ".join(f"`{commit}`" for commit in dict.fromkeys(row["commit"] for row in rows))
+    commits = ", ".join(f"`{commit}`" for commit in dict.fromkeys(row["commit"] for row in rows if row["commit"]))
     survivors = sum(row["by"] in ("SURVIVES", "DOES NOT BUILD") for row in rows)
+    missing = sum(row["by"] == NOT_RUN for row in rows)
     lines = [
         "# Deliberate faults in memo",
         "",
         f"`python3 scripts/memo-mutants.py` at {commits}, {PROGRAMS} random programs each where they are asked:"
-        f" {len(rows)} mutants, {survivors} not caught. The quick tests of `it` may find one that the"
+        f" {len(rows)} mutants, {survivors} not caught, {missing} not run. The quick tests of `it` may find one that the"
         " random programs are named for before these do; the first finding ends its row.",
         "",
         "| mutant | file | found by | how it showed |",
@@ -266,8 +269,7 @@ def main(arguments):
         log[mutant["name"]] = {"name": mutant["name"], "files": places(mutant, texts), "by": name, "what": what, "commit": commit}
         LOG.write_text(json.dumps(log, indent=1))
     print(f"{len(mutants)} mutants, {survivors} not caught")
-    if all(name in log for name in everyone):
-        write([log[name] for name in everyone])
+    write([log.get(name) or {"name": name, "files": "", "by": NOT_RUN, "what": "", "commit": ""} for name in everyone])
     return 1 if survivors else 0
 
 
