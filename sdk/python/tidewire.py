@@ -634,7 +634,7 @@ class Session:
         if not call.is_open or call.is_stopped:
             return
         was_idle = not call.chunks
-        if len(item) > SMALL_MAX:
+        if len(item) > PIECE:
             for at in range(0, len(item), PIECE):
                 call.chunks.append((item[at:at + PIECE], at + PIECE < len(item)))
             call.queued += len(item)
