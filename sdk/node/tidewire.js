@@ -953,6 +953,8 @@ class App {
       request._addHeaderLine(name, value, request.headers);
     }
     const items = this.#items(call);
+    // Its constructor leaves this to its own `_read`, which reads of a socket.
+    request._readableState.readingMore = false;
     request._read = () => {
       items.next().then(({ done, value }) => {
         if (done) request.complete = true;
