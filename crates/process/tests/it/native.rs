@@ -6,6 +6,7 @@
 mod cases;
 mod trouble;
 
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -141,6 +142,15 @@ fn node(mode: &str) -> Vec<String> {
     ["node", &sdk("node/tests/service.js"), mode].map(str::to_owned).to_vec()
 }
 
+/// Builds the program in Go, which its own cache makes quick.
+fn go() -> Vec<String> {
+    let program = crate::gateway().with_file_name("hosted-go");
+    let mut build = Command::new("go");
+    build.arg("build").arg("-o").arg(&program).arg("./tests/service").current_dir(sdk("go"));
+    assert!(build.status().expect("go is installed").success(), "it compiles");
+    vec![program.display().to_string()]
+}
+
 /// Runs all cases with a program.
 async fn behaves(command: Vec<String>) {
     cases::all(&command).await;
@@ -165,4 +175,9 @@ async fn a_program_in_javascript_behaves() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_in_javascript_with_a_listener_of_node_behaves() {
     behaves(node("http")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_in_go_behaves() {
+    behaves(go()).await;
 }
