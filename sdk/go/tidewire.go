@@ -93,6 +93,8 @@ const (
 	queuedMax        = 65536
 
 	malformed, unexpected = 5, 7
+
+	gaveUp = "the caller gave up"
 )
 
 var headers = strings.Fields("content-type authorization cookie set-cookie accept accept-encoding accept-language " +
@@ -636,7 +638,7 @@ func (s *session) onCancel(call *stream) {
 	}
 	call.isCancelled = true
 	if !call.isCommand || call.isStreaming || call.hasHead {
-		s.main = putFrame(s.main, kError, call.number, 0, putNumber(nil, 8, 1), nil, 0)
+		s.main = putFrame(s.main, kError, call.number, 0, putField(putNumber(nil, 8, 1), 9, gaveUp), nil, 0)
 		s.giveUp(call)
 	}
 }
@@ -855,7 +857,7 @@ func (s *session) fail(call *stream, failed *Error) {
 	}
 	var out []byte
 	if call.isCancelled || failed == nil {
-		out = putNumber(putNumber(out, 8, 1), 11, Ran)
+		out = putNumber(putField(putNumber(out, 8, 1), 9, gaveUp), 11, Ran)
 	} else {
 		code := uint64(2)
 		for number, name := range codes {
@@ -1255,7 +1257,7 @@ func (a *App) do(what func(*session)) {
 	}
 }
 
-var errGone = &Error{Code: "canceled", Message: "the caller gave up"}
+var errGone = &Error{Code: "canceled", Message: gaveUp}
 
 // next waits for the next item of a call.
 func (a *App) next(call *stream) (data []byte, err error) {

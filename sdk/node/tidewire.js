@@ -36,7 +36,7 @@ const MAGIC = 0x564c5754, PAYLOAD_MAX = 65536, PIECE = 16384, SMALL_MAX = 16376,
 const STREAM_CREDIT = 262144, CONNECTION_CREDIT = 1 << 20;
 const MALFORMED = 5, UNEXPECTED = 7;
 const NOT_RUN = 1, UNKNOWN = 2, RAN = 3;
-const EMPTY = Buffer.alloc(0), CANCELED = 1;
+const EMPTY = Buffer.alloc(0), CANCELED = 1, GAVE_UP = Buffer.from("the caller gave up");
 
 /** Why a call failed: thrown by handlers for their callers, and by calls of the gateway. */
 class TidewireError extends Error {
@@ -421,7 +421,7 @@ class Session {
     if (call.isCancelled) return;
     call.isCancelled = true;
     if (!call.isCommand || call.isStreaming || call.hasHead) {
-      this.main.push(frame(ERROR, call.number, 0, number(8, CANCELED)));
+      this.main.push(frame(ERROR, call.number, 0, Buffer.concat([number(8, CANCELED), field(9, GAVE_UP)])));
       this.giveUp(call);
     }
   }
@@ -600,7 +600,7 @@ class Session {
   fail(call, error) {
     if (!call.isOpen) return;
     const parts = [];
-    if (call.isCancelled) parts.push(number(8, CANCELED), number(11, RAN));
+    if (call.isCancelled) parts.push(number(8, CANCELED), field(9, GAVE_UP), number(11, RAN));
     else {
       parts.push(number(8, CODES.indexOf(error.code) || 2));
       if (error.message) parts.push(field(9, Buffer.from(error.message).subarray(0, 4096)));
@@ -758,7 +758,8 @@ class App {
     const ends = (why) => {
       this.session.close(why);
       this.#hear();
-      process.exit();
+      // What was printed is on its way; whatever else would keep the program alive has nobody left.
+      setTimeout(() => process.exit(), 200).unref();
     };
     this.socket.on("error", (error) => ends(error.message));
     this.socket.on("close", () => ends("it closed the socket"));
@@ -1029,4 +1030,4 @@ function serve(handlers) {
   return new App(handlers).start();
 }
 
-module.exports = { serve, streaming, TidewireError, Session, keyText };
+module.exports = { serve, streaming, TidewireError, Session, keyText, readMetadata, frame };
