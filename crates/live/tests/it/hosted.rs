@@ -147,7 +147,7 @@ fn streams(stage: &mut Stage) {
     stage.process("begin", json!({ "stream": call.stream() }), |process| {
         process.reply_stream(call, &OutgoingReply::default());
     });
-    let long = vec![b'x'; 20_000];
+    let long = vec![b'x'; 16_500];
     for item in [&b"one"[..], b"", &long, &long[..16_384], b"end"] {
         let details = json!({ "stream": call.stream(), "item": hex(item) });
         stage.process("push", details, |process| {
