@@ -40,6 +40,7 @@ CODES = ("ok canceled unknown invalid_argument deadline_exceeded not_found alrea
          "resource_exhausted failed_precondition aborted out_of_range unimplemented internal unavailable "
          "data_loss unauthenticated").split()
 NOT_RUN, UNKNOWN, RAN, BEHIND = 1, 2, 3, 4
+GAVE_UP = b"the caller gave up"
 
 
 class Error(Exception):
@@ -487,7 +488,7 @@ class Session:
             return
         call.is_cancelled = True
         if not call.is_command or call.is_streaming or call.has_head:
-            self.main += put_frame(ERROR, call.number, metadata=self._number(8, 1))
+            self.main += put_frame(ERROR, call.number, metadata=self._number(8, 1) + put_field(9, GAVE_UP))
             self.give_up(call)
 
     def give_up(self, call):
@@ -634,7 +635,7 @@ class Session:
         if not call.is_open or call.is_stopped:
             return
         was_idle = not call.chunks
-        if len(item) > SMALL_MAX:
+        if len(item) > PIECE:
             for at in range(0, len(item), PIECE):
                 call.chunks.append((item[at:at + PIECE], at + PIECE < len(item)))
             call.queued += len(item)
@@ -662,7 +663,7 @@ class Session:
         if not call.is_open:
             return
         if call.is_cancelled:
-            metadata = self._number(8, 1) + self._number(11, RAN)
+            metadata = self._number(8, 1) + put_field(9, GAVE_UP) + self._number(11, RAN)
         else:
             metadata = self._number(8, CODES.index(error.code) or 2)
             if error.message:
@@ -1114,22 +1115,25 @@ class App:
             self.tasks[call] = task
             task.add_done_callback(lambda _: self.tasks.pop(call, None))
             return
+        with self.lock:
+            is_missing = not self.idle and self.started < self.threads
+            self.started += is_missing
+            self.idle -= bool(self.idle)
         self.work.put(call)
-        if self.idle < self.work.qsize() and self.started < self.threads:
-            self.started += 1
+        if is_missing:
             threading.Thread(target=self._worker, daemon=True).start()
 
     def _worker(self):
         while True:
-            self.idle += 1
             call = self.work.get()
-            self.idle -= 1
             try:
                 self._run(call)
             except Cancelled:
                 self._fail(call, Error("canceled", "the handler gave up"))
             except BaseException as error:
                 self._fail(call, self._said(error))
+            with self.lock:
+                self.idle += 1
 
     def _arguments(self, call):
         """What a handler is called with."""

@@ -51,6 +51,11 @@ const STEPS: &[Step] = &[
         about: "the live protocol in Python agrees with its fixtures",
         work: python,
     },
+    Step {
+        name: "sdk",
+        about: "what hosted programs import agrees with the fixtures of the live protocol",
+        work: sdk,
+    },
     Step { name: "models", about: "schedules of the models of memo", work: models },
     Step { name: "stress", about: "a minute of randomized stress on memo", work: stress },
 ];
@@ -196,6 +201,22 @@ fn schemathesis(root: &Path) -> Result<Outcome> {
 /// A second implementation of the live protocol, written from its specification.
 fn python(root: &Path) -> Result<Outcome> {
     execute(Command::new("python3").arg("tests/live_py/test_fixtures.py").current_dir(root))
+}
+
+/// The file of each language; its behaviour behind a gateway is a test of `process`.
+fn sdk(root: &Path) -> Result<Outcome> {
+    for (program, words, folder) in [
+        ("python3", "tests/test_fixtures.py", "sdk/python"),
+        ("node", "tests/fixtures.js", "sdk/node"),
+        ("go", "test -count=1 ./...", "sdk/go"),
+    ] {
+        let mut command = Command::new(program);
+        command.args(words.split(' ')).current_dir(root.join(folder));
+        if let Outcome::Failed = execute(&mut command)? {
+            return Ok(Outcome::Failed);
+        }
+    }
+    Ok(Outcome::Passed)
 }
 
 /// The models of memo. The checker's flag changes every crate, hence a target folder of its own.

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tidewire_memo::Graph;
 use tokio::task::JoinHandle;
@@ -64,9 +64,16 @@ impl Host {
     pub fn start_by(program: impl AsRef<Path>) -> Result<Self, HostError> {
         let launcher = Launcher::new(program.as_ref()).map_err(HostError)?;
         let sockets = Folder::new().map_err(HostError)?;
-        let sources = Sources::new(&Graph::global());
-        let shared = Arc::new(Shared { sources, callee: OnceLock::new() });
-        Ok(Self { launcher: Arc::new(launcher), sockets, services: Mutex::default(), shared })
+        let (launcher, shared) = (Arc::new(launcher), Arc::new(Shared::new(&Graph::global())));
+        Ok(Self { launcher, sockets, services: Mutex::default(), shared })
+    }
+
+    /// Makes what processes name in another graph than the global one: that in which the server keeps
+    /// answers. Call it before services are added.
+    #[must_use]
+    pub fn in_graph(mut self, graph: &Graph) -> Self {
+        self.shared = Arc::new(Shared::new(graph));
+        self
     }
 
     /// The sources that processes name, by which answers of theirs are kept and end.

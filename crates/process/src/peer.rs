@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tidewire_link::{Answering, Arrived, CallId, Changed, Failed, Host, Said};
+use tidewire_memo::Graph;
 use tidewire_service::{Enclosing, Error, Reply};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -22,6 +23,12 @@ pub(crate) struct Shared {
     pub(crate) sources: Sources,
     /// Who answers what processes call; nobody before the server is started.
     pub(crate) callee: OnceLock<Callee>,
+}
+
+impl Shared {
+    pub(crate) fn new(graph: &Graph) -> Self {
+        Self { sources: Sources::new(graph), callee: OnceLock::new() }
+    }
 }
 
 /// Who answers what processes call.

@@ -133,5 +133,68 @@ def do(request, context):
     return request
 
 
+def page(environ, start_response):
+    body = environ["wsgi.input"].read()
+    start_response("201 Created", [("x-page", "yes")])
+    query = "?" + environ["QUERY_STRING"] if environ["QUERY_STRING"] else ""
+    yield f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}{query} ".encode()
+    yield body
+
+
+def in_the_loop():
+    """The same by `async` handlers, beside those in threads."""
+
+    @app.unary(NAME + "Echo")
+    async def echo_(request, context):
+        await asyncio.sleep(0)
+        return echo(request, context)
+
+    @app.server_stream(NAME + "Count")
+    async def count_(request, context):
+        for number in range(1, request.get("number", 0) + 1):
+            yield {"number": number}
+
+    @app.client_stream(NAME + "Sum")
+    async def sum__(requests, context):
+        return {"number": sum([request.get("number", 0) async for request in requests])}
+
+    @app.bidi_stream(NAME + "Chat")
+    async def chat_(requests, context):
+        async for request in requests:
+            yield {"text": "re: " + request.get("text", "")}
+
+    @app.unary(NAME + "Wait")
+    async def wait_(request, context):
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            note(request["text"])
+
+    @app.server_stream(NAME + "Drip")
+    async def drip_(request, context):
+        yield {"number": 1}
+        await wait_(request, context)
+
+    @app.unary(NAME + "Within")
+    async def within_(request, context):
+        return await context.call_async(NAME + "Echo", {"text": "inner " + request["text"]})
+
+    async def page_(scope, receive, send):
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message["body"], message["more_body"]
+        await send({"type": "http.response.start", "status": 201, "headers": [(b"x-page", b"yes")]})
+        query = "?" + scope["query_string"].decode() if scope["query_string"] else ""
+        await send({"type": "http.response.body", "body": f"{scope['method']} {scope['path']}{query} ".encode(),
+                    "more_body": True})
+        await send({"type": "http.response.body", "body": body})
+
+    app.asgi(page_)
+
+
 if __name__ == "__main__":
+    app.wsgi(page)
+    if sys.argv[1:] == ["async"]:
+        in_the_loop()
     app.serve()

@@ -12,6 +12,7 @@ mod freshness;
 mod fuzz;
 mod handshakes;
 mod heard;
+mod hosted;
 mod hostile;
 mod link;
 mod network;

@@ -6,6 +6,7 @@
 mod cases;
 mod trouble;
 
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -31,15 +32,17 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) async fn start(command: &[String], codec: Codec, life: Life) -> Self {
-        // Answers are kept by everything in the process: each gateway has keys of its own.
-        let host = crate::host();
+        let graph = Graph::new();
+        // Nothing ends by time.
+        graph.set_external_life(None);
+        let host = crate::host().in_graph(&graph);
         let program = Program::new("hosted", command.iter().cloned()).listen(Listen::Native);
         let hosted = host.add(program, life);
         let sources = Sources::new().folder(sdk("protos"));
         let schema = Schema::compile(&sources).expect("the .proto compiles");
         let typed = hosted.typed(&schema, SERVICE, codec).expect("the service is there");
         let address: Address = "127.0.0.1:0".parse().expect("an address");
-        let server = Server::builder().memo(Edge::new(&Graph::global())).service(typed);
+        let server = Server::builder().memo(Edge::new(&graph)).service(typed);
         let server = server.mount("/pages", hosted.clone()).listen(address);
         let running = server.start().await.expect("the server starts");
         host.answered_by(running.callee());
@@ -68,6 +71,20 @@ impl Gateway {
     ) -> Result<Reply, Error> {
         let call = Call::method(self.method(name), context, Codec::Json, body);
         self.client.call(call).await
+    }
+
+    /// The answer to a plain request: its status, a header of it, its body.
+    pub(crate) async fn page(
+        &self,
+        verb: http::Method,
+        body: impl Into<Body>,
+    ) -> (u16, String, String) {
+        let call = crate::call(verb, "/pages/a%20b?c=d", body);
+        let reply = self.client.call(call).await.expect("a page");
+        let (status, headers) = (reply.status.as_u16(), reply.headers.clone());
+        let text = reply.body.collect(64 << 20).await.expect("a body");
+        let page = headers.get("x-page").map_or("", |value| value.to_str().unwrap());
+        (status, page.to_owned(), crate::text(text))
     }
 
     /// Another program of the same life, called once.
@@ -121,6 +138,19 @@ fn python(mode: &str) -> Vec<String> {
     ["python3", "-I", "-S", &script, mode].map(str::to_owned).to_vec()
 }
 
+fn node(mode: &str) -> Vec<String> {
+    ["node", &sdk("node/tests/service.js"), mode].map(str::to_owned).to_vec()
+}
+
+/// Builds the program in Go, which its own cache makes quick.
+fn go() -> Vec<String> {
+    let program = crate::gateway().with_file_name("hosted-go");
+    let mut build = Command::new("go");
+    build.arg("build").arg("-o").arg(&program).arg("./tests/service").current_dir(sdk("go"));
+    assert!(build.status().expect("go is installed").success(), "it compiles");
+    vec![program.display().to_string()]
+}
+
 /// Runs all cases with a program.
 async fn behaves(command: Vec<String>) {
     cases::all(&command).await;
@@ -130,4 +160,24 @@ async fn behaves(command: Vec<String>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_in_python_behaves() {
     behaves(python("threads")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_in_python_with_an_event_loop_behaves() {
+    behaves(python("async")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_in_javascript_behaves() {
+    behaves(node("fetch")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_in_javascript_with_a_listener_of_node_behaves() {
+    behaves(node("http")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_in_go_behaves() {
+    behaves(go()).await;
 }

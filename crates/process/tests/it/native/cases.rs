@@ -22,6 +22,7 @@ pub(super) async fn all(command: &[String]) {
     who_gives_up_is_heard(&gateway).await;
     deadlines_are_told_and_heard(&gateway).await;
     it_calls_back(&gateway).await;
+    pages_pass_with_their_bodies(&gateway).await;
     answers_are_kept_until_what_they_are_made_of_changes(&gateway).await;
     gateway.stop().await;
     protobuf_passes_untouched(command).await;
@@ -123,6 +124,22 @@ async fn deadlines_are_told_and_heard(gateway: &Gateway) {
 
 async fn it_calls_back(gateway: &Gateway) {
     assert_eq!(gateway.text("Within", "a").await.unwrap(), "inner a");
+}
+
+async fn pages_pass_with_their_bodies(gateway: &Gateway) {
+    let expected = |text: String| (201, "yes".to_owned(), text);
+    let page = gateway.page(http::Method::GET, Body::Empty).await;
+    assert_eq!(page, expected("GET /a b?c=d ".to_owned()));
+    for size in [5, 200_000] {
+        let body = "x".repeat(size);
+        let page = gateway.page(http::Method::POST, body.clone()).await;
+        assert!(page == expected(format!("POST /a b?c=d {body}")), "{size} bytes");
+    }
+    let pieces = (0..100).map(|n| Ok(Bytes::from(format!("{n},"))));
+    let page =
+        gateway.page(http::Method::PUT, Body::stream(futures_util::stream::iter(pieces))).await;
+    let text: String = (0..100).map(|n| format!("{n},")).collect();
+    assert_eq!(page, expected(format!("PUT /a b?c=d {text}")));
 }
 
 async fn answers_are_kept_until_what_they_are_made_of_changes(gateway: &Gateway) {

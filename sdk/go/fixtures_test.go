@@ -1,0 +1,169 @@
+package tidewire
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func load(t *testing.T, name string, into any) {
+	t.Helper()
+	text, err := os.ReadFile("../../tests/fixtures/live/" + name)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func unhex(t *testing.T, text string) []byte {
+	t.Helper()
+	data, err := hex.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestEveryFrameIsReadAsDescribedAndWrittenTheSame(t *testing.T) {
+	var fixtures []struct {
+		Name, Hex string
+		Frame     struct {
+			Number, Flags byte
+			Stream        uint32
+			Deadline      uint32 `json:"deadline_ms"`
+			Payload       string
+			Metadata      []struct {
+				Tag         byte
+				Name, Value string
+			}
+		}
+	}
+	load(t, "frames.json", &fixtures)
+	for _, fixture := range fixtures {
+		data, want := unhex(t, fixture.Hex), fixture.Frame
+		meta := int(binary.LittleEndian.Uint16(data[10:]))
+		said := readMetadata(data[16 : 16+meta])
+		var values []string
+		for _, entry := range want.Metadata {
+			value := string(unhex(t, entry.Value))
+			switch {
+			case entry.Tag == 0 || entry.Tag >= 64 && entry.Tag < 92:
+				values = append(values, value)
+			case entry.Tag < 64 && !strings.ContainsRune("\x06\x07\x0a\x0f", rune(entry.Tag)):
+				if string(said.fields[entry.Tag]) != value {
+					t.Errorf("%s: field %d is %q", fixture.Name, entry.Tag, said.fields[entry.Tag])
+				}
+			}
+		}
+		for at, header := range append(said.headers, said.trailers...) {
+			if at >= len(values) || header.Value != values[at] {
+				t.Errorf("%s: header %v", fixture.Name, header)
+			}
+		}
+		again := putFrame(nil, want.Number, want.Stream, want.Flags, data[16:16+meta], unhex(t, want.Payload), want.Deadline)
+		if hex.EncodeToString(again) != fixture.Hex {
+			t.Errorf("%s is written as %x", fixture.Name, again)
+		}
+	}
+}
+
+type details struct {
+	Stream, Parent, Status                          int
+	Jobs                                            uint64
+	Payload, Item, Code, Message, Path, Source, Key string
+	Level, Text                                     string
+	Query                                           bool
+	Detail                                          []string
+	Headers, Trailers, Depends, Fields              [][2]string
+}
+
+func pairs(list [][2]string) (found []Header) {
+	for _, pair := range list {
+		found = append(found, Header{pair[0], pair[1]})
+	}
+	return found
+}
+
+func TestAProcessWritesWhatTheConversationSays(t *testing.T) {
+	var talk struct {
+		Agent string
+		Steps []struct {
+			Host    *string `json:"host_writes"`
+			Process *string `json:"process_writes"`
+			Does    string  `json:"process"`
+			Details details
+		}
+	}
+	load(t, "hosted.json", &talk)
+	app := New()
+	app.session = newSession(talk.Agent, func(*stream) {}, &sync.Mutex{})
+	app.isWriting = true // What is written is taken here.
+	s := app.session
+	s.now = func() time.Time { return time.Time{} }
+	for number, step := range talk.Steps {
+		switch {
+		case step.Host != nil:
+			s.feed(unhex(t, *step.Host))
+			for _, call := range s.calls {
+				for len(call.items) > 0 {
+					s.takeItem(call)
+				}
+			}
+		case step.Process != nil:
+			var written []byte
+			for data := s.take(); len(data) > 0; data = s.take() {
+				written = append(written, data...)
+			}
+			if hex.EncodeToString(written) != *step.Process {
+				t.Fatalf("step %d: written is\n%x and not\n%s", number, written, *step.Process)
+			}
+		default:
+			act(t, app, step.Does, step.Details)
+		}
+		if s.closed != "" {
+			t.Fatalf("step %d: %s", number, s.closed)
+		}
+	}
+	if rest := s.take(); len(rest) > 0 {
+		t.Fatalf("nothing else is written, but %x", rest)
+	}
+}
+
+func act(t *testing.T, app *App, what string, d details) {
+	s := app.session
+	call := s.calls[uint32(d.Stream)]
+	switch what {
+	case "reply":
+		said := answer{headers: pairs(d.Headers), trailers: pairs(d.Trailers), depends: d.Depends, status: d.Status}
+		s.reply(call, unhex(t, d.Payload), said)
+	case "fail":
+		failed := &Error{Code: d.Code, Message: d.Message, Details: []Detail{{d.Detail[0], unhex(t, d.Detail[1])}}}
+		s.fail(call, failed)
+	case "begin":
+		s.open(call, answer{})
+	case "push":
+		s.push(call, unhex(t, d.Item))
+	case "finish":
+		s.finish(call, nil)
+	case "call":
+		o := options{query: d.Query}
+		if _, err := s.ask(d.Path[1:], 0, unhex(t, d.Payload), s.calls[uint32(d.Parent)], time.Time{}, o); err != nil {
+			t.Fatal(err)
+		}
+	case "changed":
+		app.Changed(d.Source, d.Key)
+	case "busy":
+		app.jobs = d.Jobs - 1
+		app.Busy()
+	case "log":
+		app.Log(d.Level, d.Text, pairs(d.Fields)...)
+	case "ready":
+	}
+}

@@ -1,0 +1,3 @@
+module tidewire.dev/go
+
+go 1.21

@@ -1,0 +1,187 @@
+// The program of the behaviour suite, in Go.
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	tidewire "tidewire.dev/go"
+)
+
+const name = "tidewire.hosted.v1.Hosted/"
+
+type text struct {
+	Text string `json:"text,omitempty"`
+}
+
+type number struct {
+	Number int `json:"number,omitempty"`
+}
+
+var (
+	lock  sync.Mutex
+	told  = sync.NewCond(&lock)
+	heard = map[string]bool{}
+	runs  = map[string]int{}
+	rest  func()
+)
+
+func note(text string) {
+	lock.Lock()
+	defer lock.Unlock()
+	heard[text] = true
+	told.Broadcast()
+}
+
+func bare(_ *tidewire.Context, request text) (number, error) {
+	lock.Lock()
+	defer lock.Unlock()
+	runs[request.Text]++
+	return number{runs[request.Text]}, nil
+}
+
+func main() {
+	app := tidewire.New()
+	tidewire.Unary(app, name+"Echo", func(c *tidewire.Context, request []byte) ([]byte, error) {
+		if ping := c.Header("x-ping"); ping != "" {
+			c.AddHeader("x-pong", ping)
+			c.AddTrailer("x-pong-trailer", ping)
+		}
+		return request, nil
+	})
+	tidewire.Unary(app, name+"Get", func(c *tidewire.Context, request text) (number, error) {
+		c.Depends("items", request.Text)
+		return bare(c, request)
+	})
+	tidewire.Unary(app, name+"Bare", bare)
+	tidewire.Unary(app, name+"Set", func(c *tidewire.Context, request text) (text, error) {
+		c.Changed("items", request.Text)
+		return request, nil
+	})
+	tidewire.ServerStream(app, name+"Count", func(c *tidewire.Context, request number, send func(number) error) error {
+		for n := 1; n <= request.Number; n++ {
+			if err := send(number{n}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	tidewire.ClientStream(app, name+"Sum", func(c *tidewire.Context, requests *tidewire.Requests[number]) (number, error) {
+		sum := 0
+		for {
+			request, err := requests.Next()
+			if err == io.EOF {
+				return number{sum}, nil
+			} else if err != nil {
+				return number{}, err
+			}
+			sum += request.Number
+		}
+	})
+	tidewire.BidiStream(app, name+"Chat", func(c *tidewire.Context, requests *tidewire.Requests[text], send func(text) error) error {
+		for {
+			request, err := requests.Next()
+			if err == io.EOF {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			if err := send(text{"re: " + request.Text}); err != nil {
+				return err
+			}
+		}
+	})
+	tidewire.Unary(app, name+"Fail", func(c *tidewire.Context, request text) (text, error) {
+		failed := tidewire.Errorf("not_found", "there is no %s", request.Text)
+		failed.Details = []tidewire.Detail{{Type: "tidewire.hosted.v1.Text", Value: []byte("\x0a\x01x")}}
+		failed.Headers = []tidewire.Header{{Name: "x-fail", Value: "yes"}}
+		return text{}, failed
+	})
+	tidewire.Unary(app, name+"Wait", func(c *tidewire.Context, request text) (text, error) {
+		<-c.Done()
+		note(request.Text)
+		return text{}, c.Err()
+	})
+	tidewire.ServerStream(app, name+"Drip", func(c *tidewire.Context, request text, send func(number) error) error {
+		if err := send(number{1}); err != nil {
+			return err
+		}
+		<-c.Done()
+		note(request.Text)
+		return c.Err()
+	})
+	tidewire.Unary(app, name+"Heard", func(c *tidewire.Context, request text) (text, error) {
+		lock.Lock()
+		defer lock.Unlock()
+		for !heard[request.Text] {
+			told.Wait()
+		}
+		return request, nil
+	})
+	tidewire.Unary(app, name+"Within", func(c *tidewire.Context, request text) (reply text, err error) {
+		err = c.Call(name+"Echo", text{"inner " + request.Text}, &reply)
+		return reply, err
+	})
+	tidewire.Unary(app, name+"Through", func(c *tidewire.Context, request text) (reply number, err error) {
+		err = c.Call(name+"Get", request, &reply, tidewire.Query)
+		return reply, err
+	})
+	tidewire.Unary(app, name+"Left", func(c *tidewire.Context, _ text) (number, error) {
+		deadline, ok := c.Deadline()
+		if !ok {
+			return number{}, nil
+		}
+		return number{int(time.Until(deadline).Milliseconds())}, nil
+	})
+	tidewire.Unary(app, name+"Do", func(c *tidewire.Context, request text) (text, error) { return do(app, c, request) })
+	app.Handle(http.HandlerFunc(page))
+	if err := app.Serve(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func do(app *tidewire.App, c *tidewire.Context, request text) (text, error) {
+	switch request.Text {
+	case "pid":
+		return text{fmt.Sprint(os.Getpid())}, nil
+	case "crash":
+		os.Exit(3)
+	case "garbage":
+		// The socket is whichever descriptor the runtime moved it to.
+		for fd := 3; fd < 32; fd++ {
+			if link, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); strings.HasPrefix(link, "socket:") {
+				os.NewFile(uintptr(fd), "socket").WriteString("HTTP/1.1 200 OK\r\n\r\nthis is no frame")
+			}
+		}
+		time.Sleep(time.Minute)
+	case "noise":
+		for line := 0; line < 20_000; line++ {
+			fmt.Println(strings.Repeat("x", 100))
+		}
+		c.Log("warn", "noise is over", tidewire.Header{Name: "lines", Value: "20000"})
+	case "raise":
+		panic("secret")
+	case "busy":
+		rest = app.Busy()
+	case "idle":
+		rest()
+	}
+	return request, nil
+}
+
+func page(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("x-page", "yes")
+	w.WriteHeader(http.StatusCreated)
+	target := r.URL.Path
+	if r.URL.RawQuery != "" {
+		target += "?" + r.URL.RawQuery
+	}
+	fmt.Fprintf(w, "%s %s ", r.Method, target)
+	_, _ = io.Copy(w, r.Body)
+}

@@ -1,0 +1,1466 @@
+// Package tidewire serves methods and pages behind a Tidewire gateway: one file, the standard library.
+//
+//	app := tidewire.New()
+//	tidewire.Unary(app, "shop.v1.Shop/GetItem", func(c *tidewire.Context, request ItemRequest) (Item, error) {
+//		c.Depends("items", request.ID) // the answer is kept until this item changes
+//		return Item{Name: "tea"}, nil
+//	})
+//	log.Fatal(app.Serve())
+//
+// The gateway starts the program, passes calls on a socket that it inherits (TIDEWIRE_FD), and ends it. Each call
+// is answered in a goroutine. Messages are structs as JSON where tidewire.toml says codec = "json"; else they are
+// []byte, or what App.Marshal and App.Unmarshal make of them. What a program prints is in the gateway's log.
+package tidewire
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Version of this package.
+const Version = "0.1.0"
+
+var codes = strings.Fields("ok canceled unknown invalid_argument deadline_exceeded not_found already_exists " +
+	"permission_denied resource_exhausted failed_precondition aborted out_of_range unimplemented internal " +
+	"unavailable data_loss unauthenticated")
+
+// What is known of a call that has no answer; 0 for the answer of a handler.
+const (
+	NotRun  = 1
+	Unknown = 2
+	Ran     = 3
+	Behind  = 4
+)
+
+// Header is a name and a value.
+type Header struct{ Name, Value string }
+
+// Detail is an encoded message that goes with an error.
+type Detail struct {
+	Type  string
+	Value []byte
+}
+
+// Error is why a call failed: returned by handlers for their callers, and by calls of the gateway.
+type Error struct {
+	Code, Message     string
+	Details           []Detail
+	Headers, Trailers []Header
+	Outcome           int
+}
+
+func (e *Error) Error() string { return e.Code + ": " + e.Message }
+
+// Errorf is an error with a code, such as "not_found".
+func Errorf(code, format string, values ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, values...)}
+}
+
+// violation is a rule of the protocol that the gateway broke.
+type violation struct {
+	reason uint64
+	text   string
+}
+
+// ------------------------------------------------------------------------------------------------- frames
+
+const (
+	kHello, kRequest, kReply, kError, kItems, kEnd, kCancel, kCredit = 1, 3, 4, 5, 6, 7, 8, 9
+	kPing, kPong, kGoaway, kReady, kBusy, kLog, kChanged             = 10, 11, 12, 16, 17, 18, 19
+
+	fEnd, fHTTP, fMore, fWatched = 1, 4, 8, 16
+
+	magic            = 0x564c5754
+	payloadMax       = 65536
+	piece            = 16384
+	smallMax         = 16376
+	bodyMax          = 64 << 20
+	streamCredit     = 262144
+	connectionCredit = 1 << 20
+	queuedMax        = 65536
+
+	malformed, unexpected = 5, 7
+
+	gaveUp = "the caller gave up"
+)
+
+var headers = strings.Fields("content-type authorization cookie set-cookie accept accept-encoding accept-language " +
+	"user-agent host origin referer content-length content-encoding cache-control etag if-none-match " +
+	"if-modified-since last-modified location vary date expires x-forwarded-for x-forwarded-proto x-request-id " +
+	"traceparent tracestate baggage")
+
+var tags = func() map[string]byte {
+	tags := map[string]byte{}
+	for number, name := range headers {
+		tags[name] = byte(64 + number)
+	}
+	return tags
+}()
+
+func putVarint(out []byte, value uint64) []byte { return binary.AppendUvarint(out, value) }
+
+func putString[S string | []byte](out []byte, value S) []byte {
+	return append(putVarint(out, uint64(len(value))), value...)
+}
+
+func putField[S string | []byte](out []byte, tag byte, value S) []byte {
+	return putString(append(out, tag), value)
+}
+
+func putNumber(out []byte, tag byte, value uint64) []byte {
+	return putField(out, tag, putVarint(nil, value))
+}
+
+// reader reads numbers and strings; what is cut off ends the session.
+type reader struct{ data []byte }
+
+func (r *reader) byte() byte {
+	if len(r.data) == 0 {
+		panic(violation{malformed, "bytes are cut off"})
+	}
+	first := r.data[0]
+	r.data = r.data[1:]
+	return first
+}
+
+func (r *reader) varint() uint64 {
+	value, size := binary.Uvarint(r.data)
+	if size <= 0 || size > 8 || value >= 1<<53 {
+		panic(violation{malformed, "a number that is cut off or too large"})
+	}
+	r.data = r.data[size:]
+	return value
+}
+
+func (r *reader) string() []byte {
+	size := r.varint()
+	if uint64(len(r.data)) < size {
+		panic(violation{malformed, "a string is cut off"})
+	}
+	value := r.data[:size:size]
+	r.data = r.data[size:]
+	return value
+}
+
+func isToken(name string) bool {
+	for _, c := range []byte(name) {
+		if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0) {
+			return false
+		}
+	}
+	return len(name) > 0 && len(name) <= 256
+}
+
+// putHeaders leaves out what the protocol cannot carry.
+func putHeaders(out []byte, list []Header) []byte {
+	for _, header := range list {
+		name := strings.ToLower(header.Name)
+		if !isToken(name) || strings.ContainsAny(header.Value, "\r\n\x00") {
+			continue
+		}
+		if tag, ok := tags[name]; ok {
+			out = putField(out, tag, header.Value)
+		} else {
+			out = putString(putString(append(out, 0), name), header.Value)
+		}
+	}
+	return out
+}
+
+func putTrailers(out []byte, list []Header) []byte {
+	if len(list) == 0 {
+		return out
+	}
+	return putHeaders(append(out, 7, 0), list)
+}
+
+func putFrame(out []byte, kind byte, stream uint32, flags byte, metadata, payload []byte, deadline uint32) []byte {
+	out = binary.LittleEndian.AppendUint32(out, uint32(len(metadata)+len(payload)))
+	out = binary.LittleEndian.AppendUint32(out, stream)
+	out = append(out, kind, flags)
+	out = binary.LittleEndian.AppendUint16(out, uint16(len(metadata)))
+	out = binary.LittleEndian.AppendUint32(out, deadline)
+	return append(append(out, metadata...), payload...)
+}
+
+// metadata is what goes with a frame: fields by their tags, headers and trailers.
+type metadata struct {
+	fields            map[byte][]byte
+	headers, trailers []Header
+	details           [][]byte
+}
+
+func readMetadata(data []byte) metadata {
+	found, r := metadata{fields: map[byte][]byte{}}, reader{data}
+	into := &found.headers
+	for len(r.data) > 0 {
+		tag := r.byte()
+		name := ""
+		if tag == 0 {
+			name = string(r.string())
+		} else if tag >= 64 && int(tag) < 64+len(headers) {
+			name = headers[tag-64]
+		}
+		value := r.string()
+		switch {
+		case name != "":
+			*into = append(*into, Header{name, string(value)})
+		case tag == 7:
+			into = &found.trailers
+		case tag == 10:
+			found.details = append(found.details, value)
+		default:
+			found.fields[tag] = value
+		}
+	}
+	return found
+}
+
+func (m metadata) number(tag byte, otherwise uint64) uint64 {
+	if value, ok := m.fields[tag]; ok {
+		r := reader{value}
+		return r.varint()
+	}
+	return otherwise
+}
+
+// KeyText is the key of a source as text: its parts joined by a slash.
+func KeyText(parts ...any) string {
+	texts := make([]string, len(parts))
+	for at, part := range parts {
+		switch part := part.(type) {
+		case nil:
+			texts[at] = "%_"
+		case []byte:
+			texts[at] = hex.EncodeToString(part)
+		default:
+			texts[at] = strings.ReplaceAll(strings.ReplaceAll(fmt.Sprint(part), "%", "%25"), "/", "%2F")
+		}
+	}
+	return strings.Join(texts, "/")
+}
+
+// ------------------------------------------------------------------------------------------------ session
+
+type item struct {
+	data []byte
+	cost int // what its frame cost, with the last item of it
+}
+
+type chunk struct {
+	data         []byte
+	more, isOpen bool
+}
+
+// stream is one call, of either side: what came of it, and what is to be sent.
+type stream struct {
+	number                       uint32
+	isAsked, isOpen, isCancelled bool
+	path, verb                   string
+	codec                        byte
+	headers, trailers            []Header
+	payload                      []byte
+	deadline                     time.Time
+	isCommand, isStreaming       bool
+	isWhole, hasHead, gathers    bool
+	command                      uint64
+	items                        []item
+	partial                      []byte
+	held, owed                   int
+	chunks                       []chunk
+	outstanding, queued          int
+	last                         []byte
+	isStopped, isBlocked         bool
+	isStreamCall, hasReply       bool
+	failure                      error
+	heard, room                  chan struct{}
+	cancel                       context.CancelFunc
+}
+
+func newStream(number uint32) *stream {
+	return &stream{number: number, isOpen: true, heard: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+}
+
+func ring(bell chan struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default:
+	}
+}
+
+type limits struct{ body, calls, methods, stream, connection, metadata uint64 }
+
+type method struct {
+	codec byte
+	path  string
+}
+
+// session is this side of the protocol without a socket: bytes in, bytes and calls out. Its owner has a lock.
+type session struct {
+	data, control, main           []byte
+	isGreeted, isDraining         bool
+	closed                        string
+	peer                          limits
+	methods                       []method
+	called                        map[method]uint64
+	calls, asked                  map[uint32]*stream
+	free                          []uint32
+	slots                         uint32
+	line                          []*stream
+	blocked                       map[*stream]bool
+	connectionOut, connectionOwed int
+	nextCommand, done             uint64
+	ended                         map[uint64]bool
+	now                           func() time.Time
+	begin                         func(*stream)
+	room                          *sync.Cond // of calls of this side
+}
+
+func newSession(agent string, begin func(*stream), lock sync.Locker) *session {
+	s := &session{called: map[method]uint64{}, calls: map[uint32]*stream{}, asked: map[uint32]*stream{},
+		blocked: map[*stream]bool{}, ended: map[uint64]bool{}, nextCommand: 1, done: 1, now: time.Now, begin: begin,
+		room: sync.NewCond(lock)}
+	hello := putNumber(putNumber([]byte{1, 4, 1, 0, 1, 0}, 2, 2|32), 3, 32)
+	hello = putField(putNumber(hello, 4, bodyMax), 16, agent)
+	s.control = putFrame(nil, kHello, 0, 0, nil, hello, magic)
+	return s
+}
+
+// feed takes bytes that came; what is wrong with them ends the session.
+func (s *session) feed(data []byte) {
+	s.data = append(s.data, data...)
+	at := 0
+	defer func() {
+		s.data = s.data[at:]
+		if caught := recover(); caught != nil {
+			broken, ok := caught.(violation)
+			if !ok {
+				panic(caught)
+			}
+			s.leave(broken.reason, broken.text)
+		}
+	}()
+	for s.closed == "" && len(s.data)-at >= 16 {
+		head := s.data[at:]
+		length, meta := int(binary.LittleEndian.Uint32(head)), int(binary.LittleEndian.Uint16(head[10:]))
+		if meta > length {
+			panic(violation{malformed, "metadata longer than its frame"})
+		}
+		if length-meta > payloadMax {
+			panic(violation{4, "a frame over the limit"})
+		}
+		if len(head) < 16+length {
+			return
+		}
+		at += 16 + length
+		body := append([]byte(nil), head[16:16+length]...)
+		s.receive(head[8], binary.LittleEndian.Uint32(head[4:]), head[9], body[:meta], body[meta:],
+			binary.LittleEndian.Uint32(head[12:]))
+	}
+}
+
+// take gives the bytes to be written now: connection frames, calls, then a turn for each stream.
+func (s *session) take() []byte {
+	out := append(s.control, s.main...)
+	s.control, s.main = nil, nil
+	for len(s.line) > 0 && len(out) < 64<<10 {
+		call := s.line[0]
+		s.line = s.line[1:]
+		if len(call.chunks) > 0 {
+			if uint64(call.outstanding) >= s.peer.stream || uint64(s.connectionOut) >= s.peer.connection {
+				call.isBlocked = true
+				s.blocked[call] = true
+				continue
+			}
+			next := call.chunks[0]
+			call.chunks = call.chunks[1:]
+			call.queued -= len(next.data)
+			call.outstanding += len(next.data)
+			s.connectionOut += len(next.data)
+			flags := byte(0)
+			if next.more {
+				flags = fMore
+			}
+			out = putFrame(out, kItems, call.number, flags, nil, next.data, 0)
+			ring(call.room)
+			if len(call.chunks) > 0 {
+				s.line = append(s.line, call)
+				continue
+			}
+		}
+		if call.last != nil {
+			out = append(out, call.last...)
+			call.last = nil
+			if !call.isAsked {
+				s.forget(call)
+			}
+		}
+	}
+	return out
+}
+
+func (s *session) leave(reason uint64, text string) {
+	if s.closed == "" {
+		s.main = putFrame(s.main, kGoaway, 0, 0, putNumber(putField(nil, 9, text), 16, reason), nil, 0)
+		s.close(text)
+	}
+}
+
+// close ends the session: whoever waits is told.
+func (s *session) close(why string) {
+	if s.closed != "" {
+		return
+	}
+	s.closed = why
+	for _, call := range s.asked {
+		outcome := NotRun
+		if call.command > 0 {
+			outcome = Unknown
+		}
+		s.endAsked(call, &Error{Code: "unavailable", Message: "the gateway is gone: " + why, Outcome: outcome})
+	}
+	for _, call := range s.calls {
+		s.giveUp(call)
+	}
+	s.room.Broadcast()
+}
+
+func (s *session) receive(kind byte, number uint32, flags byte, meta, payload []byte, deadline uint32) {
+	if !s.isGreeted && kind != kHello && kind != kGoaway {
+		panic(violation{1, "the first frame is not a hello"})
+	}
+	switch kind {
+	case kHello:
+		s.onHello(payload, deadline)
+	case kRequest:
+		s.onRequest(number, flags, meta, payload, deadline)
+	case kItems:
+		s.onItems(s.find(number), flags, payload)
+	case kEnd:
+		s.onEnd(s.find(number), meta)
+	case kCancel:
+		s.onCancel(s.find(number))
+	case kCredit:
+		s.onCredit(number, payload)
+	case kReply, kError:
+		s.onAnswer(kind, number, flags, meta, payload)
+	case kPing:
+		s.control = putFrame(s.control, kPong, 0, 0, nil, payload, 0)
+	case kGoaway:
+		said := readMetadata(meta)
+		if reason := said.number(16, 0); reason > 0 || !s.isGreeted {
+			s.close(fmt.Sprintf("reason %d: %s", reason, said.fields[9]))
+		}
+		s.isDraining = true
+	}
+}
+
+func (s *session) find(number uint32) *stream {
+	if number%2 == 0 {
+		return s.calls[number]
+	}
+	call := s.asked[number]
+	if call == nil {
+		panic(violation{8, fmt.Sprintf("stream %d is not open", number)})
+	}
+	return call
+}
+
+func (s *session) onHello(payload []byte, said uint32) {
+	if s.isGreeted {
+		panic(violation{unexpected, "a second hello"})
+	}
+	if said != magic {
+		panic(violation{1, "not a hello"})
+	}
+	entries, r := metadata{fields: map[byte][]byte{}}, reader{payload}
+	for len(r.data) > 0 {
+		tag := r.byte()
+		entries.fields[tag] = r.string()
+	}
+	if string(entries.fields[1]) != "\x01\x00\x01\x00" {
+		panic(violation{2, "this side speaks version 1"})
+	}
+	if entries.number(2, 0)&32 == 0 {
+		panic(violation{3, "the gateway hosts no processes"})
+	}
+	s.peer = limits{entries.number(4, 4<<20), entries.number(5, 1024), entries.number(7, 1024),
+		entries.number(8, streamCredit), entries.number(9, connectionCredit), entries.number(10, 16384)}
+	s.isGreeted = true
+	s.control = putFrame(s.control, kReady, 0, 0, nil, nil, 0)
+}
+
+func (s *session) onRequest(number uint32, flags byte, meta, payload []byte, deadline uint32) {
+	if number == 0 || number%2 == 1 {
+		panic(violation{10, fmt.Sprintf("a request on stream %d", number)})
+	}
+	if s.calls[number] != nil {
+		panic(violation{9, fmt.Sprintf("a request on stream %d", number)})
+	}
+	said, call := readMetadata(meta), newStream(number)
+	if flags&fHTTP != 0 {
+		if said.fields[12] == nil || said.fields[13] == nil {
+			panic(violation{malformed, "HTTP without method or target"})
+		}
+		call.verb, call.path = string(said.fields[12]), string(said.fields[13])
+	} else {
+		named := s.method(said)
+		call.codec, call.path = named.codec, named.path
+	}
+	if deadline > 0 {
+		call.deadline = s.now().Add(time.Duration(deadline) * time.Millisecond)
+	}
+	call.headers, call.payload, call.isCommand = said.headers, payload, said.fields[3] != nil
+	call.isWhole = flags&fEnd != 0
+	call.isStreaming = !call.isWhole
+	s.calls[number] = call
+	s.begin(call)
+}
+
+func (s *session) method(said metadata) method {
+	var named method
+	name, hasName := said.fields[2]
+	if hasName && len(name) > 0 {
+		named = method{name[0], strings.TrimPrefix(string(name[1:]), "/")}
+	}
+	known := said.number(1, 1<<53)
+	if known == 1<<53 {
+		if !hasName {
+			panic(violation{malformed, "a request without a method"})
+		}
+		return named
+	}
+	if hasName {
+		if known != uint64(len(s.methods)) {
+			panic(violation{14, "a method's number out of turn"})
+		}
+		s.methods = append(s.methods, named)
+	}
+	if known >= uint64(len(s.methods)) {
+		panic(violation{13, fmt.Sprintf("method %d was not named", known)})
+	}
+	return s.methods[known]
+}
+
+func (s *session) onItems(call *stream, flags byte, payload []byte) {
+	size := len(payload)
+	if call == nil || !call.isOpen {
+		s.consumed(nil, size)
+		return
+	}
+	if call.isWhole {
+		panic(violation{unexpected, "items where no stream is open"})
+	}
+	call.held += size
+	if flags&fMore != 0 || len(call.partial) > 0 {
+		call.partial = append(call.partial, payload...)
+		if len(call.partial) > bodyMax {
+			panic(violation{4, "an item over body_max"})
+		}
+		// What is put together here is taken at once: it is bounded by body_max.
+		s.consumed(call, size)
+		if flags&fMore == 0 {
+			call.items = append(call.items, item{call.partial, 0})
+			call.partial = nil
+		}
+	} else {
+		r := reader{payload}
+		for len(r.data) > 0 {
+			next := item{data: r.string()}
+			if len(r.data) == 0 {
+				next.cost = size
+			}
+			call.items = append(call.items, next)
+		}
+		if call.gathers {
+			s.consumed(call, size)
+		}
+	}
+	ring(call.heard)
+}
+
+func (s *session) onEnd(call *stream, meta []byte) {
+	if call == nil {
+		return
+	}
+	if call.isAsked {
+		call.trailers = readMetadata(meta).headers
+		s.endAsked(call, nil)
+		return
+	}
+	call.isWhole = true
+	ring(call.heard)
+}
+
+func (s *session) onCredit(number uint32, payload []byte) {
+	r := reader{payload}
+	amount := int(r.varint())
+	if number == 0 {
+		s.connectionOut = max(0, s.connectionOut-amount)
+		for call := range s.blocked {
+			s.unblock(call)
+		}
+	} else if call := s.find(number); call != nil {
+		call.outstanding = max(0, call.outstanding-amount)
+		if call.isBlocked {
+			s.unblock(call)
+		}
+	}
+}
+
+func (s *session) unblock(call *stream) {
+	delete(s.blocked, call)
+	call.isBlocked = false
+	s.line = append(s.line, call)
+}
+
+func (s *session) onCancel(call *stream) {
+	if call == nil || call.isCancelled {
+		return
+	}
+	if call.isAsked {
+		call.isStopped = true
+		ring(call.room)
+		return
+	}
+	call.isCancelled = true
+	if !call.isCommand || call.isStreaming || call.hasHead {
+		s.main = putFrame(s.main, kError, call.number, 0, putField(putNumber(nil, 8, 1), 9, gaveUp), nil, 0)
+		s.giveUp(call)
+	}
+}
+
+func (s *session) giveUp(call *stream) {
+	call.isCancelled = true
+	s.forget(call)
+	if call.cancel != nil {
+		call.cancel()
+	}
+}
+
+// forget ends a call of the gateway.
+func (s *session) forget(call *stream) {
+	if s.calls[call.number] == call {
+		delete(s.calls, call.number)
+		call.isOpen = false
+		s.drop(call)
+	}
+}
+
+// drop reads and sends nothing more of a call.
+func (s *session) drop(call *stream) {
+	if call.held > 0 {
+		s.consumed(nil, call.held)
+	}
+	call.held, call.chunks, call.last, call.isBlocked = 0, nil, nil, false
+	delete(s.blocked, call)
+	ring(call.heard)
+	ring(call.room)
+}
+
+func (s *session) onAnswer(kind byte, number uint32, flags byte, meta, payload []byte) {
+	call := s.asked[number]
+	if call == nil {
+		panic(violation{8, fmt.Sprintf("an answer on stream %d", number)})
+	}
+	said := readMetadata(meta)
+	if flags&fWatched != 0 || kind == kReply && call.hasReply && flags&fEnd == 0 {
+		panic(violation{unexpected, "an answer that was not asked for"})
+	}
+	if kind == kError {
+		failed := &Error{Code: "unknown", Message: string(said.fields[9]), Headers: said.headers, Trailers: said.trailers,
+			Outcome: int(said.number(11, 0))}
+		if code := said.number(8, 2); code < uint64(len(codes)) {
+			failed.Code = codes[code]
+		}
+		for _, detail := range said.details {
+			r := reader{detail}
+			failed.Details = append(failed.Details, Detail{string(r.string()), r.data})
+		}
+		s.endAsked(call, failed)
+		return
+	}
+	call.hasReply, call.payload, call.headers = true, payload, said.headers
+	if flags&fEnd != 0 {
+		call.trailers = said.trailers
+		s.endAsked(call, nil)
+		return
+	}
+	call.isStreamCall = true
+	ring(call.heard)
+}
+
+func (s *session) endAsked(call *stream, failure error) {
+	if !call.isOpen {
+		return
+	}
+	call.isOpen, call.isWhole, call.failure, call.chunks, call.last = false, true, failure, nil, nil
+	if call.isStreamCall && s.closed == "" {
+		s.control = putFrame(s.control, kCredit, call.number, fEnd, nil, []byte{0}, 0)
+	}
+	delete(s.asked, call.number)
+	delete(s.blocked, call)
+	s.free = append(s.free, call.number)
+	if call.command > 0 {
+		s.ended[call.command] = true
+		for ; s.ended[s.done]; s.done++ {
+			delete(s.ended, s.done)
+		}
+	}
+	s.room.Signal()
+	ring(call.heard)
+	ring(call.room)
+}
+
+// consumed lets the peer send as much again.
+func (s *session) consumed(call *stream, size int) {
+	s.connectionOwed += size
+	if s.connectionOwed*4 >= connectionCredit {
+		s.control = putFrame(s.control, kCredit, 0, 0, nil, putVarint(nil, uint64(s.connectionOwed)), 0)
+		s.connectionOwed = 0
+	}
+	if call == nil {
+		return
+	}
+	call.held -= size
+	call.owed += size
+	if call.owed*4 >= streamCredit && !call.isWhole {
+		s.control = putFrame(s.control, kCredit, call.number, 0, nil, putVarint(nil, uint64(call.owed)), 0)
+		call.owed = 0
+	}
+}
+
+func (s *session) takeItem(call *stream) []byte {
+	next := call.items[0]
+	call.items = call.items[1:]
+	if next.cost > 0 && call.held > 0 && !call.gathers {
+		s.consumed(call, next.cost)
+	}
+	return next.data
+}
+
+// answer is what a reply says beside its message.
+type answer struct {
+	headers, trailers []Header
+	depends           [][2]string
+	status            int
+	maxAge            uint64
+}
+
+func (s *session) head(said answer) []byte {
+	var out []byte
+	if said.maxAge > 0 {
+		out = putNumber(out, 5, said.maxAge)
+	}
+	if said.status > 0 && said.status != 200 {
+		out = putNumber(out, 14, uint64(said.status))
+	}
+	out = putHeaders(out, said.headers)
+	for _, pair := range said.depends {
+		out = putField(out, 15, putString(putString(nil, pair[0]), pair[1]))
+	}
+	return putTrailers(out, said.trailers)
+}
+
+func flagsOf(call *stream) byte {
+	if call.verb != "" {
+		return fHTTP
+	}
+	return 0
+}
+
+// reply answers a call whole.
+func (s *session) reply(call *stream, payload []byte, said answer) {
+	metadata := s.head(said)
+	switch {
+	case !call.isOpen:
+	case uint64(len(payload)) > s.peer.body:
+		text := fmt.Sprintf("a reply of %d bytes is over body_max = %d", len(payload), s.peer.body)
+		s.fail(call, &Error{Code: "resource_exhausted", Message: text, Outcome: Ran})
+	case uint64(len(metadata)) > s.peer.metadata:
+		s.fail(call, Errorf("internal", "headers are over metadata_max"))
+	case call.isCancelled:
+		s.fail(call, nil)
+	case len(payload) > smallMax:
+		trailers := said.trailers
+		said.trailers = nil
+		s.open(call, said)
+		s.push(call, payload)
+		s.finish(call, trailers)
+	default:
+		s.main = putFrame(s.main, kReply, call.number, fEnd|flagsOf(call), metadata, payload, 0)
+		s.forget(call)
+	}
+}
+
+// open sends the head of an answer whose items follow.
+func (s *session) open(call *stream, said answer) {
+	if call.isOpen && !call.hasHead {
+		call.hasHead = true
+		s.main = putFrame(s.main, kReply, call.number, flagsOf(call), s.head(said), nil, 0)
+	}
+}
+
+// push queues an item; there is room for more while `queued` is small.
+func (s *session) push(call *stream, data []byte) {
+	if !call.isOpen || call.isStopped {
+		return
+	}
+	wasIdle := len(call.chunks) == 0
+	if len(data) > piece {
+		for at := 0; at < len(data); at += piece {
+			end := min(at+piece, len(data))
+			call.chunks = append(call.chunks, chunk{data: data[at:end], more: end < len(data)})
+		}
+		call.queued += len(data)
+	} else {
+		encoded := putString(nil, data)
+		if last := len(call.chunks) - 1; last >= 0 && call.chunks[last].isOpen && len(call.chunks[last].data)+len(encoded) <= piece {
+			call.chunks[last].data = append(call.chunks[last].data, encoded...)
+		} else {
+			call.chunks = append(call.chunks, chunk{data: encoded, isOpen: true})
+		}
+		call.queued += len(encoded)
+	}
+	if wasIdle && !call.isBlocked {
+		s.line = append(s.line, call)
+	}
+}
+
+// finish ends a call of the gateway, or the request of one of this side, after its items.
+func (s *session) finish(call *stream, trailers []Header) {
+	if call.isOpen && call.last == nil {
+		call.last = putFrame(nil, kEnd, call.number, 0, putHeaders(nil, trailers), nil, 0)
+		if len(call.chunks) == 0 {
+			s.line = append(s.line, call)
+		}
+	}
+}
+
+// fail ends a call with an error; nil for a command whose caller gave up.
+func (s *session) fail(call *stream, failed *Error) {
+	if !call.isOpen {
+		return
+	}
+	var out []byte
+	if call.isCancelled || failed == nil {
+		out = putNumber(putField(putNumber(out, 8, 1), 9, gaveUp), 11, Ran)
+	} else {
+		code := uint64(2)
+		for number, name := range codes {
+			if name == failed.Code && number > 0 {
+				code = uint64(number)
+			}
+		}
+		out = putNumber(out, 8, code)
+		if failed.Message != "" {
+			out = putField(out, 9, failed.Message[:min(len(failed.Message), 4096)])
+		}
+		for _, detail := range failed.Details {
+			out = putField(out, 10, append(putString(nil, detail.Type), detail.Value...))
+		}
+		if failed.Outcome > 0 {
+			out = putNumber(out, 11, uint64(failed.Outcome))
+		}
+		out = putTrailers(putHeaders(out, failed.Headers), failed.Trailers)
+	}
+	frame := putFrame(nil, kError, call.number, 0, out, nil, 0)
+	if len(call.chunks) > 0 {
+		call.last = frame
+		return
+	}
+	s.main = append(s.main, frame...)
+	s.forget(call)
+}
+
+// ask calls the gateway; it waits while no call is free.
+func (s *session) ask(path string, codec byte, payload []byte, parent *stream, deadline time.Time, o options) (*stream, error) {
+	for s.closed == "" && !s.isDraining && uint64(len(s.asked)) >= s.peer.calls {
+		s.room.Wait()
+	}
+	if s.closed != "" || s.isDraining {
+		return nil, &Error{Code: "unavailable", Message: "the gateway takes no calls any more", Outcome: NotRun}
+	}
+	if len(s.free) == 0 {
+		s.free = append(s.free, 2*s.slots+1)
+		s.slots++
+	}
+	call := newStream(s.free[len(s.free)-1])
+	s.free = s.free[:len(s.free)-1]
+	call.isAsked, call.gathers, call.codec = true, true, codec
+	var out []byte
+	named := method{codec, path}
+	number, known := s.called[named]
+	if !known && uint64(len(s.called)) < s.peer.methods {
+		number = uint64(len(s.called))
+		s.called[named] = number
+		out = putNumber(out, 1, number)
+	} else if known {
+		out = putNumber(out, 1, number)
+	}
+	if !known {
+		out = putField(out, 2, string(rune(codec))+"/"+path)
+	}
+	if !o.query {
+		call.command = s.nextCommand
+		s.nextCommand++
+		out = putField(out, 3, putVarint(putVarint(nil, call.command), s.done))
+	}
+	if parent != nil && parent.isOpen && !parent.hasHead {
+		out = putNumber(out, 19, uint64(parent.number))
+	}
+	out = putHeaders(out, o.headers)
+	left := uint32(0)
+	if !deadline.IsZero() {
+		left = uint32(max(1, (deadline.Sub(s.now())+time.Millisecond-1)/time.Millisecond))
+	}
+	s.asked[call.number] = call
+	if len(payload) <= smallMax {
+		s.main = putFrame(s.main, kRequest, call.number, fEnd, out, payload, left)
+		return call, nil
+	}
+	s.main = putFrame(s.main, kRequest, call.number, 0, out, nil, left)
+	call.isStreamCall = true
+	s.push(call, payload)
+	s.finish(call, nil)
+	return call, nil
+}
+
+// ---------------------------------------------------------------------------------------------------- app
+
+type handler struct {
+	streamsIn bool
+	run       func(*Context) error
+}
+
+// App is what a program serves.
+type App struct {
+	// Marshal and Unmarshal are for messages in protobuf that are no []byte: proto.Marshal, proto.Unmarshal.
+	Marshal   func(message any) ([]byte, error)
+	Unmarshal func(data []byte, message any) error
+
+	lock      sync.Mutex
+	session   *session
+	socket    net.Conn
+	handlers  map[string]handler
+	pages     http.Handler
+	isWriting bool
+	jobs      uint64
+}
+
+// New serves nothing yet.
+func New() *App { return &App{handlers: map[string]handler{}} }
+
+// Context is a call: who asks, until when, and what the answer is made of. It ends when the caller gives up, its
+// deadline passed among the reasons; a command runs on.
+type Context struct {
+	context.Context
+	app  *App
+	call *stream
+	said answer
+}
+
+// Header is the first value of a header.
+func (c *Context) Header(name string) string {
+	for _, header := range c.call.headers {
+		if header.Name == strings.ToLower(name) {
+			return header.Value
+		}
+	}
+	return ""
+}
+
+// AddHeader adds a header to the reply.
+func (c *Context) AddHeader(name, value string) {
+	c.said.headers = append(c.said.headers, Header{name, value})
+}
+
+// AddTrailer adds a trailer to the reply.
+func (c *Context) AddTrailer(name, value string) {
+	c.said.trailers = append(c.said.trailers, Header{name, value})
+}
+
+// Depends says that the answer was made of this: it is kept until that changes.
+func (c *Context) Depends(source string, key ...any) {
+	c.said.depends = append(c.said.depends, [2]string{source, KeyText(key...)})
+}
+
+// Changed says that this changed: whoever asks after this call is answered sees it.
+func (c *Context) Changed(source string, key ...any) { c.app.Changed(source, key...) }
+
+// Log writes a line to the gateway's log.
+func (c *Context) Log(level, text string, fields ...Header) { c.app.Log(level, text, fields...) }
+
+// Call calls a method of the gateway as part of this call; see App.Call.
+func (c *Context) Call(path string, request, reply any, how ...Option) error {
+	return c.app.ask(c, c.call, path, request, reply, how)
+}
+
+type options struct {
+	query   bool
+	headers []Header
+}
+
+// Option is how a call of the gateway is made.
+type Option func(*options)
+
+// Query is for methods that change nothing.
+func Query(o *options) { o.query = true }
+
+// WithHeader adds a header to a call.
+func WithHeader(name, value string) Option {
+	return func(o *options) { o.headers = append(o.headers, Header{name, value}) }
+}
+
+func (a *App) decode(data []byte, codec byte, into any) error {
+	switch bytes, isBytes := into.(*[]byte); {
+	case isBytes:
+		*bytes = data
+		return nil
+	case codec == 1:
+		return json.Unmarshal(data, into)
+	case a.Unmarshal == nil:
+		return fmt.Errorf("no App.Unmarshal for %T; write codec = \"json\" for this service in tidewire.toml", into)
+	}
+	return a.Unmarshal(data, into)
+}
+
+func (a *App) encode(message any, codec byte) ([]byte, error) {
+	switch bytes, isBytes := message.([]byte); {
+	case isBytes:
+		return bytes, nil
+	case codec == 1:
+		return json.Marshal(message)
+	case a.Marshal == nil:
+		return nil, fmt.Errorf("no App.Marshal for %T; write codec = \"json\" for this service in tidewire.toml", message)
+	}
+	return a.Marshal(message)
+}
+
+// Unary serves a method with one request and one reply.
+func Unary[Request, Reply any](a *App, path string, f func(*Context, Request) (Reply, error)) {
+	a.register(path, false, func(c *Context) error {
+		request, err := whole[Request](c)
+		if err != nil {
+			return err
+		}
+		reply, err := f(c, request)
+		return c.reply(reply, err)
+	})
+}
+
+// ServerStream serves a method that sends replies; send fails once the caller gave up.
+func ServerStream[Request, Reply any](a *App, path string, f func(c *Context, request Request, send func(Reply) error) error) {
+	a.register(path, false, func(c *Context) error {
+		request, err := whole[Request](c)
+		if err != nil {
+			return err
+		}
+		return c.finish(f(c, request, func(reply Reply) error { return c.send(reply) }))
+	})
+}
+
+// Requests are what a caller streams.
+type Requests[Request any] struct{ c *Context }
+
+// Next waits for the next request; io.EOF after the last.
+func (r *Requests[Request]) Next() (request Request, err error) {
+	data, err := r.c.app.next(r.c.call)
+	if err == nil {
+		err = r.c.app.decode(data, r.c.call.codec, &request)
+	}
+	return request, err
+}
+
+// ClientStream serves a method that is sent many requests.
+func ClientStream[Request, Reply any](a *App, path string, f func(*Context, *Requests[Request]) (Reply, error)) {
+	a.register(path, true, func(c *Context) error {
+		reply, err := f(c, &Requests[Request]{c})
+		return c.reply(reply, err)
+	})
+}
+
+// BidiStream serves a method that is sent many requests, and sends replies.
+func BidiStream[Request, Reply any](a *App, path string, f func(c *Context, requests *Requests[Request], send func(Reply) error) error) {
+	a.register(path, true, func(c *Context) error {
+		return c.finish(f(c, &Requests[Request]{c}, func(reply Reply) error { return c.send(reply) }))
+	})
+}
+
+// Handle serves the pages of the program's route.
+func (a *App) Handle(pages http.Handler) { a.pages = pages }
+
+func (a *App) register(path string, streamsIn bool, run func(*Context) error) {
+	a.handlers[strings.TrimPrefix(path, "/")] = handler{streamsIn, run}
+}
+
+func whole[Request any](c *Context) (request Request, err error) {
+	data := c.call.payload
+	if c.call.isStreaming {
+		if data, err = c.app.next(c.call); err != nil {
+			return request, err
+		}
+	}
+	return request, c.app.decode(data, c.call.codec, &request)
+}
+
+func (c *Context) reply(message any, err error) error {
+	if err != nil {
+		return err
+	}
+	data, err := c.app.encode(message, c.call.codec)
+	if err == nil {
+		c.app.do(func(s *session) { s.reply(c.call, data, c.said) })
+	}
+	return err
+}
+
+func (c *Context) send(message any) error {
+	data, err := c.app.encode(message, c.call.codec)
+	if err != nil {
+		return err
+	}
+	return c.app.push(c.call, data, c.said)
+}
+
+func (c *Context) finish(err error) error {
+	if err == nil {
+		c.app.do(func(s *session) {
+			s.open(c.call, answer{headers: c.said.headers, depends: c.said.depends, status: c.said.status})
+			s.finish(c.call, c.said.trailers)
+		})
+	}
+	return err
+}
+
+// Changed says that a source changed: no answer that was made of it is given any more.
+func (a *App) Changed(source string, key ...any) {
+	a.do(func(s *session) {
+		s.main = putFrame(s.main, kChanged, 0, 0, nil, putString(putString(nil, source), KeyText(key...)), 0)
+	})
+}
+
+// Log writes a line to the gateway's log: trace, debug, info, warn or error.
+func (a *App) Log(level, text string, fields ...Header) {
+	number := uint64(3)
+	for at, name := range []string{"trace", "debug", "info", "warn", "error"} {
+		if name == level {
+			number = uint64(at + 1)
+		}
+	}
+	metadata := putHeaders(putNumber(nil, 17, number), fields)
+	a.do(func(s *session) {
+		if uint64(len(metadata)) <= s.peer.metadata {
+			s.control = putFrame(s.control, kLog, 0, 0, metadata, []byte(text[:min(len(text), payloadMax)]), 0)
+		}
+	})
+}
+
+// Busy says that work begins that is no call: until the function that it returns is called the program is neither
+// frozen nor ended.
+func (a *App) Busy() (done func()) {
+	count := func(more uint64) {
+		a.do(func(s *session) {
+			a.jobs += more
+			s.control = putFrame(s.control, kBusy, 0, 0, nil, putVarint(nil, a.jobs), 0)
+		})
+	}
+	count(1)
+	return sync.OnceFunc(func() { count(^uint64(0)) })
+}
+
+// Call calls a method of the gateway; request and reply are []byte, or structs for JSON.
+func (a *App) Call(ctx context.Context, path string, request, reply any, how ...Option) error {
+	return a.ask(ctx, nil, path, request, reply, how)
+}
+
+func (a *App) ask(ctx context.Context, parent *stream, path string, request, reply any, how []Option) error {
+	var o options
+	for _, set := range how {
+		set(&o)
+	}
+	codec := byte(1)
+	if _, isBytes := request.([]byte); isBytes || a.Marshal != nil {
+		codec = 0
+	}
+	data, err := a.encode(request, codec)
+	if err != nil {
+		return err
+	}
+	deadline, _ := ctx.Deadline()
+	var call *stream
+	a.do(func(s *session) { call, err = s.ask(strings.TrimPrefix(path, "/"), codec, data, parent, deadline, o) })
+	if err != nil {
+		return err
+	}
+	for isOpen := true; isOpen; {
+		select {
+		case <-call.heard:
+			a.do(func(*session) { isOpen = call.isOpen })
+		case <-ctx.Done():
+			a.do(func(s *session) {
+				if call.isOpen {
+					call.isCancelled = true
+					s.main = putFrame(s.main, kCancel, call.number, 0, nil, nil, 0)
+				}
+			})
+			return ctx.Err()
+		}
+	}
+	if call.failure != nil {
+		return call.failure
+	}
+	if len(call.items) > 0 {
+		return a.decode(call.items[0].data, codec, reply)
+	}
+	return a.decode(call.payload, codec, reply)
+}
+
+// do does something under the lock, and writes what arose.
+func (a *App) do(what func(*session)) {
+	a.lock.Lock()
+	what(a.session)
+	if a.isWriting {
+		a.lock.Unlock()
+		return
+	}
+	a.isWriting = true
+	for {
+		data := a.session.take()
+		if len(data) == 0 {
+			a.isWriting = false
+			a.lock.Unlock()
+			return
+		}
+		a.lock.Unlock()
+		_, err := a.socket.Write(data)
+		a.lock.Lock()
+		if err != nil {
+			a.session.close(err.Error())
+			a.isWriting = false
+			a.lock.Unlock()
+			return
+		}
+	}
+}
+
+var errGone = &Error{Code: "canceled", Message: gaveUp}
+
+// next waits for the next item of a call.
+func (a *App) next(call *stream) (data []byte, err error) {
+	for {
+		isThere := false
+		a.do(func(s *session) {
+			switch {
+			case len(call.items) > 0:
+				data, isThere = s.takeItem(call), true
+			case call.isWhole:
+				err = io.EOF
+			case !call.isOpen:
+				err = errGone
+			}
+		})
+		if isThere || err != nil {
+			return data, err
+		}
+		<-call.heard
+	}
+}
+
+// push sends an item, once there is room for it.
+func (a *App) push(call *stream, data []byte, said answer) error {
+	for {
+		isSent, isOver := false, false
+		a.do(func(s *session) {
+			if isOver = !call.isOpen; !isOver && call.queued < queuedMax {
+				s.open(call, answer{headers: said.headers, depends: said.depends, status: said.status})
+				s.push(call, data)
+				isSent = true
+			}
+		})
+		if isOver {
+			return errGone
+		}
+		if isSent {
+			return nil
+		}
+		<-call.room
+	}
+}
+
+// Serve serves until the gateway ends the program.
+func (a *App) Serve() error {
+	number, err := strconv.Atoi(os.Getenv("TIDEWIRE_FD"))
+	if err != nil {
+		return errors.New("this program is started by Tidewire: write a [[service]] with run = [...] into tidewire.toml, " +
+			"and call it through `tidewire serve`")
+	}
+	os.Unsetenv("TIDEWIRE_FD")
+	file := os.NewFile(uintptr(number), "tidewire")
+	a.socket, err = net.FileConn(file)
+	file.Close()
+	if err != nil {
+		return err
+	}
+	a.session = newSession("tidewire-go/"+Version, func(call *stream) { go a.answer(call) }, &a.lock)
+	a.do(func(*session) {})
+	buffer := make([]byte, 64<<10)
+	for {
+		count, err := a.socket.Read(buffer)
+		isOver := false
+		a.do(func(s *session) {
+			s.feed(buffer[:count])
+			if err != nil {
+				s.close("it closed the socket")
+			}
+			isOver = s.closed != "" || s.isDraining && len(s.calls)+len(s.asked) == 0
+		})
+		if isOver {
+			return nil
+		}
+	}
+}
+
+func (a *App) answer(call *stream) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if !call.deadline.IsZero() {
+		ctx, cancel = context.WithDeadline(context.Background(), call.deadline)
+	}
+	defer cancel()
+	a.lock.Lock()
+	call.cancel = cancel
+	isGone := call.isCancelled && !call.isOpen
+	served, isServed := a.handlers[call.path]
+	a.lock.Unlock()
+	if isGone {
+		return
+	}
+	defer func() {
+		if caught := recover(); caught != nil {
+			fmt.Fprintf(os.Stderr, "%v\n%s", caught, debug.Stack())
+			a.failed(call, errors.New("a panic"))
+		}
+	}()
+	c := &Context{Context: ctx, app: a, call: call}
+	switch {
+	case call.verb != "" && a.pages != nil:
+		a.page(c)
+	case call.verb != "" || !isServed:
+		a.failed(call, &Error{Code: "unimplemented", Message: "this program does not serve " + call.path, Outcome: NotRun})
+	default:
+		if !served.streamsIn {
+			a.do(func(*session) { call.gathers = true })
+		}
+		if err := served.run(c); err != nil {
+			a.failed(call, err)
+		}
+	}
+}
+
+// failed tells the caller why a handler failed.
+func (a *App) failed(call *stream, err error) {
+	var failed *Error
+	if !errors.As(err, &failed) {
+		if !errors.Is(err, context.Canceled) && err.Error() != "a panic" {
+			fmt.Fprintln(os.Stderr, "the handler of", call.path, "failed:", err)
+		}
+		failed = Errorf("internal", "the handler failed; its log says why")
+	}
+	a.do(func(s *session) { s.fail(call, failed) })
+}
+
+// -------------------------------------------------------------------------------------------------- pages
+
+// body is that of a request, as net/http reads it.
+type body struct {
+	a    *App
+	call *stream
+	rest []byte
+}
+
+func (b *body) Read(into []byte) (int, error) {
+	for len(b.rest) == 0 {
+		next, err := b.a.next(b.call)
+		if err != nil {
+			return 0, err
+		}
+		b.rest = next
+	}
+	count := copy(into, b.rest)
+	b.rest = b.rest[count:]
+	return count, nil
+}
+
+func (b *body) Close() error { return nil }
+
+// writer is the answer to a page.
+type writer struct {
+	c      *Context
+	header http.Header
+	err    error
+}
+
+func (w *writer) Header() http.Header { return w.header }
+
+func (w *writer) WriteHeader(status int) {
+	if w.c.said.status > 0 || status < 200 {
+		return
+	}
+	w.c.said.status = status
+	for name, values := range w.header {
+		for _, value := range values {
+			w.c.AddHeader(name, value)
+		}
+	}
+}
+
+func (w *writer) Write(data []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	if len(data) > 0 {
+		if err := w.c.app.push(w.c.call, append([]byte(nil), data...), w.c.said); err != nil {
+			return 0, err
+		}
+	}
+	return len(data), nil
+}
+
+// Flush is there for handlers that stream: what is written leaves at once.
+func (w *writer) Flush() {}
+
+func (a *App) page(c *Context) {
+	request, err := http.NewRequestWithContext(c, c.call.verb, c.call.path, &body{a: a, call: c.call, rest: c.call.payload})
+	if err != nil {
+		a.failed(c.call, Errorf("invalid_argument", "no request: %v", err))
+		return
+	}
+	request.RequestURI = c.call.path
+	for _, header := range c.call.headers {
+		if header.Name == "host" {
+			request.Host = header.Value
+		} else {
+			request.Header.Add(header.Name, header.Value)
+		}
+	}
+	request.RemoteAddr = request.Header.Get("X-Forwarded-For")
+	request.ContentLength = -1
+	if length, err := strconv.ParseInt(request.Header.Get("Content-Length"), 10, 64); err == nil {
+		request.ContentLength = length
+	}
+	w := &writer{c: c, header: http.Header{}}
+	a.pages.ServeHTTP(w, request)
+	w.WriteHeader(http.StatusOK)
+	_ = c.finish(nil)
+}

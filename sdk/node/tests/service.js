@@ -1,0 +1,108 @@
+// The program of the behaviour suite, in JavaScript; `http` as its argument serves pages by node:http.
+"use strict";
+
+const fs = require("node:fs");
+const { serve, streaming, TidewireError } = require("../tidewire.js");
+
+const NAME = "tidewire.hosted.v1.Hosted/";
+const runs = new Map(), heard = new Map();
+let rest;
+
+/** What a text was noted by, and who waits for it. */
+function noted(text) {
+  if (!heard.has(text)) {
+    let note;
+    const when = new Promise((resolve) => (note = resolve));
+    heard.set(text, { when, note });
+  }
+  return heard.get(text);
+}
+
+const untilCancelled = (context) => new Promise((resolve) => context.signal.addEventListener("abort", resolve));
+const pageText = (verb, target) => `${verb} ${decodeURI(target)} `;
+
+const methods = {
+  Echo(request, context) {
+    const ping = context.header("x-ping");
+    if (ping) {
+      context.replyHeaders.push(["x-pong", ping]);
+      context.replyTrailers.push(["x-pong-trailer", ping]);
+    }
+    return request;
+  },
+  Get(request, context) {
+    context.depends("items", request.text);
+    return methods.Bare(request);
+  },
+  Bare(request) {
+    runs.set(request.text, (runs.get(request.text) || 0) + 1);
+    return { number: runs.get(request.text) };
+  },
+  Set(request, context) {
+    context.changed("items", request.text);
+    return request;
+  },
+  *Count(request) {
+    for (let number = 1; number <= (request.number || 0); number++) yield { number };
+  },
+  Sum: streaming(async (requests) => {
+    let number = 0;
+    for await (const request of requests) number += request.number || 0;
+    return { number };
+  }),
+  Chat: streaming(async function* (requests) {
+    for await (const request of requests) yield { text: "re: " + (request.text || "") };
+  }),
+  Fail(request) {
+    throw new TidewireError("not_found", "there is no " + request.text, {
+      details: [["tidewire.hosted.v1.Text", Buffer.from("\x0a\x01x")]], headers: [["x-fail", "yes"]],
+    });
+  },
+  async Wait(request, context) {
+    await untilCancelled(context);
+    noted(request.text).note();
+  },
+  async *Drip(request, context) {
+    yield { number: 1 };
+    await untilCancelled(context);
+    noted(request.text).note();
+  },
+  async Heard(request) {
+    await noted(request.text).when;
+    return request;
+  },
+  Within: (request, context) => context.call(NAME + "Echo", { text: "inner " + request.text }),
+  Through: (request, context) => context.call(NAME + "Get", { text: request.text }, { query: true }),
+  Left: (_, context) => ({ number: Math.floor(context.remaining ?? 0) }),
+  Do(request, context) {
+    switch (request.text) {
+      case "pid": return { text: String(process.pid) };
+      case "crash": return process.kill(process.pid, "SIGKILL");
+      case "garbage": return void fs.writeSync(3, "HTTP/1.1 200 OK\r\n\r\nthis is no frame");
+      case "noise":
+        for (let line = 0; line < 20_000; line++) console.log("x".repeat(100));
+        context.log("warn", "noise is over", { lines: 20_000 });
+        break;
+      case "raise": throw new RangeError("secret");
+      case "busy": app.busy(new Promise((resolve) => (rest = resolve))); break;
+      case "idle": rest(); break;
+    }
+    return request;
+  },
+};
+
+async function fetch(request) {
+  const { pathname, search } = new URL(request.url);
+  const body = request.body ? await request.text() : "";
+  return new Response(pageText(request.method, pathname + search) + body, { status: 201, headers: { "x-page": "yes" } });
+}
+
+function http(request, response) {
+  response.writeHead(201, { "x-page": "yes" });
+  response.write(pageText(request.method, request.url));
+  request.pipe(response);
+}
+
+const pages = process.argv[2] === "http" ? { http } : { fetch };
+const handlers = Object.entries(methods).map(([name, handler]) => [NAME + name, handler]);
+const app = serve({ ...Object.fromEntries(handlers), ...pages });
