@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tidewire_memo::Driver;
 use tidewire_service::Peer;
-use tokio::signal::unix::{SignalKind, signal as listen};
+use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -21,6 +21,7 @@ use crate::addresses::Addresses;
 use crate::connection::App;
 use crate::handle::Handle;
 use crate::listener::{Accepted, Listener};
+use crate::notify;
 use crate::routes::RouteError;
 use crate::seldom::Seldom;
 use crate::stop::{Stage, Stop};
@@ -118,17 +119,20 @@ impl Running {
     /// When the signals cannot be listened to.
     pub async fn until_stopped(self) -> io::Result<bool> {
         let drains = self.handle.drains.clone();
+        let mut signals = Signals::listen()?;
+        notify::tell(notify::READY);
         tokio::select! {
-            signal = signal() => signal?,
+            () = signals.next() => {}
             () = poll_fn(|cx| drains.poll_fired(cx)) => {}
         }
+        notify::tell(notify::STOPPING);
         let (stop, commands) = (self.stop.clone(), self.commands.clone());
         tokio::select! {
             in_time = self.drain() => Ok(in_time),
-            second = signal() => {
+            () = signals.next() => {
                 stop.advance(Stage::CutOff);
                 commands.cut_off();
-                second.map(|()| false)
+                Ok(false)
             }
         }
     }
@@ -141,16 +145,31 @@ impl Drop for Running {
     }
 }
 
-async fn signal() -> io::Result<()> {
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut hangup = listen(SignalKind::hangup())?;
-    loop {
-        tokio::select! {
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
-            _ = hangup.recv() => {
-                tracing::info!("SIGHUP changes nothing; settings are read when the server starts");
+/// The signals that end a program, listened to from one to the next, so that none is missed between.
+struct Signals {
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
+    hangup: unix::Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: unix::signal(SignalKind::terminate())?,
+            interrupt: unix::signal(SignalKind::interrupt())?,
+            hangup: unix::signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the next one.
+    async fn next(&mut self) {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return,
+                _ = self.terminate.recv() => return,
+                _ = self.hangup.recv() => {
+                    tracing::info!("SIGHUP changes nothing; settings are read when the server starts");
+                }
             }
         }
     }

@@ -76,8 +76,8 @@ impl Mock {
             },
             settings: self.settings.clone(),
         };
-        let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
-        crate::log::start(&config.log.level).map_err(Failure::usage)?;
+        let mut config = flags.load(std::env::vars()).map_err(Failure::usage)?;
+        config.on_log_level(crate::log::start(&config.log.level).map_err(Failure::usage)?);
         let folders = self.folders();
         let loaded = folders.load();
         report(loaded.faults.iter());

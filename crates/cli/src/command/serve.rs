@@ -42,8 +42,8 @@ impl Serve {
             },
             settings: self.settings.clone(),
         };
-        let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
-        crate::log::start(&config.log.level).map_err(Failure::usage)?;
+        let mut config = flags.load(std::env::vars()).map_err(Failure::usage)?;
+        config.on_log_level(crate::log::start(&config.log.level).map_err(Failure::usage)?);
         let mut services: Vec<_> = config.schemas().cloned().collect();
         if let Some(proto) = &self.proto {
             services.push(ServiceConfig::echo(proto));
