@@ -74,5 +74,5 @@ pub use routes::RouteError;
 pub use running::{Running, StartError};
 pub use tidewire_rest::{RestError, RestOptions};
 #[cfg(feature = "tls")]
-pub use tls::{Tls, TlsError};
+pub use tls::{Tls, TlsError, TlsFiles};
 pub use usage::{Bound, Usage};

@@ -2,7 +2,8 @@
 //!
 //! A drain takes five steps: health says NOT_SERVING, `limits.drain_grace` passes, listeners close, connections finish the calls
 //! they have and close, running commands are joined. What is left after `limits.drain_timeout` is
-//! cut off. A connection without a call, be it in a TLS handshake or half a head, is not waited for.
+//! cut off. A connection without a call, be it in a TLS handshake or half a head, is not waited for, but for
+//! a second after it was accepted: its first request may be on its way.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -252,7 +253,8 @@ async fn serve_tls(
     stop: Stop,
 ) {
     let timeout = app.limits.handshake_timeout;
-    let handshake = tokio::time::timeout(timeout, tls.acceptor().accept(stream));
+    let acceptor = tls.acceptor();
+    let handshake = tokio::time::timeout(timeout, acceptor.accept(stream));
     let handshake = tokio::select! {
         handshake = handshake => handshake,
         () = stop.reached(Stage::Draining) => return,
