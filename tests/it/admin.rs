@@ -247,3 +247,29 @@ async fn over_socket(path: &Path, request: &str) -> String {
     stream.read_to_string(&mut answer).await.unwrap();
     answer
 }
+
+#[tokio::test]
+async fn every_metric_of_the_dashboard_exists() {
+    let watched = watched("").await;
+    post_json(watched.data, "Look", "{}").await.check(200, &[]);
+    let metrics = watched.ask("GET /metrics", "").await.text();
+    let families: Vec<_> = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .flat_map(|name| ["", "_bucket", "_sum", "_count"].map(|end| format!("{name}{end}")))
+        .collect();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operate/grafana.json");
+    let dashboard: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let name = regex::Regex::new("tidewire_[a-z_]+").unwrap();
+    let mut found = 0;
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().unwrap() {
+            for metric in name.find_iter(target["expr"].as_str().unwrap()) {
+                let metric = metric.as_str().to_owned();
+                assert!(families.contains(&metric), "{metric} of {} is not there", panel["title"]);
+                found += 1;
+            }
+        }
+    }
+    assert!(found >= 12, "{found} metrics");
+}

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use tidewire::client::{HttpVersion, Protocol, Step, Trace};
-use tidewire::{Address, Client, Code, Context, Error, Tls};
+use tidewire::{Address, Client, Code, Context, Error, Tls, TlsFiles};
 use tidewire_tests::proto::*;
 
 use crate::harness::{behaviour, start};
@@ -128,4 +128,93 @@ async fn a_unix_socket_is_called_over_http1_and_http2() {
     let client = Client::builder(url).build().unwrap();
     let error = look(&client, Context::default()).await.unwrap_err();
     assert!(error.message().contains("there is no such socket"), "{error}");
+}
+
+/// The certificate that a server shows, whoever trusts it.
+async fn shown(address: SocketAddr) -> Vec<u8> {
+    let certificate = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&certificate);
+    let mut context = Context::default();
+    context.extensions_mut().insert(Trace::new(move |event| {
+        if let Step::Secured(found) = &event.step {
+            *seen.lock().unwrap() = found.certificates[0].to_vec();
+        }
+    }));
+    let unverified = tidewire::client::Tls::new().danger_without_verification();
+    look(&client(address, Protocol::Grpc, unverified), context).await.unwrap();
+    let certificate = certificate.lock().unwrap().clone();
+    certificate
+}
+
+#[tokio::test]
+async fn certificates_that_change_are_shown_to_new_connections_and_open_ones_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = (folder.path().join("c.pem"), folder.path().join("k.pem"));
+    std::fs::write(&certificate, SERVER.0).unwrap();
+    std::fs::write(&key, SERVER.1).unwrap();
+    let files = TlsFiles {
+        certificate: certificate.clone(),
+        key: key.clone(),
+        client_authorities: None,
+        clients_optional: false,
+    };
+    let (builder, _) = behaviour();
+    let (_running, address) = start(builder.tls(Tls::of_files(files).unwrap())).await;
+    let open = client(address, Protocol::Grpc, trusting());
+    assert_eq!(look(&open, Context::default()).await.unwrap(), "value of k");
+    let first = shown(address).await;
+    // A certificate without its key changes nothing.
+    std::fs::write(&certificate, CLIENT.0).unwrap();
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(5);
+    std::fs::File::open(&certificate).unwrap().set_modified(later).unwrap();
+    let half_way = std::time::Instant::now();
+    while half_way.elapsed() < std::time::Duration::from_millis(1200) {
+        assert_eq!(shown(address).await, first);
+    }
+    std::fs::write(&key, CLIENT.1).unwrap();
+    std::fs::File::open(&key).unwrap().set_modified(later).unwrap();
+    let mut now = shown(address).await;
+    while now == first {
+        now = shown(address).await;
+    }
+    assert_eq!(look(&open, Context::default()).await.unwrap(), "value of k");
+    assert_eq!(open.open_connections(), 1, "it is the one that was open");
+}
+
+#[tokio::test]
+async fn a_client_certificate_says_who_calls_and_may_be_left_out_where_it_is_optional() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, pem: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, pem).unwrap();
+        path.display().to_string()
+    };
+    let text = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\n[server.tls]\ncertificate = \"{}\"\nkey = \"{}\"\n\
+         client_authorities = \"{}\"\nclients_optional = true\n[auth]\ncertificates = true\n",
+        file("c.pem", SERVER.0),
+        file("k.pem", SERVER.1),
+        file("a.pem", AUTHORITY),
+    );
+    let config = tidewire::config::Config::parse(&text, "t.toml").unwrap();
+    let who = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&who);
+    let see = move |head: &mut tidewire::Head| {
+        let subject = head.context.principal().map(|principal| principal.subject().to_owned());
+        let is_secure = head.context.peer().is_some_and(|peer| peer.is_secure);
+        seen.lock().unwrap().push((subject, is_secure));
+        Ok(())
+    };
+    let service = BehaviourServiceServer::new(tidewire_tests::behaviour::Behaviour::default());
+    let running = config.server().unwrap().service(service).gate(see).start().await.unwrap();
+    let Address::Tcp(address) = running.addresses()[0] else { panic!("no TCP address") };
+    for protocol in [Protocol::Connect, Protocol::Grpc, Protocol::GrpcWeb, Protocol::Live] {
+        let known = client(address, protocol, trusting().identity(CLIENT.0, CLIENT.1));
+        assert_eq!(look(&known, Context::default()).await.unwrap(), "value of k", "{protocol:?}");
+        let (subject, is_secure) = who.lock().unwrap().pop().unwrap();
+        assert!(subject.unwrap().starts_with("sha256:") && is_secure, "{protocol:?}");
+        let nobody = client(address, protocol, trusting());
+        let error = look(&nobody, Context::default()).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unauthenticated, "{protocol:?}: {error}");
+    }
 }

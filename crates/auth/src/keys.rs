@@ -141,16 +141,14 @@ impl Keys {
         if self.known().generation != before || !self.may_be_fetched(wanted, now) {
             return self.usable();
         }
-        {
-            let mut state = self.state();
-            state.tried = Some(now);
-            if wanted == Wanted::Another {
-                state.missed = Some(now);
-            }
+        let fetched = self.source.fetch().await.and_then(|text| self.parse(text));
+        let mut state = self.state();
+        state.tried = Some(now);
+        if wanted == Wanted::Another {
+            state.missed = Some(now);
         }
-        match self.source.fetch().await.and_then(|text| self.parse(text)) {
+        match fetched {
             Ok(known) => {
-                let mut state = self.state();
                 state.known = known;
                 state.fetched = Some(now);
             }
@@ -159,6 +157,7 @@ impl Keys {
                 tracing::warn!(source, %error, "keys of an issuer cannot be fetched");
             }
         }
+        drop(state);
         self.usable()
     }
 

@@ -10,6 +10,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use http::Request;
 use hyper::body::Incoming;
@@ -20,7 +21,7 @@ use tidewire_service::{Gate, Observer, Peer, Signal, Upgrade};
 use tidewire_wire::Coders;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use tokio_util::task::TaskTracker;
 
 use crate::command::Commands;
@@ -76,7 +77,7 @@ impl App {
     ) {
         let first = tokio::select! {
             first = detect(&mut io, &self.limits) => first,
-            () = stop.reached(Stage::Draining) => None,
+            () = given_up(&stop) => None,
         };
         let Some(first) = first else { return };
         let speaks = first.0;
@@ -141,6 +142,20 @@ impl App {
         Some(Box::pin(tokio::time::sleep(most - less)))
     }
 }
+
+/// Waits until nothing more is expected of a connection that has sent nothing: a drain began, and it had
+/// time to send what was on its way when it was accepted.
+async fn given_up(stop: &Stop) {
+    let accepted = Instant::now();
+    stop.reached(Stage::Draining).await;
+    tokio::select! {
+        () = tokio::time::sleep_until(accepted + ON_ITS_WAY) => {}
+        () = stop.reached(Stage::CutOff) => {}
+    }
+}
+
+/// How long the first byte of a connection may be on its way.
+const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
 /// The settings of HTTP/1.1.
 ///

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::address::Address;
+use crate::inherited::{self, Inherited};
 
 /// A socket that accepts connections. A Unix socket's file goes with it.
 pub(crate) enum Listener {
@@ -25,6 +26,20 @@ pub(crate) enum Accepted {
 impl Listener {
     /// Opens the socket; a private one of a file is its owner's alone.
     pub(crate) async fn bind(address: &Address, is_private: bool) -> io::Result<Self> {
+        match inherited::take(address) {
+            Some(Inherited::Tcp(listener)) => {
+                return TcpListener::from_std(listener).map(Self::Tcp);
+            }
+            Some(Inherited::Unix(listener)) => {
+                // Its file is whose who left it.
+                let path = PathBuf::from(
+                    listener.local_addr()?.as_pathname().unwrap_or_else(|| Path::new("")),
+                );
+                let file = SocketFile { path, identity: None };
+                return UnixListener::from_std(listener).map(|listener| Self::Unix(listener, file));
+            }
+            None => {}
+        }
         match address {
             Address::Tcp(address) => TcpListener::bind(address).await.map(Self::Tcp),
             Address::Unix(path) => {

@@ -2,7 +2,8 @@
 //!
 //! A drain takes five steps: health says NOT_SERVING, `limits.drain_grace` passes, listeners close, connections finish the calls
 //! they have and close, running commands are joined. What is left after `limits.drain_timeout` is
-//! cut off. A connection without a call, be it in a TLS handshake or half a head, is not waited for.
+//! cut off. A connection without a call, be it in a TLS handshake or half a head, is not waited for, but for
+//! a second after it was accepted: its first request may be on its way.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use tidewire_memo::Driver;
 use tidewire_service::Peer;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -22,6 +23,7 @@ use crate::connection::App;
 use crate::handle::Handle;
 use crate::listener::{Accepted, Listener};
 use crate::live::Callee;
+use crate::notify;
 use crate::routes::RouteError;
 use crate::seldom::Seldom;
 use crate::stop::{Stage, Stop};
@@ -131,10 +133,12 @@ impl Running {
         async move {
             let mut signals = signals?;
             let drains = self.handle.drains.clone();
+            notify::tell(notify::READY);
             tokio::select! {
                 () = signals.next() => {}
                 () = poll_fn(|cx| drains.poll_fired(cx)) => {}
             }
+            notify::tell(notify::STOPPING);
             let (stop, commands) = (self.stop.clone(), self.commands.clone());
             tokio::select! {
                 in_time = self.drain() => Ok(in_time),
@@ -155,23 +159,23 @@ impl Drop for Running {
     }
 }
 
-/// The signals that are listened to.
+/// The signals that end a program, listened to from one to the next, so that none is missed between.
 struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
+    hangup: unix::Signal,
 }
 
 impl Signals {
     fn listen() -> io::Result<Self> {
         Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
+            terminate: unix::signal(SignalKind::terminate())?,
+            interrupt: unix::signal(SignalKind::interrupt())?,
+            hangup: unix::signal(SignalKind::hangup())?,
         })
     }
 
-    /// Waits for the next one that ends the server.
+    /// Waits for the next one.
     async fn next(&mut self) {
         loop {
             tokio::select! {
@@ -262,7 +266,8 @@ async fn serve_tls(
     stop: Stop,
 ) {
     let timeout = app.limits.handshake_timeout;
-    let handshake = tokio::time::timeout(timeout, tls.acceptor().accept(stream));
+    let acceptor = tls.acceptor();
+    let handshake = tokio::time::timeout(timeout, acceptor.accept(stream));
     let handshake = tokio::select! {
         handshake = handshake => handshake,
         () = stop.reached(Stage::Draining) => return,

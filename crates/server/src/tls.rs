@@ -1,7 +1,13 @@
 //! TLS, with HTTP/2 and HTTP/1.1 negotiated by ALPN, and client certificates where asked for.
+//!
+//! What comes from files is read again when they change, at the next handshake that is a second or more
+//! after the last look: connections that are open go on, new ones get the new certificate. Files that do not
+//! fit together (a certificate is there, its key not yet) change nothing, and are said in the log.
 
 use std::fmt;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
@@ -11,7 +17,36 @@ use tokio_rustls::TlsAcceptor;
 
 /// The identity of a server, and whom it trusts.
 #[derive(Clone)]
-pub struct Tls(TlsAcceptor);
+pub struct Tls(Arc<Identity>);
+
+struct Identity {
+    acceptor: RwLock<TlsAcceptor>,
+    watched: Option<Watched>,
+}
+
+/// Files that an identity is read from.
+struct Watched {
+    files: TlsFiles,
+    seen: Mutex<Seen>,
+}
+
+struct Seen {
+    looked: Instant,
+    changed: Vec<Option<SystemTime>>,
+}
+
+/// PEM files of an identity, and whether clients need one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate chain.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+    /// The authorities of client certificates; without them no client is asked for one.
+    pub client_authorities: Option<PathBuf>,
+    /// Whether a client may come without one.
+    pub clients_optional: bool,
+}
 
 impl Tls {
     /// A server certificate chain and its private key, both PEM.
@@ -19,7 +54,7 @@ impl Tls {
     /// # Errors
     /// When either does not parse or the key does not belong to the certificate.
     pub fn new(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
-        Self::build(certificates, key, None)
+        Self::build(certificates, key, None).map(|acceptor| Self::of(acceptor, None))
     }
 
     /// The same, and every client must show a certificate that `client_authorities` (PEM) signed.
@@ -31,25 +66,46 @@ impl Tls {
         key: &[u8],
         client_authorities: &[u8],
     ) -> Result<Self, TlsError> {
-        Self::build(certificates, key, Some(client_authorities))
+        let acceptor = Self::build(certificates, key, Some((client_authorities, false)))?;
+        Ok(Self::of(acceptor, None))
     }
 
-    fn build(cert: &[u8], key: &[u8], authorities: Option<&[u8]>) -> Result<Self, TlsError> {
+    /// An identity in files, which is read again when they change.
+    ///
+    /// # Errors
+    /// A file that cannot be read, and those of [`new`](Self::new).
+    pub fn of_files(files: TlsFiles) -> Result<Self, TlsError> {
+        let changed = files.changed();
+        let acceptor = files.read()?;
+        let seen = Mutex::new(Seen { looked: Instant::now(), changed });
+        Ok(Self::of(acceptor, Some(Watched { files, seen })))
+    }
+
+    fn of(acceptor: TlsAcceptor, watched: Option<Watched>) -> Self {
+        Self(Arc::new(Identity { acceptor: RwLock::new(acceptor), watched }))
+    }
+
+    fn build(
+        cert: &[u8],
+        key: &[u8],
+        authorities: Option<(&[u8], bool)>,
+    ) -> Result<TlsAcceptor, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(TlsError::new("TLS versions"))?;
         let config = match authorities {
             None => config.with_no_client_auth(),
-            Some(authorities) => {
+            Some((authorities, is_optional)) => {
                 let mut roots = RootCertStore::empty();
                 for authority in certificates(authorities, "client authorities")? {
                     roots.add(authority).map_err(TlsError::new("client authorities"))?;
                 }
                 let verifier =
-                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-                        .build()
-                        .map_err(TlsError::new("client authorities"))?;
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                let verifier =
+                    if is_optional { verifier.allow_unauthenticated() } else { verifier };
+                let verifier = verifier.build().map_err(TlsError::new("client authorities"))?;
                 config.with_client_cert_verifier(verifier)
             }
         };
@@ -58,11 +114,70 @@ impl Tls {
             .with_single_cert(certificates(cert, "certificate")?, key)
             .map_err(TlsError::new("certificate and private key"))?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+        Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
-    pub(crate) fn acceptor(&self) -> &TlsAcceptor {
-        &self.0
+    /// What does the next handshake.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        if let Some(watched) = &self.0.watched
+            && let Some(acceptor) = watched.news()
+        {
+            *self.0.acceptor.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+        }
+        self.0.acceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Watched {
+    /// The identity that the files have now, where that is another.
+    fn news(&self) -> Option<TlsAcceptor> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.looked.elapsed() < LOOK_INTERVAL {
+            return None;
+        }
+        seen.looked = Instant::now();
+        let changed = self.files.changed();
+        if changed == seen.changed {
+            return None;
+        }
+        seen.changed = changed;
+        match self.files.read() {
+            Ok(acceptor) => {
+                tracing::info!("certificates were read again");
+                Some(acceptor)
+            }
+            Err(error) => {
+                tracing::error!(%error, "certificates changed and cannot be used; the old ones stay");
+                None
+            }
+        }
+    }
+}
+
+/// How often it is looked whether files changed.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+impl TlsFiles {
+    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.certificate, &self.key].into_iter().chain(&self.client_authorities)
+    }
+
+    /// When each was changed.
+    fn changed(&self) -> Vec<Option<SystemTime>> {
+        let time = |path: &PathBuf| std::fs::metadata(path).and_then(|file| file.modified()).ok();
+        self.paths().map(time).collect()
+    }
+
+    fn read(&self) -> Result<TlsAcceptor, TlsError> {
+        let read = |path: &PathBuf| {
+            std::fs::read(path).map_err(|error| TlsError {
+                what: "a file",
+                why: format!("{}: {error}", path.display()),
+            })
+        };
+        let authorities = self.client_authorities.as_ref().map(read).transpose()?;
+        let authorities = authorities.as_deref().map(|pem| (pem, self.clients_optional));
+        Tls::build(&read(&self.certificate)?, &read(&self.key)?, authorities)
     }
 }
 

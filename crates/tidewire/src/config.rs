@@ -114,6 +114,8 @@ pub struct TlsConfig {
     pub key: PathBuf,
     /// Authorities of client certificates; with it every client must show one.
     pub client_authorities: Option<PathBuf>,
+    /// Whether a client may come without one.
+    pub clients_optional: Option<bool>,
 }
 
 /// `[limits]`.
@@ -352,7 +354,8 @@ impl Config {
         }
     }
 
-    /// Lets the level of the log be set while the program runs, by the admin listener.
+    /// Lets the level of a log of the program's own be set while it runs, by the admin listener; that of
+    /// [`LogConfig::start`] can be set without it.
     pub fn on_log_level(
         &mut self,
         set: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static,
@@ -393,12 +396,13 @@ impl Config {
 #[cfg(feature = "tls")]
 impl TlsConfig {
     fn apply(&self, builder: Builder) -> Result<Builder, ConfigError> {
-        use tidewire_server::Tls;
-        let (certificate, key) = (read_bytes(&self.certificate)?, read_bytes(&self.key)?);
-        let tls = match &self.client_authorities {
-            None => Tls::new(&certificate, &key),
-            Some(path) => Tls::with_client_authorities(&certificate, &key, &read_bytes(path)?),
-        };
+        use tidewire_server::{Tls, TlsFiles};
+        let tls = Tls::of_files(TlsFiles {
+            certificate: self.certificate.clone(),
+            key: self.key.clone(),
+            client_authorities: self.client_authorities.clone(),
+            clients_optional: self.clients_optional.unwrap_or(false),
+        });
         Ok(builder.tls(tls.map_err(|error| ConfigError::new(format!("server.tls: {error}")))?))
     }
 }
@@ -408,11 +412,6 @@ impl TlsConfig {
     fn apply(&self, _: Builder) -> Result<Builder, ConfigError> {
         Err(ConfigError::new("server.tls: this program was built without the feature tls".into()))
     }
-}
-
-#[cfg(feature = "tls")]
-fn read_bytes(path: &Path) -> Result<Vec<u8>, ConfigError> {
-    std::fs::read(path).map_err(|error| ConfigError::file(path, &error))
 }
 
 /// The table of a file, and what it lacks to be a configuration by itself.

@@ -64,7 +64,7 @@ pub use tidewire_server::{
     Running, Server, StartError, Usage, tower,
 };
 #[cfg(feature = "tls")]
-pub use tidewire_server::{Tls, TlsError};
+pub use tidewire_server::{Tls, TlsError, TlsFiles};
 pub use tidewire_service::{
     Access, Admission, Answer, Body, Caching, Call, Channel, Code, Codec, CommandKey, Context,
     ContextPart, ContextWatch, DURATION_FORMS, Detail, Duplex, End, Error, ErrorParts, Fault,

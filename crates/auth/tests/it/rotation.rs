@@ -118,3 +118,22 @@ async fn a_verified_token_ends_with_its_time() {
     checked.pass(1);
     checked.of(&token).await.unwrap_err();
 }
+
+#[tokio::test]
+async fn a_caller_who_goes_away_while_keys_are_fetched_leaves_it_to_the_next() {
+    let signer = Signer::ecdsa("a");
+    let published = Published::of(&[signer.jwk()]);
+    let checked = Checked::new(&published);
+    let token = signer.sign(&claims());
+    {
+        let mut gone = Box::pin(checked.of(&token));
+        std::future::poll_fn(|cx| {
+            assert!(gone.as_mut().poll(cx).is_pending(), "it waits for the keys");
+            std::task::Poll::Ready(())
+        })
+        .await;
+    }
+    assert_eq!(published.fetched(), 1);
+    checked.of(&token).await.unwrap();
+    assert_eq!(published.fetched(), 2);
+}

@@ -9,6 +9,7 @@ mod hosting;
 mod init;
 mod mock;
 mod program;
+mod restart;
 mod schema;
 mod server;
 mod serving;

@@ -75,6 +75,10 @@ impl Config {
         let metrics = Metrics::new();
         let admin = Admin::new(self.admin.token()?, metrics.clone(), Graph::global());
         let mut admin = admin.settings(self.origins.settings());
+        #[cfg(feature = "log")]
+        if let Some(set) = super::log::level_control() {
+            admin = admin.log_level(Arc::new(set));
+        }
         if let Some(set) = &self.log_control.0 {
             admin = admin.log_level(Arc::clone(set));
         }

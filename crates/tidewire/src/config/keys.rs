@@ -35,6 +35,12 @@ pub const KEYS: &[Key] = &[
         "no client certificates",
         "PEM file of the authorities of client certificates",
     ),
+    key(
+        "server.tls.clients_optional",
+        "true",
+        "false",
+        "whether a client may come without a certificate where client_authorities are set",
+    ),
     key("limits.body_bytes_max", "4MiB", "4MiB", "largest body of a REST or plain HTTP request"),
     key(
         "limits.message_bytes_max",

@@ -7,11 +7,30 @@ use std::io::IsTerminal as _;
 // tidy: allow-stream this is the log that a program asks for
 use std::io::stderr;
 
+use std::sync::OnceLock;
+
+use tracing_subscriber::Registry;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{ConfigError, LogConfig};
+
+/// What sets the level of the log that was started.
+static STARTED: OnceLock<Handle<Targets, Registry>> = OnceLock::new();
+
+/// Sets the level of the log while the program runs, if [`LogConfig::start`] started one.
+pub(super) fn level_control() -> Option<fn(&str) -> Result<(), String>> {
+    STARTED.get().map(|_| set_level as fn(&str) -> _)
+}
+
+fn set_level(level: &str) -> Result<(), String> {
+    let wanted: Targets =
+        level.parse().map_err(|error| format!("{error}; write info, or info,hyper=debug"))?;
+    let started = STARTED.get().ok_or("the log is not started")?;
+    started.reload(wanted).map_err(|error| error.to_string())
+}
 
 impl LogConfig {
     /// Whether the level is one, or a list of directives.
@@ -22,7 +41,7 @@ impl LogConfig {
         self.filter().map(drop)
     }
 
-    /// Starts the log of this program.
+    /// Starts the log of this program; the admin listener can set its level.
     ///
     /// # Errors
     /// A level that is none; a log that was started before.
@@ -34,9 +53,12 @@ impl LogConfig {
             // A log that nobody reads any more is no reason to end; complaining of it on the same
             // output was.
             .log_internal_errors(false);
-        let log = tracing_subscriber::registry().with(self.filter()?).with(lines);
+        let (filter, level) = reload::Layer::new(self.filter()?);
+        let log = tracing_subscriber::registry().with(filter).with(lines);
         log.try_init()
-            .map_err(|_| ConfigError::new("a log is started already; start it once".to_owned()))
+            .map_err(|_| ConfigError::new("a log is started already; start it once".to_owned()))?;
+        let _ = STARTED.set(level);
+        Ok(())
     }
 
     fn filter(&self) -> Result<Targets, ConfigError> {

@@ -299,7 +299,8 @@ fn trusting(
     builder: tidewire_client::Builder,
     path: &Path,
 ) -> Result<tidewire_client::Builder, ConfigError> {
-    Ok(builder.tls(tidewire_client::Tls::new().authorities(super::read_bytes(path)?)))
+    let pem = std::fs::read(path).map_err(|error| ConfigError::file(path, &error))?;
+    Ok(builder.tls(tidewire_client::Tls::new().authorities(pem)))
 }
 
 #[cfg(not(feature = "tls"))]
