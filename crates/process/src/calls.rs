@@ -54,8 +54,13 @@ async fn once(inner: &Arc<Inner>, call: Call) -> Result<Reply, Failed> {
             Ok(seated(reply, seat))
         }
         Ok(Err(error)) if seat.instance.is_out_of_reach(&error) => {
-            // The end of a process is known a moment after that of its connections.
-            let end = tokio::time::timeout(END_IS_KNOWN, seat.instance.ended()).await;
+            // The end of a process is known a moment after that of its connections; one whose session is
+            // over is killed.
+            let wait = match inner.program.listen {
+                Listen::Native => END_IS_CERTAIN,
+                _ => END_IS_KNOWN,
+            };
+            let end = tokio::time::timeout(wait, seat.instance.ended()).await;
             if let Ok(end) = end {
                 inner.ended(seat.instance.id, end);
             }
@@ -107,3 +112,4 @@ fn seated(mut reply: Reply, seat: Seat) -> Reply {
 }
 
 const END_IS_KNOWN: Duration = Duration::from_millis(500);
+const END_IS_CERTAIN: Duration = Duration::from_secs(30);
