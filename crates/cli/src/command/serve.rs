@@ -94,5 +94,8 @@ fn print(text: &str) {
 
 fn start(running: &tidewire::Running, names: &[String]) -> String {
     let addresses = running.addresses().iter().map(|address| format!("listening on {address}\n"));
-    format!("{}serving {}\n", addresses.collect::<String>(), names.join(", "))
+    let beside = running.beside().map_or(&[][..], tidewire::Running::addresses);
+    let beside = beside.iter().map(|address| format!("admin on {address}\n"));
+    let addresses: String = addresses.chain(beside).collect();
+    format!("{addresses}serving {}\n", names.join(", "))
 }
