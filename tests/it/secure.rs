@@ -142,8 +142,7 @@ async fn shown(address: SocketAddr) -> Vec<u8> {
     }));
     let unverified = tidewire::client::Tls::new().danger_without_verification();
     look(&client(address, Protocol::Grpc, unverified), context).await.unwrap();
-    let certificate = certificate.lock().unwrap().clone();
-    certificate
+    certificate.lock().unwrap().clone()
 }
 
 #[tokio::test]

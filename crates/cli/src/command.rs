@@ -9,3 +9,4 @@ pub(crate) mod init;
 pub(crate) mod list;
 pub(crate) mod mock;
 pub(crate) mod serve;
+pub(crate) mod top;

@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use anyhow::bail;
 use tidewire::config::{Backend, Flags, ServiceConfig};
-use tidewire::{Address, Builder, Echo, Schema};
+use tidewire::{Builder, Echo, Running, Schema};
 
 /// The services of `schema` that are asked for, added to `builder`; `names` gets their names.
 ///
@@ -43,14 +43,21 @@ pub(crate) fn add(
 }
 
 /// Says where a server listens, what it does there, and where its settings come from.
-pub(crate) fn say_start(addresses: &[Address], what: &str, flags: &Flags) {
-    let mut text: String =
-        addresses.iter().map(|address| format!("listening on {address}\n")).collect();
+pub(crate) fn start(running: &Running, what: &str, flags: &Flags) -> String {
+    let mut text = String::new();
+    let beside = running.beside().map_or(&[][..], Running::addresses);
+    for (name, addresses) in [("listening", running.addresses()), ("admin", beside)] {
+        text.extend(addresses.iter().map(|address| format!("{name} on {address}\n")));
+    }
     text += &format!("{what}\n");
     let origins = flags.origins(std::env::vars());
     if !origins.is_empty() {
         text += &format!("settings of {}\n", origins.join(", "));
     }
-    // Nobody may be reading any more; the server goes on.
+    text
+}
+
+/// Prints it. Nobody may be reading any more; the server goes on.
+pub(crate) fn say(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

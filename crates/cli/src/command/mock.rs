@@ -107,10 +107,10 @@ impl Mock {
             _ => Failure::usage(error),
         })?;
         let names: Vec<_> = mock.schema().services().map(str::to_owned).collect();
-        let addresses = running.addresses().to_vec();
+        let start = serving::start(&running, &format!("mocking {}", names.join(", ")), &flags);
         let stopped = running.until_stopped();
         let watch = (!self.no_watch).then(|| folders.watch(&mock));
-        serving::say_start(&addresses, &format!("mocking {}", names.join(", ")), &flags);
+        serving::say(&start);
         tokio::select! {
             stopped = stopped => drop(stopped?),
             () = follow(watch) => {}

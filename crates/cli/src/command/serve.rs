@@ -72,9 +72,9 @@ impl Serve {
         if let Some(host) = &host {
             host.answered_by(running.callee());
         }
-        let addresses = running.addresses().to_vec();
+        let start = serving::start(&running, &format!("serving {}", names.join(", ")), &flags);
         let stopped = running.until_stopped();
-        serving::say_start(&addresses, &format!("serving {}", names.join(", ")), &flags);
+        serving::say(&start);
         stopped.await?;
         if let Some(host) = host {
             host.stop().await;

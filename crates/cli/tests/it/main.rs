@@ -14,5 +14,6 @@ mod schema;
 mod server;
 mod serving;
 mod shells;
+mod top;
 mod trouble;
 mod version;
