@@ -238,7 +238,7 @@ impl Builder {
         let Source { endpoint, dialer } = self.source(&url)?;
         let endpoint_name = endpoint.name();
         let server = Server::new(endpoint, dialer, self.resolver, self.limits.connect_timeout);
-        let name = format!("replicas of {}", endpoint_name);
+        let name = format!("replicas of {endpoint_name}");
         Ok(Client::live(Arc::new_cyclic(|live| Live {
             remote: Live::remote(server, &self.limits),
             codec: self.codec,

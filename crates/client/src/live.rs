@@ -43,13 +43,11 @@ impl Live {
 
     /// Answers a call, from what is kept here if it is.
     pub(crate) fn answer(self: Arc<Self>, call: Call) -> Answer {
-        let call = match &self.shelf {
-            None => call,
-            Some(shelf) => match shelf.answer(call) {
-                Ok(answer) => return answer,
-                Err(call) => call,
-            },
-        };
+        if let Some(shelf) = &self.shelf
+            && let Some(key) = Shelf::key(&call)
+        {
+            return shelf.answer(key, call);
+        }
         let is_command = match call.spec() {
             Some(method) => !method.is_query(),
             None => true,

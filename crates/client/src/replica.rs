@@ -128,21 +128,23 @@ impl Shelf {
         Self { memo, shared }
     }
 
-    /// Answers a query from its replica; gives other calls back.
-    pub(crate) fn answer(&self, call: Call) -> Result<Answer, Call> {
-        let is_query =
-            call.spec().is_some_and(|method| method.is_query() && method.kind == StreamKind::Unary);
-        let message = match &call.body {
-            Body::Full(message) => message.clone(),
-            Body::Empty => Bytes::new(),
-            Body::Stream(_) => return Err(call),
-        };
-        let Some(key) = Key::of(&call, message).filter(|_| is_query) else { return Err(call) };
+    /// What the answer to a call is kept by; `None` for what is no query with one answer.
+    pub(crate) fn key(call: &Call) -> Option<Key> {
+        call.spec().filter(|method| method.is_query() && method.kind == StreamKind::Unary)?;
+        match &call.body {
+            Body::Full(message) => Key::of(call, message.clone()),
+            Body::Empty => Key::of(call, Bytes::new()),
+            Body::Stream(_) => None,
+        }
+    }
+
+    /// Answers a query from its replica.
+    pub(crate) fn answer(&self, key: Key, call: Call) -> Answer {
         if let Some(cached) = self.memo.cached(&key) {
-            return Ok(Answer::ready(Ok(self.shared.give(&cached, &call))));
+            return Answer::ready(Ok(self.shared.give(&cached, &call)));
         }
         let (memo, shared) = (self.memo, Arc::clone(&self.shared));
-        Ok(Answer::pending(async move {
+        Answer::pending(async move {
             let asked = async { memo.get(key).await };
             let outcome = match call.context.deadline() {
                 None => asked.await,
@@ -161,7 +163,7 @@ impl Shelf {
                     }))
                 }
             }
-        }))
+        })
     }
 
     /// A command of this client is over. What was asked for before may be older than what it did, and the
