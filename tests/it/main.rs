@@ -28,6 +28,7 @@ mod page;
 mod plain;
 mod readers;
 mod refusals;
+mod replicas;
 mod run_time_schema;
 mod secure;
 mod silent;

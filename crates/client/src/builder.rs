@@ -12,6 +12,7 @@ use crate::dial::Dialer;
 use crate::endpoint::{BuildError, Endpoint};
 use crate::limits::ClientLimits;
 use crate::live::{Live, Server};
+use crate::replica::{Replicas, Shelf};
 use crate::resolve::Resolver;
 use crate::retry::{Retries, Retry};
 use crate::trace::Trace;
@@ -44,6 +45,7 @@ pub struct Builder {
     trace: Option<Trace>,
     retry: Retry,
     watches: bool,
+    replicas: Option<Replicas>,
     resolver: Resolver,
     #[cfg(feature = "tls")]
     tls: Option<crate::Tls>,
@@ -63,6 +65,7 @@ impl Builder {
             trace: None,
             retry: Retry::default(),
             watches: false,
+            replicas: None,
             resolver: Resolver::default(),
             #[cfg(feature = "tls")]
             tls: None,
@@ -133,6 +136,25 @@ impl Builder {
         self
     }
 
+    /// Keeps answers to unary queries as replicas, over live: what was asked for once is answered here until
+    /// the server says that it changed, and memos that read it depend on it. With generated clients:
+    ///
+    /// ```no_run
+    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tidewire_client::{Client, Replicas, WhenLost};
+    /// use tidewire_memo::Graph;
+    /// let replicas = Replicas::new(&Graph::global()).when_lost(WhenLost::Serve);
+    /// let client = Client::builder("ws://10.0.0.7:8080").replicas(replicas).build()?;
+    /// // let contacts = ContactsClient::new(client.channel());
+    /// // let name = Memo::new("name", move |id| async move { Ok(contacts.get(id).await?.body.name) });
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn replicas(mut self, replicas: Replicas) -> Self {
+        self.replicas = Some(replicas);
+        self
+    }
+
     /// Sets who knows the addresses of names; the system unless set.
     pub fn resolver(mut self, resolver: Resolver) -> Self {
         self.resolver = resolver;
@@ -155,8 +177,8 @@ impl Builder {
     /// The client. Nothing is connected yet.
     ///
     /// # Errors
-    /// A URL that is none; certificates that cannot be used; gRPC over HTTP/1.1; a protocol whose
-    /// bytes a client does not speak.
+    /// A URL that is none; certificates that cannot be used; gRPC over HTTP/1.1; replicas over anything
+    /// but live; a protocol whose bytes a client does not speak.
     pub fn build(self) -> Result<Client, BuildError> {
         if self.protocol == Protocol::Grpc && self.http == HttpVersion::Http1 {
             return Err(BuildError::new(
@@ -165,6 +187,11 @@ impl Builder {
         }
         if self.protocol == Protocol::Live || self.endpoints()?.iter().any(|it| it.is_live) {
             return self.build_live();
+        }
+        if self.replicas.is_some() {
+            return Err(BuildError::new(
+                "replicas need word of changes; use a ws or tcp URL, or Protocol::Live",
+            ));
         }
         let dialect = match self.protocol {
             Protocol::Connect => Dialect::Connect,
@@ -209,13 +236,16 @@ impl Builder {
         let url = url.clone();
         self.http = HttpVersion::Http1;
         let Source { endpoint, dialer } = self.source(&url)?;
+        let endpoint_name = endpoint.name();
         let server = Server::new(endpoint, dialer, self.resolver, self.limits.connect_timeout);
-        Ok(Client::live(Live {
+        let name = format!("replicas of {endpoint_name}");
+        Ok(Client::live(Arc::new_cyclic(|live| Live {
             remote: Live::remote(server, &self.limits),
             codec: self.codec,
             timeout: self.timeout,
             watches: self.watches,
-        }))
+            shelf: self.replicas.map(|replicas| Shelf::new(&replicas, &name, live.clone())),
+        })))
     }
 
     fn source(&self, url: &str) -> Result<Source, BuildError> {

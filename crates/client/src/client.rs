@@ -17,6 +17,7 @@ use crate::exchange::{Failed, Received, exchange};
 use crate::live::Live;
 use crate::order::{Order, Read};
 use crate::plain;
+use crate::replica::Shelf;
 use crate::retry::{Failures, Retries};
 use crate::trace::{Step, Trace, now, tell};
 use crate::wire;
@@ -56,8 +57,8 @@ impl Client {
         Self(Kind::Http(Arc::new(inner)))
     }
 
-    pub(crate) fn live(live: Live) -> Self {
-        Self(Kind::Live(Arc::new(live)))
+    pub(crate) fn live(live: Arc<Live>) -> Self {
+        Self(Kind::Live(live))
     }
 
     /// A channel for generated clients, with the codec of the builder; a client that is used as a
@@ -68,6 +69,14 @@ impl Client {
             Kind::Live(live) => live.codec,
         };
         Channel::new(self.clone()).with_codec(codec)
+    }
+
+    /// How many answers are kept here that the server tells of; see [`Builder::replicas`].
+    pub fn replicas_held(&self) -> usize {
+        match &self.0 {
+            Kind::Http(_) => 0,
+            Kind::Live(live) => live.shelf().map_or(0, Shelf::len),
+        }
     }
 
     /// How many connections are open now.
@@ -83,7 +92,7 @@ impl Service for Client {
     fn call(&self, call: Call) -> Answer {
         match self.0.clone() {
             Kind::Http(http) => Answer::pending(async move { http.run(call).await }),
-            Kind::Live(live) => Answer::pending(async move { live.call(call).await }),
+            Kind::Live(live) => live.answer(call),
         }
     }
 }

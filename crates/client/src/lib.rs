@@ -34,6 +34,7 @@
 //! | protocol, HTTP version, codec, compression, bounds, TLS | [`Builder`] |
 //! | deadline and request headers | the `Context` of a call |
 //! | response headers and trailers | the `Reply`, or the `Error`; those of protocols are left out |
+//! | remote queries as memos of the caller | [`Replicas`] |
 //! | every step of a call, with raw headers and times | [`Trace`] |
 //!
 //! A deadline is told to the server and kept here too, in every phase; the error names the phase.
@@ -59,6 +60,7 @@ mod outgoing;
 mod plain;
 mod pool;
 mod pump;
+mod replica;
 mod resolve;
 mod retry;
 #[cfg(feature = "tls")]
@@ -71,6 +73,7 @@ pub use builder::{Builder, HttpVersion};
 pub use client::Client;
 pub use endpoint::BuildError;
 pub use limits::ClientLimits;
+pub use replica::{Replicas, WhenLost};
 pub use resolve::Resolver;
 pub use retry::Retry;
 pub use tidewire_service::Protocol;

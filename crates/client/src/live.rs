@@ -11,15 +11,17 @@
 
 mod dial;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_link::{Config, Limits, Remote, random_boot};
-use tidewire_service::{Call, Codec, Error, Outcome, Reply, Result};
+use tidewire_service::{Answer, Call, Codec, Error, Outcome, Reply, Result};
 use tokio_util::task::TaskTracker;
 
 pub(crate) use self::dial::Server;
 use crate::deadline::earlier;
 use crate::limits::ClientLimits;
+use crate::replica::Shelf;
 use crate::trace::now;
 
 /// What all clones of a client share.
@@ -29,6 +31,8 @@ pub(crate) struct Live {
     pub(crate) timeout: Option<Duration>,
     /// Whether answers to queries are watched.
     pub(crate) watches: bool,
+    /// Answers to queries that are kept here.
+    pub(crate) shelf: Option<Shelf>,
 }
 
 impl Live {
@@ -37,8 +41,33 @@ impl Live {
         Remote::new(server, config(limits), None, TaskTracker::new())
     }
 
+    /// Answers a call, from what is kept here if it is.
+    pub(crate) fn answer(self: Arc<Self>, call: Call) -> Answer {
+        if let Some(shelf) = &self.shelf
+            && let Some(key) = Shelf::key(&call)
+        {
+            return shelf.answer(key, call);
+        }
+        let is_command = match call.spec() {
+            Some(method) => !method.is_query(),
+            None => true,
+        };
+        Answer::pending(async move {
+            let outcome = self.call(call).await;
+            if let Some(shelf) = self.shelf.as_ref().filter(|_| is_command) {
+                shelf.command_ended();
+            }
+            outcome
+        })
+    }
+
+    /// Where answers are kept.
+    pub(crate) fn shelf(&self) -> Option<&Shelf> {
+        self.shelf.as_ref()
+    }
+
     /// Makes a call.
-    pub(crate) async fn call(&self, mut call: Call) -> Result<Reply> {
+    async fn call(&self, mut call: Call) -> Result<Reply> {
         let at = earlier(call.context.deadline(), self.timeout);
         call.context = call.context.with_deadline(at);
         if at.is_some_and(|at| at <= now()) {

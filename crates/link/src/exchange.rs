@@ -139,6 +139,8 @@ impl Exchange {
         if !self.is_held {
             return;
         }
+        // What is stale stays so, whatever becomes of the connection.
+        self.is_held = word != Word::Stale;
         self.is_suspect = word == Word::Suspect;
         let watcher = self.watcher.as_ref().and_then(Weak::upgrade);
         watcher.into_iter().for_each(|watcher| watcher.tell(word));

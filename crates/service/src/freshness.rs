@@ -197,6 +197,11 @@ impl Freshness {
         }
     }
 
+    /// Whether its lifetime was over already when it was given: nobody says that it is still right.
+    pub fn is_over(&self) -> bool {
+        matches!(self.lifetime(), Lifetime::For(life) if self.age() >= life)
+    }
+
     /// The freshness of an answer that is built from two: the earlier end of both, the staleness of
     /// either, the tokens of both, and no validator. If nothing is known of one, nothing is known of
     /// the whole but its tokens.

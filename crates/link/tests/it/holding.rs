@@ -83,6 +83,18 @@ async fn what_did_not_change_is_confirmed_by_the_resumed_session_and_the_rest_is
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_stale_is_never_confirmed_whatever_becomes_of_the_connection() {
+    let (remote, served, cut) = cuttable();
+    let (_, same, _keeps_same) = held(&remote, "Same").await;
+    let (_, words, _keeps) = held(&remote, "Value").await;
+    served.echo.change(1);
+    assert_eq!(words.until(Word::Stale).await, [Word::Stale]);
+    cut();
+    same.until(Word::Confirmed).await;
+    assert!(words.none(), "nothing after it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_changed_and_is_the_same_again_is_confirmed_too() {
     let (remote, served, cut) = cuttable();
     let (_, words, _keeps) = held(&remote, "Value").await;

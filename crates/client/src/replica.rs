@@ -1,0 +1,315 @@
+//! Replicas: a remote query is a memo in the caller's graph.
+//!
+//! ```text
+//!  caller, or a memo of the caller ─▶ memo by call ─ hit: nothing is sent
+//!                                        │ miss
+//!                                        ▼
+//!                       held: is it what the server has? ─ yes, no word against it: the same value, not sent
+//!                                        │ no                    (replica/place.rs)
+//!                                        ▼
+//!                       asked with the validator of what is held; the server tells of it from then on
+//! ```
+//!
+//! The server's word makes the memo stale, and with it all that the caller's own memos made of it; so
+//! dependencies chain across hosts, also through one that serves what it made of its replicas. The word
+//! comes before the reply to the command that caused it, so a writer never reads an older value than the
+//! one it wrote.
+//!
+//! | the connection | what is read |
+//! |---|---|
+//! | is there | the replica |
+//! | is lost, [`WhenLost::Wait`] | waits until the replica is confirmed or asked for anew |
+//! | is lost, [`WhenLost::Serve`] | what is held, marked: `freshness.is_over()`. What is made of it is not kept |
+//! | is back | all that did not change is confirmed by one exchange; the rest is asked for when it is read |
+//!
+//! What is known to be stale is never served. An answer that the server does not watch, and an error, is
+//! its reader's alone: neither is kept, nor what is made of it.
+
+mod key;
+mod place;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidewire_memo::{Cached, Graph, Memo, Source, Suspension};
+use tidewire_service::{Answer, Body, Call, Code, Error, Freshness, Reply, Result, StreamKind};
+use tokio::sync::Notify;
+
+use self::key::Key;
+use self::place::{Content, Place, Standing};
+use crate::live::Live;
+
+/// How remote queries are replicated; see [`Builder::replicas`](crate::Builder::replicas).
+#[derive(Debug, Clone)]
+#[must_use = "it is a setting of a client"]
+pub struct Replicas {
+    graph: Graph,
+    when_lost: WhenLost,
+}
+
+/// What a reader of a replica gets while the connection is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WhenLost {
+    /// It waits until the replica is confirmed, no longer than its deadline.
+    #[default]
+    Wait,
+    /// What is held, if it was right when the connection was lost. The freshness of such a reply
+    /// [is over](Freshness::is_over).
+    Serve,
+}
+
+impl Replicas {
+    /// Replicas are memos of `graph`; its memos that read them depend on them.
+    pub fn new(graph: &Graph) -> Self {
+        Self { graph: graph.clone(), when_lost: WhenLost::default() }
+    }
+
+    /// Sets what is read while the connection is lost.
+    pub fn when_lost(mut self, when_lost: WhenLost) -> Self {
+        self.when_lost = when_lost;
+        self
+    }
+}
+
+/// The replicas of a client.
+pub(crate) struct Shelf {
+    memo: Memo<Key, Arc<Given>>,
+    shared: Arc<Shared>,
+}
+
+/// What memos and replicas know of their shelf.
+pub(crate) struct Shared {
+    live: Weak<Live>,
+    when_lost: WhenLost,
+    /// What the server says is not right any more.
+    told: Source<Key>,
+    /// Whoever reads this is not kept.
+    passing: Source<()>,
+    _never_kept: Suspension,
+    places: Mutex<HashMap<Key, Weak<Place>>>,
+    /// The standing of a replica changed.
+    changed: Notify,
+}
+
+/// What a run of a query gave.
+enum Given {
+    /// An answer that the server tells of.
+    Held(Arc<Place>, Content),
+    /// The same, while nobody knows whether it is right.
+    Unconfirmed(Content),
+    /// An answer for who asked.
+    Passing(Content),
+}
+
+impl Shelf {
+    pub(crate) fn new(settings: &Replicas, name: &str, live: Weak<Live>) -> Self {
+        let Replicas { graph, when_lost } = settings;
+        let passing = Source::new_in(graph, &format!("{name} (not kept)"));
+        let shared = Arc::new(Shared {
+            live,
+            when_lost: *when_lost,
+            told: Source::new_in(graph, name),
+            passing,
+            _never_kept: passing.suspend(),
+            places: Mutex::default(),
+            changed: Notify::new(),
+        });
+        let weak = Arc::downgrade(&shared);
+        let memo = Memo::new_in(graph, name, move |key: Key| {
+            let shared = weak.upgrade();
+            async move {
+                let gone = || Error::unavailable("the client of a replica was dropped");
+                shared.ok_or_else(gone)?.run(key).await.map(Arc::new)
+            }
+        });
+        Self { memo, shared }
+    }
+
+    /// What the answer to a call is kept by; `None` for what is no query with one answer.
+    pub(crate) fn key(call: &Call) -> Option<Key> {
+        call.spec().filter(|method| method.is_query() && method.kind == StreamKind::Unary)?;
+        match &call.body {
+            Body::Full(message) => Key::of(call, message.clone()),
+            Body::Empty => Key::of(call, Bytes::new()),
+            Body::Stream(_) => None,
+        }
+    }
+
+    /// Answers a query from its replica.
+    pub(crate) fn answer(&self, key: Key, call: Call) -> Answer {
+        if let Some(cached) = self.memo.cached(&key) {
+            return Answer::ready(Ok(self.shared.give(&cached, &call)));
+        }
+        let (memo, shared) = (self.memo, Arc::clone(&self.shared));
+        Answer::pending(async move {
+            let asked = async { memo.get(key).await };
+            let outcome = match call.context.deadline() {
+                None => asked.await,
+                Some(at) => tokio::time::timeout_at(at.into(), asked).await.map_err(|_| {
+                    Error::deadline_exceeded("the replica was not confirmed in time")
+                })?,
+            };
+            match outcome {
+                Ok(cached) => Ok(shared.give(&cached, &call)),
+                Err(error) => {
+                    // Nobody tells when it would succeed.
+                    shared.passing.read(&());
+                    let own = error.downcast_ref::<Error>().cloned();
+                    Err(own.unwrap_or_else(|| {
+                        Error::internal("the replica was not made").with_cause(error)
+                    }))
+                }
+            }
+        })
+    }
+
+    /// A command of this client is over. What was asked for before may be older than what it did, and the
+    /// server tells only of answers that it watches. So this is a change: whoever asks from now on is not
+    /// given what an earlier run was answered of which nobody tells.
+    pub(crate) fn command_ended(&self) {
+        self.shared.passing.changed(&());
+    }
+
+    /// How many answers the server tells of.
+    pub(crate) fn len(&self) -> usize {
+        let places = lock(&self.shared.places);
+        places.values().filter(|place| place.strong_count() > 0).count()
+    }
+}
+
+impl Drop for Shelf {
+    fn drop(&mut self) {
+        self.memo.close();
+    }
+}
+
+impl Shared {
+    /// One run of a query, for all who ask.
+    async fn run(self: Arc<Self>, key: Key) -> Result<Given> {
+        loop {
+            self.told.read(&key);
+            let place = self.place(&key);
+            let changed = self.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            // Before the look, so that no word after it is missed.
+            changed.as_mut().enable();
+            match place.held() {
+                Some((Standing::Right, content)) => return Ok(Given::Held(place, content)),
+                Some((Standing::Unconfirmed, content)) => match self.when_lost {
+                    WhenLost::Wait => changed.await,
+                    WhenLost::Serve => return Ok(self.unconfirmed(content)),
+                },
+                held => return self.ask(key, place, held).await,
+            }
+        }
+    }
+
+    /// Asks the server, which is told what is held.
+    async fn ask(
+        &self,
+        key: Key,
+        place: Arc<Place>,
+        held: Option<(Standing, Content)>,
+    ) -> Result<Given> {
+        let live = self.live.upgrade();
+        let live = live.ok_or_else(|| Error::unavailable("the client was dropped"))?;
+        let validator = held.as_ref().and_then(|(_, content)| content.validator);
+        let call = key.call(validator, live.timeout.unwrap_or(TIMEOUT));
+        let (link, ear) = (live.remote.link(), place.ear());
+        let (reply, hold) = match link.call_held(call, Arc::clone(&ear) as _).await {
+            Ok(answered) => answered,
+            Err(error) => {
+                let is_away = error.code() == Code::Unavailable;
+                return match held {
+                    // What is known to be stale is not served.
+                    Some((Standing::Suspect, content))
+                        if is_away && self.when_lost == WhenLost::Serve =>
+                    {
+                        Ok(self.unconfirmed(content))
+                    }
+                    _ => Err(error),
+                };
+            }
+        };
+        let content = match held {
+            Some((_, held)) if reply.is_unchanged() => held.renewed(&reply),
+            _ => Content::of(reply),
+        };
+        if let Some(hold) = hold
+            && place.keep(ear, content.clone(), hold)
+        {
+            return Ok(Given::Held(place, content));
+        }
+        self.passing.read(&());
+        Ok(Given::Passing(content))
+    }
+
+    fn unconfirmed(&self, content: Content) -> Given {
+        self.passing.read(&());
+        Given::Unconfirmed(content)
+    }
+
+    /// What one caller is given.
+    fn give(&self, cached: &Cached<Arc<Given>>, call: &Call) -> Reply {
+        let over = || Freshness::lasting(Duration::ZERO);
+        let (content, freshness) = match &***cached {
+            // Outdated while it was made: right for who asked before the change.
+            Given::Held(_, content) if cached.version() == 0 => (content, over()),
+            Given::Held(place, content) => (content, place.freshness()),
+            Given::Unconfirmed(content) => {
+                self.passing.read(&());
+                (content, over())
+            }
+            Given::Passing(content) => {
+                self.passing.read(&());
+                (content, content.freshness.clone())
+            }
+        };
+        content.give(freshness, &call.context.held())
+    }
+
+    /// The place of a replica, for as long as somebody has it.
+    fn place(self: &Arc<Self>, key: &Key) -> Arc<Place> {
+        let mut places = lock(&self.places);
+        if let Some(place) = places.get(key).and_then(Weak::upgrade) {
+            return place;
+        }
+        let place = Place::new(key.clone(), self.told, Arc::downgrade(self));
+        places.insert(key.clone(), Arc::downgrade(&place));
+        place
+    }
+
+    /// Nobody has the place any more.
+    fn forget(&self, key: &Key) {
+        let mut places = lock(&self.places);
+        if places.get(key).is_some_and(|known| known.strong_count() == 0) {
+            places.remove(key);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Equal content leaves what was made of it valid.
+impl PartialEq for Given {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Held(_, one), Self::Held(_, two)) => one == two,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for Shelf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shelf").field("held", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// How long one run of a query may take, where the client has no timeout of its own.
+const TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,0 +1,231 @@
+//! The place of one replica: what the server answered last, and what it said of that since.
+//!
+//! What a memo made of an answer stays valid when the next answer is equal, and with it the value that the
+//! memo keeps; so that value holds on to the place, and the place to the newest answer and its watch.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::StatusCode;
+use tidewire_link::{Hold, Watcher, Word};
+use tidewire_memo::Source;
+use tidewire_service::{Body, Freshness, Headers, Lifetime, Reply, Staleness, Validator};
+
+use super::key::Key;
+use super::{Shared, lock};
+
+/// The place of a replica.
+pub(crate) struct Place {
+    key: Key,
+    told: Source<Key>,
+    shelf: Weak<Shared>,
+    /// How often it ceased to be known as right.
+    doubts: AtomicU32,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    asked: u64,
+    held: Option<Held>,
+    waiting: Vec<Waker>,
+}
+
+/// An answer that the server tells of.
+struct Held {
+    /// Which time it was asked for.
+    nth: u64,
+    ear: Arc<Ear>,
+    content: Content,
+    _hold: Hold,
+}
+
+/// Hears what the server says of one answer.
+pub(crate) struct Ear {
+    place: Weak<Place>,
+    standing: AtomicU8,
+    nth: u64,
+}
+
+/// What is known of a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Standing {
+    Right,
+    Unconfirmed,
+    Suspect,
+    Stale,
+}
+
+/// What the server answered; clones share the body.
+#[derive(Clone)]
+pub(crate) struct Content {
+    status: StatusCode,
+    headers: Headers,
+    trailers: Headers,
+    body: Bytes,
+    pub(crate) validator: Option<Validator>,
+    /// What it said of itself.
+    pub(crate) freshness: Freshness,
+}
+
+impl Place {
+    pub(crate) fn new(key: Key, told: Source<Key>, shelf: Weak<Shared>) -> Arc<Self> {
+        let (doubts, state) = (AtomicU32::new(0), Mutex::default());
+        Arc::new(Self { key, told, shelf, doubts, state })
+    }
+
+    /// What hears of the answer that is asked for next.
+    pub(crate) fn ear(self: &Arc<Self>) -> Arc<Ear> {
+        let mut state = lock(&self.state);
+        state.asked += 1;
+        let standing = AtomicU8::new(Standing::Right as u8);
+        Arc::new(Ear { place: Arc::downgrade(self), standing, nth: state.asked })
+    }
+
+    /// Keeps an answer; whether none that was asked for later is here.
+    pub(crate) fn keep(&self, ear: Arc<Ear>, content: Content, hold: Hold) -> bool {
+        let mut state = lock(&self.state);
+        if state.held.as_ref().is_some_and(|held| held.nth > ear.nth) {
+            return false;
+        }
+        let before = state.held.replace(Held { nth: ear.nth, ear, content, _hold: hold });
+        drop(state);
+        drop(before);
+        true
+    }
+
+    /// What is known of the answer that is held, and the answer.
+    pub(crate) fn held(&self) -> Option<(Standing, Content)> {
+        let state = lock(&self.state);
+        state.held.as_ref().map(|held| (held.ear.standing(), held.content.clone()))
+    }
+
+    /// How long the answer stays true, for whoever is given it now; nothing to go by if it is not known to
+    /// be right any more.
+    pub(crate) fn freshness(self: &Arc<Self>) -> Freshness {
+        // Before the look: a doubt is there to be seen before it counts.
+        let doubts = self.doubts.load(Ordering::SeqCst);
+        let Some((Standing::Right, content)) = self.held() else {
+            return Freshness::lasting(std::time::Duration::ZERO);
+        };
+        // The server tells of the end of any other lifetime.
+        let lifetime = match content.freshness.lifetime() {
+            Lifetime::Immutable => Lifetime::Immutable,
+            _ => Lifetime::Unknown,
+        };
+        Freshness::tracked(Arc::new(Seen(Arc::clone(self), doubts)))
+            .with_lifetime(lifetime)
+            .with_tokens(content.freshness.tokens())
+    }
+
+    fn doubt(&self) {
+        self.doubts.fetch_add(1, Ordering::SeqCst);
+        self.told.changed(&self.key);
+        let waiting = std::mem::take(&mut lock(&self.state).waiting);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(shelf) = self.shelf.upgrade() {
+            shelf.forget(&self.key);
+        }
+    }
+}
+
+impl Ear {
+    pub(crate) fn standing(&self) -> Standing {
+        match self.standing.load(Ordering::SeqCst) {
+            0 => Standing::Right,
+            1 => Standing::Unconfirmed,
+            2 => Standing::Suspect,
+            _ => Standing::Stale,
+        }
+    }
+}
+
+impl Watcher for Ear {
+    fn tell(&self, word: Word) {
+        let standing = match word {
+            Word::Confirmed => Standing::Right,
+            Word::Unconfirmed => Standing::Unconfirmed,
+            Word::Suspect => Standing::Suspect,
+            Word::Stale => Standing::Stale,
+        };
+        self.standing.store(standing as u8, Ordering::SeqCst);
+        let Some(place) = self.place.upgrade() else { return };
+        if standing != Standing::Right {
+            place.doubt();
+        }
+        if let Some(shelf) = place.shelf.upgrade() {
+            shelf.changed.notify_waiters();
+        }
+    }
+}
+
+/// A replica as it was when somebody was given it: stale with the first doubt since.
+struct Seen(Arc<Place>, u32);
+
+impl Staleness for Seen {
+    fn is_stale(&self) -> bool {
+        self.0.doubts.load(Ordering::SeqCst) != self.1
+    }
+
+    fn poll_stale(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = lock(&self.0.state);
+        // Under the lock: who doubts takes it after the count, so no waker is left behind.
+        if self.is_stale() {
+            return Poll::Ready(());
+        }
+        if !state.waiting.iter().any(|known| known.will_wake(cx.waker())) {
+            state.waiting.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl Content {
+    /// What can be given again of a reply.
+    pub(crate) fn of(reply: Reply) -> Self {
+        let validator = reply.freshness.validator();
+        let Reply { status, headers, trailers, body, freshness, .. } = reply;
+        let body = match body {
+            Body::Full(body) => body,
+            _ => Bytes::new(),
+        };
+        Self { status, headers, trailers, body, validator, freshness }
+    }
+
+    /// The same, of which the server says that it is what it has.
+    pub(crate) fn renewed(&self, reply: &Reply) -> Self {
+        Self { freshness: reply.freshness.clone(), ..self.clone() }
+    }
+
+    /// The answer for one caller; *unchanged* to one who holds it.
+    pub(crate) fn give(&self, freshness: Freshness, held: &[Validator]) -> Reply {
+        let freshness = freshness.with_validator(self.validator);
+        match self.validator {
+            Some(validator) if held.contains(&validator) => {
+                Reply::unchanged(validator).with_freshness(freshness)
+            }
+            _ => Reply::new(Body::Full(self.body.clone()))
+                .with_status(self.status)
+                .with_headers(self.headers.clone())
+                .with_trailers(self.trailers.clone())
+                .with_freshness(freshness),
+        }
+    }
+}
+
+impl PartialEq for Content {
+    fn eq(&self, other: &Self) -> bool {
+        self.body == other.body
+            && self.status == other.status
+            && self.headers == other.headers
+            && self.trailers == other.trailers
+    }
+}
