@@ -42,7 +42,7 @@ pub(crate) fn add(
     Ok(builder)
 }
 
-/// Says where a server listens, what it does there, and where its settings come from.
+/// Where a server listens, what it does there, and where its settings come from.
 pub(crate) fn start(running: &Running, what: &str, flags: &Flags) -> String {
     let mut text = String::new();
     let beside = running.beside().map_or(&[][..], Running::addresses);

@@ -21,9 +21,11 @@ use super::{ConfigError, LogConfig};
 static STARTED: OnceLock<Handle<Targets, Registry>> = OnceLock::new();
 
 /// Sets the level of the log while the program runs, if [`LogConfig::start`] started one.
-pub(super) fn level_control() -> Option<fn(&str) -> Result<(), String>> {
-    STARTED.get().map(|_| set_level as fn(&str) -> _)
+pub(super) fn level_control() -> Option<SetLevel> {
+    STARTED.get().map(|_| set_level as SetLevel)
 }
+
+type SetLevel = fn(&str) -> Result<(), String>;
 
 fn set_level(level: &str) -> Result<(), String> {
     let wanted: Targets =
