@@ -98,9 +98,13 @@ impl Watch {
 /// Reads the folders again. Where no schema can be made of them, or one is gone, what answers stays.
 fn reload(folders: &MockFolders, mock: &Mock, had_rules: bool) -> Change {
     let begun = Instant::now();
-    let loaded = folders.load();
+    let mut loaded = folders.load();
     let is_empty = loaded.schema.services().next().is_none();
-    let is_gone = loaded.is_gone || had_rules && !loaded.has_rules;
+    let rules_are_gone = had_rules && !loaded.has_rules;
+    if rules_are_gone && let Some(rules) = &folders.rules {
+        loaded.faults.extend(load::load_rules(rules).err());
+    }
+    let is_gone = loaded.is_gone || rules_are_gone;
     let reloaded = match is_gone || is_empty && !loaded.faults.is_empty() {
         true => Reloaded::default(),
         false => mock.reload(loaded.schema, &loaded.rules),
