@@ -103,36 +103,25 @@ impl Authentication {
     #[cfg(feature = "jwt")]
     async fn slow(&self, head: &mut Head) -> Result<()> {
         use crate::jwt::Refused;
-        use crate::keys::Wanted;
         let Some(token) = bearer(head.context.headers())?.map(<[u8]>::to_vec) else {
             return Ok(());
         };
         let now = (self.now)();
-        let mut refused = Refused::Malformed;
+        let (mut refused, mut unavailable) = (Refused::Malformed, None);
         for issuer in &self.issuers {
-            let keys = &issuer.keys;
-            if keys.is_due(now) {
-                keys.fetch(Wanted::Any, now).await?;
-            }
-            let mut known = keys.known();
-            let mut outcome = crate::jwt::verify(&token, &known, &issuer.expected, now);
-            // Also where it may not be fetched: somebody may be at it.
-            if outcome == Err(Refused::UnknownKey) {
-                keys.fetch(Wanted::Another, now).await?;
-                known = keys.known();
-                outcome = crate::jwt::verify(&token, &known, &issuer.expected, now);
-            }
-            match outcome {
-                Ok((principal, expires)) => {
-                    let generation = known.generation;
-                    issuer.verified.keep(&token, principal.clone(), generation, now, expires);
+            match issuer.verify(&token, now).await {
+                Ok(Ok(principal)) => {
                     head.context.set_principal(principal);
                     return Ok(());
                 }
-                Err(why) => refused = why,
+                Ok(Err(why)) => refused = why,
+                // It may be of another issuer.
+                Err(error) => unavailable = Some(error),
             }
         }
-        Err(Error::unauthenticated(format!("the bearer token is refused: {}", refused.text())))
+        Err(unavailable.unwrap_or_else(|| {
+            Error::unauthenticated(format!("the bearer token is refused: {}", refused.text()))
+        }))
     }
 
     #[cfg(not(feature = "jwt"))]

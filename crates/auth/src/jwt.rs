@@ -14,9 +14,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Validation, decode, decode_header};
 use serde_json::{Map, Value};
-use tidewire_service::Principal;
+use tidewire_service::{Error, Principal};
 
-use crate::keys::{Key, Keys, KnownKeys};
+use crate::keys::{Key, Keys, KnownKeys, Wanted};
 use crate::verified::Verified;
 
 /// What a token has to say.
@@ -59,6 +59,32 @@ impl Issuer {
     pub fn new(expected: Expected, keys: Keys) -> Self {
         crate::crypto::install();
         Self { expected, keys, verified: Verified::new() }
+    }
+
+    /// Whose a token is, by keys that are fetched where they are due; what is found out is remembered.
+    ///
+    /// # Errors
+    /// When there are no keys, and none can be had now.
+    pub(crate) async fn verify(
+        &self,
+        token: &[u8],
+        now: SystemTime,
+    ) -> Result<Result<Principal, Refused>, Error> {
+        if self.keys.is_due(now) {
+            self.keys.fetch(Wanted::Any, now).await?;
+        }
+        let mut known = self.keys.known();
+        let mut outcome = verify(token, &known, &self.expected, now);
+        // Also where it may not be fetched: somebody may be at it.
+        if outcome == Err(Refused::UnknownKey) {
+            self.keys.fetch(Wanted::Another, now).await?;
+            known = self.keys.known();
+            outcome = verify(token, &known, &self.expected, now);
+        }
+        Ok(outcome.map(|(principal, expires)| {
+            self.verified.keep(token, principal.clone(), known.generation, now, expires);
+            principal
+        }))
     }
 }
 

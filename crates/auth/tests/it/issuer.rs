@@ -154,6 +154,20 @@ impl Checked {
         Self { gate: gate.issuer(issuer), now }
     }
 
+    /// The same, after an issuer of another name.
+    pub(crate) fn after(mut self, published: &Published) -> Self {
+        let now = Arc::clone(&self.now);
+        let gate = Authentication::new(move || {
+            UNIX_EPOCH + Duration::from_secs(now.load(Ordering::SeqCst))
+        });
+        let issuer = |name, keys: &Published| {
+            Issuer::new(Expected::new(name, "shop"), Keys::new(keys.clone()))
+        };
+        let other = issuer("https://other.example", &Published::default());
+        self.gate = gate.issuer(other).issuer(issuer("https://id.example", published));
+        self
+    }
+
     pub(crate) fn pass(&self, seconds: u64) {
         self.now.fetch_add(seconds, Ordering::SeqCst);
     }

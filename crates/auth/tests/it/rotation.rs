@@ -137,3 +137,13 @@ async fn a_caller_who_goes_away_while_keys_are_fetched_leaves_it_to_the_next() {
     checked.of(&token).await.unwrap();
     assert_eq!(published.fetched(), 2);
 }
+
+#[tokio::test]
+async fn an_issuer_that_cannot_be_reached_holds_up_no_token_of_another() {
+    let (signer, stranger) = (Signer::ecdsa("a"), Signer::ecdsa("b"));
+    let published = Published::of(&[signer.jwk()]);
+    let checked = Checked::new(&published).after(&published);
+    assert!(checked.of(&signer.sign(&claims())).await.unwrap().is_some());
+    let error = checked.of(&stranger.sign(&claims())).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable, "it may be the other's: {error}");
+}
