@@ -12,7 +12,7 @@ if has go; then
   (cd stacks/go && go build -o ../../target/stacks-go .)
 fi
 if has npm; then
-  (cd protocols && npm ci --silent --no-audit --no-fund && npm run --silent generate)
+  (cd protocols && npm ci --silent --no-audit --no-fund)
   (cd stacks/node && npm ci --silent --no-audit --no-fund)
 fi
 for program in nginx psql redis-server; do has "$program" || true; done

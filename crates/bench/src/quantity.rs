@@ -54,7 +54,8 @@ pub(crate) fn time(seconds: f64) -> String {
     let (value, unit) = match seconds {
         s if s >= 1.0 => (s, "s"),
         s if s >= 1e-3 => (s * 1e3, "ms"),
-        s => (s * 1e6, "µs"),
+        s if s >= 1e-7 || s == 0.0 => (s * 1e6, "µs"),
+        s => (s * 1e9, "ns"),
     };
     format!("{} {unit}", digits(value))
 }

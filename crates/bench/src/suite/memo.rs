@@ -11,8 +11,8 @@ pub(super) const MEMO: Suite = Suite {
               database, and through caches as people use them by hand: look, else ask the database and keep; \
               after a write, forget. Twenty readers a core; one writer renames a user every 10 ms, or without \
               a rest. There every read is compared with what had been acknowledged before it began: an older \
-              name is a *stale read*. A cache by hand has them, because a reader may keep what it asked for \
-              before the write, and some stay until the next write. CPU is that of the process, without \
+              name is a *stale read*. A cache by hand may have them, since a reader may keep what it asked for \
+              before the write; how often depends on who is interrupted when. CPU is that of the process, without \
               PostgreSQL's and Redis's. All cores are for everyone.",
     duration: Duration::from_secs(4),
     quick: Duration::from_secs(1),
