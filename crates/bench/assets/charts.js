@@ -40,7 +40,7 @@ function chart(title, x, series, options) {
         ...(right ? [{ ...axis, scale: "right", side: 1, size: 84, incrs: Array.from({ length: 34 }, (_, power) => 2 ** (power + 10)), grid: { show: false }, values: (u, ticks) => ticks.map(t => size(t)) }] : []),
       ],
       series: [{ label: options.xLabel, value: (u, v) => v == null ? "–" : (options.xShow ?? count)(v) },
-        ...series.map(one => ({ label: one.name, stroke: css(one.color), width: 2, dash: one.dash, scale: one.right ? "right" : "y", points: { show: x.length < 40 && !options.xSplits, size: 5 },
+        ...series.map(one => ({ label: one.name, stroke: css(one.color), width: 2, dash: one.dash, scale: one.right ? "right" : "y", spanGaps: true, points: { show: x.length < 40 && !options.xSplits, size: 5 },
           value: (u, v) => (one.right ? size : show)(v) }))],
       hooks: { draw: [u => (options.marks ?? [options.mark]).forEach((at, line) => mark(u, at, line))] },
     }, [x, ...series.map(one => one.values.map(v => options.log && !(v > 0) ? null : v))], box);

@@ -11,8 +11,8 @@ const PAGE: &str = include_str!("../../assets/suite.html");
 pub(crate) fn suite(suite: &Suite, result: &SuiteResult) -> Result<String, serde_json::Error> {
     let data = serde_json::to_string(&suite::series(suite, result))?.replace("</", "<\\/");
     let title = format!("{} – tidewire bench suite", suite.name);
-    let mut body = format!("<h1>Suite {}</h1>\n<p>{}</p>\n", suite.name, escape(suite.reading));
-    let _ = writeln!(body, "<p class=\"soft\">{}</p>", escape(&suite::origin(result)));
+    let mut body = format!("<h1>Suite {}</h1>\n<p>{}</p>\n", suite.name, marked(suite.reading));
+    let _ = writeln!(body, "<p class=\"soft\">{}</p>", marked(&suite::origin(result)));
     for note in suite::notes(result) {
         let _ = writeln!(body, "<p class=\"note\">{}</p>", escape(&note));
     }
@@ -20,6 +20,18 @@ pub(crate) fn suite(suite: &Suite, result: &SuiteResult) -> Result<String, serde
         table(&mut body, &section);
     }
     Ok(fill(PAGE, &title, &body, &data))
+}
+
+/// Text with the few marks of Markdown that a suite's texts have.
+fn marked(text: &str) -> String {
+    let mut out = String::new();
+    for (at, part) in escape(text).split(['`', '*']).enumerate() {
+        match at % 2 {
+            0 => out.push_str(part),
+            _ => drop(write!(out, "<b>{part}</b>")),
+        }
+    }
+    out
 }
 
 fn table(out: &mut String, section: &Section) {

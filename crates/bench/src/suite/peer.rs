@@ -311,8 +311,11 @@ impl Running {
             .map_err(|_| format!("printed no address within {} s", patience.as_secs()))?;
         match line.trim() {
             "" => Err(self.ending().unwrap_or_else(|| "printed no address".to_owned())),
-            // `listening on ADDRESS` says it too.
-            line => Ok(line.rsplit(' ').next().unwrap_or(line).to_owned()),
+            // `listening on ADDRESS` says it too, and a URL.
+            line => {
+                let word = line.rsplit(' ').next().unwrap_or(line);
+                Ok(word.trim_start_matches("http://").trim_end_matches('/').to_owned())
+            }
         }
     }
 

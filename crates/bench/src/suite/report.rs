@@ -159,7 +159,7 @@ const RAMP: &[Column] = &[
     column("p95", |one| Some(one.latency?.p95), time, Best::Least),
     P99,
     RATE,
-    column("knee", |one| one.knee.map(|clients| clients as f64), digits, Best::None),
+    column("knee", |one| one.knee.map(|clients| clients as f64), grouped, Best::None),
     CPU,
     TO_OURS,
     RSS,

@@ -110,7 +110,7 @@ fn a_ramp_has_every_second_of_its_clients_and_a_backing_service_is_started_once_
     };
     let text = format!(
         "[[backing]]\nname = \"store\"\nsetup = \"-\"\nrun = [\"sh\", \"-c\", \"echo started >> starts; echo \
-         {address}; exec sleep 600\"]\n[[backing]]\nname = \"lame\"\nsetup = \"-\"\nrun = [\"sh\", \"-c\", \"exit 4\"]\n\
+         http://{address}/; exec sleep 600\"]\n[[backing]]\nname = \"lame\"\nsetup = \"-\"\nrun = [\"sh\", \"-c\", \"exit 4\"]\n\
          [[backing]]\nname = \"idle\"\nsetup = \"-\"\nrun = [\"sh\", \"-c\", \"echo started >> idle\"]\n{}{}{}",
         peer("tidewire", "{store}"),
         peer("by port", "127.0.0.1:{store.port}"),
