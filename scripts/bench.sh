@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
-# Measures the suites with `tidewire bench` and writes bench-runs/, from which documents are filled
-# by `cargo xtask tables`. This file only starts the program: schedules, peers and reports are its.
+# Measures the suites of `tidewire bench` (all of them, or those that are named) beside the peers that the
+# machine has tools for, and writes bench-runs/DATE-machine, from which documents are filled by
+# `cargo xtask tables`. This file only starts the program: schedules, peers and reports are its.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-if [[ ! -d crates/cli ]]; then
-  echo "bench: there is no crates/cli yet, so there is nothing to measure with" >&2
-  exit 1
-fi
-cargo run --release --package tidewire-cli -- bench "$@"
+suites=("$@")
+((${#suites[@]})) || suites=(web protocols memo stacks)
+cargo build --release --package tidewire-cli
+bash bench/peers/setup.sh
+out=bench-runs/$(date +%F)-$(nproc)-core
+for suite in "${suites[@]}"; do
+  target/release/tidewire bench suite "$suite" --out "$out"
+done
+target/release/tidewire bench index bench-runs

@@ -12,7 +12,7 @@
 //! | `memo`: what keeps the answers of a database, read in process | `memo.rs` |
 //! | `stacks`: one application as whole stacks have it, under a ramp of 300 clients | `stacks.rs` |
 //!
-//! Peers are in `bench/peers`, named by its `peers.toml`: `peer.rs`. Load: `load.rs`, and of peers that load themselves `itself.rs`. Tables: `report.rs`.
+//! Peers are in `bench/peers`, named by its `peers.toml`: `peer.rs`. Load: `load.rs`, and of peers that load themselves `itself.rs`. Tables: `report.rs`; lines of charts: `series.rs`.
 
 mod itself;
 mod load;
@@ -21,6 +21,7 @@ mod peer;
 mod protocols;
 mod report;
 mod runner;
+mod series;
 mod stacks;
 mod web;
 
@@ -29,12 +30,9 @@ use std::time::Duration;
 use tidewire_load::{MessageCodec, Protocol};
 
 pub(crate) use peer::Peers;
-#[cfg(test)]
-pub(crate) use report::example;
-pub(crate) use report::{
-    Cell, Section, cpu, markdown, notes, origin, ratios, sections, series, summary,
-};
+pub(crate) use report::{Cell, Section, cpu, markdown, notes, origin, ratios, sections, summary};
 pub(crate) use runner::{FORMAT, Settings, SuiteResult, run};
+pub(crate) use series::series;
 
 /// A set of cases.
 #[derive(Debug)]

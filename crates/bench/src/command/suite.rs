@@ -41,7 +41,7 @@ pub struct SuiteArgs {
     /// The folder with the peers and their peers.toml.
     #[arg(long, value_name = "FOLDER", default_value = "bench/peers")]
     peers: PathBuf,
-    /// Where NAME.md, NAME.json and NAME.html are written.
+    /// Where NAME.md, NAME-summary.md, NAME.json and NAME.html are written.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     out: PathBuf,
 }
@@ -86,11 +86,12 @@ pub(super) async fn run(
     let json = serde_json::to_string(&result)
         .map_err(|error| Error::system(format!("the result cannot be written: {error}")))?;
     let text = suite::markdown(suite, &result);
-    write(suite, &args.out, "json", &json)?;
+    write(suite, &args.out, ".json", &json)?;
     let page = html::suite(suite, &result)
         .map_err(|error| Error::system(format!("the report cannot be written: {error}")))?;
-    write(suite, &args.out, "html", &page)?;
-    let path = write(suite, &args.out, "md", &text)?;
+    write(suite, &args.out, ".html", &page)?;
+    write(suite, &args.out, "-summary.md", &suite::summary(suite, &result))?;
+    let path = write(suite, &args.out, ".md", &text)?;
     console.text(&format!("\n{text}\nwritten to {}, .json and .html\n", path.display()))?;
     Ok(if result.interrupted { Outcome::Interrupted } else { Outcome::Done })
 }
@@ -114,7 +115,7 @@ fn writable(folder: &Path) -> Result<(), Error> {
 }
 
 fn write(suite: &Suite, folder: &Path, ending: &str, text: &str) -> Result<PathBuf, Error> {
-    let path = folder.join(format!("{}.{ending}", suite.name));
+    let path = folder.join(format!("{}{ending}", suite.name));
     std::fs::write(&path, text)
         .map_err(|error| Error::system(format!("{} cannot be written: {error}", path.display())))?;
     Ok(path)

@@ -1,4 +1,5 @@
-//! The tables of a suite: medians with their spread, the best value of each column bold.
+//! What a run of a suite says: tables of medians with their spread, the best value of each column bold, and
+//! the ratios to Tidewire by which two runs are compared.
 
 use std::fmt::Write as _;
 
@@ -315,73 +316,15 @@ pub(crate) fn summary(suite: &Suite, result: &SuiteResult) -> String {
     out
 }
 
-/// Every second of a ramp, one line a peer.
-#[derive(Debug, serde::Serialize)]
-pub(crate) struct Series {
-    pub(crate) case: &'static str,
-    pub(crate) peers: Vec<Line>,
-}
-
-/// A peer's part of a [`Series`]: of each second the median of the rounds.
-#[derive(Debug, serde::Serialize)]
-pub(crate) struct Line {
-    peer: String,
-    knee: Option<f64>,
-    at: Vec<u64>,
-    clients: Vec<u64>,
-    ok: Vec<f64>,
-    p50: Vec<f64>,
-    p99: Vec<f64>,
-}
-
-/// What the charts of a suite draw; none where it has no ramps.
-pub(crate) fn series(suite: &Suite, result: &SuiteResult) -> Vec<Series> {
-    let mut all = Vec::new();
-    for case in suite.cases {
-        let of_case = || result.measurements.iter().filter(|one| one.case == case.name);
-        let mut peers: Vec<Line> = Vec::new();
-        for one in of_case().filter(|one| !one.seconds.is_empty()) {
-            if peers.iter().all(|line| line.peer != one.peer) {
-                peers.push(line(&one.peer, of_case().filter(|other| other.peer == one.peer)));
-            }
-        }
-        if !peers.is_empty() {
-            all.push(Series { case: case.name, peers });
-        }
-    }
-    all
-}
-
-fn line<'a>(peer: &str, rounds: impl Iterator<Item = &'a Measurement>) -> Line {
-    let rounds: Vec<&Measurement> = rounds.filter(|one| !one.seconds.is_empty()).collect();
-    let shortest = rounds.iter().map(|one| one.seconds.len()).min().unwrap_or_default();
-    let median = |values: Vec<f64>| Spread::of(values).map_or(0.0, |spread| spread.median);
-    let each = |of: fn(&super::runner::Moment) -> f64| -> Vec<f64> {
-        let second = |at: usize| median(rounds.iter().map(|one| of(&one.seconds[at])).collect());
-        (0..shortest).map(second).collect()
-    };
-    let knees = rounds.iter().filter_map(|one| Some(one.figures?.knee? as f64)).collect();
-    let first = rounds.first().map(|one| &one.seconds[..shortest]).unwrap_or_default();
-    Line {
-        peer: peer.to_owned(),
-        knee: Spread::of(knees).map(|spread| spread.median),
-        at: first.iter().map(|one| one.at).collect(),
-        clients: first.iter().map(|one| one.clients).collect(),
-        ok: each(|one| one.ok as f64),
-        p50: each(|one| one.p50),
-        p99: each(|one| one.p99),
-    }
-}
-
 /// A figure of several rounds.
-struct Spread {
+pub(super) struct Spread {
     least: f64,
-    median: f64,
+    pub(super) median: f64,
     most: f64,
 }
 
 impl Spread {
-    fn of(mut values: Vec<f64>) -> Option<Self> {
+    pub(super) fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (least, most) = (*values.first()?, *values.last()?);
         let middle = values.len() / 2;
@@ -399,18 +342,12 @@ impl Spread {
     }
 }
 
-/// What two peers might have measured.
-#[cfg(test)]
-pub(crate) fn example(rate: f64) -> Vec<Measurement> {
-    vec![tests::measured(OURS, 0, rate, 1e-5), tests::measured("slow", 0, rate / 2.0, 2e-5)]
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::SUITES;
     use super::*;
 
-    pub(super) fn measured(peer: &str, round: usize, rate: f64, cpu: f64) -> Measurement {
+    fn measured(peer: &str, round: usize, rate: f64, cpu: f64) -> Measurement {
         let figures = Figures {
             ok_per_second: rate,
             cpu_per_request: cpu,

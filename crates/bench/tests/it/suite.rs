@@ -145,7 +145,7 @@ fn a_ramp_has_every_second_of_its_clients_and_a_backing_service_is_started_once_
 }
 
 #[test]
-fn runs_are_one_page_with_the_history_of_each_figure_and_fill_the_tables_of_a_document() {
+fn runs_are_one_page_with_the_history_of_each_figure_and_each_has_a_table_for_documents() {
     let server = good();
     let folder = peers(&[("tidewire", &format!("echo {}; exec sleep 600", server.address))]);
     let runs = scratch("runs");
@@ -156,16 +156,14 @@ fn runs_are_one_page_with_the_history_of_each_figure_and_fill_the_tables_of_a_do
         assert_eq!(ran.outcome.unwrap(), Outcome::Done, "{}", ran.text);
     }
     std::fs::write(runs.join("1-a/other.json"), "{}").unwrap();
-    let document = runs.join("README.md");
-    std::fs::write(&document, "a\n<!-- suite:web -->\nold\n<!-- /suite:web -->\nb\n").unwrap();
-    let (runs, tables) = (runs.to_str().unwrap(), document.to_str().unwrap());
-    let ran = bench(&["index", runs, "--tables", tables]);
+    let text = std::fs::read_to_string(runs.join("2-b/web-summary.md")).unwrap();
+    assert!(text.starts_with("| | tidewire |"), "{text}");
+    assert!(text.contains("| text, method, 8 connections |") && text.contains("/s, "), "{text}");
+    let runs = runs.to_str().unwrap();
+    let ran = bench(&["index", runs]);
     assert_eq!(ran.outcome.unwrap(), Outcome::Done, "{}", ran.text);
     let page = std::fs::read_to_string(format!("{runs}/index.html")).unwrap();
     assert!(page.contains("<a href=\"2-b/web.html\">") && page.contains("data-suite=\"web\""));
-    let text = std::fs::read_to_string(document).unwrap();
-    assert!(text.contains("| text, method, 8 connections |") && !text.contains("old"), "{text}");
-    assert!(text.starts_with("a\n<!-- suite:web -->\n|") && text.ends_with("-->\nb\n"), "{text}");
     let empty = scratch("empty");
     std::fs::create_dir_all(&empty).unwrap();
     assert!(bench(&["index", empty.to_str().unwrap()]).error().contains("bench suite NAME --out"));
