@@ -164,7 +164,7 @@ impl<T: Transport> Connection<T> {
     fn answer(&mut self, cx: &mut Context<'_>, now: Micros) -> (bool, bool) {
         let (mut calls, mut went_on) = (Vec::new(), false);
         let peer = {
-            let mut state = self.link.lock();
+            let Some(mut state) = self.link.lock_for(self.epoch) else { return (true, false) };
             while calls.len() < IN_PLACE_CALLS_MAX
                 && let Some(heard) = state.hear(&self.link, now)
             {
@@ -212,8 +212,11 @@ impl<T: Transport> Connection<T> {
 
     /// Writes what is to be written; whether the session may have more.
     fn write(&mut self, cx: &mut Context<'_>, now: Micros) -> io::Result<bool> {
-        if self.out.is_empty() && !self.link.lock().session.poll_output(now, &mut self.out) {
-            return Ok(false);
+        if self.out.is_empty() {
+            let Some(mut state) = self.link.lock_for(self.epoch) else { return Ok(true) };
+            if !state.session.poll_output(now, &mut self.out) {
+                return Ok(false);
+            }
         }
         let before = self.out.len();
         match self.transport.poll_send(cx, &mut self.out) {
@@ -232,7 +235,7 @@ impl<T: Transport> Connection<T> {
     }
 
     fn read(&mut self, cx: &mut Context<'_>, may_read: bool) -> Poll<Result<usize, Broken>> {
-        let mut state = self.link.lock();
+        let Some(mut state) = self.link.lock_for(self.epoch) else { return Poll::Pending };
         if !may_read || !state.session.wants_read() {
             return Poll::Pending;
         }

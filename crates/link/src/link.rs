@@ -96,6 +96,13 @@ impl Link {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The session for the connection of this `epoch`; none when another has taken it over. Then nothing of
+    /// it is for the old one, and nothing that still comes there is for the session.
+    pub(crate) fn lock_for(&self, epoch: u64) -> Option<MutexGuard<'_, State>> {
+        let state = self.lock();
+        (state.epoch == epoch).then_some(state)
+    }
+
     /// Whether the session is over.
     pub fn is_over(&self) -> bool {
         self.lock().session.is_closed()
