@@ -7,4 +7,5 @@ mod cuts;
 mod ends;
 mod holding;
 mod pair;
+mod takeover;
 mod watching;

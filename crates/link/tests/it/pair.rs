@@ -29,6 +29,8 @@ pub(crate) struct Echo {
     changed: Mutex<Signal>,
     /// How often `Same` was asked.
     pub(crate) same: AtomicUsize,
+    /// What `Meanwhile` does before it answers.
+    pub(crate) meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Names of calls that were dropped before they ended.
     pub(crate) dropped: Mutex<Vec<String>>,
 }
@@ -90,6 +92,11 @@ impl Echo {
             "Change" => {
                 self.change(1);
                 Ok(Reply::new(Body::Full("changed".into())))
+            }
+            "Meanwhile" => {
+                let meanwhile = self.meanwhile.lock().unwrap().take().unwrap();
+                meanwhile();
+                Ok(Reply::new(Body::Empty))
             }
             "Fail" => Err(Error::not_found("there is none")),
             "Numbers" => {
