@@ -61,13 +61,13 @@ fn spoken(first: &[u8]) -> Option<Speaks> {
     }
 }
 
-/// Whether it is the hello of the live protocol; `None` while it may be. Its length is at most 65,536, so
-/// the third byte is 0 or 1, which nothing of HTTP begins with.
+/// Whether it is the hello of the live protocol; `None` while it may be. Its length, little-endian in four
+/// bytes, is at most 65,536, which neither what HTTP begins with nor a record of TLS is.
 fn is_live(first: &[u8]) -> Option<bool> {
-    match first.get(2) {
-        None => None,
-        Some(0 | 1) => first.get(12..16).map(|magic| magic == LIVE),
-        Some(_) => Some(false),
+    match first {
+        [] | [_] | [_, _] | [_, _, 0] | [0, 0, 1] => None,
+        [_, _, 0, 0, ..] | [0, 0, 1, 0, ..] => first.get(12..16).map(|magic| magic == LIVE),
+        _ => Some(false),
     }
 }
 
@@ -115,6 +115,9 @@ mod tests {
             (b"P /", Speaks::Http1),
             (b"PR\0\0\0\0\0\0\x01\0\0\0TWLV", Speaks::Live),
             (b"PR\0\0\0\0\0\0\x01\0\0\0LIVE", Speaks::Http1),
+            (b"\0\0\x01\0\0\0\0\0\x01\0\0\0TWLV", Speaks::Live),
+            (b"\x16\x03\x01", Speaks::Http1),
+            (b"\x16\x03\0\x02", Speaks::Http1),
             (b"GET / HTTP/1.1\r\n", Speaks::Http1),
         ] {
             for cut in 1..=sent.len() {
