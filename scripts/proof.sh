@@ -3,19 +3,23 @@
 # first that fails ends the run.
 #
 #   scripts/proof.sh          all parts
-#   scripts/proof.sh PART...  only these: deny, attack, h2spec, kept, stress, programs, mutants, models,
+#   scripts/proof.sh PART...  only these: deny, attack, h2spec, interop, kept, stress, programs, mutants, models,
 #                             dynamic, live, fuzz, miri
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 CARGO_DENY=0.20.2
 H2SPEC=github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible
+INTEROP=google.golang.org/grpc/interop/client@v1.82.0
+INTEROP_CASES=(empty_unary large_unary client_streaming server_streaming ping_pong empty_stream
+  timeout_on_sleeping_server cancel_after_begin cancel_after_first_response custom_metadata
+  special_status_message status_code_and_message unimplemented_method unimplemented_service)
 # Miri needs a nightly, pinned by date, with the components miri and rust-src.
 NIGHTLY=nightly-2026-11-01
 
 tools="$PWD/.tools"
 parts=("$@")
-((${#parts[@]})) || parts=(deny attack h2spec kept stress programs mutants models dynamic live fuzz miri)
+((${#parts[@]})) || parts=(deny attack h2spec interop kept stress programs mutants models dynamic live fuzz miri)
 
 # Licences, bans and sources. Advisories need a copy of their database, which not every machine can
 # fetch: they are checked where it can be.
@@ -55,6 +59,22 @@ part_h2spec() {
   "$tool" --host 127.0.0.1 --port 50999 --path /tidewire.test.v1.BehaviourService/Look | tee "$log" | tail -3
   failed=$(sed -n 's/.* \([0-9]*\) failed$/\1/p' "$log" | tail -1)
   ((failed <= 1))
+}
+
+# gRPC's own interop client, in Go, against a service of ours: the cases that need no server of Google.
+part_interop() {
+  local tool=$tools/bin/interop/client server address case
+  [[ -x $tool ]] || GOBIN="$tools/bin/interop" go install "$INTEROP"
+  cargo build --package tidewire-tests --bin interop
+  coproc INTEROP_SERVER { exec target/debug/interop; }
+  server=$INTEROP_SERVER_PID
+  trap 'kill $server 2>/dev/null || true' RETURN
+  read -r address <&"${INTEROP_SERVER[0]}"
+  for case in "${INTEROP_CASES[@]}"; do
+    "$tool" --server_host "${address%:*}" --server_port "${address##*:}" --test_case "$case"
+    echo "interop: $case"
+  done
+  echo "interop: all ${#INTEROP_CASES[@]} cases pass"
 }
 
 # The Connect conformance suite with answers kept, which nobody shall notice.
@@ -118,7 +138,7 @@ part_miri() {
 
 for part in "${parts[@]}"; do
   if ! declare -F "part_$part" >/dev/null; then
-    echo "proof: no part is called $part; there are deny, attack, h2spec, stress, programs, mutants, models, dynamic, live, fuzz, miri" >&2
+    echo "proof: no part is called $part; there are deny, attack, h2spec, interop, kept, stress, programs, mutants, models, dynamic, live, fuzz, miri" >&2
     exit 2
   fi
   started=$SECONDS
