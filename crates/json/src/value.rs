@@ -96,9 +96,7 @@ impl<'b> Printer<'_, 'b, '_> {
 
     /// Text of JSON.
     pub(crate) fn text(&mut self, text: &str) {
-        let needs_escape = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
-        // Of all bytes, without a way out: so the compiler looks at many at once.
-        if text.bytes().fold(false, |any, byte| any | needs_escape(byte)) {
+        if needs_escape(text.as_bytes()) {
             return self.json(text);
         }
         self.out.reserve(text.len() + 2);
@@ -115,6 +113,27 @@ impl<'b> Printer<'_, 'b, '_> {
     fn serializer(&mut self) -> serde_json::Serializer<&mut Vec<u8>> {
         serde_json::Serializer::new(&mut *self.out)
     }
+}
+
+/// Whether any byte of a text is written otherwise in JSON: a control character, `"` or `\`. Eight bytes
+/// at a time; the last eight overlap those before.
+fn needs_escape(text: &[u8]) -> bool {
+    let Some(last) = text.last_chunk::<8>() else {
+        return text.iter().any(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\');
+    };
+    let (words, _) = text.as_chunks::<8>();
+    words.iter().any(|word| word_needs_escape(*word)) || word_needs_escape(*last)
+}
+
+/// The high bit of a byte is set in `word - n` and not in `word` when the byte is below `n`, of the lowest
+/// such byte at least.
+fn word_needs_escape(word: [u8; 8]) -> bool {
+    const ONES: u64 = u64::MAX / 0xff;
+    let word = u64::from_le_bytes(word);
+    let below = |word: u64, n: u64| word.wrapping_sub(ONES * n) & !word;
+    let quote = below(word ^ (ONES * u64::from(b'"')), 1);
+    let backslash = below(word ^ (ONES * u64::from(b'\\')), 1);
+    (below(word, 0x20) | quote | backslash) & (ONES << 7) != 0
 }
 
 /// The text of a payload.
@@ -134,5 +153,25 @@ pub(crate) const fn zero(kind: ScalarType) -> Payload<'static> {
         S::Float | S::Fixed32 | S::Sfixed32 => Payload::Fixed32(0),
         S::String | S::Bytes => Payload::Bytes(&[]),
         _ => Payload::Varint(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::needs_escape;
+
+    #[test]
+    fn what_json_writes_otherwise_is_seen_at_every_place_of_a_text() {
+        for length in 0..=24 {
+            assert!(!needs_escape(&vec![b'a'; length]), "{length}");
+            for place in 0..length {
+                for byte in 0..=u8::MAX {
+                    let mut text = vec![0x7f; length];
+                    text[place] = byte;
+                    let wanted = byte < 0x20 || byte == b'"' || byte == b'\\';
+                    assert_eq!(needs_escape(&text), wanted, "{byte:#x} at {place} of {length}");
+                }
+            }
+        }
     }
 }
