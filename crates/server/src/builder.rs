@@ -5,14 +5,13 @@ use std::sync::{Arc, Weak};
 
 use http::Method;
 use tidewire_edge::Edge;
+use tidewire_listen::{Address, Addresses, Listener};
 use tidewire_rest::RestOptions;
 use tidewire_schema::Validate;
 use tidewire_service::{Gate, Interface, Layer, Observer, RpcService, Service, Signal, stack};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use crate::address::Address;
-use crate::addresses::Addresses;
 use crate::clock::Clock;
 use crate::command::Commands;
 use crate::connection::App;
@@ -22,7 +21,6 @@ use crate::gate::{self, access::AccessRules};
 use crate::handle::Handle;
 use crate::health::Health;
 use crate::limits::Limits;
-use crate::listener::Listener;
 use crate::live::Live;
 use crate::reflection::Reflection;
 use crate::rest::Rest;
@@ -100,7 +98,7 @@ pub struct Builder {
     cors: Cors,
     validation: bool,
     #[cfg(feature = "tls")]
-    tls: Option<crate::tls::Tls>,
+    tls: Option<tidewire_listen::Tls>,
 }
 
 /// A plain HTTP service: for one verb, or mounted for all below a prefix.
@@ -252,7 +250,7 @@ impl Builder {
 
     /// Speaks TLS on every TCP address.
     #[cfg(feature = "tls")]
-    pub fn tls(mut self, tls: crate::tls::Tls) -> Self {
+    pub fn tls(mut self, tls: tidewire_listen::Tls) -> Self {
         self.tls = Some(tls);
         self
     }

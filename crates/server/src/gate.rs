@@ -19,7 +19,6 @@ use http::StatusCode;
 use http::header::{HeaderValue, RETRY_AFTER};
 use tidewire_service::{Error, Gate, Head, Target};
 
-pub(crate) use self::caller::network;
 use crate::limits::Limits;
 use crate::usage::Counters;
 

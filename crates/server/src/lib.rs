@@ -14,8 +14,6 @@
 //! when its caller goes away; a panic in a handler is one failed call; a drain lets running calls
 //! end.
 
-mod address;
-mod addresses;
 mod arriving;
 mod builder;
 mod clock;
@@ -34,15 +32,12 @@ mod head_timer;
 mod health;
 mod http1;
 mod http2;
-mod inherited;
 mod isolate;
 mod life;
 mod limits;
-mod listener;
 mod live;
 mod lookup;
 mod mount;
-mod notify;
 mod observe;
 mod outgoing;
 mod pace;
@@ -57,14 +52,11 @@ mod run;
 mod running;
 mod seldom;
 mod stop;
-#[cfg(feature = "tls")]
-mod tls;
 mod trace;
 mod usage;
 mod vigil;
 mod way;
 
-pub use address::{Address, ParseAddressError};
 pub use builder::{Builder, Server};
 pub use clock::Clock;
 pub use cors::{Cors, CorsError};
@@ -75,7 +67,8 @@ pub use live::Callee;
 pub use mount::tower;
 pub use routes::RouteError;
 pub use running::{Running, StartError};
-pub use tidewire_rest::{RestError, RestOptions};
+pub use tidewire_listen::{Address, ParseAddressError};
 #[cfg(feature = "tls")]
-pub use tls::{Tls, TlsError, TlsFiles};
+pub use tidewire_listen::{Tls, TlsError, TlsFiles};
+pub use tidewire_rest::{RestError, RestOptions};
 pub use usage::{Bound, Usage};

@@ -11,19 +11,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidewire_listen::{Accepted, Address, Addresses, Listener, notify};
 use tidewire_memo::Driver;
 use tidewire_service::Peer;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use crate::address::Address;
-use crate::addresses::Addresses;
 use crate::connection::App;
 use crate::handle::Handle;
-use crate::listener::{Accepted, Listener};
 use crate::live::Callee;
-use crate::notify;
 use crate::routes::RouteError;
 use crate::seldom::Seldom;
 use crate::stop::{Stage, Stop};
@@ -198,7 +195,7 @@ pub(crate) struct Acceptor {
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: Stop,
     #[cfg(feature = "tls")]
-    pub(crate) tls: Option<crate::tls::Tls>,
+    pub(crate) tls: Option<tidewire_listen::Tls>,
 }
 
 impl Acceptor {
@@ -260,7 +257,7 @@ static REFUSED: Seldom = Seldom::new();
 #[cfg(feature = "tls")]
 async fn serve_tls(
     app: Arc<App>,
-    tls: crate::tls::Tls,
+    tls: tidewire_listen::Tls,
     stream: tokio::net::TcpStream,
     peer: std::net::SocketAddr,
     stop: Stop,

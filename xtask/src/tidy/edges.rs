@@ -9,7 +9,7 @@
 //!  3   edge   link
 //!  2   wire   rest   live   auth   observe
 //!  1   service ◀ schema
-//!  0   memo (with memo-macros, memo-memory)   proto   forms   json
+//!  0   memo (with memo-macros, memo-memory)   proto   forms   json   listen
 //!  beside  build, xtask, tests, conformance, examples, clients, docs
 //! ```
 //!
@@ -46,6 +46,7 @@ const ROOMS: &[Room] = &[
     room("proto", 0, &[]),
     room("forms", 0, &[]),
     room("json", 0, &[]),
+    room("listen", 0, &[]),
     room("service", 1, &[]),
     // On the half-floor between `service` and what stands on both.
     room("schema", 1, &["service", "proto", "forms", "json"]),
@@ -56,7 +57,11 @@ const ROOMS: &[Room] = &[
     room("observe", 2, &["service"]),
     room("edge", 3, &["memo", "service"]),
     room("link", 3, &["live", "service"]),
-    room("server", 4, &["service", "schema", "wire", "rest", "live", "link", "edge", "memo"]),
+    room(
+        "server",
+        4,
+        &["listen", "service", "schema", "wire", "rest", "live", "link", "edge", "memo"],
+    ),
     room("client", 4, &["service", "schema", "wire", "live", "link", "memo"]),
     room("process", 5, &["service", "schema", "live", "link", "edge", "memo", "client", "server"]),
     room("mock", 5, &["service", "schema", "memo"]),
@@ -74,8 +79,8 @@ const ROOMS: &[Room] = &[
         "tidewire",
         7,
         &[
-            "memo", "service", "schema", "wire", "rest", "live", "auth", "observe", "link", "edge",
-            "server", "client", "process", "mock", "oplog", "admin",
+            "memo", "listen", "service", "schema", "wire", "rest", "live", "auth", "observe",
+            "link", "edge", "server", "client", "process", "mock", "oplog", "admin",
         ],
     ),
     room("bench", 7, &["load", "client", "service", "schema"]),

@@ -8,11 +8,11 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
+use tidewire_listen::network;
 use tidewire_service::{Admission, Gate, Head, Result};
 use tokio::time::Instant;
 
@@ -53,20 +53,6 @@ impl<T> Callers<T> {
     fn shard(&self, caller: u64) -> MutexGuard<'_, HashMap<u64, T>> {
         let shard = &self.shards[caller as usize % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The address that callers are told apart by.
-pub(crate) fn network(address: Option<IpAddr>) -> Option<IpAddr> {
-    match address? {
-        IpAddr::V6(address) => match address.to_ipv4_mapped() {
-            Some(address) => Some(address.into()),
-            None => {
-                let network = address.to_bits() >> 64 << 64;
-                Some(std::net::Ipv6Addr::from_bits(network).into())
-            }
-        },
-        address => Some(address),
     }
 }
 

@@ -10,12 +10,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// It serves.
-pub(crate) const READY: &str = "READY=1";
+pub const READY: &str = "READY=1";
 /// It ends.
-pub(crate) const STOPPING: &str = "STOPPING=1";
+pub const STOPPING: &str = "STOPPING=1";
 
 /// Tells the supervisor, if there is one.
-pub(crate) fn tell(state: &str) {
+pub fn tell(state: &str) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(error) = send(&socket, state) {
         tracing::warn!(%error, state, "NOTIFY_SOCKET could not be told");

@@ -12,20 +12,29 @@ use crate::address::Address;
 use crate::inherited::{self, Inherited};
 
 /// A socket that accepts connections. A Unix socket's file goes with it.
-pub(crate) enum Listener {
+#[derive(Debug)]
+pub enum Listener {
+    /// Of TCP.
     Tcp(TcpListener),
+    /// Of a file.
     Unix(UnixListener, SocketFile),
 }
 
 /// A connection that was accepted.
-pub(crate) enum Accepted {
+#[derive(Debug)]
+pub enum Accepted {
+    /// And who connected.
     Tcp(TcpStream, SocketAddr),
+    /// Somebody of this machine.
     Unix(UnixStream),
 }
 
 impl Listener {
     /// Opens the socket; a private one of a file is its owner's alone.
-    pub(crate) async fn bind(address: &Address, is_private: bool) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// What the system says; a file in the way that is no socket.
+    pub async fn bind(address: &Address, is_private: bool) -> io::Result<Self> {
         match inherited::take(address) {
             Some(Inherited::Tcp(listener)) => {
                 return TcpListener::from_std(listener).map(Self::Tcp);
@@ -55,7 +64,10 @@ impl Listener {
     }
 
     /// Where it listens, with the port that the system chose.
-    pub(crate) fn address(&self) -> io::Result<Address> {
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Address::Tcp),
             Self::Unix(_, file) => Ok(Address::Unix(file.path.clone())),
@@ -64,9 +76,12 @@ impl Listener {
 
     /// The next connection. Small writes leave at once (`TCP_NODELAY`).
     ///
+    /// # Errors
+    /// What the system says: out of file descriptors, most likely.
+    ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(crate) async fn accept(&self) -> io::Result<Accepted> {
+    pub async fn accept(&self) -> io::Result<Accepted> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
@@ -79,7 +94,8 @@ impl Listener {
 }
 
 /// The file of a Unix socket, removed with the listener unless another has taken its place.
-pub(crate) struct SocketFile {
+#[derive(Debug)]
+pub struct SocketFile {
     path: PathBuf,
     identity: Option<(u64, u64)>,
 }

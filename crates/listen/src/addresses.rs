@@ -7,28 +7,30 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::gate::network;
 use crate::listener::Accepted;
 
 /// The connections of each address; clones share them.
-#[derive(Clone)]
-pub(crate) struct Addresses(Option<Arc<Counted>>);
+#[derive(Clone, Debug)]
+pub struct Addresses(Option<Arc<Counted>>);
 
+#[derive(Debug)]
 struct Counted {
     most: usize,
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
 /// A connection's place among those of its address.
-pub(crate) struct Place(Option<(Arc<Counted>, IpAddr)>);
+#[derive(Debug)]
+pub struct Place(Option<(Arc<Counted>, IpAddr)>);
 
 impl Addresses {
-    pub(crate) fn new(most: Option<usize>) -> Self {
+    /// Bounded at `most` an address, where there is a bound.
+    pub fn new(most: Option<usize>) -> Self {
         Self(most.map(|most| Arc::new(Counted { most, open: Mutex::default() })))
     }
 
     /// The place of a connection; `None` where its address has as many as it may have.
-    pub(crate) fn enter(&self, accepted: &Accepted) -> Option<Place> {
+    pub fn enter(&self, accepted: &Accepted) -> Option<Place> {
         let (Some(counted), Accepted::Tcp(_, peer)) = (&self.0, accepted) else {
             return Some(Place(None));
         };
@@ -53,5 +55,19 @@ impl Drop for Place {
                 open.remove(address);
             }
         }
+    }
+}
+
+/// The address that callers are told apart by: of IPv6, the network of 64 bits that a subscriber has.
+pub fn network(address: Option<IpAddr>) -> Option<IpAddr> {
+    match address? {
+        IpAddr::V6(address) => match address.to_ipv4_mapped() {
+            Some(address) => Some(address.into()),
+            None => {
+                let network = address.to_bits() >> 64 << 64;
+                Some(std::net::Ipv6Addr::from_bits(network).into())
+            }
+        },
+        address => Some(address),
     }
 }

@@ -118,7 +118,7 @@ impl Tls {
     }
 
     /// What does the next handshake.
-    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+    pub fn acceptor(&self) -> TlsAcceptor {
         if let Some(watched) = &self.0.watched
             && let Some(acceptor) = watched.news()
         {

@@ -1,0 +1,25 @@
+//! Sockets that accept connections: where they are, whose they were, and who the server is on them.
+//!
+//! ```text
+//! LISTEN_FDS ─▶ inherited ─┐
+//! address ────────────────▶ listener ─▶ Accepted ─▶ addresses: a place among those of its network?
+//!                                          │
+//!                                          └─▶ tls: a certificate for the name that is asked for
+//! ```
+//!
+//! What is spoken on a connection, and how many there may be, is the room `server`. Whoever started the
+//! program is told how it goes by [`notify`].
+
+mod address;
+mod addresses;
+mod inherited;
+mod listener;
+pub mod notify;
+#[cfg(feature = "tls")]
+mod tls;
+
+pub use address::{Address, ParseAddressError};
+pub use addresses::{Addresses, Place, network};
+pub use listener::{Accepted, Listener};
+#[cfg(feature = "tls")]
+pub use tls::{Tls, TlsError, TlsFiles};
