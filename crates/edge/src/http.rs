@@ -14,14 +14,11 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, VARY};
-use tidewire_service::{Caching, Lifetime, Sharing};
+use tidewire_service::{Caching, Headers, Lifetime, Sharing};
 
 /// The headers that are the same for all answers of a method.
 #[derive(Debug)]
-pub(crate) struct Rules {
-    cache_control: HeaderValue,
-    vary: Option<HeaderValue>,
-}
+pub(crate) struct Rules(HeaderMap);
 
 /// Where an answer came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,20 +54,26 @@ impl Rules {
         }
         let cache_control = format!("{whose}, {}", life(lifetime, caching));
         let no_cache = HeaderValue::from_static("no-cache");
-        Self {
-            cache_control: HeaderValue::try_from(cache_control).unwrap_or(no_cache),
-            vary: HeaderValue::try_from(vary.join(", ")).ok().filter(|value| !value.is_empty()),
+        let mut told = HeaderMap::new();
+        told.insert(CACHE_CONTROL, HeaderValue::try_from(cache_control).unwrap_or(no_cache));
+        if let Some(vary) = HeaderValue::try_from(vary.join(", ")).ok().filter(|it| !it.is_empty())
+        {
+            told.insert(VARY, vary);
         }
+        told.insert(CACHE_STATUS, HIT);
+        Self(told)
     }
 
-    /// Adds the headers to those of an answer that comes from memory; its age is not among them.
-    pub(crate) fn add(&self, headers: &mut HeaderMap) {
-        let mut add = |name: HeaderName, value: &HeaderValue| {
-            headers.entry(name).or_insert_with(|| value.clone());
-        };
-        add(CACHE_CONTROL, &self.cache_control);
-        self.vary.iter().for_each(|vary| add(VARY, vary));
-        add(CACHE_STATUS, &HIT);
+    /// What is told of an answer from memory that has these headers of its own, which stay; its age is
+    /// not among them.
+    pub(crate) fn told(&self, own: &Headers) -> HeaderMap {
+        let mut told = self.0.clone();
+        if own.is_empty() {
+            return told;
+        }
+        own.keys().for_each(|name| _ = told.remove(name));
+        own.iter().for_each(|(name, value)| _ = told.append(name, value.clone()));
+        told
     }
 }
 
