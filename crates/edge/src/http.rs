@@ -13,12 +13,12 @@
 use std::time::Duration;
 
 use http::HeaderValue;
-use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, VARY};
+use http::header::{AGE, CACHE_CONTROL, HeaderMap, HeaderName, VARY};
 use tidewire_service::{Caching, Headers, Lifetime, Sharing};
 
 /// The headers that are the same for all answers of a method.
 #[derive(Debug)]
-pub(crate) struct Rules(HeaderMap);
+pub(crate) struct Rules(Vec<(HeaderName, HeaderValue)>);
 
 /// Where an answer came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,40 +54,39 @@ impl Rules {
         }
         let cache_control = format!("{whose}, {}", life(lifetime, caching));
         let no_cache = HeaderValue::from_static("no-cache");
-        let mut told = HeaderMap::new();
-        told.insert(CACHE_CONTROL, HeaderValue::try_from(cache_control).unwrap_or(no_cache));
-        if let Some(vary) = HeaderValue::try_from(vary.join(", ")).ok().filter(|it| !it.is_empty())
-        {
-            told.insert(VARY, vary);
-        }
-        told.insert(CACHE_STATUS, HIT);
+        let mut told =
+            vec![(CACHE_CONTROL, HeaderValue::try_from(cache_control).unwrap_or(no_cache))];
+        let vary = HeaderValue::try_from(vary.join(", ")).ok().filter(|vary| !vary.is_empty());
+        told.extend(vary.map(|vary| (VARY, vary)));
         Self(told)
     }
 
-    /// What is told of an answer from memory that has these headers of its own, which stay; its age is
-    /// not among them.
-    pub(crate) fn told(&self, own: &Headers) -> HeaderMap {
-        let mut told = self.0.clone();
-        if own.is_empty() {
-            return told;
+    /// What is told of an answer that has these headers of its own, which stay, and comes from memory at this
+    /// age; `None` for one that was computed just now.
+    pub(crate) fn told(&self, own: &Headers, age: Option<Duration>) -> HeaderMap {
+        let mut told = HeaderMap::with_capacity(TOLD_HEADERS);
+        for (name, value) in own.iter() {
+            told.append(name, value.clone());
         }
-        own.keys().for_each(|name| _ = told.remove(name));
-        own.iter().for_each(|(name, value)| _ = told.append(name, value.clone()));
+        for (name, value) in &self.0 {
+            told.entry(name).or_insert_with(|| value.clone());
+        }
+        told.entry(CACHE_STATUS).or_insert(if age.is_some() { HIT } else { STORED });
+        if let Some(age) = age {
+            told.entry(AGE).or_insert_with(|| match age.as_secs() {
+                0 => HeaderValue::from_static("0"),
+                seconds => HeaderValue::from(seconds),
+            });
+        }
         told
     }
 }
 
-/// Says of an answer with the headers of one from memory that it was computed just now.
-pub(crate) fn say_stored(headers: &mut HeaderMap) {
-    if let Some(status) = headers.get_mut(CACHE_STATUS)
-        && *status == HIT
-    {
-        *status = HeaderValue::from_static("tidewire; fwd=miss; stored");
-    }
-}
-
+/// What an answer is told of by, with its tag and its type: room for them makes the map once.
+const TOLD_HEADERS: usize = 6;
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 const HIT: HeaderValue = HeaderValue::from_static("tidewire; hit");
+const STORED: HeaderValue = HeaderValue::from_static("tidewire; fwd=miss; stored");
 
 fn life(lifetime: Lifetime, caching: Caching) -> String {
     if lifetime == Lifetime::Immutable {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use ::http::StatusCode;
-use ::http::header::{AGE, ETAG, HeaderMap, HeaderValue, SET_COOKIE};
+use ::http::header::{HeaderMap, SET_COOKIE};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tidewire_service::{
@@ -13,7 +13,7 @@ use tidewire_service::{
     Validator,
 };
 
-use crate::http::{self, From};
+use crate::http::From;
 use crate::key::Key;
 use crate::refusal::Refusal;
 use crate::staleness::Tracked;
@@ -235,25 +235,15 @@ impl Kept {
 
     /// The headers of the answer with what caches are told.
     fn told(&self, from: From) -> HeaderMap {
-        let entry = &*self.0;
-        let (own, tag) = match &entry.answer {
-            Answered::Reply { headers, validator, .. } => (headers, Some(*validator)),
-            Answered::Error(error) => (error.headers(), None),
+        let own = match &self.0.answer {
+            Answered::Reply { headers, .. } => headers,
+            Answered::Error(error) => error.headers(),
         };
-        let mut told = entry.terms.rules.told(own);
-        if let Some(tag) = tag
-            && !told.contains_key(ETAG)
-            && let Ok(tag) = HeaderValue::from_str(&format!("\"{tag}\""))
-        {
-            told.insert(ETAG, tag);
-        }
+        let rules = &self.0.terms.rules;
         match from {
-            From::Memory => {
-                told.entry(AGE).or_insert_with(|| HeaderValue::from(self.age().as_secs()));
-            }
-            From::Service => http::say_stored(&mut told),
+            From::Memory => rules.told(own, Some(self.age())),
+            From::Service => rules.told(own, None),
         }
-        told
     }
 }
 
