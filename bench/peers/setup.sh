@@ -9,10 +9,28 @@ if has cargo; then
 fi
 if has go; then
   (cd web/go && go build -o ../../target/web-go .)
+  (cd protocols/go && go build -o ../../target/protocols-connect-go ./connect && go build -o ../../target/protocols-grpc-go ./grpc)
   (cd stacks/go && go build -o ../../target/stacks-go .)
 fi
 if has npm; then
   (cd protocols && npm ci --silent --no-audit --no-fund)
   (cd stacks/node && npm ci --silent --no-audit --no-fund)
 fi
-for program in nginx psql redis-server; do has "$program" || true; done
+if has javac; then
+  javac -d target/web-java web/java/Server.java
+fi
+# nginx as Debian builds it, without installing it: nothing is started, and no root is needed.
+if ! [ -e target/nginx ]; then
+  if command -v nginx >/dev/null; then
+    ln -s "$(command -v nginx)" target/nginx
+  elif has apt-get && has dpkg; then
+    scratch=$(mktemp -d)
+    if (cd "$scratch" && apt-get download -q nginx && dpkg -x nginx_*.deb .); then
+      cp "$scratch/usr/sbin/nginx" target/nginx
+    else
+      echo "peers: nginx could not be downloaded, so it is absent" >&2
+    fi
+    rm -rf "$scratch"
+  fi
+fi
+for program in psql redis-server; do has "$program" || true; done

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::case::Case;
 use crate::cold_start;
-use crate::console::{Console, View};
+use crate::console::{Console, View, bar};
 use crate::machine;
 use crate::quantity::{digits, grouped, time};
 use crate::result::{
@@ -144,8 +144,12 @@ async fn show(
         let rate = (ok - before.0) as f64 / (at - before.1).max(1e-9);
         before = (ok, at);
         let total = plan.duration.as_secs_f64();
+        let bar = match console.view() {
+            View::Terminal => bar(at / total),
+            View::Plain => String::new(),
+        };
         let mut line = format!(
-            "{:>5.0} s of {total:.0}   {:>9}/s   p50 {:>8}   p99 {:>8}",
+            "{bar}{:>5.0} s of {total:.0}   {:>9}/s   p50 {:>8}   p99 {:>8}",
             at,
             grouped(rate),
             time(progress.p50),

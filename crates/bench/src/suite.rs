@@ -12,7 +12,7 @@
 //! | `memo`: what keeps the answers of a database, read in process | `memo.rs` |
 //! | `stacks`: one application as whole stacks have it, under a ramp of 300 clients | `stacks.rs` |
 //!
-//! Peers are in `bench/peers`, named by its `peers.toml`: `peer.rs`. Load: `load.rs`, and of peers that load themselves `itself.rs`. Tables: `report.rs`; lines of charts: `series.rs`.
+//! Peers are in `bench/peers`, named by its `peers.toml`: `peer.rs`; one of them as a process: `running.rs`. Load: `load.rs`, and of peers that load themselves `itself.rs`. Tables: `report.rs`; lines of charts: `series.rs`.
 
 mod itself;
 mod load;
@@ -21,6 +21,7 @@ mod peer;
 mod protocols;
 mod report;
 mod runner;
+mod running;
 mod series;
 mod stacks;
 mod web;

@@ -13,15 +13,12 @@
 use std::time::Duration;
 
 use http::HeaderValue;
-use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, VARY};
-use tidewire_service::{Caching, Lifetime, Sharing};
+use http::header::{AGE, CACHE_CONTROL, HeaderMap, HeaderName, VARY};
+use tidewire_service::{Caching, Headers, Lifetime, Sharing};
 
 /// The headers that are the same for all answers of a method.
 #[derive(Debug)]
-pub(crate) struct Rules {
-    cache_control: HeaderValue,
-    vary: Option<HeaderValue>,
-}
+pub(crate) struct Rules(Vec<(HeaderName, HeaderValue)>);
 
 /// Where an answer came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,34 +54,39 @@ impl Rules {
         }
         let cache_control = format!("{whose}, {}", life(lifetime, caching));
         let no_cache = HeaderValue::from_static("no-cache");
-        Self {
-            cache_control: HeaderValue::try_from(cache_control).unwrap_or(no_cache),
-            vary: HeaderValue::try_from(vary.join(", ")).ok().filter(|value| !value.is_empty()),
+        let mut told =
+            vec![(CACHE_CONTROL, HeaderValue::try_from(cache_control).unwrap_or(no_cache))];
+        let vary = HeaderValue::try_from(vary.join(", ")).ok().filter(|vary| !vary.is_empty());
+        told.extend(vary.map(|vary| (VARY, vary)));
+        Self(told)
+    }
+
+    /// What is told of an answer that has these headers of its own, which stay, and comes from memory at this
+    /// age; `None` for one that was computed just now.
+    pub(crate) fn told(&self, own: &Headers, age: Option<Duration>) -> HeaderMap {
+        let mut told = HeaderMap::with_capacity(TOLD_HEADERS);
+        for (name, value) in own.iter() {
+            told.append(name, value.clone());
         }
-    }
-
-    /// Adds the headers to those of an answer that comes from memory; its age is not among them.
-    pub(crate) fn add(&self, headers: &mut HeaderMap) {
-        let mut add = |name: HeaderName, value: &HeaderValue| {
-            headers.entry(name).or_insert_with(|| value.clone());
-        };
-        add(CACHE_CONTROL, &self.cache_control);
-        self.vary.iter().for_each(|vary| add(VARY, vary));
-        add(CACHE_STATUS, &HIT);
-    }
-}
-
-/// Says of an answer with the headers of one from memory that it was computed just now.
-pub(crate) fn say_stored(headers: &mut HeaderMap) {
-    if let Some(status) = headers.get_mut(CACHE_STATUS)
-        && *status == HIT
-    {
-        *status = HeaderValue::from_static("tidewire; fwd=miss; stored");
+        for (name, value) in &self.0 {
+            told.entry(name).or_insert_with(|| value.clone());
+        }
+        told.entry(CACHE_STATUS).or_insert(if age.is_some() { HIT } else { STORED });
+        if let Some(age) = age {
+            told.entry(AGE).or_insert_with(|| match age.as_secs() {
+                0 => HeaderValue::from_static("0"),
+                seconds => HeaderValue::from(seconds),
+            });
+        }
+        told
     }
 }
 
+/// What an answer is told of by, with its tag and its type: room for them makes the map once.
+const TOLD_HEADERS: usize = 6;
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 const HIT: HeaderValue = HeaderValue::from_static("tidewire; hit");
+const STORED: HeaderValue = HeaderValue::from_static("tidewire; fwd=miss; stored");
 
 fn life(lifetime: Lifetime, caching: Caching) -> String {
     if lifetime == Lifetime::Immutable {

@@ -1,11 +1,11 @@
 //! An answer that can be given again.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use ::http::StatusCode;
-use ::http::header::{AGE, ETAG, HeaderMap, HeaderValue, SET_COOKIE};
+use ::http::header::{HeaderMap, SET_COOKIE};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tidewire_service::{
@@ -13,11 +13,12 @@ use tidewire_service::{
     Validator,
 };
 
-use crate::http::{self, From};
+use crate::http::From;
 use crate::key::Key;
 use crate::refusal::Refusal;
 use crate::staleness::Tracked;
 use crate::table::Terms;
+use crate::weight;
 
 /// The encoded reply, or the error, of a query.
 #[derive(Clone)]
@@ -33,8 +34,6 @@ pub(crate) struct Entry {
     key: Key,
     terms: Arc<Terms>,
     forms: Forms,
-    /// What is told of the answer where HTTP's rules for caches hold, when it comes from memory.
-    told: OnceLock<HeaderMap>,
 }
 
 #[derive(Debug, Clone)]
@@ -93,8 +92,8 @@ impl Kept {
 
     fn new(answer: Answered, body: Bytes, own: Freshness, origin: Origin) -> Self {
         let Origin { key, terms, room, made } = origin;
-        let (forms, told) = (Forms::new(room), OnceLock::new());
-        Self(Arc::new(Entry { answer, body, own, made, key, terms, forms, told }))
+        let forms = Forms::new(room);
+        Self(Arc::new(Entry { answer, body, own, made, key, terms, forms }))
     }
 
     /// The same answer, of which the service said that it is unchanged.
@@ -161,18 +160,16 @@ impl Kept {
         self.0.terms.timer.now().saturating_duration_since(self.0.made)
     }
 
-    /// The bytes that the answer and its key hold beside themselves, about; forms are counted apart.
+    /// What the answer and its key hold on the heap; forms are counted apart.
     pub(crate) fn bytes(&self) -> usize {
-        let held = match &self.0.answer {
+        let entry = &*self.0;
+        let held = match &entry.answer {
             Answered::Reply { headers, trailers, .. } => {
-                self.0.body.len() + bytes_of(headers) + bytes_of(trailers)
+                weight::shared(&entry.body) + weight::headers(headers) + weight::headers(trailers)
             }
-            Answered::Error(error) => {
-                let details = error.details().iter().map(|d| d.value.len() + d.type_name.len());
-                error.message().len() + details.sum::<usize>() + ERROR_BYTES
-            }
+            Answered::Error(error) => weight::error(error),
         };
-        held + self.0.key.bytes() + size_of::<Entry>()
+        held + weight::counted(entry.key.bytes()) + weight::counted(size_of::<Entry>())
     }
 
     /// This version of the answer, to be given to one caller: *unchanged* to one who holds it.
@@ -238,29 +235,15 @@ impl Kept {
 
     /// The headers of the answer with what caches are told.
     fn told(&self, from: From) -> HeaderMap {
-        let entry = &*self.0;
-        let told = entry.told.get_or_init(|| {
-            let (mut headers, tag) = match &entry.answer {
-                Answered::Reply { headers, validator, .. } => (headers.clone(), Some(*validator)),
-                Answered::Error(error) => (error.headers().clone(), None),
-            };
-            entry.terms.rules.add(&mut headers);
-            if let Some(tag) = tag
-                && !headers.contains_key(ETAG)
-                && let Ok(tag) = HeaderValue::from_str(&format!("\"{tag}\""))
-            {
-                headers.insert(ETAG, tag);
-            }
-            headers.into_map()
-        });
-        let mut told = told.clone();
+        let own = match &self.0.answer {
+            Answered::Reply { headers, .. } => headers,
+            Answered::Error(error) => error.headers(),
+        };
+        let rules = &self.0.terms.rules;
         match from {
-            From::Memory => {
-                told.entry(AGE).or_insert_with(|| HeaderValue::from(self.age().as_secs()));
-            }
-            From::Service => http::say_stored(&mut told),
+            From::Memory => rules.told(own, Some(self.age())),
+            From::Service => rules.told(own, None),
         }
-        told
     }
 }
 
@@ -303,9 +286,6 @@ impl Keeper for Entry {
         &self.forms
     }
 }
-
-/// About what an error takes on the heap.
-const ERROR_BYTES: usize = 200;
 
 /// Equal answers leave what was made of them valid.
 impl PartialEq for Kept {
@@ -369,8 +349,4 @@ fn validator(body: &[u8]) -> Validator {
     let mut half = [0; 16];
     half.copy_from_slice(&Sha256::digest(body)[..16]);
     Validator::new(half)
-}
-
-fn bytes_of(headers: &Headers) -> usize {
-    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
 }

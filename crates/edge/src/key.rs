@@ -6,25 +6,35 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
-use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{HeaderValue, Method, Uri};
 use tidewire_service::{Body, Call, Codec, Sharing, Target};
 
 use crate::identity::{self, Identity};
 
-/// A call, as far as its answer depends on it.
+/// A call, as far as its answer depends on it: in one piece, which whoever holds the key shares.
 #[derive(Clone)]
 pub(crate) struct Key {
-    what: What,
-    whose: Identity,
+    kind: Kind,
+    /// Whose it is, then the message, or the parts of a page one behind the other.
+    bytes: Arc<[u8]>,
 }
 
-#[derive(Clone)]
-enum What {
-    Message { codec: Codec, accept: Codec, message: Bytes },
-    Page { uri: Uri, accept: Option<HeaderValue> },
+#[derive(Clone, Copy)]
+enum Kind {
+    Message {
+        codec: Codec,
+        accept: Codec,
+    },
+    /// How long each part is that is there; what the caller accepts is the rest.
+    Page {
+        scheme: Option<u16>,
+        authority: Option<u16>,
+        path: u32,
+        has_accept: bool,
+    },
 }
 
 /// The same, lent by a call.
@@ -43,9 +53,9 @@ enum Lent<'a> {
     },
     /// Letters stay as they came: who asks for `HTTP://A/` and for `http://a/` may be told so.
     Page {
-        scheme: Option<&'a str>,
-        authority: Option<&'a str>,
-        path: &'a str,
+        scheme: Option<&'a [u8]>,
+        authority: Option<&'a [u8]>,
+        path: &'a [u8],
         accept: Option<&'a [u8]>,
     },
 }
@@ -78,60 +88,72 @@ impl<'a> Asked<'a> {
         match &self.what {
             Lent::Message { message, .. } => message.len(),
             Lent::Page { scheme, authority, path, accept } => {
-                let hosts = [scheme, authority].map(|part| part.map_or(0, str::len));
+                let hosts = [scheme, authority].map(|part| part.map_or(0, <[u8]>::len));
                 hosts.iter().sum::<usize>() + path.len() + accept.map_or(0, <[u8]>::len)
             }
         }
     }
 
-    /// The key, with bytes of its own.
-    pub(crate) fn to_key(self) -> Key {
-        let what = match self.what {
+    /// The key, with bytes of its own; `None` for a page with a host that no key has room for.
+    pub(crate) fn to_key(self) -> Option<Key> {
+        let whose = self.whose.to_be_bytes();
+        match self.what {
             Lent::Message { codec, accept, message } => {
-                What::Message { codec, accept, message: Bytes::copy_from_slice(message) }
+                // Its length is known, so this is one allocation.
+                let bytes = whose.iter().chain(message).copied().collect();
+                Some(Key { kind: Kind::Message { codec, accept }, bytes })
             }
             Lent::Page { scheme, authority, path, accept } => {
-                let mut uri = Uri::builder().path_and_query(path.to_owned());
-                if let Some(scheme) = scheme {
-                    uri = uri.scheme(scheme);
-                }
-                if let Some(authority) = authority {
-                    uri = uri.authority(authority);
-                }
-                What::Page {
-                    // The parts of a URI that was parsed once.
-                    uri: uri.build().unwrap_or_default(),
-                    accept: accept.and_then(|accept| HeaderValue::from_bytes(accept).ok()),
-                }
+                let length =
+                    |part: Option<&[u8]>| part.map(|it| u16::try_from(it.len())).transpose();
+                let kind = Kind::Page {
+                    scheme: length(scheme).ok()?,
+                    authority: length(authority).ok()?,
+                    path: u32::try_from(path.len()).ok()?,
+                    has_accept: accept.is_some(),
+                };
+                let [scheme, authority] = [scheme, authority].map(Option::unwrap_or_default);
+                let accept = accept.unwrap_or_default();
+                let bytes = [&whose[..], scheme, authority, path, accept].concat().into();
+                Some(Key { kind, bytes })
             }
-        };
-        Key { what, whose: self.whose }
+        }
     }
 }
 
 fn page<'a>(uri: &'a Uri, accept: Option<&'a HeaderValue>) -> Lent<'a> {
     Lent::Page {
-        scheme: uri.scheme_str(),
-        authority: uri.authority().map(|authority| authority.as_str()),
-        path: uri.path_and_query().map_or("", |path| path.as_str()),
+        scheme: uri.scheme_str().map(str::as_bytes),
+        authority: uri.authority().map(|authority| authority.as_str().as_bytes()),
+        path: uri.path_and_query().map_or("", |path| path.as_str()).as_bytes(),
         accept: accept.map(HeaderValue::as_bytes),
     }
 }
 
+/// A part of this length, if there is one, and what comes behind it.
+fn cut(bytes: &[u8], length: Option<u16>) -> (Option<&[u8]>, &[u8]) {
+    let (part, rest) = bytes.split_at(length.unwrap_or_default().into());
+    (length.map(|_| part), rest)
+}
+
 impl Key {
     fn asked(&self) -> Asked<'_> {
-        let what = match &self.what {
-            What::Message { codec, accept, message } => {
-                Lent::Message { codec: *codec, accept: *accept, message }
+        let (whose, rest) = self.bytes.split_first_chunk().expect("a key begins with whose it is");
+        let what = match self.kind {
+            Kind::Message { codec, accept } => Lent::Message { codec, accept, message: rest },
+            Kind::Page { scheme, authority, path, has_accept } => {
+                let (scheme, rest) = cut(rest, scheme);
+                let (authority, rest) = cut(rest, authority);
+                let (path, accept) = rest.split_at(path as usize);
+                Lent::Page { scheme, authority, path, accept: has_accept.then_some(accept) }
             }
-            What::Page { uri, accept } => page(uri, accept.as_ref()),
         };
-        Asked { what, whose: self.whose }
+        Asked { what, whose: Identity::from_be_bytes(*whose) }
     }
 
-    /// The bytes that the key holds beside itself.
+    /// How many bytes there are beside those of the key itself.
     pub(crate) fn bytes(&self) -> usize {
-        self.asked().bytes()
+        self.bytes.len()
     }
 }
 
@@ -189,13 +211,17 @@ impl Hash for Key {
 /// Names the page, or the size of the message: what is in a message may be nobody else's business.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.what {
-            What::Message { codec, message, .. } => {
+        let Asked { what, whose } = self.asked();
+        match what {
+            Lent::Message { codec, message, .. } => {
                 write!(f, "{codec:?} message of {} bytes", message.len())?;
             }
-            What::Page { uri, .. } => f.write_str(uri.path())?,
+            Lent::Page { path, .. } => {
+                let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
+                f.write_str(&String::from_utf8_lossy(path))?;
+            }
         }
-        if self.whose == 0 { Ok(()) } else { write!(f, " for {:08x}", self.whose >> 96) }
+        if whose == 0 { Ok(()) } else { write!(f, " for {:08x}", whose >> 96) }
     }
 }
 
@@ -221,12 +247,12 @@ mod tests {
         .map(|what| Asked { what, whose: 7 });
         let hasher = std::hash::RandomState::new();
         for one in lent {
-            let key = one.to_key();
+            let key = one.to_key().unwrap();
             for other in lent {
                 let looked: &dyn Parts = &other;
                 let known: &dyn Parts = key.borrow();
                 assert_eq!(known == looked, one == other);
-                assert_eq!(key.bytes(), one.bytes());
+                assert_eq!(key.bytes(), one.bytes() + 16);
             }
             let looked: &dyn Parts = &one;
             assert_eq!(hasher.hash_one(looked), hasher.hash_one(&key));

@@ -61,6 +61,7 @@ mod refusal;
 mod staleness;
 mod table;
 mod terms;
+mod weight;
 
 pub use edge::Edge;
 pub use refusal::Refusal;

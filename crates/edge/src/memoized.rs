@@ -77,7 +77,7 @@ impl Shared {
         if is_hopeless {
             return self.inner.call(call);
         }
-        let key = asked.to_key();
+        let Some(key) = asked.to_key() else { return self.inner.call(call) };
         let (shared, place) = (Arc::clone(self), Arc::clone(place));
         Answer::pending(async move { shared.compute(&place, key, call).await })
     }

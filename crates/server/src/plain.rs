@@ -1,5 +1,6 @@
 //! Plain HTTP: from a request to a [`Call`] and from a [`Reply`] to a response.
 
+use bytes::{BufMut, BytesMut};
 use http::header::{ALLOW, CONTENT_TYPE, ETAG, HeaderValue, TRAILER};
 use http::{HeaderMap, Response, StatusCode};
 use tidewire_rest::{ErrorFormat, Printed};
@@ -36,23 +37,36 @@ pub(crate) fn tag(reply: &mut Reply, held: &HeldTags, edition: &str) {
     {
         reply.headers.insert(ETAG, tag);
     }
-    if let Some(validator) = reply.freshness.validator()
-        && !reply.headers.contains_key(ETAG)
-        && let Ok(value) = HeaderValue::from_str(&format!("\"{validator}\""))
-    {
-        reply.headers.insert(ETAG, value);
-    }
-    if !edition.is_empty()
-        && let Some(tag) = reply.headers.get_mut(ETAG)
-        && let Some(content) = own_content(tag)
-        && let Ok(value) = HeaderValue::from_str(&format!("\"{content}.{edition}\""))
-    {
-        *tag = value;
+    match reply.headers.get(ETAG) {
+        None => {
+            if let Some(tag) = reply.freshness.validator().and_then(|it| strong_tag(it, edition)) {
+                reply.headers.insert(ETAG, tag);
+            }
+        }
+        Some(tag) if !edition.is_empty() => {
+            if let Some(tag) = own_content(tag).and_then(|content| strong_tag(content, edition)) {
+                reply.headers.insert(ETAG, tag);
+            }
+        }
+        Some(_) => {}
     }
     if reply.is_unchanged() {
         reply.status = StatusCode::NOT_MODIFIED;
         reply.body = Body::Empty;
     }
+}
+
+/// The tag of this content in this edition; the empty one is the content as it is.
+fn strong_tag(content: Validator, edition: &str) -> Option<HeaderValue> {
+    let mut tag = BytesMut::with_capacity(edition.len() + 35);
+    tag.put_u8(b'"');
+    tag.put_slice(&content.digits());
+    if !edition.is_empty() {
+        tag.put_u8(b'.');
+        tag.put_slice(edition.as_bytes());
+    }
+    tag.put_u8(b'"');
+    HeaderValue::from_maybe_shared(tag.freeze()).ok()
 }
 
 /// Names the trailers that will follow the body: over HTTP/1.1 no others are sent (RFC 9110, section 6.6.2).

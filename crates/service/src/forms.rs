@@ -32,8 +32,17 @@ pub trait Keeper: Send + Sync + 'static {
 
 /// The forms of one body.
 pub struct Forms {
-    made: [OnceLock<(Form, Bytes)>; FORMS_MAX],
+    first: Link,
     room: Arc<Room>,
+}
+
+type Link = OnceLock<Box<Made>>;
+
+/// A form that was made, and the one that was made after it.
+struct Made {
+    form: Form,
+    bytes: Bytes,
+    next: Link,
 }
 
 /// A form of a body: a format, and how it is compressed.
@@ -81,7 +90,7 @@ impl Format {
 impl Forms {
     /// No forms yet; what will be made is counted in `room`.
     pub fn new(room: Arc<Room>) -> Self {
-        Self { made: Default::default(), room }
+        Self { first: Link::new(), room }
     }
 
     /// This form; `make` makes it if it is not there.
@@ -93,38 +102,45 @@ impl Forms {
         form: Form,
         make: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
-        let known = self.made.iter().map_while(OnceLock::get).find(|(known, _)| *known == form);
-        match known {
-            Some((_, bytes)) => Ok(bytes.clone()),
+        match self.made().find(|made| made.form == form) {
+            Some(made) => Ok(made.bytes.clone()),
             None => make().map(|bytes| self.keep(form, bytes)),
         }
     }
 
+    fn made(&self) -> impl Iterator<Item = &Made> {
+        std::iter::successors(self.first.get(), |made| made.next.get()).map(|made| &**made)
+    }
+
     fn keep(&self, form: Form, bytes: Bytes) -> Bytes {
-        if !self.room.take(bytes.len()) {
+        if self.made().count() >= FORMS_MAX || !self.room.take(weight(&bytes)) {
             return bytes;
         }
-        let mut entry = (form, bytes.clone());
-        for slot in &self.made {
-            match slot.set(entry) {
-                Ok(()) => return bytes,
-                Err(back) => entry = back,
-            }
-            // Somebody else was faster.
-            if slot.get().is_some_and(|(known, _)| *known == form) {
+        // The bytes may be a view into a larger buffer, which would be kept with them.
+        let bytes = Bytes::copy_from_slice(&bytes);
+        let mut new = Box::new(Made { form, bytes: bytes.clone(), next: Link::new() });
+        let mut link = &self.first;
+        while let Err(back) = link.set(new) {
+            // Somebody else was faster, with this form or another.
+            let Some(there) = link.get().filter(|there| there.form != form) else {
+                self.room.give_back(weight(&bytes));
                 break;
-            }
+            };
+            (new, link) = (back, &there.next);
         }
-        self.room.give_back(bytes.len());
         bytes
     }
 }
 
 impl Drop for Forms {
     fn drop(&mut self) {
-        let kept = self.made.iter().filter_map(OnceLock::get);
-        self.room.give_back(kept.map(|(_, bytes)| bytes.len()).sum());
+        self.room.give_back(self.made().map(|made| weight(&made.bytes)).sum());
     }
+}
+
+/// What a form takes with all that holds it, about.
+fn weight(bytes: &Bytes) -> usize {
+    bytes.len() + size_of::<Made>() + HOLDING_BYTES
 }
 
 impl Room {
@@ -154,13 +170,14 @@ impl Room {
 
 impl fmt::Debug for Forms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let made = self.made.iter().filter_map(OnceLock::get).map(|(form, _)| form);
-        f.debug_list().entries(made).finish()
+        f.debug_list().entries(self.made().map(|made| made.form)).finish()
     }
 }
 
 /// One of another protocol, its compressed one, and the body compressed in two ways.
 const FORMS_MAX: usize = 4;
+/// What allocators and counters of references add.
+const HOLDING_BYTES: usize = 56;
 
 #[cfg(test)]
 mod tests {
@@ -177,26 +194,27 @@ mod tests {
 
     #[test]
     fn a_form_is_made_once_and_counted_while_it_is_kept() {
-        let room = Arc::new(Room::new(100));
+        let room = Arc::new(Room::new(1000));
         let forms = Forms::new(Arc::clone(&room));
         assert_eq!(made(&forms, GZIP, b"first"), "first");
         assert_eq!(made(&forms, GZIP, b"second"), "first");
         let json = Form { format: Format::unique(), coding: Coding::Identity };
         assert_eq!(made(&forms, json, b"{}"), "{}");
         assert_eq!(made(&forms, Form { coding: Coding::Gzip, ..json }, b"z"), "z");
-        assert_eq!(room.bytes(), 8);
+        assert_eq!(room.bytes(), 8 + 3 * weight(&Bytes::new()));
         drop(forms);
         assert_eq!(room.bytes(), 0);
     }
 
     #[test]
     fn what_finds_no_room_or_no_place_is_made_each_time() {
-        let room = Arc::new(Room::new(5));
+        let beside = weight(&Bytes::new());
+        let room = Arc::new(Room::new(5 + beside));
         let forms = Forms::new(Arc::clone(&room));
         assert_eq!(made(&forms, GZIP, b"too long"), "too long");
         assert_eq!(made(&forms, GZIP, b"short"), "short");
-        assert_eq!((made(&forms, GZIP, b"other"), room.bytes()), ("short".into(), 5));
-        let forms = Forms::new(Arc::new(Room::new(100)));
+        assert_eq!((made(&forms, GZIP, b"other"), room.bytes()), ("short".into(), 5 + beside));
+        let forms = Forms::new(Arc::new(Room::new(1000)));
         let form = || Form { format: Format::unique(), coding: Coding::Identity };
         for _ in 0..FORMS_MAX {
             made(&forms, form(), b"a");
@@ -204,6 +222,6 @@ mod tests {
         let last = form();
         assert_eq!(made(&forms, last, b"b"), "b");
         assert_eq!(made(&forms, last, b"c"), "c");
-        assert_eq!(forms.room.bytes(), FORMS_MAX);
+        assert_eq!(forms.room.bytes(), FORMS_MAX * (1 + beside));
     }
 }

@@ -297,11 +297,22 @@ impl Validator {
     pub const fn bytes(self) -> [u8; 16] {
         self.0
     }
+
+    /// Its text, in ASCII.
+    pub fn digits(self) -> [u8; 32] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut digits = [0; 32];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        digits
+    }
 }
 
 impl fmt::Display for Validator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+        f.write_str(&String::from_utf8_lossy(&self.digits()))
     }
 }
 
@@ -412,6 +423,8 @@ mod tests {
     fn a_validator_is_32_digits_and_nothing_else() {
         let validator = Validator::new([0xab; 16]);
         assert_eq!(validator.to_string().parse(), Ok(validator));
+        let ascending = Validator::new(std::array::from_fn(|at| at as u8 * 17));
+        assert_eq!(ascending.to_string(), "00112233445566778899aabbccddeeff");
         let plus = format!("+{}", &validator.to_string()[1..]);
         for text in ["", "ab", &plus, &validator.to_string().to_uppercase()] {
             assert_eq!(text.parse::<Validator>(), Err(NotAValidator), "{text}");

@@ -9,7 +9,7 @@ use tidewire_load::{Error, Stop};
 use super::{Outcome, command_line};
 use crate::console::Console;
 use crate::html;
-use crate::suite::{self, Peers, SUITES, Settings, Suite};
+use crate::suite::{self, Peers, SUITES, Settings, Suite, SuiteResult};
 use crate::{machine, quantity};
 
 /// Measure a set of cases with Tidewire and its peers, in interleaved rounds.
@@ -17,7 +17,7 @@ use crate::{machine, quantity};
 #[command(after_help = "\
 Examples:
   tidewire bench suite --list
-  sh bench/peers/setup.sh && tidewire bench suite web
+  bash bench/peers/setup.sh && tidewire bench suite web
   tidewire bench suite web --only JSON --only axum --quick")]
 pub struct SuiteArgs {
     /// The suite; --list names them.
@@ -83,17 +83,28 @@ pub(super) async fn run(
             Outcome::NothingAnswered
         });
     }
-    let json = serde_json::to_string(&result)
-        .map_err(|error| Error::system(format!("the result cannot be written: {error}")))?;
     let text = suite::markdown(suite, &result);
-    write(suite, &args.out, ".json", &json)?;
-    let page = html::suite(suite, &result)
-        .map_err(|error| Error::system(format!("the report cannot be written: {error}")))?;
-    write(suite, &args.out, ".html", &page)?;
-    write(suite, &args.out, "-summary.md", &suite::summary(suite, &result))?;
-    let path = write(suite, &args.out, ".md", &text)?;
-    console.text(&format!("\n{text}\nwritten to {}, .json and .html\n", path.display()))?;
+    console.text(&format!("\n{text}\n"))?;
+    let path = write_all(suite, args, &result, &text)?;
+    console.text(&format!("written to {}, .json and .html\n", path.display()))?;
     Ok(if result.interrupted { Outcome::Interrupted } else { Outcome::Done })
+}
+
+/// Writes every file of a result. What was there before stays until all of its successor is.
+fn write_all(
+    suite: &Suite,
+    args: &SuiteArgs,
+    result: &SuiteResult,
+    text: &str,
+) -> Result<PathBuf, Error> {
+    let json = serde_json::to_string(result)
+        .map_err(|error| Error::system(format!("the result cannot be written: {error}")))?;
+    let page = html::suite(suite, result)
+        .map_err(|error| Error::system(format!("the report cannot be written: {error}")))?;
+    write(suite, &args.out, ".json", &json)?;
+    write(suite, &args.out, ".html", &page)?;
+    write(suite, &args.out, "-summary.md", &suite::summary(suite, result))?;
+    write(suite, &args.out, ".md", text)
 }
 
 fn settings(suite: &Suite, args: &SuiteArgs) -> Settings {
@@ -116,7 +127,14 @@ fn writable(folder: &Path) -> Result<(), Error> {
 
 fn write(suite: &Suite, folder: &Path, ending: &str, text: &str) -> Result<PathBuf, Error> {
     let path = folder.join(format!("{}{ending}", suite.name));
-    std::fs::write(&path, text)
-        .map_err(|error| Error::system(format!("{} cannot be written: {error}", path.display())))?;
+    let new = folder.join(format!(".{}{ending}.new", suite.name));
+    let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path));
+    written.map_err(|error| {
+        let _ = std::fs::remove_file(&new);
+        Error::system(format!(
+            "{} cannot be written: {error}; what was measured is printed above",
+            path.display()
+        ))
+    })?;
     Ok(path)
 }

@@ -9,17 +9,15 @@
 //! name in braces, `{store}`, and the port of it for `{store.port}`.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::process::CommandExt as _;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
-use tidewire_load::Error;
+use tidewire_load::{Error, Stop};
+
+use super::running::{Running, Scratch};
 
 /// How long a peer may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -27,8 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const PATIENCE_WITH_BACKING: Duration = Duration::from_mins(10);
 /// The list of `peers.toml` that has the backing services.
 const BACKING: &str = "backing";
-/// How long it may take to end when it is asked to.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// A peer as `peers.toml` has it.
 #[derive(Debug, Clone, Deserialize)]
@@ -91,11 +87,12 @@ impl Peers {
 pub(crate) struct Backing(BTreeMap<String, Result<Running, String>>);
 
 impl Backing {
-    /// Starts those that a peer names which is there. Blocks. One that does not start is a failure of
-    /// each peer that needs it. `tell` hears what takes a while.
+    /// Starts those that a peer names which is there. Blocks, no longer than until `stop` is raised. One that
+    /// does not start is a failure of each peer that needs it. `tell` hears what takes a while.
     pub(crate) fn start(
         peers: &Peers,
         tell: &mut dyn FnMut(&str) -> Result<(), Error>,
+        stop: &Stop,
     ) -> Result<Self, Error> {
         let mut started = Self::default();
         for service in &peers.backing {
@@ -106,7 +103,7 @@ impl Backing {
             tell(&format!("starting the backing service {}\n", service.name))?;
             let running = match service.absent(&peers.folder) {
                 Some(why) => Err(why),
-                None => service.start_within(PATIENCE_WITH_BACKING, &peers.folder, &started),
+                None => service.start_within(PATIENCE_WITH_BACKING, &peers.folder, &started, stop),
             };
             started.0.insert(service.name.clone(), running);
         }
@@ -162,9 +159,14 @@ impl Peer {
         texts.any(|text| places(service).iter().any(|place| text.contains(place)))
     }
 
-    /// Starts it and waits until it is ready. Blocks.
-    pub(crate) fn start(&self, folder: &Path, backing: &Backing) -> Result<Running, String> {
-        self.start_within(PATIENCE, folder, backing)
+    /// Starts it and waits until it is ready, or `stop` is raised. Blocks.
+    pub(crate) fn start(
+        &self,
+        folder: &Path,
+        backing: &Backing,
+        stop: &Stop,
+    ) -> Result<Running, String> {
+        self.start_within(PATIENCE, folder, backing, stop)
     }
 
     /// Runs it with more words, to its end or until it is `over`; what it printed first. Blocks.
@@ -175,24 +177,7 @@ impl Peer {
         backing: &Backing,
         over: &dyn Fn() -> bool,
     ) -> Result<String, String> {
-        let mut running = self.spawn(words, folder, backing)?.1;
-        let out = running.child.stdout.take().ok_or("has no output")?;
-        let line = std::thread::spawn(move || {
-            let mut line = String::new();
-            let _ = BufReader::new(out).read_line(&mut line);
-            line
-        });
-        while !line.is_finished() {
-            if over() {
-                return Err("was ended before it printed anything".to_owned());
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let line = line.join().unwrap_or_default();
-        if line.trim().is_empty() {
-            return Err(running.ending().unwrap_or_else(|| "printed nothing".to_owned()));
-        }
-        Ok(line)
+        self.spawn(words, folder, backing)?.1.first_line(over)
     }
 
     fn start_within(
@@ -200,14 +185,13 @@ impl Peer {
         patience: Duration,
         folder: &Path,
         backing: &Backing,
+        stop: &Stop,
     ) -> Result<Running, String> {
-        let (port, mut running) = self.spawn(&[], folder, backing)?;
-        let stdout = running.child.stdout.take();
-        running.address = match port {
-            Some(port) => running.takes_connections(port, patience)?,
-            None => running.first_line(stdout.map(BufReader::new), patience)?,
-        };
-        Ok(running)
+        let (port, running) = self.spawn(&[], folder, backing)?;
+        match port {
+            Some(port) => running.once_it_takes_connections(port, patience, stop),
+            None => running.once_it_says_where(patience, stop),
+        }
     }
 
     /// Starts the process, and gives the port that it was told to use.
@@ -223,8 +207,7 @@ impl Peer {
         let scratch = Scratch::new().map_err(|error| format!("no empty folder: {error}"))?;
         let fill = |word: &String| {
             let port = port.unwrap_or_default().to_string();
-            let word =
-                word.replace("{port}", &port).replace("{folder}", &scratch.0.to_string_lossy());
+            let word = word.replace("{port}", &port).replace("{folder}", &scratch.path());
             backing.fill(&word)
         };
         let words = self.run.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
@@ -236,18 +219,9 @@ impl Peer {
             true => folder.join(&words[0]).canonicalize().map_err(|error| error.to_string())?,
             false => PathBuf::from(&words[0]),
         };
-        let child = Command::new(program)
-            .args(&words[1..])
-            .args(more)
-            .envs(environment)
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .map_err(|error| format!("did not start: {error}"))?;
-        Ok((port, Running { child, address: String::new(), _scratch: scratch }))
+        let mut command = Command::new(program);
+        command.args(&words[1..]).args(more).envs(environment).current_dir(folder);
+        Ok((port, Running::spawn(command, scratch)?))
     }
 }
 
@@ -258,113 +232,6 @@ fn is_on_path(program: &str) -> bool {
 
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
-/// An empty folder, for as long as it is held.
-#[derive(Debug)]
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> std::io::Result<Self> {
-        let name = format!("tidewire-peer-{}-{:x}", std::process::id(), fastrand::u64(..));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A peer that is ready.
-#[derive(Debug)]
-pub(crate) struct Running {
-    child: Child,
-    pub(crate) address: String,
-    _scratch: Scratch,
-}
-
-impl Running {
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// The address that it prints. What it says later is read and dropped, so that it never waits.
-    fn first_line(
-        &mut self,
-        out: Option<BufReader<impl std::io::Read + Send + 'static>>,
-        patience: Duration,
-    ) -> Result<String, String> {
-        let mut out = out.ok_or("has no output")?;
-        let (told, heard) = channel();
-        std::thread::spawn(move || {
-            let mut line = String::new();
-            let _ = out.read_line(&mut line);
-            let _ = told.send(line);
-            let _ = std::io::copy(&mut out, &mut std::io::sink());
-        });
-        let line = heard
-            .recv_timeout(patience)
-            .map_err(|_| format!("printed no address within {} s", patience.as_secs()))?;
-        match line.trim() {
-            "" => Err(self.ending().unwrap_or_else(|| "printed no address".to_owned())),
-            // `listening on ADDRESS` says it too, and a URL.
-            line => {
-                let word = line.rsplit(' ').next().unwrap_or(line);
-                Ok(word.trim_start_matches("http://").trim_end_matches('/').to_owned())
-            }
-        }
-    }
-
-    fn takes_connections(&mut self, port: u16, patience: Duration) -> Result<String, String> {
-        let address = format!("127.0.0.1:{port}");
-        let until = Instant::now() + patience;
-        while TcpStream::connect(&address).is_err() {
-            if let Some(how) = self.ended() {
-                return Err(how);
-            }
-            if Instant::now() > until {
-                return Err(format!("took no connection within {} s", patience.as_secs()));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(address)
-    }
-
-    /// How it ends, if it does so now that its output has ended.
-    fn ending(&mut self) -> Option<String> {
-        let until = Instant::now() + GRACE;
-        loop {
-            let ended = self.ended();
-            if ended.is_some() || Instant::now() > until {
-                return ended;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    /// How it ended, if it did.
-    pub(crate) fn ended(&mut self) -> Option<String> {
-        let status = self.child.try_wait().ok().flatten()?;
-        Some(format!("ended by itself ({status})"))
-    }
-}
-
-impl Drop for Running {
-    /// Ends it and what it started, politely first.
-    fn drop(&mut self) {
-        let group = Pid::from_child(&self.child);
-        let _ = kill_process_group(group, Signal::TERM);
-        let until = Instant::now() + GRACE;
-        while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let _ = kill_process_group(group, Signal::KILL);
-        let _ = self.child.wait();
-    }
 }
 
 #[cfg(test)]

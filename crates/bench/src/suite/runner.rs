@@ -1,7 +1,7 @@
 //! Runs a suite: rounds, cases, peers, in this order from the outside in.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
@@ -9,10 +9,11 @@ use tidewire_load::{Error, Second, Stop};
 
 use super::itself;
 use super::load::plan;
-use super::peer::{Backing, Peer, Running};
+use super::peer::{Backing, Peer};
+use super::running::Running;
 use super::{Case, Load, Peers, Suite, Work};
 use crate::case::{self, ServerPlan};
-use crate::console::{Console, View};
+use crate::console::{Console, bar};
 use crate::quantity::{digits, time};
 use crate::result::{Context, RunResult};
 use crate::{machine, measure};
@@ -138,47 +139,74 @@ pub(crate) async fn run(
             .iter()
             .all(|part| case.contains(part.as_str()) || peer.contains(part.as_str()))
     };
-    let backing = Backing::start(peers, &mut |told| Ok(console.text(told)?))?;
+    let there = || peers.found.iter().filter(|it| it.absent.is_none()).map(|it| &it.peer);
+    let all = suite.cases.iter().flat_map(|case| there().map(move |peer| (case, peer)));
+    let chosen: Vec<_> =
+        all.filter(|(case, peer)| peer.has(case.needs) && wanted(case.name, &peer.name)).collect();
+    let backing = Backing::start(peers, &mut |told| Ok(console.text(told)?), stop)?;
     let at = Place { peers, backing: &backing, cores: cores.as_ref() };
+    let mut way = Way { done: 0, all: chosen.len() * settings.rounds, began: Instant::now() };
     for round in 0..settings.rounds {
-        for case in suite.cases {
-            for found in peers.found.iter().filter(|found| found.absent.is_none()) {
-                let peer = &found.peer;
-                if stop.is_raised() {
-                    result.interrupted = true;
-                    return Ok(result);
-                }
-                if !peer.has(case.needs) || !wanted(case.name, &peer.name) {
-                    continue;
-                }
-                let measured = one(case, peer, &at, settings, stop).await;
-                let told = match &measured {
-                    Ok((one, _)) => format!(
-                        "{}/s, {} CPU",
-                        digits(one.ok_per_second),
-                        time(one.cpu_per_request)
-                    ),
-                    Err(why) => why.clone(),
-                };
-                console.text(&format!(
-                    "{}/{}  {:<44} {:<12} {told}\n",
-                    round + 1,
-                    settings.rounds,
-                    case.name,
-                    peer.name
-                ))?;
-                let (case, peer) = (case.name.to_owned(), peer.name.clone());
-                let (figures, failure, seconds) = match measured {
-                    Ok((figures, seconds)) => (Some(figures), None, seconds),
-                    Err(why) => (None, Some(why), Vec::new()),
-                };
-                let measurement = Measurement { case, peer, round, figures, failure, seconds };
-                result.measurements.push(measurement);
+        for &(case, peer) in &chosen {
+            if stop.is_raised() {
+                result.interrupted = true;
+                return Ok(result);
             }
+            let whole = format!("{}  {} · {}  ", way.shown(), case.name, peer.name);
+            let mut part = console.part(whole);
+            part.progress("starts")?;
+            let measured = one(case, peer, &at, settings, &mut part, stop).await;
+            if measured.is_err() && stop.is_raised() {
+                continue;
+            }
+            way.done += 1;
+            let told = match &measured {
+                Ok((one, _)) => {
+                    format!("{}/s, {} CPU", digits(one.ok_per_second), time(one.cpu_per_request))
+                }
+                Err(why) => why.clone(),
+            };
+            console.text(&format!(
+                "{}/{}  {:<44} {:<12} {told}\n",
+                round + 1,
+                settings.rounds,
+                case.name,
+                peer.name
+            ))?;
+            let (case, peer) = (case.name.to_owned(), peer.name.clone());
+            let (figures, failure, seconds) = match measured {
+                Ok((figures, seconds)) => (Some(figures), None, seconds),
+                Err(why) => (None, Some(why), Vec::new()),
+            };
+            let measurement = Measurement { case, peer, round, figures, failure, seconds };
+            result.measurements.push(measurement);
         }
     }
     result.interrupted = stop.is_raised();
     Ok(result)
+}
+
+/// How far a suite is.
+struct Way {
+    done: usize,
+    all: usize,
+    began: Instant,
+}
+
+impl Way {
+    /// A bar, the number of the next measurement, and how long it all goes on if that goes on as before.
+    fn shown(&self) -> String {
+        let part = self.done as f64 / self.all.max(1) as f64;
+        let spent = self.began.elapsed().as_secs_f64();
+        let left = match self.done {
+            0 => String::new(),
+            done => {
+                let left = spent / done as f64 * (self.all - done) as f64;
+                format!(", {}:{:02} left", left as u64 / 60, left as u64 % 60)
+            }
+        };
+        format!("{} {} of {}{left}", bar(part), self.done + 1, self.all)
+    }
 }
 
 /// Where peers are measured.
@@ -193,6 +221,7 @@ async fn one(
     peer: &Peer,
     at: &Place<'_>,
     settings: &Settings,
+    console: &mut Console<'_>,
     stop: &Stop,
 ) -> Result<(Figures, Vec<Moment>), String> {
     if let Work::Itself(word) = case.work {
@@ -205,7 +234,7 @@ async fn one(
     if let Some(cores) = at.cores {
         cores.to_servers();
     }
-    let started = peer.start(&at.peers.folder, at.backing);
+    let started = peer.start(&at.peers.folder, at.backing, stop);
     if let Some(cores) = at.cores {
         cores.to_load();
     }
@@ -214,10 +243,8 @@ async fn one(
         .map_err(|error| error.to_string())?;
     let server = ServerPlan { pid: Some(running.pid()), ..ServerPlan::default() };
     let measured = Arc::new(case::Case { load: plan, server });
-    let mut silent = std::io::sink();
-    let mut quiet = Console::new(&mut silent, View::Plain);
     let result =
-        measure::measure(&measured, &mut quiet, stop).await.map_err(|error| error.to_string())?;
+        measure::measure(&measured, console, stop).await.map_err(|error| error.to_string())?;
     if let Some(how) = running.ended() {
         return Err(format!("{how} after {} answers", result.requests.ok));
     }

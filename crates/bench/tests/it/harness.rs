@@ -37,11 +37,16 @@ pub(crate) fn bench(arguments: &[&str]) -> Ran {
 }
 
 pub(crate) fn bench_until(arguments: &[&str], stop: &Stop) -> Ran {
+    bench_seen_in(View::Plain, arguments, stop)
+}
+
+/// The same as it is seen in a terminal or a file.
+pub(crate) fn bench_seen_in(view: View, arguments: &[&str], stop: &Stop) -> Ran {
     let words = std::iter::once("bench").chain(arguments.iter().copied());
     let program = Program::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
     let mut out = Vec::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let mut console = Console::new(&mut out, View::Plain);
+    let mut console = Console::new(&mut out, view);
     let outcome = runtime.block_on(command::run(&program.bench, None, &mut console, stop));
     Ran { outcome, text: String::from_utf8(out).unwrap() }
 }

@@ -12,3 +12,4 @@ mod results;
 mod schema;
 mod suite;
 mod tls;
+mod trouble;

@@ -7,7 +7,7 @@ use tidewire_bench::command::Outcome;
 use crate::harness::{Manner, Peer, answer, bench, scratch};
 
 /// A server of what the suite `web` asks for.
-fn good() -> Peer {
+pub(crate) fn good() -> Peer {
     Peer::start(|seen| {
         let body = match seen.head.split(' ').nth(1) {
             Some("/plaintext") => "Hello, World!",
@@ -19,7 +19,7 @@ fn good() -> Peer {
 }
 
 /// A folder of peers, of which `lines` are the commands of a shell.
-fn peers(lines: &[(&str, &str)]) -> PathBuf {
+pub(crate) fn peers(lines: &[(&str, &str)]) -> PathBuf {
     let folder = scratch("peers");
     std::fs::create_dir_all(&folder).unwrap();
     let mut text = String::new();

@@ -26,14 +26,15 @@ pub(crate) async fn run(arguments: &BenchArgs) -> Result<ExitCode, Failure> {
         Some(server) => Some(schema(server).await?),
         None => None,
     };
-    let mut measuring = std::pin::pin!(command::run(arguments, schema, &mut console, &stop));
-    let outcome = tokio::select! {
-        outcome = measuring.as_mut() => outcome,
-        _ = tokio::signal::ctrl_c() => {
-            stop.raise();
-            measuring.await
+    // On a thread of its own: a peer that starts is waited for on this one.
+    let mut hears = tokio::task::JoinSet::new();
+    let raised = stop.clone();
+    hears.spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            raised.raise();
         }
-    };
+    });
+    let outcome = command::run(arguments, schema, &mut console, &stop).await;
     Ok(ExitCode::from(outcome.map_err(Failure::usage)?.exit_code()))
 }
 

@@ -3,6 +3,7 @@
 
 mod harness;
 mod keeping;
+mod memory;
 mod sharing;
 mod terms;
 mod together;

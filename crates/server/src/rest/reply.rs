@@ -51,15 +51,11 @@ fn add_headers(headers: &mut HeaderMap, of_reply: HeaderMap) {
     if of_reply.is_empty() {
         return;
     }
-    let own_type = headers.remove(CONTENT_TYPE);
     let before = std::mem::replace(headers, of_reply);
-    headers.extend(before);
     for name in [CONTENT_LENGTH, TRANSFER_ENCODING, CONTENT_TYPE] {
         headers.remove(name);
     }
-    if let Some(own_type) = own_type {
-        headers.insert(CONTENT_TYPE, own_type);
-    }
+    headers.extend(before);
 }
 
 fn one(

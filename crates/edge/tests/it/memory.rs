@@ -1,0 +1,107 @@
+//! What kept answers are counted as, beside what the allocator gave for them: a counting allocator, by
+//! thread, since tests run side by side.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use http::HeaderMap;
+use tidewire_edge::Edge;
+use tidewire_memo::{Graph, Source};
+use tidewire_service::{Body, Call, Codec, Context, Reply, Sharing};
+
+use crate::harness::{Behind, query};
+
+struct Counting;
+
+thread_local! {
+    static TAKEN: Cell<isize> = const { Cell::new(0) };
+}
+
+/// What an allocator gives for a request: a word of its own, and a multiple of two.
+fn note(layout: Layout, sign: isize) {
+    let bytes = (layout.size() + 8).next_multiple_of(16).max(32);
+    // A thread that ends frees what it has after its counter.
+    let _ = TAKEN.try_with(|taken| taken.set(taken.get() + sign * bytes as isize));
+}
+
+// SAFETY: both methods forward to `System` unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout, 1);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        note(layout, -1);
+        // SAFETY: the pointer came from `alloc` above with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn taken() -> isize {
+    TAKEN.with(Cell::get)
+}
+
+/// A service of rows, each a message of eight bytes, and the source that it reads.
+fn rows(graph: &Graph, sharing: Sharing, reply: fn() -> Reply) -> (Source<u64>, Behind) {
+    let source = Source::new_in(graph, "rows");
+    let behind = Behind::with(Edge::new(graph), query(sharing), move |mut call: Call| async move {
+        let bytes = call.message().await?;
+        source.read(&u64::from_be_bytes(bytes[..].try_into().expect("eight bytes")));
+        Ok(reply())
+    });
+    (source, behind)
+}
+
+async fn ask(behind: &Behind, row: u64) {
+    let context = Context::new(HeaderMap::new()).with_conditions();
+    let body = Body::from(row.to_be_bytes().to_vec());
+    let call = Call::method(behind.method(), context, Codec::Proto, body);
+    behind.service.call(call).await.expect("an answer");
+}
+
+fn small() -> Reply {
+    Reply::new(Body::from(vec![7; 90]))
+}
+
+fn with_headers() -> Reply {
+    let mut reply = small();
+    for name in ["x-one", "x-two", "x-three"] {
+        reply.headers.insert(name, "a value of some length".parse().expect("a value"));
+    }
+    reply
+}
+
+#[tokio::test]
+async fn what_answers_are_counted_as_is_what_they_take() {
+    // Kept to the end, so that no case is given the places of another.
+    let mut graphs = Vec::new();
+    for (what, sharing, reply, rows_kept) in [
+        ("small", Sharing::Public, small as fn() -> Reply, 20_000),
+        ("a caller's, which ends by time", Sharing::Caller, small, 20_000),
+        ("with headers", Sharing::Public, with_headers, 8_000),
+        ("larger", Sharing::Public, || Reply::new(Body::from(vec![7; 5_000])), 2_000),
+    ] {
+        let graph = Graph::new();
+        graph.advance(std::time::Instant::now());
+        let (_, behind) = rows(&graph, sharing, reply);
+        ask(&behind, 0).await;
+        let (before, counted) = (taken(), graph.stats().bytes);
+        for row in 1..rows_kept {
+            ask(&behind, row).await;
+            ask(&behind, row).await; // from memory
+        }
+        assert_eq!(behind.runs() as u64, rows_kept, "{what}: all are kept");
+        let taken = (taken() - before) as f64 / rows_kept as f64;
+        let counted = (graph.stats().bytes - counted) as f64 / rows_kept as f64;
+        println!("{what}: {taken:.0} bytes are counted as {counted:.0}");
+        let ratio = taken / counted;
+        assert!((0.77..1.3).contains(&ratio), "{what}: {taken:.0} are counted as {counted:.0}");
+        graphs.push(graph);
+    }
+}
