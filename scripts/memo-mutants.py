@@ -8,8 +8,9 @@
 
 The faults are in crates/memo/mutants.toml. Each is a list of texts to replace; a text is looked for in all
 sources of memo and memo-memory and has to be there exactly once, so that files may move and lines may shift. The
-mutants are built in a copy below target/, where nothing but memo and its macros is a member, once each; what a
-run finds first ends it.
+mutants are built in a copy below target/, where nothing but memo and its macros is a member; what a run finds
+first ends it. Those whose new text says MUTANT are built all at once, and that word is true for the one that
+runs; the others are built once each.
 
 What finds a mutant:
 
@@ -44,19 +45,29 @@ PROGRAMS = os.environ.get("MEMO_PROGRAMS", "10000")
 FIRST_PROGRAMS = "500"
 # What takes long, and runs only where it is named.
 SLOW = ["growth::", "threads::", "programs::", "weak_memory::", "a_million_distinct", "a_hundred_thousand_changes", "deep_chain", "million_deep"]
+# What MUTANT stands for, and where it is asked.
+SWITCH = 'fault::mutant("{}")'
+SWITCHES = """
+/// Whether this deliberate fault is on.
+pub fn mutant(name: &str) -> bool {
+    static ON: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    ON.get_or_init(|| std::env::var("MEMO_MUTANT").unwrap_or_default()) == name
+}
+"""
 # A mutant that hangs is found as well: this many times what the proof takes without one.
 PATIENCE = 8
 NOT_RUN = "not run"
 
 
-def copy():
+def copy(switched):
     """A workspace of memo and its macros alone; its build folder survives from run to run."""
     COPY.mkdir(parents=True, exist_ok=True)
     manifest = (ROOT / "Cargo.toml").read_text()
     manifest = re.sub(r"(?m)^members = .*$", 'members = ["crates/memo", "crates/memo-macros", "crates/memo-memory"]', manifest)
     manifest = re.sub(r"(?m)^(default-members|exclude) = .*\n", "", manifest)
-    # Built once and run for seconds: building is most of the time.
-    manifest = re.sub(r"(tidewire-memo(-memory)?\]\nopt-level = )2", r"\g<1>0", manifest)
+    # Built for each and run for seconds: building is most of the time.
+    if not switched:
+        manifest = re.sub(r"(tidewire-memo(-memory)?\]\nopt-level = )2", r"\g<1>0", manifest)
     (COPY / "Cargo.toml").write_text(manifest)
     for name in ["Cargo.lock", "rust-toolchain.toml", "clippy.toml"]:
         if (ROOT / name).exists():
@@ -79,7 +90,7 @@ def squeezed(text):
     return r"\s+".join(re.escape(word) for word in text.split())
 
 
-def apply(edits, texts):
+def apply(edits, texts, name=""):
     """The changed files, or why an edit does not apply."""
     changed = {}
     for edit in edits:
@@ -89,8 +100,28 @@ def apply(edits, texts):
             return None, f"{len(hits)} places for: {' '.join(edit['old'].split())[:70]}"
         path, hit = hits[0]
         text = changed.get(path, texts[path])
-        changed[path] = text[: hit.start()] + edit["new"] + text[hit.end() :]
+        crate = "crate" if "memo-memory" in path.parts else "tidewire_memo_memory"
+        new = edit["new"].replace("MUTANT", f"{crate}::{SWITCH}".format(name))
+        changed[path] = text[: hit.start()] + new + text[hit.end() :]
     return changed, None
+
+
+def is_switched(mutant):
+    return all("MUTANT" in edit["new"] for edit in mutant["edits"])
+
+
+def switch_in(mutants, texts):
+    """Writes the sources with every mutant that is switched on at run time; returns the texts."""
+    for mutant in filter(is_switched, mutants):
+        changed, why = apply(mutant["edits"], texts, mutant["name"])
+        if why:
+            raise SystemExit(f"mutants: {mutant['name']} does not apply beside the others: {why}")
+        texts = texts | changed
+    fault = COPY / "crates" / "memo-memory" / "src" / "fault.rs"
+    texts = texts | {fault: texts[fault] + SWITCHES}
+    for path, text in texts.items():
+        path.write_text(text)
+    return texts
 
 
 def environment(kind, programs=PROGRAMS):
@@ -242,8 +273,9 @@ def main(arguments):
     if broken or "--check" in arguments:
         print(f"{len(mutants) - len(broken)} of {len(mutants)} mutants apply")
         return 1 if broken else 0
-    copy()
-    texts = sources(COPY)
+    copy(all(map(is_switched, mutants)))
+    originals = sources(COPY)
+    texts = switch_in(mutants, originals)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     patience = {}
     survivors, proven = 0, {"equivalent"}
@@ -254,10 +286,14 @@ def main(arguments):
                 raise SystemExit(f"mutants: {name} fails without a mutant: {what}")
             proven.add(mutant["by"])
         started = time.monotonic()
-        changed, _ = apply(mutant["edits"], texts)
         if mutant["by"] == "equivalent":
             name, what = "equivalent", mutant["why"]
+        elif is_switched(mutant):
+            os.environ["MEMO_MUTANT"] = mutant["name"]
+            name, what = proof(mutant["by"], patience)
+            del os.environ["MEMO_MUTANT"]
         else:
+            changed, _ = apply(mutant["edits"], texts)
             for path, text in changed.items():
                 path.write_text(text)
             name, what = proof(mutant["by"], patience)
@@ -266,7 +302,7 @@ def main(arguments):
         name = name or "SURVIVES"
         survivors += name in ("SURVIVES", "DOES NOT BUILD")
         print(f"{mutant['name']}: {name}: {what} ({time.monotonic() - started:.0f} s)", flush=True)
-        log[mutant["name"]] = {"name": mutant["name"], "files": places(mutant, texts), "by": name, "what": what, "commit": commit}
+        log[mutant["name"]] = {"name": mutant["name"], "files": places(mutant, originals), "by": name, "what": what, "commit": commit}
         LOG.write_text(json.dumps(log, indent=1))
     print(f"{len(mutants)} mutants, {survivors} not caught")
     write([log.get(name) or {"name": name, "files": "", "by": NOT_RUN, "what": "", "commit": ""} for name in everyone])

@@ -46,14 +46,6 @@ impl<T> ByCaller<T> {
         }
     }
 
-    /// What is kept for the caller.
-    pub fn get(&self, caller: u32) -> Option<&T> {
-        match &self.one {
-            Some((one, kept)) if *one == caller => Some(kept),
-            _ => self.more.as_ref()?.get(&caller),
-        }
-    }
-
     /// The first caller after this one, or else the first of all.
     pub fn after(&self, caller: Option<u32>) -> Option<(u32, &T)> {
         let next = caller.and_then(|caller| self.iter_from(caller.wrapping_add(1)).next());
@@ -102,7 +94,6 @@ mod tests {
         assert_eq!(order(&callers, 7), [(7, 'c'), (9, 'e')]);
         assert_eq!(callers.after(Some(6)), Some((7, &'c')));
         assert_eq!(callers.after(Some(9)), Some((2, &'f')));
-        assert_eq!((callers.get(6), callers.get(5)), (Some(&'d'), None));
         assert_eq!(callers.remove(8), None);
         assert_eq!(callers.into_values().count(), 4);
     }

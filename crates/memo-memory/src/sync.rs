@@ -11,6 +11,44 @@ mod real {
     pub use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64};
     pub use std::thread_local;
 
+    /// A mutex that is held for some 50 ns at a time, and often.
+    ///
+    /// What a hold touches takes longer than that to come from one core to another. So a caller that finds it
+    /// taken stays away for some microseconds, awake, in which whoever has it goes through many holds;
+    /// only after several looks does it give its processor away.
+    #[derive(Debug, Default)]
+    pub struct HotMutex<T>(Mutex<T>);
+
+    impl<T> HotMutex<T> {
+        /// Makes one that nobody holds.
+        pub const fn new(value: T) -> Self {
+            Self(Mutex::new(value))
+        }
+
+        /// Waits for the lock.
+        #[inline(always)]
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.try_lock().unwrap_or_else(|| self.wait())
+        }
+
+        #[cold]
+        #[inline(never)]
+        fn wait(&self) -> MutexGuard<'_, T> {
+            for _ in 0..LOOKS {
+                (0..PAUSES).for_each(|_| std::hint::spin_loop());
+                if let Some(guard) = self.0.try_lock() {
+                    return guard;
+                }
+            }
+            self.0.lock()
+        }
+    }
+
+    /// Looks at a lock that is taken, before a caller sleeps. (For Miri every pause is a turn of others.)
+    const LOOKS: u32 = if cfg!(miri) { 0 } else { 10 };
+    /// Pauses before each of them: some 3 µs.
+    const PAUSES: u32 = 256;
+
     /// Lets another thread run; a hook of the stress program.
     pub fn yield_thread() {
         std::thread::yield_now();
@@ -45,6 +83,9 @@ mod real {
         }
     }
 
+    /// Waiting awake is nothing that a model knows.
+    pub type HotMutex<T> = Mutex<T>;
+
     /// Lets another modelled thread run.
     pub fn yield_thread() {
         shuttle::thread::yield_now();
@@ -52,3 +93,36 @@ mod real {
 }
 
 pub use real::*;
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Barrier;
+
+    use super::HotMutex;
+
+    #[test]
+    fn a_hot_mutex_lets_one_in_at_a_time_also_who_has_slept() {
+        const THREADS: u64 = 4;
+        const ROUNDS: u64 = if cfg!(miri) { 20 } else { 2000 };
+        let (lock, slept) = (HotMutex::new(Cell::new(0u64)), Barrier::new(THREADS as usize));
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (lock, slept) = (&lock, &slept);
+                scope.spawn(move || {
+                    slept.wait();
+                    for round in 0..ROUNDS {
+                        let count = lock.lock();
+                        let before = count.get();
+                        if round % 100 == thread {
+                            // Longer than anybody waits awake.
+                            (0..20).for_each(|_| std::thread::yield_now());
+                        }
+                        count.set(before + 1);
+                    }
+                });
+            }
+        });
+        assert_eq!(lock.lock().get(), THREADS * ROUNDS);
+    }
+}

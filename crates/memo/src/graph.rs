@@ -36,7 +36,7 @@ use crate::graph::core::Core;
 use crate::graph::event::{Event, EventKind, Log, OnMismatch, Recording};
 use crate::graph::owner::{Owner, PROBE_LOG};
 use crate::graph::stats::Stats;
-use tidewire_memo_memory::sync::Mutex;
+use tidewire_memo_memory::sync::{HotMutex, Mutex};
 use tidewire_memo_memory::{line, sync, wake};
 
 /// Memos and sources that may depend on each other.
@@ -64,7 +64,7 @@ impl Drop for Closer {
 
 /// What handles point at.
 pub(crate) struct Shared {
-    pub(crate) core: Mutex<Core>,
+    pub(crate) core: HotMutex<Core>,
     /// Held for a whole walk; always taken before `core`. A walk that `changed_async` left between
     /// two chunks waits inside, and whoever takes the lock next finishes it first.
     pub(crate) cascade: Mutex<Option<Walk>>,
@@ -155,7 +155,7 @@ impl Graph {
 impl Shared {
     fn new(tick: u64) -> Self {
         Self {
-            core: Mutex::new(Core::new(tick)),
+            core: HotMutex::new(Core::new(tick)),
             cascade: Mutex::new(None),
             cascade_waiters: Mutex::new(Vec::new()),
             over_budget: AtomicBool::new(false),

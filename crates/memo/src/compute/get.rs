@@ -19,7 +19,7 @@ use tidewire_memo_memory::epoch;
 use tidewire_memo_memory::line::{self, pin};
 
 use crate::compute::work::{Answer, Joined, Work};
-use crate::graph::verify::{Progress, Verification};
+use crate::graph::verify::{Progress, Verification, confirm_unchanged};
 use crate::store::node::{FRESH, SUSPECT};
 use crate::store::slots::Id;
 use crate::store::value::Outcome;
@@ -230,7 +230,10 @@ fn enter<K: Key, V: Send + Sync + 'static>(
     let Some((mut core, node)) = memo.node(key, looked) else {
         return Entry::Refused(Error::closed(memo.name()));
     };
-    if node.header.state() == SUSPECT && !node.header.is_computing() {
+    if node.header.state() == SUSPECT
+        && !node.header.is_computing()
+        && !confirm_unchanged(&mut core, &node.header)
+    {
         // Most of what is suspect can be settled right here, without an allocation for a work.
         let mut check = Verification::own(node.header.id);
         let progress = check.proceed(&mut core, memo.shared().walk_chunk());

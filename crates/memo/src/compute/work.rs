@@ -237,16 +237,15 @@ impl<V> Board<V> {
         self.waiting.insert(caller, waker)
     }
 
-    fn driver_waker(&self) -> Option<Waker> {
-        self.waiting.get(self.driver?).cloned()
+    /// Takes the waker of the driver, who waits anew when it polls. (To clone it would run user code.)
+    fn driver_waker(&mut self) -> Option<Waker> {
+        self.waiting.remove(self.driver?)
     }
 
-    /// Makes another caller the driver and returns its waker.
-    fn next_driver(&mut self) -> Option<Waker> {
-        let (caller, waker) = self.waiting.after(self.driver)?;
-        let waker = waker.clone();
-        self.driver = Some(caller);
-        Some(waker)
+    /// Makes another caller that waits the driver.
+    fn next_driver(&mut self) -> &mut Self {
+        self.driver = self.waiting.after(self.driver).map_or(self.driver, |(next, _)| Some(next));
+        self
     }
 
     /// Returns the waker of the caller that goes, and that of whoever drives in its place.
@@ -254,7 +253,7 @@ impl<V> Board<V> {
         let own = self.waiting.remove(caller);
         let idle = !self.polling && self.done.is_none();
         let orphaned = self.driver.is_none_or(|driver| driver == caller);
-        (own, if idle && orphaned { self.next_driver() } else { None })
+        (own, if idle && orphaned { self.next_driver().driver_waker() } else { None })
     }
 }
 
@@ -467,7 +466,7 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
                 return depth::defer(Box::new(self.clone()));
             }
             // A driver that was woken before and has not polled since may never do so.
-            if ignored { board.next_driver() } else { board.driver_waker() }
+            if ignored { board.next_driver().driver_waker() } else { board.driver_waker() }
         };
         waker.into_iter().for_each(wake::wake);
     }
@@ -538,8 +537,9 @@ impl<K: Key, V: Send + Sync + 'static> Deferred for Share<K, V> {
         let yielded = {
             let mut board = self.board.lock();
             board.polling = false;
-            let next = if polled.is_pending() { board.next_driver() } else { None };
-            next.filter(|_| board.woken)
+            let woken = board.woken;
+            let next = polled.is_pending().then(|| board.next_driver());
+            next.filter(|_| woken).and_then(Board::driver_waker)
         };
         if polled.is_ready() {
             self.wake_all();

@@ -19,6 +19,7 @@ mod scopes;
 mod searching;
 mod strict;
 mod support;
+mod suspects;
 mod threads;
 mod time;
 mod trouble;

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, RawWaker, RawWakerVTable, Wake, Waker};
 
 use futures::StreamExt;
 use tidewire_memo::{Graph, Memo, Source};
@@ -120,6 +120,50 @@ fn a_caller_whose_waker_asks_the_same_memo_inline_does_not_deadlock() {
         let mut call = call.lock().unwrap();
         assert_eq!(*now(&mut *call).unwrap(), 1);
     }
+}
+
+/// What a waker does when it is cloned, once; wakers of it do nothing else.
+static ON_CLONE: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
+
+const CALLS_WHEN_CLONED: &RawWakerVTable = &RawWakerVTable::new(
+    |data| {
+        let run = ON_CLONE.lock().unwrap().take();
+        run.into_iter().for_each(|run| run());
+        RawWaker::new(data, CALLS_WHEN_CLONED)
+    },
+    |_| {},
+    |_| {},
+    |_| {},
+);
+
+#[test]
+#[allow(unsafe_code)]
+fn a_waker_whose_clone_asks_for_the_same_key_does_not_deadlock() {
+    let graph = Graph::new();
+    let gate = Gate::default();
+    let wait = gate.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            wait.pass().await;
+            key
+        }
+    });
+    // SAFETY: its functions look at no data.
+    let waker = unsafe { Waker::new(std::ptr::null(), CALLS_WHEN_CLONED) };
+    let mut calls = [memo.get(1), memo.get(1)];
+    for call in &mut calls {
+        let pinned = std::pin::Pin::new(call);
+        assert!(pinned.poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    let asks = move || assert!(poll(&mut memo.get(1)).is_pending() || memo.cached(&1).is_some());
+    *ON_CLONE.lock().unwrap() = Some(Box::new(asks));
+    gate.open();
+    for call in calls {
+        assert_eq!(*now(call).unwrap(), 1);
+    }
+    // Nobody had a reason to clone it while somebody was told.
+    assert!(ON_CLONE.lock().unwrap().take().is_some());
 }
 
 #[test]
