@@ -160,18 +160,13 @@ pub(crate) async fn run(
                 continue;
             }
             way.done += 1;
-            let told = match &measured {
-                Ok((one, _)) => {
-                    format!("{}/s, {} CPU", digits(one.ok_per_second), time(one.cpu_per_request))
-                }
-                Err(why) => why.clone(),
-            };
             console.text(&format!(
-                "{}/{}  {:<44} {:<12} {told}\n",
+                "{}/{}  {:<44} {:<12} {}\n",
                 round + 1,
                 settings.rounds,
                 case.name,
-                peer.name
+                peer.name,
+                in_short(&measured)
             ))?;
             let (case, peer) = (case.name.to_owned(), peer.name.clone());
             let (figures, failure, seconds) = match measured {
@@ -184,6 +179,15 @@ pub(crate) async fn run(
     }
     result.interrupted = stop.is_raised();
     Ok(result)
+}
+
+fn in_short(measured: &Result<(Figures, Vec<Moment>), String>) -> String {
+    match measured {
+        Ok((one, _)) => {
+            format!("{}/s, {} CPU", digits(one.ok_per_second), time(one.cpu_per_request))
+        }
+        Err(why) => why.clone(),
+    }
 }
 
 /// How far a suite is.
