@@ -27,6 +27,10 @@ test: setup ## Set up what the tests need and run all of them; `cargo xtask ci S
 setup: ## Install the pinned tools and packages the tests need, into ./.tools and node_modules
 	@bash scripts/setup.sh
 
+.PHONY: grpcurl
+grpcurl: ## Install grpcurl alone into ./.tools/bin (needs Go)
+	@bash scripts/setup.sh grpcurl
+
 .PHONY: tidy
 tidy: ## Check the house rules: edges between rooms, sizes, headers, names, tables
 	$(CARGO) xtask tidy

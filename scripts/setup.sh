@@ -3,7 +3,7 @@
 # .tools/bin, the Go test programs built from tests/foreign/go, the Node packages of
 # tests/foreign/node, schemathesis and CacheControl in Python environments below .tools, and Debian's PostgreSQL, Chromium, zsh
 # and fish.
-# What is there already at the right version is left alone.
+# What is there already at the right version is left alone. `setup.sh grpcurl` installs that alone.
 #
 # A missing tool is named in one plain line and the exit code is 1, so that CI cannot pass without it.
 set -euo pipefail
@@ -170,6 +170,15 @@ install_http_cache() {
 }
 
 started=$SECONDS
+
+# What a reader of the guide needs of all this.
+if [[ ${1:-} == grpcurl ]]; then
+  command -v go >/dev/null || { missing "go: install Go 1.26 or newer; grpcurl is built by it"; exit 1; }
+  go_tool "$GRPCURL"
+  ((missing)) && exit 1
+  say "grpcurl is in .tools/bin: export PATH=\"\$PWD/.tools/bin:\$PATH\""
+  exit 0
+fi
 
 debian curl curl
 postgresql

@@ -12,7 +12,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+#[cfg(feature = "jwt")]
+use http::header::AUTHORIZATION;
+use http::header::{HeaderValue, WWW_AUTHENTICATE};
 use tidewire_service::{Admission, Error, Gate, Head, Result};
 
 use crate::ApiKeys;
@@ -25,6 +27,7 @@ pub struct Authentication {
     issuers: Vec<Arc<crate::Issuer>>,
     keys: Option<ApiKeys>,
     certificates: bool,
+    #[cfg_attr(not(feature = "jwt"), expect(dead_code, reason = "only tokens end"))]
     now: Arc<dyn Fn() -> SystemTime + Send + Sync>,
 }
 
