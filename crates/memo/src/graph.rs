@@ -122,7 +122,7 @@ impl Graph {
     }
 
     /// Says which events are recorded from now on. While [`EventKind::Hit`] is among them, hits leave the
-    /// lock-free path.
+    /// lock-free path. Keys are rendered under the graph lock: their `Debug` must not ask the graph.
     pub fn record_events(&self, recording: Recording) {
         let mut core = self.shared.core.lock();
         let log = (!recording.is_nothing()).then(|| Log { recording, events: VecDeque::new() });

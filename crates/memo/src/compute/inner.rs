@@ -15,7 +15,7 @@ use crate::compute::cached::Cached;
 use crate::compute::capture;
 use crate::compute::get::Get;
 use crate::compute::options::Options;
-use crate::compute::work::Work;
+use crate::compute::work::Share;
 use crate::graph::Shared;
 use crate::graph::bells::Bell;
 use crate::graph::core::Core;
@@ -474,7 +474,7 @@ impl<K: Key, V: Send + Sync + 'static> FunctionsOf<K, V> {
         trash: &mut Trash,
     ) {
         // SAFETY: the work of a node of these types, kept alive by its callers.
-        unsafe { &*work.cast::<Work<K, V>>() }.abort(core, owner, trash);
+        unsafe { Share::<K, V>::of(work.cast()) }.abort(core, owner, trash);
     }
 
     /// # Safety

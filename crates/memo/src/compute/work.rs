@@ -53,7 +53,7 @@ pub(crate) struct Work<K: 'static, V: 'static> {
     /// Of the caller that started it.
     pub(crate) ambient: Ambient,
     pub(crate) attempt: Mutex<Attempt<V>>,
-    /// The last caller went away; whoever polls drops the user's future.
+    /// The last caller went away, or the graph; whoever polls or is woken drops the user's future.
     cancelled: AtomicBool,
     /// Polled from the queue of [`crate::compute::depth`].
     deferred: AtomicBool,
@@ -185,15 +185,6 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     pub(crate) fn wake_all(&self) {
         let waiting = self.board.lock().stop_waiting();
         waiting.into_values().for_each(wake::wake);
-    }
-
-    /// Ends the computation with an error, from under the graph lock.
-    pub(crate) fn abort(&self, core: &mut Core, owner: &Owner, trash: &mut Trash) {
-        self.finish(core);
-        let outcome = Outcome::new(Err(Error::closed(&owner.name)));
-        let mut board = self.board.lock();
-        board.done = Some(Done { outcome, standing: Err(Taint::UNTRACKED) });
-        trash.wakers.extend(board.stop_waiting().into_values());
     }
 }
 
@@ -416,11 +407,24 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
     ///
     /// # Safety
     /// The pointer came from a share, and another one lasts during the call.
-    unsafe fn of(work: *const Work<K, V>) -> Self {
+    pub(crate) unsafe fn of(work: *const Work<K, V>) -> Self {
         // SAFETY: the caller says so.
         unsafe { &*work }.shares.fetch_add(1, Relaxed);
         // SAFETY: a reference was just made from it, so it is not null.
         Self(unsafe { NonNull::new_unchecked(work.cast_mut()) })
+    }
+
+    /// Ends the computation with an error, from under the graph lock. Its own waker is among those that are
+    /// woken later, and drops the user's future: others may wait for what that drives.
+    pub(crate) fn abort(self, core: &mut Core, owner: &Owner, trash: &mut Trash) {
+        self.finish(core);
+        self.cancelled.store(true, SeqCst);
+        let outcome = Outcome::new(Err(Error::closed(&owner.name)));
+        let mut board = self.board.lock();
+        board.done = Some(Done { outcome, standing: Err(Taint::UNTRACKED) });
+        trash.wakers.extend(board.stop_waiting().into_values());
+        drop(board);
+        trash.wakers.push(ManuallyDrop::into_inner(ManuallyDrop::new(self).waker()));
     }
 
     /// Leaves the polling to the outermost level of this thread.
@@ -455,6 +459,7 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
 
     /// The inner future wants to be polled.
     fn woke(&self) {
+        self.abandon_if_cancelled();
         let waker = {
             let mut board = self.board.lock();
             let ignored = std::mem::replace(&mut board.woken, true);

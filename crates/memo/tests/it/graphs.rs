@@ -3,10 +3,11 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 
-use tidewire_memo::{Graph, Memo, Source};
+use tidewire_memo::{ErrorKind, Graph, Memo, Source};
 
-use crate::support::{Gate, now, poll};
+use crate::support::{Gate, Wakes, now, poll, poll_with};
 
 #[test]
 fn a_computation_that_asks_another_graph_closes_no_cycle_there() {
@@ -66,4 +67,34 @@ fn who_asks_after_a_change_is_not_given_what_another_graph_had_begun_to_read_bef
     assert!(poll(&mut late).is_pending(), "it has joined the run from before the change");
     gate.open();
     assert_eq!(*now(late).unwrap(), 2);
+}
+
+#[test]
+fn a_computation_that_a_closed_graph_waited_for_is_driven_by_who_is_left_or_ends() {
+    for is_joined in [true, false] {
+        let (closed, open, gate) = (Graph::new(), Graph::new(), Gate::default());
+        let wait = gate.clone();
+        let below = Memo::infallible_in(&open, "below", move |key: u64| {
+            let wait = wait.clone();
+            async move {
+                wait.pass().await;
+                key
+            }
+        });
+        let above = Memo::new_in(&closed, "above", move |key: u64| async move {
+            below.get(key).await.map(|value| *value)
+        });
+        let mut outer = above.get(1);
+        assert!(poll(&mut outer).is_pending());
+        let wakes = Wakes::new();
+        let mut inner = is_joined.then(|| below.get(1));
+        inner.iter_mut().for_each(|inner| assert!(poll_with(inner, &wakes).is_pending()));
+        drop(closed);
+        assert_eq!(now(outer).unwrap_err().kind(), ErrorKind::Closed);
+        assert_eq!(open.stats().cancelled, u64::from(!is_joined));
+        gate.open();
+        let Some(mut inner) = inner else { continue };
+        assert!(wakes.count() > 0, "nobody else drives");
+        assert_eq!(poll(&mut inner).map(|value| *value.unwrap()), Poll::Ready(1));
+    }
 }
