@@ -44,6 +44,7 @@ mod lookup;
 mod mount;
 mod notify;
 mod observe;
+mod offered;
 mod outgoing;
 mod pace;
 mod plain;
