@@ -1,7 +1,7 @@
 //! Queries that are followed by clients that do not speak the live protocol.
 
 mod events;
-mod streams;
+pub(crate) mod streams;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use tidewire_tests::program::{root, run, succeed, tool};
 
 /// Asserts that a client printed only `ok`, and at least `cases_min` of them.
 #[track_caller]
-fn check_cases(output: &str, cases_min: usize) {
+pub(crate) fn check_cases(output: &str, cases_min: usize) {
     let failed: Vec<_> = output.lines().filter(|line| !line.starts_with("ok ")).collect();
     assert!(failed.is_empty(), "{failed:#?}");
     assert!(output.lines().count() >= cases_min, "only these cases ran:\n{output}");

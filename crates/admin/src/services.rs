@@ -11,7 +11,8 @@ pub(crate) struct OfServices(pub(crate) Handle);
 
 impl Services for OfServices {
     async fn list(&self, _: Context, _: ListServicesRequest) -> Result<Reply<ListServicesReply>> {
-        let methods = self.0.methods().iter().map(|method| MethodInfo {
+        let methods = self.0.methods();
+        let methods = methods.iter().map(|method| MethodInfo {
             service: method.service.to_string(),
             method: method.method.to_string(),
             kind: kind(method.kind).to_owned(),

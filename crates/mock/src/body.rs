@@ -82,6 +82,10 @@ impl Coercion<'_, '_> {
         let mut json = Map::new();
         let mut oneofs: Vec<(&str, String)> = Vec::new();
         for member in members {
+            // What an expression gave says what it is.
+            if member.key == "@type" {
+                continue;
+            }
             let Some(field) = owner.field(&member.key) else {
                 let known: Vec<_> = owner.fields().map(Field::name).collect();
                 let meant = meant(&member.key, &known);

@@ -9,6 +9,7 @@
 //! for in [`reach`](crate::reach).
 
 mod answer;
+mod late;
 mod paths;
 
 use std::sync::Arc;
@@ -23,7 +24,6 @@ use crate::index::Ranking;
 use crate::node::{Node, Place, Tree};
 use crate::path::{Path, Root};
 use crate::rule::{Answer, MethodRule, Response};
-use crate::sketch::Sketch;
 use crate::view::View;
 
 /// The keys of a file, and of a response.
@@ -57,6 +57,8 @@ pub(crate) struct Compiler<'c> {
     pub(crate) method: &'c Method,
     pub(crate) file: Arc<str>,
     pub(crate) findings: &'c mut Vec<Finding>,
+    /// Whether templates were rendered already, so that braces are only text.
+    pub(crate) is_rendered: bool,
 }
 
 impl Compiler<'_> {
@@ -122,7 +124,7 @@ impl Compiler<'_> {
             is_stateful |= response.is_counted()
                 || !response.set_state.is_empty()
                 || when.iter().any(|one| looks_back(&one.path.root));
-            answer::paths(response, &mut |path, _| is_stateful |= looks_back(&path.root));
+            answer::templates(response, &mut |template| is_stateful |= template.looks_back());
         }
         let rule = MethodRule {
             file: Arc::clone(&self.file),
@@ -162,13 +164,20 @@ impl Compiler<'_> {
             .collect()
     }
 
-    fn condition(&mut self, path: Path, key: &str, place: Place, expected: &Node) -> Condition {
+    /// A condition, and what is wrong with it as findings.
+    pub(crate) fn condition(
+        &mut self,
+        path: Path,
+        key: &str,
+        place: Place,
+        expected: &Node,
+    ) -> Condition {
         self.check_path(&path, key, place);
         self.check_operators(expected);
         let mut notes = Vec::new();
         let mut note = |place, why| notes.push((place, why));
-        let this = self.message_at(&path).map(|name| (self.schema, name));
-        let condition = Condition::new(path, key, expected, &mut Making { note: &mut note, this });
+        let mut making = Making { note: &mut note, schema: self.schema, this: self.this_at(&path) };
+        let condition = Condition::new(path, key, expected, &mut making);
         notes.into_iter().for_each(|(place, why)| self.warn(place, why));
         condition
     }
@@ -207,8 +216,7 @@ impl Compiler<'_> {
         let (answers, cycles) = self.answers(node);
         let mut set_state = Vec::new();
         for member in node.get("set_state").map_or(&[][..], Node::members) {
-            let sketch = Sketch::new(&member.value);
-            self.check_sketch(&sketch);
+            let sketch = self.sketch(&member.value);
             set_state.push((member.key.clone(), sketch));
         }
         Response {
@@ -307,27 +315,4 @@ pub(crate) fn diagnostic(file: &str, place: Place, why: impl Into<String>) -> Di
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_schema_for_editors_knows_every_key_and_operator() {
-        let schema: serde_json::Value = serde_json::from_str(crate::RULE_SCHEMA).unwrap();
-        let names = |pointer: &str| -> Vec<String> {
-            let properties =
-                schema.pointer(pointer).and_then(serde_json::Value::as_object).unwrap();
-            let mut names: Vec<_> = properties.keys().cloned().collect();
-            names.sort();
-            names
-        };
-        let sorted = |keys: &mut dyn Iterator<Item = &&str>| -> Vec<String> {
-            let mut keys: Vec<_> = keys.map(|key| (*key).to_owned()).collect();
-            keys.sort();
-            keys
-        };
-        assert_eq!(names("/$defs/file/properties"), sorted(&mut FILE_KEYS.iter()));
-        assert_eq!(names("/$defs/response/properties"), sorted(&mut RESPONSE_KEYS.iter()));
-        let operators = names("/$defs/test/oneOf/1/properties");
-        assert_eq!(operators, sorted(&mut OPERATORS.iter().chain(&MORE_OPERATORS)));
-    }
-}
+mod editors;

@@ -14,14 +14,16 @@
 //! | `any_of` | one of the tests is |
 //! | `any`, `all`, `none` | one, every, no element of the list passes the test |
 //! | `len` | the length of a list or of text passes the test |
-//! | `cel` | the expression is true of `this`, the message |
+//! | `cel` | the expression is true of `this`, which is what is at the path |
 //! | `gt` `gte` `lt` `lte` | all of them hold of the number |
 //! | `eq` `ne` | both hold of the text |
 
 use std::cmp::Ordering;
 
-use tidewire_schema::{Evaluated, Expression, Schema, Value};
+use serde_json::Value as Json;
+use tidewire_schema::{Expression, Known, Schema};
 
+use crate::formula;
 use crate::javascript;
 use crate::node::{Node, Number, Place, Tree};
 use crate::path::Path;
@@ -62,8 +64,8 @@ pub(crate) enum Test {
     AnyOf(Vec<Self>),
     Elements(Quantity, Box<Self>),
     Length(Box<Self>),
-    /// An expression is true of the message.
-    Cel(Box<Expression>),
+    /// An expression is true; what is absent is this to it.
+    Cel(Box<Expression>, Json),
     All(Vec<Comparison>),
 }
 
@@ -97,8 +99,35 @@ pub(crate) const MORE_OPERATORS: [&str; 9] =
 /// What a test is compiled with: who is told what is wrong, and what `this` is in an expression.
 pub(crate) struct Making<'m> {
     pub(crate) note: &'m mut dyn FnMut(Place, String),
-    /// The schema, and the type of the message that the path leads to.
-    pub(crate) this: Option<(&'m Schema, String)>,
+    pub(crate) schema: &'m Schema,
+    pub(crate) this: This,
+}
+
+/// What is known of what a path leads to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct This {
+    /// The type of a message.
+    pub(crate) message: Option<String>,
+    /// What it is where nothing is there.
+    pub(crate) absent: Json,
+    /// The same of the elements of a list.
+    pub(crate) element: Option<Box<Self>>,
+}
+
+impl Making<'_> {
+    /// A test of something else than what the path leads to.
+    fn test_of(&mut self, this: This, expected: &Node) -> Box<Test> {
+        let whole = std::mem::replace(&mut self.this, this);
+        let test = Test::new(expected, self);
+        self.this = whole;
+        Box::new(test)
+    }
+
+    /// A test of an element of the list.
+    fn test_of_element(&mut self, expected: &Node) -> Box<Test> {
+        let element = self.this.element.as_deref().cloned().unwrap_or_default();
+        self.test_of(element, expected)
+    }
 }
 
 impl Condition {
@@ -205,12 +234,11 @@ impl Test {
                 Some(elements) => View::count(elements.len()),
                 None => View::count(actual.text().encode_utf16().count()),
             }),
-            Self::Cel(expression) => match actual {
-                View::Field(Value::Message(this)) => {
-                    expression.evaluate(*this, 0) == Ok(Evaluated::Bool(true))
-                }
-                _ => false,
-            },
+            Self::Cel(expression, absent) => {
+                let mut this = |_| Some(formula::this(actual, absent));
+                let gives = expression.evaluate(&mut this, 0, &mut { Expression::STEPS });
+                gives == Ok(Json::Bool(true))
+            }
             Self::All(comparisons) => comparisons.iter().all(|one| one.holds(actual)),
         }
     }
@@ -270,16 +298,13 @@ const DECIDING: [(&str, Make); 14] = [
     ("any_of", |operand, _, making| {
         Test::AnyOf(operand.items().iter().map(|one| Test::new(one, making)).collect())
     }),
-    ("any", |operand, _, making| {
-        Test::Elements(Quantity::Any, Box::new(Test::new(operand, making)))
+    ("any", |operand, _, making| Test::Elements(Quantity::Any, making.test_of_element(operand))),
+    ("all", |operand, _, making| Test::Elements(Quantity::All, making.test_of_element(operand))),
+    ("none", |operand, _, making| Test::Elements(Quantity::None, making.test_of_element(operand))),
+    ("len", |operand, _, making| {
+        let this = This { absent: 0.into(), ..This::default() };
+        Test::Length(making.test_of(this, operand))
     }),
-    ("all", |operand, _, making| {
-        Test::Elements(Quantity::All, Box::new(Test::new(operand, making)))
-    }),
-    ("none", |operand, _, making| {
-        Test::Elements(Quantity::None, Box::new(Test::new(operand, making)))
-    }),
-    ("len", |operand, _, making| Test::Length(Box::new(Test::new(operand, making)))),
     ("cel", cel),
 ];
 
@@ -304,15 +329,19 @@ fn glob(operand: &Node, making: &mut Making<'_>) -> Test {
     }
 }
 
-/// An expression over the message that the path leads to.
+/// An expression over what the path leads to.
 fn cel(operand: &Node, _: &Node, making: &mut Making<'_>) -> Test {
     let text = View::Rule(operand).text();
-    let compiled = match &making.this {
-        Some((schema, this)) => Expression::compile(schema, this, &text),
-        None => Err("what is at the path is no message; write request: {cel: this.…}".to_owned()),
-    };
-    match compiled {
-        Ok(expression) => Test::Cel(Box::new(expression)),
+    let this = making.this.message.as_deref().map_or(Known::Unknown, Known::Message);
+    match Expression::compile(making.schema, &[("this", this)], &text) {
+        Ok(expression) if expression.is_truth() => {
+            Test::Cel(Box::new(expression), making.this.absent.clone())
+        }
+        Ok(_) => {
+            let why = "the expression is never true: it gives no boolean".to_owned();
+            (making.note)(operand.place, why);
+            Test::Never
+        }
         Err(why) => {
             (making.note)(operand.place, format!("the expression is never true: {why}"));
             Test::Never

@@ -82,6 +82,7 @@ impl Mock {
                 item: None,
                 state: &session.state,
                 attempt: session.attempts(&path) + 1,
+                timeout_ms: None,
                 vars: rule.vars.as_ref(),
             };
             explain(rule, &scene, &mut preview);

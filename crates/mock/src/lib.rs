@@ -29,6 +29,7 @@ mod details;
 mod duration;
 mod explain;
 mod finding;
+mod formula;
 mod generate;
 mod index;
 mod javascript;

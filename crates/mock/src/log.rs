@@ -1,7 +1,7 @@
 //! What was called: the last calls, each with its request and what answered it.
 //!
 //! The log is bounded: by default the last 1,000 calls, of each stream the first 100 requests, and 16
-//! MiB of messages in all.
+//! MiB of messages and headers in all.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -14,13 +14,13 @@ mod seen;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
 use tidewire_schema::Schema;
 use tidewire_service::{
-    Answer, Call, Error, Interface, Method, RpcService, Service, Signal, Timer,
+    Answer, Call, Error, Interface, Method, Offer, RpcService, Service, Signal, Timer,
 };
 
 pub use self::build::{MockBuilder, Replying, Respond};
@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     seed: u64,
     violate: f64,
     missing: Missing,
+    /// Another number each time that the services are others.
+    edition: AtomicU64,
     /// How many calls there were: chance differs from call to call.
     calls: AtomicU64,
 }
@@ -91,7 +93,7 @@ pub struct MockedService {
 }
 
 impl Mock {
-    /// The services, for a server.
+    /// The services that there are now; a server is given the mock itself, as an [`Offer`].
     pub fn services(&self) -> Vec<MockedService> {
         let set = self.set();
         let interfaces =
@@ -130,6 +132,17 @@ impl Service for Mock {
             Some(method) => answer::answer(self, &method, call),
             None => Answer::ready(Err(Error::unimplemented("a mock has methods only"))),
         }
+    }
+}
+
+impl Offer for Mock {
+    fn edition(&self) -> u64 {
+        self.0.edition.load(Ordering::Acquire)
+    }
+
+    fn services(&self) -> Vec<(Interface, Arc<dyn Service>)> {
+        let services = Self::services(self).into_iter();
+        services.map(|one| (one.interface.clone(), Arc::new(one) as Arc<dyn Service>)).collect()
     }
 }
 

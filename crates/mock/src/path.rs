@@ -19,6 +19,10 @@ use crate::node::Node;
 use crate::scene::{Request, Scene};
 use crate::view::View;
 
+/// What a path may begin with.
+pub(crate) const ROOTS: [&str; 7] =
+    ["request", "metadata", "stream", "message", "state", "attempt", "vars"];
+
 /// A path, parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Path {

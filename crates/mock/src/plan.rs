@@ -10,6 +10,7 @@ use http::HeaderMap;
 use tidewire_service::Error;
 
 use crate::random::Random;
+use crate::rule::{MethodRule, Response};
 
 /// What a caller will get.
 #[derive(Debug)]
@@ -55,6 +56,8 @@ pub enum Outcome {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Frames {
+    /// Before the very first message.
+    pub first_delay: Duration,
     /// Each message after a delay; one that the schema cannot hold ends the stream.
     pub list: Vec<(Duration, Result<Bytes, Error>)>,
     /// How often the list is sent; `None` for ever.
@@ -63,6 +66,16 @@ pub struct Frames {
     pub(crate) shuffle: Option<Random>,
     /// What it ends with after the last round.
     pub error: Option<Error>,
+    /// Before that.
+    pub error_delay: Duration,
+}
+
+impl Chosen {
+    /// A response of a rule.
+    pub(crate) fn of(rule: &MethodRule, response: &Response) -> Self {
+        let (line, name) = (response.place.line, response.name.clone());
+        Self { file: Arc::clone(&rule.file), line, name }
+    }
 }
 
 impl Plan {

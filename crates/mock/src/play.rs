@@ -54,9 +54,11 @@ struct Playing {
     rounds_left: Option<u64>,
     shuffle: Option<Random>,
     error: Option<Error>,
+    first_delay: Duration,
+    error_delay: Duration,
     trailers: HeaderMap,
     timer: Arc<dyn Timer>,
-    /// Whether anything was sent: the first message has no pause before it.
+    /// Whether anything was sent: the first message has no pause before it, unless it has its own.
     has_begun: bool,
 }
 
@@ -69,6 +71,8 @@ fn stream(frames: Frames, timer: Arc<dyn Timer>, trailers: HeaderMap) -> Body {
         rounds_left: frames.rounds,
         shuffle: frames.shuffle,
         error: frames.error,
+        first_delay: frames.first_delay,
+        error_delay: frames.error_delay,
         trailers,
         timer,
         has_begun: false,
@@ -105,16 +109,17 @@ impl Playing {
             self.begin_round();
         }
         if self.rounds_left == Some(0) || self.order.is_empty() {
-            return self.error.take().map(Err);
+            let error = self.error.take()?;
+            wait(&*self.timer, self.error_delay).await;
+            return Some(Err(error));
         }
         let (pause, message) = self.list.get(self.order[self.next])?;
         let message = message.clone();
-        if self.has_begun {
-            wait(&*self.timer, *pause).await;
-            // An endless stream without pauses lets others run.
-            if self.rounds_left.is_none() && pause.is_zero() {
-                yielded().await;
-            }
+        let pause = if self.has_begun { *pause } else { self.first_delay };
+        wait(&*self.timer, pause).await;
+        // An endless stream without pauses lets others run.
+        if self.has_begun && self.rounds_left.is_none() && pause.is_zero() {
+            yielded().await;
         }
         (self.has_begun, self.next) = (true, self.next + 1);
         Some(message)

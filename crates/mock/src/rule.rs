@@ -75,6 +75,9 @@ pub(crate) struct Answer {
     pub(crate) failure: Option<Failure>,
     /// What is answered to each message of a bidirectional stream as it comes.
     pub(crate) reactions: Vec<Reaction>,
+    /// Where the form of the answer depends on the call: all of it but a single message and the
+    /// reactions, to be rendered first and compiled then.
+    pub(crate) late: Option<Sketch>,
 }
 
 /// One message of an answer.
@@ -109,6 +112,8 @@ pub(crate) struct Items {
     pub(crate) pause: Delay,
     /// What it ends with, after the last round.
     pub(crate) failure: Option<Failure>,
+    /// Before that.
+    pub(crate) failure_delay: Option<Delay>,
 }
 
 /// A message of a stream.
@@ -127,6 +132,8 @@ pub(crate) struct Reaction {
     pub(crate) failure: Option<Failure>,
     /// Whether the stream ends with it.
     pub(crate) ends: bool,
+    /// Where its form depends on the call: all of it but `when`.
+    pub(crate) late: Option<Sketch>,
 }
 
 /// An error.

@@ -192,6 +192,7 @@ fn one(
                 method,
                 file: shown.clone().into(),
                 findings: &mut compiled.findings,
+                is_rendered: false,
             };
             if !matches!(root.value, Tree::Object(_) | Tree::List(_)) {
                 compiler.rule(&root, None);

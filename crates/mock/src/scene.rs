@@ -21,6 +21,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) state: &'a HashMap<String, Node>,
     /// How many calls of this method the session has made, this one included.
     pub(crate) attempt: u64,
+    /// How many milliseconds the caller still waits, where it said so.
+    pub(crate) timeout_ms: Option<u64>,
     /// The variables of the rule file.
     pub(crate) vars: Option<&'a Node>,
 }

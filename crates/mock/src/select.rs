@@ -12,18 +12,23 @@
 //!
 //! Among equals the earlier one goes first. A response whose `times` are used up is passed over.
 
-use tidewire_schema::{Message, Schema};
+use std::time::Duration;
+
+use tidewire_schema::{Expression, Message, Schema};
 use tidewire_service::{Codec, Error, Method};
 
 use crate::body;
+use crate::compile::Compiler;
 use crate::generate::{self, Wishes};
-use crate::node::Node;
+use crate::node::{Member, Node, Tree};
 use crate::plan::{Chosen, Frames, Outcome, Plan};
 use crate::random::Random;
-use crate::rule::{Answer, Content, Delay, Failure, Item, Items, Line, MethodRule, Response, Text};
+use crate::rule::{
+    Answer, Content, Delay, Failure, Item, Items, Line, MethodRule, Reaction, Response, Text,
+};
 use crate::scene::Scene;
 use crate::sketch::Sketch;
-use crate::template::{RENDERED_BYTES_MAX, Rendering};
+use crate::template::{RENDERED_BYTES_MAX, Rendering, Template, Unrendered};
 
 /// What does not change while rules stay: the schema, the method, and how replies are encoded.
 #[derive(Debug, Clone, Copy)]
@@ -69,37 +74,137 @@ pub(crate) struct Maker<'a, 'r> {
 impl<'a, 'r> Maker<'a, 'r> {
     pub(crate) fn new(stage: Stage<'a>, scene: Scene<'a>, random: &'r mut Random) -> Self {
         let now_millis = stage.now_millis;
-        let rendering = Rendering { random, now_millis, bytes_left: RENDERED_BYTES_MAX };
+        let (bytes_left, steps_left) = (RENDERED_BYTES_MAX, Expression::STEPS);
+        let rendering = Rendering { random, now_millis, bytes_left, steps_left };
         Self { stage, scene, rendering }
     }
 
     /// The plan of a response in its n-th use.
     pub(crate) fn plan(&mut self, rule: &MethodRule, response: &Response, use_number: u64) -> Plan {
         let Some(answer) = response.answer(use_number) else { return self.empty() };
-        let mut plan = Plan::of(self.outcome(answer));
-        plan.delay = self.sample(answer.delay);
+        let made = self.shape(rule, answer).and_then(|late| self.play(answer, late.as_ref()));
+        let mut plan = made.unwrap_or_else(|error| Plan::of(Outcome::Error(error)));
+        plan.rule = Some(Chosen::of(rule, response));
+        plan
+    }
+
+    /// Headers, trailers and the delay of an answer whose messages come later.
+    ///
+    /// # Errors
+    /// What an expression or a header gives cannot be sent.
+    pub(crate) fn head(&mut self, rule: &MethodRule, answer: &Answer) -> Result<Plan, Error> {
+        let late = self.shape(rule, answer)?;
+        self.with_lines(late.as_ref().unwrap_or(answer), Outcome::Message(bytes::Bytes::new()))
+    }
+
+    /// The form of an answer, where it depends on the call.
+    ///
+    /// # Errors
+    /// An expression has no value, or none that can be sent.
+    pub(crate) fn shape(
+        &mut self,
+        rule: &MethodRule,
+        answer: &Answer,
+    ) -> Result<Option<Answer>, Error> {
+        let Some(Sketch::Object(parts, place)) = &answer.late else { return Ok(None) };
+        let mut members = Vec::with_capacity(parts.len());
+        for (key, at, part) in parts {
+            let value = match (&**key, part) {
+                // Items know their place.
+                ("stream" | "stream_items", Sketch::List(items, place)) => {
+                    let mut made = Vec::with_capacity(items.len());
+                    for (index, item) in items.iter().enumerate() {
+                        let whole = self.scene.clone();
+                        self.scene = whole.at_item(index, items.len());
+                        let rendered = self.said(item);
+                        self.scene = whole;
+                        made.push(rendered?);
+                    }
+                    Node { value: Tree::List(made), place: *place }
+                }
+                _ => self.said(part)?,
+            };
+            members.push(Member { key: key.clone(), place: *at, value });
+        }
+        let node = Node { value: Tree::Object(members), place: *place };
+        self.compiled(rule, |compiler| compiler.answer(&node)).map(Some)
+    }
+
+    /// The form of a reaction, where it depends on the call.
+    ///
+    /// # Errors
+    /// An expression has no value, or none that can be sent.
+    pub(crate) fn reaction_shape(
+        &mut self,
+        rule: &MethodRule,
+        reaction: &Reaction,
+    ) -> Result<Option<Reaction>, Error> {
+        let Some(late) = &reaction.late else { return Ok(None) };
+        let node = self.said(late)?;
+        self.compiled(rule, |compiler| compiler.reaction(&node)).map(Some)
+    }
+
+    /// Compiles what was rendered.
+    fn compiled<T>(
+        &self,
+        rule: &MethodRule,
+        compile: impl FnOnce(&mut Compiler<'_>) -> T,
+    ) -> Result<T, Error> {
+        let mut findings = Vec::new();
+        let mut compiler = Compiler {
+            schema: self.stage.schema,
+            method: self.stage.method,
+            file: std::sync::Arc::clone(&rule.file),
+            findings: &mut findings,
+            is_rendered: true,
+        };
+        let made = compile(&mut compiler);
+        match findings.into_iter().find(|finding| finding.is_error) {
+            Some(fault) => {
+                Err(Error::internal(format!("the rule's answer: {}", fault.diagnostic.message)))
+            }
+            None => Ok(made),
+        }
+    }
+
+    fn play(&mut self, answer: &Answer, late: Option<&Answer>) -> Result<Plan, Error> {
+        let shape = late.unwrap_or(answer);
+        let outcome = match (&shape.failure, &shape.items, &answer.body) {
+            (Some(failure), ..) => Outcome::Error(self.error(failure)?),
+            (None, Some(items), _) => Outcome::Stream(self.frames(items)?),
+            (None, None, Some(content)) => {
+                let message = self.content(content);
+                self.single(message)
+            }
+            (None, None, None) => self.empty().outcome,
+        };
+        self.with_lines(shape, outcome)
+    }
+
+    /// The plan of an outcome with the headers, the trailers and the delay of an answer.
+    fn with_lines(&mut self, shape: &Answer, outcome: Outcome) -> Result<Plan, Error> {
+        let mut plan = Plan::of(outcome);
+        plan.delay = self.sample(shape.delay);
         for (lines, map) in
-            [(&answer.headers, &mut plan.headers), (&answer.trailers, &mut plan.trailers)]
+            [(&shape.headers, &mut plan.headers), (&shape.trailers, &mut plan.trailers)]
         {
             for (name, line) in lines {
                 let value = match line {
-                    Line::Fixed(value) => Some(value.clone()),
+                    Line::Fixed(value) => value.clone(),
                     Line::Made(template) => {
-                        let text = template.render(&self.scene, &mut self.rendering).ok();
-                        text.and_then(|text| http::HeaderValue::from_bytes(text.as_bytes()).ok())
+                        let text = self.text(template)?;
+                        http::HeaderValue::from_bytes(text.as_bytes()).map_err(|_| {
+                            let why = format!(
+                                "the rule's answer: what {name} says cannot be sent in a header"
+                            );
+                            Error::internal(why)
+                        })?
                     }
                 };
-                if let Some(value) = value {
-                    map.append(name.clone(), value);
-                }
+                map.append(name.clone(), value);
             }
         }
-        plan.rule = Some(Chosen {
-            file: std::sync::Arc::clone(&rule.file),
-            line: response.place.line,
-            name: response.name.clone(),
-        });
-        plan
+        Ok(plan)
     }
 
     /// An empty message: what wishmock answers where a rule says nothing.
@@ -117,44 +222,34 @@ impl<'a, 'r> Maker<'a, 'r> {
     }
 
     /// What a response lets the session remember.
-    pub(crate) fn remembered(&mut self, response: &Response) -> Vec<(String, Node)> {
-        let mut values = Vec::new();
-        for (key, sketch) in &response.set_state {
-            if let Ok(value) = sketch.render(&self.scene, &mut self.rendering) {
-                values.push((key.clone(), value));
-            }
-        }
-        values
+    ///
+    /// # Errors
+    /// A template that gives nothing; then nothing is remembered.
+    pub(crate) fn remembered(&mut self, response: &Response) -> Result<Vec<(String, Node)>, Error> {
+        let said = response.set_state.iter();
+        said.map(|(key, sketch)| Ok((key.clone(), self.said(sketch)?))).collect()
     }
 
     fn single(&self, message: Result<bytes::Bytes, Error>) -> Outcome {
         match message {
             Err(error) => Outcome::Error(error),
             Ok(message) if self.stage.method.kind.server_streams() => Outcome::Stream(Frames {
-                list: vec![(std::time::Duration::ZERO, Ok(message))],
+                first_delay: Duration::ZERO,
+                list: vec![(Duration::ZERO, Ok(message))],
                 rounds: Some(1),
                 shuffle: None,
                 error: None,
+                error_delay: Duration::ZERO,
             }),
             Ok(message) => Outcome::Message(message),
         }
     }
 
-    fn outcome(&mut self, answer: &Answer) -> Outcome {
-        if let Some(failure) = &answer.failure {
-            return Outcome::Error(self.error(failure));
-        }
-        match (&answer.items, &answer.body) {
-            (Some(items), _) => Outcome::Stream(self.frames(items)),
-            (None, Some(content)) => {
-                let message = self.content(content);
-                self.single(message)
-            }
-            (None, None) => self.empty().outcome,
-        }
-    }
-
-    fn frames(&mut self, items: &Items) -> Frames {
+    /// The messages of a stream.
+    ///
+    /// # Errors
+    /// The template of its error gives nothing.
+    pub(crate) fn frames(&mut self, items: &Items) -> Result<Frames, Error> {
         let total = items.list.len();
         let mut list = Vec::with_capacity(total);
         for (index, item) in items.list.iter().enumerate() {
@@ -164,8 +259,13 @@ impl<'a, 'r> Maker<'a, 'r> {
             self.scene = whole;
         }
         let shuffle = items.is_shuffled.then(|| Random::new(self.rendering.random.next()));
-        let error = items.failure.as_ref().map(|failure| self.error(failure));
-        Frames { list, rounds: if total == 0 { Some(0) } else { items.rounds }, shuffle, error }
+        let error = items.failure.as_ref().map(|failure| self.error(failure)).transpose()?;
+        // The pause is between messages; what an item says itself holds of the first one too.
+        let has_own = items.list.first().is_some_and(|item| item.delay.is_some());
+        let first_delay = list.first().filter(|_| has_own).map_or(Duration::ZERO, |first| first.0);
+        let rounds = if total == 0 { Some(0) } else { items.rounds };
+        let error_delay = self.sample(items.failure_delay);
+        Ok(Frames { first_delay, list, rounds, shuffle, error, error_delay })
     }
 
     /// A message and the delay before it.
@@ -173,24 +273,30 @@ impl<'a, 'r> Maker<'a, 'r> {
         &mut self,
         item: &Item,
         pause: Option<Delay>,
-    ) -> (std::time::Duration, Result<bytes::Bytes, Error>) {
+    ) -> (Duration, Result<bytes::Bytes, Error>) {
         let delay = self.sample(item.delay.or(pause));
         (delay, self.content(&item.content))
     }
 
-    fn sample(&mut self, delay: Option<Delay>) -> std::time::Duration {
-        delay.map_or(std::time::Duration::ZERO, |delay| delay.sample(self.rendering.random))
+    fn sample(&mut self, delay: Option<Delay>) -> Duration {
+        delay.map_or(Duration::ZERO, |delay| delay.sample(self.rendering.random))
     }
 
-    pub(crate) fn error(&mut self, failure: &Failure) -> Error {
+    /// The error that a rule says.
+    ///
+    /// # Errors
+    /// The template of its message gives nothing.
+    pub(crate) fn error(&mut self, failure: &Failure) -> Result<Error, Error> {
         let message = match &failure.message {
             Text::Fixed(text) => text.clone(),
-            Text::Made(template) => {
-                template.render(&self.scene, &mut self.rendering).unwrap_or_default()
-            }
+            Text::Made(template) => self.text(template)?,
         };
         let error = Error::new(failure.code, message);
-        failure.details.iter().fold(error, |error, detail| error.with_detail(detail.clone()))
+        Ok(failure.details.iter().fold(error, |error, detail| error.with_detail(detail.clone())))
+    }
+
+    fn text(&mut self, template: &Template) -> Result<String, Error> {
+        template.render(&self.scene, &mut self.rendering).map_err(unrendered)
     }
 
     /// The bytes of a message.
@@ -235,15 +341,24 @@ impl<'a, 'r> Maker<'a, 'r> {
 
     /// What a sketch says in this call.
     fn said(&mut self, sketch: &Sketch) -> Result<Node, Error> {
-        sketch.render(&self.scene, &mut self.rendering).map_err(|_| {
-            let max = RENDERED_BYTES_MAX >> 20;
-            Error::resource_exhausted(format!("the templates of this answer make over {max} MiB"))
-        })
+        sketch.render(&self.scene, &mut self.rendering).map_err(unrendered)
     }
 
     fn written(&self, said: &Node) -> Result<Message, Error> {
         let (schema, output) = (self.stage.schema, &self.stage.method.output);
         body::message(schema, output, said, &mut |_| {}).map_err(|fault| broken(&fault))
+    }
+}
+
+fn unrendered(why: Unrendered) -> Error {
+    match why {
+        Unrendered::TooLarge => {
+            let max = RENDERED_BYTES_MAX >> 20;
+            Error::resource_exhausted(format!("the templates of this answer make over {max} MiB"))
+        }
+        Unrendered::Formula(text, why) => {
+            Error::internal(format!("the rule's answer: cel: {text}: {why}"))
+        }
     }
 }
 

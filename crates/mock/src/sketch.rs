@@ -1,9 +1,9 @@
 //! A value of a rule with templates in it: parsed once, made into a value for each call.
 
+use crate::formula::Formula;
 use crate::node::{Member, Node, Place, Tree};
-use crate::path::Path;
 use crate::scene::Scene;
-use crate::template::{Rendering, Template, TooLarge};
+use crate::template::{Rendering, Template, Unrendered};
 
 /// A value with templates in its texts; the keys of objects are no templates.
 #[derive(Debug, Clone)]
@@ -16,14 +16,14 @@ pub(crate) enum Sketch {
 }
 
 impl Sketch {
-    /// Parses every text of a value.
-    pub(crate) fn new(node: &Node) -> Self {
-        let parts = |nodes: &mut dyn Iterator<Item = &Node>| -> Vec<Self> {
-            nodes.map(Self::new).collect()
+    /// Parses every text of a value; `formula` compiles what `{{cel: …}}` says.
+    pub(crate) fn new(node: &Node, formula: &mut dyn FnMut(&str) -> Formula) -> Self {
+        let mut parts = |nodes: &mut dyn Iterator<Item = &Node>| -> Vec<Self> {
+            nodes.map(|node| Self::new(node, formula)).collect()
         };
         let is_plain = |parts: &[Self]| parts.iter().all(|part| matches!(part, Self::Plain(_)));
         match &node.value {
-            Tree::Text(text) => match Template::parse(text) {
+            Tree::Text(text) => match Template::parse(text, formula) {
                 Some(template) => Self::Text(template, node.place),
                 None => Self::Plain(node.clone()),
             },
@@ -53,11 +53,11 @@ impl Sketch {
         &self,
         scene: &Scene<'_>,
         rendering: &mut Rendering<'_>,
-    ) -> Result<Node, TooLarge> {
+    ) -> Result<Node, Unrendered> {
         Ok(match self {
             Self::Plain(node) => node.clone(),
             Self::Text(template, place) => {
-                Node { value: Tree::Text(template.render(scene, rendering)?), place: *place }
+                Node { value: template.value(scene, rendering)?, place: *place }
             }
             Self::List(parts, place) => {
                 let items: Result<_, _> =
@@ -75,15 +75,32 @@ impl Sketch {
         })
     }
 
-    /// The paths that its templates look at, and where they stand.
-    pub(crate) fn paths<'s>(&'s self, each: &mut dyn FnMut(&'s Path, Place)) {
+    /// Its templates, and where they stand.
+    pub(crate) fn templates<'s>(&'s self, each: &mut dyn FnMut(&'s Template, Place)) {
         match self {
             Self::Plain(_) => {}
-            Self::Text(template, place) => {
-                template.paths().into_iter().for_each(|path| each(path, *place));
-            }
-            Self::List(parts, _) => parts.iter().for_each(|part| part.paths(each)),
-            Self::Object(parts, _) => parts.iter().for_each(|(_, _, part)| part.paths(each)),
+            Self::Text(template, place) => each(template, *place),
+            Self::List(parts, _) => parts.iter().for_each(|part| part.templates(each)),
+            Self::Object(parts, _) => parts.iter().for_each(|(_, _, part)| part.templates(each)),
         }
+    }
+
+    /// What of it has no templates: what can be checked before a call.
+    pub(crate) fn plain_part(&self) -> Option<Node> {
+        Some(match self {
+            Self::Plain(node) => node.clone(),
+            Self::Text(..) => return None,
+            Self::List(parts, place) => {
+                let items = parts.iter().filter_map(Self::plain_part).collect();
+                Node { value: Tree::List(items), place: *place }
+            }
+            Self::Object(parts, place) => {
+                let members = parts.iter().filter_map(|(key, place, part)| {
+                    let (key, place, value) = (key.clone(), *place, part.plain_part()?);
+                    Some(Member { key, place, value })
+                });
+                Node { value: Tree::Object(members.collect()), place: *place }
+            }
+        })
     }
 }

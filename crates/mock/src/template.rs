@@ -10,6 +10,7 @@
 //! | `utils.uuid()` | a UUID |
 //! | `utils.random(min = 0, max = 1)` | a number from min up to max |
 //! | `utils.format("%s…", a, b)` | the text with each `%s` replaced |
+//! | `cel: EXPRESSION` | what an expression of CEL gives ([`formula`](crate::formula)); alone in a text it keeps its type |
 //!
 //! What wishmock does with what is none of these is kept: a call of a function that nobody knows gives
 //! its own source, one that fails leaves the braces as they are.
@@ -17,9 +18,11 @@
 //! Bounded: an expression nests 16 deep, and all text of one answer together is 64 MiB at most.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
+use crate::formula::Formula;
 use crate::javascript;
-use crate::node::Number;
+use crate::node::{Node, Number, Tree};
 use crate::path::{Path, Root};
 use crate::random::Random;
 use crate::scene::{Scene, millis};
@@ -30,17 +33,21 @@ pub(crate) const RENDERED_BYTES_MAX: usize = 64 << 20;
 
 const DEPTH_MAX: usize = 16;
 
+const FUNCTIONS: [&str; 4] = ["utils.now", "utils.uuid", "utils.random", "utils.format"];
+
 /// Text with expressions in it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Template {
     parts: Vec<Part>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 enum Part {
     Text(String),
     /// An expression, and the braces that it stood in.
     Expression(Expression, String),
+    /// What `{{cel: …}}` says, and its text.
+    Formula(Arc<Formula>, String),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -65,19 +72,43 @@ pub(crate) struct Rendering<'r> {
     pub(crate) now_millis: u64,
     /// How much text may still be made.
     pub(crate) bytes_left: usize,
+    /// How many steps expressions of CEL may still take.
+    pub(crate) steps_left: u64,
 }
 
-/// The answer would have been larger than [`RENDERED_BYTES_MAX`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TooLarge;
+/// Why a template gives nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unrendered {
+    /// The answer would have been larger than [`RENDERED_BYTES_MAX`].
+    TooLarge,
+    /// An expression of CEL has no value: its text, and why.
+    Formula(String, String),
+}
 
 impl Template {
-    /// Parses text; `None` where it has no expression.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    /// Parses text; `None` where it has no expression. `formula` compiles what `{{cel: …}}` says.
+    pub(crate) fn parse(text: &str, formula: &mut dyn FnMut(&str) -> Formula) -> Option<Self> {
         let mut parts = Vec::new();
+        // An expression alone keeps the type of its value, also where YAML ends it with a new line.
+        let text = match text.trim() {
+            alone if alone.starts_with(CEL) && cel_end(alone) == Some(alone.len()) => alone,
+            _ => text,
+        };
         let (mut plain, mut rest) = (String::new(), text);
         while let Some(start) = rest.find("{{") {
             let inside = &rest[start + 2..];
+            if let Some(end) =
+                rest[start..].starts_with(CEL).then(|| cel_end(&rest[start..])).flatten()
+            {
+                plain.push_str(&rest[..start]);
+                if !plain.is_empty() {
+                    parts.push(Part::Text(std::mem::take(&mut plain)));
+                }
+                let source = rest[start + CEL.len()..start + end - 2].trim();
+                parts.push(Part::Formula(Arc::new(formula(source)), source.to_owned()));
+                rest = &rest[start + end..];
+                continue;
+            }
             let end = inside.find('}').filter(|end| *end > 0 && inside[*end..].starts_with("}}"));
             let Some(end) = end else {
                 plain.push_str(&rest[..=start]);
@@ -113,29 +144,167 @@ impl Template {
         paths
     }
 
+    /// Whether its value may depend on what was called before.
+    pub(crate) fn looks_back(&self) -> bool {
+        let formulas = self.parts.iter().any(|part| match part {
+            Part::Formula(formula, _) => formula.looks_back(),
+            _ => false,
+        });
+        formulas || self.paths().iter().any(|path| matches!(path.root, Root::State | Root::Attempt))
+    }
+
+    /// What calls nothing, gives nothing or stays as it is, and was probably not meant.
+    pub(crate) fn doubts(&self) -> Vec<String> {
+        let mut doubts = Vec::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(_) => {}
+                Part::Formula(formula, _) => {
+                    if let Formula::Broken(why) = &**formula {
+                        doubts.push(format!("the expression has no value: {why}"));
+                    }
+                }
+                Part::Expression(expression, source) => expression.doubts(source, &mut doubts),
+            }
+        }
+        doubts
+    }
+
+    /// Its value for a call: text, unless it is an expression of CEL and nothing else.
+    pub(crate) fn value(
+        &self,
+        scene: &Scene<'_>,
+        rendering: &mut Rendering<'_>,
+    ) -> Result<Tree, Unrendered> {
+        match &self.parts[..] {
+            [Part::Formula(formula, source)] => {
+                let json = rendering.formula(formula, source, scene)?;
+                Ok(Node::from(&json).value)
+            }
+            _ => self.render(scene, rendering).map(Tree::Text),
+        }
+    }
+
     /// Its text for a call.
     pub(crate) fn render(
         &self,
         scene: &Scene<'_>,
         rendering: &mut Rendering<'_>,
-    ) -> Result<String, TooLarge> {
+    ) -> Result<String, Unrendered> {
         let mut out = String::new();
         for part in &self.parts {
             let text = match part {
+                Part::Formula(formula, source) => {
+                    Cow::Owned(match rendering.formula(formula, source, scene)? {
+                        serde_json::Value::String(text) => text,
+                        serde_json::Value::Null => String::new(),
+                        other => other.to_string(),
+                    })
+                }
                 Part::Text(text) => Cow::Borrowed(text.as_str()),
                 Part::Expression(expression, source) => {
                     let value = expression.value(scene, rendering);
                     value.map_or(Cow::Borrowed(source.as_str()), |value| value.text())
                 }
             };
-            rendering.bytes_left = rendering.bytes_left.checked_sub(text.len()).ok_or(TooLarge)?;
+            rendering.spend(text.len())?;
             out.push_str(&text);
         }
         Ok(out)
     }
 }
 
+impl Rendering<'_> {
+    fn spend(&mut self, bytes: usize) -> Result<(), Unrendered> {
+        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(Unrendered::TooLarge)?;
+        Ok(())
+    }
+
+    fn formula(
+        &mut self,
+        formula: &Formula,
+        source: &str,
+        scene: &Scene<'_>,
+    ) -> Result<serde_json::Value, Unrendered> {
+        let json = formula
+            .value(scene, self.now_millis, &mut self.steps_left)
+            .map_err(|why| Unrendered::Formula(source.to_owned(), why))?;
+        self.spend(bytes_of(&json))?;
+        Ok(json)
+    }
+}
+
+/// How much text is in a value.
+fn bytes_of(json: &serde_json::Value) -> usize {
+    match json {
+        serde_json::Value::String(text) => text.len(),
+        serde_json::Value::Array(items) => items.iter().map(bytes_of).sum(),
+        serde_json::Value::Object(members) => {
+            members.iter().map(|(key, value)| key.len() + bytes_of(value)).sum()
+        }
+        _ => 0,
+    }
+}
+
+/// How an expression of CEL begins.
+const CEL: &str = "{{cel:";
+
+/// Where `{{cel: …}}` ends: at the first `}}` that stands neither in quotes nor in braces of its own.
+fn cel_end(text: &str) -> Option<usize> {
+    let (mut quote, mut depth, mut escaped) = (None, 0_usize, false);
+    let inside = text.get(CEL.len()..)?;
+    for (index, c) in inside.char_indices() {
+        match (quote, c) {
+            _ if escaped => escaped = false,
+            (Some(_), '\\') => escaped = true,
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '{') => depth += 1,
+            (None, '}') if depth > 0 => depth -= 1,
+            (None, '}') if inside[index..].starts_with("}}") => return Some(CEL.len() + index + 2),
+            _ => {}
+        }
+    }
+    None
+}
+
 impl Expression {
+    /// What of it was probably not meant; `source` is the text with its braces.
+    fn doubts(&self, source: &str, doubts: &mut Vec<String>) {
+        match self {
+            Self::Verbatim => doubts.push(format!(
+                "{source} stays as it is: it calls a function that nobody knows; {{{{cel: …}}}} has more"
+            )),
+            Self::Text(own) if own.contains('(') => doubts.push(format!(
+                "there is no function {}, so {source} gives its own text{}",
+                own.split('(').next().unwrap_or_default(),
+                crate::body::meant(own.split('(').next().unwrap_or_default(), &FUNCTIONS)
+            )),
+            Self::Path(path) if path.root == Root::Unknown => {
+                let inside = source.trim_matches(['{', '}']).trim();
+                let first = inside.split(['.', '[']).next().unwrap_or_default();
+                let meant = crate::body::meant(first, &crate::path::ROOTS);
+                doubts.push(format!("{source} gives nothing: nothing is called {first}{meant}"));
+            }
+            Self::Random(parts) | Self::Format(parts) => {
+                parts.iter().for_each(|part| part.doubts_within(source, doubts));
+            }
+            Self::Arithmetic(left, _, right) => {
+                left.doubts_within(source, doubts);
+                right.doubts_within(source, doubts);
+            }
+            _ => {}
+        }
+    }
+
+    /// The same of an argument, where text may have parentheses.
+    fn doubts_within(&self, source: &str, doubts: &mut Vec<String>) {
+        if !matches!(self, Self::Text(_)) {
+            self.doubts(source, doubts);
+        }
+    }
+
     fn paths<'e>(&'e self, paths: &mut Vec<&'e Path>) {
         match self {
             Self::Path(path) => paths.push(path),
@@ -396,12 +565,18 @@ mod tests {
             item: Some((1, 3)),
             state: &state,
             attempt: 2,
+            timeout_ms: None,
             vars: None,
         };
         let mut random = Random::new(1);
-        let mut rendering =
-            Rendering { random: &mut random, now_millis: 1_700_000_000_000, bytes_left: 10_000 };
-        match Template::parse(text) {
+        let mut rendering = Rendering {
+            random: &mut random,
+            now_millis: 1_700_000_000_000,
+            bytes_left: 10_000,
+            steps_left: 0,
+        };
+        let mut formula = |_: &str| unreachable!("there is no expression of CEL here");
+        match Template::parse(text, &mut formula) {
             Some(template) => template.render(&scene, &mut rendering).unwrap(),
             None => text.to_owned(),
         }

@@ -7,10 +7,11 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::condition::{Condition, Making};
+use crate::compile::Compiler;
+use crate::condition::{Condition, Making, This};
 use crate::log::{Calls, LoggedCall};
 use crate::mock::Mock;
-use crate::node::Node;
+use crate::node::{Node, Place};
 use crate::path::Path;
 use crate::scene::{Request, Scene};
 
@@ -38,23 +39,19 @@ const NEAR_MAX: usize = 3;
 impl Mock {
     /// The logged calls that are meant, the oldest first.
     pub fn calls(&self, wanted: &Calls) -> Vec<Arc<LoggedCall>> {
-        let conditions = conditions(wanted);
+        let Ok(conditions) = self.conditions(wanted) else { return Vec::new() };
         let mut calls = self.log().calls();
         calls.retain(|call| is_about(wanted, call) && misses(&conditions, call).is_empty());
         calls
     }
 
-    /// Forgets the log, the counts and the state of one session, or of all.
-    pub fn reset(&self, session: Option<&str>) {
-        self.log().reset(session);
-        self.sessions().reset(session);
-    }
-
     /// Whether calls came as often as they were to.
     ///
     /// # Errors
-    /// [`Unverified`] says how often they came, and which others came near.
+    /// [`Unverified`] says how often they came, and which others came near; or that it cannot be said,
+    /// because there is no such method or field, or the log has forgotten calls that count.
     pub fn verify(&self, wanted: &Calls, times: Times) -> Result<(), Unverified> {
+        self.conditions(wanted)?;
         let count = self.calls(wanted).len() as u64;
         let is_right = match times {
             Times::Exactly(times) => count == times,
@@ -62,18 +59,17 @@ impl Mock {
             Times::AtMost(times) => count <= times,
             Times::Never => count == 0,
         };
-        if is_right {
+        // What is forgotten may have been another one of them.
+        let may_be_more = !matches!(times, Times::AtLeast(_)) && self.log().forgotten() > 0;
+        if is_right && !may_be_more {
             return Ok(());
         }
         let mut told =
             format!("{} came {}, and was to come {times}", describe(wanted), often(count));
         let forgotten = self.log().forgotten();
         if forgotten > 0 {
-            let _ = write!(
-                told,
-                "; the log has forgotten {}",
-                often(forgotten).replace(" times", " calls")
-            );
+            let calls = if forgotten == 1 { "call" } else { "calls" };
+            let _ = write!(told, "; the log has forgotten {forgotten} {calls}");
         }
         let is_too_few = !matches!(times, Times::Never | Times::AtMost(_));
         if is_too_few {
@@ -91,7 +87,7 @@ impl Mock {
         let mut rest = calls.iter();
         let mut before: Option<(&Calls, u64)> = None;
         for one in wanted {
-            let conditions = conditions(one);
+            let conditions = self.conditions(one)?;
             let is_meant = |call: &&Arc<LoggedCall>| {
                 is_about(one, call) && misses(&conditions, call).is_empty()
             };
@@ -112,9 +108,53 @@ impl Mock {
         Ok(())
     }
 
+    /// What is wanted of calls.
+    ///
+    /// # Errors
+    /// What of it makes no sense: then it would be true of no call, whatever came.
+    fn conditions(&self, wanted: &Calls) -> Result<Vec<Condition>, Unverified> {
+        let set = self.set();
+        let method = match &wanted.method {
+            Some(path) => {
+                let unknown = || Unverified(format!("no method is called {path}"));
+                Some(&set.methods.get(path).ok_or_else(unknown)?.method)
+            }
+            None => None,
+        };
+        let fields = wanted.fields.iter();
+        let fields = fields.map(|(path, value)| (Path::in_request(path), path, value));
+        let headers = wanted.headers.iter().map(|(name, value)| (Path::header(name), name, value));
+        let mut wrong = Vec::new();
+        let mut conditions = Vec::new();
+        for (path, key, value) in fields.chain(headers) {
+            let value = Node::from(value);
+            let Some(method) = method else {
+                let mut note = |_, why| wrong.push(why);
+                let (schema, this) = (&set.schema, This::default());
+                let mut making = Making { note: &mut note, schema, this };
+                conditions.push(Condition::new(path, key, &value, &mut making));
+                continue;
+            };
+            let mut findings = Vec::new();
+            let mut compiler = Compiler {
+                schema: &set.schema,
+                method,
+                file: "the program".into(),
+                findings: &mut findings,
+                is_rendered: false,
+            };
+            conditions.push(compiler.condition(path, key, Place::default(), &value));
+            wrong.extend(findings.into_iter().map(|finding| finding.diagnostic.to_string()));
+        }
+        match wrong.into_iter().next() {
+            Some(why) => Err(Unverified(format!("{}: {why}", describe(wanted)))),
+            None => Ok(conditions),
+        }
+    }
+
     /// The calls of the method that came nearest, and what of them is otherwise.
     fn near(&self, wanted: &Calls) -> String {
-        let conditions = conditions(wanted);
+        let Ok(conditions) = self.conditions(wanted) else { return String::new() };
         let calls = self.log().calls();
         let mut near: Vec<_> = calls
             .iter()
@@ -151,21 +191,6 @@ fn is_about(wanted: &Calls, call: &LoggedCall) -> bool {
         && wanted.session.as_ref().is_none_or(|session| *session == call.session)
 }
 
-fn conditions(wanted: &Calls) -> Vec<Condition> {
-    let fields = wanted.fields.iter().map(|(path, value)| (Path::in_request(path), path, value));
-    let headers = wanted.headers.iter().map(|(name, value)| (Path::header(name), name, value));
-    let all = fields.chain(headers);
-    all.map(|(path, key, value)| {
-        Condition::new(
-            path,
-            key,
-            &Node::from(value),
-            &mut Making { note: &mut |_, _| {}, this: None },
-        )
-    })
-    .collect()
-}
-
 /// The conditions that do not hold of a call, with what was there and what was wanted.
 fn misses(conditions: &[Condition], call: &LoggedCall) -> Vec<String> {
     let state = std::collections::HashMap::new();
@@ -180,6 +205,7 @@ fn misses(conditions: &[Condition], call: &LoggedCall) -> Vec<String> {
         item: None,
         state: &state,
         attempt: 0,
+        timeout_ms: None,
         vars: None,
     };
     conditions.iter().filter(|one| !one.holds(&scene)).map(|one| one.miss(&scene)).collect()

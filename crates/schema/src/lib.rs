@@ -40,7 +40,7 @@ pub use tidewire_json::JsonStyle;
 pub use tidewire_proto::{Diagnostic, Diagnostics, Sources};
 pub use types::{EnumType, Field, Kind, MessageType, Oneof, Scalar, Single};
 pub use validate::{
-    Evaluated, Expression, RuleSet, Rules, VIOLATIONS_MAX, Validate, Violation, Violations,
+    Expression, Given, Known, RuleSet, Rules, VIOLATIONS_MAX, Validate, Violation, Violations,
     required_without_presence,
 };
 pub use value::{EnumValue, List, Map, Value};

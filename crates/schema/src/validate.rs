@@ -54,7 +54,7 @@ use compile::Compiled;
 use plan::MessagePlan;
 use run::{Run, Stop};
 
-pub use expression::{Evaluated, Expression};
+pub use expression::{Expression, Given, Known};
 pub use layer::Validate;
 pub use violation::{Violation, Violations};
 

@@ -7,8 +7,9 @@ use http::Method;
 use tidewire_edge::Edge;
 use tidewire_listen::{Address, Addresses, Listener};
 use tidewire_rest::RestOptions;
-use tidewire_schema::Validate;
-use tidewire_service::{Gate, Interface, Layer, Observer, RpcService, Service, Signal, stack};
+use tidewire_service::{
+    Gate, Interface, Layer, Observer, Offer, RpcService, Service, Signal, stack,
+};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -22,6 +23,7 @@ use crate::handle::Handle;
 use crate::health::Health;
 use crate::limits::Limits;
 use crate::live::Live;
+use crate::offered::{Offered, validated};
 use crate::reflection::Reflection;
 use crate::rest::Rest;
 use crate::routes::{RouteError, Routes};
@@ -53,6 +55,7 @@ impl Server {
     pub fn builder() -> Builder {
         Builder {
             services: Vec::new(),
+            offer: None,
             routes: Vec::new(),
             layers: Vec::new(),
             inner_layers: Vec::new(),
@@ -80,6 +83,7 @@ impl Server {
 #[must_use = "a server does nothing until it is started"]
 pub struct Builder {
     services: Vec<(Interface, Arc<dyn Service>)>,
+    offer: Option<Arc<dyn Offer>>,
     routes: Vec<Route>,
     layers: Vec<Arc<dyn Layer>>,
     inner_layers: Vec<Arc<dyn Layer>>,
@@ -112,6 +116,14 @@ impl Builder {
     /// Serves the methods of a service over all RPC protocols.
     pub fn service(mut self, service: impl RpcService) -> Self {
         self.services.push((service.interface(), Arc::new(service)));
+        self
+    }
+
+    /// Serves services that may be others while the server runs: their methods, what reflection and
+    /// health say of them and their rules of validation follow at once. REST bindings, `/openapi.json`
+    /// and rules of access are those of the start.
+    pub fn offer(mut self, offer: impl Offer) -> Self {
+        self.offer = Some(Arc::new(offer));
         self
     }
 
@@ -361,28 +373,37 @@ impl Builder {
     }
 
     fn app(mut self, with_reflection: bool) -> Result<(Arc<App>, Health), StartError> {
-        let health = Health::new(self.services.iter().map(|(i, _)| i.name().to_owned()));
-        let health_service = health.service();
-        let mut interfaces: Vec<_> = self.services.iter().map(|(i, _)| i.clone()).collect();
-        let health_service_interface = health_service.interface();
-        interfaces.push(health_service_interface.clone());
-        let mut methods = Methods::new();
+        let mut own: Vec<_> = self.services.iter().map(|(i, _)| i.clone()).collect();
+        own.push(Health::new([], None).service().interface());
+        own.push(freshness::service(Weak::new()).interface());
+        let offered = self.offer.iter().flat_map(|offer| offer.services());
+        let offered: Vec<_> = offered.map(|(interface, _)| interface).collect();
+        let interfaces = || own.iter().chain(&offered);
+        if let Some(edge) = &self.memo {
+            let methods = interfaces().flat_map(Interface::methods).map(|method| &**method);
+            edge.check(methods).map_err(StartError::Terms)?;
+        }
+        let memo = self.memo.map(|edge| Arc::new(edge.layer(Clock)) as Arc<dyn Layer>);
+        let layers: Vec<_> =
+            self.layers.iter().chain(&memo).chain(&self.inner_layers).cloned().collect();
+        let offer = self.offer.map(|offer| Offered::new(offer, layers.clone(), self.validation));
+        let offer = offer.transpose()?.map(Arc::new);
+        let names = self.services.iter().map(|(interface, _)| interface.name().to_owned());
+        let health = Health::new(names, offer.clone());
+        let mut methods = Methods::new(offer.clone());
         // Without layers: whoever probes has no credentials.
+        let health_service = health.service();
+        let health_interface = health_service.interface();
         let health_service: Arc<dyn Service> = Arc::new(health_service);
-        let _ = methods.add(&health_service_interface, &health_service);
-        interfaces.push(freshness::service(Weak::new()).interface());
+        let _ = methods.add(&health_interface, &health_service);
         if with_reflection {
-            let reflection = Reflection::new(&interfaces)
+            let reflection = Reflection::new(&own, offer.clone())
                 .map_err(|error| StartError::Descriptors(error.to_string()))?;
             for (interface, service) in reflection.services() {
                 let _ = methods.add(&interface, &service);
             }
         }
-        if let Some(edge) = &self.memo {
-            let methods = interfaces.iter().flat_map(Interface::methods).map(|method| &**method);
-            edge.check(methods).map_err(StartError::Terms)?;
-        }
-        let served = methods.each().chain(interfaces.iter().flat_map(Interface::methods));
+        let served = methods.each().chain(interfaces().flat_map(Interface::methods));
         let access =
             self.access.gate(served.map(|method| &**method)).map_err(StartError::Access)?;
         let counters = Arc::new(Counters::default());
@@ -390,9 +411,6 @@ impl Builder {
         gates.append(&mut self.gates);
         gates.extend(access.map(|gate| Arc::new(gate) as Arc<dyn Gate>));
         gates.extend(after);
-        let memo = self.memo.map(|edge| Arc::new(edge.layer(Clock)) as Arc<dyn Layer>);
-        let layers: Vec<_> =
-            self.layers.iter().chain(&memo).chain(&self.inner_layers).cloned().collect();
         let mut services = Vec::new();
         for (interface, service) in self.services {
             let service = if self.validation { validated(&interface, service)? } else { service };
@@ -401,6 +419,7 @@ impl Builder {
         for (interface, service) in &services {
             methods.add(interface, service).map_err(StartError::DuplicateMethod)?;
         }
+        services.extend(offer.iter().flat_map(|offer| offer.now().services.clone()));
         let plain = self.routes.iter().map(|route| (route.verb.as_ref(), &*route.template));
         let mut options = self.rest;
         options.openapi.get_or_insert(with_reflection);
@@ -433,29 +452,16 @@ impl Builder {
 
 impl App {
     fn handle(&self, health: Health) -> Handle {
-        let mut methods: Vec<_> = self.methods.each().cloned().collect();
-        methods.sort_by(|a, b| a.path.cmp(&b.path));
+        let methods: Vec<_> = self.methods.each().cloned().collect();
         Handle {
             health,
+            offered: self.methods.offered().cloned(),
             counters: Arc::clone(&self.counters),
             commands: self.commands.clone(),
             methods: methods.into(),
             drains: Signal::new(),
         }
     }
-}
-
-/// The service behind the rules of its requests, where it has any.
-fn validated(
-    interface: &Interface,
-    service: Arc<dyn Service>,
-) -> Result<Arc<dyn Service>, StartError> {
-    let rules = Validate::of(interface)
-        .map_err(|cause| StartError::Rules { service: interface.name().to_owned(), cause })?;
-    Ok(match rules {
-        Some(rules) => rules.layer(service),
-        None => service,
-    })
 }
 
 fn routes(routes: Vec<Route>, layers: &[Arc<dyn Layer>]) -> Result<Routes, RouteError> {

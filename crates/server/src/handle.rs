@@ -6,6 +6,7 @@ use tidewire_service::{Method, Signal};
 
 use crate::command::Commands;
 use crate::health::Health;
+use crate::offered::Offered;
 use crate::usage::{Counters, Usage};
 
 /// A running server, seen from beside; cheap to clone. It does not keep the server alive.
@@ -15,6 +16,7 @@ pub struct Handle {
     pub(crate) counters: Arc<Counters>,
     pub(crate) commands: Commands,
     pub(crate) methods: Arc<[Method]>,
+    pub(crate) offered: Option<Arc<Offered>>,
     pub(crate) drains: Signal,
 }
 
@@ -30,8 +32,13 @@ impl Handle {
     }
 
     /// The methods that it serves, its own services among them, in the order of their paths.
-    pub fn methods(&self) -> &[Method] {
-        &self.methods
+    pub fn methods(&self) -> Vec<Method> {
+        let mut methods = self.methods.to_vec();
+        if let Some(offered) = &self.offered {
+            methods.extend(offered.now().methods.values().map(|entry| entry.method.clone()));
+        }
+        methods.sort_by(|a, b| a.path.cmp(&b.path));
+        methods
     }
 
     /// Lets it drain as a signal would, where it waits for signals

@@ -11,20 +11,26 @@ use futures_util::stream::unfold;
 use tidewire_service::{Context, Error, Reply, RpcService, Stream};
 use tokio::sync::watch;
 
+use crate::offered::Offered;
 use crate::proto::grpc::health::v1::health_check_response::ServingStatus;
 use crate::proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse, HealthServer};
 
 /// The health of a server and of its services; clones share it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Health {
     services: Arc<HashSet<String>>,
+    offered: Option<Arc<Offered>>,
     serving: Arc<watch::Sender<bool>>,
 }
 
 impl Health {
     /// The health of a server with these services.
-    pub(crate) fn new(services: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn new(
+        services: impl IntoIterator<Item = String>,
+        offered: Option<Arc<Offered>>,
+    ) -> Self {
         Self {
+            offered,
             services: Arc::new(services.into_iter().collect()),
             serving: Arc::new(watch::Sender::new(true)),
         }
@@ -46,7 +52,12 @@ impl Health {
     }
 
     fn knows(&self, service: &str) -> bool {
-        service.is_empty() || self.services.contains(service)
+        let offers = |offered: &Arc<Offered>| {
+            offered.now().services.iter().any(|(interface, _)| interface.name() == service)
+        };
+        service.is_empty()
+            || self.services.contains(service)
+            || self.offered.as_ref().is_some_and(offers)
     }
 }
 
@@ -96,7 +107,7 @@ mod tests {
     use tidewire_service::Code;
 
     fn health() -> (Health, HealthClient) {
-        let health = Health::new(["a.B".to_owned()]);
+        let health = Health::new(["a.B".to_owned()], None);
         let client = HealthClient::new(HealthServer::new(health.clone()));
         (health, client)
     }

@@ -39,6 +39,7 @@ mod live;
 mod lookup;
 mod mount;
 mod observe;
+mod offered;
 mod outgoing;
 mod pace;
 mod plain;

@@ -24,13 +24,13 @@ use tidewire_wire::{Exchange, Head, Refusal, negotiate, speaks};
 use crate::connection::App;
 use crate::observe::Failed;
 use crate::response::ResponseBody;
-use crate::rpc::{self, Entry};
+use crate::rpc::{self, Known};
 use crate::{deadline, plain, rest, routes};
 
 /// What a request is for.
 pub(crate) enum Found<'a> {
     /// A method, in an RPC protocol.
-    Method(&'a Arc<Entry>, Exchange),
+    Method(Known<'a>, Exchange),
     /// A method, by REST.
     Binding(&'a Arc<Binding>, &'a Arc<dyn Service>, Option<Duration>),
     /// The OpenAPI document of the REST bindings.

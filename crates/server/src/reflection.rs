@@ -7,13 +7,14 @@
 
 mod index;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tidewire_service::{
     Answer, Call, Code, Context, Error, Interface, Reply, Result, RpcService, Service, Stream,
 };
 
 use self::index::Index;
+use crate::offered::{Edition, Offered};
 use crate::proto::DESCRIPTOR_SET;
 use crate::proto::grpc::reflection::v1::server_reflection_request::MessageRequest;
 use crate::proto::grpc::reflection::v1::server_reflection_response::MessageResponse;
@@ -25,15 +26,38 @@ use crate::proto::grpc::reflection::v1::{
 use crate::proto::grpc::reflection::v1alpha;
 
 /// Answers questions about the schema of a server.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Reflection {
-    index: Arc<Index>,
+    /// The services that stay, and those that are others from time to time.
+    own: Arc<[Interface]>,
+    offered: Option<Arc<Offered>>,
+    shown: Arc<RwLock<Arc<Shown>>>,
+}
+
+/// A schema as it is shown.
+struct Shown {
+    /// What was offered then.
+    offered: Option<Arc<Edition>>,
+    index: Index,
     /// The full names of the services that are served, those of reflection among them.
-    services: Arc<[String]>,
+    services: Vec<String>,
+}
+
+impl Shown {
+    fn new(own: &[Interface], offered: Option<Arc<Edition>>) -> Result<Self, buffa::DecodeError> {
+        let more = offered.iter().flat_map(|offered| &offered.services);
+        let interfaces: Vec<_> = more.map(|(interface, _)| interface).chain(own).collect();
+        let mut index = Index::default();
+        for interface in &interfaces {
+            index.add(interface.descriptors())?;
+        }
+        index.add(DESCRIPTOR_SET)?;
+        let names = interfaces.iter().map(|interface| interface.name()).chain(NAMES);
+        Ok(Self { index, services: names.map(str::to_owned).collect(), offered })
+    }
 }
 
 /// The first edition: the same methods under another name.
-#[derive(Debug)]
 struct V1Alpha(ServerReflectionServer<Reflection>);
 
 const NAMES: [&str; 2] =
@@ -44,14 +68,30 @@ impl Reflection {
     ///
     /// # Errors
     /// Descriptors that are none.
-    pub(crate) fn new(interfaces: &[Interface]) -> Result<Self, buffa::DecodeError> {
-        let mut index = Index::default();
-        for interface in interfaces {
-            index.add(interface.descriptors())?;
+    pub(crate) fn new(
+        own: &[Interface],
+        offered: Option<Arc<Offered>>,
+    ) -> Result<Self, buffa::DecodeError> {
+        let shown = Shown::new(own, offered.as_ref().map(|offered| offered.now()))?;
+        Ok(Self { own: own.into(), offered, shown: Arc::new(RwLock::new(Arc::new(shown))) })
+    }
+
+    /// The schema of now; where it cannot be shown, that of before.
+    fn shown(&self) -> Arc<Shown> {
+        let shown = Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner));
+        let (Some(offered), Some(before)) = (&self.offered, &shown.offered) else { return shown };
+        let now = offered.now();
+        if Arc::ptr_eq(&now, before) {
+            return shown;
         }
-        index.add(DESCRIPTOR_SET)?;
-        let names = interfaces.iter().map(Interface::name).chain(NAMES);
-        Ok(Self { index: Arc::new(index), services: names.map(str::to_owned).collect() })
+        match Shown::new(&self.own, Some(now)) {
+            Ok(new) => {
+                let new = Arc::new(new);
+                *self.shown.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
+                new
+            }
+            Err(_) => shown,
+        }
     }
 
     /// The services that answer, one an edition.
@@ -62,6 +102,7 @@ impl Reflection {
     }
 
     fn answer(&self, question: &MessageRequest) -> MessageResponse {
+        let shown = self.shown();
         let files = |files: Option<Vec<Vec<u8>>>, what: String| match files {
             Some(file_descriptor_proto) => {
                 let files = FileDescriptorResponse { file_descriptor_proto, ..Default::default() };
@@ -71,18 +112,18 @@ impl Reflection {
         };
         match question {
             MessageRequest::FileByFilename(name) => {
-                files(self.index.by_name(name), format!("file {name}"))
+                files(shown.index.by_name(name), format!("file {name}"))
             }
             MessageRequest::FileContainingSymbol(symbol) => {
-                files(self.index.by_symbol(symbol), format!("symbol {symbol}"))
+                files(shown.index.by_symbol(symbol), format!("symbol {symbol}"))
             }
             MessageRequest::FileContainingExtension(wanted) => {
                 let (message, number) = (&wanted.containing_type, wanted.extension_number);
-                let found = self.index.by_extension(message, number);
+                let found = shown.index.by_extension(message, number);
                 files(found, format!("extension {number} of {message}"))
             }
             MessageRequest::AllExtensionNumbersOfType(message) => {
-                let Some(extension_number) = self.index.extensions(message) else {
+                let Some(extension_number) = shown.index.extensions(message) else {
                     return not_found(format!("message {message}"));
                 };
                 let base_type_name = message.clone();
@@ -96,7 +137,7 @@ impl Reflection {
             MessageRequest::ListServices(_) => {
                 let named =
                     |name: &String| ServiceResponse { name: name.clone(), ..Default::default() };
-                let service = self.services.iter().map(named).collect();
+                let service = shown.services.iter().map(named).collect();
                 MessageResponse::from(ListServiceResponse { service, ..Default::default() })
             }
         }

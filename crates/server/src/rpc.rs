@@ -27,7 +27,7 @@ use http::{HeaderValue, Response, Version};
 use tidewire_service::{Body, Call, Context, HeldTags, Reply, Result};
 use tidewire_wire::Exchange;
 
-pub(crate) use self::methods::{Entry, Methods};
+pub(crate) use self::methods::{Entry, Known, Methods};
 use self::request::Messages;
 pub(crate) use self::response::{Replies, Whole, failed, gathered, whole};
 use self::response::{many, one};

@@ -139,7 +139,7 @@ impl Connection {
                 self.plain(&**service, target, context, (body, watch))
             }
             Found::Method(entry, exchange) => {
-                let (app, entry) = (Arc::clone(&self.app), Arc::clone(entry));
+                let (app, entry) = (Arc::clone(&self.app), Arc::clone(&entry));
                 Responding::Rpc(Box::new(RpcCall::new(app, entry, exchange, request)))
             }
             Found::Binding(binding, service, _) => {

@@ -1,6 +1,7 @@
 //! What a service offers: its methods and their descriptors.
 //!
-//! The server asks once, at start: for routing, reflection, REST transcoding and documentation.
+//! The server asks once, at start: for routing, reflection, REST transcoding and documentation; of an
+//! [`Offer`](crate::Offer) whenever it changes.
 
 use std::borrow::Cow;
 use std::fmt;

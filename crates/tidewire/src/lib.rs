@@ -69,8 +69,8 @@ pub use tidewire_service::{
     Access, Admission, Answer, Body, Caching, Call, Channel, Code, Codec, CommandKey, Context,
     ContextPart, ContextWatch, DURATION_FORMS, Detail, Duplex, End, Error, ErrorParts, Fault,
     Frame, Freshness, Gate, Guards, Head, Headers, How, HttpTarget, Idempotency, Interface, Layer,
-    Layered, Lifetime, Method, Observation, Observer, Outcome, Pace, PathParams, Peer, Phase,
-    Principal, Protocol, Query, Reply, Result, RpcService, Script, Sender, Service, Sharing,
+    Layered, Lifetime, Method, Observation, Observer, Offer, Outcome, Pace, PathParams, Peer,
+    Phase, Principal, Protocol, Query, Reply, Result, RpcService, Script, Sender, Service, Sharing,
     Signal, Spec, Staleness, Stream, StreamKind, Target, Timer, Token, Tokens, Upgrade, Validator,
     follow, gated, parse_duration,
 };

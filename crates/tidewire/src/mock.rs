@@ -80,7 +80,7 @@ impl MockFolders {
     }
 }
 
-/// Serves every service of a mock.
+/// Serves every service of a mock, also those that come while it runs.
 pub fn serve(builder: Builder, mock: &Mock) -> Builder {
-    mock.services().into_iter().fold(builder, Builder::service)
+    builder.offer(mock.clone())
 }

@@ -20,17 +20,18 @@ use super::{may_read, set};
 use crate::harness::start;
 use crate::memoized::{built, served};
 
-const EVERY: [Protocol; 4] = [Protocol::Connect, Protocol::Grpc, Protocol::GrpcWeb, Protocol::Live];
+pub(crate) const EVERY: [Protocol; 4] =
+    [Protocol::Connect, Protocol::Grpc, Protocol::GrpcWeb, Protocol::Live];
 
 /// The answers of a query, as they come.
-struct Watching {
+pub(crate) struct Watching {
     body: Body,
     /// A session ends with the last who has it.
     _client: Client,
 }
 
 impl Watching {
-    async fn begin(address: SocketAddr, protocol: Protocol, request: Value) -> Self {
+    pub(crate) async fn begin(address: SocketAddr, protocol: Protocol, request: Value) -> Self {
         let client = Client::builder(format!("http://{address}")).protocol(protocol).build();
         let client = client.unwrap();
         let names = ["tidewire.live.v1.WatchRequest", "tidewire.live.v1.WatchReply"];
@@ -45,7 +46,7 @@ impl Watching {
         Self { body, _client: client }
     }
 
-    async fn next(&mut self) -> Option<Result<Value, Error>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<Value, Error>> {
         let Body::Stream(frames) = &mut self.body else { panic!("a stream") };
         loop {
             match frames.next().await? {

@@ -6,8 +6,7 @@ use tidewire_service::{Code, Detail};
 use super::Compiler;
 use crate::body::{self, meant};
 use crate::duration;
-use crate::node::{Node, Place, Tree};
-use crate::path::Path;
+use crate::node::{Node, Tree};
 use crate::rule::{
     Answer, Content, Delay, Encoded, Failure, Item, Items, Line, Reaction, Response, Text,
 };
@@ -22,8 +21,11 @@ const ITEM_KEYS: [&str; 5] = ["body", "delay", "repeat", "error", "fake"];
 
 impl Compiler<'_> {
     /// The answer that a response, or a step of its sequence, says.
-    pub(super) fn answer(&mut self, node: &Node) -> Answer {
+    pub(crate) fn answer(&mut self, node: &Node) -> Answer {
         let streams = self.method.kind.server_streams();
+        if let Some((late, rest)) = self.late(node) {
+            return Answer { late: Some(late), ..self.answer(&rest) };
+        }
         let mut answer = Answer {
             delay: self.delay(node),
             headers: self.lines(node.get("headers"), true),
@@ -88,7 +90,8 @@ impl Compiler<'_> {
     /// Headers or trailers; those of gRPC itself are no trailers.
     fn lines(&mut self, node: Option<&Node>, with_templates: bool) -> Vec<(HeaderName, Line)> {
         let mut lines = Vec::new();
-        for member in node.map_or(&[][..], Node::members) {
+        let named = node.map_or_else(Vec::new, |node| self.named_lines(node));
+        for member in node.map_or(&[][..], Node::members).iter().chain(&named) {
             let lower = member.key.to_ascii_lowercase();
             if lower == "grpc-status" || lower == "grpc-message" {
                 if lower != member.key && !with_templates {
@@ -106,16 +109,17 @@ impl Compiler<'_> {
                 continue;
             }
             let values = match &member.value.value {
-                Tree::List(items) if with_templates => items.iter().collect(),
+                Tree::List(items) if with_templates || self.is_rendered => items.iter().collect(),
                 _ => vec![&member.value],
             };
             for value in values {
                 let text = View::Rule(value).text();
-                let line = match Template::parse(&text).filter(|_| with_templates) {
-                    Some(template) => {
-                        self.check_template(&template, value.place);
-                        Line::Made(template)
-                    }
+                let template = match with_templates {
+                    true => self.template(&text, value.place),
+                    false => None,
+                };
+                let line = match template {
+                    Some(template) => Line::Made(template),
                     None => match HeaderValue::from_bytes(text.as_bytes()) {
                         Ok(value) => Line::Fixed(value),
                         Err(_) => {
@@ -158,7 +162,7 @@ impl Compiler<'_> {
             return None;
         }
         self.unknown_keys(node, &["code", "message", "details"], "error");
-        let code = match node.get("code") {
+        let code = match node.get("code").filter(|code| code.value != Tree::Null) {
             Some(code) => match code_of(&text(code)) {
                 Some(found) => found,
                 None => {
@@ -170,12 +174,10 @@ impl Compiler<'_> {
             },
             None => Code::Unknown,
         };
-        let message = node.get("message").map(text).unwrap_or_default();
-        let message = match Template::parse(&message) {
-            Some(template) => {
-                self.check_template(&template, node.place);
-                Text::Made(template)
-            }
+        let message = node.get("message").filter(|message| message.value != Tree::Null);
+        let message = message.map(text).unwrap_or_default();
+        let message = match self.template(&message, node.place) {
+            Some(template) => Text::Made(template),
             None => Text::Fixed(message),
         };
         let details = node.get("details").map_or(&[][..], Node::items);
@@ -242,25 +244,23 @@ impl Compiler<'_> {
         let over = body.map(|body| {
             // Whether the schema can hold it is found out now, as far as it is known.
             let _ = self.content(body);
-            Box::new(Sketch::new(body))
+            Box::new(self.sketch(body))
         });
         Content::Generated { over, violate: violate.clamp(0.0, 1.0), seed }
     }
 
     /// A message that a rule writes down.
     fn content(&mut self, node: &Node) -> Content {
-        let sketch = Sketch::new(node);
-        self.check_sketch(&sketch);
+        let sketch = self.sketch(node);
         let mut dropped = Vec::new();
         let (schema, output) = (self.schema, self.method.output.clone());
-        let made = body::message(schema, &output, node, &mut |fault| dropped.push(fault));
+        let Some(plain) = sketch.plain_part() else { return Content::Made(sketch) };
+        let made = body::message(schema, &output, &plain, &mut |fault| dropped.push(fault));
         for fault in dropped {
             self.warn(fault.place, fault.message);
         }
-        let Sketch::Plain(_) = sketch else {
-            return Content::Made(sketch);
-        };
         match made {
+            Ok(_) if !matches!(sketch, Sketch::Plain(_)) => Content::Made(sketch),
             Ok(message) => Content::Fixed(Encoded::new(message)),
             Err(fault) => {
                 let at =
@@ -283,6 +283,7 @@ impl Compiler<'_> {
             is_shuffled: is_true("stream_random_order"),
             pause: Delay::Fixed(pause),
             failure: None,
+            failure_delay: None,
         };
         if let Some(stream) = node.get("stream").filter(|one| one.value != Tree::Null) {
             if millis.is_none() {
@@ -337,6 +338,7 @@ impl Compiler<'_> {
             let delay = item.get("delay").and_then(|delay| self.any_delay(delay));
             if let Some(error) = item.get("error") {
                 items.failure = self.error_of(error);
+                items.failure_delay = delay;
                 continue;
             }
             let Some(content) = self.body(item) else {
@@ -347,8 +349,12 @@ impl Compiler<'_> {
         }
     }
 
-    fn reaction(&mut self, node: &Node) -> Reaction {
+    /// What is done when a message comes.
+    pub(crate) fn reaction(&mut self, node: &Node) -> Reaction {
         self.unknown_keys(node, &["when", "send", "error", "end"], "a reaction");
+        if let Some((late, rest)) = self.late(node) {
+            return Reaction { late: Some(late), ..self.reaction(&rest) };
+        }
         let when = node.get("when").map_or_else(Vec::new, |when| self.conditions(when));
         let mut send = Vec::new();
         for item in node.get("send").map_or(&[][..], Node::items) {
@@ -362,8 +368,10 @@ impl Compiler<'_> {
             };
             send.extend(content.map(|content| Item { content, delay }));
         }
-        let failure = node.get("error").and_then(|error| self.error_of(error));
-        Reaction { when, send, failure, ends: node.get("end").is_some_and(Node::is_truthy) }
+        let error = node.get("error").filter(|error| error.value != Tree::Null);
+        let failure = error.and_then(|error| self.error_of(error));
+        let ends = node.get("end").is_some_and(Node::is_truthy);
+        Reaction { when, send, failure, ends, late: None }
     }
 }
 
@@ -391,28 +399,38 @@ fn is_reserved(name: &str) -> bool {
         )
 }
 
-/// The paths that the templates of a response look at.
-pub(super) fn paths<'r>(response: &'r Response, each: &mut dyn FnMut(&'r Path, Place)) {
-    let content = |content: &'r Content, each: &mut dyn FnMut(&'r Path, Place)| match content {
-        Content::Made(sketch) => sketch.paths(each),
-        Content::Generated { over: Some(sketch), .. } => sketch.paths(each),
+/// The templates of a response.
+pub(super) fn templates<'r>(response: &'r Response, each: &mut dyn FnMut(&'r Template)) {
+    let content = |content: &'r Content, each: &mut dyn FnMut(&'r Template)| match content {
+        Content::Made(sketch) => sketch.templates(&mut |template, _| each(template)),
+        Content::Generated { over: Some(sketch), .. } => {
+            sketch.templates(&mut |template, _| each(template));
+        }
         _ => {}
     };
     for answer in &response.answers {
         answer.body.iter().for_each(|one| content(one, each));
-        let reactions = answer.reactions.iter().flat_map(|reaction| &reaction.send);
-        let items = answer.items.iter().flat_map(|items| &items.list).chain(reactions);
+        let reactions = || answer.reactions.iter();
+        let sent = reactions().flat_map(|reaction| &reaction.send);
+        let items = answer.items.iter().flat_map(|items| &items.list).chain(sent);
         items.for_each(|item| content(&item.content, each));
         for (_, line) in answer.headers.iter().chain(&answer.trailers) {
             if let Line::Made(template) = line {
-                template.paths().into_iter().for_each(|path| each(path, response.place));
+                each(template);
             }
         }
         let ends = answer.items.iter().filter_map(|items| items.failure.as_ref());
-        for failure in answer.failure.iter().chain(ends) {
+        let reacts = reactions().filter_map(|reaction| reaction.failure.as_ref());
+        for failure in answer.failure.iter().chain(ends).chain(reacts) {
             if let Text::Made(template) = &failure.message {
-                template.paths().into_iter().for_each(|path| each(path, response.place));
+                each(template);
             }
         }
+        let late = reactions().filter_map(|reaction| reaction.late.as_ref());
+        answer
+            .late
+            .iter()
+            .chain(late)
+            .for_each(|late| late.templates(&mut |template, _| each(template)));
     }
 }

@@ -1,15 +1,16 @@
 //! Paths that lead nowhere: fields that the request does not have, roots that nobody knows.
 
+use serde_json::Value as Json;
 use tidewire_schema::{Field, Kind, MessageType, Scalar, Single};
 
 use super::Compiler;
 use crate::body::meant;
-use crate::node::Place;
-use crate::path::{Path, Root};
+use crate::condition::This;
+use crate::formula::Formula;
+use crate::node::{Node, Place};
+use crate::path::{Path, ROOTS, Root};
 use crate::sketch::Sketch;
 use crate::template::Template;
-
-const ROOTS: [&str; 7] = ["request", "metadata", "stream", "message", "state", "attempt", "vars"];
 
 impl Compiler<'_> {
     /// Whether a path can lead to something.
@@ -32,45 +33,77 @@ impl Compiler<'_> {
         }
     }
 
-    pub(super) fn check_template(&mut self, template: &Template, place: Place) {
+    /// The template of a text; `None` where it has no expression, or was rendered already.
+    pub(super) fn template(&mut self, text: &str, place: Place) -> Option<Template> {
+        if self.is_rendered {
+            return None;
+        }
+        let (schema, method) = (self.schema, self.method);
+        let template = Template::parse(text, &mut |text| Formula::new(schema, method, text))?;
+        self.check_template(&template, place);
+        Some(template)
+    }
+
+    /// A value with its templates.
+    pub(super) fn sketch(&mut self, node: &Node) -> Sketch {
+        if self.is_rendered {
+            return Sketch::Plain(node.clone());
+        }
+        let (schema, method) = (self.schema, self.method);
+        let sketch = Sketch::new(node, &mut |text| Formula::new(schema, method, text));
+        let mut templates = Vec::new();
+        sketch.templates(&mut |template, place| templates.push((template, place)));
+        for (template, place) in templates {
+            self.check_template(template, place);
+        }
+        sketch
+    }
+
+    fn check_template(&mut self, template: &Template, place: Place) {
         for path in template.paths() {
             if matches!(path.root, Root::Request | Root::Message) {
                 self.check_path(path, "", place);
             }
         }
-    }
-
-    pub(super) fn check_sketch(&mut self, sketch: &Sketch) {
-        let mut paths = Vec::new();
-        sketch.paths(&mut |path, place| paths.push((path.clone(), place)));
-        for (path, place) in paths {
-            if matches!(path.root, Root::Request | Root::Message) {
-                self.check_path(&path, "", place);
-            }
+        for doubt in template.doubts() {
+            self.warn(place, doubt);
         }
     }
 
-    /// The type of the message that a path leads to, where it is one.
-    pub(super) fn message_at(&self, path: &Path) -> Option<String> {
+    /// What is known of what a path leads to.
+    pub(super) fn this_at(&self, path: &Path) -> This {
+        let text = || This { absent: "".into(), ..This::default() };
         let steps = match (&path.root, self.method.kind.client_streams(), path.steps()) {
+            (Root::Metadata(Some(_)), ..) => return text(),
             (Root::Request, false, steps) | (Root::Message, _, steps) => steps,
             (Root::Request, true, [first, rest @ ..]) if first == "first" || first == "last" => {
                 rest
             }
-            _ => return None,
+            (Root::Request, true, [items, _, rest @ ..]) if items == "items" => rest,
+            _ => return This::default(),
         };
-        let owner = self.schema.message_type(&self.method.input)?;
+        let Some(owner) = self.schema.message_type(&self.method.input) else {
+            return This::default();
+        };
         let mut at = Kind::One(Single::Message(owner));
         for step in steps {
-            at = match at {
-                Kind::One(Single::Message(owner)) => owner.field(step)?.kind(),
-                Kind::List(single) | Kind::Map { value: single, .. } => Kind::One(single),
-                Kind::One(_) => return None,
+            let next = match at {
+                Kind::One(Single::Message(owner)) => owner.field(step).map(Field::kind),
+                Kind::List(single) | Kind::Map { value: single, .. } => Some(Kind::One(single)),
+                Kind::One(_) => None,
             };
+            let Some(next) = next else { return This::default() };
+            at = next;
         }
         match at {
-            Kind::One(Single::Message(owner)) => Some(owner.full_name().to_owned()),
-            _ => None,
+            Kind::One(single) => this_of(single),
+            Kind::List(single) => {
+                let element = Some(Box::new(this_of(single)));
+                This { absent: Json::Array(Vec::new()), element, message: None }
+            }
+            Kind::Map { .. } => {
+                This { absent: Json::Object(Default::default()), ..This::default() }
+            }
         }
     }
 
@@ -97,6 +130,20 @@ impl Compiler<'_> {
         let owner = self.schema.message_type(&self.method.input)?;
         in_message(owner, steps)
     }
+}
+
+fn this_of(single: Single<'_>) -> This {
+    let absent = match single {
+        Single::Message(owner) => {
+            return This { message: Some(owner.full_name().to_owned()), ..This::default() };
+        }
+        Single::Enum(_) => 0.into(),
+        Single::Scalar(Scalar::String | Scalar::Bytes) => "".into(),
+        Single::Scalar(Scalar::Bool) => false.into(),
+        Single::Scalar(Scalar::Double | Scalar::Float) => 0.0.into(),
+        Single::Scalar(_) => 0.into(),
+    };
+    This { absent, ..This::default() }
 }
 
 fn in_message(owner: MessageType<'_>, steps: &[String]) -> Option<String> {

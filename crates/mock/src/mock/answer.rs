@@ -10,11 +10,11 @@ use tidewire_service::{
     Answer, Body, Call, Codec, Context, Error, Frame, Freshness, Method, Reply, Result, Script,
 };
 
-use super::{Missing, Mock, Mocked, Set};
+use super::{Missing, Mock, Set, seen};
 use crate::log::{LoggedCall, REQUESTS_MAX};
 use crate::plan::{Outcome, Plan};
 use crate::random::Random;
-use crate::rule::{MethodRule, Response};
+use crate::rule::MethodRule;
 use crate::scene::{Request, Scene};
 use crate::select::{self, Maker, Stage};
 use crate::{play, sessions};
@@ -62,15 +62,16 @@ async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Resu
     }
     let mut requests = Requests::new(&set, &method, codecs.0, call.body);
     // A rule with reactions answers as messages come; others wait for all of them.
-    if let Some(reactive) = reactive(&set, &method, &call.context) {
-        let at = super::seen::Reactive {
+    if let Some(chosen) = seen::choose(&mock, &set, &method, &call.context)? {
+        let at = seen::Reactive {
             mock,
             set: Arc::clone(&set),
             method,
             codec: codecs.1,
             context: call.context,
+            chosen,
         };
-        return at.reply(requests, reactive).await;
+        return at.reply(requests).await;
     }
     let mut messages = Vec::new();
     while let Some(message) = requests.next().await? {
@@ -82,7 +83,8 @@ async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Resu
     }
     let request = Request::Many(&messages);
     let plan = plan(&mock, &set, &method, codecs.1, &call.context, request)?;
-    record(&mock, &method, &call.context, messages, &plan);
+    let bytes = requests.bytes;
+    record(&mock, &method, &call.context, (messages, bytes), &plan);
     play::wait(&*mock.0.timer, plan.delay).await;
     finish(&mock, &set, &method, plan)
 }
@@ -97,7 +99,7 @@ fn unary(
 ) -> Result<Plan> {
     let message = set.schema.decode(&method.input, codec, bytes)?;
     let plan = plan(mock, set, method, accept, context, Request::One(&message))?;
-    record(mock, method, context, vec![message], &plan);
+    record(mock, method, context, (vec![message], bytes.len()), &plan);
     Ok(plan)
 }
 
@@ -156,6 +158,7 @@ fn choose(
         item: None,
         state: &nothing,
         attempt: 0,
+        timeout_ms: timeout_ms(mock, context),
         vars: None,
     };
     let Some(mocked) = set.methods.get(&*method.path) else {
@@ -218,18 +221,25 @@ fn by_rule(
     }
     let remembered = maker.remembered(response);
     session.count(path, index);
-    for (key, value) in remembered {
-        session.set(key, value);
+    match remembered {
+        Ok(values) => values.into_iter().for_each(|(key, value)| session.set(key, value)),
+        Err(error) => return Some(Plan { rule: plan.rule, ..Plan::of(Outcome::Error(error)) }),
     }
     Some(plan)
 }
 
-/// Keeps a call in the log.
+/// How long the caller still waits, where it said so.
+pub(super) fn timeout_ms(mock: &Mock, context: &Context) -> Option<u64> {
+    let left = context.remaining(mock.0.timer.now())?;
+    u64::try_from(left.as_millis()).ok()
+}
+
+/// Keeps a call in the log; its requests took so many bytes.
 pub(super) fn record(
     mock: &Mock,
     method: &Method,
     context: &Context,
-    mut requests: Vec<Message>,
+    (mut requests, bytes): (Vec<Message>, usize),
     plan: &Plan,
 ) {
     let mut log = mock.log();
@@ -237,8 +247,8 @@ pub(super) fn record(
         return;
     }
     requests.truncate(REQUESTS_MAX);
-    let sizes = requests.iter().map(|one| one.encode(Codec::Proto).map_or(0, |bytes| bytes.len()));
-    let bytes = sizes.sum::<usize>() + 256;
+    let headers = context.headers().iter();
+    let headers: usize = headers.map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
     let call = LoggedCall {
         number: 0,
         at_millis: mock.now_millis(),
@@ -252,7 +262,7 @@ pub(super) fn record(
             _ => None,
         },
     };
-    log.add(call, bytes);
+    log.add(call, bytes + headers + 256);
 }
 
 /// The reply of a plan. A query's can be watched, and nothing may store it: the log, `times` and
@@ -275,11 +285,13 @@ pub(super) struct Requests {
     schema: tidewire_schema::Schema,
     input: String,
     codec: Codec,
+    /// How many bytes came.
+    pub(super) bytes: usize,
 }
 
 impl Requests {
     fn new(set: &Set, method: &Method, codec: Codec, body: Body) -> Self {
-        Self { body, schema: set.schema.clone(), input: method.input.to_string(), codec }
+        Self { body, schema: set.schema.clone(), input: method.input.to_string(), codec, bytes: 0 }
     }
 
     pub(super) async fn next(&mut self) -> Result<Option<Message>> {
@@ -299,33 +311,7 @@ impl Requests {
                 }
             },
         };
+        self.bytes += bytes.len();
         self.schema.decode(&self.input, self.codec, &bytes).map(Some)
     }
-}
-
-/// The rule of a method that answers messages as they come, and which response does: the one that a
-/// call without any message gets, such as by its headers.
-fn reactive(set: &Set, method: &Method, context: &Context) -> Option<(Arc<MethodRule>, usize)> {
-    let mocked: &Mocked = set.methods.get(&*method.path)?;
-    let file = mocked.found.as_ref().and_then(|found| found.rule.as_ref().ok());
-    let reacts = |response: &Response| {
-        response.answers.first().is_some_and(|answer| !answer.reactions.is_empty())
-    };
-    [mocked.added.as_ref(), file].into_iter().flatten().find_map(|rule| {
-        if !rule.responses.iter().any(reacts) {
-            return None;
-        }
-        let nothing = std::collections::HashMap::new();
-        let scene = Scene {
-            request: Request::Many(&[]),
-            headers: context.headers(),
-            message: None,
-            item: None,
-            state: &nothing,
-            attempt: 0,
-            vars: rule.vars.as_ref(),
-        };
-        let index = select::choose(rule, &scene, &|_| 0)?;
-        reacts(rule.responses.get(index)?).then(|| (Arc::clone(rule), index))
-    })
 }

@@ -16,7 +16,7 @@ use crate::generate::Wishes;
 use crate::log::Log;
 use crate::node::Node;
 use crate::rules::{self, RuleFiles};
-use crate::sessions::Sessions;
+use crate::sessions::{SESSION_HEADER, Sessions};
 
 /// How many calls the log keeps unless said otherwise.
 const LOG_CALLS: usize = 1_000;
@@ -124,6 +124,7 @@ impl MockBuilder {
             seed: self.seed,
             violate: self.violate,
             missing: self.missing,
+            edition: AtomicU64::new(0),
             calls: AtomicU64::new(0),
         };
         let mock = Mock(Arc::new(shared));
@@ -211,6 +212,11 @@ impl<O: Respond> Replying<O> {
         self
     }
 
+    /// Answers the calls of one session only, until that is reset.
+    pub fn in_session(self, session: &str) -> Self {
+        self.with_header(SESSION_HEADER, session)
+    }
+
     /// Answers so often only.
     pub fn times(self, times: u64) -> Self {
         self.set("times", times)
@@ -288,16 +294,7 @@ impl Mock {
         let known = self.change(|set| {
             let Some(mocked) = set.methods.get_mut(&path) else { return false };
             mocked.said.push(response.clone());
-            let responses = json!({"responses": mocked.said});
-            let mut compiler = Compiler {
-                schema: &set.schema,
-                method: &mocked.method,
-                file: "the program".into(),
-                findings: &mut findings,
-            };
-            mocked.added = Some(Arc::new(compiler.rule(&Node::from(&responses), None)));
-            mocked.changed.fire();
-            mocked.changed = Signal::new();
+            findings = say_anew(mocked, &set.schema);
             true
         });
         if !known {
@@ -309,6 +306,44 @@ impl Mock {
         }
         findings
     }
+}
+
+impl Mock {
+    /// Forgets the log, the counts and the state of all sessions, or of one, and what was said for that
+    /// alone ([`Replying::in_session`]).
+    pub fn reset(&self, session: Option<&str>) {
+        self.log().reset(session);
+        self.sessions().reset(session);
+        let Some(session) = session else { return };
+        let header = format!("metadata.{SESSION_HEADER}");
+        let is_of = |said: &Json| said["when"][&header] == session;
+        self.change(|set| {
+            for mocked in set.methods.values_mut() {
+                if mocked.said.iter().any(is_of) {
+                    mocked.said.retain(|said| !is_of(said));
+                    let _ = say_anew(mocked, &set.schema);
+                }
+            }
+        });
+    }
+}
+
+/// Compiles what a program said of a method; what was found in it.
+pub(super) fn say_anew(mocked: &mut Mocked, schema: &Schema) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let responses = json!({"responses": mocked.said});
+    let mut compiler = Compiler {
+        schema,
+        method: &mocked.method,
+        file: "the program".into(),
+        findings: &mut findings,
+        is_rendered: false,
+    };
+    let rule = compiler.rule(&Node::from(&responses), None);
+    mocked.added = (!mocked.said.is_empty()).then(|| Arc::new(rule));
+    mocked.changed.fire();
+    mocked.changed = Signal::new();
+    findings
 }
 
 impl std::fmt::Debug for MockBuilder {

@@ -4,6 +4,7 @@
 //! text is the same keeps its compiled rules, so a reload costs what changed. A file that is broken
 //! keeps the rules that it had, where it had any.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use tidewire_schema::Schema;
@@ -28,14 +29,15 @@ pub struct Reloaded {
 impl Mock {
     /// Puts a schema and rules in the place of those that answer.
     ///
-    /// Methods that the server does not know from its start cannot be called before it is told of
-    /// them.
+    /// Services and methods may come and go: a server that was given the mock as an
+    /// [`Offer`](tidewire_service::Offer) follows at once.
     pub fn reload(&self, schema: Schema, files: &RuleFiles) -> Reloaded {
         let (mut set, findings) = build::set(schema, files, self.0.seed, self.0.violate);
         let mut reloaded = Reloaded { findings, ..Reloaded::default() };
         let mut fired = Vec::new();
+        let mut is_same = true;
         self.change(|old| {
-            let is_same = same_schema(&old.schema, &set.schema);
+            is_same = same_schema(&old.schema, &set.schema);
             for (path, mocked) in &mut set.methods {
                 let Some(before) = old.methods.get(path) else {
                     reloaded.changed.push(path.clone());
@@ -43,6 +45,10 @@ impl Mock {
                 };
                 mocked.said = before.said.clone();
                 mocked.added = before.added.clone();
+                if !is_same && !mocked.said.is_empty() {
+                    // What it says is of the messages that there are now.
+                    reloaded.findings.extend(build::say_anew(mocked, &set.schema));
+                }
                 keep_broken(mocked, before, &mut reloaded.kept);
                 if is_same && same_rules(mocked.found.as_ref(), before.found.as_ref()) {
                     mocked.found = before.found.clone();
@@ -56,6 +62,9 @@ impl Mock {
             fired.extend(gone.map(|(_, mocked)| mocked.changed.clone()));
             std::mem::swap(old, &mut set);
         });
+        if !is_same {
+            self.0.edition.fetch_add(1, Ordering::Release);
+        }
         let mut sessions = self.sessions();
         reloaded.changed.sort_unstable();
         for path in &reloaded.changed {

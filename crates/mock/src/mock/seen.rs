@@ -3,9 +3,14 @@
 //! The first reaction whose conditions hold of a message (`message.text`, or `request.last.text`)
 //! sends its messages before the next one is read. Once the caller has said all, the messages of the
 //! response itself follow, and then its error or its trailers.
+//!
+//! Which response it is, what it counts and what it remembers is settled as the stream begins, and so
+//! is the head of the reply, unless its form depends on the call: then it waits for the first message.
+//! The log has the stream when it ends, or its caller leaves.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -13,16 +18,83 @@ use tidewire_schema::Message;
 use tidewire_service::{Body, Codec, Context, Error, Frame, Headers, Method, Reply, Result};
 
 use super::answer::{self, Requests};
-use super::{Mock, Set};
-use crate::plan::Plan;
-use crate::play;
+use super::{Mock, Mocked, Set};
+use crate::node::Node;
+use crate::plan::{Chosen as Source, Outcome, Plan};
 use crate::random::Random;
-use crate::rule::{Answer, MethodRule};
+use crate::rule::{Answer, MethodRule, Response};
 use crate::scene::{Request, Scene};
-use crate::select::{Maker, Stage};
+use crate::select::{self, Maker, Stage};
+use crate::{play, sessions};
 
 /// How many messages reactions see of what came before.
 const MESSAGES_MAX: usize = 1_000;
+
+/// A response that reacts, and what its session knew as the stream began.
+pub(super) struct Chosen {
+    rule: Arc<MethodRule>,
+    index: usize,
+    used: u64,
+    attempt: u64,
+    state: HashMap<String, Node>,
+}
+
+/// The response that answers messages as they come: the one that a call without any message gets, such
+/// as by its headers. It counts and remembers now, as the stream begins.
+pub(super) fn choose(
+    mock: &Mock,
+    set: &Set,
+    method: &Method,
+    context: &Context,
+) -> Result<Option<Chosen>> {
+    let Some(mocked): Option<&Mocked> = set.methods.get(&*method.path) else { return Ok(None) };
+    let file = mocked.found.as_ref().and_then(|found| found.rule.as_ref().ok());
+    let rules = || [mocked.added.as_ref(), file].into_iter().flatten();
+    let reacts =
+        |response: &Response| response.answers.iter().any(|answer| !answer.reactions.is_empty());
+    if !rules().any(|rule| rule.responses.iter().any(reacts)) {
+        return Ok(None);
+    }
+    let path = &*method.path;
+    let mut sessions = mock.sessions();
+    let session = sessions.session(sessions::name(context.headers()));
+    let attempt = session.attempts(path) + 1;
+    let before = Scene {
+        request: Request::Many(&[]),
+        headers: context.headers(),
+        message: None,
+        item: None,
+        state: &session.state,
+        attempt,
+        timeout_ms: answer::timeout_ms(mock, context),
+        vars: None,
+    };
+    let found = rules().find_map(|rule| {
+        let used = |index| session.used(path, index);
+        let scene = Scene { vars: rule.vars.as_ref(), ..before.clone() };
+        Some((rule, select::choose(rule, &scene, &used)?))
+    });
+    let Some((rule, index)) = found else { return Ok(None) };
+    let Some(response) = rule.responses.get(index).filter(|one| reacts(one)) else {
+        return Ok(None);
+    };
+    let mut random = Random::of(mock.0.seed, &[b"set_state"]);
+    let stage = Stage {
+        schema: &set.schema,
+        method,
+        codec: Codec::Json,
+        wishes: &set.wishes,
+        now_millis: mock.now_millis(),
+    };
+    let scene = Scene { vars: rule.vars.as_ref(), ..before };
+    let values = Maker::new(stage, scene, &mut random).remembered(response)?;
+    let used = session.used(path, index);
+    let state = session.state.clone();
+    session.count_attempt(path);
+    session.count(path, index);
+    values.into_iter().for_each(|(key, value)| session.set(key, value));
+    Ok(Some(Chosen { rule: Arc::clone(rule), index, used, attempt, state }))
+}
 
 /// A stream that is being answered.
 pub(super) struct Reactive {
@@ -31,42 +103,40 @@ pub(super) struct Reactive {
     pub(super) method: Method,
     pub(super) codec: Codec,
     pub(super) context: Context,
+    pub(super) chosen: Chosen,
 }
 
 struct Running {
     at: Reactive,
     requests: Requests,
-    rule: Arc<MethodRule>,
-    index: usize,
     messages: Vec<Message>,
     random: Random,
-    waiting: VecDeque<(std::time::Duration, Result<Bytes>)>,
+    waiting: VecDeque<(Duration, Result<Bytes>)>,
     /// What ends the stream once nothing waits any more.
-    ending: Option<Option<Error>>,
+    ending: Option<(Duration, Option<Error>)>,
     trailers: HeaderMap,
+    is_logged: bool,
 }
 
 impl Reactive {
     /// The reply: its head at once, its messages as requests come.
-    pub(super) async fn reply(
-        self,
-        requests: Requests,
-        (rule, index): (Arc<MethodRule>, usize),
-    ) -> Result<Reply> {
+    pub(super) async fn reply(self, requests: Requests) -> Result<Reply> {
         let seed = self.mock.0.seed;
         let number = self.mock.0.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let mut running = Running {
             at: self,
             requests,
-            rule,
-            index,
             messages: Vec::new(),
             random: Random::of(seed, &[&number.to_le_bytes()]),
             waiting: VecDeque::new(),
             ending: None,
             trailers: HeaderMap::new(),
+            is_logged: false,
         };
-        let head = running.head();
+        if running.answer().is_some_and(|answer| answer.late.is_some()) {
+            running.read().await?;
+        }
+        let head = running.head()?;
         play::wait(&*running.at.mock.0.timer, head.delay).await;
         running.trailers = head.trailers;
         let body =
@@ -79,6 +149,7 @@ impl Reactive {
                         (!trailers.is_empty()).then_some((Ok(Frame::Trailers(trailers)), None))
                     }
                     Err(error) => {
+                        running.log(Some(&error));
                         let error =
                             play::with_metadata(error, &HeaderMap::new(), &running.trailers);
                         Some((Err(error), None))
@@ -90,44 +161,48 @@ impl Reactive {
 }
 
 impl Running {
-    fn answer(&self) -> Option<&Answer> {
-        self.rule.responses.get(self.index).and_then(|response| response.answers.first())
+    fn response(&self) -> Option<&Response> {
+        self.at.chosen.rule.responses.get(self.at.chosen.index)
     }
 
-    /// Headers, trailers and the delay: of the plan that the response has before anything came.
-    fn head(&mut self) -> Plan {
-        let (rule, index) = (Arc::clone(&self.rule), self.index);
-        self.with_maker(None, |maker| match rule.responses.get(index) {
-            Some(response) => maker.plan(&rule, response, 0),
-            None => maker.empty(),
-        })
+    fn answer(&self) -> Option<&Answer> {
+        self.response().and_then(|response| response.answer(self.at.chosen.used))
+    }
+
+    /// Headers, trailers and the delay.
+    fn head(&mut self) -> Result<Plan> {
+        self.with_maker(None, |maker, rule, answer| maker.head(rule, answer))
     }
 
     fn with_maker<T>(
         &mut self,
         message: Option<usize>,
-        make: impl FnOnce(&mut Maker<'_, '_>) -> T,
-    ) -> T {
-        let nothing = std::collections::HashMap::new();
-        let rule = Arc::clone(&self.rule);
-        let set = Arc::clone(&self.at.set);
+        make: impl FnOnce(&mut Maker<'_, '_>, &MethodRule, &Answer) -> Result<T>,
+    ) -> Result<T> {
+        let at = &self.at;
         let stage = Stage {
-            schema: &set.schema,
-            method: &self.at.method,
-            codec: self.at.codec,
-            wishes: &set.wishes,
-            now_millis: self.at.mock.now_millis(),
+            schema: &at.set.schema,
+            method: &at.method,
+            codec: at.codec,
+            wishes: &at.set.wishes,
+            now_millis: at.mock.now_millis(),
         };
         let scene = Scene {
             request: Request::Many(&self.messages),
-            headers: self.at.context.headers(),
+            headers: at.context.headers(),
             message: message.and_then(|index| self.messages.get(index)),
             item: None,
-            state: &nothing,
-            attempt: 0,
-            vars: rule.vars.as_ref(),
+            state: &at.chosen.state,
+            attempt: at.chosen.attempt,
+            timeout_ms: answer::timeout_ms(&at.mock, &at.context),
+            vars: at.chosen.rule.vars.as_ref(),
         };
-        make(&mut Maker::new(stage, scene, &mut self.random))
+        let rule = &at.chosen.rule;
+        let response = rule.responses.get(at.chosen.index);
+        match response.and_then(|response| response.answer(at.chosen.used)) {
+            Some(answer) => make(&mut Maker::new(stage, scene, &mut self.random), rule, answer),
+            None => Err(Error::internal("the rule has no answer any more")),
+        }
     }
 
     /// The next message; nothing at the end.
@@ -137,76 +212,93 @@ impl Running {
                 play::wait(&*self.at.mock.0.timer, delay).await;
                 return message.map(Some);
             }
-            if let Some(ending) = self.ending.take() {
+            if let Some((delay, ending)) = self.ending.take() {
+                play::wait(&*self.at.mock.0.timer, delay).await;
+                self.log(ending.as_ref());
                 return ending.map_or(Ok(None), Err);
             }
-            match self.requests.next().await? {
-                Some(message) => self.react(message),
-                None => self.close(),
-            }
+            self.read().await?;
         }
     }
 
-    fn react(&mut self, message: Message) {
+    /// Reads what the caller says next, and reacts to it.
+    async fn read(&mut self) -> Result<()> {
+        match self.requests.next().await? {
+            Some(message) => self.react(message),
+            None => self.close(),
+        }
+    }
+
+    fn react(&mut self, message: Message) -> Result<()> {
         if self.messages.len() == MESSAGES_MAX {
             self.messages.remove(0);
         }
         self.messages.push(message);
         let last = self.messages.len() - 1;
-        let rule = Arc::clone(&self.rule);
-        let Some(answer) = rule.responses.get(self.index).and_then(|one| one.answers.first())
-        else {
-            return;
-        };
-        let made = self.with_maker(Some(last), |maker| {
-            let hit = answer
-                .reactions
-                .iter()
-                .find(|reaction| reaction.when.iter().all(|one| one.holds(&maker.scene)))?;
+        let made = self.with_maker(Some(last), |maker, rule, answer| {
+            let mut reactions = answer.reactions.iter();
+            let hit = reactions.find(|one| one.when.iter().all(|one| one.holds(&maker.scene)));
+            let Some(hit) = hit else { return Ok(None) };
+            let late = maker.reaction_shape(rule, hit)?;
+            let hit = late.as_ref().unwrap_or(hit);
             let send: Vec<_> = hit.send.iter().map(|item| maker.frame(item, None)).collect();
-            let error = hit.failure.as_ref().map(|failure| maker.error(failure));
-            Some((send, error, hit.ends))
+            let error = hit.failure.as_ref().map(|failure| maker.error(failure)).transpose()?;
+            Ok(Some((send, error, hit.ends)))
         });
-        let Some((send, error, ends)) = made else { return };
+        let Some((send, error, ends)) = made? else { return Ok(()) };
         self.waiting.extend(send);
         if error.is_some() || ends {
-            self.ending = Some(error);
-            self.log();
+            self.ending = Some((Duration::ZERO, error));
         }
+        Ok(())
     }
 
     /// The caller has said all: what the response itself says follows.
-    fn close(&mut self) {
-        let rule = Arc::clone(&self.rule);
-        let Some(answer) = rule.responses.get(self.index).and_then(|one| one.answers.first())
-        else {
-            return;
+    fn close(&mut self) -> Result<()> {
+        let (frames, error) = self.with_maker(None, |maker, rule, answer| {
+            let late = maker.shape(rule, answer)?;
+            let shape = late.as_ref().unwrap_or(answer);
+            let mut frames = None;
+            if let Some(items) = &shape.items {
+                frames = Some(maker.frames(items)?);
+            }
+            let failure = shape.failure.as_ref().map(|failure| maker.error(failure)).transpose()?;
+            Ok((frames, failure))
+        })?;
+        let Some(frames) = frames else {
+            self.ending = Some((Duration::ZERO, error));
+            return Ok(());
         };
-        let (send, error) = self.with_maker(None, |maker| {
-            let items = answer.items.iter().flat_map(|items| &items.list);
-            let send: Vec<_> = items.map(|item| maker.frame(item, None)).collect();
-            let ends = answer.items.as_ref().and_then(|items| items.failure.as_ref());
-            (send, answer.failure.as_ref().or(ends).map(|failure| maker.error(failure)))
-        });
-        self.waiting.extend(send);
-        self.ending = Some(error);
-        self.log();
+        for (index, (pause, message)) in frames.list.into_iter().enumerate() {
+            let delay = if index == 0 { frames.first_delay } else { pause };
+            self.waiting.push_back((delay, message));
+        }
+        self.ending = Some((frames.error_delay, error.or(frames.error)));
+        Ok(())
     }
 
-    fn log(&self) {
-        let plan = Plan::of(match &self.ending {
-            Some(Some(error)) => {
-                crate::plan::Outcome::Error(Error::new(error.code(), error.message()))
-            }
-            _ => crate::plan::Outcome::Message(Bytes::new()),
-        });
-        debug_assert!(self.answer().is_some(), "a reactive rule has an answer");
-        answer::record(
-            &self.at.mock,
-            &self.at.method,
-            &self.at.context,
-            self.messages.clone(),
-            &plan,
-        );
+    /// Logs the stream, once.
+    fn log(&mut self, error: Option<&Error>) {
+        if std::mem::replace(&mut self.is_logged, true) {
+            return;
+        }
+        let rule = &self.at.chosen.rule;
+        let response = rule.responses.get(self.at.chosen.index);
+        let plan = Plan {
+            rule: response.map(|response| Source::of(rule, response)),
+            ..Plan::of(match error {
+                Some(error) => Outcome::Error(Error::new(error.code(), error.message())),
+                None => Outcome::Message(Bytes::new()),
+            })
+        };
+        let requests = (std::mem::take(&mut self.messages), self.requests.bytes);
+        answer::record(&self.at.mock, &self.at.method, &self.at.context, requests, &plan);
+    }
+}
+
+impl Drop for Running {
+    /// A caller that left before the end was there all the same.
+    fn drop(&mut self) {
+        self.log(None);
     }
 }

@@ -2,6 +2,7 @@
 
 use tidewire_mock::RuleFiles;
 use tidewire_schema::Schema;
+use tidewire_service::{Body, Call, Codec, Context, Service};
 
 use crate::harness::{PRICE, SHOP, call, message, schema, sku, with_rules};
 
@@ -58,4 +59,19 @@ async fn another_schema_is_answered_with_and_open_streams_end_on_the_old_one() {
     });
     assert_eq!(open.notes(), ["a", "b"]);
     assert_eq!(message(&mock, "Price", sku("x")).await["extra"], "new");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_test_said_is_of_the_messages_of_the_new_schema() {
+    let (mock, _) = crate::harness::shop().build();
+    mock.on("shop.v1.Cart/Price").reply(serde_json::json!({"note": "said"}));
+    let folder = tempfile::tempdir().unwrap();
+    let text = SHOP.replace("string note = 1;", "string note = 1; string extra = 9;");
+    let text = text.replace("int64 price = 2;", "").replace("string note = 1;", "string note = 2;");
+    std::fs::write(folder.path().join("shop.proto"), text).unwrap();
+    mock.reload(Schema::from_folder(folder.path()).unwrap(), &RuleFiles::new());
+    let method = crate::harness::method(&mock, "Price");
+    let call = Call::method(method, Context::default(), Codec::Proto, "");
+    let Body::Full(bytes) = mock.call(call).await.unwrap().body else { panic!("one message") };
+    assert_eq!(bytes, b"\x12\x04said"[..], "the field has another number now");
 }

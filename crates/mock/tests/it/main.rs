@@ -4,6 +4,7 @@
 
 mod answers;
 mod changes;
+mod expressions;
 mod found;
 mod from_schema;
 mod harness;

@@ -204,3 +204,34 @@ async fn a_test_says_what_a_method_answers() {
         "{told}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_for_a_session_answers_no_other_and_goes_with_it() {
+    let (mock, _) = shop().build();
+    mock.on("shop.v1.Cart/Price").reply(json!({"note": "all"}));
+    mock.on("shop.v1.Cart/Price").in_session("a").with("sku", "tea").reply(json!({"note": "of a"}));
+    let note = async |name| {
+        let reply = call_in(&mock, session(name), "Price", &[sku("tea")]).await.unwrap();
+        json_of(reply)["note"].as_str().unwrap().to_owned()
+    };
+    assert_eq!((&*note("a").await, &*note("b").await), ("of a", "all"));
+    mock.reset(Some("a"));
+    assert_eq!(note("a").await, "all");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_verified_is_no_success() {
+    let (mock, _) = shop().log_calls(2).build();
+    let told = |calls: &Calls| mock.verify(calls, Times::Never).unwrap_err().to_string();
+    assert!(told(&Calls::of("shop.v1.Cart/Prise")).contains("no method is called"));
+    assert!(told(&Calls::of("shop.v1.Cart/Price").with("skuu", "x")).contains("has no field skuu"));
+    let odd = Calls::all().with("sku", json!({"regex": "("}));
+    assert!(told(&odd).contains("the pattern never matches"));
+    // A call that was forgotten may have been one.
+    let never = Calls::of("shop.v1.Cart/Price").with("sku", "first");
+    for name in ["first", "second", "third"] {
+        call_in(&mock, session("a"), "Price", &[sku(name)]).await.unwrap();
+    }
+    assert!(told(&never).contains("the log has forgotten 1 call"), "{}", told(&never));
+    mock.verify(&Calls::of("shop.v1.Cart/Price"), Times::AtLeast(2)).unwrap();
+}

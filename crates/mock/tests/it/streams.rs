@@ -211,3 +211,39 @@ fn channel() -> (
     });
     (sender, requests)
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_first_message_and_the_error_of_a_stream_may_have_delays_of_their_own() {
+    let mock = with_rules(
+        WATCH,
+        "responses:
+  - stream: [{body: {note: a}, delay: 30ms}, {body: {note: b}}, {error: {code: ABORTED}, delay: 1s}]
+",
+    );
+    let begun = tokio::time::Instant::now();
+    let streamed = stream(&mock, "Watch", &[sku("x")], 9).await;
+    assert_eq!((streamed.notes(), streamed.times()), (vec!["a".into(), "b".into()], vec![30, 30]));
+    assert_eq!(streamed.error.unwrap().code(), Code::Aborted);
+    assert_eq!(begun.elapsed().as_millis(), 1030);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reaction_counts_remembers_and_is_logged_as_any_answer() {
+    let mock = with_rules(
+        CHAT,
+        "responses:
+  - {name: once, times: 1, when: {}, set_state: {greeted: 'yes'}, on_message: [{send: [{note: 'hello {{attempt}}'}]}]}
+  - {when: {state.greeted: 'yes'}, on_message: [{send: [{note: 'again {{attempt}}'}]}]}
+",
+    );
+    assert_eq!(stream(&mock, "Chat", &[sku("a")], 9).await.notes(), ["hello 1"]);
+    assert_eq!(stream(&mock, "Chat", &[sku("a")], 9).await.notes(), ["again 2"]);
+    let calls = mock.calls(&Calls::of("shop.v1.Cart/Chat"));
+    assert_eq!(calls[0].rule.as_ref().unwrap().name.as_deref(), Some("once"));
+    // A caller that leaves in mid-stream was there all the same.
+    let reply = crate::harness::call(&mock, "Chat", &[sku("b")]).await.unwrap();
+    let Body::Stream(mut frames) = reply.body else { panic!("it is a stream") };
+    frames.next().await.unwrap().unwrap();
+    drop(frames);
+    assert_eq!(mock.calls(&Calls::of("shop.v1.Cart/Chat").with("last.sku", "b")).len(), 1);
+}

@@ -15,6 +15,7 @@
 mod ast;
 mod eval;
 mod functions;
+mod json;
 mod parse;
 mod print;
 mod text;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use buffa_descriptor::DescriptorPool;
 
 pub(super) use eval::{Budget, Failure};
+pub(super) use json::{of_json, to_json};
 pub(super) use time::print_timestamp;
 pub(super) use types::Type;
 pub(super) use value::{Value, duration_nanos, is_wrapper};
@@ -49,6 +51,8 @@ pub(super) struct Bindings {
     pub(super) this: Option<Value>,
     pub(super) rules: Option<Value>,
     pub(super) rule: Option<Value>,
+    /// Those of expressions that are no rules.
+    pub(super) more: Vec<(&'static str, Value)>,
 }
 
 impl Program {
@@ -57,11 +61,25 @@ impl Program {
     /// # Errors
     /// What is wrong with it, in one line.
     pub(super) fn compile(text: &str, scope: &Scope<'_>) -> Result<Self, String> {
-        let expr = parse::parse(text)?;
-        match types::check(&expr, scope)? {
-            Type::Bool | Type::Text | Type::Dyn => Ok(Self { expr }),
-            other => Err(format!("gives {other}; it has to give a boolean or a string")),
+        match Self::of_any_type(text, scope)? {
+            (program, Type::Bool | Type::Text | Type::Dyn) => Ok(program),
+            (_, other) => Err(format!("gives {other}; it has to give a boolean or a string")),
         }
+    }
+
+    /// Parses and checks an expression, and says what it gives.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one line.
+    pub(super) fn of_any_type(text: &str, scope: &Scope<'_>) -> Result<(Self, Type), String> {
+        let expr = parse::parse(text)?;
+        let gives = types::check(&expr, scope)?;
+        Ok((Self { expr }, gives))
+    }
+
+    /// Whether a name stands in it.
+    pub(super) fn mentions(&self, name: &str) -> bool {
+        self.expr.mentions(name)
     }
 
     /// Evaluates it.

@@ -80,7 +80,7 @@ fn reflection() -> Reflection {
     let methods = vec![Method::from(Arc::new(method))];
     let interface = Interface::dynamic("a.B".to_owned(), methods, set.encode_to_vec());
     // The same set from two services, as those of one schema have it.
-    Reflection::new(&[interface.clone(), interface]).unwrap()
+    Reflection::new(&[interface.clone(), interface], None).unwrap()
 }
 
 /// The answers to questions in one stream.
@@ -236,7 +236,7 @@ fn descriptors_that_are_none_are_refused() {
         Interface::dynamic("a.B".to_owned(), Vec::new(), bytes::Bytes::from_static(bytes))
     };
     for broken in [&b"\x0a"[..], b"\x0a\x05abc", b"\xff", b"\x0a\x02\x0a\x05"] {
-        assert!(Reflection::new(&[interface(broken)]).is_err(), "{broken:?}");
+        assert!(Reflection::new(&[interface(broken)], None).is_err(), "{broken:?}");
     }
-    assert!(Reflection::new(&[interface(b"")]).is_ok());
+    assert!(Reflection::new(&[interface(b"")], None).is_ok());
 }

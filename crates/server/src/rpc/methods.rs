@@ -1,14 +1,39 @@
 //! The methods of all services of a server, by path; and what a caller is told whose method is not
 //! among them.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use http::StatusCode;
 use tidewire_service::{Error, Interface, Method, RpcService, Service};
 
+use crate::offered::Offered;
+
 /// The methods of all services of a server, by path.
-pub(crate) struct Methods(HashMap<String, Arc<Entry>>);
+pub(crate) struct Methods {
+    own: HashMap<String, Arc<Entry>>,
+    /// Those that are others from time to time.
+    offered: Option<Arc<Offered>>,
+}
+
+/// A method that was found.
+pub(crate) enum Known<'a> {
+    Own(&'a Arc<Entry>),
+    Offered(Arc<Entry>),
+}
+
+impl Deref for Known<'_> {
+    type Target = Arc<Entry>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<Entry> {
+        match self {
+            Self::Own(entry) => entry,
+            Self::Offered(entry) => entry,
+        }
+    }
+}
 
 /// A method and who answers it.
 pub(crate) struct Entry {
@@ -17,9 +42,9 @@ pub(crate) struct Entry {
 }
 
 impl Methods {
-    /// No methods.
-    pub(crate) fn new() -> Self {
-        Self(HashMap::new())
+    /// No methods but those that are offered.
+    pub(crate) fn new(offered: Option<Arc<Offered>>) -> Self {
+        Self { own: HashMap::new(), offered }
     }
 
     /// Adds the methods of a service.
@@ -33,7 +58,11 @@ impl Methods {
     ) -> Result<(), String> {
         for method in interface.methods() {
             let entry = Entry { method: method.clone(), service: Arc::clone(service) };
-            if self.0.insert(method.path.to_string(), Arc::new(entry)).is_some() {
+            let offered = self.offered.as_ref().map(|offered| offered.now());
+            let is_taken =
+                offered.is_some_and(|offered| offered.methods.contains_key(&*method.path));
+            let before = self.own.insert(method.path.to_string(), Arc::new(entry));
+            if is_taken || before.is_some() {
                 return Err(method.path.to_string());
             }
         }
@@ -46,20 +75,30 @@ impl Methods {
         let service: Arc<dyn Service> = Arc::new(service);
         for method in interface.methods() {
             let entry = Entry { method: method.clone(), service: Arc::clone(&service) };
-            self.0.entry(method.path.to_string()).or_insert_with(|| Arc::new(entry));
+            self.own.entry(method.path.to_string()).or_insert_with(|| Arc::new(entry));
         }
         self
     }
 
     /// The method at a path, with its leading slash.
     #[inline]
-    pub(crate) fn find(&self, path: &str) -> Option<&Arc<Entry>> {
-        self.0.get(path)
+    pub(crate) fn find(&self, path: &str) -> Option<Known<'_>> {
+        if let Some(offered) = &self.offered
+            && let Some(entry) = offered.now().methods.get(path)
+        {
+            return Some(Known::Offered(Arc::clone(entry)));
+        }
+        self.own.get(path).map(Known::Own)
     }
 
-    /// All there are.
+    /// What is offered beside its own.
+    pub(crate) fn offered(&self) -> Option<&Arc<Offered>> {
+        self.offered.as_ref()
+    }
+
+    /// All there are but those that are offered.
     pub(crate) fn each(&self) -> impl Iterator<Item = &Method> + Clone {
-        self.0.values().map(|entry| &entry.method)
+        self.own.values().map(|entry| &entry.method)
     }
 
     /// The error for a path at which there is no method, with those that there are.
@@ -71,11 +110,14 @@ impl Methods {
     fn those_that_exist(&self, path: &str) -> String {
         let service = path.trim_start_matches('/').split('/').next().unwrap_or_default();
         let prefix = format!("/{service}/");
-        let mut known: Vec<_> = self.0.keys().filter_map(|p| p.strip_prefix(&prefix)).collect();
+        let offered = self.offered.as_ref().map(|offered| offered.now());
+        let offered = offered.iter().flat_map(|offered| offered.methods.keys());
+        let paths = || self.own.keys().chain(offered.clone());
+        let mut known: Vec<_> = paths().filter_map(|p| p.strip_prefix(&prefix)).collect();
         known.sort_unstable();
         if known.is_empty() {
             let mut services: Vec<_> =
-                self.0.keys().filter_map(|p| p.trim_start_matches('/').split('/').next()).collect();
+                paths().filter_map(|p| p.trim_start_matches('/').split('/').next()).collect();
             services.sort_unstable();
             services.dedup();
             return format!("no service {service}; there is {}", list(&services));

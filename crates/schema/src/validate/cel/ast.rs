@@ -75,6 +75,34 @@ pub(super) enum Each {
     Map,
 }
 
+impl Expr {
+    /// Whether a name stands anywhere in it, be it a variable's or that of an item.
+    pub(super) fn mentions(&self, name: &str) -> bool {
+        let any = |all: &[Self]| all.iter().any(|one| one.mentions(name));
+        match self {
+            Self::Literal(_) => false,
+            Self::Name(one) => one == name,
+            Self::Select { of, .. } => of.mentions(name),
+            Self::Call { target, arguments, .. } => {
+                target.as_ref().is_some_and(|target| target.mentions(name)) || any(arguments)
+            }
+            Self::Operator { operands, .. } => any(operands),
+            Self::Choice { condition, yes, no } => {
+                [condition, yes, no].iter().any(|one| one.mentions(name))
+            }
+            Self::List(items) => any(items),
+            Self::Map(entries) => {
+                entries.iter().any(|(key, value)| key.mentions(name) || value.mentions(name))
+            }
+            Self::Each { of, condition, body, .. } => {
+                of.mentions(name)
+                    || body.mentions(name)
+                    || condition.as_ref().is_some_and(|one| one.mentions(name))
+            }
+        }
+    }
+}
+
 impl Operator {
     /// How it is written.
     pub(super) fn sign(self) -> &'static str {

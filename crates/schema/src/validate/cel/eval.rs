@@ -124,7 +124,11 @@ impl<'a> Evaluation<'a> {
             "rules" => self.bindings.rules.clone(),
             "rule" => self.bindings.rule.clone(),
             "now" => Some(Value::Timestamp(self.budget.now)),
-            _ => functions::is_type(name).then(|| Value::Type(name.into())),
+            _ => {
+                let more = self.bindings.more.iter().find(|(known, _)| *known == name);
+                let more = more.map(|(_, value)| value.clone());
+                more.or_else(|| functions::is_type(name).then(|| Value::Type(name.into())))
+            }
         };
         bound.map_or_else(|| failure(format!("{name} is not defined")), Ok)
     }

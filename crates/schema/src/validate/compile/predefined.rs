@@ -62,6 +62,7 @@ impl Compiler<'_> {
             this: None,
             rule: Some(Value::of_field(&whole, extension.field())),
             rules: Some(Value::Message(Arc::new(whole))),
+            ..Bindings::default()
         };
         let names = vec![
             ("this", this.clone()),

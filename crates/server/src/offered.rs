@@ -1,0 +1,111 @@
+//! Services that are others from time to time ([`Offer`]), as a server has them: within its layers, by
+//! path.
+//!
+//! A look-up compares one number; where it is another, the caller who sees that first makes the table
+//! anew, and others go on with the old one meanwhile. What has no offer pays one look at an `Option`.
+//! REST bindings, `/openapi.json` and the rules of access are those of the start.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use foldhash::fast::RandomState;
+use tidewire_schema::Validate;
+use tidewire_service::{Interface, Layer, Offer, Service, stack};
+
+use crate::rpc::Entry;
+use crate::running::StartError;
+
+/// An offer, within the layers of a server.
+pub(crate) struct Offered {
+    offer: Arc<dyn Offer>,
+    layers: Vec<Arc<dyn Layer>>,
+    validates: bool,
+    now: RwLock<Arc<Edition>>,
+    making: Mutex<()>,
+}
+
+/// What is offered at a time.
+#[derive(Default)]
+pub(crate) struct Edition {
+    number: u64,
+    pub(crate) services: Vec<(Interface, Arc<dyn Service>)>,
+    pub(crate) methods: HashMap<String, Arc<Entry>, RandomState>,
+}
+
+impl Offered {
+    /// What is offered at the start.
+    ///
+    /// # Errors
+    /// Rules of validation that do not compile.
+    pub(crate) fn new(
+        offer: Arc<dyn Offer>,
+        layers: Vec<Arc<dyn Layer>>,
+        validates: bool,
+    ) -> Result<Self, StartError> {
+        let (now, making) = (RwLock::default(), Mutex::default());
+        let offered = Self { offer, layers, validates, now, making };
+        let first = offered.edition(offered.offer.edition(), |error| Err(error))?;
+        *offered.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(first);
+        Ok(offered)
+    }
+
+    /// What is offered now.
+    pub(crate) fn now(&self) -> Arc<Edition> {
+        let number = self.offer.edition();
+        let now = self.last();
+        if now.number == number {
+            return now;
+        }
+        let Ok(_making) = self.making.try_lock() else { return now };
+        let made = self.edition(number, |error| {
+            tracing::error!(%error, "requests of a changed service are not checked against its rules");
+            Ok::<_, StartError>(())
+        });
+        if let Ok(made) = made {
+            *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(made);
+        }
+        self.last()
+    }
+
+    fn last(&self) -> Arc<Edition> {
+        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn edition<E>(
+        &self,
+        number: u64,
+        wrong: impl Fn(StartError) -> Result<(), E>,
+    ) -> Result<Edition, E> {
+        let mut edition = Edition { number, ..Edition::default() };
+        for (interface, service) in self.offer.services() {
+            let service = match self.validates.then(|| validated(&interface, service.clone())) {
+                Some(Ok(validated)) => validated,
+                Some(Err(error)) => {
+                    wrong(error)?;
+                    service
+                }
+                None => service,
+            };
+            let service = stack(&self.layers, service);
+            for method in interface.methods() {
+                let entry = Entry { method: method.clone(), service: Arc::clone(&service) };
+                edition.methods.insert(method.path.to_string(), Arc::new(entry));
+            }
+            edition.services.push((interface, service));
+        }
+        Ok(edition)
+    }
+}
+
+/// The service behind the rules of its requests, where it has any.
+pub(crate) fn validated(
+    interface: &Interface,
+    service: Arc<dyn Service>,
+) -> Result<Arc<dyn Service>, StartError> {
+    let rules = Validate::of(interface)
+        .map_err(|cause| StartError::Rules { service: interface.name().to_owned(), cause })?;
+    Ok(match rules {
+        Some(rules) => rules.layer(service),
+        None => service,
+    })
+}
