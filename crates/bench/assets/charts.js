@@ -32,15 +32,15 @@ function chart(title, x, series, options) {
     const all = { filter: (u, splits) => splits, grid: { ...axis.grid, filter: (u, splits) => splits }, ticks: { ...axis.ticks, filter: (u, splits) => splits } };
     const plot = new uPlot({
       width: width ?? box.clientWidth, height: 250, cursor: { sync: options.sync ? { key: options.sync } : undefined },
-      scales: { x: { time: false, distr: options.logX ? 3 : 1, range: rates ? (u, lo, hi) => [lo * 0.9, hi * 1.1] : undefined }, y: { distr: options.log ? 3 : 1, range: options.log ? undefined : (u, lo, hi) => [0, (hi || 1) * 1.08] },
+      scales: { x: { time: false, distr: options.logX ? 3 : 1, range: rates ? (u, lo, hi) => [lo * 0.9, hi * 1.1] : options.xRange ? () => options.xRange : undefined }, y: { distr: options.log ? 3 : 1, range: options.log ? undefined : (u, lo, hi) => [0, (hi || 1) * 1.08] },
         right: { range: (u, lo, hi) => [0, (hi || 1) * 1.15] } },
       axes: [
-        { ...axis, label: options.xLabel, labelSize: 20, labelFont: "12px system-ui", values: (u, ticks) => ticks.map(t => t == null ? "" : (options.xShow ?? count)(t)), ...(options.xSplits || rates ? { splits: options.xSplits ?? steps, ...all } : {}) },
+        { ...axis, label: options.xLabel, labelSize: 20, labelFont: "12px system-ui", values: (u, ticks) => ticks.map(t => t == null ? "" : (options.xTick ?? options.xShow ?? count)(t)), ...(options.xSplits || rates ? { splits: options.xSplits ?? steps, ...all } : {}) },
         { ...axis, ...sparse(options.log), size: 66, values: (u, ticks) => ticks.map(t => t == null ? "" : show(t)) },
         ...(right ? [{ ...axis, scale: "right", side: 1, size: 84, incrs: Array.from({ length: 34 }, (_, power) => 2 ** (power + 10)), grid: { show: false }, values: (u, ticks) => ticks.map(t => size(t)) }] : []),
       ],
       series: [{ label: options.xLabel, value: (u, v) => v == null ? "–" : (options.xShow ?? count)(v) },
-        ...series.map(one => ({ label: one.name, stroke: css(one.color), width: 2, dash: one.dash, scale: one.right ? "right" : "y", spanGaps: true, points: { show: x.length < 40 && !options.xSplits, size: 5 },
+        ...series.map(one => ({ label: one.name, stroke: css(one.color), width: 2, dash: one.dash, scale: one.right ? "right" : "y", spanGaps: true, points: { show: x.length < 40, size: 5 },
           value: (u, v) => (one.right ? size : show)(v) }))],
       hooks: { draw: [u => (options.marks ?? [options.mark]).forEach((at, line) => mark(u, at, line))] },
     }, [x, ...series.map(one => one.values.map(v => options.log && !(v > 0) ? null : v))], box);

@@ -148,12 +148,20 @@ fn table(out: &mut String, title: &str, heads: &[&str], rows: &[Vec<String>]) {
     for row in rows {
         out.push_str("<tr>");
         for cell in row {
-            let _ = write!(out, "<td>{}</td>", escape(cell));
+            let _ = write!(out, "{}{}</td>", opened(cell), escape(cell));
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</table></div>\n");
 }
+
+/// The opening tag of a cell: what is longer than a figure is a sentence.
+fn opened(cell: &str) -> &'static str {
+    if cell.chars().count() > FIGURE_CHARS { "<td class=\"text\">" } else { "<td>" }
+}
+
+/// The longest figure with its unit.
+const FIGURE_CHARS: usize = 28;
 
 fn latency_table(out: &mut String, result: &RunResult) {
     let latency = &result.latency;

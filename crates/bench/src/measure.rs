@@ -322,9 +322,10 @@ fn describe(plan: &Plan) -> LoadDescription {
         Transport::Http1 => "HTTP/1.1",
         Transport::Http2 => "HTTP/2",
         Transport::WebSocket => "WebSocket",
+        Transport::Live => "the live protocol",
     };
     let protocol = match speech.protocol {
-        Protocol::Plain | Protocol::WebSocket => transport.to_owned(),
+        Protocol::Plain | Protocol::WebSocket | Protocol::Live => transport.to_owned(),
         Protocol::Connect => format!("Connect over {transport}"),
         Protocol::ConnectGet => format!("Connect GET over {transport}"),
         Protocol::ConnectStream => format!("Connect stream over {transport}"),

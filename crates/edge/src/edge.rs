@@ -23,8 +23,9 @@ use crate::terms::{MethodTerms, TermsError};
 /// | [`caching`](Self::caching) | `no-cache`: they ask each time | what caches of HTTP are told |
 /// | [`method`](Self::method) | as its `.proto` says | all of that for one method |
 ///
-/// The bytes of all answers count against the budget of the graph, those of their forms do not. Time passes in the graph only when
-/// somebody says so: [`Graph::drive`] or [`Graph::advance`].
+/// The bytes of all answers count against the budget of the graph, those of their forms do not. Answers that are
+/// stale and not asked for go as others are kept ([`Memo::sweep`](tidewire_memo::Memo::sweep)). Time passes in the
+/// graph only when somebody says so: [`Graph::drive`] or [`Graph::advance`].
 #[derive(Clone)]
 #[must_use = "an edge does nothing until it is a layer of something"]
 pub struct Edge {

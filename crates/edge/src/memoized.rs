@@ -107,7 +107,11 @@ impl Shared {
                     reply.freshness = Freshness::lasting(Duration::ZERO);
                     return Ok(reply);
                 }
-                Ok(cached) => return cached.give(cached.version(), &asker, From::Service),
+                Ok(cached) => {
+                    // What is stale and nobody asks for again makes room for what comes.
+                    place.memo.sweep(SWEPT_AT_ONCE);
+                    return cached.give(cached.version(), &asker, From::Service);
+                }
                 Err(error) => {
                     if let Some(answer) = attempt.take_aside() {
                         return answer;
@@ -129,6 +133,9 @@ impl Shared {
         self.inner.call(query.into_call()).await
     }
 }
+
+/// Answers that are looked at for each that is kept.
+const SWEPT_AT_ONCE: usize = 4;
 
 impl Asker {
     fn of(context: &Context) -> Self {

@@ -1,11 +1,11 @@
 //! One connection's protocol, without its socket.
 //!
-//! This is the seam for further transports: `live` becomes one more variant here, with its session
-//! behind the same few methods.
+//! This is the seam for transports: each is one variant here, behind the same few methods.
 
 use crate::failure::Failure;
 use crate::http1::Http1;
 use crate::http2::Http2;
+use crate::live::Live;
 use crate::plan::{Plan, Reuse};
 use crate::reply::{Answer, Kept};
 use crate::request::{Transport, Wire};
@@ -17,6 +17,7 @@ pub(crate) enum Codec {
     Http1(Box<Http1>),
     Http2(Box<Http2>),
     WebSocket(Box<WebSocket>),
+    Live(Box<Live>),
 }
 
 macro_rules! each {
@@ -25,6 +26,7 @@ macro_rules! each {
             Self::Http1($codec) => $do,
             Self::Http2($codec) => $do,
             Self::WebSocket($codec) => $do,
+            Self::Live($codec) => $do,
         }
     };
 }
@@ -41,6 +43,9 @@ impl Codec {
                 let (authority, path) = (&plan.target.authority, &plan.target.path);
                 Self::WebSocket(Box::new(WebSocket::new(expectation, depth, authority, path)))
             }
+            Transport::Live => {
+                Self::Live(Box::new(Live::new(expectation, depth, plan.workload.speech.codec)))
+            }
         }
     }
 
@@ -50,6 +55,7 @@ impl Codec {
             Self::Http1(_) => {}
             Self::Http2(codec) => codec.connected(out),
             Self::WebSocket(codec) => codec.connected(out),
+            Self::Live(codec) => codec.connected(out),
         }
     }
 
@@ -63,6 +69,7 @@ impl Codec {
             Self::Http1(codec) => codec.start(flight, &wire.head, out),
             Self::Http2(codec) => codec.start(flight, wire, out),
             Self::WebSocket(codec) => codec.start(flight, &wire.head, out),
+            Self::Live(codec) => codec.start(flight, wire, out),
         }
     }
 
@@ -72,6 +79,7 @@ impl Codec {
             Self::Http1(codec) => codec.receive(input),
             Self::Http2(codec) => codec.receive(input, out),
             Self::WebSocket(codec) => codec.receive(input, out),
+            Self::Live(codec) => codec.receive(input, out),
         }
     }
 
@@ -79,7 +87,7 @@ impl Codec {
     pub(crate) fn end_of_input(&mut self) -> Option<Answer> {
         match self {
             Self::Http1(codec) => codec.end_of_input(),
-            Self::Http2(_) | Self::WebSocket(_) => None,
+            Self::Http2(_) | Self::WebSocket(_) | Self::Live(_) => None,
         }
     }
 
@@ -97,6 +105,7 @@ impl Codec {
     pub(crate) fn refusal(&self) -> Option<Failure> {
         match self {
             Self::WebSocket(codec) => codec.refusal(),
+            Self::Live(codec) => codec.refusal(),
             Self::Http1(_) | Self::Http2(_) => None,
         }
     }
@@ -105,7 +114,7 @@ impl Codec {
     pub(crate) fn cancel(&mut self, flight: u32, out: &mut Vec<u8>) -> bool {
         match self {
             Self::Http2(codec) => codec.cancel(flight, out),
-            Self::Http1(_) | Self::WebSocket(_) => false,
+            Self::Http1(_) | Self::WebSocket(_) | Self::Live(_) => false,
         }
     }
 

@@ -27,6 +27,8 @@ pub enum Failure {
     Grpc(u16),
     /// A Connect stream that ended with an error.
     ConnectError(String),
+    /// A call of the live protocol that ended with an error, by its code.
+    Code(String),
     /// A check of headers or body that did not hold.
     Check(String),
     /// An HTTP/2 stream reset by the target, with its code.
@@ -52,7 +54,7 @@ impl Failure {
             Self::Redirect(_) => true,
             // INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, UNIMPLEMENTED, UNAUTHENTICATED.
             Self::Grpc(code) => [3, 5, 7, 12, 16].contains(code),
-            Self::ConnectError(code) => [
+            Self::ConnectError(code) | Self::Code(code) => [
                 "invalid_argument",
                 "not_found",
                 "permission_denied",
@@ -72,6 +74,7 @@ impl Failure {
                 | Self::Redirect(_)
                 | Self::Grpc(_)
                 | Self::ConnectError(_)
+                | Self::Code(_)
                 | Self::Check(_)
                 | Self::Extract(_)
         )
@@ -92,6 +95,7 @@ impl fmt::Display for Failure {
             Self::Redirect(status) => write!(out, "status {status} (redirects are not followed)"),
             Self::Grpc(code) => write!(out, "grpc-status {code}"),
             Self::ConnectError(code) => write!(out, "connect error {code}"),
+            Self::Code(code) => write!(out, "error {code}"),
             Self::Check(check) => write!(out, "check: {check}"),
             Self::StreamReset(code) => write!(out, "stream reset with code {code}"),
             Self::Protocol(what) => write!(out, "protocol: {what}"),

@@ -28,6 +28,7 @@ mod flight;
 mod histogram;
 mod http1;
 mod http2;
+mod live;
 mod offer;
 mod plan;
 mod recorder;

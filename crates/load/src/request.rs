@@ -20,6 +20,8 @@ pub enum Transport {
     Http2,
     /// A WebSocket, by upgrade of HTTP/1.1.
     WebSocket,
+    /// The live protocol.
+    Live,
 }
 
 /// How calls are expressed on it.
@@ -39,6 +41,8 @@ pub enum Protocol {
     GrpcWeb,
     /// Messages of a WebSocket.
     WebSocket,
+    /// Calls of methods over the live protocol.
+    Live,
 }
 
 /// How messages are encoded.
@@ -104,7 +108,8 @@ pub enum Body {
     Template(Template),
 }
 
-/// The bytes of one request: everything for HTTP/1.1; header block and body apart for HTTP/2.
+/// The bytes of one request: everything for HTTP/1.1; header block and body apart for HTTP/2; for the live
+/// protocol request line and headers, and the message apart.
 #[derive(Debug, Clone, Default)]
 pub struct Wire {
     pub head: Vec<u8>,
@@ -163,6 +168,10 @@ impl Request {
                 wire.body = filled.body;
             }
             Transport::WebSocket => wire.head = filled.body,
+            Transport::Live => {
+                filled.line_and_headers(&mut wire.head);
+                wire.body = filled.body;
+            }
         }
         Ok(())
     }
@@ -182,7 +191,7 @@ impl Filled {
         let json = speech.codec == MessageCodec::Json;
         let pick = |json_type: &'static str, proto_type| if json { json_type } else { proto_type };
         match speech.protocol {
-            Protocol::Plain | Protocol::WebSocket => return,
+            Protocol::Plain | Protocol::WebSocket | Protocol::Live => return,
             Protocol::Connect => {
                 self.header("content-type", pick("application/json", "application/proto"));
                 self.header("connect-protocol-version", "1");
@@ -230,6 +239,14 @@ impl Filled {
         let message = std::mem::take(&mut self.body);
         for _ in 0..messages {
             envelope::wrap(0, &message, &mut self.body);
+        }
+    }
+
+    fn line_and_headers(&self, out: &mut Vec<u8>) {
+        let mut line = |parts: &[&str]| parts.iter().for_each(|part| out.extend(part.as_bytes()));
+        line(&[&self.method, " ", &self.path, "\n"]);
+        for (name, value) in &self.headers {
+            line(&[name, ": ", value, "\n"]);
         }
     }
 

@@ -213,6 +213,7 @@ enum ProtocolArg {
     Grpc,
     GrpcWeb,
     Websocket,
+    Live,
 }
 
 impl ProtocolArg {
@@ -254,7 +255,9 @@ impl RunArgs {
         match (self.codec, self.protocol) {
             (Some(CodecArg::Json), _) => MessageCodec::Json,
             (Some(CodecArg::Proto), _) => MessageCodec::Proto,
-            (None, ProtocolArg::Grpc | ProtocolArg::GrpcWeb) => MessageCodec::Proto,
+            (None, ProtocolArg::Grpc | ProtocolArg::GrpcWeb | ProtocolArg::Live) => {
+                MessageCodec::Proto
+            }
             (None, _) => MessageCodec::Json,
         }
     }

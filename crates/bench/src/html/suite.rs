@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{escape, fill};
+use super::{escape, fill, opened};
 use crate::suite::{self, Cell, Section, Suite, SuiteResult};
 
 const PAGE: &str = include_str!("../../assets/suite.html");
@@ -43,12 +43,12 @@ fn table(out: &mut String, section: &Section) {
     for row in &section.rows {
         out.push_str("<tr>");
         for Cell { text, spread, best } in row {
-            let text = escape(text);
+            let (open, text) = (opened(text), escape(text));
             let text = if *best { format!("<b>{text}</b>") } else { text };
             let spread = spread.as_ref().map_or_else(String::new, |spread| {
                 format!("<br><span class=\"soft\">{}</span>", escape(spread))
             });
-            let _ = write!(out, "<td>{text}{spread}</td>");
+            let _ = write!(out, "{open}{text}{spread}</td>");
         }
         out.push_str("</tr>\n");
     }

@@ -95,5 +95,6 @@ fn a_terminal_shows_how_far_a_suite_and_its_measurement_are() {
         shows(&["[>", "] 1 of 2  text, method, 8 connections · tidewire  starts"]),
         "{lines:?}"
     );
-    assert!(shows(&["[==========>", "] 2 of 2, ", " left", "· other", " s of 2", "/s   p50"]));
+    let second = ["[==========>", "] 2 of 2, ", " left", "· other", " s of 2", "/s   p50"];
+    assert!(shows(&second), "{lines:?}");
 }

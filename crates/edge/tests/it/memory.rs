@@ -105,3 +105,28 @@ async fn what_answers_are_counted_as_is_what_they_take() {
         graphs.push(graph);
     }
 }
+
+#[tokio::test]
+async fn rows_that_are_made_read_and_deleted_leave_little_behind() {
+    let graph = Graph::new();
+    let (source, behind) = rows(&graph, Sharing::Public, small);
+    for row in 0..1_000 {
+        ask(&behind, row).await;
+    }
+    let (before, counted) = (taken(), graph.stats().bytes);
+    for row in 1_000..30_000 {
+        source.changed(&row);
+        ask(&behind, row).await;
+        source.changed(&row);
+    }
+    // 29,000 answers and what they read, kept to the budget, would be 26 MB.
+    let taken = taken() - before;
+    assert!(taken < 6 << 20, "{taken} bytes are taken more");
+    let counted = graph.stats().bytes - counted;
+    assert!(counted < 4 << 20, "{counted} bytes are counted more");
+    let runs = behind.runs();
+    for row in 0..1_000 {
+        ask(&behind, row).await;
+    }
+    assert_eq!(behind.runs(), runs, "what is current stays");
+}

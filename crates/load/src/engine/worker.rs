@@ -53,6 +53,7 @@ pub(super) struct Worker<'a> {
     load: Load,
     buffer: Vec<u8>,
     next_tick: Nanos,
+    seconds_reported: usize,
     stopped_at: Option<Nanos>,
     /// A request that could not even be written: the run ends.
     fault: Option<Error>,
@@ -94,6 +95,7 @@ impl<'a> Worker<'a> {
             load: load(plan, index),
             buffer: vec![0; READ_BUFFER],
             next_tick: 0,
+            seconds_reported: 0,
             stopped_at: None,
             fault: None,
             cpu_at_origin: None,
@@ -452,9 +454,10 @@ impl<'a> Worker<'a> {
         let open = self.connections.iter().filter(|one| one.state == State::Open).count();
         self.load.recorder.connections(open);
         self.account(now);
-        let seconds_before = self.load.recorder.timeline.len();
         self.load.recorder.roll(now);
-        if self.load.recorder.timeline.len() > seconds_before {
+        // An answer may have ended the second already.
+        let seconds = self.load.recorder.timeline.len();
+        if std::mem::replace(&mut self.seconds_reported, seconds) < seconds {
             self.report(now);
         }
     }

@@ -21,7 +21,7 @@ use crate::graph::event::EventKind;
 use crate::graph::owner::{Owner, Queue};
 use crate::graph::trash::Trash;
 use crate::graph::{Graph, Shared};
-use crate::store::node::{FADED, FRESH, GHOST, Header, SUSPECT};
+use crate::store::node::{DIRTY, FADED, FRESH, GHOST, Header, SUSPECT};
 use crate::store::slots::Id;
 use tidewire_memo_memory::fault::{Fault, injected};
 
@@ -351,16 +351,41 @@ impl Core {
         self.slots.at(slot).map(|node| unsafe { &*node })
     }
 
+    /// The node under the hand of a queue, which moves on.
+    fn under_hand<'a>(&self, queue: &Queue) -> Option<&'a Header> {
+        let place = if queue.hand.get() == END { &queue.oldest } else { &queue.hand };
+        let node = self.neighbour(place.get())?;
+        queue.hand.set(node.newer.get());
+        Some(node)
+    }
+
+    /// Drops what is stale and was not asked for among the next `steps` nodes of a queue, with the sources that
+    /// only it read. Near the budget that is left to eviction, whose hand takes what is current too.
+    pub(crate) fn sweep(&mut self, queue: &Queue, steps: usize, trash: &mut Trash) {
+        let is_near = self.bytes() > self.ledger.budget / 8 * 7;
+        let steps = if is_near || queue.bytes.get() < LEFT_ALONE { 0 } else { steps };
+        for _ in 0..steps {
+            let Some(node) = self.under_hand(queue) else { return };
+            let stale = matches!(node.state(), SUSPECT | FADED | DIRTY);
+            if !stale || node.take_visited() {
+                continue;
+            }
+            let read: Vec<Id> = node.dependencies(&self.slots).iter().collect();
+            if self.evict(node, trash) {
+                for id in read {
+                    if let Some(source) = self.node(id).filter(|node| node.is_source()) {
+                        self.evict(source, trash);
+                    }
+                }
+            }
+        }
+    }
+
     /// The next victim of one queue: the hand moves on over the nodes that are spared.
     fn next_victim<'a>(&self, queue: &Queue, hand: &mut Hand) -> Option<&'a Header> {
         while hand.steps > 0 {
             hand.steps -= 1;
-            let at = match queue.hand.get() {
-                END => queue.oldest.get(),
-                hand => hand,
-            };
-            let node = self.neighbour(at)?;
-            queue.hand.set(node.newer.get());
+            let node = self.under_hand(queue)?;
             let busy = node.is_computing();
             let empty = matches!(node.state(), GHOST | FADED);
             if !busy && !empty && !self.is_spared(node) {
@@ -571,3 +596,5 @@ const FINGERPRINT_BYTES: usize = 32;
 /// Bytes above the budget up to which what running computations may have read is spared.
 const OVERDRAFT: usize = 64 << 10;
 const DEFAULT_BUDGET: usize = 256 << 20;
+/// What a memo may hold of which nothing is swept.
+const LEFT_ALONE: usize = 1 << 20;

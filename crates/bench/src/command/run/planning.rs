@@ -168,8 +168,8 @@ fn encode_as_protobuf(services: &Services, workload: &mut Workload) -> Result<()
     let calls = !matches!(workload.speech.protocol, Protocol::Plain | Protocol::WebSocket);
     if !calls || workload.speech.codec == MessageCodec::Json {
         return Err(Error::usage(
-            "--proto turns JSON into protobuf: it needs --protocol grpc, grpc-web or connect, and \
-             --codec proto",
+            "--proto turns JSON into protobuf: it needs --protocol grpc, grpc-web, connect or live, \
+             and --codec proto",
         ));
     }
     for step in &mut workload.steps {
@@ -235,12 +235,15 @@ fn speech(args: &RunArgs, target: &Target) -> Result<Speech, Error> {
         ProtocolArg::ConnectGet => Protocol::ConnectGet,
         ProtocolArg::Grpc => Protocol::Grpc,
         ProtocolArg::GrpcWeb => Protocol::GrpcWeb,
+        ProtocolArg::Live => Protocol::Live,
     };
-    if streams && matches!(protocol, Protocol::Plain | Protocol::ConnectGet | Protocol::WebSocket) {
+    let unary = [Protocol::Plain, Protocol::ConnectGet, Protocol::WebSocket, Protocol::Live];
+    if streams && unary.contains(&protocol) {
         return Err(Error::usage("--kind applies to connect, grpc and grpc-web calls only"));
     }
     let transport = match protocol {
         Protocol::WebSocket => Transport::WebSocket,
+        Protocol::Live => Transport::Live,
         Protocol::Grpc => Transport::Http2,
         _ if args.http2 => Transport::Http2,
         _ => Transport::Http1,
