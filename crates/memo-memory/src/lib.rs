@@ -1,4 +1,4 @@
-//! What lies below the memo graph: memory that lock-free readers may still see, and what threads keep
+//! What lies below the memo graph: memory that lock-free readers may still see, a tree of intervals, and what threads keep
 //! for themselves.
 //!
 //! Nothing here knows of keys, values or graphs. It is a part of `tidewire-memo`, for which alone it is
@@ -12,6 +12,7 @@ pub mod epoch;
 pub mod fault;
 pub mod hasher;
 pub mod hazard;
+pub mod intervals;
 pub mod line;
 pub mod pool;
 pub mod running;

@@ -113,8 +113,7 @@ fn a_value_computed_anew_between_a_change_and_its_announcement_hides_it_from_nob
         if remembered {
             leaf = leaf.fingerprint(|value| *value);
         }
-        let same =
-            Memo::infallible_in(&graph, "same", move |_: ()| async move { rows.read(&100) });
+        let same = Memo::infallible_in(&graph, "same", move |_: ()| async move { rows.read(&100) });
         let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
             same.get(()).await.unwrap();
             *leaf.get(key).await.unwrap()
