@@ -1,7 +1,9 @@
 //! The client over TLS and Unix sockets: whom it trusts, who it is, what is negotiated.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tidewire::client::{HttpVersion, Protocol, Step, Trace};
 use tidewire::{Address, Client, Code, Context, Error, Tls, TlsFiles};
@@ -154,28 +156,26 @@ async fn certificates_that_change_are_shown_to_new_connections_and_open_ones_go_
     let files = TlsFiles {
         certificate: certificate.clone(),
         key: key.clone(),
+        also: Vec::new(),
         client_authorities: None,
         clients_optional: false,
     };
     let (builder, _) = behaviour();
-    let (_running, address) = start(builder.tls(Tls::of_files(files).unwrap())).await;
+    let tls = Tls::of_files_seen_every(Duration::ZERO, files).unwrap();
+    let (_running, address) = start(builder.tls(tls)).await;
     let open = client(address, Protocol::Grpc, trusting());
     assert_eq!(look(&open, Context::default()).await.unwrap(), "value of k");
     let first = shown(address).await;
+    let replace = |path: &Path, pem: &[u8]| {
+        let other = folder.path().join("new");
+        std::fs::write(&other, pem).unwrap();
+        std::fs::rename(other, path).unwrap();
+    };
     // A certificate without its key changes nothing.
-    std::fs::write(&certificate, CLIENT.0).unwrap();
-    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(5);
-    std::fs::File::open(&certificate).unwrap().set_modified(later).unwrap();
-    let half_way = std::time::Instant::now();
-    while half_way.elapsed() < std::time::Duration::from_millis(1200) {
-        assert_eq!(shown(address).await, first);
-    }
-    std::fs::write(&key, CLIENT.1).unwrap();
-    std::fs::File::open(&key).unwrap().set_modified(later).unwrap();
-    let mut now = shown(address).await;
-    while now == first {
-        now = shown(address).await;
-    }
+    replace(&certificate, CLIENT.0);
+    assert_eq!(shown(address).await, first);
+    replace(&key, CLIENT.1);
+    assert_ne!(shown(address).await, first);
     assert_eq!(look(&open, Context::default()).await.unwrap(), "value of k");
     assert_eq!(open.open_connections(), 1, "it is the one that was open");
 }
@@ -215,5 +215,84 @@ async fn a_client_certificate_says_who_calls_and_may_be_left_out_where_it_is_opt
         let nobody = client(address, protocol, trusting());
         let error = look(&nobody, Context::default()).await.unwrap_err();
         assert_eq!(error.code(), Code::Unauthenticated, "{protocol:?}: {error}");
+    }
+}
+
+/// A certificate of its own for these names, by openssl.
+fn made(folder: &Path, name: &str, names: &str) -> (PathBuf, PathBuf) {
+    let [certificate, key] = ["pem", "key"].map(|end| folder.join(format!("{name}.{end}")));
+    let output = std::process::Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"])
+        .args(["-days", "2", "-subj", &format!("/CN={name}")])
+        .args(["-addext", &format!("subjectAltName={names}")])
+        .args(["-keyout".as_ref(), key.as_os_str(), "-out".as_ref(), certificate.as_os_str()])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    (certificate, key)
+}
+
+#[tokio::test]
+async fn a_client_is_shown_the_certificate_for_the_name_that_it_asks_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = made(folder.path(), "first", "DNS:first.example");
+    let shops = made(folder.path(), "shops", "DNS:shop.example,DNS:*.shop.example");
+    let text = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\n[server.tls]\ncertificate = \"{}\"\nkey = \"{}\"\n\
+         [[server.tls.also]]\ncertificate = \"{}\"\nkey = \"{}\"\n",
+        first.0.display(),
+        first.1.display(),
+        shops.0.display(),
+        shops.1.display(),
+    );
+    let config = tidewire::config::Config::parse(&text, "t.toml").unwrap();
+    let running = config.server().unwrap().start().await.unwrap();
+    let address = running.addresses()[0].to_string();
+    for (asked, shown) in [
+        (Some("first.example"), "first"),
+        (Some("shop.example"), "shops"),
+        (Some("a.shop.example"), "shops"),
+        (Some("a.b.shop.example"), "first"),
+        (Some("other.example"), "first"),
+        (None, "first"),
+    ] {
+        let mut openssl = std::process::Command::new("openssl");
+        openssl.args(["s_client", "-connect", &address]).stdin(std::process::Stdio::null());
+        match asked {
+            Some(name) => openssl.args(["-servername", name]),
+            None => openssl.arg("-noservername"),
+        };
+        let output = tokio::task::spawn_blocking(move || openssl.output()).await.unwrap().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let subject = text.lines().find_map(|line| line.strip_prefix("subject=")).unwrap_or("");
+        assert_eq!(subject.replace(' ', ""), format!("CN={shown}"), "{asked:?}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_over_tls_is_trusted_by_the_authorities_of_its_service_or_not_called() {
+    let (builder, _) = behaviour();
+    let (_upstream, upstream) = start(builder.tls(Tls::new(SERVER.0, SERVER.1).unwrap())).await;
+    let protos = tidewire_tests::program::root().join("tests/proto");
+    let schema = tidewire::Schema::compile(&tidewire::config::sources(&protos)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let other = made(folder.path(), "other", "DNS:localhost").0;
+    let own = folder.path().join("authority.pem");
+    std::fs::write(&own, AUTHORITY).unwrap();
+    for (authorities, expected) in [(own, Ok("value of k")), (other, Err(Code::Unavailable))] {
+        let text = format!(
+            "[[service]]\nproto = \"{}\"\nbackend = \"upstream\"\nurl = \"https://127.0.0.1:{}\"\n\
+             authorities = \"{}\"\n",
+            protos.display(),
+            upstream.port(),
+            authorities.display(),
+        );
+        let config = tidewire::config::Config::parse(&text, "t.toml").unwrap();
+        let upstream = config.schemas().next().unwrap().upstream(&schema).unwrap();
+        let served = schema.serve("tidewire.test.v1.BehaviourService", upstream).unwrap();
+        let (_running, front) = start(tidewire::Server::builder().service(served)).await;
+        let client = Client::builder(format!("http://{front}")).build().unwrap();
+        let answer = look(&client, Context::default()).await;
+        assert_eq!(answer.as_deref().map_err(Error::code), expected, "{answer:?}");
     }
 }

@@ -1,10 +1,15 @@
 //! `Calls`: what is called.
 
-use tidewire_observe::Metrics;
-use tidewire_service::{Context, Reply, Result};
+use std::time::Duration;
 
+use tidewire_observe::{Metrics, RecordedCall};
+use tidewire_service::{Context, Error, Reply, Result};
+
+use crate::limit;
 use crate::proto::tidewire::admin::v1::{
-    Calls, MethodFigures, MethodFiguresReply, MethodFiguresRequest, OutcomeCount,
+    Call, Calls, ClearCallsReply, ClearCallsRequest, GetCallRequest, ListCallsReply,
+    ListCallsRequest, MethodFigures, MethodFiguresReply, MethodFiguresRequest, OutcomeCount,
+    PhaseReached, RecordCallsReply, RecordCallsRequest, SentHeader,
 };
 
 pub(crate) struct OfCalls(pub(crate) Metrics);
@@ -23,12 +28,94 @@ impl Calls for OfCalls {
             outcomes: figures.outcomes.into_iter().map(outcome).collect(),
             p50_us: figures.p50_us,
             p99_us: figures.p99_us,
+            asked_memory: figures.asked_memory,
+            from_memory: figures.from_memory,
             ..Default::default()
         });
         Ok(MethodFiguresReply { methods: methods.collect(), ..Default::default() }.into())
+    }
+
+    async fn list(&self, _: Context, request: ListCallsRequest) -> Result<Reply<ListCallsReply>> {
+        let ListCallsRequest { after, method, failed, .. } = request;
+        let record = self.0.record();
+        let recorded =
+            record.after(after, limit(request.limit), |call| is_wanted(call, &method, failed));
+        let reply = ListCallsReply {
+            calls: recorded.calls.iter().map(|call| told(call)).collect(),
+            dropped: recorded.dropped,
+            next: recorded.next,
+            recording: record.is_on(),
+            ..Default::default()
+        };
+        Ok(reply.into())
+    }
+
+    async fn get(&self, _: Context, request: GetCallRequest) -> Result<Reply<Call>> {
+        let call = self.0.record().call(request.number);
+        let gone = || Error::not_found(format!("call {} is not kept", request.number));
+        Ok(told(&*call.ok_or_else(gone)?).into())
+    }
+
+    async fn record(
+        &self,
+        _: Context,
+        request: RecordCallsRequest,
+    ) -> Result<Reply<RecordCallsReply>> {
+        let seconds = request.seconds.min(SECONDS_MAX);
+        self.0.record().keep_for(Duration::from_secs(seconds.into()));
+        tracing::warn!(seconds, "calls are recorded by the admin listener");
+        Ok(RecordCallsReply::default().into())
+    }
+
+    async fn clear(&self, _: Context, _: ClearCallsRequest) -> Result<Reply<ClearCallsReply>> {
+        self.0.record().clear();
+        tracing::warn!("recorded calls were forgotten by the admin listener");
+        Ok(ClearCallsReply::default().into())
+    }
+}
+
+/// Whether a call is one of those that are asked for.
+pub(crate) fn is_wanted(call: &RecordedCall, method: &str, failed: bool) -> bool {
+    let went_well = matches!(call.outcome, "ok" | "2xx" | "3xx");
+    call.method.contains(method) && !(failed && went_well)
+}
+
+/// A call as it is told.
+pub(crate) fn told(call: &RecordedCall) -> Call {
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let phases = call.phases.iter().map(|(phase, at)| PhaseReached {
+        phase: (*phase).to_owned(),
+        at_us: micros(*at),
+        ..Default::default()
+    });
+    let headers = call.headers.iter().map(|(name, value)| SentHeader {
+        name: name.clone(),
+        value: value.clone(),
+        ..Default::default()
+    });
+    Call {
+        number: call.number,
+        at_ms: call.at_ms,
+        method: call.method.clone(),
+        protocol: call.protocol.to_owned(),
+        peer: call.peer.clone(),
+        request_id: call.request_id.clone(),
+        trace_id: call.trace_id.clone(),
+        outcome: call.outcome.to_owned(),
+        status: call.status.into(),
+        took_us: micros(call.took),
+        bytes_in: call.bytes_in,
+        bytes_out: call.bytes_out,
+        from_memory: call.from_memory,
+        phases: phases.collect(),
+        headers: headers.collect(),
+        ..Default::default()
     }
 }
 
 fn outcome((code, count): (&'static str, u64)) -> OutcomeCount {
     OutcomeCount { code: code.to_owned(), count, ..Default::default() }
 }
+
+/// An hour: who forgets to end a recording does not pay for it for ever.
+pub(crate) const SECONDS_MAX: u32 = 3600;

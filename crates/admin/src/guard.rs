@@ -62,7 +62,7 @@ impl Gate for Guard {
 
 /// Whether a request is no page's but our own.
 fn is_ours(headers: &HeaderMap) -> Result<()> {
-    // Programs that speak HTTP/2 send no `Host`; browsers speak HTTP/1.1 here, and do.
+    // Of a request over HTTP/2 the server has made it of `:authority`.
     let host = headers.get(HOST).map(|host| host.to_str().unwrap_or_default());
     if host.is_some_and(|host| !is_here(host)) {
         let text = "this host is not served here; call 127.0.0.1, [::1] or localhost";

@@ -12,15 +12,22 @@
 //! themselves (`guard.rs`), and nothing here says a secret.
 
 mod calls;
+mod causes;
 mod guard;
 mod memo;
 mod metrics;
+#[cfg(feature = "mock")]
+mod mocks;
 mod probes;
-mod proto;
+mod processes;
+pub mod proto;
+mod redact;
 mod services;
 mod settings;
 mod system;
+mod tail;
 mod token;
+mod told;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,10 +38,15 @@ use tidewire_observe::Metrics;
 use tidewire_server::{Address, Builder, Handle, Server};
 use tidewire_service::{Access, Call};
 
-use crate::proto::tidewire::admin::v1::{CallsServer, MemoServer, ServicesServer, SystemServer};
+#[cfg(feature = "mock")]
+use crate::proto::tidewire::admin::v1::MocksServer;
+use crate::proto::tidewire::admin::v1::{
+    CallsServer, MemoServer, ProcessesServer, ServicesServer, SystemServer, TailServer,
+};
 
 pub use settings::Setting;
 pub use token::{Token, TokenError};
+pub use told::Told;
 
 /// Sets the level of the log; the text says what is wrong with one.
 pub type SetLogLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
@@ -46,6 +58,7 @@ pub struct Admin {
     token: Token,
     metrics: Metrics,
     graph: Graph,
+    told: Told,
     settings: Arc<[Setting]>,
     set_log_level: Option<SetLogLevel>,
     begun: Instant,
@@ -58,6 +71,7 @@ impl Admin {
             token,
             metrics,
             graph,
+            told: Told::default(),
             settings: Arc::default(),
             set_log_level: None,
             begun: Instant::now(),
@@ -70,6 +84,12 @@ impl Admin {
         self
     }
 
+    /// Tells of programs and mocks too, which may be added later.
+    pub fn telling(mut self, told: Told) -> Self {
+        self.told = told;
+        self
+    }
+
     /// Lets the level of the log be set.
     pub fn log_level(mut self, set: SetLogLevel) -> Self {
         self.set_log_level = Some(set);
@@ -79,15 +99,15 @@ impl Admin {
     /// The server, for [`Builder::beside`].
     pub fn server(self, listen: Address, handle: Handle) -> Builder {
         let (ready, told) = (handle.clone(), (self.clone(), handle.clone()));
-        let metrics = move |_: Call| {
-            let text = metrics::text(&told.0, &told.1);
+        let metrics = move |call: Call| {
+            let text = metrics::text(&told.0, &told.1, &call.context);
             async move { Ok(text) }
         };
         let rules = tidewire_server::AccessRules::default()
             .otherwise(Access::scopes(&[READ]))
             .path("/livez", Access::Anonymous)
             .path("/readyz", Access::Anonymous);
-        Server::builder()
+        let builder = Server::builder()
             .listen(listen)
             .private_sockets(true)
             .gate(guard::Guard::new(self.token.clone()))
@@ -99,9 +119,22 @@ impl Admin {
             })
             .route(Method::GET, "/metrics", metrics)
             .service(SystemServer::new(system::OfSystem::new(self.clone(), handle.clone())))
+            .service(TailServer::new(tail::OfTail::new(self.clone(), handle.clone())))
             .service(ServicesServer::new(services::OfServices(handle)))
-            .service(CallsServer::new(calls::OfCalls(self.metrics)))
-            .service(MemoServer::new(memo::OfMemo(self.graph)))
+            .service(ProcessesServer::new(processes::OfProcesses(self.told.clone())))
+            .service(CallsServer::new(calls::OfCalls(self.metrics.clone())))
+            .service(MemoServer::new(memo::OfMemo::new(self.graph, self.metrics)));
+        #[cfg(feature = "mock")]
+        let builder = builder.service(MocksServer::new(mocks::OfMocks(self.told)));
+        builder
+    }
+}
+
+/// How many rows are told at once, where so many are asked for.
+fn limit(asked: u32) -> usize {
+    match asked {
+        0 => 100,
+        asked => asked.min(1000) as usize,
     }
 }
 

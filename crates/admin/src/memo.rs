@@ -1,11 +1,37 @@
-//! `Memo`: what is kept.
+//! `Memo`: what is kept, of what it was made, and why it was made again.
+//!
+//! What happened is known only from what was observed (`causes.rs`); nothing is guessed.
 
-use tidewire_memo::Graph;
-use tidewire_service::{Context, Reply, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::proto::tidewire::admin::v1::{Memo, MemoOverviewReply, MemoOverviewRequest};
+use tidewire_memo::{Cause, Entry, EntryState, Graph};
+use tidewire_observe::Metrics;
+use tidewire_service::{Context, Error, Reply, Result};
 
-pub(crate) struct OfMemo(pub(crate) Graph);
+use crate::calls::SECONDS_MAX;
+use crate::causes::{Causes, Noted};
+use crate::limit;
+use crate::proto::tidewire::admin::v1::{
+    ExplainReply, ExplainRequest, GetEntryReply, GetEntryRequest, Invalidator, InvalidatorsReply,
+    InvalidatorsRequest, ListEntriesReply, ListEntriesRequest, ListMemosReply, ListMemosRequest,
+    Memo, MemoEntry, MemoEvent, MemoInfo, MemoOverviewReply, MemoOverviewRequest, ObserveMemoReply,
+    ObserveMemoRequest,
+};
+
+pub(crate) struct OfMemo {
+    graph: Graph,
+    metrics: Metrics,
+    causes: Arc<Causes>,
+}
+
+impl OfMemo {
+    pub(crate) fn new(graph: Graph, metrics: Metrics) -> Self {
+        let causes = Arc::new(Causes::new(graph.clone()));
+        Self { graph, metrics, causes }
+    }
+}
 
 impl Memo for OfMemo {
     async fn overview(
@@ -13,16 +39,259 @@ impl Memo for OfMemo {
         _: Context,
         _: MemoOverviewRequest,
     ) -> Result<Reply<MemoOverviewReply>> {
-        let stats = self.0.stats();
-        let reply = MemoOverviewReply {
-            bytes: stats.bytes as u64,
-            entries: stats.nodes as u64,
-            computed: stats.started,
-            joined: stats.joined,
-            verified: stats.verified,
-            evicted: stats.removed,
+        Ok(overview(&self.graph, &self.metrics).into())
+    }
+
+    async fn list_memos(&self, _: Context, _: ListMemosRequest) -> Result<Reply<ListMemosReply>> {
+        let figures = self.metrics.figures();
+        let memos = self.graph.owners().into_iter().map(|owner| {
+            let of_method =
+                figures.iter().filter(|of| *of.method == *owner.name.trim_start_matches('/'));
+            let (asked, hits) = of_method
+                .fold((0, 0), |(asked, hits), of| (asked + of.asked_memory, hits + of.from_memory));
+            MemoInfo {
+                name: owner.name.to_string(),
+                source: owner.is_source,
+                entries: owner.entries as u64,
+                bytes: owner.bytes as u64,
+                asked,
+                hits,
+                ..Default::default()
+            }
+        });
+        Ok(ListMemosReply { memos: memos.collect(), ..Default::default() }.into())
+    }
+
+    async fn list_entries(
+        &self,
+        _: Context,
+        request: ListEntriesRequest,
+    ) -> Result<Reply<ListEntriesReply>> {
+        let page =
+            shown(|| self.graph.entries(&request.memo, request.after, limit(request.limit)))?;
+        let entries = page.entries.into_iter().filter(|entry| entry.key.contains(&request.key));
+        let reply = ListEntriesReply {
+            entries: entries.map(told).collect(),
+            next: page.next.unwrap_or(0),
             ..Default::default()
         };
         Ok(reply.into())
+    }
+
+    async fn get_entry(
+        &self,
+        _: Context,
+        request: GetEntryRequest,
+    ) -> Result<Reply<GetEntryReply>> {
+        let around = shown(|| self.graph.entry(request.id))?.ok_or_else(gone)?;
+        let reply = GetEntryReply {
+            age_ms: self.causes.age_ms(&around.entry.memo, &around.entry.key),
+            entry: told(around.entry).into(),
+            dependencies: around.dependencies.into_iter().map(told).collect(),
+            dependants: around.dependants.into_iter().map(told).collect(),
+            ..Default::default()
+        };
+        Ok(reply.into())
+    }
+
+    async fn explain(&self, _: Context, request: ExplainRequest) -> Result<Reply<ExplainReply>> {
+        let entry = shown(|| self.graph.entry(request.id))?.ok_or_else(gone)?.entry;
+        let events = self.causes.of(&entry.memo, &entry.key);
+        let reply = ExplainReply {
+            observing: self.causes.is_on(),
+            events: events.into_iter().map(event).collect(),
+            dropped: self.causes.dropped(),
+            ..Default::default()
+        };
+        Ok(reply.into())
+    }
+
+    async fn invalidators(
+        &self,
+        _: Context,
+        request: InvalidatorsRequest,
+    ) -> Result<Reply<InvalidatorsReply>> {
+        let most = if request.limit == 0 { 20 } else { limit(request.limit) };
+        let invalidators = self.causes.invalidators().into_iter().take(most);
+        let invalidators = invalidators.map(|(changed, times, marked)| Invalidator {
+            changed,
+            times,
+            marked,
+            ..Default::default()
+        });
+        let reply = InvalidatorsReply {
+            invalidators: invalidators.collect(),
+            observing: self.causes.is_on(),
+            ..Default::default()
+        };
+        Ok(reply.into())
+    }
+
+    async fn observe(
+        &self,
+        _: Context,
+        request: ObserveMemoRequest,
+    ) -> Result<Reply<ObserveMemoReply>> {
+        let seconds = request.seconds.min(SECONDS_MAX);
+        Arc::clone(&self.causes).observe(Duration::from_secs(seconds.into()));
+        tracing::warn!(seconds, "what is kept is observed by the admin listener");
+        Ok(ObserveMemoReply::default().into())
+    }
+}
+
+/// How much is kept, and how often that helped.
+pub(crate) fn overview(graph: &Graph, metrics: &Metrics) -> MemoOverviewReply {
+    let stats = graph.stats();
+    let figures = metrics.figures();
+    MemoOverviewReply {
+        bytes: stats.bytes as u64,
+        entries: stats.nodes as u64,
+        computed: stats.started,
+        joined: stats.joined,
+        verified: stats.verified,
+        evicted: stats.removed,
+        cut_off: stats.cut_off,
+        expired: stats.expired,
+        asked: figures.iter().map(|of| of.asked_memory).sum(),
+        hits: figures.iter().map(|of| of.from_memory).sum(),
+        ..Default::default()
+    }
+}
+
+/// Looks at keys, whose `Debug` is somebody else's code.
+fn shown<T>(look: impl FnOnce() -> T) -> Result<T> {
+    let text = "a key that is among these cannot be shown, since its Debug panics";
+    catch_unwind(AssertUnwindSafe(look)).map_err(|_| Error::internal(text))
+}
+
+fn gone() -> Error {
+    Error::not_found("there is no such entry any more; list the entries again")
+}
+
+fn told(entry: Entry) -> MemoEntry {
+    let state = match entry.state {
+        EntryState::Empty => "empty",
+        EntryState::Fresh => "fresh",
+        EntryState::Suspect => "suspect",
+        EntryState::Ghost => "ghost",
+        EntryState::Faded => "faded",
+        EntryState::Dirty => "dirty",
+        _ => "unknown",
+    };
+    MemoEntry {
+        id: entry.id,
+        memo: entry.memo.to_string(),
+        key: entry.key,
+        state: state.to_owned(),
+        version: entry.version,
+        bytes: entry.bytes as u64,
+        dependencies: entry.dependencies as u64,
+        dependants: entry.dependants as u64,
+        computing: entry.is_computing,
+        watched: entry.is_watched,
+        ..Default::default()
+    }
+}
+
+fn event(noted: Noted) -> MemoEvent {
+    let (dependency, dependencies) = match noted.event.cause {
+        Some(Cause::Dependency { number, of }) => (number, of),
+        _ => (0, 0),
+    };
+    let short = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    MemoEvent {
+        what: noted.event.kind.to_string(),
+        at_ms: noted.at_ms,
+        tick: noted.event.tick,
+        changed: noted.changed.unwrap_or_default(),
+        dependency: short(dependency),
+        dependencies: short(dependencies),
+        ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt;
+
+    use tidewire_memo::{Memo as Memoized, Source};
+
+    fn of(graph: &Graph) -> OfMemo {
+        OfMemo::new(graph.clone(), Metrics::new())
+    }
+
+    async fn listed(memo: &OfMemo, name: &str, after: u32, limit: u32) -> Result<ListEntriesReply> {
+        let request = ListEntriesRequest { memo: name.into(), after, limit, ..Default::default() };
+        memo.list_entries(Context::default(), request).await.map(|reply| reply.body)
+    }
+
+    #[derive(Clone, PartialEq, Eq, Hash)]
+    struct Unspeakable;
+
+    impl fmt::Debug for Unspeakable {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            panic!("no word of it")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_whose_debug_panics_is_one_answer_that_says_so() {
+        let graph = Graph::new();
+        let (bad, good) = (Source::new_in(&graph, "bad"), Source::new_in(&graph, "good"));
+        let row = Memoized::infallible_in(&graph, "row", move |id: u32| async move {
+            bad.read(&Unspeakable);
+            good.read(&id);
+        });
+        row.get(1).await.unwrap();
+        let memo = of(&graph);
+        let refused = listed(&memo, "bad", 0, 0).await.unwrap_err();
+        assert!(refused.message().contains("its Debug panics"), "{refused}");
+        assert_eq!(listed(&memo, "good", 0, 0).await.unwrap().entries[0].key, "1");
+        let observed = ObserveMemoRequest { seconds: 60, ..Default::default() };
+        memo.observe(Context::default(), observed).await.unwrap();
+        bad.changed(&Unspeakable);
+        let asked = InvalidatorsRequest::default();
+        let top = memo.invalidators(Context::default(), asked).await.unwrap().body;
+        assert_eq!(top.invalidators[0].changed, "bad(a key whose Debug panics)");
+    }
+
+    #[tokio::test]
+    async fn a_hundred_thousand_keys_come_a_page_at_a_time_and_of_dependants_a_hundred() {
+        const KEYS: u32 = 100_000;
+        let graph = Graph::new();
+        let all = Source::<u8>::new_in(&graph, "all");
+        let row = Memoized::infallible_in(&graph, "row", move |id: u32| async move {
+            all.read(&0);
+            id
+        });
+        for id in 0..KEYS {
+            row.get(id).await.unwrap();
+        }
+        let memo = of(&graph);
+        let (mut after, mut found) = (0, 0);
+        loop {
+            let page = listed(&memo, "row", after, u32::MAX).await.unwrap();
+            assert!(page.entries.len() <= 1000, "{}", page.entries.len());
+            found += page.entries.len();
+            after = page.next;
+            if after == 0 {
+                break;
+            }
+        }
+        assert_eq!(found, KEYS as usize);
+        let id = listed(&memo, "all", 0, 1).await.unwrap().entries[0].id;
+        let request = GetEntryRequest { id, ..Default::default() };
+        let around = memo.get_entry(Context::default(), request).await.unwrap().body;
+        assert_eq!((around.dependants.len(), around.entry.dependants), (100, KEYS.into()));
+        // More happens than is kept: what went is counted, and the latest is told.
+        let observed = ObserveMemoRequest { seconds: 60, ..Default::default() };
+        memo.observe(Context::default(), observed).await.unwrap();
+        all.changed(&0);
+        row.get(KEYS - 1).await.unwrap();
+        let request = ExplainRequest { id, ..Default::default() };
+        let why = memo.explain(Context::default(), request).await.unwrap().body;
+        assert!(why.observing);
+        assert!(why.dropped >= u64::from(KEYS) - (1 << 16), "{}", why.dropped);
     }
 }

@@ -1,15 +1,17 @@
-//! `/metrics`: all counts, as Prometheus reads them.
+//! `/metrics`: all counts, as Prometheus reads them, or as OpenMetrics where that is asked for.
 
-use http::header::{CONTENT_TYPE, HeaderValue};
-use tidewire_observe::Exposition;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use tidewire_observe::{Exposition, Format};
 use tidewire_server::Handle;
-use tidewire_service::Reply;
+use tidewire_service::{Context, Reply};
 
 use crate::Admin;
 
 /// The text of `/metrics`.
-pub(crate) fn text(admin: &Admin, handle: &Handle) -> Reply {
-    let mut text = Exposition::default();
+pub(crate) fn text(admin: &Admin, handle: &Handle, context: &Context) -> Reply {
+    let accept = context.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = Format::asked_by(accept.unwrap_or_default());
+    let mut text = Exposition::new(format);
     admin.metrics.expose(&mut text);
     let usage = handle.usage();
     let mut one = |name, kind, about, value: u64| {
@@ -52,7 +54,7 @@ pub(crate) fn text(admin: &Admin, handle: &Handle) -> Reply {
     for (bound, times) in &usage.reached {
         text.sample("", &[("limit", bound.key().to_owned())], times);
     }
-    let content_type = HeaderValue::from_static(Exposition::CONTENT_TYPE);
+    let content_type = HeaderValue::from_static(format.content_type());
     let mut reply = Reply::text(text.into_text());
     reply.headers.insert(CONTENT_TYPE, content_type);
     reply

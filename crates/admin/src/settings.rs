@@ -1,5 +1,7 @@
 //! Settings as they are told: with where each comes from, and no secret.
 
+use crate::redact::{has_credential, is_secret};
+
 /// One setting, its value, and where that comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -17,7 +19,8 @@ pub struct Setting {
 impl Setting {
     /// A setting; the value of one whose name or whose value speaks of a secret is told as `set`.
     pub fn new(key: &str, value: &str, origin: &str, about: &str) -> Self {
-        let value = if is_secret(key) || has_credential(value) { "set" } else { value };
+        let last = key.rsplit('.').next().unwrap_or_default();
+        let value = if is_secret(last) || has_credential(value) { "set" } else { value };
         Self {
             key: key.to_owned(),
             value: value.to_owned(),
@@ -25,19 +28,6 @@ impl Setting {
             about: about.to_owned(),
         }
     }
-}
-
-/// Whether a setting is a secret by its name; one that names a file is none.
-fn is_secret(key: &str) -> bool {
-    let last = key.rsplit('.').next().unwrap_or_default();
-    let is_file = last.ends_with("_file") || last.ends_with("_header");
-    !is_file && ["token", "secret", "password", "api_key"].iter().any(|word| last.contains(word))
-}
-
-/// Whether a value is an address with a user and a password.
-fn has_credential(value: &str) -> bool {
-    let after = value.split_once("://").map(|(_, after)| after);
-    after.is_some_and(|after| after.split('/').next().unwrap_or_default().contains('@'))
 }
 
 #[cfg(test)]

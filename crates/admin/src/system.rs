@@ -22,24 +22,7 @@ impl OfSystem {
 
 impl System for OfSystem {
     async fn overview(&self, _: Context, _: OverviewRequest) -> Result<Reply<OverviewReply>> {
-        let usage = self.handle.usage();
-        let bounds = usage.reached.iter().map(|(bound, times)| BoundReached {
-            key: bound.key().to_owned(),
-            times: *times,
-            ..Default::default()
-        });
-        let reply = OverviewReply {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            ready: self.handle.is_ready(),
-            uptime_ms: u64::try_from(self.admin.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-            connections_open: usage.connections_open as u64,
-            connections_accepted: usage.connections_accepted,
-            calls_waiting: usage.calls_waiting as u64,
-            commands_running: usage.commands_running as u64,
-            bounds: bounds.collect(),
-            ..Default::default()
-        };
-        Ok(reply.into())
+        Ok(overview(&self.admin, &self.handle).into())
     }
 
     async fn settings(&self, _: Context, _: SettingsRequest) -> Result<Reply<SettingsReply>> {
@@ -70,5 +53,26 @@ impl System for OfSystem {
         set(&request.level).map_err(Error::invalid_argument)?;
         tracing::warn!(level = request.level, "the level of the log was set by the admin listener");
         Ok(SetLogLevelReply::default().into())
+    }
+}
+
+/// What it does now, in one look.
+pub(crate) fn overview(admin: &Admin, handle: &Handle) -> OverviewReply {
+    let usage = handle.usage();
+    let bounds = usage.reached.iter().map(|(bound, times)| BoundReached {
+        key: bound.key().to_owned(),
+        times: *times,
+        ..Default::default()
+    });
+    OverviewReply {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ready: handle.is_ready(),
+        uptime_ms: u64::try_from(admin.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        connections_open: usage.connections_open as u64,
+        connections_accepted: usage.connections_accepted,
+        calls_waiting: usage.calls_waiting as u64,
+        commands_running: usage.commands_running as u64,
+        bounds: bounds.collect(),
+        ..Default::default()
     }
 }

@@ -8,6 +8,7 @@
 //! | 3, 4, 5, 65 to 80 | what a call came to; see `call/outcome.rs` |
 //! | 130 | a measurement was stopped by Ctrl-C; what was measured is printed |
 
+mod admin;
 mod call;
 mod command;
 mod describe;
@@ -22,6 +23,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::command::processes::Act;
 
 /// Gives memory back after a peak, which the allocator of the system hardly does: see
 /// `bench-runs/attack.md`.
@@ -56,6 +59,20 @@ enum Command {
     Mock(command::mock::Mock),
     Call(command::call::CallArgs),
     Top(command::top::Top),
+    Inspect(command::inspect::Inspect),
+    Ps(command::processes::Ps),
+    Logs(command::processes::Logs),
+    /// Start a process of a hosted program, unless one runs.
+    Start(command::processes::One),
+    /// End the processes of a hosted program once their calls are over; its next call starts another.
+    Stop(command::processes::One),
+    /// Start a process of a hosted program in the place of those that run.
+    Restart(command::processes::One),
+    /// Freeze the processes of a hosted program until its next call.
+    Freeze(command::processes::One),
+    /// Let frozen processes of a hosted program run again.
+    Thaw(command::processes::One),
+    Mocks(command::mocks::Mocks),
     List(command::list::List),
     Describe(command::describe::Describe),
     Check(command::check::Check),
@@ -79,10 +96,19 @@ async fn run() -> ExitCode {
     };
     let outcome = match arguments.command {
         Command::Init(init) => init.run(),
-        Command::Serve(serve) => serve.run().await.map(|()| ExitCode::SUCCESS),
-        Command::Mock(mock) => mock.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Serve(serve) => done(serve.run().await),
+        Command::Mock(mock) => done(mock.run().await),
         Command::Call(call) => call.run().await,
-        Command::Top(top) => top.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Top(top) => done(top.run().await),
+        Command::Inspect(inspect) => done(inspect.run().await),
+        Command::Ps(ps) => done(ps.run().await),
+        Command::Logs(logs) => done(logs.run().await),
+        Command::Start(one) => done(one.run(Act::Start).await),
+        Command::Stop(one) => done(one.run(Act::Stop).await),
+        Command::Restart(one) => done(one.run(Act::Restart).await),
+        Command::Freeze(one) => done(one.run(Act::Freeze).await),
+        Command::Thaw(one) => done(one.run(Act::Thaw).await),
+        Command::Mocks(mocks) => done(mocks.run().await),
         Command::Check(check) => check.run(),
         Command::Completions(completions) => completions.run(),
         Command::Complete(complete) => complete.run(&Arguments::command()).await,
@@ -99,6 +125,10 @@ async fn run() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
+}
+
+fn done(outcome: Result<(), Failure>) -> Result<ExitCode, Failure> {
+    outcome.map(|()| ExitCode::SUCCESS)
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -74,6 +74,7 @@ impl Shared {
             let asker = Asker::of(&call.context);
             return Answer::ready(cached.give(cached.version(), &asker, From::Memory));
         }
+        call.context.phase(Phase::Computed);
         if is_hopeless {
             return self.inner.call(call);
         }

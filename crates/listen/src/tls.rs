@@ -1,18 +1,27 @@
 //! TLS, with HTTP/2 and HTTP/1.1 negotiated by ALPN, and client certificates where asked for.
 //!
+//! | a client asks for (SNI) | is shown |
+//! |---|---|
+//! | a name that a certificate is for, be it by a wildcard | the first such certificate |
+//! | another name, or none | the first certificate |
+//!
 //! What comes from files is read again when they change, at the next handshake that is a second or more
-//! after the last look: connections that are open go on, new ones get the new certificate. Files that do not
+//! after the last look: connections that are open go on, new ones get the new certificates. Files that do not
 //! fit together (a certificate is there, its key not yet) change nothing, and are said in the log.
 
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustls::RootCertStore;
+use rustls::client::verify_server_name;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 
 /// The identity of a server, and whom it trusts.
@@ -27,12 +36,21 @@ struct Identity {
 /// Files that an identity is read from.
 struct Watched {
     files: TlsFiles,
+    look_interval: Duration,
     seen: Mutex<Seen>,
 }
 
 struct Seen {
     looked: Instant,
-    changed: Vec<Option<SystemTime>>,
+    states: Vec<Option<State>>,
+}
+
+/// What tells one state of a file from another: a file that takes its place has another number.
+#[derive(Debug, PartialEq, Eq)]
+struct State {
+    modified: Option<SystemTime>,
+    bytes: u64,
+    number: u64,
 }
 
 /// PEM files of an identity, and whether clients need one.
@@ -42,6 +60,9 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// The private key.
     pub key: PathBuf,
+    /// Certificate chains and private keys for other names; clients that ask for none of them are shown
+    /// the first certificate.
+    pub also: Vec<(PathBuf, PathBuf)>,
     /// The authorities of client certificates; without them no client is asked for one.
     pub client_authorities: Option<PathBuf>,
     /// Whether a client may come without one.
@@ -54,7 +75,7 @@ impl Tls {
     /// # Errors
     /// When either does not parse or the key does not belong to the certificate.
     pub fn new(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
-        Self::build(certificates, key, None).map(|acceptor| Self::of(acceptor, None))
+        Self::build(&[(certificates, key)], None).map(|acceptor| Self::of(acceptor, None))
     }
 
     /// The same, and every client must show a certificate that `client_authorities` (PEM) signed.
@@ -66,7 +87,7 @@ impl Tls {
         key: &[u8],
         client_authorities: &[u8],
     ) -> Result<Self, TlsError> {
-        let acceptor = Self::build(certificates, key, Some((client_authorities, false)))?;
+        let acceptor = Self::build(&[(certificates, key)], Some((client_authorities, false)))?;
         Ok(Self::of(acceptor, None))
     }
 
@@ -75,10 +96,18 @@ impl Tls {
     /// # Errors
     /// A file that cannot be read, and those of [`new`](Self::new).
     pub fn of_files(files: TlsFiles) -> Result<Self, TlsError> {
-        let changed = files.changed();
+        Self::of_files_seen_every(LOOK_INTERVAL, files)
+    }
+
+    /// The same, with the time that passes between two looks whether files changed.
+    ///
+    /// # Errors
+    /// Those of [`of_files`](Self::of_files).
+    pub fn of_files_seen_every(look_interval: Duration, files: TlsFiles) -> Result<Self, TlsError> {
+        let states = files.states();
         let acceptor = files.read()?;
-        let seen = Mutex::new(Seen { looked: Instant::now(), changed });
-        Ok(Self::of(acceptor, Some(Watched { files, seen })))
+        let seen = Mutex::new(Seen { looked: Instant::now(), states });
+        Ok(Self::of(acceptor, Some(Watched { files, look_interval, seen })))
     }
 
     fn of(acceptor: TlsAcceptor, watched: Option<Watched>) -> Self {
@@ -86,8 +115,7 @@ impl Tls {
     }
 
     fn build(
-        cert: &[u8],
-        key: &[u8],
+        pairs: &[(&[u8], &[u8])],
         authorities: Option<(&[u8], bool)>,
     ) -> Result<TlsAcceptor, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -101,18 +129,19 @@ impl Tls {
                 for authority in certificates(authorities, "client authorities")? {
                     roots.add(authority).map_err(TlsError::new("client authorities"))?;
                 }
-                let verifier =
-                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                let verifier = WebPkiClientVerifier::builder_with_provider(
+                    Arc::new(roots),
+                    Arc::clone(&provider),
+                );
                 let verifier =
                     if is_optional { verifier.allow_unauthenticated() } else { verifier };
                 let verifier = verifier.build().map_err(TlsError::new("client authorities"))?;
                 config.with_client_cert_verifier(verifier)
             }
         };
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(TlsError::new("private key"))?;
-        let mut config = config
-            .with_single_cert(certificates(cert, "certificate")?, key)
-            .map_err(TlsError::new("certificate and private key"))?;
+        let keys: Result<Vec<_>, _> =
+            pairs.iter().map(|(cert, key)| certified(cert, key, &provider)).collect();
+        let mut config = config.with_cert_resolver(Arc::new(ByName(keys?)));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
@@ -132,15 +161,15 @@ impl Watched {
     /// The identity that the files have now, where that is another.
     fn news(&self) -> Option<TlsAcceptor> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.looked.elapsed() < LOOK_INTERVAL {
+        if seen.looked.elapsed() < self.look_interval {
             return None;
         }
         seen.looked = Instant::now();
-        let changed = self.files.changed();
-        if changed == seen.changed {
+        let states = self.files.states();
+        if states == seen.states {
             return None;
         }
-        seen.changed = changed;
+        seen.states = states;
         match self.files.read() {
             Ok(acceptor) => {
                 tracing::info!("certificates were read again");
@@ -154,18 +183,18 @@ impl Watched {
     }
 }
 
-/// How often it is looked whether files changed.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-
 impl TlsFiles {
     fn paths(&self) -> impl Iterator<Item = &PathBuf> {
-        [&self.certificate, &self.key].into_iter().chain(&self.client_authorities)
+        let also = self.also.iter().flat_map(|(certificate, key)| [certificate, key]);
+        [&self.certificate, &self.key].into_iter().chain(also).chain(&self.client_authorities)
     }
 
-    /// When each was changed.
-    fn changed(&self) -> Vec<Option<SystemTime>> {
-        let time = |path: &PathBuf| std::fs::metadata(path).and_then(|file| file.modified()).ok();
-        self.paths().map(time).collect()
+    fn states(&self) -> Vec<Option<State>> {
+        let state = |path: &PathBuf| {
+            let file = std::fs::metadata(path).ok()?;
+            Some(State { modified: file.modified().ok(), bytes: file.len(), number: file.ino() })
+        };
+        self.paths().map(state).collect()
     }
 
     fn read(&self) -> Result<TlsAcceptor, TlsError> {
@@ -177,8 +206,42 @@ impl TlsFiles {
         };
         let authorities = self.client_authorities.as_ref().map(read).transpose()?;
         let authorities = authorities.as_deref().map(|pem| (pem, self.clients_optional));
-        Tls::build(&read(&self.certificate)?, &read(&self.key)?, authorities)
+        let mut pairs = vec![(read(&self.certificate)?, read(&self.key)?)];
+        for (certificate, key) in &self.also {
+            pairs.push((read(certificate)?, read(key)?));
+        }
+        let pairs: Vec<_> = pairs.iter().map(|(pem, key)| (&pem[..], &key[..])).collect();
+        Tls::build(&pairs, authorities)
     }
+}
+
+/// Chooses the certificate by the name that is asked for.
+#[derive(Debug)]
+struct ByName(Vec<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
+        let found = name.and_then(|name| self.0.iter().find(|key| is_for(key, &name)));
+        found.or_else(|| self.0.first()).cloned()
+    }
+}
+
+fn is_for(key: &CertifiedKey, name: &ServerName<'_>) -> bool {
+    let parsed = key.cert.first().and_then(|leaf| ParsedCertificate::try_from(leaf).ok());
+    parsed.is_some_and(|leaf| verify_server_name(&leaf, name).is_ok())
+}
+
+fn certified(
+    cert: &[u8],
+    key: &[u8],
+    provider: &CryptoProvider,
+) -> Result<Arc<CertifiedKey>, TlsError> {
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(TlsError::new("private key"))?;
+    let chain = certificates(cert, "certificate")?;
+    let certified = CertifiedKey::from_der(chain, key, provider)
+        .map_err(TlsError::new("certificate and private key"))?;
+    Ok(Arc::new(certified))
 }
 
 fn certificates(pem: &[u8], what: &'static str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -216,3 +279,6 @@ impl fmt::Display for TlsError {
 }
 
 impl std::error::Error for TlsError {}
+
+/// How often it is looked whether files changed.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);

@@ -56,7 +56,9 @@ mod yaml;
 pub use explain::{Explained, Preview};
 pub use finding::Finding;
 pub use log::{Calls, LoggedCall};
-pub use mock::{Missing, Mock, MockBuilder, MockedService, Reloaded, Replying, Respond};
+pub use mock::{
+    MethodRules, Missing, Mock, MockBuilder, MockedService, Reloaded, Replying, Respond,
+};
 pub use plan::{Chosen, Frames, Outcome, Plan};
 pub use rules::{RULE_FILE_BYTES_MAX, RULE_SCHEMA, RuleFiles};
 pub use sessions::SESSION_HEADER;

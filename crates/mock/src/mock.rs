@@ -9,6 +9,7 @@
 
 mod answer;
 mod build;
+mod listing;
 mod reload;
 mod seen;
 
@@ -24,6 +25,7 @@ use tidewire_service::{
 };
 
 pub use self::build::{MockBuilder, Replying, Respond};
+pub use self::listing::MethodRules;
 pub use self::reload::Reloaded;
 use crate::generate::Wishes;
 use crate::log::Log;

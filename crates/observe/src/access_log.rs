@@ -6,10 +6,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::HeaderMap;
 use tidewire_service::{Code, End, Head, How, Observation, Observer, Protocol, Target};
 
 use crate::line::{Begun, line};
+use crate::record::{called, text};
 
 /// How a line is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,25 +48,15 @@ impl Observer for AccessLog {
         let headers = context.headers();
         let peer = context.peer().and_then(|peer| peer.address);
         let begun = Begun {
-            method: match target {
-                Target::Method(method) => method.path.trim_start_matches('/').to_owned(),
-                Target::Http(http) => format!("{} {}", http.method, http.uri.path()),
-                Target::Unknown(path) => path.split('?').next().unwrap_or_default().to_owned(),
-                _ => "unknown".to_owned(),
-            },
+            method: called(target),
             is_plain: matches!(target, Target::Http(_)),
             protocol: context.protocol().map_or("inside", Protocol::as_str),
             peer: peer.map_or_else(|| "-".to_owned(), |peer| peer.ip().to_string()),
-            request_id: text(headers, "x-request-id"),
+            request_id: text(headers, "x-request-id").to_owned(),
             trace_id: text(headers, "traceparent").get(3..35).unwrap_or_default().to_owned(),
         };
         Arc::new(Logged { log: self.clone(), begun, since: Instant::now() })
     }
-}
-
-fn text(headers: &HeaderMap, name: &str) -> String {
-    let value = headers.get(name).and_then(|value| value.to_str().ok());
-    value.unwrap_or_default().to_owned()
 }
 
 struct Logged {
@@ -100,7 +90,7 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
-    use http::{HeaderValue, Method, StatusCode, Uri};
+    use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
     use tidewire_service::{Context, HttpTarget};
 
     fn written(format: LineFormat, sample: f64, status: StatusCode, times: usize) -> Vec<String> {

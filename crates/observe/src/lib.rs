@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! request ─▶ Metrics, AccessLog (observers) ─▶ phases ─▶ one end ─▶ series.rs: counts and a histogram
-//!                                                              └──▶ line.rs: text or JSON
+//!                                                              ├──▶ line.rs: text or JSON
+//!                                                              └──▶ record.rs: the last calls
 //! ```
 //!
 //! Labels come from what is served, never from what callers send: a method that nobody serves is
@@ -10,13 +11,16 @@
 //! made when it is asked for, and a line goes to a function.
 
 mod access_log;
+mod exemplar;
 mod histogram;
 mod line;
 mod metrics;
+mod record;
 mod series;
 mod text;
 
 pub use access_log::{AccessLog, LineFormat};
 pub use histogram::BOUNDS;
 pub use metrics::{MethodFigures, Metrics};
-pub use text::Exposition;
+pub use record::{Record, Recorded, RecordedCall, Watching};
+pub use text::{Exposition, Format};

@@ -2,18 +2,24 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
-use tidewire_service::{End, Head, Observation, Observer, Protocol, Target};
+use tidewire_service::{End, Head, Observation, Observer, Phase, Protocol, Target};
 
+use crate::exemplar::Trace;
+use crate::record::{Record, Recording};
 use crate::series::Series;
 use crate::text::Exposition;
 
-/// Counts every request of a server; clones share the counts.
+/// Counts every request of a server, and records calls while somebody wants them; clones share all that.
 #[derive(Clone, Default)]
-pub struct Metrics(Arc<RwLock<All>>);
+pub struct Metrics {
+    all: Arc<RwLock<All>>,
+    record: Record,
+    has_exemplars: bool,
+}
 
 #[derive(Default)]
 struct All {
@@ -42,12 +48,29 @@ pub struct MethodFigures {
     pub p50_us: u64,
     /// See [`p50_us`](Self::p50_us).
     pub p99_us: u64,
+    /// Calls that looked for an answer among what is kept, and those that found one there.
+    pub asked_memory: u64,
+    /// See [`asked_memory`](Self::asked_memory).
+    pub from_memory: u64,
 }
 
 impl Metrics {
     /// Nothing was counted yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Remembers a trace for each bucket of durations, for whoever reads OpenMetrics. It is of use where
+    /// requests have a trace.
+    #[must_use]
+    pub fn with_exemplars(mut self) -> Self {
+        self.has_exemplars = true;
+        self
+    }
+
+    /// The last calls, while somebody wants them.
+    pub const fn record(&self) -> &Record {
+        &self.record
     }
 
     fn series(&self, target: &Target, protocol: Option<Protocol>) -> (Arc<Series>, bool) {
@@ -57,7 +80,7 @@ impl Metrics {
         };
         let plain = plain_label(target);
         {
-            let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
             let known = match (target, plain) {
                 (Target::Method(method), _) => all.methods.get(&*method.path),
                 (_, label) => all.plain.get(label),
@@ -66,7 +89,7 @@ impl Metrics {
                 return (series, is_plain(target));
             }
         }
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         let known = match target {
             Target::Method(method) => all.methods.entry(method.path.to_string()).or_default(),
             _ => all.plain.entry(plain).or_default(),
@@ -91,6 +114,8 @@ impl Metrics {
                 outcomes: series.outcomes().collect(),
                 p50_us: durations.quantile(0.5),
                 p99_us: durations.quantile(0.99),
+                asked_memory: series.asked_memory.load(Ordering::Relaxed),
+                from_memory: series.from_memory.load(Ordering::Relaxed),
             }
         })
     }
@@ -123,15 +148,15 @@ impl Metrics {
             }
         }
         text.family("tidewire_request_seconds", "histogram", "How long requests took.");
-        for (labels, counted) in self
-            .each(|method, protocol, series| (labels(method, protocol), series.durations.counted()))
-        {
-            text.histogram(&labels, &counted);
+        for (labels, counted, exemplars) in self.each(|method, protocol, series| {
+            (labels(method, protocol), series.durations.counted(), series.exemplars.all())
+        }) {
+            text.histogram(&labels, &counted, &exemplars);
         }
     }
 
     fn each<T>(&self, mut told: impl FnMut(&str, &'static str, &Series) -> T) -> Vec<T> {
-        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         let methods = all.methods.iter().map(|(path, of)| (path.trim_start_matches('/'), of));
         let mut named: Vec<_> =
             methods.chain(all.plain.iter().map(|(name, of)| (*name, of))).collect();
@@ -148,13 +173,22 @@ impl Metrics {
 
 type Gauge = (&'static str, &'static str, &'static str, fn(&Series) -> u64);
 
-const GAUGES: [Gauge; 3] = [
+const GAUGES: [Gauge; 5] = [
     ("tidewire_requests_running", "gauge", "Requests that are not over.", |series| {
         u64::try_from(series.running.load(Ordering::Relaxed)).unwrap_or_default()
     }),
     ("tidewire_request_bytes_total", "counter", "Bytes of requests' bodies.", |series| {
         series.bytes_in.load(Ordering::Relaxed)
     }),
+    ("tidewire_memory_asked_total", "counter", "Calls that looked among kept answers.", |series| {
+        series.asked_memory.load(Ordering::Relaxed)
+    }),
+    (
+        "tidewire_memory_hits_total",
+        "counter",
+        "Calls that were answered by a kept one.",
+        |series| series.from_memory.load(Ordering::Relaxed),
+    ),
     ("tidewire_reply_bytes_total", "counter", "Bytes of replies' bodies.", |series| {
         series.bytes_out.load(Ordering::Relaxed)
     }),
@@ -183,7 +217,10 @@ impl Observer for Metrics {
     fn begin(&self, head: &Head) -> Arc<dyn Observation> {
         let (series, is_plain) = self.series(&head.target, head.context.protocol());
         series.running.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Counting { series, is_plain, begun: Instant::now() })
+        let trace = self.has_exemplars.then(|| Trace::sampled(head.context.headers())).flatten();
+        let recording = self.record.begin(head);
+        let memory = AtomicU8::new(NOT_ASKED);
+        Arc::new(Counting { series, is_plain, begun: Instant::now(), memory, trace, recording })
     }
 }
 
@@ -191,11 +228,45 @@ struct Counting {
     series: Arc<Series>,
     is_plain: bool,
     begun: Instant,
+    /// One of the three below.
+    memory: AtomicU8,
+    trace: Option<Trace>,
+    recording: Option<Box<Recording>>,
 }
 
+/// Nobody looked among what is kept.
+const NOT_ASKED: u8 = 0;
+/// Somebody did, and found it unless more is told.
+const FOUND: u8 = 1;
+/// It was not there.
+const MISSED: u8 = 2;
+
 impl Observation for Counting {
+    fn phase(&self, phase: Phase) {
+        match phase {
+            Phase::Memo => self.memory.store(FOUND, Ordering::Relaxed),
+            Phase::Computed => self.memory.store(MISSED, Ordering::Relaxed),
+            _ => {}
+        }
+        if let Some(recording) = &self.recording {
+            recording.phase(phase);
+        }
+    }
+
     fn end(&self, end: &End) {
-        self.series.end(end, self.is_plain, self.begun.elapsed());
+        let taken = self.begun.elapsed();
+        self.series.end(end, self.is_plain, taken);
+        let memory = self.memory.load(Ordering::Relaxed);
+        if memory != NOT_ASKED {
+            self.series.asked_memory.fetch_add(1, Ordering::Relaxed);
+            self.series.from_memory.fetch_add(u64::from(memory == FOUND), Ordering::Relaxed);
+        }
+        if let Some(trace) = self.trace {
+            self.series.exemplars.note(trace, taken);
+        }
+        if let Some(recording) = &self.recording {
+            recording.end(end, memory == FOUND);
+        }
     }
 }
 

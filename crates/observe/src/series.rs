@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tidewire_service::{Code, End, How};
 
+use crate::exemplar::Exemplars;
 use crate::histogram::Histogram;
 
 /// The counts of one method over one protocol.
@@ -14,6 +15,9 @@ pub(crate) struct Series {
     pub(crate) bytes_in: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
     pub(crate) durations: Histogram,
+    pub(crate) exemplars: Exemplars,
+    pub(crate) asked_memory: AtomicU64,
+    pub(crate) from_memory: AtomicU64,
     outcomes: [AtomicU64; OUTCOMES.len()],
 }
 

@@ -58,6 +58,8 @@ pub struct Status {
     pub starts: u64,
     /// How many calls wait for a process.
     pub waiting: usize,
+    /// How many calls processes have.
+    pub calls: usize,
     /// Why the last start failed, or the last process crashed.
     pub failure: Option<String>,
 }
@@ -68,7 +70,7 @@ pub(crate) struct Inner {
     launcher: Arc<Launcher>,
     sockets: PathBuf,
     pool: Mutex<Pool<Arc<Instance>>>,
-    wake: Notify,
+    pub(crate) wake: Notify,
     changed: watch::Sender<()>,
     ring: Ring,
     shared: Arc<Shared>,
@@ -115,6 +117,11 @@ impl Hosted {
     /// The last lines that its processes printed, the oldest first: 256 KiB of them.
     pub fn output(&self) -> Vec<Line> {
         self.0.ring.lines()
+    }
+
+    /// Up to `limit` lines that it printed after so many, and the number of the first of them, from 0.
+    pub fn output_after(&self, number: u64, limit: usize) -> (u64, Vec<Line>) {
+        self.0.ring.after(number, limit)
     }
 
     /// How many lines are no longer among these.
@@ -204,10 +211,9 @@ impl Inner {
             let now = Instant::now();
             match pool.step(now) {
                 Step::Freeze(instance) | Step::Stop(instance)
-                    if !instance.is_quiet() && !pool.is_draining() =>
-                {
-                    pool.is_at_work(instance.id, now);
-                }
+                    if !instance.is_quiet()
+                        && !pool.is_draining()
+                        && pool.goes_on(instance.id, now) => {}
                 Step::Freeze(instance) => {
                     instance.freeze();
                     return Step::Freeze(instance);
@@ -329,11 +335,12 @@ impl Inner {
             pids: pool.instances().map(|instance| instance.pid()).collect(),
             starts: count.starts,
             waiting: count.waiting,
+            calls: count.calls,
             failure: pool.failure().map(|failure| failure.text.clone()),
         }
     }
 
-    fn pool(&self) -> MutexGuard<'_, Pool<Arc<Instance>>> {
+    pub(crate) fn pool(&self) -> MutexGuard<'_, Pool<Arc<Instance>>> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

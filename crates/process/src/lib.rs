@@ -16,6 +16,7 @@
 //! | `calls.rs` | what becomes of a call when its process fails |
 //! | `native.rs` | calls of a process that speaks the live protocol, both ways |
 //! | `peer.rs` | what such a process says by itself |
+//! | `steer.rs` | what an operator does to a service |
 //! | `typed.rs` | such a process as a service of a schema |
 //! | `sources.rs` | what its answers are made of |
 //! | `headers.rs`, `forwarded.rs` | what a program is told of a request |
@@ -39,6 +40,7 @@ mod program;
 mod ready;
 mod site;
 mod sources;
+mod steer;
 mod typed;
 mod warden;
 

@@ -57,6 +57,14 @@ impl Ring {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).lines.iter().cloned().collect()
     }
 
+    /// Up to `limit` lines after so many, and the number of the first, from 0.
+    pub(crate) fn after(&self, number: u64, limit: usize) -> (u64, Vec<Line>) {
+        let ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let skipped = usize::try_from(number.saturating_sub(ring.dropped)).unwrap_or(usize::MAX);
+        let lines = ring.lines.iter().skip(skipped).take(limit).cloned().collect();
+        (number.max(ring.dropped), lines)
+    }
+
     /// How many lines gave way.
     pub(crate) fn dropped(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).dropped
@@ -214,7 +222,11 @@ mod tests {
         }
         let kept = ring.lines().len();
         assert!(kept > 200 && kept * 1000 < RING_BYTES_MAX, "{kept}");
-        assert_eq!(ring.dropped(), 1000 - u64::try_from(kept).unwrap());
+        let dropped = 1000 - u64::try_from(kept).unwrap();
+        assert_eq!(ring.dropped(), dropped);
+        assert_eq!(ring.after(0, 3), (dropped, ring.lines()[..3].to_vec()));
+        assert_eq!(ring.after(998, 9), (998, ring.lines()[kept - 2..].to_vec()));
+        assert_eq!(ring.after(1000, 9), (1000, Vec::new()));
     }
 
     #[tokio::test]

@@ -31,6 +31,8 @@ pub(crate) struct Pool<M> {
     /// Since when somebody has been waiting.
     waiting_since: Option<Instant>,
     is_starting: bool,
+    /// Since when an operator wants an instance, whether or not anybody calls.
+    wanted_since: Option<Instant>,
     is_draining: bool,
     breaker: Breaker,
     failure: Option<Failure>,
@@ -44,6 +46,8 @@ struct Member<M> {
     calls: usize,
     idle_since: Instant,
     condition: Condition,
+    /// It gets no more calls, and ends with those that it has.
+    retires: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +120,7 @@ impl<M: Clone> Pool<M> {
             waiting: VecDeque::new(),
             waiting_since: None,
             is_starting: false,
+            wanted_since: None,
             is_draining: false,
             breaker: Breaker::default(),
             failure: None,
@@ -155,11 +160,61 @@ impl<M: Clone> Pool<M> {
         Some(Grant { id: member.id, instance: member.instance.clone(), is_frozen: false })
     }
 
-    /// An instance that was to be frozen or ended has work that is no call.
-    pub(crate) fn is_at_work(&mut self, id: u64, now: Instant) {
-        if let Some(member) = self.members.iter_mut().find(|member| member.id == id) {
-            (member.condition, member.idle_since) = (Condition::Ready, now);
+    /// An instance that was to be frozen or ended has work that is no call; returns whether it goes on.
+    pub(crate) fn goes_on(&mut self, id: u64, now: Instant) -> bool {
+        let member = self.members.iter_mut().find(|member| member.id == id);
+        let Some(member) = member.filter(|member| !member.retires) else { return false };
+        (member.condition, member.idle_since) = (Condition::Ready, now);
+        true
+    }
+
+    /// Wants an instance to run, as a call would; returns whether one has to be started.
+    pub(crate) fn want(&mut self, now: Instant) -> bool {
+        let is_missing = self.active() == 0 && !self.is_draining;
+        if is_missing {
+            self.wanted_since.get_or_insert(now);
         }
+        is_missing
+    }
+
+    /// Gives no more calls to the instances that there are, which end with those that they have; returns
+    /// how many.
+    pub(crate) fn retire(&mut self) -> usize {
+        self.wanted_since = None;
+        let running = self.members.iter_mut().filter(|member| member.is_active());
+        running.map(|member| member.retires = true).count()
+    }
+
+    /// Freezes instances that have no calls until their next one; returns those, and how many are busy.
+    pub(crate) fn freeze(&mut self, is_quiet: impl Fn(&M) -> bool) -> (Vec<M>, usize) {
+        let (mut frozen, mut busy) = (Vec::new(), 0);
+        for member in &mut self.members {
+            if !member.is_active() || member.condition != Condition::Ready {
+                continue;
+            }
+            if member.calls > 0 || !is_quiet(&member.instance) {
+                busy += 1;
+                continue;
+            }
+            member.condition = Condition::Frozen;
+            frozen.push(member.instance.clone());
+        }
+        (frozen, busy)
+    }
+
+    /// Lets frozen instances run again, and returns them.
+    pub(crate) fn thaw(&mut self, now: Instant) -> Vec<M> {
+        let frozen = self.members.iter_mut().filter(|m| m.condition == Condition::Frozen);
+        let thawed = frozen.map(|member| {
+            (member.condition, member.idle_since) = (Condition::Ready, now);
+            member.instance.clone()
+        });
+        thawed.collect()
+    }
+
+    /// Forgets crashes, so that the next call starts an instance.
+    pub(crate) fn close_breaker(&mut self) {
+        (self.breaker, self.failure) = (Breaker::default(), None);
     }
 
     /// Whether no more calls are let in.
@@ -177,17 +232,18 @@ impl<M: Clone> Pool<M> {
 
     /// An instance can be called.
     pub(crate) fn started(&mut self, id: u64, instance: M, now: Instant) {
-        self.is_starting = false;
+        (self.is_starting, self.wanted_since) = (false, None);
         self.starts += 1;
         self.breaker.started(now);
         let condition = Condition::Ready;
-        self.members.push(Member { id, instance, calls: 0, idle_since: now, condition });
+        let (calls, retires) = (0, false);
+        self.members.push(Member { id, instance, calls, idle_since: now, condition, retires });
         self.hand_out(now);
     }
 
     /// An instance could not be started; whoever waits is told.
     pub(crate) fn start_failed(&mut self, failure: Failure, now: Instant) {
-        self.is_starting = false;
+        (self.is_starting, self.wanted_since) = (false, None);
         match failure.is_hopeless {
             true => self.breaker.give_up(now),
             false => self.breaker.crashed(now),
@@ -256,12 +312,15 @@ impl<M: Clone> Pool<M> {
 
     /// What instances there are, by their place in their lives.
     pub(crate) fn count(&self) -> Count {
-        let of = |condition| self.members.iter().filter(|m| m.condition == condition).count();
+        let of = |condition| {
+            self.members.iter().filter(|m| m.is_active() && m.condition == condition).count()
+        };
         Count {
             is_starting: self.is_starting,
             ready: of(Condition::Ready),
             frozen: of(Condition::Frozen),
-            stopping: of(Condition::Stopping),
+            stopping: self.members.iter().filter(|member| !member.is_active()).count(),
+            calls: self.members.iter().map(|member| member.calls).sum(),
             waiting: self.waiting.iter().filter(|waiting| !waiting.is_closed()).count(),
             starts: self.starts,
         }
@@ -284,7 +343,7 @@ impl<M: Clone> Pool<M> {
 
     /// When an instance is to be started, if any is.
     fn start_at(&self, now: Instant) -> Option<Instant> {
-        let since = self.waiting_since?;
+        let since = earliest(self.waiting_since, self.wanted_since)?;
         if self.is_starting || self.active() >= self.life.instances_max {
             return None;
         }
@@ -293,7 +352,7 @@ impl<M: Clone> Pool<M> {
     }
 
     fn active(&self) -> usize {
-        self.members.iter().filter(|member| member.condition != Condition::Stopping).count()
+        self.members.iter().filter(|member| member.is_active()).count()
     }
 
     /// A place at the instance with the fewest calls, a frozen one if there is no other.
@@ -302,7 +361,7 @@ impl<M: Clone> Pool<M> {
         let free = self
             .members
             .iter_mut()
-            .filter(|member| member.condition != Condition::Stopping && member.calls < concurrency);
+            .filter(|member| member.is_active() && member.calls < concurrency);
         let member =
             free.min_by_key(|member| (member.condition == Condition::Frozen, member.calls))?;
         let is_frozen = member.condition == Condition::Frozen;
@@ -339,6 +398,11 @@ impl<M: Clone> Pool<M> {
 }
 
 impl<M: Clone> Member<M> {
+    /// Whether it is given calls.
+    fn is_active(&self) -> bool {
+        self.condition != Condition::Stopping && !self.retires
+    }
+
     fn is_idle(&self) -> bool {
         self.calls == 0 && self.condition != Condition::Stopping
     }
@@ -355,7 +419,7 @@ impl<M: Clone> Member<M> {
             |after: Option<Duration>| after.and_then(|after| self.idle_since.checked_add(after));
         let (stop, freeze) =
             (due(stop), due(freeze).filter(|_| self.condition == Condition::Ready));
-        if stop.is_some_and(|at| at <= now) {
+        if self.retires || stop.is_some_and(|at| at <= now) {
             self.condition = Condition::Stopping;
             return Some(Step::Stop(self.instance.clone()));
         }
@@ -376,6 +440,8 @@ pub(crate) struct Count {
     pub(crate) frozen: usize,
     pub(crate) stopping: usize,
     pub(crate) waiting: usize,
+    /// Calls that instances have.
+    pub(crate) calls: usize,
     pub(crate) starts: u64,
 }
 

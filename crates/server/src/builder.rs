@@ -62,7 +62,7 @@ impl Server {
             memo: None,
             gates: Vec::new(),
             access: AccessRules::default(),
-            traces: false,
+            traces: None,
             beside: None,
             private_sockets: false,
             observers: Vec::new(),
@@ -90,7 +90,7 @@ pub struct Builder {
     memo: Option<Edge>,
     gates: Vec<Arc<dyn Gate>>,
     access: AccessRules,
-    traces: bool,
+    traces: Option<f64>,
     private_sockets: bool,
     beside: Option<Box<dyn FnOnce(Handle) -> Self + Send>>,
     observers: Vec<Arc<dyn Observer>>,
@@ -195,9 +195,10 @@ impl Builder {
     }
 
     /// Gives each request a place in a trace (W3C Trace Context) and an id (`x-request-id`), which observers
-    /// and handlers find among its headers, and the caller among those of the reply. Off unless set.
-    pub fn traces(mut self, on: bool) -> Self {
-        self.traces = on;
+    /// and handlers find among its headers, and the caller among those of the reply. Of the traces that
+    /// begin here this share is sampled, from 0 to 1. Off unless set.
+    pub fn traces(mut self, sampled: f64) -> Self {
+        self.traces = Some(sampled);
         self
     }
 

@@ -64,7 +64,8 @@ pub(crate) struct App {
     pub(crate) followers: Arc<Semaphore>,
     pub(crate) counters: Arc<Counters>,
     /// Whether requests get a place in a trace.
-    pub(crate) traces: bool,
+    /// The share of new traces that are sampled, where there are traces.
+    pub(crate) traces: Option<f64>,
 }
 
 impl App {
@@ -131,7 +132,7 @@ impl App {
     /// Whether anything looks at requests before they are called.
     #[inline]
     pub(crate) fn watches(&self) -> bool {
-        !self.gates.is_empty() || !self.observers.is_empty() || self.traces
+        !self.gates.is_empty() || !self.observers.is_empty() || self.traces.is_some()
     }
 
     /// When a connection that begins now is too old. Connections that began together, after a restart, do

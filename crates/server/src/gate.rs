@@ -1,7 +1,7 @@
 //! The gates that a server has of its own: why a request is refused before its body is read.
 //!
 //! ```text
-//! head ─▶ deadline.rs ─▶ calls.rs: a place? ─▶ gates of the program (who calls) ─▶ access.rs: may they?
+//! head ─▶ caller.rs: too often from there? ─▶ deadline.rs ─▶ calls.rs: a place? ─▶ gates of the program (who calls) ─▶ access.rs: may they?
 //!      ─▶ caller.rs: too many, too often? ─▶ layers
 //! ```
 //!
@@ -27,6 +27,9 @@ type Gates = Vec<Arc<dyn Gate>>;
 /// The gates that bounds ask for: those before the gates of the program, and those after them.
 pub(crate) fn of_limits(limits: &Limits, counters: &Arc<Counters>) -> [Gates; 2] {
     let [mut before, mut after]: [Gates; 2] = Default::default();
+    if let Some(gate) = caller::Rate::of_address(limits, counters) {
+        before.push(Arc::new(gate));
+    }
     if let Some(gate) = deadline::Deadlines::new(limits, counters) {
         before.push(Arc::new(gate));
     }
@@ -36,7 +39,7 @@ pub(crate) fn of_limits(limits: &Limits, counters: &Arc<Counters>) -> [Gates; 2]
     if let Some(gate) = caller::CallerCalls::new(limits, counters) {
         after.push(Arc::new(gate));
     }
-    if let Some(gate) = caller::CallerRate::new(limits, counters) {
+    if let Some(gate) = caller::Rate::of_caller(limits, counters) {
         after.push(Arc::new(gate));
     }
     [before, after]

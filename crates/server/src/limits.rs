@@ -29,6 +29,7 @@
 //! | `queue_timeout` | 100 ms | how long it waits |
 //! | `caller_calls_max` | none | `resource_exhausted`, 429 |
 //! | `caller_rate` | none | `resource_exhausted`, 429 |
+//! | `address_rate` | none | `resource_exhausted`, 429, before anybody asks who calls |
 //! | `deadline_min` | none | a call with less left: `deadline_exceeded`; it does not run |
 //! | `deadline_max` | none | what callers ask for is bounded by it |
 //! | `deadline_default` | none | of a unary call that has none |
@@ -110,6 +111,9 @@ pub struct Limits {
     pub caller_calls_max: Option<usize>,
     /// How many calls of one caller begin in a second; as many may come at once.
     pub caller_rate: Option<u32>,
+    /// How many requests of one address begin in a second, whoever calls; as many may come at once. It is
+    /// counted before anybody asks who calls, so that guessing a credential is bounded.
+    pub address_rate: Option<u32>,
     /// The least that a call with a deadline must have left.
     pub deadline_min: Duration,
     /// The most that a call may have left, whatever its caller says.
@@ -152,6 +156,7 @@ impl Default for Limits {
             queue_timeout: Duration::from_millis(100),
             caller_calls_max: None,
             caller_rate: None,
+            address_rate: None,
             deadline_min: Duration::ZERO,
             deadline_max: None,
             deadline_default: None,

@@ -260,10 +260,11 @@ fn refusal(options: &RestOptions, error: &Error) -> Response<Body> {
     plain::error_response_in(options.errors, error)
 }
 
-/// HTTP/2 has the host in its target; a handler that makes a URL reads the header.
-fn add_host(context: &mut Context, uri: &Uri) {
+/// HTTP/2 has the host in its target; who makes a URL, or looks who is asked for, reads the header. Where
+/// both are there the target counts (RFC 9113, section 8.3.1; RFC 9112, section 3.2.2).
+pub(crate) fn add_host(context: &mut Context, uri: &Uri) {
     if let Some(authority) = uri.authority()
-        && !context.headers().contains_key(HOST)
+        && context.headers().get(HOST).is_none_or(|host| host != authority.as_str())
         && let Ok(host) = HeaderValue::from_str(authority.as_str())
     {
         context.headers_mut().insert(HOST, host);

@@ -18,15 +18,31 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// Gives a request its place and its id, which is returned.
-pub(crate) fn mark(context: &mut Context) -> HeaderValue {
+/// The span that a request was made in by its caller, as sixteen digits: among the extensions of its
+/// context, where it came with one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParentSpan(pub [u8; 16]);
+
+/// Gives a request its place and its id, which is returned; of new traces this share is sampled.
+pub(crate) fn mark(context: &mut Context, sampled: f64) -> HeaderValue {
+    if let Some((_, span, _)) = parent(context.headers()) {
+        context.extensions_mut().insert(ParentSpan(span));
+    }
     let headers = context.headers_mut();
     let come = parent(headers);
     if come.is_none() {
         // It belongs to a trace that is not gone on with (Trace Context, section 3.3.1.1).
         headers.remove(TRACESTATE);
     }
-    let (trace, flags) = come.unwrap_or_else(|| (hex::<32>(fastrand::u128(1..)), *b"00"));
+    let (trace, flags) = come.map_or_else(
+        || {
+            (
+                hex::<32>(fastrand::u128(1..)),
+                if fastrand::f64() < sampled { *b"01" } else { *b"00" },
+            )
+        },
+        |(trace, _, flags)| (trace, flags),
+    );
     let span = hex::<16>(fastrand::u64(1..).into());
     let parts = [b"00-".as_slice(), &trace, b"-", &span, b"-", &flags];
     insert(headers, TRACEPARENT, &parts.concat());
@@ -36,8 +52,8 @@ pub(crate) fn mark(context: &mut Context) -> HeaderValue {
     }
 }
 
-/// The trace and the flags of the one `traceparent` that came, if that is one.
-fn parent(headers: &HeaderMap) -> Option<([u8; 32], [u8; 2])> {
+/// Trace, span and flags of the one `traceparent` that came, if that is one.
+fn parent(headers: &HeaderMap) -> Option<([u8; 32], [u8; 16], [u8; 2])> {
     let mut values = headers.get_all(TRACEPARENT).iter();
     let (value, None) = (values.next()?.as_bytes(), values.next()) else { return None };
     let (version, rest) = value.split_at_checked(2)?;
@@ -51,7 +67,7 @@ fn parent(headers: &HeaderMap) -> Option<([u8; 32], [u8; 2])> {
     let dashes = [0, 33, 50].iter().all(|at| rest[*at] == b'-');
     let is_set = |id: &[u8]| is_hex(id) && id.iter().any(|digit| *digit != b'0');
     let is_one = ends && dashes && is_set(trace) && is_set(span) && is_hex(flags);
-    is_one.then_some((trace.try_into().ok()?, flags.try_into().ok()?))
+    is_one.then_some((trace.try_into().ok()?, span.try_into().ok()?, flags.try_into().ok()?))
 }
 
 fn is_hex(text: &[u8]) -> bool {
@@ -84,7 +100,7 @@ mod tests {
             (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
         });
         let mut context = Context::new(lines.collect());
-        let id = mark(&mut context);
+        let id = mark(&mut context, 0.0);
         (context.headers().clone(), id.to_str().unwrap().to_owned())
     }
 

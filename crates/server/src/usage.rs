@@ -15,6 +15,8 @@ pub enum Bound {
     CallerCalls,
     /// `limits.caller_rate`
     CallerRate,
+    /// `limits.address_rate`
+    AddressRate,
     /// `limits.deadline_min`
     DeadlineMin,
     /// `limits.address_connections_max`
@@ -25,10 +27,11 @@ pub enum Bound {
 
 impl Bound {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Calls,
         Self::CallerCalls,
         Self::CallerRate,
+        Self::AddressRate,
         Self::DeadlineMin,
         Self::AddressConnections,
         Self::ConnectionAge,
@@ -40,6 +43,7 @@ impl Bound {
             Self::Calls => "limits.calls_max",
             Self::CallerCalls => "limits.caller_calls_max",
             Self::CallerRate => "limits.caller_rate",
+            Self::AddressRate => "limits.address_rate",
             Self::DeadlineMin => "limits.deadline_min",
             Self::AddressConnections => "limits.address_connections_max",
             Self::ConnectionAge => "limits.connection_age_max",

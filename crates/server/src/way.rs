@@ -33,7 +33,7 @@ use crate::observe::{Ended, Watch};
 use crate::pace::Pace;
 use crate::plain;
 use crate::response::{Responding, ResponseBody};
-use crate::rest::{Rest, Transcoder};
+use crate::rest::{Rest, Transcoder, add_host};
 use crate::rpc::RpcCall;
 use crate::run::{Run, run};
 use crate::trace;
@@ -74,7 +74,8 @@ impl Connection {
         let headers = std::mem::take(&mut parts.headers);
         let extensions = std::mem::take(&mut parts.extensions);
         let mut context = self.context(&found, &parts.method, headers, extensions);
-        let id = self.app.traces.then(|| trace::mark(&mut context));
+        add_host(&mut context, &parts.uri);
+        let id = self.app.traces.map(|sampled| trace::mark(&mut context, sampled));
         let mut head = Head::new(target, context);
         let watch = Watch::begin(&self.app.observers, &self.app.stop, &mut head);
         watch.phase(Phase::Gates);

@@ -44,6 +44,8 @@ pub enum Phase {
     Handler,
     /// A layer looks for it among what is kept.
     Memo,
+    /// It is not among what is kept: its service runs, or it waits for a run.
+    Computed,
     /// The head of its answer is on its way.
     FirstByte,
     /// The last byte of its answer was handed to the connection.

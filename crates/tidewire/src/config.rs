@@ -41,7 +41,7 @@ use tidewire_memo::Graph;
 use tidewire_server::{Address, Builder, Limits, Server};
 use toml::{Table, Value};
 
-pub use self::admin::{AdminConfig, LogControl};
+pub use self::admin::{AdminConfig, AdminTold, LogControl};
 pub use self::auth::{AccessConfig, AccessSetting, ApiKeyConfig, AuthConfig, JwtConfig};
 pub use self::cors::CorsConfig;
 pub use self::error::ConfigError;
@@ -84,6 +84,9 @@ pub struct Config {
     origins: Origins,
     #[serde(skip)]
     log_control: LogControl,
+    /// What the admin listener tells of beside.
+    #[serde(skip)]
+    pub(crate) told: AdminTold,
     /// `[[service]]`: services without code of their own, and programs in other languages.
     #[serde(rename = "service")]
     pub services: Vec<ServiceEntry>,
@@ -116,6 +119,20 @@ pub struct TlsConfig {
     pub client_authorities: Option<PathBuf>,
     /// Whether a client may come without one.
     pub clients_optional: Option<bool>,
+    /// `[[server.tls.also]]`: certificates for other names.
+    #[serde(default)]
+    pub also: Vec<TlsPair>,
+}
+
+/// `[[server.tls.also]]`: PEM files of one more certificate, for the names that it has.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TlsPair {
+    /// The certificate chain.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
 }
 
 /// `[limits]`.
@@ -195,6 +212,8 @@ pub struct LimitsConfig {
     pub caller_calls_max: Option<usize>,
     /// See [`Limits::caller_rate`].
     pub caller_rate: Option<u32>,
+    /// See [`Limits::address_rate`].
+    pub address_rate: Option<u32>,
     /// See [`Limits::deadline_min`].
     #[serde(deserialize_with = "value::duration")]
     pub deadline_min: Option<std::time::Duration>,
@@ -363,6 +382,12 @@ impl Config {
         self.log_control = LogControl::new(set);
     }
 
+    /// Lets the admin listener tell of a mock.
+    #[cfg(feature = "mock")]
+    pub fn tell_of_mock(&self, mock: tidewire_mock::Mock) {
+        self.told.0.set_mock(mock);
+    }
+
     /// The bounds: defaults where nothing is set.
     pub fn limits(&self) -> Limits {
         let (set, mut limits) = (&self.limits, Limits::default());
@@ -380,6 +405,7 @@ impl Config {
         limits.calls_max = set.calls_max;
         limits.caller_calls_max = set.caller_calls_max;
         limits.caller_rate = set.caller_rate;
+        limits.address_rate = set.address_rate;
         limits.deadline_max = set.deadline_max;
         limits.deadline_default = set.deadline_default;
         limits.address_connections_max = set.address_connections_max;
@@ -400,6 +426,7 @@ impl TlsConfig {
         let tls = Tls::of_files(TlsFiles {
             certificate: self.certificate.clone(),
             key: self.key.clone(),
+            also: self.also.iter().map(|it| (it.certificate.clone(), it.key.clone())).collect(),
             client_authorities: self.client_authorities.clone(),
             clients_optional: self.clients_optional.unwrap_or(false),
         });

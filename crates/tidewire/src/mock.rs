@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use tidewire_mock::{
-    Calls, Chosen, Explained, Finding, Frames, LoggedCall, Missing, Mock, MockBuilder,
+    Calls, Chosen, Explained, Finding, Frames, LoggedCall, MethodRules, Missing, Mock, MockBuilder,
     MockedService, Outcome, Plan, Preview, RULE_FILE_BYTES_MAX, RULE_SCHEMA, Reloaded, Replying,
     Respond, RuleFiles, SESSION_HEADER, Times, Unverified,
 };

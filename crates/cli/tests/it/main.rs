@@ -4,16 +4,17 @@
 
 mod call;
 mod check;
+mod exhaustion;
 mod habits;
 mod hosting;
 mod init;
 mod mock;
+mod operating;
 mod program;
 mod restart;
 mod schema;
 mod server;
 mod serving;
 mod shells;
-mod top;
 mod trouble;
 mod version;

@@ -143,3 +143,65 @@ fn a_drain_ends_instances_when_their_calls_are_over() {
     pool.ended(1, End::Code(0), now);
     assert_eq!(pool.step(now), Step::Done);
 }
+
+/// A pool with one instance that runs and has no calls.
+fn running(change: impl FnOnce(&mut Life)) -> (Pool<u64>, Instant) {
+    let (mut pool, now) = pool(change);
+    assert!(pool.want(now), "nothing runs");
+    assert_eq!(pool.step(now), Step::Start, "an operator wants one, and nobody calls");
+    pool.started(1, 1, now);
+    (pool, now)
+}
+
+#[test]
+fn an_operator_starts_an_instance_once_and_a_second_time_is_nothing() {
+    let (mut pool, now) = running(|_| ());
+    assert!(!pool.want(now), "one runs");
+    assert!(matches!(pool.step(now), Step::Wait(_)));
+    assert_eq!(pool.count().starts, 1);
+}
+
+#[test]
+fn what_is_retired_ends_with_its_calls_and_the_next_call_gets_another() {
+    let (mut pool, now) = running(|life| life.instances_max = 1);
+    let Taken::Granted(grant) = pool.take(now) else { panic!("it is free") };
+    assert_eq!(pool.retire(), 1);
+    assert_eq!(pool.retire(), 0, "stopping twice is nothing");
+    let mut next = later(&mut pool, now);
+    assert_eq!(pool.step(now), Step::Start, "it takes no place of an instance");
+    pool.started(2, 2, now);
+    assert_eq!(next.try_recv().unwrap().unwrap().id, 2);
+    assert!(matches!(pool.step(now), Step::Wait(_)), "the first one still has its call");
+    pool.give_back(grant.id, now);
+    assert_eq!(pool.step(now), Step::Stop(1));
+    assert!(!pool.goes_on(1, now), "work that is no call does not keep it");
+    assert!(!pool.ended(1, End::Code(9), now), "its end is no crash");
+}
+
+#[test]
+fn an_operator_freezes_what_has_no_calls_and_thaws_it() {
+    let (mut pool, now) = running(|_| ());
+    let Taken::Granted(grant) = pool.take(now) else { panic!("it is free") };
+    assert_eq!(pool.freeze(|_| true), (vec![], 1));
+    pool.give_back(grant.id, now);
+    assert_eq!(pool.freeze(|_| false), (vec![], 1), "it has work that is no call");
+    assert_eq!(pool.freeze(|_| true), (vec![1], 0));
+    assert_eq!(pool.freeze(|_| true), (vec![], 0), "freezing twice is nothing");
+    assert_eq!((pool.count().frozen, pool.thaw(now)), (1, vec![1]));
+    assert_eq!(pool.freeze(|_| true), (vec![1], 0));
+    let Taken::Granted(grant) = pool.take(now) else { panic!("it is frozen, and free") };
+    assert!(grant.is_frozen, "a call thaws it");
+}
+
+#[test]
+fn an_operator_ends_the_rest_of_what_is_broken() {
+    let (mut pool, now) = pool(|_| ());
+    let waits = later(&mut pool, now);
+    assert_eq!(pool.step(now), Step::Start);
+    pool.start_failed(Failure { text: "no such file".to_owned(), is_hopeless: true }, now);
+    drop(waits);
+    assert!(matches!(pool.take(now), Taken::Refused(Refusal::Failed(..))));
+    pool.close_breaker();
+    let _waits = later(&mut pool, now);
+    assert_eq!(pool.step(now), Step::Start);
+}

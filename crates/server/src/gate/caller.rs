@@ -1,5 +1,6 @@
-//! How many calls one caller has at once and how often it calls: `limits.caller_calls_max` and
-//! `limits.caller_rate`.
+//! How many calls one caller has at once and how often it calls: `limits.caller_calls_max`,
+//! `limits.caller_rate`; and how often an address does, before anybody knows who calls:
+//! `limits.address_rate`.
 //!
 //! A caller is its principal, or, where nobody knows it, its address: of IPv6 the network of 64 bits that
 //! a household has, and all of a Unix socket are one. A rate is a bucket of tokens, as many as the rate
@@ -115,18 +116,26 @@ impl Drop for OneOf {
     }
 }
 
-/// How often a caller calls.
-pub(super) struct CallerRate {
+/// How often a caller calls; or an address, where it is asked before there is a principal.
+pub(super) struct Rate {
     rate: u32,
+    bound: Bound,
     /// When each caller's bucket will be full.
     full_at: Callers<Instant>,
     counters: Arc<Counters>,
 }
 
-impl CallerRate {
-    pub(super) fn new(limits: &Limits, counters: &Arc<Counters>) -> Option<Self> {
-        let counters = Arc::clone(counters);
-        limits.caller_rate.map(|rate| Self { rate, full_at: Callers::new(), counters })
+impl Rate {
+    pub(super) fn of_caller(limits: &Limits, counters: &Arc<Counters>) -> Option<Self> {
+        limits.caller_rate.map(|rate| Self::new(rate, Bound::CallerRate, counters))
+    }
+
+    pub(super) fn of_address(limits: &Limits, counters: &Arc<Counters>) -> Option<Self> {
+        limits.address_rate.map(|rate| Self::new(rate, Bound::AddressRate, counters))
+    }
+
+    fn new(rate: u32, bound: Bound, counters: &Arc<Counters>) -> Self {
+        Self { rate, bound, full_at: Callers::new(), counters: Arc::clone(counters) }
     }
 
     fn decide(&self, head: &Head, now: Instant) -> Result<()> {
@@ -148,8 +157,9 @@ impl CallerRate {
                 Some(wait) => wait,
             }
         };
-        self.counters.reach(Bound::CallerRate);
-        let text = format!("this caller is over limits.caller_rate = {} calls a second", self.rate);
+        self.counters.reach(self.bound);
+        let text =
+            format!("this caller is over {} = {} calls a second", self.bound.key(), self.rate);
         Err(later(StatusCode::TOO_MANY_REQUESTS, wait, text))
     }
 }
@@ -164,7 +174,7 @@ fn make_room(shard: &mut HashMap<u64, Instant>, now: Instant) {
     }
 }
 
-impl Gate for CallerRate {
+impl Gate for Rate {
     fn admit<'a>(&'a self, head: &'a mut Head) -> Admission<'a> {
         Admission::Ready(self.decide(head, Instant::now()))
     }
@@ -202,7 +212,7 @@ mod tests {
     #[test]
     fn a_caller_may_call_as_often_as_the_rate_says_and_so_many_at_once() {
         let limits = Limits { caller_rate: Some(10), ..Limits::default() };
-        let gate = CallerRate::new(&limits, &Arc::default()).unwrap();
+        let gate = Rate::of_caller(&limits, &Arc::default()).unwrap();
         let pass = |address: &str, now| gate.decide(&from(address), now).is_ok();
         let start = Instant::now();
         assert_eq!((0..100).filter(|_| pass("10.0.0.1:1", start)).count(), 10);
@@ -218,7 +228,7 @@ mod tests {
     #[test]
     fn there_is_a_bound_on_callers() {
         let limits = Limits { caller_rate: Some(1), ..Limits::default() };
-        let gate = CallerRate::new(&limits, &Arc::default()).unwrap();
+        let gate = Rate::of_caller(&limits, &Arc::default()).unwrap();
         let now = Instant::now();
         for number in 0..200_000_u32 {
             let address = format!("{}:1", std::net::Ipv4Addr::from_bits(number));

@@ -110,6 +110,10 @@ static RANGES: &[Range] = &[
         Bound::Count(|l| l.caller_calls_max.map_or(1, |max| max as u64), 1, COUNT_MAX),
     ),
     range("limits.caller_rate", Bound::Count(|l| l.caller_rate.map_or(1, u64::from), 1, RATE_MAX)),
+    range(
+        "limits.address_rate",
+        Bound::Count(|l| l.address_rate.map_or(1, u64::from), 1, RATE_MAX),
+    ),
     range("limits.deadline_min", Bound::Time(|l| l.deadline_min, Duration::ZERO, YEAR)),
     range(
         "limits.deadline_max",

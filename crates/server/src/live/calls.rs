@@ -63,8 +63,8 @@ impl App {
         };
         let (target, codec) = target;
         let mut head = Head::new(target, context.with_stopping(stopping));
-        if self.traces {
-            crate::trace::mark(&mut head.context);
+        if let Some(sampled) = self.traces {
+            crate::trace::mark(&mut head.context, sampled);
         }
         self.answer(head, body, codec, is_command).await
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use tidewire_admin::{Admin, SetLogLevel, Token};
+use tidewire_admin::{Admin, SetLogLevel, Token, Told};
 use tidewire_memo::Graph;
 use tidewire_observe::{AccessLog, LineFormat, Metrics};
 use tidewire_server::{Address, Builder};
@@ -27,6 +27,10 @@ pub struct AdminConfig {
 /// What sets the level of the log while the program runs; the program says how.
 #[derive(Clone, Default)]
 pub struct LogControl(Option<SetLogLevel>);
+
+/// Programs and mocks that the admin listener tells of; clones share them.
+#[derive(Clone, Default)]
+pub struct AdminTold(pub(crate) Told);
 
 impl LogControl {
     pub(super) fn new(set: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) -> Self {
@@ -66,15 +70,18 @@ impl Config {
     /// The server with what observes it, and what tells of that.
     pub(super) fn watched(&self, mut builder: Builder) -> Result<Builder, ConfigError> {
         if let Some(log) = self.log.access_log() {
-            builder = builder.observer(log).traces(true);
+            builder = builder.observer(log).traces(0.0);
         }
         let Some(listen) = self.admin.listen.clone() else { return Ok(builder) };
         if let Some((_, fault)) = self.admin.fault() {
             return Err(ConfigError::new(fault));
         }
-        let metrics = Metrics::new();
+        let metrics = match self.log.access_log().is_some() {
+            true => Metrics::new().with_exemplars(),
+            false => Metrics::new(),
+        };
         let admin = Admin::new(self.admin.token()?, metrics.clone(), Graph::global());
-        let mut admin = admin.settings(self.origins.settings());
+        let mut admin = admin.settings(self.origins.settings()).telling(self.told.0.clone());
         #[cfg(feature = "log")]
         if let Some(set) = super::log::level_control() {
             admin = admin.log_level(Arc::new(set));
@@ -107,6 +114,21 @@ impl PartialEq for LogControl {
 }
 
 impl Eq for LogControl {}
+
+impl PartialEq for AdminTold {
+    /// What is told of is no setting.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for AdminTold {}
+
+impl fmt::Debug for AdminTold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AdminTold")
+    }
+}
 
 impl fmt::Debug for LogControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -121,6 +121,11 @@ impl Checker<'_> {
         let before = self.found.len();
         self.file(table, "server.tls.certificate", &tls.certificate);
         self.file(table, "server.tls.key", &tls.key);
+        for (index, pair) in tls.also.iter().enumerate() {
+            let key = |name: &str| format!("server.tls.also.{index}.{name}");
+            self.file(table, &key("certificate"), &pair.certificate);
+            self.file(table, &key("key"), &pair.key);
+        }
         if let Some(authorities) = &tls.client_authorities {
             self.file(table, "server.tls.client_authorities", authorities);
         }

@@ -208,6 +208,7 @@ impl Config {
         let mut builder = builder;
         for config in self.programs() {
             let hosted = host.add(config.program.clone(), config.life.clone());
+            self.told.0.add_program(hosted.clone());
             builder = config.serve_methods(builder, &hosted)?;
             if let Some(site) = &config.site {
                 sites.add(site.clone(), hosted).map_err(|error| wrong(&error))?;

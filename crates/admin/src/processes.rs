@@ -1,0 +1,125 @@
+//! `Processes`: programs that are hosted, and what is done to them.
+
+use tidewire_process::{Hosted, State};
+use tidewire_service::{Context, Error, Reply, Result};
+
+use crate::proto::tidewire::admin::v1::{
+    GetProcessRequest, ListProcessesReply, ListProcessesRequest, LogLine, Process,
+    ProcessLogsReply, ProcessLogsRequest, Processes, SteerProcessRequest,
+};
+use crate::{Told, limit, redact};
+
+pub(crate) struct OfProcesses(pub(crate) Told);
+
+impl OfProcesses {
+    fn find(&self, name: &str) -> Result<Hosted> {
+        let all = self.0.programs();
+        let names: Vec<_> = all.iter().map(|hosted| hosted.name().to_owned()).collect();
+        all.into_iter().find(|hosted| hosted.name() == name).ok_or_else(|| {
+            let there = match names.is_empty() {
+                true => "this server hosts none".to_owned(),
+                false => format!("there are {}", names.join(", ")),
+            };
+            Error::not_found(format!("no program is called {name:?}; {there}"))
+        })
+    }
+
+    /// Does something to a program, and tells how it is then.
+    fn steer(&self, what: &str, name: &str, act: impl FnOnce(&Hosted)) -> Result<Reply<Process>> {
+        let hosted = self.find(name)?;
+        tracing::warn!(program = name, "{what} was asked for by the admin listener");
+        act(&hosted);
+        Ok(told(&hosted).into())
+    }
+}
+
+impl Processes for OfProcesses {
+    async fn list(&self, _: Context, _: ListProcessesRequest) -> Result<Reply<ListProcessesReply>> {
+        let processes = self.0.programs().iter().map(told).collect();
+        Ok(ListProcessesReply { processes, ..Default::default() }.into())
+    }
+
+    async fn get(&self, _: Context, request: GetProcessRequest) -> Result<Reply<Process>> {
+        Ok(told(&self.find(&request.name)?).into())
+    }
+
+    async fn logs(
+        &self,
+        _: Context,
+        request: ProcessLogsRequest,
+    ) -> Result<Reply<ProcessLogsReply>> {
+        let hosted = self.find(&request.name)?;
+        let (first, lines) = hosted.output_after(request.after, limit(request.limit));
+        let reply = ProcessLogsReply {
+            next: first + lines.len() as u64,
+            dropped: first - request.after,
+            lines: lines.into_iter().map(line).collect(),
+            ..Default::default()
+        };
+        Ok(reply.into())
+    }
+
+    async fn start(&self, _: Context, request: SteerProcessRequest) -> Result<Reply<Process>> {
+        self.steer("a start", &request.name, Hosted::start)
+    }
+
+    async fn stop(&self, _: Context, request: SteerProcessRequest) -> Result<Reply<Process>> {
+        self.steer("a stop", &request.name, |hosted| _ = hosted.stop())
+    }
+
+    async fn restart(&self, _: Context, request: SteerProcessRequest) -> Result<Reply<Process>> {
+        self.steer("a restart", &request.name, Hosted::restart)
+    }
+
+    async fn freeze(&self, _: Context, request: SteerProcessRequest) -> Result<Reply<Process>> {
+        let mut busy = 0;
+        let reply = self.steer("a freeze", &request.name, |hosted| busy = hosted.freeze())?;
+        match busy {
+            0 => Ok(reply),
+            _ => Err(Error::failed_precondition(format!(
+                "{busy} processes of {} have calls, and were not frozen; stop or wait",
+                request.name
+            ))),
+        }
+    }
+
+    async fn thaw(&self, _: Context, request: SteerProcessRequest) -> Result<Reply<Process>> {
+        self.steer("a thaw", &request.name, Hosted::thaw)
+    }
+
+    async fn close_breaker(
+        &self,
+        _: Context,
+        request: SteerProcessRequest,
+    ) -> Result<Reply<Process>> {
+        self.steer("closing its breaker", &request.name, Hosted::close_breaker)
+    }
+}
+
+/// A program as it is told.
+pub(crate) fn told(hosted: &Hosted) -> Process {
+    let status = hosted.status();
+    let state = match status.state {
+        State::Stopped => "stopped",
+        State::Starting => "starting",
+        State::Ready => "ready",
+        State::Frozen => "frozen",
+        State::Stopping => "stopping",
+        State::Broken => "broken",
+        _ => "unknown",
+    };
+    Process {
+        name: hosted.name().to_owned(),
+        state: state.to_owned(),
+        pids: status.pids,
+        starts: status.starts,
+        waiting: status.waiting as u64,
+        calls: status.calls as u64,
+        failure: redact::text(&status.failure.unwrap_or_default()),
+        ..Default::default()
+    }
+}
+
+fn line(line: tidewire_process::Line) -> LogLine {
+    LogLine { pipe: line.pipe.to_string(), text: redact::text(&line.text), ..Default::default() }
+}

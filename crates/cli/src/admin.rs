@@ -1,0 +1,98 @@
+//! Reaching the admin listener of a running program: where it is, and the token for it.
+//!
+//! Without `--admin` it is that of the settings, as the program in this folder has them (`tidewire.toml`,
+//! `TIDEWIRE_ADMIN_LISTEN`), with their token. An address that is named gets a token only from `--token-file`:
+//! the token of one program is none of another's business.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use tidewire::config::Flags;
+use tidewire::http::HeaderValue;
+use tidewire::http::header::AUTHORIZATION;
+use tidewire::{Answer, Call, Channel, Client, Code, Error, Service};
+
+use crate::Failure;
+
+/// Where an admin listener is.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Admin {
+    /// Where the admin listener is, 127.0.0.1:8081 or unix:/run/shop/admin.sock [default: that of
+    /// tidewire.toml]
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<String>,
+    /// File with the token (`admin.token_file`); a Unix socket needs none.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Configuration file of the program [default: tidewire.toml where there is one].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Admin {
+    /// What clients of its services call through.
+    pub(crate) fn channel(&self) -> Result<Channel, Failure> {
+        let (address, token_file) = self.place()?;
+        let url = match address.starts_with("unix:") || address.contains("://") {
+            true => address,
+            false => format!("http://{address}"),
+        };
+        let client = Client::builder(url).build().map_err(Failure::usage)?;
+        let token = token_file.as_deref().map(token).transpose()?;
+        Ok(Channel::new(Asking { client, token }))
+    }
+
+    fn place(&self) -> Result<(String, Option<PathBuf>), Failure> {
+        if let Some(address) = &self.admin {
+            return Ok((address.clone(), self.token_file.clone()));
+        }
+        let flags = Flags { file: self.config.clone(), ..Flags::default() };
+        let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
+        let address = config.admin.listen.ok_or_else(|| {
+            Failure::usage(anyhow!(
+                "where is the program? write --admin ADDRESS, or admin.listen into tidewire.toml"
+            ))
+        })?;
+        Ok((address.to_string(), self.token_file.clone().or(config.admin.token_file)))
+    }
+}
+
+/// What an admin listener answered.
+///
+/// # Errors
+/// What it refuses, and that it is not there.
+pub(crate) fn answered<T>(reply: tidewire::Result<tidewire::Reply<T>>) -> Result<T, Failure> {
+    let refused = |error: Error| {
+        let told = match error.code() {
+            Code::Unavailable => "the admin listener does not answer",
+            _ => "the admin listener refuses",
+        };
+        anyhow!("{}: {}", error.code().as_str(), error.message()).context(told)
+    };
+    Ok(reply.map_err(refused)?.body)
+}
+
+fn token(path: &Path) -> Result<HeaderValue, Failure> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read {}", path.display()))
+        .map_err(Failure::usage)?;
+    let mut value =
+        HeaderValue::from_str(&format!("Bearer {}", text.trim())).map_err(Failure::usage)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// A client that shows the token.
+struct Asking {
+    client: Client,
+    token: Option<HeaderValue>,
+}
+
+impl Service for Asking {
+    fn call(&self, mut call: Call) -> Answer {
+        if let Some(token) = &self.token {
+            call.context.headers_mut().insert(AUTHORIZATION, token.clone());
+        }
+        self.client.call(call)
+    }
+}

@@ -1,0 +1,180 @@
+//! `tidewire inspect`: what a running server keeps, of what it was made, and why it was made again, from its
+//! admin listener.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use tidewire::admin::proto::tidewire::admin::v1::{
+    ExplainReply, ExplainRequest, GetEntryReply, GetEntryRequest, InvalidatorsReply,
+    InvalidatorsRequest, ListEntriesRequest, ListMemosRequest, MemoClient, MemoEntry, MemoEvent,
+    MemoInfo, MemoOverviewReply, MemoOverviewRequest, ObserveMemoRequest,
+};
+
+use crate::Failure;
+use crate::admin::{Admin, answered};
+use crate::call::printable::printable;
+
+/// Show what a running server keeps.
+///
+/// Without arguments: memos and sources, with entries, bytes and hits, and what made most stale. With a
+/// memo: its keys. With a memo and a part of a key: of the first such key what it read, what depends on it,
+/// and why it was computed again. Reasons and ages are known only of what was observed (--observe).
+#[derive(Debug, clap::Args)]
+pub(crate) struct Inspect {
+    /// A memo or a source, as it is listed.
+    memo: Option<String>,
+    /// A part of a key, as it is listed.
+    key: Option<String>,
+    /// Let the server take note of what happens for so many seconds, 0 to end that.
+    #[arg(long, value_name = "SECONDS")]
+    observe: Option<u32>,
+    #[command(flatten)]
+    admin: Admin,
+}
+
+impl Inspect {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let client = MemoClient::new(self.admin.channel()?);
+        if let Some(seconds) = self.observe {
+            let request = ObserveMemoRequest { seconds, ..Default::default() };
+            answered(client.observe(request).await)?;
+        }
+        let text = match (self.memo, self.key) {
+            (None, _) => {
+                let overview = answered(client.overview(MemoOverviewRequest::default()).await)?;
+                let memos = answered(client.list_memos(ListMemosRequest::default()).await)?;
+                let request = InvalidatorsRequest { limit: 10, ..Default::default() };
+                let invalidators = answered(client.invalidators(request).await)?;
+                of_all(&overview, &memos.memos, &invalidators)
+            }
+            (Some(memo), None) => of_memo(&client, &memo).await?,
+            (Some(memo), Some(key)) => of_key(&client, &memo, &key).await?,
+        };
+        Ok(std::io::stdout().write_all(text.as_bytes())?)
+    }
+}
+
+fn of_all(all: &MemoOverviewReply, memos: &[MemoInfo], made: &InvalidatorsReply) -> String {
+    let MemoOverviewReply { bytes, entries, computed, cut_off, asked, hits, .. } = all;
+    let mut text = format!(
+        "{entries} entries, {bytes} bytes, {computed} computed, {cut_off} to what was there, hits {}\n",
+        rate(*asked, *hits)
+    );
+    let _ = writeln!(text, "{:>9} {:>12} {:>7}  NAME", "ENTRIES", "BYTES", "HITS");
+    let mut memos: Vec<_> = memos.iter().collect();
+    memos.sort_by_key(|memo| (memo.source, std::cmp::Reverse(memo.bytes)));
+    for MemoInfo { name, source, entries, bytes, asked, hits, .. } in memos {
+        let (name, what) = (printable(name), if *source { " (source)" } else { "" });
+        let hits = rate(*asked, *hits);
+        let _ = writeln!(text, "{entries:>9} {bytes:>12} {hits:>7}  {name}{what}");
+    }
+    for made in &made.invalidators {
+        let (changed, times, marked) = (printable(&made.changed), made.times, made.marked);
+        let _ = writeln!(text, "{changed} changed {times} times, and made {marked} suspect");
+    }
+    if !made.observing {
+        text +=
+            "what makes things stale is not observed now; --observe 60 does that for a minute\n";
+    }
+    text
+}
+
+/// How many in a hundred.
+fn rate(asked: u64, hits: u64) -> String {
+    match asked {
+        0 => "-".to_owned(),
+        _ => format!("{:.1} %", hits as f64 * 100.0 / asked as f64),
+    }
+}
+
+async fn of_memo(client: &MemoClient, memo: &str) -> Result<String, Failure> {
+    let mut text = format!("{:<8} {:>9} {:>5} {:>5}  KEY\n", "STATE", "BYTES", "READ", "DEPS");
+    let mut after = 0;
+    loop {
+        let (entries, next) = page(client, memo, "", after).await?;
+        for MemoEntry { state, bytes, dependencies, dependants, key, .. } in &entries {
+            let key = printable(key);
+            let _ =
+                writeln!(text, "{state:<8} {bytes:>9} {dependencies:>5} {dependants:>5}  {key}");
+        }
+        after = next;
+        // A terminal is no place for a million rows.
+        if next == 0 || text.lines().count() > ROWS_MAX {
+            let more = if next == 0 { "" } else { "… and more; name a part of a key\n" };
+            return Ok(text + more);
+        }
+    }
+}
+
+async fn page(
+    client: &MemoClient,
+    memo: &str,
+    key: &str,
+    after: u32,
+) -> Result<(Vec<MemoEntry>, u32), Failure> {
+    let (memo, key) = (memo.to_owned(), key.to_owned());
+    let request = ListEntriesRequest { memo, key, after, limit: 1000, ..Default::default() };
+    let reply = answered(client.list_entries(request).await)?;
+    Ok((reply.entries, reply.next))
+}
+
+async fn of_key(client: &MemoClient, memo: &str, key: &str) -> Result<String, Failure> {
+    let mut after = 0;
+    loop {
+        let (entries, next) = page(client, memo, key, after).await?;
+        if let Some(MemoEntry { id, .. }) = entries.first() {
+            let id = *id;
+            let around = client.get_entry(GetEntryRequest { id, ..Default::default() }).await;
+            let why = client.explain(ExplainRequest { id, ..Default::default() }).await;
+            return Ok(of_entry(&answered(around)?, &answered(why)?));
+        }
+        if next == 0 {
+            let text = format!("no key of {memo} has {key:?} in it");
+            return Err(anyhow::anyhow!(text).into());
+        }
+        after = next;
+    }
+}
+
+fn of_entry(around: &GetEntryReply, why: &ExplainReply) -> String {
+    let entry = &*around.entry;
+    let age = match around.age_ms {
+        Some(age) => format!("{} s old", age / 1000),
+        None => "of an age that was not observed".to_owned(),
+    };
+    let MemoEntry { memo, key, state, version, bytes, .. } = entry;
+    let mut text = format!(
+        "{}({}): {state}, version {version}, {bytes} bytes, {age}\n",
+        printable(memo),
+        printable(key)
+    );
+    for (what, entries) in [("read", &around.dependencies), ("depends on it:", &around.dependants)]
+    {
+        for MemoEntry { memo, key, state, version, .. } in entries {
+            let (memo, key) = (printable(memo), printable(key));
+            let _ = writeln!(text, "  {what} {memo}({key}) {state}, version {version}");
+        }
+    }
+    for event in &why.events {
+        let _ = writeln!(text, "  {}", told(event));
+    }
+    if why.events.is_empty() {
+        let hint = if why.observing { "nothing since it is observed" } else { "--observe 60" };
+        let _ = writeln!(text, "  why: not recorded ({hint})");
+    }
+    text
+}
+
+fn told(event: &MemoEvent) -> String {
+    let MemoEvent { what, tick, changed, dependency, dependencies, .. } = event;
+    let why = match (changed.is_empty(), dependency) {
+        (false, _) => format!(" since {} changed", printable(changed)),
+        (true, 1..) => {
+            format!(" since number {dependency} of {dependencies} that it read is another")
+        }
+        (true, 0) => String::new(),
+    };
+    format!("@{tick} {what}{why}")
+}
+
+const ROWS_MAX: usize = 1000;

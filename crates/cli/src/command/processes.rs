@@ -1,0 +1,127 @@
+//! `tidewire ps`, `logs`, `start`, `stop`, `restart`, `freeze`, `thaw`: programs that a running server
+//! hosts, from its admin listener.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use tidewire::admin::proto::tidewire::admin::v1::{
+    ListProcessesRequest, Process, ProcessLogsRequest, ProcessesClient, SteerProcessRequest,
+};
+
+use crate::Failure;
+use crate::admin::{Admin, answered};
+use crate::call::printable::printable;
+
+/// Show the programs that a running server hosts.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Ps {
+    #[command(flatten)]
+    admin: Admin,
+}
+
+/// Show what a hosted program printed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Logs {
+    /// The program.
+    name: String,
+    /// Go on with what it prints.
+    #[arg(short, long)]
+    follow: bool,
+    #[command(flatten)]
+    admin: Admin,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct One {
+    /// The program.
+    name: String,
+    #[command(flatten)]
+    admin: Admin,
+}
+
+/// What is done to a program.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Act {
+    Start,
+    Stop,
+    Restart,
+    Freeze,
+    Thaw,
+}
+
+impl Ps {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let client = ProcessesClient::new(self.admin.channel()?);
+        let processes = answered(client.list(ListProcessesRequest::default()).await)?.processes;
+        Ok(write!(std::io::stdout(), "{}", table(&processes))?)
+    }
+}
+
+impl Logs {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let client = ProcessesClient::new(self.admin.channel()?);
+        let mut after = 0;
+        loop {
+            let (name, limit) = (self.name.clone(), 1000);
+            let request = ProcessLogsRequest { name, after, limit, ..Default::default() };
+            let reply = answered(client.logs(request).await)?;
+            let mut out = std::io::stdout().lock();
+            if reply.dropped > 0 {
+                writeln!(out, "({} lines are gone)", reply.dropped)?;
+            }
+            for line in &reply.lines {
+                writeln!(out, "{} {}", line.pipe, printable(&line.text))?;
+            }
+            out.flush()?;
+            drop(out);
+            after = reply.next;
+            match (reply.lines.is_empty(), self.follow) {
+                (true, false) => return Ok(()),
+                (true, true) => tokio::time::sleep(FOLLOW_INTERVAL).await,
+                (false, _) => {}
+            }
+        }
+    }
+}
+
+impl One {
+    pub(crate) async fn run(self, act: Act) -> Result<(), Failure> {
+        let client = ProcessesClient::new(self.admin.channel()?);
+        let request = SteerProcessRequest { name: self.name, ..Default::default() };
+        let reply = match act {
+            Act::Start => {
+                // Who asks for a start does not mean to wait for the rest of a broken one.
+                answered(client.close_breaker(request.clone()).await)?;
+                client.start(request).await
+            }
+            Act::Stop => client.stop(request).await,
+            Act::Restart => client.restart(request).await,
+            Act::Freeze => client.freeze(request).await,
+            Act::Thaw => client.thaw(request).await,
+        };
+        let process = answered(reply)?;
+        Ok(write!(std::io::stdout(), "{}", table(&[process]))?)
+    }
+}
+
+fn table(processes: &[Process]) -> String {
+    let mut text = format!(
+        "{:<20} {:<9} {:>6} {:>6} {:>7}  PIDS\n",
+        "NAME", "STATE", "STARTS", "CALLS", "WAITING"
+    );
+    for Process { name, state, starts, calls, waiting, pids, failure, .. } in processes {
+        let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
+        let failure = match failure.is_empty() {
+            true => String::new(),
+            false => format!("  {}", printable(failure)),
+        };
+        let (name, pids) = (printable(name), pids.join(" "));
+        text += &format!(
+            "{name:<20} {state:<9} {starts:>6} {calls:>6} {waiting:>7}  {pids}{failure}\n"
+        );
+    }
+    text
+}
+
+/// How often it is looked for more, once there is none.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(300);

@@ -1,0 +1,218 @@
+//! `tidewire top`, `inspect`, `ps`, `logs`, `stop` and the like, and `mocks`, against running programs with
+//! an admin listener.
+
+use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Stdio};
+
+use crate::program::{Ran, command, folder, run};
+
+const PROTO: &str = r#"
+syntax = "proto3";
+package shop.v1;
+import "tidewire/v1/options.proto";
+service Items {
+  rpc Get(Item) returns (Item) {
+    option idempotency_level = NO_SIDE_EFFECTS;
+    option (tidewire.v1.method) = { ttl: { seconds: 600 } };
+  }
+}
+message Item { string name = 1; }
+"#;
+
+/// A program that runs, and ends with the test.
+struct Running {
+    child: Child,
+    /// Where it takes calls.
+    address: String,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut child = command(folder, arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first = lines.next().unwrap().unwrap();
+        let address = first.strip_prefix("listening on ").unwrap().to_owned();
+        Self { child, address, lines }
+    }
+
+    fn admin(&mut self) -> String {
+        let line = self.lines.next().unwrap().unwrap();
+        line.strip_prefix("admin on ").unwrap().to_owned()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn top_shows_what_was_called_over_a_socket_or_with_the_token() {
+    for listen in ["unix:admin.sock", "127.0.0.1:0"] {
+        let settings = format!("[admin]\nlisten = \"{listen}\"\ntoken_file = \"admin.token\"\n");
+        let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", &settings)]);
+        let folder = folder.path();
+        let mut serve = Running::start(folder, &["serve", "shop.proto", "--port", "0"]);
+        let admin = serve.admin();
+        for _ in 0..4 {
+            run(folder, &["call", &serve.address, "Get", r#"{"name":"tea"}"#]).check(0, &["tea"]);
+        }
+        let shows = ["ready, up", "CALLS/S", "shop.v1.Items/Get", "memory: 75.0 % hits"];
+        let named = ["top", "--once", "--admin", &admin];
+        if listen.starts_with("unix") {
+            run(folder, &["top", "--once"]).check(0, &shows);
+            run(folder, &named).check(0, &shows);
+        } else {
+            let with = [&named[..], &["--token-file", "admin.token"]].concat();
+            run(folder, &with).check(0, &shows);
+            run(folder, &named).check(1, &["the admin listener refuses", "unauthenticated"]);
+        }
+    }
+}
+
+#[test]
+fn inspect_shows_memos_keys_and_why_a_key_was_computed() {
+    let settings = "[admin]\nlisten = \"unix:admin.sock\"\n";
+    let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", settings)]);
+    let folder = folder.path();
+    let serve = Running::start(folder, &["serve", "shop.proto", "--port", "0"]);
+    run(folder, &["inspect", "--observe", "600"]).check(0, &["0 entries"]);
+    for _ in 0..2 {
+        run(folder, &["call", &serve.address, "Get", r#"{"name":"tea"}"#]).check(0, &["tea"]);
+    }
+    run(folder, &["inspect"]).check(0, &["1 entries", "/shop.v1.Items/Get", "50.0 %"]);
+    let memo = ["inspect", "/shop.v1.Items/Get"];
+    let listed = run(folder, &memo);
+    listed.check(0, &["fresh", "message of "]);
+    assert!(!listed.stdout.contains("tea"), "what was asked is nobody else's business");
+    let of_key = [&memo[..], &["message"]].concat();
+    run(folder, &of_key).check(0, &[": fresh, version ", " s old", " started", " published"]);
+    run(folder, &[&memo[..], &["coffee"]].concat()).check(1, &["no key of", "coffee"]);
+    run(folder, &["inspect", "--observe", "0"]).check(0, &["is not observed now"]);
+    run(folder, &of_key).check(0, &["of an age that was not observed", "why: not recorded"]);
+}
+
+const PROGRAM: &str = r#"
+import os, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        print("asked for", self.path, "at postgres://ada:hunter2@db/shop", chr(27) + "[31m", flush=True)
+        text = str(os.getpid()).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+HTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever()
+"#;
+
+const HOSTING: &str = r#"
+[server]
+listen = "127.0.0.1:0"
+[admin]
+listen = "unix:admin.sock"
+[[service]]
+name = "shop"
+route = "/shop/*"
+run = ["python3", "app.py"]
+"#;
+
+/// Runs a command until its output has this.
+fn until(folder: &Path, arguments: &[&str], part: &str) -> Ran {
+    loop {
+        let ran = run(folder, arguments);
+        if ran.stdout.contains(part) {
+            return ran;
+        }
+    }
+}
+
+#[test]
+fn programs_are_listed_started_stopped_restarted_frozen_and_thawed() {
+    let folder = folder(&[("app.py", PROGRAM), ("tidewire.toml", HOSTING)]);
+    let folder = folder.path();
+    let serve = Running::start(folder, &["serve"]);
+    run(folder, &["ps"]).check(0, &["NAME", "shop", "stopped"]);
+    run(folder, &["start", "shop"]).check(0, &["shop"]);
+    until(folder, &["ps"], "ready");
+    run(folder, &["start", "shop"]).check(0, &["ready"]);
+    let first = ask(&serve.address, "/shop/a");
+    let told = run(folder, &["logs", "shop"]);
+    told.check(0, &["stdout asked for /shop/a at postgres://***@db/shop", r"\u{1b}[31m"]);
+    assert!(!told.stdout.contains("hunter2"), "{}", told.stdout);
+    run(folder, &["freeze", "shop"]).check(0, &["frozen"]);
+    run(folder, &["freeze", "shop"]).check(0, &["frozen"]);
+    run(folder, &["thaw", "shop"]).check(0, &["ready"]);
+    run(folder, &["freeze", "shop"]).check(0, &["frozen"]);
+    assert_eq!(ask(&serve.address, "/shop/b"), first, "a call thaws it");
+    run(folder, &["restart", "shop"]).check(0, &["shop"]);
+    until(folder, &["ps"], " 2 ");
+    let second = ask(&serve.address, "/shop/c");
+    assert_ne!(second, first);
+    run(folder, &["stop", "shop"]).check(0, &["shop"]);
+    until(folder, &["ps"], "stopped");
+    run(folder, &["stop", "shop"]).check(0, &["stopped"]);
+    assert_ne!(ask(&serve.address, "/shop/d"), second, "the next call starts another");
+    run(folder, &["stop", "ship"]).check(1, &["no program is called \"ship\"; there are shop"]);
+}
+
+#[test]
+fn logs_go_on_with_what_is_printed_later() {
+    let folder = folder(&[("app.py", PROGRAM), ("tidewire.toml", HOSTING)]);
+    let serve = Running::start(folder.path(), &["serve"]);
+    ask(&serve.address, "/shop/before");
+    let logs = command(folder.path(), &["logs", "-f", "shop"]).stdout(Stdio::piped()).spawn();
+    let mut logs = logs.unwrap();
+    let mut lines = BufReader::new(logs.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("/shop/before")));
+    ask(&serve.address, "/shop/after");
+    assert!(lines.any(|line| line.contains("/shop/after")));
+    logs.kill().unwrap();
+    logs.wait().unwrap();
+}
+
+fn ask(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+#[test]
+fn rules_and_calls_of_a_mock_are_shown_and_forgotten() {
+    let settings = "[admin]\nlisten = \"unix:admin.sock\"\n";
+    let rule =
+        "responses:\n  - name: cheap\n    when: {request.name: tea}\n    body: {name: green}\n";
+    let rules = ("rules/shop.v1.items.get.yaml", rule);
+    let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", settings), rules]);
+    let folder = folder.path();
+    let mock = Running::start(folder, &["mock", "shop.proto", "--port", "0"]);
+    run(folder, &["mocks"]).check(0, &["shop.v1.Items/Get", "shop.v1.items.get.yaml:2 cheap"]);
+    run(folder, &["mocks", "--calls"]).check(0, &[]);
+    run(folder, &["call", &mock.address, "Get", r#"{"name":"tea"}"#]).check(0, &["green"]);
+    run(folder, &["mocks", "--calls"]).check(0, &["1 shop.v1.Items/Get ok ", "get.yaml:2"]);
+    run(folder, &["mocks", "--reset"]).check(0, &[]);
+    assert_eq!(run(folder, &["mocks", "--calls"]).stdout, "");
+    run(folder, &["ps"]).check(0, &["NAME"]);
+}
+
+#[test]
+fn who_serves_no_mock_and_who_has_no_admin_listener_is_told() {
+    let settings = "[admin]\nlisten = \"unix:admin.sock\"\n";
+    let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", settings)]);
+    run(folder.path(), &["ps"]).check(1, &["the admin listener does not answer"]);
+    let _serve = Running::start(folder.path(), &["serve", "shop.proto", "--port", "0"]);
+    run(folder.path(), &["mocks"]).check(1, &["this server mocks nothing"]);
+    run(folder.path(), &["stop", "shop"]).check(1, &["this server hosts none"]);
+    let empty = crate::program::folder(&[]);
+    run(empty.path(), &["top", "--once"]).check(2, &["where is the program?"]);
+}
