@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need and the Rust toolchain does not bring: pinned Go programs into
 # .tools/bin, the Go test programs built from tests/foreign/go, the Node packages of
-# tests/foreign/node, schemathesis and CacheControl in Python environments below .tools, and Debian's PostgreSQL, Chromium, zsh
+# tests/foreign/node, schemathesis, CacheControl and grpcio in Python environments below .tools, and Debian's PostgreSQL, Chromium, zsh
 # and fish.
 # What is there already at the right version is left alone. `setup.sh grpcurl` installs that alone.
 #
@@ -169,6 +169,18 @@ install_http_cache() {
   rm -rf "$1" && python3 -m venv "$1" && "$1/bin/pip" install --quiet --no-deps -r scripts/http-cache.txt
 }
 
+# grpcio, for tests/foreign/python/client.py.
+foreign_python() {
+  local folder=$tools/foreign-python key
+  key="$(python3 --version) $(hash_of scripts/foreign-python.txt)"
+  if [[ -x $folder/bin/python ]] && fresh foreign-python "$key"; then return 0; fi
+  run "installed grpcio" install_foreign_python "$folder" || return 0
+  stamp foreign-python "$key"
+}
+install_foreign_python() {
+  rm -rf "$1" && python3 -m venv "$1" && "$1/bin/pip" install --quiet --no-deps -r scripts/foreign-python.txt
+}
+
 started=$SECONDS
 
 # What a reader of the guide needs of all this.
@@ -206,6 +218,7 @@ fi
 if command -v python3 >/dev/null && python3 -c 'import ensurepip' 2>/dev/null; then
   schemathesis
   http_cache
+  foreign_python
 else
   missing "python3 with venv: install it (Debian: apt-get install python3-venv); schemathesis needs it"
 fi

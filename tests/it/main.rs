@@ -22,6 +22,8 @@ mod limits;
 mod live;
 mod memo_clients;
 mod memoized;
+mod mock_changes;
+mod mock_foreign;
 mod mock_golden;
 mod mock_trouble;
 mod page;

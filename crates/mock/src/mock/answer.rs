@@ -1,13 +1,16 @@
 //! One call from its bytes to its reply.
 
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use foldhash::quality::FixedState;
 use futures_util::StreamExt;
 use tidewire_schema::Message;
 use tidewire_service::{
     Answer, Body, Call, Codec, Context, Error, Frame, Freshness, Method, Reply, Result, Script,
+    Validator,
 };
 
 use super::{Missing, Mock, Set, seen};
@@ -273,10 +276,18 @@ fn finish(mock: &Mock, set: &Set, method: &Method, plan: Plan) -> Result<Reply> 
         return Ok(reply);
     }
     let reply = reply.with_script(Script::default());
-    Ok(match set.methods.get(&*method.path) {
-        Some(mocked) => reply.with_freshness(Freshness::tracked(Arc::new(mocked.changed.clone()))),
-        None => reply,
-    })
+    let Some(mocked) = set.methods.get(&*method.path) else { return Ok(reply) };
+    let freshness = Freshness::tracked(Arc::new(mocked.changed.clone()));
+    let validator = validator(&reply.body);
+    Ok(reply.with_freshness(freshness.with_validator(validator)))
+}
+
+/// What names the content of an answer, so that who holds it may be told that it is stale.
+fn validator(body: &Body) -> Option<Validator> {
+    let Body::Full(bytes) = body else { return None };
+    let half = |seed| FixedState::with_seed(seed).hash_one(&bytes[..]);
+    let whole = u128::from(half(1)) << 64 | u128::from(half(2));
+    Some(Validator::new(whole.to_be_bytes()))
 }
 
 /// The requests of a stream, as they come.
