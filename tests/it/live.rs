@@ -1,10 +1,15 @@
 //! The live protocol on the server's ports, over real sockets.
 
+mod by_hand;
 mod cuts;
 mod ends;
+mod errors;
 mod foreign;
 mod freshness;
 mod hostile;
+mod proxies;
+mod slow;
+mod tabs;
 mod upgrade;
 
 use std::net::SocketAddr;

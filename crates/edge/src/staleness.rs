@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::Stream;
 use tidewire_memo::{Memo, Notify};
-use tidewire_service::Staleness;
+use tidewire_service::{Staleness, Wakers};
 
 use crate::kept::Kept;
 use crate::key::Key;
@@ -27,21 +27,18 @@ pub(crate) struct Tracked {
 
 /// All who wait; one ring wakes them.
 #[derive(Default)]
-struct Waiting(Mutex<Vec<Waker>>);
+struct Waiting(Mutex<Wakers>);
 
 impl Wake for Waiting {
     fn wake(self: Arc<Self>) {
         let waiting = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.wake();
     }
 }
 
 impl Waiting {
     fn add(&self, waker: &Waker) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !waiting.iter().any(|known| known.will_wake(waker)) {
-            waiting.push(waker.clone());
-        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).add(waker);
     }
 }
 

@@ -54,7 +54,7 @@ impl ItemsOf {
                 Heard::End(trailers) => {
                     self.is_over = true;
                     if !trailers.is_empty() {
-                        return Poll::Ready(Some(Ok(Frame::Trailers(trailers.into()))));
+                        return Poll::Ready(Some(Ok(Frame::Trailers((*trailers).into()))));
                     }
                 }
                 Heard::Reply(answered) => return Poll::Ready(self.last(*answered)),

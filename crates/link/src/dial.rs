@@ -4,7 +4,7 @@
 //! | after | dialed again |
 //! |---|---|
 //! | a connection that was lost, or taken over by a late hello of this side's own | after a random part of a time that doubles from 0.5 s to 30 s |
-//! | a drain | after what the peer asked for, or at once |
+//! | a drain | the same, after what the peer asked for |
 //! | a refusal that only another credential mends | not: calls end, and later ones begin a new session |
 //!
 //! While it is not connected, calls wait; those that were never sent end with the first attempt that
@@ -59,7 +59,9 @@ impl<D: Dial> Remote<D> {
         if let Some(link) = session.as_ref().filter(|link| !link.is_over()) {
             return link.clone();
         }
-        let (dialed, tasks) = (Session::dialer(self.config.clone()), self.tasks.clone());
+        // Each asks again at moments of its own, or the clients of a restarted server come as a herd.
+        let config = Config { seed: fastrand::u64(..), ..self.config.clone() };
+        let (dialed, tasks) = (Session::dialer(config), self.tasks.clone());
         let link = Link::new(dialed, Clock::start(), self.host.clone(), tasks);
         let dialer = Dialer { link: link.clone(), dial: Arc::clone(&self.dial) };
         self.tasks.spawn(dialer.run());
@@ -129,7 +131,8 @@ impl<D: Dial> Dialer<D> {
                 return self.link.expire();
             }
             let after = Duration::from_millis(self.link.lock().after_ms);
-            let wait = if after.is_zero() { backoff.mul_f64(fastrand::f64()) } else { after };
+            // Those who were told the same time do not come back at the same moment.
+            let wait = after + backoff.mul_f64(fastrand::f64());
             backoff = (backoff * 2).min(BACKOFF_MAX);
             self.meanwhile(tokio::time::sleep(wait)).await;
         }

@@ -39,7 +39,7 @@ pub(crate) enum Heard {
     /// A piece of one.
     Piece(Piece),
     /// No more items; trailers.
-    End(HeaderMap),
+    End(Box<HeaderMap>),
     /// It ended without an answer.
     Failed(Error),
 }
@@ -107,6 +107,10 @@ impl Exchange {
     /// What was heard next.
     pub(crate) fn poll_heard(&mut self, cx: &mut Context<'_>) -> Poll<Heard> {
         if let Some(heard) = self.heard.pop_front() {
+            if self.is_held && self.heard.is_empty() {
+                // Held for long, perhaps beside many others: nothing but words comes from now on.
+                self.heard = VecDeque::new();
+            }
             return Poll::Ready(heard);
         }
         self.reader = Some(cx.waker().clone());

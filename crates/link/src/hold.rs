@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use tidewire_live::CallId;
-use tidewire_service::{Call, Reply, Result, Staleness};
+use tidewire_service::{Call, Reply, Result, Staleness, Wakers};
 
 use crate::link::Link;
 
@@ -126,7 +126,7 @@ struct Told(Mutex<Held>);
 struct Held {
     is_stale: bool,
     hold: Option<Hold>,
-    waiting: Vec<Waker>,
+    waiting: Wakers,
 }
 
 impl Told {
@@ -146,7 +146,7 @@ impl Watcher for Told {
             (held.hold.take(), std::mem::take(&mut held.waiting))
         };
         drop(hold);
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.wake();
     }
 }
 
@@ -160,9 +160,7 @@ impl Staleness for Told {
         if held.is_stale {
             return Poll::Ready(());
         }
-        if !held.waiting.iter().any(|known| known.will_wake(cx.waker())) {
-            held.waiting.push(cx.waker().clone());
-        }
+        held.waiting.add(cx.waker());
         Poll::Pending
     }
 }

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use tidewire_live::{CallId, Event, Metadata, Push, Reason, Session, Usage, Violation};
-use tidewire_service::{Error, Outcome, Peer};
+use tidewire_service::{Error, Outcome, Peer, Wakers};
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
@@ -48,7 +48,7 @@ pub(crate) struct State {
     /// Answers of this side that the peer is told about.
     pub(crate) watches: Watches,
     /// Who wait for room for another call.
-    pub(crate) waiting: Vec<Waker>,
+    pub(crate) waiting: Wakers,
     /// Who runs the connection.
     pub(crate) connection: Option<Waker>,
     /// Counts connections: who runs an earlier one lets go.
@@ -78,7 +78,7 @@ impl Link {
             session,
             exchanges: HashMap::new(),
             watches: Watches::default(),
-            waiting: Vec::new(),
+            waiting: Wakers::default(),
             connection: None,
             epoch: 0,
             farewell: Vec::new(),
@@ -214,14 +214,12 @@ impl State {
 
     /// Lets a caller know when there may be room for its call.
     pub(crate) fn wait(&mut self, cx: &Context<'_>) {
-        if !self.waiting.iter().any(|known| known.will_wake(cx.waker())) {
-            self.waiting.push(cx.waker().clone());
-        }
+        self.waiting.add(cx.waker());
     }
 
     /// Lets those try again who wait for room.
     pub(crate) fn wake_waiting(&mut self) {
-        self.waiting.drain(..).for_each(Waker::wake);
+        std::mem::take(&mut self.waiting).wake();
     }
 
     /// The connection is lost, and with it word of what becomes stale.
@@ -279,7 +277,7 @@ impl State {
             },
             Event::End { call, metadata } => {
                 if let Some(exchange) = exchanges.get_mut(&call) {
-                    exchange.hear(Heard::End(trailers(&metadata)));
+                    exchange.hear(Heard::End(Box::new(trailers(&metadata))));
                 }
             }
             Event::Failed { call, error, .. } => {

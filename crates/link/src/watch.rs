@@ -32,10 +32,13 @@ pub(crate) struct Watches {
     bell: Arc<Bell>,
 }
 
-/// One watched answer.
+/// One watched answer. There may be a hundred thousand: what few have is apart.
 struct Watched {
     staleness: Option<Arc<dyn Staleness>>,
-    ring: Waker,
+    more: Option<Box<More>>,
+}
+
+struct More {
     due: Option<Micros>,
     again: Option<Arc<Again>>,
 }
@@ -68,7 +71,10 @@ impl Wake for Ring {
     fn wake_by_ref(self: &Arc<Self>) {
         let bell = &self.bell;
         bell.rung.lock().unwrap_or_else(PoisonError::into_inner).push(self.call);
-        bell.has_rung.store(true, Ordering::Release);
+        // Whoever rang first has woken the connection, which takes what rang after this too.
+        if bell.has_rung.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let connection = bell.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
         connection.into_iter().for_each(Waker::wake);
     }
@@ -111,9 +117,15 @@ impl Watches {
 
     /// The peer is told no more of an answer.
     pub(crate) fn remove(&mut self, call: CallId) {
-        if let Some(Watched { due: Some(due), .. }) = self.granted.remove(&call) {
+        let more = self.granted.remove(&call).and_then(|watched| watched.more);
+        if let Some(due) = more.and_then(|more| more.due) {
             self.dues.remove(&(due, call));
         }
+    }
+
+    /// How an answer is made again, if it is watched for its values.
+    fn again(&self, call: CallId) -> Option<Arc<Again>> {
+        self.granted.get(&call)?.more.as_ref()?.again.clone()
     }
 
     pub(crate) fn clear(&mut self) {
@@ -121,8 +133,10 @@ impl Watches {
         self.dues.clear();
     }
 
-    fn ring(&self, call: CallId) -> Waker {
-        Waker::from(Arc::new(Ring { call, bell: Arc::clone(&self.bell) }))
+    /// Whether an answer is stale; otherwise it rings when it becomes so.
+    fn is_stale(&self, call: CallId, staleness: &dyn Staleness) -> bool {
+        let ring = Waker::from(Arc::new(Ring { call, bell: Arc::clone(&self.bell) }));
+        staleness.poll_stale(&mut Context::from_waker(&ring)).is_ready()
     }
 
     /// Watches an answer; whether it is stale already.
@@ -134,7 +148,7 @@ impl Watches {
         again: Option<Arc<Again>>,
     ) -> bool {
         self.remove(call);
-        let (staleness, ring) = (freshness.staleness().cloned(), self.ring(call));
+        let staleness = freshness.staleness().cloned();
         let due = match freshness.lifetime() {
             Lifetime::For(life) => {
                 let left = life.saturating_sub(freshness.age()).as_micros();
@@ -142,9 +156,11 @@ impl Watches {
             }
             _ => None,
         };
-        let is_stale = is_stale(staleness.as_deref(), &ring);
+        let is_stale = staleness.as_deref().is_some_and(|it| self.is_stale(call, it));
         self.dues.extend(due.map(|due| (due, call)));
-        self.granted.insert(call, Watched { staleness, ring, due, again });
+        let has_more = due.is_some() || again.is_some();
+        let more = has_more.then(|| Box::new(More { due, again }));
+        self.granted.insert(call, Watched { staleness, more });
         is_stale
     }
 
@@ -156,20 +172,16 @@ impl Watches {
             stale.push(call);
         }
         if self.bell.has_rung.swap(false, Ordering::AcqRel) {
-            let mut rung = self.bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
-            let rung = std::mem::take(&mut *rung);
+            let rung =
+                std::mem::take(&mut *self.bell.rung.lock().unwrap_or_else(PoisonError::into_inner));
             stale.extend(rung.into_iter().filter(|call| {
                 let watched = self.granted.get(call);
-                watched.is_some_and(|it| is_stale(it.staleness.as_deref(), &it.ring))
+                let staleness = watched.and_then(|watched| watched.staleness.as_deref());
+                staleness.is_some_and(|it| it.is_stale() || self.is_stale(*call, it))
             }));
         }
         stale
     }
-}
-
-/// Whether an answer is stale; otherwise its ring is rung when it becomes so.
-fn is_stale(staleness: Option<&dyn Staleness>, ring: &Waker) -> bool {
-    staleness.is_some_and(|it| it.poll_stale(&mut Context::from_waker(ring)).is_ready())
 }
 
 impl State {
@@ -208,7 +220,7 @@ impl State {
 
     /// Makes the answer of a watch again, in a task that ends with the watch.
     pub(crate) fn make_again(&mut self, link: &Link, call: CallId, change: Change) {
-        let again = self.watches.granted.get(&call).and_then(|watched| watched.again.clone());
+        let again = self.watches.again(call);
         let (Some(again), Some(host)) = (again, link.0.host.clone()) else {
             let ended = Error::unavailable("the answer cannot be made again");
             self.watches.remove(call);

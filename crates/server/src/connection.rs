@@ -177,6 +177,7 @@ fn http2_builder(streams: calls2::Streams, limits: &Limits) -> http2::Builder<ca
         .initial_connection_window_size(limits.connection_window_bytes)
         .max_concurrent_streams(limits.streams_max)
         .max_send_buf_size(SEND_BUFFER_BYTES)
+        .enable_connect_protocol()
         .keep_alive_interval(limits.keep_alive_interval)
         .keep_alive_timeout(limits.keep_alive_timeout);
     builder
@@ -195,7 +196,7 @@ pub(crate) struct Connection {
     /// Says that the connection shall go away, as a reply's script may want it.
     goes_away: Signal,
     pub(crate) gathering: Gathering,
-    /// Set when the connection shall go on as a live one.
+    /// Set when the connection, or a stream of it, shall go on as a live one.
     taken: Arc<Mutex<Option<Taken>>>,
 }
 
@@ -236,6 +237,11 @@ impl Connection {
 }
 
 impl Connection {
+    /// What shall go on as a live connection: all of it, or of HTTP/2 the stream that was answered last.
+    pub(crate) fn taken(&self) -> Option<Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// Answers a request.
     pub(crate) fn answer(&self, mut request: Request<Incoming>) -> Responding {
         if request.extensions().get::<OnUpgrade>().is_some() {

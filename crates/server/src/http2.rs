@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use crate::connection::Connection;
+use crate::live::Taken;
 use crate::outgoing::Outgoing;
 use crate::response::Responding;
 use crate::vigil::{Slot, Vigil};
@@ -53,7 +54,24 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
     fn call(&self, request: Request<Incoming>) -> Answering {
         let slot = Slot::begin(&self.vigil);
         *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&slot));
-        Answering { response: self.connection.answer(request), slot: Some(slot) }
+        let may_be_taken = request.method() == Method::CONNECT;
+        let response = self.connection.answer(request);
+        if may_be_taken && let Some(taken) = self.connection.taken() {
+            self.go_on(taken);
+        }
+        Answering { response, slot: Some(slot) }
+    }
+}
+
+impl Calls {
+    /// Goes on with a stream as a live connection, which for its neighbours is a call that runs.
+    fn go_on(&self, taken: Taken) {
+        let (app, peer) = (Arc::clone(&self.connection.app), Arc::clone(&self.connection.peer));
+        let (stop, slot) = (app.stop.clone(), Slot::begin(&self.vigil));
+        self.connection.app.tasks.spawn(async move {
+            Box::pin(app.live_websocket(taken, peer, stop)).await;
+            drop(slot);
+        });
     }
 }
 

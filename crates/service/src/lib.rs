@@ -43,6 +43,7 @@ mod stream;
 mod token;
 mod types;
 mod upgrade;
+mod wakers;
 
 pub use access::Access;
 pub use body::{Body, Frame};
@@ -75,6 +76,7 @@ pub use stream::{Sender, Stream};
 pub use token::{Token, Tokens};
 pub use types::{RegisterTypes, register_types};
 pub use upgrade::{Duplex, Upgrade};
+pub use wakers::Wakers;
 
 /// The outcome of a call: a value, or an [`Error`] with a [`Code`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -6,9 +6,9 @@
 use std::future::{Future, poll_fn};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
-use crate::Staleness;
+use crate::{Staleness, Wakers};
 
 /// Something that happens once; clones share it.
 ///
@@ -25,7 +25,7 @@ pub struct Signal(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     fired: AtomicBool,
-    waiting: Mutex<Vec<Waker>>,
+    waiting: Mutex<Wakers>,
 }
 
 impl Signal {
@@ -40,7 +40,7 @@ impl Signal {
             return;
         }
         let waiting = std::mem::take(&mut *self.waiting());
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.wake();
     }
 
     /// Whether it happened.
@@ -58,9 +58,7 @@ impl Signal {
         if self.has_fired() {
             return Poll::Ready(());
         }
-        if !waiting.iter().any(|known| known.will_wake(cx.waker())) {
-            waiting.push(cx.waker().clone());
-        }
+        waiting.add(cx.waker());
         Poll::Pending
     }
 
@@ -73,7 +71,7 @@ impl Signal {
         poll_fn(move |cx| signal.poll_fired(cx))
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Waker>> {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Wakers> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

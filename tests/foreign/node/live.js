@@ -2,50 +2,9 @@
 //
 // A dialer of the fewest frames, written from docs/live-protocol.md. Prints `ok NAME` for each case.
 import WebSocket from "ws";
+import { KIND, check, frames, hello, request } from "./live_frames.js";
 
 const [address] = process.argv.slice(2);
-const KIND = { hello: 1, request: 3, reply: 4, error: 5, goaway: 12 };
-const END = 1;
-
-const string = (bytes) => Buffer.concat([Buffer.from([bytes.length]), bytes]);
-const entry = (tag, value) => Buffer.concat([Buffer.from([tag]), string(value)]);
-
-function frame(kind, stream, flags, metadata, payload, deadline = 0) {
-  const head = Buffer.alloc(16);
-  head.writeUInt32LE(metadata.length + payload.length, 0);
-  head.writeUInt32LE(stream, 4);
-  head.writeUInt8(kind, 8);
-  head.writeUInt8(flags, 9);
-  head.writeUInt16LE(metadata.length, 10);
-  head.writeUInt32LE(deadline, 12);
-  return Buffer.concat([head, metadata, payload]);
-}
-
-function hello() {
-  const payload = Buffer.concat([entry(1, Buffer.from([1, 0, 1, 0])), entry(2, Buffer.from([14]))]);
-  return frame(KIND.hello, 0, 0, Buffer.alloc(0), payload, 0x564c5754);
-}
-
-function request(stream, number, path, payload, headers = []) {
-  const name = Buffer.concat([Buffer.from([1]), Buffer.from(path)]);
-  const metadata = [entry(1, Buffer.from([number])), entry(2, name)];
-  for (const [header, value] of headers) {
-    metadata.push(Buffer.concat([Buffer.from([0]), string(Buffer.from(header)), string(Buffer.from(value))]));
-  }
-  return frame(KIND.request, stream, END, Buffer.concat(metadata), Buffer.from(payload));
-}
-
-function* frames(message) {
-  for (let at = 0; at < message.length; ) {
-    const length = message.readUInt32LE(at);
-    const metadata = at + 16 + message.readUInt16LE(at + 10);
-    yield { kind: message.readUInt8(at + 8), stream: message.readUInt32LE(at + 4),
-      magic: message.readUInt32LE(at + 12), metadata: message.subarray(at + 16, metadata),
-      payload: message.subarray(metadata, at + 16 + length) };
-    at += 16 + length;
-  }
-}
-
 function open(path = "/tidewire.live.v1", protocol = "tidewire.live.v1") {
   const socket = new WebSocket(`ws://${address}${path}`, protocol, { perMessageDeflate: true });
   const heard = [], waiting = [];
@@ -62,13 +21,6 @@ function open(path = "/tidewire.live.v1", protocol = "tidewire.live.v1") {
     if (name !== "error" && name !== "close") socket.once("error", reject);
   });
   return { socket, next, event };
-}
-
-function check(holds, what) {
-  if (!holds) {
-    console.log(`FAILED ${what}`);
-    process.exit(1);
-  }
 }
 
 async function calls() {

@@ -1,4 +1,4 @@
-//! Peers of other makes: a WebSocket library, and an implementation in Python.
+//! Peers of other makes: a WebSocket library, over HTTP/2 too, and an implementation in Python.
 
 use tidewire_tests::program::{root, run};
 
@@ -20,6 +20,11 @@ async fn check(program: &str, script: &str, cases: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_websocket_of_another_library_carries_frames() {
     check("node", "tests/foreign/node/live.js", 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_of_http2_carry_frames_and_their_neighbours_go_on() {
+    check("node", "tests/foreign/node/live_http2.js", 5).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

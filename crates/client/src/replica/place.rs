@@ -5,13 +5,13 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::StatusCode;
 use tidewire_link::{Hold, Watcher, Word};
 use tidewire_memo::Source;
-use tidewire_service::{Body, Freshness, Headers, Lifetime, Reply, Staleness, Validator};
+use tidewire_service::{Body, Freshness, Headers, Lifetime, Reply, Staleness, Validator, Wakers};
 
 use super::key::Key;
 use super::{Shared, lock};
@@ -30,7 +30,7 @@ pub(crate) struct Place {
 struct State {
     asked: u64,
     held: Option<Held>,
-    waiting: Vec<Waker>,
+    waiting: Wakers,
 }
 
 /// An answer that the server tells of.
@@ -125,7 +125,7 @@ impl Place {
         self.doubts.fetch_add(1, Ordering::SeqCst);
         self.told.changed(&self.key);
         let waiting = std::mem::take(&mut lock(&self.state).waiting);
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.wake();
     }
 }
 
@@ -181,9 +181,7 @@ impl Staleness for Seen {
         if self.is_stale() {
             return Poll::Ready(());
         }
-        if !state.waiting.iter().any(|known| known.will_wake(cx.waker())) {
-            state.waiting.push(cx.waker().clone());
-        }
+        state.waiting.add(cx.waker());
         Poll::Pending
     }
 }

@@ -5,6 +5,7 @@
 mod calls;
 mod cuts;
 mod ends;
+mod herd;
 mod holding;
 mod pair;
 mod takeover;

@@ -1,8 +1,10 @@
-//! A request that wants to become a WebSocket of the live protocol: RFC 6455, section 4.2.
+//! A request that wants to become a WebSocket of the live protocol: RFC 6455, section 4.2, and over HTTP/2
+//! RFC 8441, where it takes one stream and its neighbours on the connection go on.
 //!
 //! | request | answered |
 //! |---|---|
 //! | `GET` with `Upgrade: websocket` at the protocol's path, key and version in order | 101 |
+//! | HTTP/2: `CONNECT` with `:protocol` websocket there, which needs no key | 200 |
 //! | without the subprotocol | 400, which names it |
 //! | another version of WebSocket | 426, with the one that is spoken |
 //! | with an `Origin` that is not the server's own and not in `cors.origins` | 403 |
@@ -15,7 +17,9 @@ use http::header::{
     CONNECTION, HOST, HeaderName, HeaderValue, ORIGIN, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
     SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
+use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper::ext::Protocol;
 use hyper::upgrade::OnUpgrade;
 use tidewire_link::{PATH, SUBPROTOCOL, accept_key};
 use tidewire_service::{Body, Error};
@@ -37,31 +41,32 @@ impl App {
         &self,
         request: &mut Request<B>,
     ) -> Option<(Response<Body>, Option<Taken>)> {
-        let headers = request.headers();
-        if request.uri().path() != PATH
-            || *request.method() != Method::GET
-            || !lists(headers, &UPGRADE, "websocket")
-        {
-            return None;
-        }
-        let key = match self.check_upgrade(headers) {
+        let how = asked(request)?;
+        let key = match self.check_upgrade(request, how) {
             Ok(key) => key,
             Err(error) => return Some((plain::error_response(&error), None)),
         };
         let mut response = Response::new(Body::Empty);
-        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         let headers = response.headers_mut();
-        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
-        headers.insert(SEC_WEBSOCKET_ACCEPT, key);
+        if let Some(key) = key {
+            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+            headers.insert(SEC_WEBSOCKET_ACCEPT, key);
+            *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        }
         let connection = request.extensions_mut().remove::<OnUpgrade>()?;
         let headers = of_connection(std::mem::take(request.headers_mut()));
         Some((response, Some(Taken { connection, headers })))
     }
 
-    /// What proves that the upgrade was understood.
-    fn check_upgrade(&self, headers: &HeaderMap) -> Result<HeaderValue, Error> {
+    /// Checks that it may be; what proves over HTTP/1.1 that it was understood.
+    fn check_upgrade<B>(
+        &self,
+        request: &Request<B>,
+        how: How,
+    ) -> Result<Option<HeaderValue>, Error> {
+        let headers = request.headers();
         if headers.get(SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
             let mut error = Error::unimplemented("WebSocket version 13 is spoken")
                 .with_http_status(StatusCode::UPGRADE_REQUIRED);
@@ -73,23 +78,52 @@ impl App {
             return Err(Error::invalid_argument(text));
         }
         if let Some(origin) = headers.get(ORIGIN)
-            && !self.may_connect(origin, headers)
+            && !self.may_connect(origin, request)
         {
             let text = format!("pages of {origin:?} may not connect; add it to cors.origins");
             return Err(Error::permission_denied(text));
         }
+        if how == How::Connect {
+            return Ok(None);
+        }
         let key = headers.get(SEC_WEBSOCKET_KEY).filter(|key| key.len() == KEY_BYTES);
         let key = key.and_then(|key| HeaderValue::try_from(accept_key(key.as_bytes())).ok());
-        key.ok_or_else(|| Error::invalid_argument("header sec-websocket-key is none"))
+        let key = key.ok_or_else(|| Error::invalid_argument("header sec-websocket-key is none"))?;
+        Ok(Some(key))
     }
 
     /// Whether pages of this origin may connect: those of this server, and those that are named.
-    fn may_connect(&self, origin: &HeaderValue, headers: &HeaderMap) -> bool {
+    fn may_connect<B>(&self, origin: &HeaderValue, request: &Request<B>) -> bool {
         let own = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+        let host = request.uri().authority().map(Authority::as_str).or(host);
         let is_own = own.is_some_and(|(_, authority)| Some(authority) == host);
         let is_named = || self.cors.as_ref().is_some_and(|policy| policy.names(origin));
         is_own || is_named()
+    }
+}
+
+/// How a request asks for a WebSocket.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// HTTP/1.1: for all of its connection.
+    Upgrade,
+    /// HTTP/2: for its stream.
+    Connect,
+}
+
+/// How a request asks for a WebSocket of the protocol; `None` if it does not.
+fn asked<B>(request: &Request<B>) -> Option<How> {
+    if request.uri().path() != PATH {
+        return None;
+    }
+    let protocol = request.extensions().get::<Protocol>();
+    match *request.method() {
+        Method::GET if lists(request.headers(), &UPGRADE, "websocket") => Some(How::Upgrade),
+        Method::CONNECT if protocol.is_some_and(|protocol| protocol.as_str() == "websocket") => {
+            Some(How::Connect)
+        }
+        _ => None,
     }
 }
 
