@@ -4,7 +4,6 @@
 //! use std::time::Duration;
 //! use tidewire_memo::{Memo, Source};
 //!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # futures::executor::block_on(async {
 //! # #[derive(Clone, PartialEq)] struct Contact { name: String }
 //! # #[derive(Clone)] struct Db;
@@ -12,8 +11,7 @@
 //! #     async fn contact(&self, id: i32) -> Result<Contact, std::fmt::Error> { Ok(Contact { name: format!("{id}") }) }
 //! #     async fn update(&self, _: i32) -> Result<(), std::fmt::Error> { Ok(()) }
 //! # }
-//! # let db = Db;
-//! # let handle = db.clone();
+//! # let (db, handle) = (Db, Db);
 //! let contacts = Source::<i32>::new("contacts");          // what can change
 //! let contact = Memo::new("contact", move |id: i32| {      // what is derived
 //!     let db = handle.clone();
@@ -33,8 +31,7 @@
 //! db.update(1).await?;
 //! write.finish();                                          // no later `get` sees the older state
 //! assert!(contact.cached(&1).is_none());
-//! # Ok(()) })
-//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
 //! # Limits, first

@@ -234,14 +234,12 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
         evicted
     }
 
-    /// Looks at the next `steps` values, in turn, and drops those that are stale and were not asked for since
-    /// the last look. With two steps for each new value, stale ones are not many more than the others. A
-    /// memo of up to 1 MiB keeps them all: what is computed anew may come out equal.
+    /// Drops those of the next `steps` values, in turn, that are stale and were not asked for since the last
+    /// look: four for each new value leave few. What is stale in 1 MiB stays, since it may come out equal.
     pub fn sweep(&self, steps: usize) {
         let mut trash = Trash::default();
         let _pin = pin();
         self.inner.shared().core.lock().sweep(&self.inner.owner.queue, steps, &mut trash);
-        epoch::collect_if_due();
     }
 
     /// Removes `key` and marks everything that depends on it. What the budget does to old ghosts.

@@ -31,17 +31,11 @@ use crate::store::key::Key;
 ///         self.rows.read(&id);
 ///         Ok(format!("contact {id}"))
 ///     }
-///
-///     #[memo]
-///     async fn greeting(self: &Arc<Self>, id: i32, polite: bool) -> Result<String, tidewire_memo::Error> {
-///         let name = self.name(id).await?; // a dependency
-///         Ok(if polite { format!("Dear {name}") } else { format!("Hi {name}") })
-///     }
 /// }
 /// # let graph = Graph::new();
 /// let contacts = Arc::new(Contacts { rows: Source::new_in(&graph, "contacts"), memos: Methods::new_in(&graph) });
 /// # futures::executor::block_on(async {
-/// assert_eq!(*contacts.greeting(1, true).await?, "Dear contact 1");
+/// assert_eq!(*contacts.name(1).await?, "contact 1");
 /// contacts.rows.changed(&1);
 /// # Ok::<(), tidewire_memo::Error>(())
 /// # }).unwrap();

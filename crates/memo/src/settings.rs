@@ -11,12 +11,9 @@ use crate::store::key::Key;
 impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     /// Lets values live at most this long. For functions that read something that no source covers.
     ///
-    /// Time passes only when somebody says so: **without a driver ([`Graph::drive`]) or calls of
-    /// [`Graph::advance`] nothing expires.** An expired value is recomputed when it is next asked for;
-    /// if it comes out equal, its dependants stay valid.
-    ///
-    /// [`Graph::drive`]: crate::Graph::drive
-    /// [`Graph::advance`]: crate::Graph::advance
+    /// Time passes only when somebody says so: **without a driver ([`Graph::drive`](crate::Graph::drive)) or
+    /// calls of [`Graph::advance`](crate::Graph::advance) nothing expires.** An expired value is recomputed
+    /// when it is next asked for; if it comes out equal, its dependants stay valid.
     #[must_use]
     pub fn ttl(self, life: Duration) -> Self {
         self.inner.options.ttl.set(life);

@@ -36,7 +36,7 @@ use tidewire_memo_memory::pool;
 ///
 /// ```
 /// use tidewire_memo::{Memo, Source};
-/// # pollster(async {
+/// # futures::executor::block_on(async {
 /// let contacts = Source::<i32>::new("contacts");
 /// let name = Memo::infallible("name", move |id: i32| async move {
 ///     contacts.read(&id);
@@ -45,13 +45,7 @@ use tidewire_memo_memory::pool;
 /// assert_eq!(*name.get(1).await?, "contact 1");
 /// contacts.changed(&1); // no `get` that starts after this returns sees the older value
 /// # Ok::<(), tidewire_memo::Error>(())
-/// # });
-/// # fn pollster<F: Future<Output = Result<(), tidewire_memo::Error>>>(f: F) {
-/// #     use std::task::*;
-/// #     let mut f = std::pin::pin!(f);
-/// #     let Poll::Ready(r) = f.as_mut().poll(&mut Context::from_waker(Waker::noop())) else { panic!() };
-/// #     r.unwrap()
-/// # }
+/// # }).unwrap();
 /// ```
 pub struct Source<K: 'static> {
     inner: &'static Inner<K>,

@@ -367,16 +367,12 @@ impl Core {
         for _ in 0..steps {
             let Some(node) = self.under_hand(queue) else { return };
             let stale = matches!(node.state(), SUSPECT | FADED | DIRTY);
-            if !stale || node.take_visited() {
-                continue;
-            }
-            let read: Vec<Id> = node.dependencies(&self.slots).iter().collect();
-            if self.evict(node, trash) {
-                for id in read {
-                    if let Some(source) = self.node(id).filter(|node| node.is_source()) {
-                        self.evict(source, trash);
-                    }
-                }
+            let goes = stale && !node.take_visited();
+            let read: Vec<Id> = node.dependencies(&self.slots).iter().filter(|_| goes).collect();
+            let gone = goes && self.evict(node, trash);
+            for id in read {
+                let source = self.node(id).filter(|node| gone && node.is_source());
+                _ = source.map(|source| self.evict(source, trash));
             }
         }
     }
@@ -596,5 +592,4 @@ const FINGERPRINT_BYTES: usize = 32;
 /// Bytes above the budget up to which what running computations may have read is spared.
 const OVERDRAFT: usize = 64 << 10;
 const DEFAULT_BUDGET: usize = 256 << 20;
-/// What a memo may hold of which nothing is swept.
 const LEFT_ALONE: usize = 1 << 20;

@@ -283,3 +283,55 @@ fn a_row_whose_node_was_evicted_still_counts_as_changed_for_who_read_it_before()
     assert_eq!(*now(late).unwrap(), 2, "the row changed after the attempt began");
     drop(get);
 }
+
+#[test]
+fn values_that_end_unread_do_not_grow_a_graph_that_is_swept() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    let memo = memo.weigh(|_| 1_000);
+    let live = 0..1_000;
+    live.clone().for_each(|key| _ = now(memo.get(key)).unwrap());
+    let before = graph.stats();
+    let mut most = before;
+    for key in live.end..OPERATIONS {
+        now(memo.get(key)).unwrap();
+        rows.changed(&key);
+        memo.sweep(4);
+        if key % 1_000 == 0 && graph.stats().bytes > most.bytes {
+            most = graph.stats();
+        }
+    }
+    assert!(most.bytes < 2 * before.bytes, "{most:?} after {before:?}");
+    assert!(most.nodes < 2 * before.nodes, "{most:?} after {before:?}");
+    assert!(live.clone().all(|key| memo.cached(&key).is_some()), "what is current stays");
+    assert_eq!(graph.stats().started, OPERATIONS);
+}
+
+#[test]
+fn a_stale_value_that_was_asked_for_stays_for_a_round_and_a_small_memo_keeps_all() {
+    for (weight, asked, left) in
+        [(10_000, 0, [0, 0]), (10_000, 400, [400, 0]), (10, 0, [1_000, 1_000])]
+    {
+        let graph = Graph::new();
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+            rows.read(&key);
+            key
+        });
+        let memo = memo.weigh(move |_| weight);
+        (0..1_000).for_each(|key| _ = now(memo.get(key)).unwrap());
+        assert!((0..asked).all(|key| memo.cached(&key).is_some()));
+        memo.sweep(1_000);
+        assert_eq!(graph.stats().nodes, 2_000, "what is current stays");
+        rows.changed_all();
+        for left in left {
+            memo.sweep(1_000);
+            // A value and the key that it read.
+            assert_eq!(graph.stats().nodes, 2 * left, "{weight}, {asked}");
+        }
+    }
+}
