@@ -40,6 +40,28 @@ fn an_evicted_value_without_dependants_goes_entirely() {
 }
 
 #[test]
+fn a_watched_value_that_is_evicted_when_it_is_suspect_is_suspect_still() {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU64::new(1));
+    let load = data.clone();
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+        rows.read(&key);
+        let value = load.load(SeqCst);
+        async move { value }
+    });
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        *leaf.get(key).await.unwrap()
+    });
+    let _watch = leaf.notify(1);
+    assert_eq!(*now(above.get(1)).unwrap(), 1);
+    data.store(2, SeqCst);
+    rows.changed(&1);
+    assert!(leaf.evict(&1));
+    assert_eq!(*now(above.get(1)).unwrap(), 2);
+}
+
+#[test]
 fn what_was_made_of_an_evicted_value_is_right_still_when_that_is_computed_anew() {
     let graph = Graph::new();
     let rows = Source::new_in(&graph, "rows");

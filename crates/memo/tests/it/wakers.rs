@@ -8,7 +8,7 @@ use std::task::{Context, RawWaker, RawWakerVTable, Wake, Waker};
 use futures::StreamExt;
 use tidewire_memo::{Graph, Memo, Source};
 
-use crate::support::{Gate, now, poll};
+use crate::support::{Gate, Wakes, now, poll, poll_with};
 
 /// Runs a closure in the wake, as an executor that polls inline does.
 struct Inline(Mutex<Box<dyn FnMut() + Send>>);
@@ -78,6 +78,35 @@ fn a_task_that_waits_for_another_walk_may_be_woken_inline() {
         });
         while second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {}
         assert!((0..4).all(|key| fan.cached(&key).is_none()));
+    }
+}
+
+#[test]
+fn a_change_that_waits_for_a_walk_on_another_thread_is_woken_when_that_is_over() {
+    let graph = Graph::new();
+    graph.set_walk_chunk(16, true);
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let fan = Memo::infallible_in(&graph, "fan", move |key: u64| async move {
+        rows.read(&0);
+        key
+    });
+    let mut waited = false;
+    while !waited {
+        (0..2000).for_each(|key| _ = now(fan.get(key)).unwrap());
+        std::thread::scope(|scope| {
+            let walker = scope.spawn(|| rows.changed(&0));
+            while !walker.is_finished() {
+                let wakes = Wakes::new();
+                let mut change = Box::pin(rows.changed_async(&1));
+                if poll_with(&mut change, &wakes).is_pending() && wakes.count() == 0 {
+                    while wakes.count() == 0 {
+                        std::thread::yield_now();
+                    }
+                    waited = true;
+                }
+                now(change);
+            }
+        });
     }
 }
 
