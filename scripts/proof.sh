@@ -3,7 +3,7 @@
 # first that fails ends the run.
 #
 #   scripts/proof.sh          all parts
-#   scripts/proof.sh PART...  only these: deny, attack, h2spec, interop, kept, stress, programs, mutants, models,
+#   scripts/proof.sh PART...  only these: deny, attack, h2spec, interop, kept, mock, stress, programs, mutants, models,
 #                             dynamic, live, fuzz, miri
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,7 +19,7 @@ NIGHTLY=nightly-2026-11-01
 
 tools="$PWD/.tools"
 parts=("$@")
-((${#parts[@]})) || parts=(deny attack h2spec interop kept stress programs mutants models dynamic live fuzz miri)
+((${#parts[@]})) || parts=(deny attack h2spec interop kept mock stress programs mutants models dynamic live fuzz miri)
 
 # Licences, bans and sources. Advisories need a copy of their database, which not every machine can
 # fetch: they are checked where it can be.
@@ -83,6 +83,14 @@ part_kept() {
   "$tools/bin/connectconformance" --mode server -- target/debug/tidewire-conformance --memo
 }
 
+# A mock that plays the service of the conformance suite by rules, and the golden cases of wishmock.
+part_mock() {
+  cargo build --package tidewire-conformance
+  "$tools/bin/connectconformance" --mode server -- target/debug/tidewire-conformance \
+    --mock .tools/conformance-proto tests/fixtures/mock/conformance
+  cargo test --package tidewire-tests --test it mock_
+}
+
 part_stress() {
   cargo run --release --package tidewire-memo --example stress -- --seconds 600 --seed "$(date +%s)"
 }
@@ -138,7 +146,7 @@ part_miri() {
 
 for part in "${parts[@]}"; do
   if ! declare -F "part_$part" >/dev/null; then
-    echo "proof: no part is called $part; there are deny, attack, h2spec, interop, kept, stress, programs, mutants, models, dynamic, live, fuzz, miri" >&2
+    echo "proof: no part is called $part; there are deny, attack, h2spec, interop, kept, mock, stress, programs, mutants, models, dynamic, live, fuzz, miri" >&2
     exit 2
   fi
   started=$SECONDS

@@ -5,11 +5,12 @@ cd "$(dirname "$0")"
 has() { command -v "$1" >/dev/null || { echo "peers: no $1, so what needs it is absent" >&2; return 1; }; }
 if has cargo; then
   cargo build --release --package web --package overhead --package raw-epoll --package memo
-  (cd ../.. && cargo build --release --package contacts)
+  (cd ../.. && cargo build --release --package contacts --package tidewire-cli)
 fi
 if has go; then
   (cd web/go && go build -o ../../target/web-go .)
   (cd protocols/go && go build -o ../../target/protocols-connect-go ./connect && go build -o ../../target/protocols-grpc-go ./grpc)
+  (cd mock/go && go build -o ../../target/mock-go .)
   (cd stacks/go && go build -o ../../target/stacks-go .)
 fi
 if has npm; then

@@ -2,7 +2,8 @@
 //!
 //! The suite starts it, writes a length-prefixed `ServerCompatRequest` to standard input, reads a
 //! `ServerCompatResponse` from standard output, makes its calls and ends it by a signal. With `--memo`
-//! answers of queries are kept, which nobody shall notice.
+//! answers of queries are kept, which nobody shall notice. With `--mock PROTOS RULES` a mock plays the
+//! service, by rules and nothing else.
 
 mod headers;
 mod service;
@@ -17,7 +18,8 @@ use std::io::{Read, Write};
 use anyhow::Context;
 use buffa::Message;
 use tidewire::memo::Graph;
-use tidewire::{Address, Edge, Limits, Server, Tls};
+use tidewire::mock::{MockFolders, serve};
+use tidewire::{Address, Builder, Edge, Limits, Server, Tls};
 
 use self::proto::connectrpc::conformance::v1::{
     ConformanceServiceServer, ServerCompatRequest, ServerCompatResponse,
@@ -30,11 +32,14 @@ async fn main() -> anyhow::Result<()> {
     if request.message_receive_limit > 0 {
         limits.message_bytes_max = request.message_receive_limit as usize;
     }
-    let mut builder = Server::builder()
-        .service(ConformanceServiceServer::new(service::Conformance))
-        .limits(limits)
-        .listen(Address::Tcp(([127, 0, 0, 1], 0).into()));
-    if std::env::args().any(|argument| argument == "--memo") {
+    let mut builder =
+        Server::builder().limits(limits).listen(Address::Tcp(([127, 0, 0, 1], 0).into()));
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    builder = match &*arguments.iter().map(String::as_str).collect::<Vec<_>>() {
+        ["--mock", protos, rules] => mocked(builder, protos, rules)?,
+        _ => builder.service(ConformanceServiceServer::new(service::Conformance)),
+    };
+    if arguments.iter().any(|argument| argument == "--memo") {
         builder = builder.memo(Edge::new(&Graph::global()));
     }
     let mut pem_cert = Vec::new();
@@ -62,6 +67,16 @@ async fn main() -> anyhow::Result<()> {
     // The suite ends it by a signal.
     running.until_stopped().await?;
     Ok(())
+}
+
+/// The service as rules say it.
+fn mocked(builder: Builder, protos: &str, rules: &str) -> anyhow::Result<Builder> {
+    let folders = MockFolders::new(protos).rules(rules);
+    let (mock, findings) = folders.mock(folders.load()).build();
+    match findings.iter().find(|finding| finding.is_error) {
+        Some(finding) => anyhow::bail!("{finding}"),
+        None => Ok(serve(builder, &mock)),
+    }
 }
 
 fn read_message() -> anyhow::Result<Vec<u8>> {

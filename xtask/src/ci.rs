@@ -34,7 +34,11 @@ const STEPS: &[Step] = &[
     Step { name: "doctest", about: "examples in documentation", work: doctest },
     Step { name: "docs", about: "documentation builds without a warning", work: docs },
     Step { name: "snippets", about: "commands in README and guide work", work: snippets },
-    Step { name: "foreign", about: "foreign clients agree with a foreign server", work: foreign },
+    Step {
+        name: "foreign",
+        about: "foreign clients agree with a foreign server, and with a mock",
+        work: foreign,
+    },
     Step { name: "conformance", about: "the Connect conformance suite", work: conformance },
     Step {
         name: "validation",
@@ -153,7 +157,8 @@ fn snippets(root: &Path) -> Result<Outcome> {
     execute(Command::new("bash").arg(script).current_dir(root))
 }
 
-/// Every case of the suite: our server with our generated service, then our client.
+/// Every case of the suite: our server with our generated service, with a mock that plays it by rules,
+/// then our client.
 fn conformance(root: &Path) -> Result<Outcome> {
     let built = cargo(root, "build --package tidewire-conformance", &[])?;
     if !matches!(built, Outcome::Passed) {
@@ -166,6 +171,19 @@ fn conformance(root: &Path) -> Result<Outcome> {
     let server = suite(&["--mode", "server", "--", "target/debug/tidewire-conformance"])?;
     if !matches!(server, Outcome::Passed) {
         return Ok(server);
+    }
+    // The same by rules of a mock, and nothing else.
+    let mocked = suite(&[
+        "--mode",
+        "server",
+        "--",
+        "target/debug/tidewire-conformance",
+        "--mock",
+        ".tools/conformance-proto",
+        "tests/fixtures/mock/conformance",
+    ])?;
+    if !matches!(mocked, Outcome::Passed) {
+        return Ok(mocked);
     }
     suite(&[
         "--mode",

@@ -1,40 +1,77 @@
 //! Runs the foreign clients of `tests/foreign` against a server and counts their cases.
 //!
-//! Without an address the server is the foreign one of `tests/foreign/go`: that shows the clients
-//! right, so that a case which fails against Tidewire is Tidewire's. With an address it is any server
-//! of `tidewire.test.v1.BehaviourService`.
+//! Without an address there are two servers: the foreign one of `tests/foreign/go`, which shows the
+//! clients right, so that a case which fails against Tidewire is Tidewire's; and a mock that plays the
+//! service by rules. With an address it is any server of `tidewire.test.v1.BehaviourService`.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 const SERVER: &str = ".tools/bin/foreign-go-server";
+const MOCK: &str = "target/debug/tidewire";
+const MOCK_WORDS: [&str; 7] = [
+    "mock",
+    "tests/proto",
+    "--rules",
+    "tests/fixtures/mock/behaviour",
+    "--listen",
+    "127.0.0.1:0",
+    "--no-watch",
+];
 const GO_CLIENT: &str = ".tools/bin/foreign-go-client";
 const NODE_CLIENT: &str = "tests/foreign/node/client.js";
+const PYTHON: &str = ".tools/foreign-python/bin/python";
+const PYTHON_CLIENT: &str = "tests/foreign/python/client.py";
 
-/// Runs both clients; fails if a case of either does.
+/// Runs every client; fails if a case of one does.
 ///
 /// # Errors
 /// When a program is missing: `make setup` builds them.
 pub(crate) fn run(root: &Path, address: Option<&str>) -> Result<ExitCode> {
-    let server = match address {
-        Some(_) => None,
-        None => Some(Server::start(root)?),
+    let failed = match address {
+        Some(address) => clients(root, address)?,
+        None => {
+            let foreign = Server::start(Command::new(root.join(SERVER)).current_dir(root))?;
+            println!("against the foreign server:");
+            let failed = clients(root, &foreign.address)?;
+            let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+                .args(["build", "--package", "tidewire-cli"])
+                .current_dir(root)
+                .status()?;
+            if !built.success() {
+                bail!("the program tidewire cannot be built");
+            }
+            let mut mock = Command::new(root.join(MOCK));
+            let mock = Server::start(mock.args(MOCK_WORDS).current_dir(root))?;
+            println!("against a mock:");
+            failed + clients(root, &mock.address)?
+        }
     };
-    let own = || server.as_ref().map(|server| server.address.as_str());
-    let address = address.or_else(own).unwrap_or_default();
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs the clients against a server, and returns how many cases failed.
+fn clients(root: &Path, address: &str) -> Result<usize> {
     let mut failed = 0;
-    for (name, mut command) in [("go", Command::new(root.join(GO_CLIENT))), ("node", node(root))] {
+    let go = Command::new(root.join(GO_CLIENT));
+    for (name, mut command) in [("go", go), ("node", node(root)), ("python", python(root))] {
         failed += cases(name, command.current_dir(root).arg(address))?;
     }
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(failed)
 }
 
 fn node(root: &Path) -> Command {
     let mut command = Command::new("node");
     command.arg(root.join(NODE_CLIENT));
+    command
+}
+
+fn python(root: &Path) -> Command {
+    let mut command = Command::new(root.join(PYTHON));
+    command.arg(root.join(PYTHON_CLIENT));
     command
 }
 
@@ -54,20 +91,21 @@ fn cases(name: &str, command: &mut Command) -> Result<usize> {
     Ok(if output.status.success() { failures.len() } else { failures.len().max(1) })
 }
 
-/// The foreign server, stopped when dropped.
+/// A server, stopped when dropped.
 struct Server {
     process: Child,
     address: String,
 }
 
 impl Server {
-    fn start(root: &Path) -> Result<Self> {
-        let mut process = Command::new(root.join(SERVER))
+    /// Starts a program whose first line is `listening on ADDRESS`.
+    fn start(command: &mut Command) -> Result<Self> {
+        let mut process = command
             .stdout(Stdio::piped())
             // It logs the panics that it is asked for.
             .stderr(Stdio::null())
             .spawn()
-            .context("the foreign server does not start; run `make setup`")?;
+            .context("the server does not start; run `make setup`")?;
         let mut line = String::new();
         let output = process.stdout.take().context("the server has no output")?;
         BufReader::new(output).read_line(&mut line)?;

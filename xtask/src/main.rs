@@ -33,7 +33,7 @@ usage: cargo xtask COMMAND
   ci --list          list the steps
   tables             fill the tables between `<!-- bench:NAME -->` markers from bench-runs/
   sbom TARGET        print what the program `tidewire` is made of for a target, as CycloneDX
-  foreign [ADDRESS]  run the foreign clients against ADDRESS, or against their own foreign server
+  foreign [ADDRESS]  run the foreign clients against ADDRESS, or their own foreign server and a mock
 ";
 
 fn main() -> ExitCode {

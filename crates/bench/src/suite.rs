@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `web`: plain handlers and methods, text and JSON | `web.rs` |
 //! | `protocols`: one typed service over Connect, gRPC and gRPC-Web | `protocols.rs` |
+//! | `mock`: the same on a mock, beside servers that were written | `mock.rs`, `published.rs` |
 //! | `memo`: what keeps the answers of a database, read in process | `memo.rs` |
 //! | `stacks`: one application as whole stacks have it, under a ramp of 300 clients | `stacks.rs` |
 //!
@@ -17,8 +18,10 @@
 mod itself;
 mod load;
 mod memo;
+mod mock;
 mod peer;
 mod protocols;
+mod published;
 mod report;
 mod runner;
 mod running;
@@ -100,4 +103,5 @@ pub(crate) enum Answer {
 }
 
 /// Every suite there is.
-pub(crate) const SUITES: &[Suite] = &[web::WEB, protocols::PROTOCOLS, memo::MEMO, stacks::STACKS];
+pub(crate) const SUITES: &[Suite] =
+    &[web::WEB, protocols::PROTOCOLS, mock::MOCK, memo::MEMO, stacks::STACKS];

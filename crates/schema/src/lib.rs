@@ -17,6 +17,7 @@ mod comment;
 mod compare;
 mod dispatch;
 mod error;
+mod index;
 mod interface;
 mod json;
 mod message;
@@ -31,6 +32,7 @@ mod write;
 
 pub use dispatch::{Dispatch, Implementation};
 pub use error::{FieldError, SchemaError};
+pub use index::FileIndex;
 pub use json::Unknown;
 pub use message::{Message, MessageRef};
 pub use path::{AsPath, Path};

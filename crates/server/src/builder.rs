@@ -392,11 +392,7 @@ impl Builder {
         let names = self.services.iter().map(|(interface, _)| interface.name().to_owned());
         let health = Health::new(names, offer.clone());
         let mut methods = Methods::new(offer.clone());
-        // Without layers: whoever probes has no credentials.
-        let health_service = health.service();
-        let health_interface = health_service.interface();
-        let health_service: Arc<dyn Service> = Arc::new(health_service);
-        let _ = methods.add(&health_interface, &health_service);
+        add_health(&mut methods, &health);
         if with_reflection {
             let reflection = Reflection::new(&own, offer.clone())
                 .map_err(|error| StartError::Descriptors(error.to_string()))?;
@@ -463,6 +459,14 @@ impl App {
             drains: Signal::new(),
         }
     }
+}
+
+/// Serves health without layers: whoever probes has no credentials.
+fn add_health(methods: &mut Methods, health: &Health) {
+    let service = health.service();
+    let interface = service.interface();
+    let service: Arc<dyn Service> = Arc::new(service);
+    let _ = methods.add(&interface, &service);
 }
 
 fn routes(routes: Vec<Route>, layers: &[Arc<dyn Layer>]) -> Result<Routes, RouteError> {

@@ -44,7 +44,7 @@ impl Offered {
     ) -> Result<Self, StartError> {
         let (now, making) = (RwLock::default(), Mutex::default());
         let offered = Self { offer, layers, validates, now, making };
-        let first = offered.edition(offered.offer.edition(), |error| Err(error))?;
+        let first = offered.edition(offered.offer.edition(), Err)?;
         *offered.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(first);
         Ok(offered)
     }

@@ -5,15 +5,12 @@
 //! implementation answers both. What is asked for and is not there is answered within the stream; a
 //! request without a question ends it.
 
-mod index;
-
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tidewire_service::{
     Answer, Call, Code, Context, Error, Interface, Reply, Result, RpcService, Service, Stream,
 };
 
-use self::index::Index;
 use crate::offered::{Edition, Offered};
 use crate::proto::DESCRIPTOR_SET;
 use crate::proto::grpc::reflection::v1::server_reflection_request::MessageRequest;
@@ -24,6 +21,7 @@ use crate::proto::grpc::reflection::v1::{
     ServiceResponse,
 };
 use crate::proto::grpc::reflection::v1alpha;
+use tidewire_schema::FileIndex;
 
 /// Answers questions about the schema of a server.
 #[derive(Clone)]
@@ -38,7 +36,7 @@ pub(crate) struct Reflection {
 struct Shown {
     /// What was offered then.
     offered: Option<Arc<Edition>>,
-    index: Index,
+    index: FileIndex,
     /// The full names of the services that are served, those of reflection among them.
     services: Vec<String>,
 }
@@ -47,7 +45,7 @@ impl Shown {
     fn new(own: &[Interface], offered: Option<Arc<Edition>>) -> Result<Self, buffa::DecodeError> {
         let more = offered.iter().flat_map(|offered| &offered.services);
         let interfaces: Vec<_> = more.map(|(interface, _)| interface).chain(own).collect();
-        let mut index = Index::default();
+        let mut index = FileIndex::default();
         for interface in &interfaces {
             index.add(interface.descriptors())?;
         }

@@ -62,6 +62,9 @@ pub(crate) fn markdown(suite: &Suite, result: &SuiteResult) -> String {
             out.push('\n');
         }
     }
+    if suite.name == super::mock::MOCK.name {
+        out.push_str(&super::published::tables(result));
+    }
     out
 }
 

@@ -87,3 +87,27 @@ fn rules_are_checked_with_line_column_and_what_was_meant() {
     let alone = folder(&[("rules/shop.v1.cart.price.yaml", rule)]);
     run(alone.path(), &["check", "rules"]).check(2, &["name both: tidewire check my-protos rules"]);
 }
+
+#[test]
+fn a_rule_that_breaks_while_it_is_served_is_logged_and_the_old_one_stays() {
+    let rule = "responses: [{body: {price: 4}}]";
+    let files = [("protos/shop.proto", SHOP), ("rules/shop.v1.cart.price.yaml", rule)];
+    let here = folder(&files);
+    let mut child = command(here.path(), &["mock", "--listen", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("listening on ").expect(&line).to_owned();
+    let server = Running(child, address);
+    std::fs::write(here.path().join(files[1].0), "responses: [{body: {price: ").unwrap();
+    let mut told = log.by_ref().map(Result::unwrap);
+    let fault = told.find(|line| line.contains("not valid YAML")).unwrap();
+    assert!(fault.contains("rules/shop.v1.cart.price.yaml:2:1"), "{fault}");
+    let kept = told.find(|line| line.contains("is broken; what it said before stays"));
+    assert!(kept.is_some(), "the log says what became of it");
+    run(here.path(), &["call", &server.1, "Price"]).check(0, &["{\"price\":\"4\"}"]);
+}

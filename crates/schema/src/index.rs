@@ -15,7 +15,7 @@ use bytes::Buf;
 
 /// The files of a server by name, symbol and extension.
 #[derive(Debug, Default)]
-pub(super) struct Index {
+pub struct FileIndex {
     files: Vec<File>,
     by_name: HashMap<String, usize>,
     by_symbol: HashMap<String, usize>,
@@ -31,12 +31,12 @@ struct File {
     imports: Vec<String>,
 }
 
-impl Index {
+impl FileIndex {
     /// Adds the files of a `FileDescriptorSet`; of two with one name the first counts.
     ///
     /// # Errors
     /// Bytes that are no such set.
-    pub(super) fn add(&mut self, mut set: &[u8]) -> Result<(), DecodeError> {
+    pub fn add(&mut self, mut set: &[u8]) -> Result<(), DecodeError> {
         if !self.seen.insert((set.as_ptr() as usize, set.len())) {
             return Ok(());
         }
@@ -114,12 +114,12 @@ impl Index {
     }
 
     /// The file with a name, and what it imports.
-    pub(super) fn by_name(&self, name: &str) -> Option<Vec<Vec<u8>>> {
+    pub fn by_name(&self, name: &str) -> Option<Vec<Vec<u8>>> {
         self.by_name.get(name).map(|at| self.with_imports(*at))
     }
 
     /// The file that declares a symbol, and what it imports.
-    pub(super) fn by_symbol(&self, symbol: &str) -> Option<Vec<Vec<u8>>> {
+    pub fn by_symbol(&self, symbol: &str) -> Option<Vec<Vec<u8>>> {
         let symbol = symbol.strip_prefix('.').unwrap_or(symbol);
         let at = match self.by_symbol.get(symbol) {
             Some(at) => *at,
@@ -129,13 +129,13 @@ impl Index {
     }
 
     /// The file that declares an extension, and what it imports.
-    pub(super) fn by_extension(&self, message: &str, number: i32) -> Option<Vec<Vec<u8>>> {
+    pub fn by_extension(&self, message: &str, number: i32) -> Option<Vec<Vec<u8>>> {
         let message = message.strip_prefix('.').unwrap_or(message);
         self.messages.get(message)?.get(&number).map(|at| self.with_imports(*at))
     }
 
     /// The numbers of all extensions of a message, in order.
-    pub(super) fn extensions(&self, message: &str) -> Option<Vec<i32>> {
+    pub fn extensions(&self, message: &str) -> Option<Vec<i32>> {
         let message = message.strip_prefix('.').unwrap_or(message);
         self.messages.get(message).map(|extensions| extensions.keys().copied().collect())
     }

@@ -1,0 +1,61 @@
+// Command mock-go answers hello.v1.Greeter/SayHello with one message that never changes, as a server that
+// somebody wrote in place of a mock: with connect-go, or with grpc-go. It prints its address first.
+//
+// Usage: mock-go connect|grpc
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+
+	"connectrpc.com/connect"
+	"google.golang.org/grpc"
+
+	"mock-go/gen/hellov1"
+	"mock-go/gen/hellov1/hellov1connect"
+)
+
+var reply = &hellov1.Hello{Name: "Hello from a mock", N: 42}
+
+type overConnect struct {
+	hellov1connect.UnimplementedGreeterHandler
+}
+
+func (overConnect) SayHello(context.Context, *connect.Request[hellov1.Hello]) (*connect.Response[hellov1.Hello], error) {
+	return connect.NewResponse(reply), nil
+}
+
+type overGRPC struct {
+	hellov1.UnimplementedGreeterServer
+}
+
+func (overGRPC) SayHello(context.Context, *hellov1.Hello) (*hellov1.Hello, error) {
+	return reply, nil
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: mock-go connect|grpc")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(listener.Addr())
+	if os.Args[1] == "grpc" {
+		server := grpc.NewServer()
+		hellov1.RegisterGreeterServer(server, overGRPC{})
+		log.Fatal(server.Serve(listener))
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	mux := http.NewServeMux()
+	mux.Handle(hellov1connect.NewGreeterHandler(overConnect{}))
+	server := &http.Server{Handler: mux, Protocols: protocols}
+	log.Fatal(server.Serve(listener))
+}
