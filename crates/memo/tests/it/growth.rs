@@ -286,6 +286,7 @@ fn a_row_whose_node_was_evicted_still_counts_as_changed_for_who_read_it_before()
 
 #[test]
 fn values_that_end_unread_do_not_grow_a_graph_that_is_swept() {
+    const LIVE: u64 = 1_000;
     let graph = Graph::new();
     let rows = Source::<u64>::new_in(&graph, "rows");
     let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
@@ -293,11 +294,10 @@ fn values_that_end_unread_do_not_grow_a_graph_that_is_swept() {
         key
     });
     let memo = memo.weigh(|_| 1_000);
-    let live = 0..1_000;
-    live.clone().for_each(|key| _ = now(memo.get(key)).unwrap());
+    (0..LIVE).for_each(|key| _ = now(memo.get(key)).unwrap());
     let before = graph.stats();
     let mut most = before;
-    for key in live.end..OPERATIONS {
+    for key in LIVE..OPERATIONS {
         now(memo.get(key)).unwrap();
         rows.changed(&key);
         memo.sweep(4);
@@ -307,7 +307,7 @@ fn values_that_end_unread_do_not_grow_a_graph_that_is_swept() {
     }
     assert!(most.bytes < 2 * before.bytes, "{most:?} after {before:?}");
     assert!(most.nodes < 2 * before.nodes, "{most:?} after {before:?}");
-    assert!(live.clone().all(|key| memo.cached(&key).is_some()), "what is current stays");
+    assert!((0..LIVE).all(|key| memo.cached(&key).is_some()), "what is current stays");
     assert_eq!(graph.stats().started, OPERATIONS);
 }
 
