@@ -128,16 +128,16 @@ pub const KEYS: &[Key] = &[
         "calls at once of one caller: a principal, or an address where nobody is known",
     ),
     key(
-        "limits.address_rate",
-        "100",
-        "not bounded",
-        "requests of one address that begin in a second, whoever calls: what a wrong credential costs too",
-    ),
-    key(
         "limits.caller_rate",
         "100",
         "not bounded",
         "calls of one caller that begin in a second; as many may come at once",
+    ),
+    key(
+        "limits.address_rate",
+        "100",
+        "not bounded",
+        "requests of one address that begin in a second, whoever calls: what a wrong credential costs too",
     ),
     key(
         "limits.deadline_min",
