@@ -32,7 +32,10 @@ pub(super) fn watch(world: &Arc<World>, node: Node) {
             let is_promised = item.as_ref().is_ok_and(|value| value.version() != 0);
             let is_answer =
                 item.as_ref().map_or_else(|error| error.kind() == ErrorKind::Failed, |_| true);
-            let is_kept = (is_promised || is_answer && kept(&world, node))
+            // An error that no `error_ttl` keeps is asked for anew by each poll, also where the reference
+            // has a value by now: a write that is under way may show both.
+            let keeps = item.is_ok() || world.program.memos[node.memo].error_ttl.is_some();
+            let is_kept = (is_promised || is_answer && keeps && kept(&world, node))
                 && !checks::rings_others(&world.program);
             remember(&world, at, &item, is_kept);
             guarded(&world, "a handle's drop", || drop(item));
