@@ -444,7 +444,9 @@ mod tests {
                     [&first, &again].map(|it| it.as_ref().map(|(_, small)| small.as_ptr()));
                 assert_eq!(places[0], places[1], "the same bytes");
             }
-            assert_eq!(room.bytes() > 0, gets_smaller);
+            // That nothing got smaller is remembered, too, in the room of a list.
+            let forms = if gets_smaller { 1..5000 } else { 1..500 };
+            assert!(forms.contains(&room.bytes()), "{} bytes", room.bytes());
         }
     }
 
