@@ -1,5 +1,6 @@
 //! A server that is restarted under ten thousand held answers, on a virtual clock: its clients ask for all of
 //! them again, and never as one herd.
+#![allow(clippy::print_stderr, reason = "who runs it with --nocapture sees the rates")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
