@@ -4,7 +4,7 @@ use buffa::DecodeError;
 use buffa::encoding::Tag;
 use buffa_descriptor::{FieldDescriptor, ScalarType, SingularKind};
 
-use crate::fault::Result;
+use crate::fault::{Fault, Result};
 use crate::print::{Parts, Printer};
 use crate::scan::{Chain, Payload, Shape};
 use crate::value::{text_of, unzigzag, zero};
@@ -70,6 +70,7 @@ impl<'p, 'b> Printer<'p, 'b, '_> {
         self.out.push(b'{');
         for (index, (key, value)) in entries.iter().enumerate() {
             if entries.get(index + 1).is_some_and(|(next, _)| next == key) {
+                self.replaced_entry(kind, *value)?;
                 continue;
             }
             match *key {
@@ -78,20 +79,37 @@ impl<'p, 'b> Printer<'p, 'b, '_> {
                 Key::Unsigned(number) => self.name(&number.to_string()),
                 Key::Bool(value) => self.name(if value { "true" } else { "false" }),
             }
-            match (kind, self.stack.last(*value)) {
-                (SingularKind::Message(index), Some(_)) => {
-                    self.deeper(|this| this.message(index, Parts::All(*value)))?;
-                }
-                (SingularKind::Message(index), None) => {
-                    self.deeper(|this| this.message(index, Parts::None))?;
-                }
-                (SingularKind::Enum(index), None) => self.enumeration(index, 0)?,
-                (SingularKind::Scalar(scalar), None) => self.scalar(scalar, zero(scalar))?,
-                (kind, Some(payload)) => self.single(kind, payload)?,
-            }
+            self.entry_value(kind, *value)?;
         }
         self.out.push(b'}');
         Ok(!entries.is_empty())
+    }
+
+    fn entry_value(&mut self, kind: SingularKind, value: Chain) -> Result {
+        match (kind, self.stack.last(value)) {
+            (SingularKind::Message(index), Some(_)) => {
+                self.deeper(|this| this.message(index, Parts::All(value)))
+            }
+            (SingularKind::Message(index), None) => {
+                self.deeper(|this| this.message(index, Parts::None))
+            }
+            (SingularKind::Enum(index), None) => self.enumeration(index, 0),
+            (SingularKind::Scalar(scalar), None) => self.scalar(scalar, zero(scalar)),
+            (kind, Some(payload)) => self.single(kind, payload),
+        }
+    }
+
+    /// What a later entry takes the place of has to be protobuf all the same, though it need not have a
+    /// form of JSON.
+    fn replaced_entry(&mut self, kind: SingularKind, value: Chain) -> Result {
+        let (before, depth) = (self.out.len(), self.depth);
+        let printed = self.entry_value(kind, value);
+        self.out.truncate(before);
+        self.depth = depth;
+        match printed {
+            Err(Fault::NoForm(_)) => Ok(()),
+            printed => printed,
+        }
     }
 
     /// The key of an entry, and what was found of its value.
@@ -117,6 +135,11 @@ impl<'p, 'b> Printer<'p, 'b, '_> {
                 2 => {
                     mismatch(kind)?;
                     let is_message = matches!(kind, SingularKind::Message(_));
+                    if let (SingularKind::Scalar(ScalarType::String), Some(replaced)) =
+                        (kind, self.stack.last(value))
+                    {
+                        text_of(replaced)?;
+                    }
                     let before = if is_message { value } else { Chain::NONE };
                     value = self.stack.push(before, payload);
                 }

@@ -255,7 +255,7 @@ impl Builder {
 
     /// Switches off, or on again, that requests are checked against the rules that their schema
     /// has for them (protovalidate, protoc-gen-validate, `REQUIRED`): after all layers of the server, just
-    /// before the service and the layers that it has of its own; see [`Validate`].
+    /// before the service and the layers that it has of its own; see `Validate` of the schema.
     pub fn validation(mut self, on: bool) -> Self {
         self.validation = on;
         self

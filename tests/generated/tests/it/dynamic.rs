@@ -199,6 +199,16 @@ impl Tally {
     }
 }
 
+/// A map's entry that a later one takes the place of, with text that is no UTF-8.
+#[test]
+fn messages_that_random_runs_found_different_are_the_same() {
+    let mut tally = Tally::default();
+    for message in [225_160_726_211] {
+        tally.message(message);
+    }
+    assert!(tally.differences.is_empty(), "{}", tally.differences.join("\n"));
+}
+
 #[test]
 fn random_messages_are_the_same_bytes_and_the_same_text() {
     let (seed, count) = run();
