@@ -170,7 +170,8 @@ fn what_serve_refuses_is_found_by_check() {
 
 #[test]
 fn terms_for_methods_of_a_program_with_services_in_code_are_not_doubted() {
-    let toml = "[memo.methods.\"shop.v1.Items/Get\"]\nsharing = \"public\"\n";
+    let toml = "[memo.methods.\"shop.v1.Items/Get\"]\nsharing = \"public\"\n\
+                [auth.methods.\"shop.v1.Items/Set\"]\naccess = \"authenticated\"\n";
     let folder = folder(&[("tidewire.toml", toml)]);
     run(folder.path(), &["check"]).check(0, &["checked 1 file: nothing wrong"]);
 }

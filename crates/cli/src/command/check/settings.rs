@@ -71,6 +71,7 @@ impl Here<'_> {
         if schemas.is_empty() {
             // Those of a program with services in code; which methods it has is not known here.
             config.memo.methods.clear();
+            config.auth.methods.clear();
         }
         let mut builder = match config.server() {
             Ok(builder) => builder,
