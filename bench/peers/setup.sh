@@ -9,8 +9,7 @@ if has cargo; then
 fi
 if has go; then
   (cd web/go && go build -o ../../target/web-go .)
-  (cd protocols/go && go build -o ../../target/protocols-connect-go ./connect && go build -o ../../target/protocols-grpc-go ./grpc)
-  (cd mock/go && go build -o ../../target/mock-go .)
+  (cd protocols/go && go build -o ../../target/protocols-connect-go ./connect && go build -o ../../target/protocols-grpc-go ./grpc && go build -o ../../target/mock-go ./mock)
   (cd stacks/go && go build -o ../../target/stacks-go .)
 fi
 if has npm; then

@@ -1,7 +1,7 @@
-// Command mock-go answers hello.v1.Greeter/SayHello with one message that never changes, as a server that
+// Command mock answers hello.v1.Greeter/SayHello with one message that never changes, as a server that
 // somebody wrote in place of a mock: with connect-go, or with grpc-go. It prints its address first.
 //
-// Usage: mock-go connect|grpc
+// Usage: mock connect|grpc
 package main
 
 import (
@@ -15,31 +15,31 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/grpc"
 
-	"mock-go/gen/hellov1"
-	"mock-go/gen/hellov1/hellov1connect"
+	"protocols/hello"
+	"protocols/hello/helloconnect"
 )
 
-var reply = &hellov1.Hello{Name: "Hello from a mock", N: 42}
+var reply = &hello.Hello{Name: "Hello from a mock", N: 42}
 
 type overConnect struct {
-	hellov1connect.UnimplementedGreeterHandler
+	helloconnect.UnimplementedGreeterHandler
 }
 
-func (overConnect) SayHello(context.Context, *connect.Request[hellov1.Hello]) (*connect.Response[hellov1.Hello], error) {
+func (overConnect) SayHello(context.Context, *connect.Request[hello.Hello]) (*connect.Response[hello.Hello], error) {
 	return connect.NewResponse(reply), nil
 }
 
 type overGRPC struct {
-	hellov1.UnimplementedGreeterServer
+	hello.UnimplementedGreeterServer
 }
 
-func (overGRPC) SayHello(context.Context, *hellov1.Hello) (*hellov1.Hello, error) {
+func (overGRPC) SayHello(context.Context, *hello.Hello) (*hello.Hello, error) {
 	return reply, nil
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		log.Fatal("usage: mock-go connect|grpc")
+		log.Fatal("usage: mock connect|grpc")
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -48,14 +48,14 @@ func main() {
 	fmt.Println(listener.Addr())
 	if os.Args[1] == "grpc" {
 		server := grpc.NewServer()
-		hellov1.RegisterGreeterServer(server, overGRPC{})
+		hello.RegisterGreeterServer(server, overGRPC{})
 		log.Fatal(server.Serve(listener))
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	mux := http.NewServeMux()
-	mux.Handle(hellov1connect.NewGreeterHandler(overConnect{}))
+	mux.Handle(helloconnect.NewGreeterHandler(overConnect{}))
 	server := &http.Server{Handler: mux, Protocols: protocols}
 	log.Fatal(server.Serve(listener))
 }
