@@ -4,14 +4,18 @@
 //! for in another way. Headers of calls are not among them: their values are shown only where a list says so
 //! (`observe::Record`).
 
-/// A text without the passwords of addresses, nor values of what is called a secret (`token=…`).
+/// A text without the passwords of addresses, nor values of what is called a secret (`token=…`, `password: …`).
 pub(crate) fn text(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
+    let mut is_value = false;
     for (index, word) in text.split(' ').enumerate() {
         if index > 0 {
             shown.push(' ');
         }
-        shown.push_str(&word_of(word));
+        // What stands behind a scheme is looked for below.
+        let hidden = is_value && !word.is_empty() && !is_scheme(word);
+        shown.push_str(&if hidden { HIDDEN.to_owned() } else { word_of(word) });
+        is_value = word.strip_suffix(['=', ':']).is_some_and(is_secret);
     }
     after_bearer(shown)
 }
@@ -91,6 +95,7 @@ mod tests {
             ("token_file=/run/token", "token_file=/run/token"),
             ("authorization: Bearer abcdefgh.ijk", "authorization: Bearer ***"),
             ("a basic fact", "a basic fact"),
+            ("password: hunter2 for ada", "password: *** for ada"),
             ("amqp://u:p@h password=x", "amqp://***@h password=***"),
         ] {
             assert_eq!(text(told), shown);
