@@ -495,8 +495,10 @@ fn force_some(shared: &Shared) -> bool {
         return false;
     }
     let mut forced = false;
+    let mut shorter = false;
     shared.cascade(|core, walk| {
         core.limit_what_is_spared();
+        let line = core.ledger.ghosts.len();
         for _ in 0..HOLD.min(core.ledger.ghosts.len()) {
             let Some(ghost) = core.ledger.ghosts.pop_front() else { break };
             let Some(node) = core.node(ghost) else { continue };
@@ -516,11 +518,13 @@ fn force_some(shared: &Shared) -> bool {
                 core.ledger.ghosts.push_back(ghost);
             }
         }
-        if !forced {
+        // Ids of nodes that recovered or went before may fill a whole hold, with ghosts behind them.
+        shorter = core.ledger.ghosts.len() < line;
+        if !forced && !shorter {
             forced = core.force_sources(walk);
         }
     });
-    forced
+    forced || shorter
 }
 
 impl Core {

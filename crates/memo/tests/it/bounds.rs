@@ -388,6 +388,23 @@ fn ghosts_count_against_the_budget_and_the_oldest_are_forced_out_with_their_depe
 }
 
 #[test]
+fn ids_of_ghosts_that_recovered_do_not_hide_what_is_behind_them_from_an_empty_budget() {
+    let graph = Graph::new();
+    let leaf = Memo::infallible_in(&graph, "leaf", |key: u64| async move { key });
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        *leaf.get(key).await.unwrap()
+    });
+    now(above.get(1)).unwrap();
+    for _ in 0..400 {
+        assert!(leaf.evict(&1), "a ghost each time, since `above` depends on it");
+        now(leaf.get(1)).unwrap();
+    }
+    graph.set_budget(0);
+    let stats = graph.stats();
+    assert_eq!((stats.nodes, stats.bytes), (0, 0));
+}
+
+#[test]
 fn suspect_values_are_not_dropped_merely_because_they_are_marked() {
     let graph = Graph::new();
     let rows = Source::new_in(&graph, "rows");
