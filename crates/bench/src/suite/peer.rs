@@ -44,6 +44,10 @@ pub(crate) struct Peer {
     /// What it has no answer for, as the cases call it: paths, protocols.
     #[serde(default)]
     lacks: Vec<String>,
+    /// Seconds for which it is loaded before it is measured, where it needs more than the others: a runtime
+    /// that compiles while it runs is compared as it is after that.
+    #[serde(default)]
+    pub(super) warm_up: u64,
 }
 
 /// The peers of one suite.

@@ -86,6 +86,9 @@ pub(crate) fn origin(result: &SuiteResult) -> String {
 pub(crate) fn notes(result: &SuiteResult) -> Vec<String> {
     let absent = result.absent.iter().map(|(peer, why)| format!("Absent: {peer} ({why})."));
     let mut notes: Vec<String> = absent.collect();
+    notes.extend(result.warmed.iter().map(|(peer, seconds)| {
+        format!("Loaded for {seconds} s before each measurement, since it compiles while it runs: {peer}.")
+    }));
     if result.interrupted {
         let ended = "The run was ended by hand; these are the figures up to then.";
         notes.push(ended.to_owned());

@@ -44,6 +44,9 @@ pub(crate) struct SuiteResult {
     pub(crate) pinned: bool,
     /// Peers that are not installed, and what to do about it.
     pub(crate) absent: Vec<(String, String)>,
+    /// Peers that were loaded for longer than the others before they were measured, and for how many seconds.
+    #[serde(default)]
+    pub(crate) warmed: Vec<(String, u64)>,
     pub(crate) measurements: Vec<Measurement>,
     /// It was ended by hand.
     pub(crate) interrupted: bool,
@@ -130,6 +133,8 @@ pub(crate) async fn run(
         absent: absent.collect(),
         ..SuiteResult::default()
     };
+    let warmed = there(peers).filter(|peer| peer.warm_up > 0);
+    result.warmed = warmed.map(|peer| (peer.name.clone(), peer.warm_up)).collect();
     for (peer, why) in &result.absent {
         console.text(&format!("absent: {peer}: {why}\n"))?;
     }
@@ -139,8 +144,7 @@ pub(crate) async fn run(
             .iter()
             .all(|part| case.contains(part.as_str()) || peer.contains(part.as_str()))
     };
-    let there = || peers.found.iter().filter(|it| it.absent.is_none()).map(|it| &it.peer);
-    let all = suite.cases.iter().flat_map(|case| there().map(move |peer| (case, peer)));
+    let all = suite.cases.iter().flat_map(|case| there(peers).map(move |peer| (case, peer)));
     let chosen: Vec<_> =
         all.filter(|(case, peer)| peer.has(case.needs) && wanted(case.name, &peer.name)).collect();
     let backing = Backing::start(peers, &mut |told| Ok(console.text(told)?), stop)?;
@@ -179,6 +183,11 @@ pub(crate) async fn run(
     }
     result.interrupted = stop.is_raised();
     Ok(result)
+}
+
+/// The peers that can run here.
+fn there(peers: &Peers) -> impl Iterator<Item = &Peer> {
+    peers.found.iter().filter(|found| found.absent.is_none()).map(|found| &found.peer)
 }
 
 fn in_short(measured: &Result<(Figures, Vec<Moment>), String>) -> String {
@@ -243,8 +252,9 @@ async fn one(
         cores.to_load();
     }
     let mut running: Running = started?;
-    let plan = plan(case, &at.peers.folder, &running.address, settings)
+    let mut plan = plan(case, &at.peers.folder, &running.address, settings)
         .map_err(|error| error.to_string())?;
+    plan.warm_up = plan.warm_up.max(Duration::from_secs(peer.warm_up));
     let server = ServerPlan { pid: Some(running.pid()), ..ServerPlan::default() };
     let measured = Arc::new(case::Case { load: plan, server });
     let result =

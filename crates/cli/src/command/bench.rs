@@ -7,6 +7,7 @@ use tidewire::Schema;
 use tidewire_bench::command::{self, BenchArgs, Reflected};
 use tidewire_bench::{Console, View};
 use tidewire_load::Stop;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Failure;
 use crate::call::detect::detect;
@@ -15,8 +16,8 @@ use crate::call::reflection::reflect;
 use crate::call::target::Target;
 use crate::call::watch::Watch;
 
-/// Measures, and gives the exit code that the outcome asks for. Ctrl-C ends a run early, with the
-/// figures so far.
+/// Measures, and gives the exit code that the outcome asks for. Ctrl-C and SIGTERM end a run early, with the
+/// figures so far, and leave no peer behind.
 pub(crate) async fn run(arguments: &BenchArgs) -> Result<ExitCode, Failure> {
     let stop = Stop::new();
     let mut out = std::io::stdout();
@@ -28,12 +29,15 @@ pub(crate) async fn run(arguments: &BenchArgs) -> Result<ExitCode, Failure> {
     };
     // On a thread of its own: a peer that starts is waited for on this one.
     let mut hears = tokio::task::JoinSet::new();
-    let raised = stop.clone();
-    hears.spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            raised.raise();
-        }
-    });
+    for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
+        let raised = stop.clone();
+        let mut asked = signal(kind).map_err(Failure::usage)?;
+        hears.spawn(async move {
+            if asked.recv().await.is_some() {
+                raised.raise();
+            }
+        });
+    }
     let outcome = command::run(arguments, schema, &mut console, &stop).await;
     Ok(ExitCode::from(outcome.map_err(Failure::usage)?.exit_code()))
 }
