@@ -1,30 +1,20 @@
-//! The five-byte envelopes around messages in gRPC, gRPC-Web and Connect streams.
+//! What comes in envelopes in gRPC, gRPC-Web and Connect streams, counted as it passes.
 //!
-//! One flag byte, four bytes of length, the message. A flag of `0x80` marks the trailers of
-//! gRPC-Web, `0x02` the end of a Connect stream. Messages are counted and skipped; only the
-//! flagged one at the end is kept, because it holds the verdict.
+//! Messages are counted and skipped; only the flagged one at the end is kept, because it holds the
+//! verdict. The heads of envelopes are those of `tidewire_wire`.
 
-const PREFIX: usize = 5;
-const TRAILERS: u8 = 0x80;
-const END_OF_STREAM: u8 = 0x02;
+use tidewire_wire::{ENVELOPE_HEAD, EnvelopeHead};
+
 const KEPT_MAX: usize = 64 * 1024;
-
-/// Wraps one message.
-pub(crate) fn wrap(flags: u8, message: &[u8], out: &mut Vec<u8>) {
-    let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
-    out.push(flags);
-    out.extend_from_slice(&length.to_be_bytes());
-    out.extend_from_slice(message);
-}
 
 /// Walks the envelopes of one answer as its bytes arrive.
 #[derive(Debug, Default)]
 pub(crate) struct Envelopes {
-    prefix: [u8; PREFIX],
-    prefix_filled: usize,
+    head: [u8; ENVELOPE_HEAD],
+    head_filled: usize,
     remaining: usize,
     messages: u64,
-    last_flags: u8,
+    last_head: Option<EnvelopeHead>,
     last: Vec<u8>,
 }
 
@@ -40,21 +30,21 @@ impl Envelopes {
                 input = &input[part..];
                 continue;
             }
-            let part = input.len().min(PREFIX - self.prefix_filled);
-            self.prefix[self.prefix_filled..][..part].copy_from_slice(&input[..part]);
-            self.prefix_filled += part;
+            let part = input.len().min(ENVELOPE_HEAD - self.head_filled);
+            self.head[self.head_filled..][..part].copy_from_slice(&input[..part]);
+            self.head_filled += part;
             input = &input[part..];
-            if self.prefix_filled == PREFIX {
+            if self.head_filled == ENVELOPE_HEAD {
                 self.begin();
             }
         }
     }
 
     fn begin(&mut self) {
-        let [flags, length @ ..] = self.prefix;
-        self.prefix_filled = 0;
-        self.last_flags = flags;
-        self.remaining = u32::from_be_bytes(length) as usize;
+        let head = EnvelopeHead::parse(self.head);
+        self.head_filled = 0;
+        self.last_head = Some(head);
+        self.remaining = head.length();
         self.last.clear();
         if !self.keeps() {
             self.messages += 1;
@@ -62,7 +52,7 @@ impl Envelopes {
     }
 
     fn keeps(&self) -> bool {
-        self.last_flags & (TRAILERS | END_OF_STREAM) != 0
+        self.last_head.is_some_and(|head| head.is_web_trailers() || head.ends_connect_stream())
     }
 
     pub(crate) fn messages(&self) -> u64 {
@@ -70,14 +60,12 @@ impl Envelopes {
     }
 
     pub(crate) fn is_complete(&self) -> bool {
-        self.remaining == 0 && self.prefix_filled == 0
+        self.remaining == 0 && self.head_filled == 0
     }
 
     /// `grpc-status` from the trailer frame of gRPC-Web.
     pub(crate) fn grpc_status(&self) -> Option<u16> {
-        if self.last_flags & TRAILERS == 0 {
-            return None;
-        }
+        self.last_head.filter(|head| head.is_web_trailers())?;
         let text = std::str::from_utf8(&self.last).ok()?;
         text.lines()
             .filter_map(|line| line.split_once(':'))
@@ -87,9 +75,7 @@ impl Envelopes {
 
     /// How a Connect stream ended; `None` if it did not.
     pub(crate) fn connect_error(&self) -> Option<Result<(), String>> {
-        if self.last_flags & END_OF_STREAM == 0 {
-            return None;
-        }
+        self.last_head.filter(|head| head.ends_connect_stream())?;
         let end: serde_json::Value = serde_json::from_slice(&self.last).ok()?;
         match end.get("error") {
             None | Some(serde_json::Value::Null) => Some(Ok(())),
@@ -105,6 +91,13 @@ impl Envelopes {
 mod tests {
     use super::*;
 
+    fn wrap(flags: u8, message: &[u8], out: &mut Vec<u8>) {
+        let head = EnvelopeHead::of(message).unwrap().bytes();
+        out.push(flags);
+        out.extend_from_slice(&head[1..]);
+        out.extend_from_slice(message);
+    }
+
     fn fed_in_parts_of(size: usize, wire: &[u8]) -> Envelopes {
         let mut envelopes = Envelopes::default();
         for part in wire.chunks(size) {
@@ -119,7 +112,7 @@ mod tests {
         wrap(0, b"one", &mut wire);
         wrap(0, b"", &mut wire);
         wrap(0, &[7; 300], &mut wire);
-        wrap(TRAILERS, b"grpc-status: 5\r\ngrpc-message: no\r\n", &mut wire);
+        wrap(0x80, b"grpc-status: 5\r\ngrpc-message: no\r\n", &mut wire);
         for size in [1, 2, 7, 1000] {
             let envelopes = fed_in_parts_of(size, &wire);
             assert_eq!(envelopes.messages(), 3);
@@ -135,9 +128,9 @@ mod tests {
         wrap(0, b"{}", &mut wire);
         assert_eq!(fed_in_parts_of(64, &wire).connect_error(), None);
         let mut good = wire.clone();
-        wrap(END_OF_STREAM, b"{}", &mut good);
+        wrap(2, b"{}", &mut good);
         assert_eq!(fed_in_parts_of(64, &good).connect_error(), Some(Ok(())));
-        wrap(END_OF_STREAM, br#"{"error":{"code":"not_found"}}"#, &mut wire);
+        wrap(2, br#"{"error":{"code":"not_found"}}"#, &mut wire);
         let ended = fed_in_parts_of(64, &wire).connect_error();
         assert_eq!(ended, Some(Err("not_found".to_owned())));
     }

@@ -5,7 +5,8 @@
 //! bytes: JSON text for the JSON codecs, encoded messages for protobuf. With a schema
 //! (`--proto`) the body is JSON in any case, and is encoded here.
 
-use crate::envelope;
+use tidewire_wire::EnvelopeHead;
+
 use crate::http2::hpack::Block;
 use crate::reply::Dialect;
 use crate::schema::Messages;
@@ -153,7 +154,7 @@ impl Request {
                 .collect(),
             body,
         };
-        filled.dress(speech);
+        filled.dress(speech)?;
         generator.sequence += generator.stride;
         wire.head.clear();
         wire.body.clear();
@@ -187,11 +188,11 @@ struct Filled {
 
 impl Filled {
     /// Adds what the protocol asks for.
-    fn dress(&mut self, speech: &Speech) {
+    fn dress(&mut self, speech: &Speech) -> Result<(), String> {
         let json = speech.codec == MessageCodec::Json;
         let pick = |json_type: &'static str, proto_type| if json { json_type } else { proto_type };
         match speech.protocol {
-            Protocol::Plain | Protocol::WebSocket | Protocol::Live => return,
+            Protocol::Plain | Protocol::WebSocket | Protocol::Live => return Ok(()),
             Protocol::Connect => {
                 self.header("content-type", pick("application/json", "application/proto"));
                 self.header("connect-protocol-version", "1");
@@ -205,27 +206,28 @@ impl Filled {
                     "{}{separator}connect=v1&encoding={encoding}&base64=1&message={message}",
                     self.path
                 );
-                return;
+                return Ok(());
             }
             Protocol::ConnectStream => {
                 let kind = pick("application/connect+json", "application/connect+proto");
                 self.header("content-type", kind);
                 self.header("connect-protocol-version", "1");
-                self.wrap(speech.messages);
+                self.wrap(speech.messages)?;
             }
             Protocol::Grpc => {
                 self.header("content-type", pick("application/grpc+json", "application/grpc"));
                 self.header("te", "trailers");
-                self.wrap(speech.messages);
+                self.wrap(speech.messages)?;
             }
             Protocol::GrpcWeb => {
                 let kind = pick("application/grpc-web+json", "application/grpc-web+proto");
                 self.header("content-type", kind);
                 self.header("x-grpc-web", "1");
-                self.wrap(speech.messages);
+                self.wrap(speech.messages)?;
             }
         }
         self.method = "POST".to_owned();
+        Ok(())
     }
 
     /// Adds a header unless the user gave it.
@@ -235,11 +237,14 @@ impl Filled {
         }
     }
 
-    fn wrap(&mut self, messages: usize) {
+    fn wrap(&mut self, messages: usize) -> Result<(), String> {
         let message = std::mem::take(&mut self.body);
+        let head = EnvelopeHead::of(&message).map_err(|error| error.message().to_owned())?;
         for _ in 0..messages {
-            envelope::wrap(0, &message, &mut self.body);
+            self.body.extend_from_slice(&head.bytes());
+            self.body.extend_from_slice(&message);
         }
+        Ok(())
     }
 
     fn line_and_headers(&self, out: &mut Vec<u8>) {

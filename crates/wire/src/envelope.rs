@@ -26,7 +26,7 @@ pub const HEAD: usize = 5;
 /// # Errors
 /// `resource_exhausted` when the message is over 4 GiB, which no envelope can announce.
 pub(crate) fn seal(flags: u8, message: Bytes) -> Result<[Bytes; 2]> {
-    let head = head(flags, message.len())?;
+    let head = Head::new(flags, message.len())?.bytes();
     if message.len() <= COPIED_MAX {
         let mut whole = BytesMut::with_capacity(HEAD + message.len());
         whole.extend_from_slice(&head);
@@ -99,8 +99,8 @@ impl Message {
         match self.0 {
             Place::Alone(message) | Place::Kept(message, _) => seal(0, message),
             Place::Behind(mut buffer) => {
-                let head = head(0, buffer.len() - HEAD)?;
-                buffer[..HEAD].copy_from_slice(&head);
+                let head = Head::of(&buffer[HEAD..])?;
+                buffer[..HEAD].copy_from_slice(&head.bytes());
                 Ok([buffer.freeze(), Bytes::new()])
             }
         }
@@ -113,11 +113,53 @@ impl fmt::Debug for Message {
     }
 }
 
-pub(crate) fn head(flags: u8, length: usize) -> Result<[u8; HEAD]> {
-    let length = u32::try_from(length)
-        .map_err(|_| Error::resource_exhausted("a message of over 4 GiB cannot be sent"))?;
-    let [a, b, c, d] = length.to_be_bytes();
-    Ok([flags, a, b, c, d])
+/// The five bytes before a message: what it is, and how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    flags: u8,
+    length: u32,
+}
+
+impl Head {
+    /// The head of a message that is not compressed and ends nothing.
+    ///
+    /// # Errors
+    /// `resource_exhausted` when the message is over 4 GiB, which no envelope can announce.
+    pub fn of(message: &[u8]) -> Result<Self> {
+        Self::new(0, message.len())
+    }
+
+    pub(crate) fn new(flags: u8, length: usize) -> Result<Self> {
+        let length = u32::try_from(length)
+            .map_err(|_| Error::resource_exhausted("a message of over 4 GiB cannot be sent"))?;
+        Ok(Self { flags, length })
+    }
+
+    /// The head that these bytes are; any five bytes are one.
+    pub fn parse([flags, length @ ..]: [u8; HEAD]) -> Self {
+        Self { flags, length: u32::from_be_bytes(length) }
+    }
+
+    /// As it is sent.
+    pub fn bytes(self) -> [u8; HEAD] {
+        let [a, b, c, d] = self.length.to_be_bytes();
+        [self.flags, a, b, c, d]
+    }
+
+    /// Bytes of the message that follows.
+    pub fn length(self) -> usize {
+        self.length as usize
+    }
+
+    /// Whether what follows is the end of a Connect stream, as JSON.
+    pub fn ends_connect_stream(self) -> bool {
+        self.flags & CONNECT_END != 0
+    }
+
+    /// Whether what follows are the trailers of gRPC-Web.
+    pub fn is_web_trailers(self) -> bool {
+        self.flags & WEB_TRAILERS != 0
+    }
 }
 
 /// Up to here a copy costs less than a frame of its own.
@@ -160,7 +202,8 @@ impl Opener {
     /// # Errors
     /// As soon as an envelope announces more than the limit.
     pub(crate) fn next(&mut self, sender: Sender<'_>) -> Result<Option<Envelope>> {
-        let Some((flags, length)) = self.head() else { return Ok(None) };
+        let Some(head) = self.head() else { return Ok(None) };
+        let length = head.length();
         if length > self.bytes_max {
             return Err(sender.too_large(self.bytes_max));
         }
@@ -177,13 +220,12 @@ impl Opener {
             self.partial.advance(HEAD);
             self.partial.split_to(length).freeze()
         };
-        Ok(Some(Envelope { flags, message }))
+        Ok(Some(Envelope { flags: head.flags, message }))
     }
 
-    fn head(&self) -> Option<(u8, usize)> {
+    fn head(&self) -> Option<Head> {
         let bytes: &[u8] = if self.partial.is_empty() { &self.chunk } else { &self.partial };
-        let [flags, a, b, c, d] = *bytes.first_chunk()?;
-        Some((flags, u32::from_be_bytes([a, b, c, d]) as usize))
+        bytes.first_chunk().copied().map(Head::parse)
     }
 
     /// Whether part of an envelope is there, and no more will come.

@@ -46,7 +46,7 @@ mod write_reply;
 pub use caller::{Caller, Request};
 pub use compression::{Coders, Compression, Encoding};
 pub use dialect::Dialect;
-pub use envelope::{HEAD as ENVELOPE_HEAD, Message};
+pub use envelope::{HEAD as ENVELOPE_HEAD, Head as EnvelopeHead, Message};
 pub use headers::{binary, binary_value};
 pub use negotiate::{Exchange, Head, Refusal, negotiate, speaks};
 pub use read_reply::{Event, Replies};

@@ -15,7 +15,7 @@ use tidewire_service::{Error, Result, StreamKind};
 
 use crate::compression::{Coders, Encoding};
 use crate::dialect::{Dialect, Framing};
-use crate::envelope::{COMPRESSED, COPIED_MAX, Message, head, seal};
+use crate::envelope::{COMPRESSED, COPIED_MAX, Head, Message, seal};
 use crate::negotiate::Exchange;
 use crate::{connect, grpc, grpc_web, headers};
 
@@ -190,7 +190,7 @@ impl Exchange {
         if is_alone {
             return self.message(message, coders).map(Some);
         }
-        batch.extend_from_slice(&head(0, message.len())?);
+        batch.extend_from_slice(&Head::of(&message)?.bytes());
         batch.extend_from_slice(&message);
         Ok(None)
     }

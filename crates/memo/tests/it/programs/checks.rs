@@ -231,10 +231,11 @@ fn get(world: &Arc<World>, phase: usize, node: Node, runs_max: u64) {
 }
 
 /// Whether a run may ring other watches of what it computes, which is not kept for them: functions that
-/// change what they read, and no room. Such watches ask in turns, for ever.
+/// change what they read, and no room, or functions that change what each other reads. Such watches ask in
+/// turns, for ever.
 pub(super) fn rings_others(program: &Program) -> bool {
-    let touches = program.any_stmt(&|stmt| matches!(stmt, Stmt::Touch { .. }));
-    touches && (program.is_tight() || weighs_much(program))
+    let touching = program.rules_with(&|stmt| matches!(stmt, Stmt::Touch { .. }));
+    touching > 1 || touching == 1 && (program.is_tight() || weighs_much(program))
 }
 
 fn weighs_much(program: &Program) -> bool {

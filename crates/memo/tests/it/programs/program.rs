@@ -312,7 +312,12 @@ impl Program {
     }
 
     pub(super) fn any_stmt(&self, is_it: &dyn Fn(&Stmt) -> bool) -> bool {
-        self.memos.iter().flat_map(|memo| &memo.rules).any(|rule| any(rule, is_it))
+        self.rules_with(is_it) > 0
+    }
+
+    /// How many functions of a key have such a statement.
+    pub(super) fn rules_with(&self, is_it: &dyn Fn(&Stmt) -> bool) -> usize {
+        self.memos.iter().flat_map(|memo| &memo.rules).filter(|rule| any(rule, is_it)).count()
     }
 
     pub(super) fn any_op(&self, is_it: impl Fn(&Op) -> bool) -> bool {
