@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The reference application, measured: what typing costs, PostgreSQL against Go, memory.
+"""The reference application, measured: what typing costs, PostgreSQL against Go and against memory, memory.
 
 Needs, from the repository: `cargo build --profile bench -p contacts -p tidewire-cli`, `go build -o
 ../../target/release/go-contacts .` in bench/peers/stacks/go, and Debian's PostgreSQL; for the part
@@ -10,7 +10,7 @@ run`) and PostgreSQL share the others. Rounds are interleaved (A B A B ...). CPU
 server over the measured requests. Any answer but 200 ends the run.
 
 Usage: bench/contacts.py [--rounds N] [--seconds S] [--write FOLDER] [PART...]
-Parts: typed instructions postgres memory
+Parts: typed instructions postgres kept memory
 """
 import argparse, glob, json, os, shutil, socket, statistics, subprocess, sys, tempfile, time
 
@@ -77,6 +77,21 @@ class Postgres:
     def psql(self, sql):
         command = self.user + [f"{self.bin}/psql", "-h", self.folder, "-U", "postgres", "-Atc", sql]
         return subprocess.run(command, check=True, capture_output=True, text=True, cwd="/").stdout.strip()
+
+    def cpu(self):
+        """Seconds of the postmaster and what it started, living and ended."""
+        top = int(open(f"{self.folder}/data/postmaster.pid").readline())
+        seconds = 0
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if int(pid) == top:
+                seconds += sum(map(int, fields[11:15])) / TICK
+            elif int(fields[1]) == top:
+                seconds += (int(fields[11]) + int(fields[12])) / TICK
+        return seconds
 
     def stop(self):
         CLEANUP.remove(self.stop)
@@ -190,6 +205,33 @@ def postgres(options, folder):
     return "contacts-postgres", rows
 
 
+def kept(options, folder):
+    """GET /contacts/{id} of a thousand ids, from memory and from PostgreSQL; CPU with PostgreSQL's."""
+    database = Postgres(folder)
+    contacts({"DATABASE_URL": database.url, "CONTACTS": str(ROWS)}).stop()
+    database.psql("VACUUM ANALYZE contact")
+    env = {"DATABASE_URL": database.url}
+    servers = {"from memory": contacts(env), "from PostgreSQL": contacts({**env, "TIDEWIRE_MEMO_ENABLED": "false"})}
+    rate, cpu = ({name: [] for name in servers} for _ in range(2))
+    for _ in range(options.rounds):
+        for name, server in servers.items():
+            url = f"http://{server.address}/contacts/{{{{random 1..1000}}}}"
+            load(folder, url, "--duration", "500ms")
+            before = server.cpu() + database.cpu()
+            count, per_second = load(folder, url, "--duration", f"{options.seconds}s")
+            cpu[name].append((server.cpu() + database.cpu() - before) / count * 1e6)
+            rate[name].append(per_second)
+    for server in servers.values():
+        server.stop()
+    database.stop()
+    rows = ["| answers | requests/s, median (min–max) | ÷ PostgreSQL's | CPU µs/request with PostgreSQL's | ÷ PostgreSQL's |",
+            "|---|---|---|---|---|"]
+    of = lambda values, name: statistics.median(values[name]) / statistics.median(values["from PostgreSQL"])
+    for name in servers:
+        rows.append(f"| {name} | {spread(rate[name], 0)} | {of(rate, name):.2f} | {spread(cpu[name])} | {of(cpu, name):.3f} |")
+    return "contacts-kept", rows
+
+
 def slow_list(server, seconds):
     """Reads a list a little at a time for some seconds, then goes away."""
     host, port = server.address.rsplit(":", 1)
@@ -238,7 +280,7 @@ def memory(options, folder):
     return "contacts-memory", rows
 
 
-PARTS = {"typed": typed, "instructions": instructions, "postgres": postgres, "memory": memory}
+PARTS = {"typed": typed, "instructions": instructions, "postgres": postgres, "kept": kept, "memory": memory}
 
 
 def main():
