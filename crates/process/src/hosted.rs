@@ -15,6 +15,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::commands::Named;
 use crate::instance::{Instance, Surroundings};
 use crate::launcher::Launcher;
 use crate::life::Life;
@@ -74,6 +75,7 @@ pub(crate) struct Inner {
     changed: watch::Sender<()>,
     ring: Ring,
     shared: Arc<Shared>,
+    named: Arc<Named>,
 }
 
 /// A place at an instance, given back when it is dropped.
@@ -91,6 +93,7 @@ impl Hosted {
         sockets: PathBuf,
         shared: Arc<Shared>,
     ) -> Self {
+        let named = Arc::new(Named::new(program.name(), &shared));
         Self(Arc::new(Inner {
             pool: Mutex::new(Pool::new(life.clone())),
             program,
@@ -100,6 +103,7 @@ impl Hosted {
             wake: Notify::new(),
             changed: watch::Sender::new(()),
             ring: Ring::default(),
+            named,
             shared,
         }))
     }
@@ -231,6 +235,7 @@ impl Inner {
             sockets: &self.sockets,
             ring: &self.ring,
             shared: &self.shared,
+            named: &self.named,
         };
         Instance::start(&surroundings).await.map(Arc::new)
     }

@@ -16,6 +16,7 @@ use tidewire_service::{Call, Code, Error, Outcome, Reply, Service};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
+use crate::commands::Named;
 use crate::launcher::{Launcher, Process};
 use crate::life::Life;
 use crate::message::End;
@@ -35,6 +36,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) sockets: &'a Path,
     pub(crate) ring: &'a Ring,
     pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) named: &'a Arc<Named>,
 }
 
 /// A process that can be called.
@@ -253,9 +255,9 @@ async fn reach(
     id: u64,
     pid: i32,
 ) -> Result<Way, String> {
-    let Surroundings { program, life, shared, .. } = surroundings;
+    let Surroundings { life, shared, named, .. } = surroundings;
     if let Some(socket) = place.take_socket() {
-        let peer = Peer::new(program.name(), id, pid, shared);
+        let peer = Peer::new(named, id, pid, shared);
         return Native::greet(socket, peer, shared).await.map(Way::Native);
     }
     let url = place.until_open().await;

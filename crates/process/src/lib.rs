@@ -14,6 +14,7 @@
 //! | `breaker.rs` | how long to rest after a crash, and when to give up for a while |
 //! | `instance.rs` | one process from its start to its end |
 //! | `calls.rs` | what becomes of a call when its process fails |
+//! | `commands.rs` | what becomes stale when a process ends with a command under way |
 //! | `native.rs` | calls of a process that speaks the live protocol, both ways |
 //! | `peer.rs` | what such a process says by itself |
 //! | `steer.rs` | what an operator does to a service |
@@ -24,6 +25,7 @@
 
 mod breaker;
 mod calls;
+mod commands;
 mod forwarded;
 mod headers;
 mod host;
