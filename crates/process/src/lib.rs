@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `warden.rs` | how processes are started and ended, and that none outlives the gateway |
 //! | `pool.rs` | which instance takes a call, who waits, when one is started, frozen or stopped |
+//! | `generation.rs` | what becomes of processes when their program is replaced |
 //! | `breaker.rs` | how long to rest after a crash, and when to give up for a while |
 //! | `instance.rs` | one process from its start to its end |
 //! | `calls.rs` | what becomes of a call when its process fails |
@@ -27,6 +28,7 @@ mod breaker;
 mod calls;
 mod commands;
 mod forwarded;
+mod generation;
 mod headers;
 mod host;
 mod hosted;

@@ -113,6 +113,11 @@ impl Native {
         usage.calls_in == 0 && usage.calls_out == 0 && !self.peer.is_busy()
     }
 
+    /// The process is gone, whoever else has its socket open.
+    pub(crate) fn process_ended(&self) {
+        self.peer.commands.end();
+    }
+
     /// Tells the process that no calls come any more.
     pub(crate) fn drain(&self, grace: Duration) {
         self.link.drain(u32::try_from(grace.as_millis()).unwrap_or(u32::MAX), 0);

@@ -63,12 +63,7 @@ pub(crate) struct Nested {
 }
 
 impl Peer {
-    pub(crate) fn new(
-        named: &Arc<Named>,
-        holder: u64,
-        pid: i32,
-        shared: &Arc<Shared>,
-    ) -> Self {
+    pub(crate) fn new(named: &Arc<Named>, holder: u64, pid: i32, shared: &Arc<Shared>) -> Self {
         Self {
             service: named.service().to_owned(),
             holder,
