@@ -10,6 +10,7 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `warden.rs` | how processes are started and ended, and that none outlives the gateway |
+//! | `mark.rs` | which gateway a process belongs to, so that what a killed one left is found |
 //! | `pool.rs` | which instance takes a call, who waits, when one is started, frozen or stopped |
 //! | `generation.rs` | what becomes of processes when their program is replaced |
 //! | `breaker.rs` | how long to rest after a crash, and when to give up for a while |
@@ -35,6 +36,7 @@ mod hosted;
 mod instance;
 mod launcher;
 mod life;
+mod mark;
 mod message;
 mod native;
 mod output;
