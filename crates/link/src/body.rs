@@ -58,7 +58,7 @@ impl ItemsOf {
                     }
                 }
                 Heard::Reply(answered) => return Poll::Ready(self.last(*answered)),
-                Heard::Failed(error) => {
+                Heard::Failed(error, _) => {
                     self.is_over = true;
                     return Poll::Ready(Some(Err(error)));
                 }

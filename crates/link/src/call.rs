@@ -48,7 +48,6 @@ pub(crate) struct Made {
     pub(crate) reply: Reply,
     /// Keeps the answer watched, if it is.
     pub(crate) hold: Option<Hold>,
-    pub(crate) depends: Vec<Depends>,
 }
 
 /// A call as the session takes it, but for the number of its method.
@@ -73,12 +72,13 @@ impl Link {
     /// # Cancel safety
     /// Dropping the future cancels the call; a command that was sent runs to completion.
     pub async fn call(&self, call: Call) -> Result<Reply> {
-        Ok(self.make(call, None, |_| ()).await?.reply)
+        Ok(self.make(call, None, |_| (), &mut Vec::new()).await?.reply)
     }
 
     /// [`call`](Self::call) of a hosted process: `begins` is told the call's name before anything can come
-    /// from the process that is part of it ([`Arrived::parent`](crate::Arrived)), and the reply comes with
-    /// what it was made of. `begins` must not wait, nor use the link, whose lock is held.
+    /// from the process that is part of it ([`Arrived::parent`](crate::Arrived)), and `made_of` becomes what
+    /// the answer was made of, be it a reply or an error. `begins` must not wait, nor use the link, whose
+    /// lock is held.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -89,9 +89,9 @@ impl Link {
         &self,
         call: Call,
         begins: impl FnOnce(CallId) + Send,
-    ) -> Result<(Reply, Vec<Depends>)> {
-        let made = self.make(call, None, begins).await?;
-        Ok((made.reply, made.depends))
+        made_of: &mut Vec<Depends>,
+    ) -> Result<Reply> {
+        Ok(self.make(call, None, begins, made_of).await?.reply)
     }
 
     pub(crate) async fn make(
@@ -99,6 +99,7 @@ impl Link {
         mut call: Call,
         watcher: Option<Arc<dyn Watcher>>,
         begins: impl FnOnce(CallId) + Send,
+        made_of: &mut Vec<Depends>,
     ) -> Result<Made> {
         let streams_in = call.spec().is_none_or(|method| method.kind.client_streams());
         let streams_out = call.spec().is_none_or(|method| method.kind.server_streams());
@@ -118,15 +119,19 @@ impl Link {
             self.send_items(id, frames);
         }
         match poll_fn(|cx| self.poll_heard(id, cx)).await {
-            Heard::Failed(error) => Err(error),
+            Heard::Failed(error, depends) => {
+                *made_of = depends;
+                Err(error)
+            }
             Heard::Reply(mut answered) => {
-                let (then, depends) = (answered.then, std::mem::take(&mut answered.depends));
+                *made_of = std::mem::take(&mut answered.depends);
+                let then = answered.then;
                 let reply = reply(*answered);
                 if then == Then::Watch {
-                    return Ok(Made { reply, hold: Some(open.into_hold()), depends });
+                    return Ok(Made { reply, hold: Some(open.into_hold()) });
                 }
                 let reply = open.rest(reply, then, streams_out || !is_method).await?;
-                Ok(Made { reply, hold: None, depends })
+                Ok(Made { reply, hold: None })
             }
             _ => Err(Error::internal("the peer answered without an answer")),
         }
@@ -215,7 +220,7 @@ impl Link {
         let State { session, exchanges, .. } = &mut *state;
         session.cancel(call);
         if let Some(exchange) = exchanges.get_mut(&call) {
-            exchange.hear(Heard::Failed(error));
+            exchange.hear(Heard::Failed(error, Vec::new()));
         }
         state.wake();
     }

@@ -40,8 +40,8 @@ pub(crate) enum Heard {
     Piece(Piece),
     /// No more items; trailers.
     End(Box<HeaderMap>),
-    /// It ended without an answer.
-    Failed(Error),
+    /// It ended without an answer, or with an error that was made of this.
+    Failed(Error, Vec<Depends>),
 }
 
 /// An answer of the peer, or its head.

@@ -20,6 +20,7 @@ use tidewire_live::{CallId, Event, Metadata, Push, Reason, Session, Usage, Viola
 use tidewire_service::{Error, Outcome, Peer, Wakers};
 use tokio_util::task::TaskTracker;
 
+use crate::call::Depends;
 use crate::clock::Clock;
 use crate::exchange::{Exchange, Heard};
 use crate::hold::{Dropped, Word};
@@ -155,7 +156,8 @@ impl Link {
         let State { session, exchanges, .. } = &mut *state;
         for (call, exchange) in exchanges.iter_mut().filter(|(_, exchange)| exchange.is_unsent) {
             session.cancel(*call);
-            exchange.hear(Heard::Failed(error.clone().with_outcome(Outcome::NotRun)));
+            let error = error.clone().with_outcome(Outcome::NotRun);
+            exchange.hear(Heard::Failed(error, Vec::new()));
         }
     }
 
@@ -192,7 +194,10 @@ impl Link {
     pub(crate) fn poll_heard(&self, call: CallId, cx: &mut Context<'_>) -> Poll<Heard> {
         match self.lock().exchanges.get_mut(&call) {
             Some(exchange) => exchange.poll_heard(cx),
-            None => Poll::Ready(Heard::Failed(Error::canceled("the caller gave up"))),
+            None => {
+                let error = Error::canceled("the caller gave up");
+                Poll::Ready(Heard::Failed(error, Vec::new()))
+            }
         }
     }
 
@@ -280,10 +285,11 @@ impl State {
                     exchange.hear(Heard::End(Box::new(trailers(&metadata))));
                 }
             }
-            Event::Failed { call, error, .. } => {
+            Event::Failed { call, error, metadata, .. } => {
                 if let Some(exchange) = exchanges.get_mut(&call) {
                     exchange.let_go();
-                    exchange.hear(Heard::Failed(error));
+                    let depends = metadata.depends().map(Depends::of).collect();
+                    exchange.hear(Heard::Failed(error, depends));
                     exchange.room();
                 }
             }

@@ -164,7 +164,7 @@ impl Session {
             return Ok(None);
         }
         let watched = validator.filter(|_| watched);
-        self.events.push_back(Event::Failed { call, error, watched });
+        self.events.push_back(Event::Failed { call, error, watched, metadata });
         Ok((watched.is_some() && head.has(flag::SUSPECT)).then_some(Event::Suspect { call }))
     }
 

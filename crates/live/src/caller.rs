@@ -17,7 +17,7 @@ use crate::hello::{Hello, Limits, feature};
 use crate::message::{
     CallKind, CallRefused, Destination, Extra, MethodId, Request, RequestBody, Watch,
 };
-use crate::metadata::{self, tag};
+use crate::metadata::{self, Metadata, tag};
 use crate::methods::Called;
 use crate::output::Packing;
 use crate::session::{Phase, Session};
@@ -341,7 +341,8 @@ impl Session {
         let was_sent = self.outgoing.get(index).is_some_and(Outgoing::was_sent);
         let outcome = if was_sent { Outcome::Unknown } else { Outcome::NotRun };
         let error = error.with_outcome(outcome);
-        self.events.push_back(Event::Failed { call, error, watched: None });
+        let metadata = Metadata::default();
+        self.events.push_back(Event::Failed { call, error, watched: None, metadata });
     }
 }
 

@@ -75,6 +75,8 @@ pub enum Event<'a> {
         error: Error,
         /// The error is watched, under this validator; else the call is over.
         watched: Option<Validator>,
+        /// What else came with it; nothing where it is this side's own.
+        metadata: Metadata,
     },
     /// A call of the peer is over: it gave up, or is gone. Queries and streams should stop; a unary
     /// command runs to completion, and its reply is still given to the session.

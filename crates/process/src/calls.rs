@@ -23,8 +23,9 @@ use crate::program::Listen;
 
 /// Passes a call to an instance.
 pub(crate) async fn pass(inner: &Arc<Inner>, call: Call) -> Result<Reply> {
-    if call.http_target().is_none() && inner.program.listen != Listen::Native {
-        let name = inner.program.name();
+    let listen = inner.generation().program.listen;
+    if call.http_target().is_none() && listen != Listen::Native {
+        let name = inner.name();
         return Err(Error::unimplemented(format!("{name} answers plain HTTP only")));
     }
     let again = again(&call);
@@ -47,8 +48,9 @@ struct Failed {
 async fn once(inner: &Arc<Inner>, call: Call) -> Result<Reply, Failed> {
     let failed = |error, is_crash| Failed { error, is_crash };
     let seat = inner.seat(call.context.enclosing()).await.map_err(|error| failed(error, false))?;
-    let answer = seat.instance.call(call);
-    match tokio::time::timeout(inner.life.request_timeout, answer).await {
+    let (answer, generation) = (seat.instance.call(call), &seat.instance.generation);
+    let timeout = generation.life.request_timeout;
+    match tokio::time::timeout(timeout, answer).await {
         Ok(Ok(reply)) => {
             seat.instance.answered();
             Ok(seated(reply, seat))
@@ -56,7 +58,7 @@ async fn once(inner: &Arc<Inner>, call: Call) -> Result<Reply, Failed> {
         Ok(Err(error)) if seat.instance.is_out_of_reach(&error) => {
             // The end of a process is known a moment after that of its connections; one whose session is
             // over is killed.
-            let wait = match inner.program.listen {
+            let wait = match generation.program.listen {
                 Listen::Native => END_IS_CERTAIN,
                 _ => END_IS_KNOWN,
             };
@@ -64,7 +66,7 @@ async fn once(inner: &Arc<Inner>, call: Call) -> Result<Reply, Failed> {
             if let Ok(end) = end {
                 inner.ended(seat.instance.id, end);
             }
-            let name = inner.program.name();
+            let name = inner.name();
             let text = match end {
                 Ok(_) => format!("{name} ended before it answered"),
                 Err(_) => format!("{name} broke the connection off before it answered"),
@@ -75,7 +77,7 @@ async fn once(inner: &Arc<Inner>, call: Call) -> Result<Reply, Failed> {
         Ok(Err(error)) => Err(failed(error, false)),
         Err(_) => {
             seat.instance.did_not_answer();
-            let (name, timeout) = (inner.program.name(), inner.life.request_timeout);
+            let name = inner.name();
             let text = format!("{name} did not answer within {timeout:?}");
             Err(failed(Error::deadline_exceeded(text), false))
         }

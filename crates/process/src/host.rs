@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use crate::hosted::Hosted;
 use crate::launcher::Launcher;
 use crate::life::Life;
+use crate::mark::{self, Owner};
 use crate::peer::{Callee, Shared};
 use crate::program::Program;
 use crate::sources::Sources;
@@ -42,7 +43,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// Starts the warden. It needs a tokio runtime with I/O and time.
+    /// Starts the warden, and ends what gateways of this user left that were killed together with theirs. It
+    /// needs a tokio runtime with I/O and time.
     ///
     /// # Errors
     /// `main` does not begin with [`warden()`](crate::warden()); the system has no more processes.
@@ -62,6 +64,7 @@ impl Host {
     /// # Errors
     /// When it cannot be started.
     pub fn start_by(program: impl AsRef<Path>) -> Result<Self, HostError> {
+        mark::sweep(Owner::is_gone);
         let launcher = Launcher::new(program.as_ref()).map_err(HostError)?;
         let sockets = Folder::new().map_err(HostError)?;
         let (launcher, shared) = (Arc::new(launcher), Arc::new(Shared::new(&Graph::global())));
@@ -128,12 +131,28 @@ impl Folder {
     fn new() -> io::Result<Self> {
         let parent = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let parent = parent.filter(|parent| parent.is_dir()).unwrap_or_else(std::env::temp_dir);
+        Self::sweep(&parent);
         loop {
             let random = RandomState::new().hash_one(std::process::id());
-            let folder = parent.join(format!("tidewire-{random:016x}"));
+            let owner = Owner::this().text();
+            let folder = parent.join(format!("{PREFIX}{owner}.{random:016x}"));
             match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 outcome => return outcome.map(|()| Self(folder)),
+            }
+        }
+    }
+}
+
+impl Folder {
+    /// Removes those of gateways that are gone: what is another user's stays, as the system sees to.
+    fn sweep(parent: &Path) {
+        for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+            let is_left = owner.and_then(Owner::parse).is_some_and(|(owner, _)| owner.is_gone());
+            if is_left && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let _ = std::fs::remove_dir_all(entry.path());
             }
         }
     }
@@ -144,6 +163,9 @@ impl Drop for Folder {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
+
+/// What the folder is called, before its owner and a random number.
+const PREFIX: &str = "tidewire-";
 
 /// Why processes cannot be hosted.
 #[derive(Debug)]

@@ -15,6 +15,8 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::commands::Named;
+use crate::generation::Generation;
 use crate::instance::{Instance, Surroundings};
 use crate::launcher::Launcher;
 use crate::life::Life;
@@ -32,7 +34,7 @@ pub struct Hosted(pub(crate) Arc<Inner>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum State {
-    /// No process runs; the next call starts one.
+    /// No process serves; the next call starts one, or takes one that stands by.
     Stopped,
     /// A process was started and cannot be called yet.
     Starting,
@@ -56,6 +58,8 @@ pub struct Status {
     pub pids: Vec<i32>,
     /// How many processes were started and could be called.
     pub starts: u64,
+    /// How many processes were started ahead and stand by.
+    pub spares: usize,
     /// How many calls wait for a process.
     pub waiting: usize,
     /// How many calls processes have.
@@ -65,8 +69,8 @@ pub struct Status {
 }
 
 pub(crate) struct Inner {
-    pub(crate) program: Program,
-    pub(crate) life: Life,
+    name: String,
+    generation: Mutex<Arc<Generation>>,
     launcher: Arc<Launcher>,
     sockets: PathBuf,
     pool: Mutex<Pool<Arc<Instance>>>,
@@ -74,6 +78,7 @@ pub(crate) struct Inner {
     changed: watch::Sender<()>,
     ring: Ring,
     shared: Arc<Shared>,
+    named: Arc<Named>,
 }
 
 /// A place at an instance, given back when it is dropped.
@@ -91,22 +96,24 @@ impl Hosted {
         sockets: PathBuf,
         shared: Arc<Shared>,
     ) -> Self {
+        let named = Arc::new(Named::new(program.name(), &shared));
         Self(Arc::new(Inner {
             pool: Mutex::new(Pool::new(life.clone())),
-            program,
-            life,
+            name: program.name().to_owned(),
+            generation: Mutex::new(Arc::new(Generation { number: 1, program, life })),
             launcher,
             sockets,
             wake: Notify::new(),
             changed: watch::Sender::new(()),
             ring: Ring::default(),
+            named,
             shared,
         }))
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
-        self.0.program.name()
+        self.0.name()
     }
 
     /// How it is.
@@ -161,7 +168,7 @@ impl Service for Hosted {
 
 /// What happened to an instance.
 enum Event {
-    Started(Result<Arc<Instance>, Failure>),
+    Started(u64, Result<Arc<Instance>, Failure>),
     Ended(u64, End),
     Stopped,
 }
@@ -175,14 +182,15 @@ impl Inner {
             self.changed.send_replace(());
             let until = match step {
                 Step::Start => {
-                    let inner = Arc::clone(&self);
-                    tasks.spawn(async move { Event::Started(inner.start().await) });
+                    let (inner, generation) = (Arc::clone(&self), self.generation());
+                    tasks.spawn(async move {
+                        Event::Started(generation.number, inner.start(generation).await)
+                    });
                     continue;
                 }
                 Step::Stop(instance) => {
-                    let grace = self.life.stop_grace;
                     tasks.spawn(async move {
-                        instance.stop(grace).await;
+                        instance.stop().await;
                         Event::Stopped
                     });
                     continue;
@@ -223,27 +231,31 @@ impl Inner {
         }
     }
 
-    async fn start(&self) -> Result<Arc<Instance>, Failure> {
+    async fn start(&self, generation: Arc<Generation>) -> Result<Arc<Instance>, Failure> {
         let surroundings = Surroundings {
             launcher: &self.launcher,
-            program: &self.program,
-            life: &self.life,
+            generation: &generation,
             sockets: &self.sockets,
             ring: &self.ring,
             shared: &self.shared,
+            named: &self.named,
         };
         Instance::start(&surroundings).await.map(Arc::new)
     }
 
     fn take_note(&self, event: Event, tasks: &mut JoinSet<Event>) {
         match event {
-            Event::Started(Ok(instance)) => {
-                self.pool().started(instance.id, Arc::clone(&instance), Instant::now());
+            Event::Started(generation, Ok(instance)) => {
+                let (id, now) = (instance.id, Instant::now());
+                if self.pool().started(id, Arc::clone(&instance), generation, now) {
+                    tracing::info!(service = self.name(), "the new one is called from now on");
+                    self.lost_its_memory();
+                }
                 tasks.spawn(async move { Event::Ended(instance.id, instance.ended().await) });
             }
-            Event::Started(Err(failure)) => {
-                tracing::error!(service = self.program.name(), "{}", failure.text);
-                self.pool().start_failed(failure, Instant::now());
+            Event::Started(generation, Err(failure)) => {
+                tracing::error!(service = self.name(), "{}", failure.text);
+                self.pool().start_failed(failure, generation, Instant::now());
             }
             Event::Ended(id, end) => self.ended(id, end),
             Event::Stopped => {}
@@ -253,8 +265,8 @@ impl Inner {
     /// An instance has ended; it may be told more than once.
     pub(crate) fn ended(&self, id: u64, end: End) {
         if self.pool().ended(id, end, Instant::now()) {
-            tracing::error!(service = self.program.name(), "crashed: {end}");
-            self.shared.sources.service_changed(self.program.name());
+            tracing::error!(service = self.name(), "crashed: {end}");
+            self.lost_its_memory();
         }
         self.wake.notify_one();
     }
@@ -276,15 +288,15 @@ impl Inner {
         };
         self.wake.notify_one();
         let mut waiting = Waiting { inner: self, receiver };
-        match tokio::time::timeout(self.life.queue_timeout, &mut waiting.receiver).await {
+        let timeout = self.generation().life.queue_timeout;
+        match tokio::time::timeout(timeout, &mut waiting.receiver).await {
             Ok(Ok(Ok(grant))) => Ok(self.seated(grant)),
             Ok(Ok(Err(refusal))) => Err(self.refused(refusal)),
             Ok(Err(_)) => Err(self.refused(Refusal::Draining)),
             Err(_) => {
-                let (name, timeout) = (self.program.name(), self.life.queue_timeout);
-                Err(Error::unavailable(format!(
-                    "{name} had no place for a call within {timeout:?}"
-                )))
+                let name = self.name();
+                let text = format!("{name} had no place for a call within {timeout:?}");
+                Err(Error::unavailable(text))
             }
         }
     }
@@ -305,7 +317,7 @@ impl Inner {
     }
 
     fn refused(&self, refusal: Refusal) -> Error {
-        let name = self.program.name();
+        let name = self.name();
         let (error, wait) = match refusal {
             Refusal::QueueFull => {
                 let text = format!("too many calls wait for {name}; try again later");
@@ -334,10 +346,30 @@ impl Inner {
             state,
             pids: pool.instances().map(|instance| instance.pid()).collect(),
             starts: count.starts,
+            spares: count.spares,
             waiting: count.waiting,
             calls: count.calls,
             failure: pool.failure().map(|failure| failure.text.clone()),
         }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is run from now on.
+    pub(crate) fn generation(&self) -> Arc<Generation> {
+        Arc::clone(&self.generation.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Says what is run from now on; the pool is locked.
+    pub(crate) fn set_generation(&self, generation: Arc<Generation>) {
+        *self.generation.lock().unwrap_or_else(PoisonError::into_inner) = generation;
+    }
+
+    /// What was kept of its answers ends.
+    pub(crate) fn lost_its_memory(&self) {
+        self.shared.sources.service_changed(self.name());
     }
 
     pub(crate) fn pool(&self) -> MutexGuard<'_, Pool<Arc<Instance>>> {
@@ -395,7 +427,7 @@ impl Drop for Seat {
 
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hosted").field("program", &self.program).finish_non_exhaustive()
+        f.debug_struct("Hosted").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -16,6 +16,8 @@ use tidewire_service::{Call, Code, Error, Outcome, Reply, Service};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
+use crate::commands::Named;
+use crate::generation::Generation;
 use crate::launcher::{Launcher, Process};
 use crate::life::Life;
 use crate::message::End;
@@ -23,24 +25,25 @@ use crate::native::Native;
 use crate::output::{Pipes, Ring};
 use crate::peer::{Peer, Shared};
 use crate::pool::Failure;
-use crate::program::Program;
 use crate::ready::Place;
 
 /// What an instance is started in.
 pub(crate) struct Surroundings<'a> {
     pub(crate) launcher: &'a Launcher,
-    pub(crate) program: &'a Program,
-    pub(crate) life: &'a Life,
+    pub(crate) generation: &'a Arc<Generation>,
     /// The folder of sockets.
     pub(crate) sockets: &'a Path,
     pub(crate) ring: &'a Ring,
     pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) named: &'a Arc<Named>,
 }
 
 /// A process that can be called.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) id: u64,
+    /// What it is an instance of.
+    pub(crate) generation: Arc<Generation>,
     way: Way,
     process: Process,
     drain: Drain,
@@ -66,7 +69,8 @@ impl Instance {
     /// # Errors
     /// It cannot be run, it ended, or it took longer than `start_timeout`; it is over then.
     pub(crate) async fn start(surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
-        let Surroundings { launcher, program, life, sockets, ring, .. } = surroundings;
+        let Surroundings { launcher, generation, sockets, ring, .. } = surroundings;
+        let Generation { program, life, .. } = &***generation;
         let id = launcher.next_id();
         let (place, socket) = Place::new(program.listen, sockets, id).map_err(Failure::for_now)?;
         let told = place.told();
@@ -104,7 +108,8 @@ impl Instance {
                 return Err(Failure::text(text));
             }
         };
-        Ok(Self { id, way, process, drain, overdue: AtomicU32::new(0), _place: place })
+        let (generation, overdue) = (Arc::clone(generation), AtomicU32::new(0));
+        Ok(Self { id, generation, way, process, drain, overdue, _place: place })
     }
 
     /// Makes a call.
@@ -137,7 +142,8 @@ impl Instance {
     }
 
     /// Asks it to end, and makes it after a grace.
-    pub(crate) async fn stop(&self, grace: Duration) {
+    pub(crate) async fn stop(&self) {
+        let grace = self.generation.life.stop_grace;
         if let Way::Native(native) = &self.way {
             native.drain(grace);
         }
@@ -170,6 +176,9 @@ impl Instance {
             }
         }
         let end = self.process.ended().await;
+        if let Way::Native(native) = &self.way {
+            native.process_ended();
+        }
         self.drain.to_its_end().await;
         end
     }
@@ -253,13 +262,13 @@ async fn reach(
     id: u64,
     pid: i32,
 ) -> Result<Way, String> {
-    let Surroundings { program, life, shared, .. } = surroundings;
+    let Surroundings { generation, shared, named, .. } = surroundings;
     if let Some(socket) = place.take_socket() {
-        let peer = Peer::new(program.name(), id, pid, shared);
+        let peer = Peer::new(named, id, pid, shared);
         return Native::greet(socket, peer, shared).await.map(Way::Native);
     }
     let url = place.until_open().await;
-    upstream(&url, life).map(Way::Http).map_err(|error| error.to_string())
+    upstream(&url, &generation.life).map(Way::Http).map_err(|error| error.to_string())
 }
 
 fn upstream(url: &str, life: &Life) -> Result<Upstream, tidewire_client::BuildError> {

@@ -19,6 +19,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
+use crate::mark::{self, Owner};
 use crate::message::{self, End, Notice, Order, Start};
 use crate::warden;
 
@@ -198,8 +199,17 @@ async fn read(wire: Arc<Wire>, mut child: Child) {
             }
         }
     }
-    // Its end of the socket closes when it ends, so that this does not take long.
-    let _ = tokio::task::spawn_blocking(move || child.wait()).await;
+    let ended = tokio::task::spawn_blocking(move || {
+        // As it was started, as long as it is not waited for.
+        let warden = i32::try_from(child.id()).map(Owner::of_ended);
+        // Its end of the socket closes when it ends, so that this does not take long.
+        let end = child.wait();
+        // One that was killed has left what is below it.
+        if !end.is_ok_and(|end| end.success()) {
+            warden.into_iter().flatten().for_each(|warden| mark::sweep(|owner| owner == warden));
+        }
+    });
+    let _ = ended.await;
     wire.is_closed.send_replace(true);
     for (_, waiting) in lock(&wire.waiting).drain() {
         waiting.ended.send_replace(Some(End::Lost));

@@ -10,10 +10,13 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `warden.rs` | how processes are started and ended, and that none outlives the gateway |
+//! | `mark.rs` | which gateway a process belongs to, so that what a killed one left is found |
 //! | `pool.rs` | which instance takes a call, who waits, when one is started, frozen or stopped |
+//! | `generation.rs` | what becomes of processes when their program is replaced |
 //! | `breaker.rs` | how long to rest after a crash, and when to give up for a while |
 //! | `instance.rs` | one process from its start to its end |
 //! | `calls.rs` | what becomes of a call when its process fails |
+//! | `commands.rs` | what becomes stale when a process ends with a command under way |
 //! | `native.rs` | calls of a process that speaks the live protocol, both ways |
 //! | `peer.rs` | what such a process says by itself |
 //! | `steer.rs` | what an operator does to a service |
@@ -24,13 +27,16 @@
 
 mod breaker;
 mod calls;
+mod commands;
 mod forwarded;
+mod generation;
 mod headers;
 mod host;
 mod hosted;
 mod instance;
 mod launcher;
 mod life;
+mod mark;
 mod message;
 mod native;
 mod output;

@@ -3,6 +3,7 @@
 //! | field | default | what happens past it |
 //! |---|---|---|
 //! | `instances_max` | 1 | calls wait |
+//! | `spares` | 0 | that many are started ahead, beside `instances_max`, and taken when a call finds no place |
 //! | `concurrency` | 64 calls an instance | another instance is started, or calls wait |
 //! | `queue_max` | 100 calls that wait | `resource_exhausted`, 503 with `Retry-After` |
 //! | `queue_timeout` | 30 s | `unavailable`, 503 |
@@ -20,6 +21,8 @@ use std::time::Duration;
 pub struct Life {
     /// How many processes run at once.
     pub instances_max: usize,
+    /// How many processes are started ahead and stand by, beside these.
+    pub spares: usize,
     /// How many calls one process has at once.
     pub concurrency: usize,
     /// How many calls wait at once for a process.
@@ -42,6 +45,7 @@ impl Default for Life {
     fn default() -> Self {
         Self {
             instances_max: 1,
+            spares: 0,
             concurrency: 64,
             queue_max: 100,
             queue_timeout: Duration::from_secs(30),

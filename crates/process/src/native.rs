@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The process dials, in the terms of the protocol. There is no keep-alive and nothing is resumed: the end
-//! of the socket is the end of the session, and what was not answered by then ends *not run* or *unknown*.
+//! of the socket is the end of the session, and what was not answered by then ends *not run* or *unknown*:
+//! `commands.rs` has what becomes of a command then.
 //! What a call is told of its caller is in `headers.rs`, what the process says by itself in `peer.rs`.
 
 use std::io;
@@ -19,12 +20,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tidewire_link::{
     Arrival, ByteStream, CallId, Config, Depends, Limits, Link, Links, Reason, feature, random_boot,
 };
-use tidewire_service::{Call, Context, Enclosing, Error, Outcome, Reply, Result};
+use tidewire_service::{Call, Context, Enclosing, Headers, Outcome, Reply, Result, Target};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
+use crate::commands;
 use crate::headers;
 use crate::peer::{Peer, Shared};
 
@@ -76,6 +78,7 @@ impl Native {
             if let Some(why) = violation(&ended) {
                 of.broke_the_protocol(&why);
             }
+            of.commands.end();
             ends.send_replace(true);
         });
         let native = Self { link, peer, shared: Arc::clone(shared), over, runs };
@@ -110,6 +113,11 @@ impl Native {
         usage.calls_in == 0 && usage.calls_out == 0 && !self.peer.is_busy()
     }
 
+    /// The process is gone, whoever else has its socket open.
+    pub(crate) fn process_ended(&self) {
+        self.peer.commands.end();
+    }
+
     /// Tells the process that no calls come any more.
     pub(crate) fn drain(&self, grace: Duration) {
         self.link.drain(u32::try_from(grace.as_millis()).unwrap_or(u32::MAX), 0);
@@ -117,32 +125,49 @@ impl Native {
 
     /// Makes a call, and answers what the process calls meanwhile as a part of it.
     pub(crate) async fn call(&self, call: Call) -> Result<Reply> {
-        let is_command = call.spec().is_none_or(|method| !method.is_query());
+        let is_command = is_command(&call.target);
         let is_kept = call.spec().is_some_and(|spec| spec.ttl_ms.is_some() || spec.immutable);
         let (call, enclosing) = self.prepared(call);
         let (sender, mut nested) = mpsc::unbounded_channel();
         let opened = Opened { peer: &self.peer, id: OnceLock::new() };
+        let command = OnceLock::new();
         let begins = |id: CallId| {
             self.peer.opens(id, enclosing, sender);
             // It begins once.
             let _ = opened.id.set(id);
-        };
-        let mut answer = std::pin::pin!(self.link.call_hosted(call, begins));
-        let mut running = FuturesUnordered::new();
-        let outcome = loop {
-            tokio::select! {
-                biased;
-                outcome = &mut answer => break outcome,
-                Some(nested) = nested.recv() => running.push(nested.run(Arc::clone(&self.shared))),
-                Some(()) = running.next() => {}
+            if is_command {
+                let _ = command.set(self.peer.commands.begin());
             }
         };
+        let mut depends = Vec::new();
+        let outcome = {
+            let mut answer = std::pin::pin!(self.link.call_hosted(call, begins, &mut depends));
+            let mut running = FuturesUnordered::new();
+            loop {
+                tokio::select! {
+                    biased;
+                    outcome = &mut answer => break outcome,
+                    Some(nested) = nested.recv() => {
+                        running.push(nested.run(Arc::clone(&self.shared)));
+                    }
+                    Some(()) = running.next() => {}
+                }
+            }
+        };
+        let command = command.into_inner();
         match outcome {
-            Ok((reply, depends)) => Ok(self.made_of(reply, &depends, is_kept)),
-            Err(error) if error.outcome() == Outcome::Answered => Err(from_process(error)),
-            Err(error) => {
-                if is_command && self.link.is_over() {
-                    self.peer.lost_a_command();
+            Ok(reply) => {
+                self.made_of(&depends, is_kept || reply.freshness.is_known());
+                let mut reply = commands::settled_by(reply, command, self.link.clone());
+                reply.headers = from_process(std::mem::take(&mut reply.headers));
+                Ok(reply)
+            }
+            Err(mut error) => {
+                command.into_iter().for_each(|command| command.failed(&error, &self.link));
+                if error.outcome() == Outcome::Answered {
+                    self.made_of(&depends, false);
+                    let headers = from_process(std::mem::take(error.headers_mut()));
+                    *error.headers_mut() = headers;
                 }
                 Err(error)
             }
@@ -160,18 +185,16 @@ impl Native {
 
     /// Records what an answer was made of: an answer that names nothing ends with nothing, unless its
     /// method says how long it lasts.
-    fn made_of(&self, mut reply: Reply, depends: &[Depends], is_kept: bool) -> Reply {
+    fn made_of(&self, depends: &[Depends], is_kept: bool) {
         for Depends { source, key, .. } in depends {
             // Both are text by the protocol.
             if let (Ok(source), Ok(key)) = (str::from_utf8(source), str::from_utf8(key)) {
                 self.peer.depends(source, key);
             }
         }
-        if is_kept || !depends.is_empty() || reply.freshness.is_known() {
+        if is_kept || !depends.is_empty() {
             self.peer.depends_on_service();
         }
-        reply.headers = headers::from_process(std::mem::take(&mut reply.headers).into_map()).into();
-        reply
     }
 }
 
@@ -182,11 +205,17 @@ fn violation(link: &Link) -> Option<String> {
     (!is_end).then(|| why.to_string())
 }
 
-/// An error that a handler answered: it is the caller's, as it is.
-fn from_process(mut error: Error) -> Error {
-    let headers = std::mem::take(error.headers_mut());
-    *error.headers_mut() = headers::from_process(headers.into_map()).into();
-    error
+/// Whether a call may change something.
+fn is_command(target: &Target) -> bool {
+    match target {
+        Target::Method(method) => !method.is_query(),
+        Target::Http(http) => !http.method.is_safe(),
+        _ => true,
+    }
+}
+
+fn from_process(headers: Headers) -> Headers {
+    headers::from_process(headers.into_map()).into()
 }
 
 /// The protocol's settings of the gateway's side.
@@ -221,6 +250,7 @@ impl Drop for Opened<'_> {
 impl Drop for Native {
     fn drop(&mut self) {
         self.runs.abort();
+        self.peer.commands.end();
     }
 }
 

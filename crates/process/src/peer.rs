@@ -5,7 +5,7 @@
 //! handed to whoever waits for the call outside ([`Nested`]), who polls it in place. A call on its own is
 //! answered like anybody's.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,6 +15,7 @@ use tidewire_memo::Graph;
 use tidewire_service::{Enclosing, Error, Reply};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::commands::{Commands, Named};
 use crate::sources::Sources;
 
 /// What processes of a gateway have in common.
@@ -45,8 +46,7 @@ pub(crate) struct Peer {
     is_ready: watch::Sender<bool>,
     jobs: AtomicU64,
     parents: Mutex<HashMap<CallId, Parent>>,
-    /// The sources that it named.
-    named: Mutex<HashSet<String>>,
+    pub(crate) commands: Commands,
 }
 
 /// A call that the process serves.
@@ -63,16 +63,16 @@ pub(crate) struct Nested {
 }
 
 impl Peer {
-    pub(crate) fn new(service: &str, holder: u64, pid: i32, shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(named: &Arc<Named>, holder: u64, pid: i32, shared: &Arc<Shared>) -> Self {
         Self {
-            service: service.to_owned(),
+            service: named.service().to_owned(),
             holder,
             pid,
             shared: Arc::clone(shared),
             is_ready: watch::Sender::new(false),
             jobs: AtomicU64::new(0),
             parents: Mutex::default(),
-            named: Mutex::default(),
+            commands: Commands::new(named),
         }
     }
 
@@ -104,7 +104,7 @@ impl Peer {
 
     /// An answer was made of this: what is running depends on it.
     pub(crate) fn depends(&self, source: &str, key: &str) {
-        self.names(source);
+        self.commands.named().add(source);
         self.shared.sources.read(source, key);
     }
 
@@ -113,30 +113,17 @@ impl Peer {
         self.shared.sources.read_service(&self.service);
     }
 
-    /// It ended with a command under way: whatever it has to do with may have changed.
-    pub(crate) fn lost_a_command(&self) {
-        let named = std::mem::take(&mut *lock(&self.named));
-        named.iter().for_each(|source| self.shared.sources.changed_all(source));
-    }
-
     /// What came from it made no sense.
     pub(crate) fn broke_the_protocol(&self, why: &str) {
         let (service, pid) = (&self.service, self.pid);
         tracing::error!(service, pid, "it broke the live protocol: {why}");
     }
 
-    fn names(&self, source: &str) {
-        let mut named = lock(&self.named);
-        if !named.contains(source) {
-            named.insert(source.to_owned());
-        }
-    }
-
     fn changed(&self, changed: &Changed) {
         for (source, key) in changed.iter() {
             // Both are text by the protocol.
             if let (Ok(source), Ok(key)) = (str::from_utf8(source), str::from_utf8(key)) {
-                self.names(source);
+                self.commands.named().add(source);
                 self.shared.sources.changed(source, key);
             }
         }

@@ -9,6 +9,10 @@
 //!      └──────────────────────────────────────────────────── stopping ◀─────────┘
 //! ```
 //!
+//! Spares are started ahead and stand by, ready or frozen, until a call finds no place at another. New
+//! settings make a new generation of instances: those of the one before serve until one of the new can be
+//! called, and then end with their calls.
+//!
 //! Here are the decisions, by the time that is given; [`Step`] says what to do. Processes, sockets and
 //! tasks are in `hosted.rs`, so that all of this is tested without any.
 
@@ -22,6 +26,11 @@ use crate::breaker::Breaker;
 use crate::life::Life;
 use crate::message::End;
 
+mod member;
+
+pub(crate) use self::member::Grant;
+use self::member::{Condition, Member};
+
 /// The instances of a service and the calls that wait for one.
 #[derive(Debug)]
 pub(crate) struct Pool<M> {
@@ -31,39 +40,16 @@ pub(crate) struct Pool<M> {
     /// Since when somebody has been waiting.
     waiting_since: Option<Instant>,
     is_starting: bool,
+    /// Counts the settings that it was given.
+    generation: u64,
+    /// Whether instances are started ahead: not while an operator wants none.
+    keeps_spares: bool,
     /// Since when an operator wants an instance, whether or not anybody calls.
     wanted_since: Option<Instant>,
     is_draining: bool,
     breaker: Breaker,
     failure: Option<Failure>,
     starts: u64,
-}
-
-#[derive(Debug)]
-struct Member<M> {
-    id: u64,
-    instance: M,
-    calls: usize,
-    idle_since: Instant,
-    condition: Condition,
-    /// It gets no more calls, and ends with those that it has.
-    retires: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Condition {
-    Ready,
-    Frozen,
-    Stopping,
-}
-
-/// A place at an instance, to be given back.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Grant<M> {
-    pub(crate) id: u64,
-    pub(crate) instance: M,
-    /// It is frozen, and has to be thawed before it is called.
-    pub(crate) is_frozen: bool,
 }
 
 /// What [`Pool::take`] came to.
@@ -120,6 +106,8 @@ impl<M: Clone> Pool<M> {
             waiting: VecDeque::new(),
             waiting_since: None,
             is_starting: false,
+            generation: 1,
+            keeps_spares: true,
             wanted_since: None,
             is_draining: false,
             breaker: Breaker::default(),
@@ -133,11 +121,14 @@ impl<M: Clone> Pool<M> {
         if self.is_draining {
             return Taken::Refused(Refusal::Draining);
         }
+        self.keeps_spares = true;
         if let Some(grant) = self.grant() {
             return Taken::Granted(grant);
         }
         let failure = self.failure.clone();
-        if let (Some(until), Some(failure)) = (self.breaker.is_broken_until(now), failure) {
+        if let (Some(until), Some(failure)) = (self.breaker.is_broken_until(now), failure)
+            && self.active() == 0
+        {
             return Taken::Refused(Refusal::Failed(failure, until - now));
         }
         self.waiting.retain(|waiting| !waiting.is_closed());
@@ -170,6 +161,7 @@ impl<M: Clone> Pool<M> {
 
     /// Wants an instance to run, as a call would; returns whether one has to be started.
     pub(crate) fn want(&mut self, now: Instant) -> bool {
+        self.keeps_spares = true;
         let is_missing = self.active() == 0 && !self.is_draining;
         if is_missing {
             self.wanted_since.get_or_insert(now);
@@ -180,16 +172,35 @@ impl<M: Clone> Pool<M> {
     /// Gives no more calls to the instances that there are, which end with those that they have; returns
     /// how many.
     pub(crate) fn retire(&mut self) -> usize {
-        self.wanted_since = None;
-        let running = self.members.iter_mut().filter(|member| member.is_active());
+        (self.wanted_since, self.keeps_spares) = (None, false);
+        let running = self.members.iter_mut().filter(|m| m.is_active() || m.stands_by());
         running.map(|member| member.retires = true).count()
+    }
+
+    /// Starts instances by other settings from now on; returns whether any serve by those before. These do
+    /// so until one of the new can be called, and for good if none ever can.
+    pub(crate) fn replace(&mut self, life: Life, now: Instant) -> bool {
+        (self.life, self.generation) = (life, self.generation + 1);
+        self.close_breaker();
+        let serves = self.active() > 0;
+        if serves {
+            self.wanted_since.get_or_insert(now);
+        }
+        self.members.iter_mut().filter(|m| m.stands_by()).for_each(|m| m.retires = true);
+        serves
+    }
+
+    /// Which settings it has.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Freezes instances that have no calls until their next one; returns those, and how many are busy.
     pub(crate) fn freeze(&mut self, is_quiet: impl Fn(&M) -> bool) -> (Vec<M>, usize) {
         let (mut frozen, mut busy) = (Vec::new(), 0);
         for member in &mut self.members {
-            if !member.is_active() || member.condition != Condition::Ready {
+            let runs = member.is_active() || member.stands_by();
+            if !runs || member.condition != Condition::Ready {
                 continue;
             }
             if member.calls > 0 || !is_quiet(&member.instance) {
@@ -230,20 +241,47 @@ impl<M: Clone> Pool<M> {
         self.hand_out(now);
     }
 
-    /// An instance can be called.
-    pub(crate) fn started(&mut self, id: u64, instance: M, now: Instant) {
-        (self.is_starting, self.wanted_since) = (false, None);
+    /// An instance can be called, that was started by settings of this generation. Returns whether it takes
+    /// the place of those before.
+    pub(crate) fn started(&mut self, id: u64, instance: M, generation: u64, now: Instant) -> bool {
+        self.is_starting = false;
         self.starts += 1;
-        self.breaker.started(now);
-        let condition = Condition::Ready;
-        let (calls, retires) = (0, false);
-        self.members.push(Member { id, instance, calls, idle_since: now, condition, retires });
+        let is_newest = generation == self.generation;
+        let replaces = is_newest && self.has_older();
+        if is_newest {
+            self.breaker.started(now);
+        }
+        self.waiting.retain(|waiting| !waiting.is_closed());
+        // What was started to spare calls the wait, and is not needed by now.
+        let is_spare = !replaces && self.wanted_since.is_none() && self.waiting.is_empty();
+        self.wanted_since = (!is_newest).then_some(now);
+        if replaces {
+            let older = self.members.iter_mut().filter(|m| m.generation < generation);
+            older.for_each(|member| member.retires = true);
+        }
+        self.members.push(Member {
+            id,
+            instance,
+            generation,
+            calls: 0,
+            idle_since: now,
+            condition: Condition::Ready,
+            is_spare: is_spare && self.is_short_of_spares(),
+            retires: false,
+        });
         self.hand_out(now);
+        replaces
     }
 
-    /// An instance could not be started; whoever waits is told.
-    pub(crate) fn start_failed(&mut self, failure: Failure, now: Instant) {
-        (self.is_starting, self.wanted_since) = (false, None);
+    /// An instance could not be started by settings of this generation; whoever waits is told, unless
+    /// there are newer ones to try.
+    pub(crate) fn start_failed(&mut self, failure: Failure, generation: u64, now: Instant) {
+        self.is_starting = false;
+        if generation < self.generation {
+            return;
+        }
+        // What has to be replaced still has to be, after a rest.
+        self.wanted_since = self.has_older().then_some(now);
         match failure.is_hopeless {
             true => self.breaker.give_up(now),
             false => self.breaker.crashed(now),
@@ -262,7 +300,8 @@ impl<M: Clone> Pool<M> {
         };
         let member = self.members.remove(index);
         let is_leaving = end == End::Code(0) && member.calls == 0;
-        if member.condition == Condition::Stopping || is_leaving {
+        let is_wanted = member.condition != Condition::Stopping && !member.retires;
+        if !is_wanted || is_leaving && !member.is_spare {
             return false;
         }
         self.breaker.crashed(now);
@@ -293,6 +332,7 @@ impl<M: Clone> Pool<M> {
         };
         let mut next = None;
         for member in self.members.iter_mut().filter(|member| member.is_idle()) {
+            let idle_stop = idle_stop.filter(|_| !member.is_spare || self.is_draining);
             if let Some(step) = member.step(idle_stop, self.life.idle_freeze, now, &mut next) {
                 return step;
             }
@@ -319,7 +359,8 @@ impl<M: Clone> Pool<M> {
             is_starting: self.is_starting,
             ready: of(Condition::Ready),
             frozen: of(Condition::Frozen),
-            stopping: self.members.iter().filter(|member| !member.is_active()).count(),
+            spares: self.members.iter().filter(|member| member.stands_by()).count(),
+            stopping: self.members.iter().filter(|m| !m.is_active() && !m.stands_by()).count(),
             calls: self.members.iter().map(|member| member.calls).sum(),
             waiting: self.waiting.iter().filter(|waiting| !waiting.is_closed()).count(),
             starts: self.starts,
@@ -343,31 +384,46 @@ impl<M: Clone> Pool<M> {
 
     /// When an instance is to be started, if any is.
     fn start_at(&self, now: Instant) -> Option<Instant> {
-        let since = earliest(self.waiting_since, self.wanted_since)?;
-        if self.is_starting || self.active() >= self.life.instances_max {
+        if self.is_starting {
             return None;
         }
-        let wanted = if self.active() == 0 { since } else { since + PATIENCE };
+        // Those of older settings are about to leave, and take no place.
+        let current = |m: &&Member<M>| m.is_active() && m.generation == self.generation;
+        let current = self.members.iter().filter(current).count();
+        let needed = earliest(self.waiting_since, self.wanted_since)
+            .filter(|_| current < self.life.instances_max)
+            .map(|since| if current == 0 { since } else { since + PATIENCE });
+        let ahead = self.is_short_of_spares().then_some(now);
+        let wanted = earliest(needed, ahead)?;
         Some(self.breaker.rests_until(now).map_or(wanted, |until| until.max(wanted)))
+    }
+
+    /// Whether instances serve that are to be replaced.
+    fn has_older(&self) -> bool {
+        self.members.iter().any(|m| m.is_active() && m.generation < self.generation)
+    }
+
+    fn is_short_of_spares(&self) -> bool {
+        let spares = self.members.iter().filter(|member| member.stands_by()).count();
+        self.keeps_spares && spares < self.life.spares
     }
 
     fn active(&self) -> usize {
         self.members.iter().filter(|member| member.is_active()).count()
     }
 
-    /// A place at the instance with the fewest calls, a frozen one if there is no other.
+    /// A place at the instance with the fewest calls: one that is frozen if there is no other, one that was
+    /// started ahead if all others are busy.
     fn grant(&mut self) -> Option<Grant<M>> {
         let concurrency = self.life.concurrency;
-        let free = self
-            .members
-            .iter_mut()
-            .filter(|member| member.is_active() && member.calls < concurrency);
+        let has_room = self.active() < self.life.instances_max;
+        let is_free = |member: &&mut Member<M>| {
+            (member.is_active() || has_room && member.stands_by()) && member.calls < concurrency
+        };
+        let free = self.members.iter_mut().filter(is_free);
         let member =
-            free.min_by_key(|member| (member.condition == Condition::Frozen, member.calls))?;
-        let is_frozen = member.condition == Condition::Frozen;
-        member.condition = Condition::Ready;
-        member.calls += 1;
-        Some(Grant { id: member.id, instance: member.instance.clone(), is_frozen })
+            free.min_by_key(|m| (m.is_spare, m.condition == Condition::Frozen, m.calls))?;
+        Some(member.grant())
     }
 
     /// Gives places to those who wait, the first first.
@@ -397,47 +453,14 @@ impl<M: Clone> Pool<M> {
     }
 }
 
-impl<M: Clone> Member<M> {
-    /// Whether it is given calls.
-    fn is_active(&self) -> bool {
-        self.condition != Condition::Stopping && !self.retires
-    }
-
-    fn is_idle(&self) -> bool {
-        self.calls == 0 && self.condition != Condition::Stopping
-    }
-
-    /// What to do with it, since it is idle; `next` becomes when to ask again.
-    fn step(
-        &mut self,
-        stop: Option<Duration>,
-        freeze: Option<Duration>,
-        now: Instant,
-        next: &mut Option<Instant>,
-    ) -> Option<Step<M>> {
-        let due =
-            |after: Option<Duration>| after.and_then(|after| self.idle_since.checked_add(after));
-        let (stop, freeze) =
-            (due(stop), due(freeze).filter(|_| self.condition == Condition::Ready));
-        if self.retires || stop.is_some_and(|at| at <= now) {
-            self.condition = Condition::Stopping;
-            return Some(Step::Stop(self.instance.clone()));
-        }
-        if freeze.is_some_and(|at| at <= now) {
-            self.condition = Condition::Frozen;
-            return Some(Step::Freeze(self.instance.clone()));
-        }
-        *next = earliest(*next, earliest(stop, freeze));
-        None
-    }
-}
-
 /// How many instances are where, and how many were started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Count {
     pub(crate) is_starting: bool,
     pub(crate) ready: usize,
     pub(crate) frozen: usize,
+    /// Those that were started ahead.
+    pub(crate) spares: usize,
     pub(crate) stopping: usize,
     pub(crate) waiting: usize,
     /// Calls that instances have.

@@ -144,4 +144,4 @@ impl fmt::Debug for Sources {
 }
 
 /// How many names processes may make sources of: a source is never freed.
-const NAMES_MAX: usize = 4096;
+pub(crate) const NAMES_MAX: usize = 4096;

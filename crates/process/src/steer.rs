@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | start | — | is nothing where one runs |
 //! | stop | end with their calls, and get no others; the next call starts another | is nothing |
-//! | restart | the same, and another is started at once | starts one anew |
+//! | restart | serve until another can be called, then end with their calls | starts one anew |
 //! | freeze | are left as they are, and counted | is nothing |
 //! | thaw | — | is nothing |
 //! | close the breaker | — | is nothing |
@@ -27,14 +27,11 @@ impl Hosted {
         retired
     }
 
-    /// Starts a process in the place of those that run, which end once their calls are over.
+    /// Starts a process in the place of those that run, as [`replace`](Self::replace) by the same.
     pub fn restart(&self) {
-        {
-            let mut pool = self.0.pool();
-            pool.retire();
-            pool.want(Instant::now());
-        }
-        self.0.wake.notify_one();
+        let (program, life) = self.runs();
+        self.replace(program, life);
+        self.start();
     }
 
     /// Freezes processes that have no calls until their next one; returns how many were not, since they

@@ -34,10 +34,6 @@ use crate::message::{self, End, Notice, Order, Start};
 /// What the process is called.
 pub(crate) const NAME: &str = "tidewire-warden";
 
-/// The variable that says which instance a process belongs to, through all its descendants. It does not
-/// begin with `TIDEWIRE_`, since a program that is one of ours takes that for a setting.
-pub(crate) const MARK: &str = "HOSTED_BY_TIDEWIRE";
-
 static WAS_CALLED: AtomicBool = AtomicBool::new(false);
 
 /// Becomes the warden where this process was started as one, and then never returns.

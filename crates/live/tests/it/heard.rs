@@ -149,7 +149,7 @@ impl From<tidewire_live::Event<'_>> for Event {
             Live::Reply(answer) => Self::Reply(answer.into()),
             Live::Items { call, items } => Self::Items { call, items: items.into() },
             Live::End { call, metadata } => Self::End { call, metadata },
-            Live::Failed { call, error, watched } => Self::Failed { call, error, watched },
+            Live::Failed { call, error, watched, .. } => Self::Failed { call, error, watched },
             Live::Piece { call, piece } => {
                 Self::Piece { call, bytes: piece.bytes.to_vec(), last: piece.last }
             }

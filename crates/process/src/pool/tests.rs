@@ -26,7 +26,7 @@ fn a_thousand_first_calls_start_one_instance_and_all_get_it() {
     assert!(matches!(pool.take(now), Taken::Refused(Refusal::QueueFull)));
     assert_eq!(pool.step(now), Step::Start);
     assert_eq!(pool.step(now), Step::Wait(None), "one start is enough");
-    pool.started(1, 1, now);
+    pool.started(1, 1, 1, now);
     for call in &mut calls {
         assert_eq!(call.try_recv().unwrap().unwrap().id, 1);
     }
@@ -37,7 +37,7 @@ fn who_waits_is_served_in_order_and_who_gave_up_is_passed_over() {
     let (mut pool, now) = pool(|life| life.concurrency = 1);
     let [mut first, second, mut third] = [0; 3].map(|_| later(&mut pool, now));
     assert_eq!(pool.step(now), Step::Start);
-    pool.started(1, 1, now);
+    pool.started(1, 1, 1, now);
     assert!(first.try_recv().is_ok());
     drop(second);
     assert!(third.try_recv().is_err());
@@ -53,7 +53,7 @@ fn an_idle_instance_is_frozen_then_stopped_and_a_call_in_between_thaws_it() {
     });
     let call = later(&mut pool, start);
     assert_eq!(pool.step(start), Step::Start);
-    pool.started(1, 1, start);
+    pool.started(1, 1, 1, start);
     assert_eq!(pool.step(start), Step::Wait(None), "it is called");
     drop(call);
     pool.give_back(1, start);
@@ -77,7 +77,7 @@ fn a_failed_start_is_told_to_all_who_wait_and_rests() {
     let (mut pool, now) = pool(|_| {});
     let mut call = later(&mut pool, now);
     assert_eq!(pool.step(now), Step::Start);
-    pool.start_failed(crash(), now);
+    pool.start_failed(crash(), 1, now);
     assert!(matches!(call.try_recv().unwrap(), Err(Refusal::Failed(..))));
     let _next = later(&mut pool, now);
     match pool.step(now) {
@@ -92,7 +92,7 @@ fn a_program_that_cannot_be_run_is_refused_at_once_until_it_is_tried_again() {
     let (mut pool, now) = pool(|_| {});
     let _call = later(&mut pool, now);
     assert_eq!(pool.step(now), Step::Start);
-    pool.start_failed(Failure { text: "no such file".to_owned(), is_hopeless: true }, now);
+    pool.start_failed(Failure { text: "no such file".to_owned(), is_hopeless: true }, 1, now);
     assert!(matches!(pool.take(now), Taken::Refused(Refusal::Failed(..))));
     let now = now + Duration::from_secs(30);
     let _call = later(&mut pool, now);
@@ -107,7 +107,7 @@ fn five_crashes_break_the_circuit_and_refuse_who_waits() {
         while pool.step(now) != Step::Start {
             now += Duration::from_millis(100);
         }
-        pool.started(id, id, now);
+        pool.started(id, id, 1, now);
         assert!(call.try_recv().is_ok());
         assert!(pool.ended(id, End::Signal(11), now));
     }
@@ -121,10 +121,10 @@ fn a_further_instance_is_started_when_calls_wait_for_a_busy_one() {
     let (mut pool, now) = pool(|life| (life.concurrency, life.instances_max) = (1, 2));
     let [_first, mut second, _third] = [0; 3].map(|_| later(&mut pool, now));
     assert_eq!(pool.step(now), Step::Start);
-    pool.started(1, 1, now);
+    pool.started(1, 1, 1, now);
     assert_eq!(pool.step(now), Step::Wait(Some(now + PATIENCE)));
     assert_eq!(pool.step(now + PATIENCE), Step::Start);
-    pool.started(2, 2, now + PATIENCE);
+    pool.started(2, 2, 1, now + PATIENCE);
     assert_eq!(second.try_recv().unwrap().unwrap().id, 2);
     assert_eq!(pool.step(now + PATIENCE * 9), Step::Wait(None), "two is the most");
 }
@@ -134,7 +134,7 @@ fn a_drain_ends_instances_when_their_calls_are_over() {
     let (mut pool, now) = pool(|_| {});
     let _call = later(&mut pool, now);
     assert_eq!(pool.step(now), Step::Start);
-    pool.started(1, 1, now);
+    pool.started(1, 1, 1, now);
     pool.drain();
     assert!(matches!(pool.take(now), Taken::Refused(Refusal::Draining)));
     assert_eq!(pool.step(now), Step::Wait(None));
@@ -149,7 +149,7 @@ fn running(change: impl FnOnce(&mut Life)) -> (Pool<u64>, Instant) {
     let (mut pool, now) = pool(change);
     assert!(pool.want(now), "nothing runs");
     assert_eq!(pool.step(now), Step::Start, "an operator wants one, and nobody calls");
-    pool.started(1, 1, now);
+    pool.started(1, 1, 1, now);
     (pool, now)
 }
 
@@ -169,13 +169,150 @@ fn what_is_retired_ends_with_its_calls_and_the_next_call_gets_another() {
     assert_eq!(pool.retire(), 0, "stopping twice is nothing");
     let mut next = later(&mut pool, now);
     assert_eq!(pool.step(now), Step::Start, "it takes no place of an instance");
-    pool.started(2, 2, now);
+    pool.started(2, 2, 1, now);
     assert_eq!(next.try_recv().unwrap().unwrap().id, 2);
     assert!(matches!(pool.step(now), Step::Wait(_)), "the first one still has its call");
     pool.give_back(grant.id, now);
     assert_eq!(pool.step(now), Step::Stop(1));
     assert!(!pool.goes_on(1, now), "work that is no call does not keep it");
     assert!(!pool.ended(1, End::Code(9), now), "its end is no crash");
+}
+
+#[test]
+fn a_new_generation_takes_over_when_it_can_be_called_and_the_old_ends_with_its_calls() {
+    let (mut pool, now) = running(|life| life.concurrency = 2);
+    let Taken::Granted(old) = pool.take(now) else { panic!("it is free") };
+    assert!(pool.replace(Life::default(), now), "the old one serves");
+    assert_eq!(pool.step(now), Step::Start);
+    let Taken::Granted(more) = pool.take(now) else { panic!("meanwhile it does") };
+    assert_eq!(more.id, 1);
+    assert!(pool.started(2, 2, 2, now), "it takes over");
+    let Taken::Granted(new) = pool.take(now) else { panic!("it is free") };
+    assert_eq!(new.id, 2);
+    pool.give_back(1, now);
+    assert!(matches!(pool.step(now), Step::Wait(_)), "one call is left");
+    pool.give_back(old.id, now);
+    assert_eq!(pool.step(now), Step::Stop(1));
+}
+
+#[test]
+fn a_new_generation_that_cannot_be_started_leaves_the_old_one_and_is_tried_again() {
+    let (mut pool, mut now) = running(|_| ());
+    assert!(pool.replace(Life::default(), now));
+    for _ in 0..9 {
+        while pool.step(now) != Step::Start {
+            now += Duration::from_secs(1);
+        }
+        pool.start_failed(crash(), 2, now);
+        let Taken::Granted(grant) = pool.take(now) else { panic!("the old one serves") };
+        assert_eq!(grant.id, 1);
+        pool.give_back(1, now);
+    }
+    while pool.step(now) != Step::Start {
+        now += Duration::from_secs(1);
+    }
+    assert!(pool.started(2, 2, 2, now));
+    assert_eq!(pool.step(now), Step::Stop(1));
+}
+
+#[test]
+fn a_start_of_older_settings_serves_until_the_newer_can_and_its_failure_is_nobodys() {
+    let (mut pool, now) = pool(|_| {});
+    let mut call = later(&mut pool, now);
+    assert_eq!(pool.step(now), Step::Start);
+    assert!(!pool.replace(Life::default(), now), "nobody serves");
+    pool.start_failed(crash(), 1, now);
+    assert_eq!(pool.step(now), Step::Start, "without a rest");
+    pool.replace(Life::default(), now);
+    assert!(!pool.started(1, 1, 2, now));
+    assert_eq!(call.try_recv().unwrap().unwrap().id, 1);
+    pool.give_back(1, now);
+    assert_eq!(pool.step(now), Step::Start);
+    assert!(pool.started(2, 2, 3, now));
+    assert_eq!(pool.step(now), Step::Stop(1));
+}
+
+#[test]
+fn spares_are_started_ahead_taken_by_a_call_and_replaced() {
+    let (mut pool, now) = pool(|life| (life.spares, life.instances_max) = (2, 2));
+    for id in [1, 2] {
+        assert_eq!(pool.step(now), Step::Start, "without a call");
+        pool.started(id, id, 1, now);
+    }
+    let late = now + Duration::from_secs(3600);
+    assert_eq!(pool.step(late), Step::Wait(None), "they stand by as long as it takes");
+    assert_eq!((pool.count().spares, pool.count().ready), (2, 0));
+    let Taken::Granted(first) = pool.take(late) else { panic!("no start is waited for") };
+    assert_eq!(pool.step(late), Step::Start, "the next spare");
+    pool.started(3, 3, 1, late);
+    assert_eq!((pool.count().spares, pool.count().ready), (2, 1));
+    assert_eq!(pool.step(late), Step::Wait(None));
+    pool.give_back(first.id, late);
+    assert!(matches!(pool.step(late + Duration::from_secs(300)), Step::Stop(_)), "it was used");
+    assert_eq!(pool.step(late + Duration::from_secs(300)), Step::Wait(None), "spares are not");
+}
+
+#[test]
+fn a_spare_is_taken_at_once_when_others_are_busy_and_no_more_than_may_serve() {
+    let (mut pool, now) = pool(|life| {
+        (life.spares, life.instances_max, life.concurrency) = (1, 2, 1);
+        life.idle_freeze = Some(Duration::ZERO);
+    });
+    for id in 1..=3 {
+        assert_eq!(pool.step(now), Step::Start);
+        pool.started(id, id, 1, now);
+        assert_eq!(pool.step(now), Step::Freeze(id));
+        if id < 3 {
+            let Taken::Granted(grant) = pool.take(now) else { panic!("the spare") };
+            assert!((grant.id, grant.is_frozen) == (id, true));
+        }
+    }
+    let _waits = later(&mut pool, now);
+    assert_eq!(pool.step(now), Step::Wait(None), "two serve, and that is the most");
+    assert_eq!(pool.count().spares, 1);
+}
+
+#[test]
+fn an_operator_who_stops_a_service_gets_no_spares_until_it_is_called() {
+    let (mut pool, now) = pool(|life| life.spares = 1);
+    assert_eq!(pool.step(now), Step::Start);
+    pool.started(1, 1, 1, now);
+    assert_eq!(pool.retire(), 1);
+    assert_eq!(pool.step(now), Step::Stop(1));
+    pool.ended(1, End::Signal(15), now);
+    assert_eq!(pool.step(now), Step::Wait(None));
+    let _call = later(&mut pool, now);
+    assert_eq!(pool.step(now), Step::Start);
+    pool.started(2, 2, 1, now);
+    assert_eq!(pool.step(now), Step::Start, "and a spare again");
+}
+
+#[test]
+fn a_spare_that_ends_is_started_again_after_a_rest_whatever_its_exit_code() {
+    let (mut pool, mut now) = pool(|life| life.spares = 1);
+    for id in 1..=5 {
+        while pool.step(now) != Step::Start {
+            now += Duration::from_millis(100);
+        }
+        pool.started(id, id, 1, now);
+        assert!(pool.ended(id, End::Code(0), now), "nobody asked it to");
+    }
+    assert_eq!(pool.step(now), Step::Wait(Some(now + Duration::from_secs(30))), "no storm");
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_ends_no_call_and_starts_nothing_twice() {
+    let (mut pool, now) = pool(|life| life.idle_freeze = Some(Duration::from_secs(1)));
+    let mut call = later(&mut pool, now);
+    assert_eq!(pool.step(now), Step::Start);
+    let next_year = now + Duration::from_secs(365 * 86_400);
+    assert_eq!(pool.step(next_year), Step::Wait(None), "it is being started");
+    pool.started(1, 1, 1, next_year);
+    assert!(call.try_recv().is_ok(), "it has its place");
+    let at = next_year + Duration::from_secs(365 * 86_400);
+    assert_eq!(pool.step(at), Step::Wait(None), "it is called");
+    pool.give_back(1, at);
+    assert_eq!(pool.step(now), Step::Wait(Some(at + Duration::from_secs(1))), "and back again");
 }
 
 #[test]
@@ -198,7 +335,7 @@ fn an_operator_ends_the_rest_of_what_is_broken() {
     let (mut pool, now) = pool(|_| ());
     let waits = later(&mut pool, now);
     assert_eq!(pool.step(now), Step::Start);
-    pool.start_failed(Failure { text: "no such file".to_owned(), is_hopeless: true }, now);
+    pool.start_failed(Failure { text: "no such file".to_owned(), is_hopeless: true }, 1, now);
     drop(waits);
     assert!(matches!(pool.take(now), Taken::Refused(Refusal::Failed(..))));
     pool.close_breaker();

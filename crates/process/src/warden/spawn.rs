@@ -18,6 +18,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Gid, Pid, Signal, Uid};
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 
+use crate::mark::{self, Mark, Owner};
 use crate::message::Start;
 
 /// The descriptor that a child finds its socket at, as `LISTEN_FDS` has it.
@@ -29,13 +30,14 @@ const SOCKET: i32 = 3;
 /// That of the system, of whichever step.
 pub(super) fn spawn(start: &Start, fds: Vec<OwnedFd>) -> io::Result<Pid> {
     let (warden, start) = (rustix::process::getpid(), start.clone());
+    let mark = Mark { warden: Owner::this(), instance: start.id };
     // What it would run is never run: the closure becomes the program itself.
     let mut fork = Command::new("/proc/self/exe");
     fork.stdin(Stdio::null());
     // SAFETY: the warden has one thread, so that no lock is held by a thread that the child has not got;
     // memory may be allocated in the child as before the fork.
     unsafe {
-        fork.pre_exec(move || match prepare(&start, &fds, warden) {
+        fork.pre_exec(move || match prepare(&start, &fds, warden, mark) {
             Ok(mut program) => Err(program.exec()),
             Err(error) => Err(error),
         });
@@ -45,7 +47,7 @@ pub(super) fn spawn(start: &Start, fds: Vec<OwnedFd>) -> io::Result<Pid> {
 }
 
 /// Makes the forked child what the program shall find; only exec is left.
-fn prepare(start: &Start, fds: &[OwnedFd], warden: Pid) -> io::Result<Command> {
+fn prepare(start: &Start, fds: &[OwnedFd], warden: Pid, mark: Mark) -> io::Result<Command> {
     let [output, errors, socket @ ..] = fds else { return Err(io::ErrorKind::InvalidInput.into()) };
     rustix::process::setsid()?;
     dup2_stdout(output)?;
@@ -63,6 +65,7 @@ fn prepare(start: &Start, fds: &[OwnedFd], warden: Pid) -> io::Result<Command> {
     let mut program = Command::new(start.command.first().map_or("", String::as_str));
     program.args(start.command.iter().skip(1)).env_clear();
     program.envs(start.environment.iter().map(|(name, value)| (name, value)));
+    program.env(mark::VARIABLE, mark.value());
     if let Some(folder) = &start.folder {
         program.current_dir(folder);
     }

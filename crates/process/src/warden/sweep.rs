@@ -1,13 +1,13 @@
 //! What is below the warden and belongs to nobody any more.
 //!
-//! Processes that lose their parent become children of the warden. Which instance one belonged to is
-//! in its environment, which daemons keep through `fork`, `setsid` and `exec`.
+//! Processes that lose their parent become children of the warden. Which instance one belonged to says
+//! its mark (`mark.rs`); what has none is let be until the gateway ends.
 
 use std::collections::HashMap;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process};
 
-use super::MARK;
+use crate::mark::Mark;
 
 /// Kills adopted processes whose instance is over.
 pub(super) fn orphans(instances: &HashMap<Pid, u64>) {
@@ -33,15 +33,7 @@ pub(super) fn everything() {
 
 /// Whether the process belongs to an instance that runs, or does not say.
 fn is_of(pid: Pid, instances: &HashMap<Pid, u64>) -> bool {
-    let path = format!("/proc/{}/environ", pid.as_raw_nonzero());
-    let Ok(environment) = std::fs::read(path) else { return true };
-    let mark = format!("{MARK}=");
-    let mut variables = environment.split(|byte| *byte == 0);
-    let Some(of) = variables.find_map(|variable| variable.strip_prefix(mark.as_bytes())) else {
-        return true;
-    };
-    let id = std::str::from_utf8(of).ok().and_then(|text| text.parse().ok());
-    instances.values().any(|running| Some(*running) == id)
+    Mark::of(pid).is_none_or(|mark| instances.values().any(|running| *running == mark.instance))
 }
 
 /// The children of this process, which has one thread.

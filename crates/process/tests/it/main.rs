@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
 mod calls;
+mod commands;
 mod ends;
 mod native;
 mod starts;

@@ -1,0 +1,103 @@
+"""A program that speaks the live protocol without any help: what a program can say that no SDK of ours does.
+
+| method | it answers |
+|---|---|
+| Get | the request, made of `items/REQUEST` |
+| Missing | not_found, made of `items/REQUEST` |
+| Hold | nothing, ever |
+| Crash | nothing: it ends |
+"""
+
+import os
+import socket
+import struct
+import sys
+
+REPLY, ERROR, READY, REQUEST, END = 4, 5, 16, 3, 1
+
+
+def varint(number):
+    out = b""
+    while number > 127:
+        out += bytes([number & 127 | 128])
+        number >>= 7
+    return out + bytes([number])
+
+
+def string(data):
+    return varint(len(data)) + data
+
+
+def take_varint(data, at):
+    number = shift = 0
+    while True:
+        number |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if not data[at - 1] & 128:
+            return number, at
+
+
+def entries(metadata):
+    at = 0
+    while at < len(metadata):
+        tag, at = metadata[at], at + 1
+        if tag == 0:
+            length, at = take_varint(metadata, at)
+            at += length
+        length, at = take_varint(metadata, at)
+        yield tag, metadata[at : at + length]
+        at += length
+
+
+class Session:
+    def __init__(self):
+        self.socket = socket.socket(fileno=int(os.environ["TIDEWIRE_FD"]))
+        self.file = self.socket.makefile("rb")
+        self.names = []
+
+    def send(self, kind, stream=0, metadata=b"", payload=b"", flags=0, last=b"\0\0\0\0"):
+        length = len(metadata) + len(payload)
+        head = struct.pack("<IIBBH", length, stream, kind, flags, len(metadata)) + last
+        self.socket.sendall(head + metadata + payload)
+
+    def read(self):
+        head = self.file.read(16)
+        if len(head) < 16:
+            sys.exit(0)
+        length, stream, kind, _, meta = struct.unpack("<IIBBH", head[:12])
+        body = self.file.read(length)
+        return kind, stream, dict(entries(body[:meta])), body[meta:]
+
+    def method(self, fields):
+        if 2 in fields:
+            self.names.append(fields[2].decode().rsplit("/", 1)[-1])
+            return self.names[-1]
+        return self.names[take_varint(fields[1], 0)[0]]
+
+
+def depends(key):
+    pair = string(b"items") + string(key)
+    return b"\x0f" + string(pair)
+
+
+def main():
+    session = Session()
+    features = varint(2 | 32)
+    hello = b"\x01\x04\x01\x00\x01\x00" + b"\x02" + string(features) + b"\x03" + string(varint(32))
+    session.send(1, payload=hello, last=b"TWLV")
+    session.read()
+    session.send(READY)
+    while True:
+        kind, stream, fields, payload = session.read()
+        if kind != REQUEST:
+            continue
+        name = session.method(fields)
+        if name == "Get":
+            session.send(REPLY, stream, depends(payload), payload, flags=END)
+        elif name == "Missing":
+            session.send(ERROR, stream, b"\x08\x01\x05" + b"\x09" + string(b"there is none") + depends(payload))
+        elif name == "Crash":
+            os._exit(3)
+
+
+main()
