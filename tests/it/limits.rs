@@ -160,6 +160,31 @@ async fn who_calls_too_often_is_told_when_to_come_back_on_every_protocol() {
 }
 
 #[tokio::test]
+async fn who_shows_wrong_credentials_too_often_is_refused_before_they_are_looked_at() {
+    let text = "[server]\nlisten = \"127.0.0.1:0\"\n[limits]\naddress_rate = 3\n[[auth.api_key]]\n\
+                subject = \"a\"\nsha256 = \"d9fb92e3bbe65be1f1aad4a82eef4567f7a1ebe2cd110c8049b9698be7a70c88\"\n";
+    let config = tidewire::config::Config::parse(text, "t.toml").unwrap();
+    let service = BehaviourServiceServer::new(tidewire_tests::behaviour::Behaviour::default());
+    let running = config.server().unwrap().service(service).start().await.unwrap();
+    let tidewire::Address::Tcp(address) = running.addresses()[0] else { panic!("it is TCP") };
+    let head = "POST /tidewire.test.v1.BehaviourService/Look\ncontent-type: application/json\n\
+                x-api-key: wrong";
+    let (mut wrong, mut bounded) = (0, 0);
+    while bounded == 0 {
+        let answer = send(address, head, b"{}").await;
+        match answer.status {
+            401 => wrong += 1,
+            _ => {
+                answer.check(429, &["limits.address_rate = 3"]);
+                bounded += 1;
+            }
+        }
+        assert!(wrong < 1000, "nothing bounds them");
+    }
+    assert!(wrong >= 3 && reached(&running, Bound::AddressRate) == bounded, "{wrong}");
+}
+
+#[tokio::test]
 async fn a_deadline_has_a_floor_a_ceiling_and_a_default_on_every_protocol() {
     let mut limits = Limits::default();
     limits.deadline_min = Duration::from_secs(5);

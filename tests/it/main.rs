@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
 mod admin;
+mod admin_trouble;
 mod attack_memo;
 mod attack_vocabulary;
 mod auth;
@@ -10,6 +11,7 @@ mod bad_input;
 mod browser;
 mod client;
 mod commands;
+mod deploy;
 mod drain;
 mod following;
 mod foreign;

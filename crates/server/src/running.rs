@@ -88,15 +88,29 @@ impl Running {
     /// Returns whether every call and every command ended by itself.
     pub async fn drain(self) -> bool {
         self.handle.health.shut_down();
-        tokio::time::sleep(self.drain_grace).await;
+        let (grace, timeout) = (self.drain_grace, self.drain_timeout);
+        if !grace.is_zero() {
+            tracing::info!(
+                "draining: calls are taken for limits.drain_grace = {grace:?} more, until load balancers know"
+            );
+            tokio::time::sleep(grace).await;
+        }
         self.stop.advance(Stage::Draining);
         self.tasks.close();
+        let Usage { connections_open: connections, commands_running: commands, .. } = self.usage();
+        if connections + commands > 0 {
+            tracing::info!(
+                connections,
+                commands,
+                "draining: what runs may end within limits.drain_timeout = {timeout:?}"
+            );
+        }
         let ended = async {
             self.tasks.wait().await;
             self.commands.join().await;
         };
-        let in_time = tokio::time::timeout(self.drain_timeout, ended).await.is_ok();
-        if in_time {
+        if tokio::time::timeout(timeout, ended).await.is_ok() {
+            tracing::info!("drained: every call and command ended by itself");
             return true;
         }
         let commands = self.commands.running();
@@ -104,7 +118,7 @@ impl Running {
         self.commands.cut_off();
         self.tasks.wait().await;
         self.commands.join().await;
-        let (calls, timeout) = (self.stop.calls_cut_off(), self.drain_timeout);
+        let calls = self.stop.calls_cut_off();
         if calls + commands == 0 {
             tracing::info!("connections without calls were closed after the drain");
             return true;
@@ -140,6 +154,7 @@ impl Running {
             tokio::select! {
                 in_time = self.drain() => Ok(in_time),
                 () = signals.next() => {
+                    tracing::warn!("a second signal came; what still runs is cut off");
                     stop.advance(Stage::CutOff);
                     commands.cut_off();
                     Ok(false)

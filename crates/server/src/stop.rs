@@ -75,7 +75,12 @@ impl Stop {
     /// A listener for one task.
     pub(crate) fn listener(&self) -> Listener {
         let mut waiting = self.0.stage.subscribe();
-        let seen = self.0.stage.subscribe();
+        let mut seen = self.0.stage.subscribe();
+        if self.has_reached(Stage::Draining) {
+            // A connection that was accepted just before: nobody will tell it later.
+            waiting.mark_changed();
+            seen.mark_changed();
+        }
         Listener {
             seen,
             wake_up: Box::pin(async move { drop(waiting.changed().await) }),
@@ -92,7 +97,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Whether a stage was reached since this listener was made; otherwise the task is woken then.
+    /// Whether a stage was reached, before this listener was made or since; otherwise the task is woken then.
     pub(crate) fn poll_stage(&mut self, cx: &mut Context<'_>) -> Poll<Stage> {
         if !self.asked {
             self.asked = true;
@@ -101,6 +106,24 @@ impl Listener {
         match self.seen.has_changed() {
             Ok(false) => Poll::Pending,
             Ok(true) | Err(_) => Poll::Ready(*self.seen.borrow()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_listens_once_the_drain_began_is_told_at_once() {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let stop = Stop::new();
+        let mut before = stop.listener();
+        assert_eq!(before.poll_stage(&mut cx), Poll::Pending);
+        stop.advance(Stage::Draining);
+        let mut after = stop.listener();
+        for listener in [&mut before, &mut after] {
+            assert_eq!(listener.poll_stage(&mut cx), Poll::Ready(Stage::Draining));
         }
     }
 }

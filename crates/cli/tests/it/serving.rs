@@ -1,6 +1,7 @@
 //! `tidewire serve` as a process: its signals, and nobody reading what it says.
 
-use std::io::{BufRead as _, BufReader, Lines};
+use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
 use tempfile::TempDir;
@@ -78,6 +79,33 @@ fn a_hangup_is_logged_and_changes_nothing_and_a_termination_ends_it_well() {
         }
         served.signal(last);
         assert_eq!(served.child.wait().unwrap().code(), Some(0), "{last}");
+    }
+}
+
+#[test]
+fn a_drain_says_what_it_waits_for_and_what_became_of_that() {
+    let settings = "[server]\nlisten = \"127.0.0.1:0\"\n\
+                    [limits]\ndrain_grace = \"100ms\"\ndrain_timeout = \"50ms\"\n";
+    for has_call in [false, true] {
+        let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", settings)]);
+        let mut served = Served::in_folder(folder, &["serve", "shop.proto"]);
+        let mut caller = TcpStream::connect(&served.address).unwrap();
+        if has_call {
+            let head = "POST /shop.v1.Items/Get HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\n\
+                        content-type: application/json\r\ncontent-length: 14\r\n\r\n";
+            caller.write_all(head.as_bytes()).unwrap();
+            // Who is told to go on is being read from.
+            caller.read_exact(&mut [0; 12]).unwrap();
+        }
+        served.signal("TERM");
+        let said: Vec<_> = served.log.take().unwrap().map(Result::unwrap).collect();
+        let has = |text: &str| said.iter().any(|line| line.contains(text));
+        assert!(has("calls are taken for limits.drain_grace = 100ms more"), "{said:?}");
+        assert_eq!(has("what still ran after limits.drain_timeout = 50ms was cut off"), has_call);
+        assert_eq!(has("drained: every call and command ended by itself"), !has_call, "{said:?}");
+        assert!(!has_call || has("may end within limits.drain_timeout = 50ms"), "{said:?}");
+        assert!(!has_call || has("calls=1"), "{said:?}");
+        assert_eq!(served.child.wait().unwrap().code(), Some(0));
     }
 }
 
