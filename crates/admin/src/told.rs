@@ -26,6 +26,12 @@ impl Told {
         self.0.programs.lock().unwrap_or_else(PoisonError::into_inner).push(program);
     }
 
+    /// Forgets a program.
+    pub fn remove_program(&self, name: &str) {
+        let mut programs = self.0.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        programs.retain(|program| program.name() != name);
+    }
+
     #[cfg(feature = "mock")]
     /// Sets the mock; the first one is told of.
     pub fn set_mock(&self, mock: Mock) {

@@ -98,6 +98,12 @@ impl Host {
         hosted
     }
 
+    /// Ends a service: it takes no more calls, and its processes end with those that they have.
+    pub fn remove(&self, hosted: &Hosted) {
+        hosted.drain();
+        self.services().retain(|(_, keeper)| !keeper.is_finished());
+    }
+
     /// Ends all services: calls end, processes are asked to end and killed after their grace. When it
     /// returns, no process is left, nor the warden.
     pub async fn stop(self) {

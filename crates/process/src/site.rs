@@ -11,7 +11,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use http::Uri;
 use tidewire_service::{Answer, Call, Error, Service, Target};
@@ -28,10 +28,10 @@ pub struct Site {
     strips_prefix: bool,
 }
 
-/// Services by their sites: a [`Service`] itself.
+/// Services by their sites: a [`Service`] itself. Clones share what is where.
 #[derive(Clone, Default)]
 pub struct Sites {
-    sites: Vec<(Site, Arc<dyn Service>)>,
+    sites: Arc<RwLock<Vec<(Site, Arc<dyn Service>)>>>,
     is_https: bool,
 }
 
@@ -109,12 +109,25 @@ impl Sites {
                 && known.host == site.host
                 && known.has_paths_below == site.has_paths_below
         };
-        if self.sites.iter().any(|(known, _)| is_same(known)) {
+        let mut sites = self.sites.write().unwrap_or_else(PoisonError::into_inner);
+        if sites.iter().any(|(known, _)| is_same(known)) {
             return Err(SiteError(format!("route {site} is there twice; remove one of the two")));
         }
-        self.sites.push((site, Arc::new(service)));
-        self.sites.sort_by_key(|(site, _)| std::cmp::Reverse(site.rank()));
+        sites.push((site, Arc::new(service)));
+        sites.sort_by_key(|(site, _)| std::cmp::Reverse(site.rank()));
         Ok(())
+    }
+
+    /// Puts the services of `other` in the place of these, all at once.
+    pub fn set(&self, other: Self) {
+        let others =
+            std::mem::take(&mut *other.sites.write().unwrap_or_else(PoisonError::into_inner));
+        *self.sites.write().unwrap_or_else(PoisonError::into_inner) = others;
+    }
+
+    fn find(&self, host: Option<&str>, path: &str) -> Option<(Site, Arc<dyn Service>)> {
+        let sites = self.sites.read().unwrap_or_else(PoisonError::into_inner);
+        sites.iter().find(|(site, _)| site.matches(host, path)).cloned()
     }
 }
 
@@ -125,8 +138,7 @@ impl Service for Sites {
         };
         let (uri, headers) = (target.uri.clone(), call.context.headers());
         let host = forwarded::host(headers, &uri);
-        let found = self.sites.iter().find(|(site, _)| site.matches(host, uri.path()));
-        let Some((site, service)) = found else {
+        let Some((site, service)) = self.find(host, uri.path()) else {
             let text = format!("nothing is at {}", uri.path());
             return Answer::ready(Err(Error::not_found(text)));
         };
@@ -165,7 +177,8 @@ impl fmt::Display for Site {
 
 impl fmt::Debug for Sites {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.sites.iter().map(|(site, _)| site)).finish()
+        let sites = self.sites.read().unwrap_or_else(PoisonError::into_inner);
+        f.debug_list().entries(sites.iter().map(|(site, _)| site)).finish()
     }
 }
 

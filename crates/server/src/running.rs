@@ -132,7 +132,7 @@ impl Running {
     }
 
     /// Waits for Ctrl-C or SIGTERM, then drains; a second signal cuts off at once. SIGHUP is logged
-    /// and changes nothing: settings are read at start.
+    /// and changes no setting of the server: they are read at start.
     ///
     /// Signals are heard from the call on, before the future is awaited: a program that says that it
     /// listens in between is stopped gently by whoever reads that.
@@ -194,7 +194,7 @@ impl Signals {
                 _ = self.interrupt.recv() => return,
                 _ = self.terminate.recv() => return,
                 _ = self.hangup.recv() => {
-                    tracing::info!("SIGHUP changes nothing; settings are read when the server starts");
+                    tracing::info!("SIGHUP changes no setting of the server; they are read when it starts");
                 }
             }
         }

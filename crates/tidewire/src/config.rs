@@ -29,6 +29,7 @@ mod log;
 mod memo;
 mod origin;
 mod program;
+mod programs;
 mod rest;
 mod service;
 mod value;
@@ -49,6 +50,7 @@ pub use self::flags::Flags;
 pub use self::keys::{KEYS, Key};
 pub use self::memo::{Answers, MemoConfig, MemoMethodConfig};
 pub use self::program::ProgramConfig;
+pub use self::programs::Programs;
 pub use self::rest::{
     DefaultsSetting, ErrorsSetting, Int64Setting, NamesSetting, RestConfig, RestServiceConfig,
     UnknownSetting,

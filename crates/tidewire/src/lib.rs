@@ -27,6 +27,7 @@
 //! A service that is known only at run time comes from a [`Schema`]; settings come from
 //! [`config::Config`].
 
+mod changes;
 pub mod config;
 mod echo;
 mod exit;

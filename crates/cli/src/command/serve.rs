@@ -64,20 +64,26 @@ impl Serve {
                  or write a [[service]] into tidewire.toml"
             )));
         }
-        let (builder, host) = config.host(builder).map_err(Failure::usage)?;
+        let (builder, mut programs) = config.host(builder).map_err(Failure::usage)?;
         let running = builder.start().await.map_err(|error| match error {
             StartError::Listen { .. } => Failure::from(error),
             _ => Failure::usage(error),
         })?;
-        if let Some(host) = &host {
-            host.answered_by(running.callee());
+        if let Some(programs) = &programs {
+            programs.host().answered_by(running.callee());
         }
         let start = serving::start(&running, &format!("serving {}", names.join(", ")), &flags);
         let stopped = running.until_stopped();
         serving::say(&start);
-        stopped.await?;
-        if let Some(host) = host {
-            host.stop().await;
+        match &mut programs {
+            None => stopped.await?,
+            Some(programs) => tokio::select! {
+                outcome = stopped => outcome?,
+                never = programs.follow(&flags) => match never {},
+            },
+        };
+        if let Some(programs) = programs {
+            programs.stop().await;
         }
         Ok(())
     }

@@ -2,7 +2,11 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
 use crate::program::{command, folder, run};
 
@@ -52,6 +56,156 @@ fn a_program_is_started_by_its_first_call_and_ends_with_the_server() {
     let asked = Command::new("kill").arg(serve.id().to_string()).status().unwrap();
     assert!(asked.success() && serve.wait().unwrap().success());
     assert!(!std::fs::exists(&place).unwrap(), "it ended before its server did");
+}
+
+/// `tidewire serve` in a folder; it ends with the test.
+struct Served {
+    child: Child,
+    address: String,
+    log: Receiver<String>,
+}
+
+impl Served {
+    fn start(folder: &Path) -> Self {
+        let serve =
+            command(folder, &["serve"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = serve.unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let listening = lines.next().unwrap().unwrap();
+        let address = listening.strip_prefix("listening on ").unwrap().to_owned();
+        let (said, log) = std::sync::mpsc::channel();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            errors.lines().map_while(Result::ok).all(|line| said.send(line).is_ok())
+        });
+        Self { child, address, log }
+    }
+
+    /// Waits until it logs something.
+    fn says(&self, text: &str) {
+        let mut said = Vec::new();
+        while !said.last().is_some_and(|line: &String| line.contains(text)) {
+            said.push(
+                self.log
+                    .recv_timeout(Duration::from_secs(60))
+                    .unwrap_or_else(|_| panic!("{text} is not among {said:#?}")),
+            );
+        }
+    }
+
+    fn hang_up(&self) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The program above, which says a word of its environment in place of its path.
+fn shop(word: &str, rest: &str) -> String {
+    let program = SETTINGS.replace(
+        "name = \"shop\"",
+        &format!("name = \"shop\"\nenvironment = {{ WORD = {word:?} }}"),
+    );
+    format!("{program}{rest}\n")
+}
+
+#[test]
+fn a_change_of_the_configuration_of_files_and_a_hangup_replace_a_program_under_load_and_no_call_fails()
+ {
+    let program = PROGRAM
+        .replace("{self.path}", "{os.environ['WORD']}")
+        .replace("HTTPServer(", "ThreadingHTTPServer(");
+    let program = program.replace(
+        "import BaseHTTPRequestHandler, HTTPServer",
+        "import BaseHTTPRequestHandler, ThreadingHTTPServer",
+    );
+    let watch = "watch = [\"app.py\"]";
+    let folder = folder(&[("app.py", &program), ("tidewire.toml", &shop("one", watch))]);
+    let served = Served::start(folder.path());
+    let over = AtomicBool::new(false);
+    let word = || body_of(&ask(&served.address, "/shop/")).split(' ').next().unwrap().to_owned();
+    let until = |expected: &str| while word() != expected {};
+    std::thread::scope(|threads| {
+        let callers = [(); 3].map(|()| {
+            threads.spawn(|| {
+                let mut calls = 0;
+                while !over.load(Ordering::Relaxed) {
+                    let answer = ask(&served.address, "/shop/a");
+                    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+                    calls += 1;
+                }
+                calls
+            })
+        });
+        let _ends = Ends(&over);
+        until("one");
+        write(folder.path(), "tidewire.toml", &shop("two", watch));
+        until("two");
+        // What cannot be used changes nothing, and neither does what cannot be started.
+        write(folder.path(), "tidewire.toml", "[[service]]\nname = \"shop\"");
+        served.says("the configuration cannot be used");
+        assert_eq!(word(), "two");
+        write(
+            folder.path(),
+            "tidewire.toml",
+            &shop("three", watch)
+                .replace("app.py\"]\nroute", "none.py\"]\nroute")
+                .replace("run = [\"python3\", \"app.py\"]", "run = [\"python3\", \"none.py\"]"),
+        );
+        served.says("before it listened");
+        assert_eq!(word(), "two", "the old one serves");
+        write(folder.path(), "tidewire.toml", &shop("four", watch));
+        until("four");
+        write(folder.path(), "app.py", &program.replace("{os.environ['WORD']}", "five"));
+        until("five");
+        let pid = |text: String| text.rsplit(' ').next().unwrap().to_owned();
+        let before = pid(body_of(&ask(&served.address, "/shop/")));
+        served.hang_up();
+        while pid(body_of(&ask(&served.address, "/shop/"))) == before {}
+        over.store(true, Ordering::Relaxed);
+        for caller in callers {
+            assert!(caller.join().unwrap() > 0);
+        }
+    });
+}
+
+/// Says that it is over, also when an assertion failed.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn programs_and_routes_come_and_go_with_the_configuration() {
+    let folder = folder(&[("app.py", PROGRAM), ("tidewire.toml", SETTINGS)]);
+    let served = Served::start(folder.path());
+    let status = |path: &str| ask(&served.address, path)[..12].to_owned();
+    assert_eq!((status("/shop/"), status("/tea/")), ("HTTP/1.1 200".into(), "HTTP/1.1 404".into()));
+    let pid = body_of(&ask(&served.address, "/shop/")).rsplit(' ').next().unwrap().to_owned();
+    let other = SETTINGS.replace("shop", "tea");
+    write(folder.path(), "tidewire.toml", &other);
+    while status("/tea/") != "HTTP/1.1 200" {}
+    assert_eq!(status("/shop/"), "HTTP/1.1 404");
+    while std::fs::exists(format!("/proc/{pid}")).unwrap() {}
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    // In one step, as editors and deployments do.
+    std::fs::write(folder.join("new"), text).unwrap();
+    std::fs::rename(folder.join("new"), folder.join(name)).unwrap();
+}
+
+fn body_of(answer: &str) -> String {
+    answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
 }
 
 fn ask(address: &str, path: &str) -> String {

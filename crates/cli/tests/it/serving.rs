@@ -73,7 +73,7 @@ fn a_hangup_is_logged_and_changes_nothing_and_a_termination_ends_it_well() {
             served.signal("HUP");
             let said = served.log.as_mut().unwrap().map(Result::unwrap);
             let said = said.inspect(|line| assert!(!line.contains('\x1b'), "no colour: {line:?}"));
-            let said = said.take_while(|line| !line.contains("SIGHUP changes nothing")).count();
+            let said = said.take_while(|line| !line.contains("SIGHUP changes no setting")).count();
             assert!(said < 20, "one line a signal");
             served.answers();
         }

@@ -58,7 +58,7 @@ impl Flags {
         file.into_iter().chain(variables).collect()
     }
 
-    fn file(&self) -> Option<&Path> {
+    pub(super) fn file(&self) -> Option<&Path> {
         let default = Path::new("tidewire.toml");
         self.file.as_deref().or_else(|| default.exists().then_some(default))
     }

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
-use tidewire_process::{Host, Hosted, Life, Listen, Program, Site, Sites};
+use tidewire_process::{Hosted, Life, Listen, Program, Site};
 use tidewire_schema::Schema;
 use tidewire_server::Builder;
 use tidewire_service::Codec;
 
 use super::service::{Table, sources};
-use super::{Backend, Config, ConfigError, ServiceConfig, UpstreamProtocol, value};
+use super::{Backend, ConfigError, ServiceConfig, UpstreamProtocol, value};
 
 /// `[[service]]` with `run`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub struct ProgramConfig {
     /// The program itself, as it is looked up.
     run: String,
     folder: Option<PathBuf>,
+    /// What makes it start anew when it changes, beside its executable.
+    watch: Vec<PathBuf>,
 }
 
 /// How a program is told where to listen; see [`Listen`].
@@ -99,7 +101,8 @@ impl TryFrom<Table> for ProgramConfig {
         for (name, value) in table.environment.unwrap_or_default() {
             program = program.environment(name, value);
         }
-        Ok(Self { program, site, methods, codec, life, run, folder: table.folder })
+        let watch = table.watch.unwrap_or_default();
+        Ok(Self { program, site, methods, codec, life, run, folder: table.folder, watch })
     }
 }
 
@@ -148,7 +151,7 @@ fn life(table: &Table) -> Result<Life, String> {
         ($($name:ident)*) => { $(life.$name = table.$name.unwrap_or(life.$name);)* };
     }
     take! {
-        instances_max concurrency queue_max queue_timeout start_timeout request_timeout stop_grace
+        instances_max spares concurrency queue_max queue_timeout start_timeout request_timeout stop_grace
     }
     life.idle_freeze = table.idle_freeze;
     if let Some(IdleStop(idle_stop)) = table.idle_stop {
@@ -173,56 +176,43 @@ impl ProgramConfig {
             let text = "is no folder; paths are relative to where the server is started";
             return Some(("folder", format!("{} {text}", folder.display())));
         }
-        let here = self.folder.as_deref().unwrap_or_else(|| Path::new("."));
-        let is_there = match self.run.contains('/') {
-            true => here.join(&self.run).is_file(),
-            false => std::env::var_os("PATH").is_none_or(|path| {
-                std::env::split_paths(&path).any(|folder| folder.join(&self.run).is_file())
-            }),
-        };
+        let has_path = self.run.contains('/') || std::env::var_os("PATH").is_some();
+        let is_there = !has_path || self.executable().is_some_and(|path| path.is_file());
         let text = match self.run.contains('/') {
             true => "does not exist; paths are relative to the folder of the service",
             false => "is in no folder of PATH; install it, or write its path",
         };
         (!is_there).then(|| ("run", format!("{} {text}", self.run)))
     }
-}
 
-impl Config {
-    /// Hosts the programs, and adds them to a server that has nothing at `/` yet; without programs
-    /// there is no host.
-    ///
-    /// Once the server is started, [`Host::answered_by`] its [`callee`](tidewire_server::Running::callee)
-    /// lets programs call back. The host ends with [`Host::stop`], after the server was drained.
-    ///
-    /// # Errors
-    /// Two programs at one route; `.proto` files that do not compile, or lack a service; a `main` that
-    /// does not begin with [`warden()`](crate::warden()).
-    pub fn host(&self, builder: Builder) -> Result<(Builder, Option<Host>), ConfigError> {
-        if self.programs().next().is_none() {
-            return Ok((builder, None));
+    /// The program itself, if it can be told where it is or would be.
+    pub(super) fn executable(&self) -> Option<PathBuf> {
+        if self.run.contains('/') {
+            return Some(self.here().join(&self.run));
         }
-        let wrong = |error: &dyn std::fmt::Display| ConfigError::new(error.to_string());
-        let host = Host::start().map_err(|error| wrong(&error))?;
-        let mut sites = Sites::new().https(self.server.tls.is_some());
-        let mut builder = builder;
-        for config in self.programs() {
-            let hosted = host.add(config.program.clone(), config.life.clone());
-            self.told.0.add_program(hosted.clone());
-            builder = config.serve_methods(builder, &hosted)?;
-            if let Some(site) = &config.site {
-                sites.add(site.clone(), hosted).map_err(|error| wrong(&error))?;
-            }
-        }
-        if self.programs().any(|config| config.site.is_some()) {
-            builder = builder.mount("/", sites);
-        }
-        Ok((builder, Some(host)))
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path)
+            .map(|folder| folder.join(&self.run))
+            .find(|path| path.is_file())
+    }
+
+    /// What makes it start anew when it changes.
+    pub(super) fn watched(&self) -> Vec<PathBuf> {
+        let declared = self.watch.iter().map(|path| self.here().join(path));
+        self.executable().into_iter().chain(declared).collect()
+    }
+
+    fn here(&self) -> &Path {
+        self.folder.as_deref().unwrap_or_else(|| Path::new("."))
     }
 }
 
 impl ProgramConfig {
-    fn serve_methods(&self, mut builder: Builder, hosted: &Hosted) -> Result<Builder, ConfigError> {
+    pub(super) fn serve_methods(
+        &self,
+        mut builder: Builder,
+        hosted: &Hosted,
+    ) -> Result<Builder, ConfigError> {
         let wrong = |error: &dyn std::fmt::Display| ConfigError::new(error.to_string());
         let Some(methods) = &self.methods else { return Ok(builder) };
         let schema = Schema::compile(&sources(&methods.proto)).map_err(|error| wrong(&error))?;

@@ -1,31 +1,25 @@
 //! Changes of the folders of a mock, noticed and put into effect.
 //!
-//! The folders are looked through every 25 ms, or less often where that takes long: at most a twentieth
-//! of a processor is spent on it. That works on every file system, those of containers and networks
-//! among them, and when a folder goes away and comes back. A change counts once two looks in a row see
-//! the same, so that a file which an editor is still writing is left alone.
+//! The folders are looked through every 25 ms, or less often where that takes long; what a change is, is in
+//! `changes.rs`.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tidewire_mock::{Finding, Mock, Reloaded};
 use tidewire_schema::Diagnostic;
 
 use super::{MockFolders, load};
+use crate::changes::{Changes, Stamp};
 
 const PAUSE: Duration = Duration::from_millis(25);
-/// A look may take a twentieth of the time.
-const SHARE: u32 = 20;
 
 /// Follows the folders of a mock; see [`MockFolders::watch`].
 #[derive(Debug)]
 pub struct Watch {
     folders: MockFolders,
     mock: Mock,
-    /// What answers now was made of this.
-    served: Stamps,
-    /// What the last look saw.
-    seen: Stamps,
+    changes: Changes<Stamps>,
     /// Whether there were rules: a folder of them that goes away changes nothing, one that comes does.
     had_rules: bool,
 }
@@ -54,14 +48,13 @@ impl Change {
     }
 }
 
-/// Name, size and time of each file.
-type Stamps = Vec<(PathBuf, u64, Option<SystemTime>)>;
+type Stamps = Vec<(PathBuf, Option<Stamp>)>;
 
 impl Watch {
     pub(super) fn new(folders: MockFolders, mock: Mock) -> Self {
-        let served = stamps(&folders);
+        let changes = Changes::new(stamps(&folders), PAUSE);
         let had_rules = folders.has_rules();
-        Self { folders, mock, seen: served.clone(), served, had_rules }
+        Self { folders, mock, changes, had_rules }
     }
 
     /// Waits for the next change and puts it into effect.
@@ -69,27 +62,16 @@ impl Watch {
     /// # Cancel safety
     /// Cancel safe: a change is put into effect as a whole or not at all.
     pub async fn next(&mut self) -> Change {
-        let mut pause = PAUSE;
         loop {
-            tokio::time::sleep(pause).await;
             let folders = self.folders.clone();
-            let begun = Instant::now();
-            let Ok(now) = tokio::task::spawn_blocking(move || stamps(&folders)).await else {
-                continue;
-            };
-            pause = PAUSE.max(begun.elapsed() * SHARE);
-            let is_settled = now == self.seen;
-            self.seen = now;
-            if is_settled && self.seen != self.served {
-                self.served = self.seen.clone();
-                let (folders, mock) = (self.folders.clone(), self.mock.clone());
-                let had_rules = self.had_rules;
-                self.had_rules |= folders.has_rules();
-                let reloaded =
-                    tokio::task::spawn_blocking(move || reload(&folders, &mock, had_rules));
-                if let Ok(change) = reloaded.await {
-                    return change;
-                }
+            let seen = self.changes.next(move || stamps(&folders)).await;
+            self.changes.serve(seen);
+            let (folders, mock) = (self.folders.clone(), self.mock.clone());
+            let had_rules = self.had_rules;
+            self.had_rules |= folders.has_rules();
+            let reloaded = tokio::task::spawn_blocking(move || reload(&folders, &mock, had_rules));
+            if let Ok(change) = reloaded.await {
+                return change;
             }
         }
     }
@@ -121,12 +103,7 @@ fn stamps(folders: &MockFolders) -> Stamps {
             false => files.push(root.clone()),
         }
     }
-    let stamp = |path: PathBuf| {
-        let metadata = std::fs::metadata(&path).ok();
-        let size = metadata.as_ref().map_or(u64::MAX, std::fs::Metadata::len);
-        (path, size, metadata.and_then(|metadata| metadata.modified().ok()))
-    };
-    files.into_iter().map(stamp).collect()
+    files.into_iter().map(|path| (path.clone(), Stamp::of(&path))).collect()
 }
 
 fn is_watched(path: &Path) -> bool {

@@ -1,0 +1,278 @@
+//! Programs that are hosted, and how they follow their configuration while the server runs.
+//!
+//! | what happens | what is done |
+//! |---|---|
+//! | SIGHUP | the configuration is read again, and every program is replaced by a new start of it |
+//! | the configuration file changes | programs whose table is another are replaced, new ones added, others ended; routes are those of the file |
+//! | the executable of a program, or what its `watch` names, is another | it is replaced by a new start |
+//! | the executable is gone | nothing, until there is one again |
+//! | the file cannot be used | it is said, and all stays as it is |
+//!
+//! No call fails for it: see [`Hosted::replace`]. Methods (`proto`) and all other settings are those of the
+//! start of the server.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tidewire_process::{Host, Hosted, Site, Sites};
+use tidewire_server::Builder;
+use tidewire_service::{Call, Error, Reply};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use tidewire_admin::Told;
+
+use super::{Config, ConfigError, Flags, ProgramConfig};
+use crate::changes::{Changes, Stamp};
+
+/// The programs of a server.
+#[derive(Debug)]
+pub struct Programs {
+    host: Host,
+    sites: Sites,
+    is_https: bool,
+    told: Told,
+    running: Vec<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    config: ProgramConfig,
+    hosted: Hosted,
+}
+
+/// Files by the program that they belong to; the configuration belongs to none.
+type Stamps = BTreeMap<(String, PathBuf), Option<Stamp>>;
+
+impl Config {
+    /// Hosts the programs, and adds them to a server that has nothing at `/` yet; without programs there
+    /// is no host.
+    ///
+    /// Once the server is started, [`Host::answered_by`] its [`callee`](tidewire_server::Running::callee)
+    /// lets programs call back, and [`Programs::follow`] takes up changes. They end with [`Programs::stop`], after the server was drained.
+    ///
+    /// # Errors
+    /// Two programs at one route; `.proto` files that do not compile, or lack a service; a `main` that
+    /// does not begin with [`warden()`](crate::warden()).
+    pub fn host(&self, builder: Builder) -> Result<(Builder, Option<Programs>), ConfigError> {
+        if self.programs().next().is_none() {
+            return Ok((builder, None));
+        }
+        let host = Host::start().map_err(|error| ConfigError::new(error.to_string()))?;
+        let is_https = self.server.tls.is_some();
+        let told = self.told.0.clone();
+        let sites = Sites::new().https(is_https);
+        let mut programs = Programs { host, sites, is_https, told, running: Vec::new() };
+        let mut builder = builder;
+        for config in self.programs() {
+            let hosted = programs.add(config);
+            builder = config.serve_methods(builder, &hosted)?;
+        }
+        programs.sites.set(programs.routes()?);
+        if self.programs().any(|config| config.site.is_some()) {
+            builder = builder.mount("/", programs.sites.clone());
+        }
+        Ok((builder, Some(programs)))
+    }
+}
+
+impl Programs {
+    /// What runs them.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Ends all of them; when it returns, no process is left.
+    pub async fn stop(self) {
+        self.host.stop().await;
+    }
+
+    /// Takes up changes of the configuration that `flags` name, and of programs, for as long as it is
+    /// polled.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn follow(&mut self, flags: &Flags) -> Infallible {
+        let file = flags.file().map(Path::to_owned);
+        let mut hangups = signal(SignalKind::hangup()).ok();
+        let mut changes = Changes::new(look(&self.watched(file.as_deref())), PAUSE);
+        loop {
+            let watched = self.watched(file.as_deref());
+            let (seen, all) = tokio::select! {
+                seen = changes.next(move || look(&watched)) => (seen, false),
+                () = hung_up(&mut hangups) => (look(&self.watched(file.as_deref())), true),
+            };
+            let of_config =
+                |stamps: &Stamps| stamps.iter().next().map(|(at, stamp)| (at.clone(), *stamp));
+            if all || of_config(&seen) != of_config(changes.served()) {
+                self.reload(flags, all);
+            }
+            for running in self.running.iter().filter(|_| !all) {
+                running.renew(changes.served(), &seen);
+            }
+            // What is watched now as it was before it was read: what changed since is another change.
+            let mut served = look(&self.watched(file.as_deref()));
+            seen.into_iter().for_each(|(at, stamp)| {
+                served.entry(at).and_modify(|now| *now = stamp);
+            });
+            changes.serve(served);
+        }
+    }
+
+    fn reload(&mut self, flags: &Flags, all: bool) {
+        let config = match flags.load(std::env::vars()) {
+            Ok(config) => config,
+            Err(error) => {
+                tracing::error!(%error, "the configuration cannot be used; programs stay as they are");
+                return;
+            }
+        };
+        if let Err(error) = distinct(config.programs().filter_map(|config| config.site.as_ref())) {
+            tracing::error!(%error, "the configuration cannot be used; programs stay as they are");
+            return;
+        }
+        self.running.retain(|running| {
+            let is_wanted =
+                config.programs().any(|config| config.program.name() == running.hosted.name());
+            if !is_wanted {
+                tracing::info!(service = running.hosted.name(), "removed");
+                self.told.remove_program(running.hosted.name());
+                self.host.remove(&running.hosted);
+            }
+            is_wanted
+        });
+        for config in config.programs() {
+            self.take_up(config, all);
+        }
+        match self.routes() {
+            Ok(routes) => self.sites.set(routes),
+            Err(error) => tracing::error!(%error, "routes stay as they are"),
+        }
+        tracing::info!(
+            "programs are those of the configuration; its other settings wait for a restart"
+        );
+    }
+
+    /// One table of the configuration, as it is now.
+    fn take_up(&mut self, config: &ProgramConfig, all: bool) {
+        let service = config.program.name();
+        let Some(running) = self.running.iter_mut().find(|r| r.hosted.name() == service) else {
+            if config.methods.is_some() {
+                tracing::warn!(service, "methods are served after a restart of the server");
+            }
+            self.add(config);
+            return;
+        };
+        if running.config.methods != config.methods || running.config.codec != config.codec {
+            tracing::warn!(service, "proto, names and codec change with a restart of the server");
+        }
+        let now = (&config.program, &config.life);
+        if all || now != (&running.config.program, &running.config.life) {
+            tracing::info!(service, "replaced: its settings are read again");
+            running.hosted.replace(config.program.clone(), config.life.clone());
+        }
+        running.config = config.clone();
+    }
+
+    fn add(&mut self, config: &ProgramConfig) -> Hosted {
+        let hosted = self.host.add(config.program.clone(), config.life.clone());
+        self.told.add_program(hosted.clone());
+        self.running.push(Running { config: config.clone(), hosted: hosted.clone() });
+        hosted
+    }
+
+    /// Where programs are found.
+    fn routes(&self) -> Result<Sites, ConfigError> {
+        let mut sites = Sites::new().https(self.is_https);
+        for Running { config, hosted } in &self.running {
+            if let Some(site) = &config.site {
+                let added = sites.add(site.clone(), hosted.clone());
+                added.map_err(|error| ConfigError::new(error.to_string()))?;
+            }
+        }
+        Ok(sites)
+    }
+
+    /// What is looked at: the configuration first, as no program has an empty name.
+    fn watched(&self, config: Option<&Path>) -> Vec<(String, PathBuf)> {
+        let config = config.map(|path| (String::new(), path.to_owned()));
+        let programs = self.running.iter().flat_map(|Running { config, hosted }| {
+            config.watched().into_iter().map(|path| (hosted.name().to_owned(), path))
+        });
+        config.into_iter().chain(programs).collect()
+    }
+}
+
+impl Running {
+    /// Starts it anew if files of it are others than they were.
+    fn renew(&self, before: &Stamps, now: &Stamps) {
+        let service = self.hosted.name();
+        let of_this = |stamps: &Stamps| -> Stamps {
+            let of_this = stamps.iter().filter(|((name, _), _)| name == service);
+            of_this.map(|(at, stamp)| (at.clone(), *stamp)).collect()
+        };
+        let (before, now) = (of_this(before), of_this(now));
+        if before.is_empty() || before == now {
+            return;
+        }
+        let executable = self.config.executable().map(|path| (service.to_owned(), path));
+        if executable.is_none_or(|at| now.get(&at).is_some_and(Option::is_none)) {
+            tracing::warn!(service, "its executable is gone; what runs of it goes on");
+            return;
+        }
+        tracing::info!(service, "replaced: its files are others");
+        let (program, life) = self.hosted.runs();
+        self.hosted.replace(program, life);
+    }
+}
+
+/// Whether no two are the same.
+fn distinct<'a>(sites: impl Iterator<Item = &'a Site>) -> Result<(), String> {
+    let nobody = async |_: Call| Err::<Reply, _>(Error::unimplemented("it is never called"));
+    let mut all = Sites::new();
+    for site in sites {
+        all.add(site.clone(), nobody).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// Files as they are now; of a folder, all that are in it.
+fn look(watched: &[(String, PathBuf)]) -> Stamps {
+    let mut stamps = Stamps::new();
+    for (name, path) in watched {
+        add(&mut stamps, name, path, 0);
+    }
+    stamps
+}
+
+fn add(stamps: &mut Stamps, name: &str, path: &Path, depth: usize) {
+    if stamps.len() >= FILES_MAX {
+        return;
+    }
+    let entries = std::fs::read_dir(path).ok().filter(|_| depth < DEPTH_MAX);
+    let Some(entries) = entries else {
+        stamps.insert((name.to_owned(), path.to_owned()), Stamp::of(path));
+        return;
+    };
+    for entry in entries.flatten() {
+        // What interpreters and tools keep beside sources changes by itself.
+        let file = entry.file_name();
+        let is_kept = |name: &str| name.starts_with('.') || LEFT_OUT.contains(&name);
+        if !file.to_str().is_none_or(is_kept) {
+            add(stamps, name, &entry.path(), depth + 1);
+        }
+    }
+}
+
+async fn hung_up(hangups: &mut Option<Signal>) {
+    match hangups {
+        Some(hangups) => _ = hangups.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+const PAUSE: Duration = Duration::from_millis(500);
+const FILES_MAX: usize = 100_000;
+const DEPTH_MAX: usize = 16;
+const LEFT_OUT: &[&str] = &["__pycache__", "node_modules", "target"];
