@@ -39,7 +39,7 @@ class Mock:
         self.began = time.monotonic()
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
         line = self.process.stdout.readline()
-        self.address = line.split("http://")[1].split()[0].rstrip("/,")
+        self.address = line.removeprefix("listening on ").strip()
         self.connection = http.client.HTTPConnection(self.address, timeout=30)
 
     def ask(self, name="x", path="/many.v1.p7.Service7/Get"):
@@ -155,8 +155,8 @@ def main():
         ("reload: from the write of a rule file to the first new answer, ms", spread(again), "20"),
     ]
     for count, runs in calls.items():
-        p50 = [run["summary"]["latency"]["p50"] for run, _ in runs]
-        cpu = [cpu / run["summary"]["requests"] for run, cpu in runs]
+        p50 = [run["latency"]["raw"]["p50"] for run, _ in runs]
+        cpu = [cpu / run["requests"]["ok"] for run, cpu in runs]
         rows.append((f"{count:,} rule{'s' * (count > 1)}, one call under way: p50, µs", spread(p50, 1e6), ""))
         rows.append((f"{count:,} rule{'s' * (count > 1)}: CPU a call, µs", spread(cpu, 1e6), ""))
         rows.append((f"{count:,} rule{'s' * (count > 1)}: resident, MiB", f"{held[count]:.1f}", ""))

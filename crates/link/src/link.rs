@@ -259,8 +259,7 @@ impl State {
         let event = session.poll_event(now)?;
         match event {
             Event::Request(request) => {
-                let taken = Taken::of(&request);
-                let taken = taken.with_headers(&self.session);
+                let taken = Taken::of(&request).with_headers(&self.session);
                 self.exchanges.insert(taken.call, Exchange::default());
                 return Some(link.0.host.is_some().then_some(taken));
             }

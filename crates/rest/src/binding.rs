@@ -1,6 +1,5 @@
 //! A method at a verb and a path: everything that can be worked out before the first request.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,8 +8,7 @@ use buffa_descriptor::{
     FieldDescriptor, FieldKind, MessageDescriptor, MethodDescriptor, ServiceDescriptor,
     SingularKind,
 };
-use bytes::Bytes;
-use tidewire_schema::Schema;
+use tidewire_schema::{Schema, SchemaError};
 use tidewire_service::{Format, Interface, Method};
 
 use crate::annotation::{Rule, rules};
@@ -38,31 +36,6 @@ pub struct Binding {
     pub(crate) format: Format,
     /// See [`Binding::edition`].
     pub(crate) edition: String,
-}
-
-/// Schemas, each decoded once however many services share it.
-#[derive(Default)]
-pub(crate) struct Schemas<'a> {
-    /// By where they are in memory: the services of one schema share its descriptors.
-    places: HashMap<*const u8, Schema>,
-    contents: HashMap<&'a [u8], Schema>,
-}
-
-impl<'a> Schemas<'a> {
-    pub(crate) fn of(&mut self, interface: &'a Interface) -> Result<Schema, RestError> {
-        let descriptors = interface.descriptors();
-        if let Some(schema) = self.places.get(&descriptors.as_ptr()) {
-            return Ok(schema.clone());
-        }
-        let schema = match self.contents.get(descriptors) {
-            Some(schema) => schema.clone(),
-            None => Schema::from_descriptors(Bytes::copy_from_slice(descriptors))
-                .map_err(|e| RestError(format!("the services' descriptors do not fit: {e}")))?,
-        };
-        self.contents.insert(descriptors, schema.clone());
-        self.places.insert(descriptors.as_ptr(), schema.clone());
-        Ok(schema)
-    }
 }
 
 /// The bindings of a service.
@@ -107,7 +80,6 @@ pub(crate) fn try_bindings(
     let pool = schema.pool();
     let Some(descriptor) = pool.service_by_name(interface.name()) else { return found };
     let json = options.services.get(interface.name()).copied().unwrap_or(options.json);
-    let edition = hash(HASH_OF_NOTHING, interface.descriptors());
     for method in interface.methods() {
         let Some(of_method) = descriptor.method(&method.method) else { continue };
         let origin = Origin::of(pool, descriptor, of_method);
@@ -120,7 +92,7 @@ pub(crate) fn try_bindings(
             }
         };
         for rule in rules {
-            let maker = Maker { schema, place, method, of_method, options, json, edition };
+            let maker = Maker { schema, place, method, of_method, options, json };
             let binding = maker.binding(&rule, origin.clone());
             found.push(match binding {
                 Ok(binding) => Ok((binding, rule)),
@@ -141,8 +113,6 @@ struct Maker<'a> {
     of_method: &'a MethodDescriptor,
     options: &'a Arc<RestOptions>,
     json: JsonOptions,
-    /// The hash of the schema.
-    edition: u64,
 }
 
 impl Maker<'_> {
@@ -187,10 +157,10 @@ impl Maker<'_> {
 
     /// A hash of all that decides how a reply is printed.
     fn edition(&self, response_body: &str) -> String {
-        let Self { method, json, edition, .. } = self;
+        let Self { schema, method, json, .. } = self;
         let version = env!("CARGO_PKG_VERSION");
         let how = format!("{version} {} {response_body} {json:?}", method.output);
-        format!("{:016x}", hash(*edition, how.as_bytes()))
+        format!("{:016x}", hash(schema.edition(), how.as_bytes()))
     }
 
     fn body(&self, rule: &Rule, input: &MessageDescriptor) -> Result<(BodyRule, bool), String> {
@@ -297,8 +267,6 @@ fn hash(before: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(before, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-const HASH_OF_NOTHING: u64 = 0xcbf2_9ce4_8422_2325;
-
 impl fmt::Debug for Binding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} -> {}", self.route(), self.method.path)
@@ -308,6 +276,12 @@ impl fmt::Debug for Binding {
 /// REST routes that cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestError(pub(crate) String);
+
+impl RestError {
+    pub(crate) fn of_schema(error: SchemaError) -> Self {
+        Self(format!("the services' descriptors do not fit: {error}"))
+    }
+}
 
 impl fmt::Display for RestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

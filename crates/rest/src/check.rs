@@ -14,10 +14,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use http::Method;
+use tidewire_schema::Schemas;
 use tidewire_service::Interface;
 
 use crate::annotation::Rule;
-use crate::binding::{Binding, Fault, RestError, Schemas, try_bindings};
+use crate::binding::{Binding, Fault, RestError, try_bindings};
 use crate::options::RestOptions;
 use crate::origin::Origin;
 use crate::router::Router;
@@ -53,7 +54,7 @@ pub fn check_rest(interfaces: &[Interface]) -> Result<Vec<RestFinding>, RestErro
     let (mut odd, mut got) = (Vec::new(), HashSet::new());
     let options = Arc::new(RestOptions::default());
     for interface in interfaces.iter().enumerate() {
-        let schema = schemas.of(interface.1)?;
+        let schema = schemas.of(interface.1).map_err(RestError::of_schema)?;
         for made in try_bindings(&schema, interface, &options) {
             let (binding, rule) = match made {
                 Ok(made) => made,

@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::Method;
+use tidewire_schema::Schemas;
 use tidewire_service::Interface;
 
-use crate::binding::{Binding, RestError, Schemas, bindings};
+use crate::binding::{Binding, RestError, bindings};
 use crate::field::list;
 use crate::openapi;
 use crate::options::RestOptions;
@@ -70,7 +71,7 @@ impl Rest {
             if interface.descriptors().is_empty() {
                 continue;
             }
-            let schema = schemas.of(interface)?;
+            let schema = schemas.of(interface).map_err(RestError::of_schema)?;
             for binding in bindings(&schema, (place, interface), &rest.options)? {
                 rest.add(binding)?;
             }

@@ -34,6 +34,7 @@ const DESCRIPTOR_MEMORY_MAX: usize = 1 << 30;
 pub struct Schema {
     pub(crate) pool: Arc<DescriptorPool>,
     descriptors: Bytes,
+    edition: u64,
 }
 
 impl Schema {
@@ -63,13 +64,24 @@ impl Schema {
         let options = buffa::DecodeOptions::new().with_element_memory_limit(DESCRIPTOR_MEMORY_MAX);
         let pool = DescriptorPool::decode_with_options(&descriptors, &options)
             .map_err(|error| SchemaError::Descriptors(error.to_string()))?;
-        Ok(Self { pool: Arc::new(pool), descriptors })
+        let edition = fnv_1a(&descriptors);
+        Ok(Self { pool: Arc::new(pool), descriptors, edition })
     }
 
     /// The descriptors as the message library has them, for what is not shown here: options, places in
     /// the source.
     pub fn pool(&self) -> &Arc<DescriptorPool> {
         &self.pool
+    }
+
+    /// The encoded `google.protobuf.FileDescriptorSet` that it was read from.
+    pub(crate) fn descriptors(&self) -> &Bytes {
+        &self.descriptors
+    }
+
+    /// A number that is another for other descriptors, as a rule, and the same on every host.
+    pub fn edition(&self) -> u64 {
+        self.edition
     }
 
     /// The full names of all services.
@@ -196,4 +208,11 @@ impl fmt::Debug for Schema {
             .field("services", &self.services().collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
+}
+
+/// The hash FNV-1a.
+fn fnv_1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

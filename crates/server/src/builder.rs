@@ -23,7 +23,7 @@ use crate::handle::Handle;
 use crate::health::Health;
 use crate::limits::Limits;
 use crate::live::Live;
-use crate::offered::{Offered, validated};
+use crate::offered::{Offered, layered};
 use crate::reflection::Reflection;
 use crate::rest::Rest;
 use crate::routes::{RouteError, Routes};
@@ -408,11 +408,7 @@ impl Builder {
         gates.append(&mut self.gates);
         gates.extend(access.map(|gate| Arc::new(gate) as Arc<dyn Gate>));
         gates.extend(after);
-        let mut services = Vec::new();
-        for (interface, service) in self.services {
-            let service = if self.validation { validated(&interface, service)? } else { service };
-            services.push((interface, stack(&layers, service)));
-        }
+        let mut services = layered(self.services, &layers, self.validation)?;
         for (interface, service) in &services {
             methods.add(interface, service).map_err(StartError::DuplicateMethod)?;
         }

@@ -9,11 +9,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use foldhash::fast::RandomState;
-use tidewire_schema::Validate;
+use tidewire_schema::{Schemas, Validate};
 use tidewire_service::{Interface, Layer, Offer, Service, stack};
 
 use crate::rpc::Entry;
 use crate::running::StartError;
+
+type Served = Vec<(Interface, Arc<dyn Service>)>;
 
 /// An offer, within the layers of a server.
 pub(crate) struct Offered {
@@ -28,7 +30,7 @@ pub(crate) struct Offered {
 #[derive(Default)]
 pub(crate) struct Edition {
     number: u64,
-    pub(crate) services: Vec<(Interface, Arc<dyn Service>)>,
+    pub(crate) services: Served,
     pub(crate) methods: HashMap<String, Arc<Entry>, RandomState>,
 }
 
@@ -77,8 +79,12 @@ impl Offered {
         wrong: impl Fn(StartError) -> Result<(), E>,
     ) -> Result<Edition, E> {
         let mut edition = Edition { number, ..Edition::default() };
+        let mut schemas = Schemas::default();
         for (interface, service) in self.offer.services() {
-            let service = match self.validates.then(|| validated(&interface, service.clone())) {
+            let service = match self
+                .validates
+                .then(|| validated(&interface, service.clone(), &mut schemas))
+            {
                 Some(Ok(validated)) => validated,
                 Some(Err(error)) => {
                     wrong(error)?;
@@ -97,12 +103,31 @@ impl Offered {
     }
 }
 
+/// Services within layers, and behind the rules of their requests.
+pub(crate) fn layered(
+    mut services: Served,
+    layers: &[Arc<dyn Layer>],
+    validates: bool,
+) -> Result<Served, StartError> {
+    let mut schemas = Schemas::default();
+    for (interface, service) in &mut services {
+        if validates {
+            *service = validated(interface, Arc::clone(service), &mut schemas)?;
+        }
+        *service = stack(layers, Arc::clone(service));
+    }
+    Ok(services)
+}
+
 /// The service behind the rules of its requests, where it has any.
-pub(crate) fn validated(
+fn validated(
     interface: &Interface,
     service: Arc<dyn Service>,
+    schemas: &mut Schemas,
 ) -> Result<Arc<dyn Service>, StartError> {
-    let rules = Validate::of(interface)
+    let rules = schemas
+        .of(interface)
+        .and_then(|schema| Validate::of(interface, &schema))
         .map_err(|cause| StartError::Rules { service: interface.name().to_owned(), cause })?;
     Ok(match rules {
         Some(rules) => rules.layer(service),

@@ -88,7 +88,7 @@ impl Interface {
     }
 
     /// An encoded `google.protobuf.FileDescriptorSet` with all imports.
-    pub fn descriptors(&self) -> &[u8] {
+    pub fn descriptors(&self) -> &Bytes {
         &self.descriptors
     }
 }

@@ -55,7 +55,7 @@ impl MockFolders {
 
     /// Reads everything there is, as far as it is not broken.
     pub fn load(&self) -> Loaded {
-        load::load(&self.protos, self.rules.as_deref())
+        load::load(&self.protos, self.rules.as_deref(), None)
     }
 
     /// Whether the folder of rule files is there.

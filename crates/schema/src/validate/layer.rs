@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::StreamExt;
 use tidewire_service::{
     Answer, Body, Call, Codec, Context, Frame, Interface, Layer, Protocol, Result, Service,
@@ -31,22 +30,21 @@ struct Requests {
 }
 
 impl Validate {
-    /// The rules for requests of all methods of a service; `None` when there are none.
+    /// The rules for requests of all methods of a service, which is of this schema; `None` when there are none.
     ///
     /// # Errors
     /// When a rule does not compile; see [`RuleSet::new`].
-    pub fn of(interface: &Interface) -> Result<Option<Self>, SchemaError> {
-        let schema = Schema::from_descriptors(Bytes::copy_from_slice(interface.descriptors()))?;
+    pub fn of(interface: &Interface, schema: &Schema) -> Result<Option<Self>, SchemaError> {
         let mut inputs: Vec<&str> =
             interface.methods().iter().map(|method| &*method.input).collect();
         inputs.sort_unstable();
         inputs.dedup();
-        let validator = RuleSet::of(&schema, inputs.iter().copied())?;
+        let validator = RuleSet::of(schema, inputs.iter().copied())?;
         let places =
             inputs.iter().map(|input| Some(((*input).to_owned(), validator.place(input)?)));
         let types: Vec<_> = places.flatten().collect();
         let any = !types.is_empty();
-        Ok(any.then(|| Self(Arc::new(Requests { schema, validator, types }))))
+        Ok(any.then(|| Self(Arc::new(Requests { schema: schema.clone(), validator, types }))))
     }
 }
 

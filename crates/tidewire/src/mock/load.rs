@@ -25,9 +25,10 @@ pub struct Loaded {
     pub has_rules: bool,
 }
 
-pub(super) fn load(protos: &Path, rules: Option<&Path>) -> Loaded {
+/// Reads what is there; of the `.proto` files nothing where their schema is known.
+pub(super) fn load(protos: &Path, rules: Option<&Path>, known: Option<Schema>) -> Loaded {
     let mut faults = Vec::new();
-    let schema = schema(protos, &mut faults);
+    let schema = known.or_else(|| schema(protos, &mut faults));
     let rules = rules.filter(|rules| rules.exists());
     let found = rules.map_or_else(|| Ok(RuleFiles::new()), load_rules);
     let is_gone = schema.is_none() && !protos.exists() || found.is_err();

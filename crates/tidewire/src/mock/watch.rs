@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tidewire_mock::{Finding, Mock, Reloaded};
-use tidewire_schema::Diagnostic;
+use tidewire_schema::{Diagnostic, Schema};
 
 use super::{MockFolders, load};
 use crate::changes::{Changes, Stamp};
@@ -65,11 +65,15 @@ impl Watch {
         loop {
             let folders = self.folders.clone();
             let seen = self.changes.next(move || stamps(&folders)).await;
+            let has_same_protos = protos(self.changes.served()).eq(protos(&seen));
             self.changes.serve(seen);
             let (folders, mock) = (self.folders.clone(), self.mock.clone());
+            // Compiling them is most of what there is to do.
+            let known = has_same_protos.then(|| mock.schema());
             let had_rules = self.had_rules;
             self.had_rules |= folders.has_rules();
-            let reloaded = tokio::task::spawn_blocking(move || reload(&folders, &mock, had_rules));
+            let reload = move || reload(&folders, &mock, had_rules, known);
+            let reloaded = tokio::task::spawn_blocking(reload);
             if let Ok(change) = reloaded.await {
                 return change;
             }
@@ -78,9 +82,9 @@ impl Watch {
 }
 
 /// Reads the folders again. Where no schema can be made of them, or one is gone, what answers stays.
-fn reload(folders: &MockFolders, mock: &Mock, had_rules: bool) -> Change {
+fn reload(folders: &MockFolders, mock: &Mock, had_rules: bool, known: Option<Schema>) -> Change {
     let begun = Instant::now();
-    let mut loaded = folders.load();
+    let mut loaded = load::load(&folders.protos, folders.rules.as_deref(), known);
     let is_empty = loaded.schema.services().next().is_none();
     let rules_are_gone = had_rules && !loaded.has_rules;
     if rules_are_gone && let Some(rules) = &folders.rules {
@@ -104,6 +108,11 @@ fn stamps(folders: &MockFolders) -> Stamps {
         }
     }
     files.into_iter().map(|path| (path.clone(), Stamp::of(&path))).collect()
+}
+
+/// Those of `.proto` files, or of a descriptor set.
+fn protos(stamps: &Stamps) -> impl Iterator<Item = &(PathBuf, Option<Stamp>)> {
+    stamps.iter().filter(|(path, _)| !tidewire_mock::RuleFiles::is_rule_file(path))
 }
 
 fn is_watched(path: &Path) -> bool {

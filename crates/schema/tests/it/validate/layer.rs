@@ -50,9 +50,9 @@ fn call_in(
     codec: Codec,
     body: impl Into<Body>,
 ) -> (Result<(), Error>, usize) {
-    let (_, interface) = interface();
+    let (schema, interface) = interface();
     let counting = Counting::default();
-    let layer = Validate::of(&interface).unwrap().unwrap();
+    let layer = Validate::of(&interface, &schema).unwrap().unwrap();
     let service = layer.layer(Arc::new(counting.clone()));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let method = interface.methods()[method].clone();
@@ -105,5 +105,5 @@ fn what_has_no_rules_passes_as_it_is() {
         "message Free { string text = 1; }\nservice S { rpc Any(Free) returns (Free); }",
     );
     let free = schema.interface("S").unwrap().unwrap();
-    assert!(Validate::of(&free).unwrap().is_none());
+    assert!(Validate::of(&free, &schema).unwrap().is_none());
 }
