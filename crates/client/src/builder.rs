@@ -40,6 +40,7 @@ pub struct Builder {
     codec: Codec,
     compression: Compression,
     queries_by_get: bool,
+    passes_host: bool,
     limits: ClientLimits,
     timeout: Option<Duration>,
     trace: Option<Trace>,
@@ -60,6 +61,7 @@ impl Builder {
             codec: Codec::Proto,
             compression: Compression::default(),
             queries_by_get: false,
+            passes_host: false,
             limits: ClientLimits::default(),
             timeout: None,
             trace: None,
@@ -107,6 +109,13 @@ impl Builder {
     /// Sends queries over Connect by GET, so that HTTP caches on the way can answer them.
     pub fn queries_by_get(mut self) -> Self {
         self.queries_by_get = true;
+        self
+    }
+
+    /// Keeps the header `Host` of calls of plain HTTP over HTTP/1.1, as a server has it that passes them on;
+    /// without it, and where they have none, it is the server's own.
+    pub fn pass_host(mut self) -> Self {
+        self.passes_host = true;
         self
     }
 
@@ -255,6 +264,7 @@ impl Builder {
             host: Arc::from(endpoint.name()),
             http: self.http,
             prefers_http2,
+            passes_host: self.passes_host,
             #[cfg(feature = "tls")]
             tls: match &endpoint.place {
                 crate::endpoint::Place::Host { host, .. } if endpoint.is_tls => {

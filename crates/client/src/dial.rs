@@ -34,6 +34,8 @@ pub(crate) struct Dialer {
     pub(crate) http: HttpVersion,
     /// Whether HTTP/2 is spoken where nothing is negotiated.
     pub(crate) prefers_http2: bool,
+    /// Whether calls of plain HTTP keep the `Host` of their caller.
+    pub(crate) passes_host: bool,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<crate::tls::Connector>,
 }

@@ -131,8 +131,10 @@ fn bind(
             Version::HTTP_2
         }
         Kind::Http1 { .. } => {
-            let host = HeaderValue::from_str(target.authority.as_str());
-            headers.insert(HOST, host.unwrap_or(HeaderValue::from_static("")));
+            if !(target.dialer.passes_host && headers.contains_key(HOST)) {
+                let host = HeaderValue::from_str(target.authority.as_str());
+                headers.insert(HOST, host.unwrap_or(HeaderValue::from_static("")));
+            }
             Version::HTTP_11
         }
     };

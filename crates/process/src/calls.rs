@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use http::StatusCode;
-use tidewire_service::{Body, Call, Error, Reply, Result, StreamKind, Target};
+use tidewire_service::{Body, Call, Error, Reply, Result, StreamKind, Target, Upgrade};
 
 use crate::hosted::{Inner, Seat};
 use crate::program::Listen;
@@ -99,8 +99,15 @@ fn again(call: &Call) -> Option<Call> {
     Some(again.with_codecs(call.codec, call.accept))
 }
 
-/// The reply, which gives the seat back when its body is over.
+/// The reply, which gives the seat back when its body is over, or the connection that it takes over.
 fn seated(mut reply: Reply, seat: Seat) -> Reply {
+    if let Some(upgrade) = reply.take_upgrade() {
+        let upgrade = Upgrade::new(move |connection| async move {
+            upgrade.run(connection).await;
+            drop(seat);
+        });
+        return Reply::upgrade(reply.status, upgrade).with_headers(reply.headers);
+    }
     let Body::Stream(mut frames) = reply.body else { return reply };
     let mut seat = Some(seat);
     reply.body = Body::frames(futures_util::stream::poll_fn(move |cx| {

@@ -2,8 +2,9 @@
 //!
 //! | header | says |
 //! |---|---|
+//! | `Host` | the host that the caller asked for |
 //! | `X-Forwarded-For` | the caller's address |
-//! | `X-Forwarded-Host` | the host that the caller asked for |
+//! | `X-Forwarded-Host` | the same |
 //! | `X-Forwarded-Proto` | `https` where this server speaks TLS, else `http` |
 //! | `X-Forwarded-Prefix` | what was taken off the path |
 //!
@@ -41,6 +42,10 @@ pub(crate) fn set(
     let address = peer.and_then(|peer| peer.address).map(|address| address.ip().to_string());
     let address = address.and_then(|address| HeaderValue::from_str(&address).ok());
     let prefix = prefix.and_then(|prefix| HeaderValue::from_str(prefix).ok());
+    // HTTP/2 has it in the URL; the program is spoken to in HTTP/1.1.
+    if let Some(host) = &host {
+        headers.insert(HOST, host.clone());
+    }
     let proto = Some(HeaderValue::from_static(if is_https { "https" } else { "http" }));
     for (name, value) in [(FOR, address), (OF_HOST, host), (PROTO, proto), (PREFIX, prefix)] {
         if let Some(value) = value {

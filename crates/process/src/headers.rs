@@ -23,8 +23,8 @@ pub(crate) fn for_process(target: &Target, context: &mut Context) -> HeaderMap {
     }
 }
 
-/// The headers of a reply or error that a process may set.
-pub(crate) fn from_process(headers: HeaderMap) -> HeaderMap {
+/// All but those of the connection.
+pub(crate) fn end_to_end(headers: HeaderMap) -> HeaderMap {
     filtered(headers, is_of_connection)
 }
 

@@ -25,7 +25,8 @@ use crate::native::Native;
 use crate::output::{Pipes, Ring};
 use crate::peer::{Peer, Shared};
 use crate::pool::Failure;
-use crate::ready::Place;
+use crate::ready::{Address, Place};
+use crate::upgrade;
 
 /// What an instance is started in.
 pub(crate) struct Surroundings<'a> {
@@ -55,7 +56,7 @@ pub(crate) struct Instance {
 /// How a process is called.
 #[derive(Debug)]
 enum Way {
-    Http(Upstream),
+    Http(Upstream, Address),
     Native(Native),
 }
 
@@ -115,7 +116,10 @@ impl Instance {
     /// Makes a call.
     pub(crate) async fn call(&self, call: Call) -> tidewire_service::Result<Reply> {
         match &self.way {
-            Way::Http(upstream) => upstream.call(call).await,
+            Way::Http(upstream, address) => match upgrade::wanted(&call) {
+                None => upstream.call(call).await,
+                Some(wanted) => upgrade::pass(address, call, wanted).await,
+            },
             Way::Native(native) => native.call(call).await,
         }
     }
@@ -123,7 +127,7 @@ impl Instance {
     /// Whether an error of a call says that the process cannot be reached.
     pub(crate) fn is_out_of_reach(&self, error: &Error) -> bool {
         match &self.way {
-            Way::Http(_) => error.code() == Code::Unavailable,
+            Way::Http(..) => error.code() == Code::Unavailable,
             Way::Native(native) => native.is_over() && error.outcome() != Outcome::Answered,
         }
     }
@@ -131,7 +135,7 @@ impl Instance {
     /// Whether it has no work that is no call.
     pub(crate) fn is_quiet(&self) -> bool {
         match &self.way {
-            Way::Http(_) => true,
+            Way::Http(..) => true,
             Way::Native(native) => native.is_quiet(),
         }
     }
@@ -267,8 +271,10 @@ async fn reach(
         let peer = Peer::new(named, id, pid, shared);
         return Native::greet(socket, peer, shared).await.map(Way::Native);
     }
-    let url = place.until_open().await;
-    upstream(&url, &generation.life).map(Way::Http).map_err(|error| error.to_string())
+    let address = place.until_open().await;
+    let upstream = upstream(&address.url(), &generation.life);
+    let upstream = upstream.map_err(|error| error.to_string())?;
+    Ok(Way::Http(upstream, address))
 }
 
 fn upstream(url: &str, life: &Life) -> Result<Upstream, tidewire_client::BuildError> {
@@ -276,7 +282,7 @@ fn upstream(url: &str, life: &Life) -> Result<Upstream, tidewire_client::BuildEr
     limits.http1_connections_max = life.concurrency;
     limits.waiting_max = life.concurrency;
     let client = Client::builder(url).http(HttpVersion::Http1).retry(Retry::none());
-    Ok(Upstream::new(client.limits(limits).build()?))
+    Ok(Upstream::new(client.pass_host().limits(limits).build()?))
 }
 
 const OVERDUE_MAX: u32 = 3;

@@ -22,6 +22,7 @@
 //! | `steer.rs` | what an operator does to a service |
 //! | `typed.rs` | such a process as a service of a schema |
 //! | `sources.rs` | what its answers are made of |
+//! | `upgrade.rs` | WebSockets of programs |
 //! | `headers.rs`, `forwarded.rs` | what a program is told of a request |
 //! | `site.rs` | which service a path belongs to |
 
@@ -48,6 +49,7 @@ mod site;
 mod sources;
 mod steer;
 mod typed;
+mod upgrade;
 mod warden;
 
 pub use host::{Host, HostError};

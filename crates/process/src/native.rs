@@ -215,7 +215,7 @@ fn is_command(target: &Target) -> bool {
 }
 
 fn from_process(headers: Headers) -> Headers {
-    headers::from_process(headers.into_map()).into()
+    headers::end_to_end(headers.into_map()).into()
 }
 
 /// The protocol's settings of the gateway's side.

@@ -33,6 +33,23 @@ pub(crate) enum Place {
     Native(Mutex<Option<UnixSocket>>),
 }
 
+/// Where a program of plain HTTP can be called.
+#[derive(Debug, Clone)]
+pub(crate) enum Address {
+    Port(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// As clients write it.
+    pub(crate) fn url(&self) -> String {
+        match self {
+            Self::Port(address) => format!("http://{address}"),
+            Self::Unix(path) => format!("unix:{}", path.display()),
+        }
+    }
+}
+
 impl Place {
     /// A place for an instance, and the socket that it inherits.
     ///
@@ -80,27 +97,27 @@ impl Place {
         }
     }
 
-    /// Waits until it can be called, and says by which URL.
+    /// Waits until it can be called, and says where.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(crate) async fn until_open(&self) -> String {
+    pub(crate) async fn until_open(&self) -> Address {
         let mut wait = FIRST_WAIT;
         loop {
-            if let Some(url) = self.url().await {
-                return url;
+            if let Some(address) = self.address().await {
+                return address;
             }
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
     }
 
-    async fn url(&self) -> Option<String> {
+    async fn address(&self) -> Option<Address> {
         match self {
-            Self::Inherited(path) => Some(format!("unix:{}", path.display())),
+            Self::Inherited(path) => Some(Address::Unix(path.clone())),
             Self::Path(path) => {
                 UnixStream::connect(path).await.ok()?;
-                Some(format!("unix:{}", path.display()))
+                Some(Address::Unix(path.clone()))
             }
             Self::Native(_) => None,
             Self::Port(port) => {
@@ -108,7 +125,7 @@ impl Place {
                     [(Ipv4Addr::LOCALHOST, *port).into(), (Ipv6Addr::LOCALHOST, *port).into()];
                 for address in both {
                     if TcpStream::connect(address).await.is_ok() {
-                        return Some(format!("http://{address}"));
+                        return Some(Address::Port(address));
                     }
                 }
                 None

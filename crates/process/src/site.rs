@@ -28,10 +28,13 @@ pub struct Site {
     strips_prefix: bool,
 }
 
+/// What is at each site.
+type Placed = Vec<(Site, Arc<dyn Service>)>;
+
 /// Services by their sites: a [`Service`] itself. Clones share what is where.
 #[derive(Clone, Default)]
 pub struct Sites {
-    sites: Arc<RwLock<Vec<(Site, Arc<dyn Service>)>>>,
+    sites: Arc<RwLock<Placed>>,
     is_https: bool,
 }
 

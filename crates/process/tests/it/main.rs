@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
+mod adapter;
 mod calls;
 mod commands;
 mod ends;
@@ -10,6 +11,7 @@ mod native;
 mod starts;
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
@@ -32,10 +34,35 @@ fn host() -> Host {
 
 /// The program of these tests, in one of its modes.
 fn python(arguments: &[&str]) -> Program {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/program.py");
-    // -I and -S: without what the machine adds to an interpreter.
-    let fixed = ["python3", "-I", "-S", script];
+    program(&PYTHON, arguments)
+}
+
+/// -I and -S: without what the machine adds to an interpreter.
+const PYTHON: [&str; 4] =
+    ["python3", "-I", "-S", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/program.py")];
+
+/// The same in Go, built once.
+fn go() -> &'static str {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let program = BUILT.get_or_init(|| {
+        let program = gateway().with_file_name("program-go");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/program.go");
+        let mut build = std::process::Command::new("go");
+        build.args(["build", "-o"]).arg(&program).arg(source);
+        let built = build.status().expect("go is installed");
+        assert!(built.success(), "it compiles");
+        program
+    });
+    program.to_str().expect("a path of text")
+}
+
+fn program(fixed: &[&str], arguments: &[&str]) -> Program {
     Program::new("test", fixed.iter().chain(arguments).copied()).listen(Listen::Inherited)
+}
+
+/// The program in each language.
+fn programs(arguments: &[&str]) -> [Program; 2] {
+    [python(arguments), program(&[go()], arguments)]
 }
 
 fn life(change: impl FnOnce(&mut Life)) -> Life {

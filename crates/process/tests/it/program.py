@@ -1,13 +1,19 @@
 """A program of the tests: HTTP on the socket, the port or the descriptor that it is told, with ways to
 misbehave. Its second argument is what to do before it listens."""
 
+import base64
+import hashlib
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+NEXT = threading.Semaphore(0)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -43,6 +49,25 @@ class Handler(BaseHTTPRequestHandler):
             os.close(write)
             os.close(3)
             self.answer(os.read(read, 100).decode())
+        elif path == "/socket":
+            self.echo_websocket()
+        elif path == "/upgrade":
+            self.answer(str(self.headers["Upgrade"]))
+        elif path == "/events":
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            for number in (1, 2, 3):
+                self.wfile.write(b"data: %d\n\n" % number)
+                self.wfile.flush()
+                NEXT.acquire()
+            self.close_connection = True
+        elif path == "/next":
+            NEXT.release()
+            self.answer("next")
+        elif path == "/told":
+            names = ["Host", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix"]
+            self.answer(" ".join(str(self.headers[name]) for name in names))
         elif path == "/environment":
             self.answer("\n".join(sorted(os.environ)))
         elif path == "/descriptors":
@@ -70,6 +95,26 @@ class Handler(BaseHTTPRequestHandler):
             # The empty line after the last chunk would be taken for the next request.
             self.rfile.readline()
         self.chunk(b"")
+
+    def echo_websocket(self):
+        """Sends each message back behind the path, until the caller closes."""
+        key = self.headers["Sec-WebSocket-Key"].encode() + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        self.send_response(101)
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Sec-WebSocket-Accept", base64.b64encode(hashlib.sha1(key).digest()).decode())
+        self.send_header("Sec-WebSocket-Protocol", self.headers["Sec-WebSocket-Protocol"])
+        self.end_headers()
+        self.close_connection = True
+        while True:
+            kind, length = self.rfile.read(2)
+            mask = self.rfile.read(4)
+            data = bytes(byte ^ mask[at % 4] for at, byte in enumerate(self.rfile.read(length & 127)))
+            if kind & 15 != 8:
+                data = self.path.encode() + b" " + data
+            self.wfile.write(bytes([kind, len(data)]) + data)
+            if kind & 15 == 8:
+                return
 
     def do_PROPFIND(self):
         self.answer("PROPFIND " + self.path)

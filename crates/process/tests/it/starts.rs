@@ -6,48 +6,52 @@ use http::header::RETRY_AFTER;
 use tidewire_process::{Life, Listen, Program, State};
 use tidewire_service::{Code, Error};
 
-use crate::{get, host, life, python};
+use crate::{get, host, life, programs, python};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_first_requests_at_once_start_one_process() {
-    let host = host();
     let file = std::env::temp_dir().join(format!("tidewire-starts-{}", std::process::id()));
     let path = file.display().to_string();
-    let life = life(|life| (life.queue_max, life.concurrency) = (1000, 16));
-    let hosted = host.add(python(&["starts", &path]), life);
-    let mut calls = tokio::task::JoinSet::new();
-    for number in 0..1000 {
-        let hosted = hosted.clone();
-        calls.spawn(async move { (get(&hosted, &format!("/{number}")).await, number) });
+    for program in programs(&["starts", &path]) {
+        let host = host();
+        let life = life(|life| (life.queue_max, life.concurrency) = (1000, 16));
+        let hosted = host.add(program, life);
+        let mut calls = tokio::task::JoinSet::new();
+        for number in 0..1000 {
+            let hosted = hosted.clone();
+            calls.spawn(async move { (get(&hosted, &format!("/{number}")).await, number) });
+        }
+        while let Some(answer) = calls.join_next().await {
+            let (answer, number) = answer.unwrap();
+            assert_eq!(answer.unwrap(), format!("/{number}"));
+        }
+        let starts = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!((starts.as_str(), hosted.status().starts), ("started\n", 1));
+        host.stop().await;
     }
-    while let Some(answer) = calls.join_next().await {
-        let (answer, number) = answer.unwrap();
-        assert_eq!(answer.unwrap(), format!("/{number}"));
-    }
-    let starts = std::fs::read_to_string(&file).unwrap();
-    std::fs::remove_file(&file).unwrap();
-    assert_eq!((starts.as_str(), hosted.status().starts), ("started\n", 1));
-    host.stop().await;
 }
 
 #[tokio::test]
 async fn a_full_queue_refuses_at_once_and_says_when_to_come_back() {
-    let host = host();
-    let life = life(|life| (life.queue_max, life.concurrency) = (1, 1));
-    let hosted = host.add(python(&[]), life);
-    // The first call is answered, and holds its place; the second waits.
-    let open = crate::reply(&hosted, "/pid").await.unwrap();
-    let waiting = tokio::spawn({
-        let hosted = hosted.clone();
-        async move { get(&hosted, "/b").await }
-    });
-    hosted.until(|status| status.waiting == 1).await;
-    let error = get(&hosted, "/c").await.unwrap_err();
-    assert_eq!((error.code(), error.http_status().as_u16()), (Code::ResourceExhausted, 503));
-    assert_eq!(error.headers().get(RETRY_AFTER).unwrap(), "1");
-    drop(open);
-    assert_eq!(waiting.await.unwrap().unwrap(), "/b");
-    host.stop().await;
+    for program in programs(&[]) {
+        let host = host();
+        let life = life(|life| (life.queue_max, life.concurrency) = (1, 1));
+        let hosted = host.add(program, life);
+        // The first call is answered, and holds its place; the second waits.
+        let open = crate::reply(&hosted, "/pid").await.unwrap();
+        let waiting = tokio::spawn({
+            let hosted = hosted.clone();
+            async move { get(&hosted, "/b").await }
+        });
+        hosted.until(|status| status.waiting == 1).await;
+        let error = get(&hosted, "/c").await.unwrap_err();
+        assert_eq!((error.code(), error.http_status().as_u16()), (Code::ResourceExhausted, 503));
+        assert_eq!(error.headers().get(RETRY_AFTER).unwrap(), "1");
+        drop(open);
+        assert_eq!(waiting.await.unwrap().unwrap(), "/b");
+        host.stop().await;
+    }
 }
 
 #[tokio::test]
@@ -72,26 +76,31 @@ async fn a_program_that_is_not_there_is_an_error_at_once_and_no_storm() {
 
 #[tokio::test]
 async fn a_crash_loop_breaks_the_circuit_and_its_last_words_are_kept() {
-    let host = host();
-    let hosted = host.add(python(&["crash"]).listen(Listen::Unix), Life::default());
-    while hosted.status().state != State::Broken {
-        assert_unavailable(&get(&hosted, "/").await.unwrap_err());
+    for program in programs(&["crash"]) {
+        let host = host();
+        let hosted = host.add(program.listen(Listen::Unix), Life::default());
+        while hosted.status().state != State::Broken {
+            assert_unavailable(&get(&hosted, "/").await.unwrap_err());
+        }
+        let status = hosted.status();
+        assert_eq!(status.failure.unwrap(), "it ended with exit code 1 before it listened");
+        let lines = hosted.output();
+        assert_eq!(lines.iter().filter(|line| line.text == "no database").count(), 5, "{lines:?}");
+        host.stop().await;
     }
-    let status = hosted.status();
-    assert_eq!(status.failure.unwrap(), "it ended with exit code 1 before it listened");
-    let lines = hosted.output();
-    assert_eq!(lines.iter().filter(|line| line.text == "no database").count(), 5, "{lines:?}");
-    host.stop().await;
 }
 
 #[tokio::test]
 async fn a_program_that_never_listens_is_killed_and_who_waited_is_told() {
-    let host = host();
-    let program = python(&["never"]).listen(Listen::Port);
-    let hosted = host.add(program, life(|life| life.start_timeout = Duration::from_millis(300)));
-    assert_unavailable(&get(&hosted, "/").await.unwrap_err());
-    assert_eq!(hosted.status().failure.unwrap(), "it did not listen within 300ms");
-    host.stop().await;
+    for program in programs(&["never"]) {
+        let host = host();
+        let program = program.listen(Listen::Port);
+        let hosted =
+            host.add(program, life(|life| life.start_timeout = Duration::from_millis(300)));
+        assert_unavailable(&get(&hosted, "/").await.unwrap_err());
+        assert_eq!(hosted.status().failure.unwrap(), "it did not listen within 300ms");
+        host.stop().await;
+    }
 }
 
 fn assert_unavailable(error: &Error) {

@@ -1,0 +1,135 @@
+//! Unmodified programs behind a real server: WebSockets, streams of events, and what they are told.
+
+use futures_util::{SinkExt, StreamExt};
+use http::Method;
+use tidewire_process::{Host, Hosted, Life, Listen, Site, Sites, State};
+use tidewire_server::{Address, Running, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+use crate::{host, life, python};
+
+/// A server with the program of the tests at `/shop`.
+struct Gateway {
+    host: Host,
+    hosted: Hosted,
+    running: Running,
+}
+
+impl Gateway {
+    async fn start(listen: Listen, life: Life) -> Self {
+        let host = host();
+        let hosted = host.add(python(&[]).listen(listen), life);
+        let mut sites = Sites::new();
+        let site = Site::new("/shop/*").unwrap().strip_prefix(true);
+        sites.add(site, hosted.clone()).unwrap();
+        let address: Address = "127.0.0.1:0".parse().unwrap();
+        let server = Server::builder().listen(address).mount("/", sites);
+        Self { host, hosted, running: server.start().await.unwrap() }
+    }
+
+    fn address(&self) -> String {
+        self.running.url().replace("http://", "")
+    }
+
+    async fn ask(&self, path: &str, headers: &str) -> BufReader<TcpStream> {
+        let mut stream = TcpStream::connect(self.address()).await.unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: tea.example:81\r\n{headers}\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        BufReader::new(stream)
+    }
+
+    async fn stop(self) {
+        self.running.drain().await;
+        self.host.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_websocket_passes_both_ways_and_keeps_its_process_until_it_is_closed() {
+    for listen in [Listen::Port, Listen::Unix, Listen::Inherited] {
+        let idle = life(|life| life.idle_stop = Some(std::time::Duration::ZERO));
+        let gateway = Gateway::start(listen, idle).await;
+        let url = format!("ws://{}/shop/socket?a=b", gateway.address());
+        let mut request = url.into_client_request().unwrap();
+        request.headers_mut().insert("sec-websocket-protocol", "tea".parse().unwrap());
+        let stream = TcpStream::connect(gateway.address()).await.unwrap();
+        let (mut socket, answer) = tokio_tungstenite::client_async(request, stream).await.unwrap();
+        assert_eq!(answer.headers()["sec-websocket-protocol"], "tea");
+        for text in ["one", "two"] {
+            socket.send(Message::text(text)).await.unwrap();
+            let heard = socket.next().await.unwrap().unwrap();
+            assert_eq!(heard, Message::text(format!("/socket?a=b {text}")));
+        }
+        assert_eq!(gateway.hosted.status().state, State::Ready, "{listen:?}: it is a call");
+        socket.close(None).await.unwrap();
+        while socket.next().await.is_some_and(|message| message.is_ok()) {}
+        drop(socket);
+        gateway.hosted.until(|status| status.state == State::Stopped).await;
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_wants_no_websocket_answers_and_h2c_is_not_passed() {
+    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    for (wanted, told) in [("websocket", "websocket"), ("h2c", "None")] {
+        let headers = format!("connection: upgrade\r\nupgrade: {wanted}\r\n");
+        let mut stream = gateway.ask("/shop/upgrade", &headers).await;
+        let (status, body) = answer(&mut stream).await;
+        assert_eq!((status.as_str(), body.as_str()), ("HTTP/1.1 200 OK", told), "{wanted}");
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn events_are_there_as_they_are_sent() {
+    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    let mut events = gateway.ask("/shop/events", "").await;
+    for number in ["1", "2", "3"] {
+        // The program sends the next one when it is told to.
+        let event = until(&mut events, "\n\n").await;
+        assert!(event.contains(&format!("data: {number}")), "{event}");
+        let call = crate::call(Method::GET, "/next", tidewire_service::Body::Empty);
+        tidewire_service::Service::call(&gateway.hosted, call).await.unwrap();
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_program_is_told_whom_and_what_its_caller_asked_for() {
+    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    let mut stream = gateway.ask("/shop/told", "x-forwarded-for: 10.1.1.1\r\n").await;
+    let (_, body) = answer(&mut stream).await;
+    assert_eq!(body, "tea.example:81 127.0.0.1 tea.example:81 http /shop");
+    gateway.stop().await;
+}
+
+/// The status line and the body, whose length is told.
+async fn answer(stream: &mut BufReader<TcpStream>) -> (String, String) {
+    let head = until(stream, "\r\n\r\n").await;
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.parse::<usize>().unwrap())
+    });
+    let mut body = vec![0; length.unwrap_or_else(|| panic!("{head}"))];
+    stream.read_exact(&mut body).await.unwrap();
+    (head.lines().next().unwrap().to_owned(), String::from_utf8(body).unwrap())
+}
+
+/// What comes up to an end, with it; heads of chunks among it.
+async fn until(stream: &mut BufReader<TcpStream>, end: &str) -> String {
+    let mut text = Vec::new();
+    loop {
+        text.push(stream.read_u8().await.unwrap());
+        if text.ends_with(end.as_bytes()) && text.len() > end.len() {
+            let text = String::from_utf8(text).unwrap();
+            if end != "\n\n" || text.contains("data") {
+                return text;
+            }
+            return Box::pin(until(stream, end)).await;
+        }
+    }
+}

@@ -1,0 +1,117 @@
+// A program of the tests, as program.py: HTTP on the socket, the port or the descriptor that it is told, with
+// ways to misbehave.
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sort"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func listen() net.Listener {
+	var listener net.Listener
+	var err error
+	if os.Getenv("LISTEN_FDS") != "" && os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) {
+		listener, err = net.FileListener(os.NewFile(3, "listener"))
+	} else if path := os.Getenv("SOCKET"); path != "" {
+		listener, err = net.Listen("unix", path)
+	} else {
+		listener, err = net.Listen("tcp", "127.0.0.1:"+os.Getenv("PORT"))
+	}
+	if err != nil {
+		panic(err)
+	}
+	return listener
+}
+
+// daemon starts a process in a session of its own whose parent is gone.
+func daemon(w io.Writer) {
+	parent := exec.Command(os.Args[0], "daemon-parent")
+	out, err := parent.Output()
+	if err != nil {
+		panic(err)
+	}
+	w.Write(out)
+}
+
+func handle(w http.ResponseWriter, r *http.Request) {
+	if r.Method == "PROPFIND" {
+		fmt.Fprint(w, "PROPFIND ", r.RequestURI)
+		return
+	}
+	switch r.URL.Path {
+	case "/pid":
+		fmt.Fprint(w, os.Getpid())
+	case "/crash":
+		os.Exit(3)
+	case "/crash-in-stream":
+		fmt.Fprint(w, "begun")
+		w.(http.Flusher).Flush()
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	case "/hang":
+		select {}
+	case "/flood":
+		out := bufio.NewWriter(os.Stdout)
+		for range 40_000 {
+			fmt.Fprintln(out, strings.Repeat("x", 100))
+		}
+		out.Flush()
+		fmt.Fprint(w, "flooded")
+	case "/daemon":
+		daemon(w)
+	case "/environment":
+		names := []string{}
+		for _, variable := range os.Environ() {
+			names = append(names, strings.SplitN(variable, "=", 2)[0])
+		}
+		sort.Strings(names)
+		fmt.Fprint(w, strings.Join(names, "\n"))
+	default:
+		fmt.Fprint(w, r.RequestURI)
+	}
+}
+
+func main() {
+	mode := ""
+	if len(os.Args) > 1 {
+		mode = os.Args[1]
+	}
+	switch mode {
+	case "daemon-parent":
+		child := exec.Command(os.Args[0], "daemon")
+		child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := child.Start(); err != nil {
+			panic(err)
+		}
+		fmt.Print(child.Process.Pid)
+		return
+	case "daemon", "never":
+		for {
+			time.Sleep(time.Hour)
+		}
+	case "crash":
+		fmt.Fprintln(os.Stderr, "no database")
+		os.Exit(1)
+	case "deaf":
+		signal.Ignore(syscall.SIGTERM)
+	case "starts":
+		file, err := os.OpenFile(os.Args[2], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Fprintln(file, "started")
+		file.Close()
+	}
+	panic(http.Serve(listen(), http.HandlerFunc(handle)))
+}
