@@ -30,6 +30,7 @@
 pub mod config;
 mod echo;
 mod exit;
+pub mod hosted;
 #[cfg(feature = "jwt")]
 mod keys;
 #[cfg(feature = "mock")]
