@@ -1020,7 +1020,7 @@ class App {
   async #listen(call, listener) {
     const { createServer, request } = require("node:http");
     const { pipeline } = require("node:stream");
-    this.#server ??= createServer(listener);
+    this.#server ??= createServer({ requireHostHeader: false }, listener);
     const [near, far] = streamPair();
     this.#server.emit("connection", far);
     const headers = {};
