@@ -26,9 +26,7 @@ use tidewire_link::{
     Answering, Arrived, Asked, ByteStream, Config, Failed, Host, Limits, Process, Reason, feature,
 };
 use tidewire_memo::SourceKey;
-use tidewire_service::{
-    Answer, Call, Error, Method, Outcome, Reply, Result, RpcService, Service,
-};
+use tidewire_service::{Answer, Call, Error, Method, Outcome, Result, RpcService, Service};
 
 /// What a program serves when it is hosted.
 #[derive(Default)]
