@@ -16,13 +16,11 @@ export class TidewireError extends Error {
   constructor(code: Code, message?: string, more?: {
     details?: Array<[type: string, value: Uint8Array]>;
     headers?: Headers;
-    trailers?: Headers;
     outcome?: number;
   });
   code: Code;
   details: Array<[type: string, value: Uint8Array]>;
   headers: Headers;
-  trailers: Headers;
   /** What is known of a call without an answer: 1 not run, 2 unknown, 3 ran, 4 behind. */
   outcome?: number;
 }
@@ -42,8 +40,6 @@ export interface Context {
   header(name: string): string | undefined;
   readonly replyHeaders: Headers;
   readonly replyTrailers: Headers;
-  /** Milliseconds for which the answer may be kept. */
-  maxAge?: number;
   /** Aborted when the caller gave up; a command runs on. */
   readonly signal: AbortSignal;
   /** Milliseconds until the deadline. */

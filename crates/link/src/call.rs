@@ -25,6 +25,7 @@ use crate::body::ItemsOf;
 use crate::exchange::{Answered, Heard};
 use crate::hold::{Hold, Watcher};
 use crate::link::{Link, State};
+use crate::process;
 use crate::serve::metadata;
 
 /// A source that a hosted process read for an answer, as it names it.
@@ -61,6 +62,7 @@ struct Order {
     held: Option<tidewire_service::Validator>,
     watch: Watch,
     tokens: Vec<Bytes>,
+    parent: Option<CallId>,
 }
 
 impl Link {
@@ -244,8 +246,10 @@ impl Order {
         let tokens = context.tokens().iter();
         let tokens = tokens.map(|token| Bytes::copy_from_slice(token.bytes())).collect();
         let metadata = headers(context);
-        let watch = Watch::No;
-        Ok((Self { target, codec, kind, metadata, payload, deadline, held, watch, tokens }, frames))
+        let (watch, parent) = (Watch::No, process::parent(link));
+        let order =
+            Self { target, codec, kind, metadata, payload, deadline, held, watch, tokens, parent };
+        Ok((order, frames))
     }
 
     fn request(&self, state: &mut State) -> Request {
@@ -268,9 +272,12 @@ impl Order {
         let request =
             request.metadata(self.metadata.clone()).deadline(self.deadline).validator(self.held);
         let request = request.watch(self.watch);
-        let request = match self.tokens.is_empty() {
+        let request = match self.tokens.is_empty() && self.parent.is_none() {
             true => request,
-            false => request.extra(Extra { tokens: self.tokens.clone(), ..Extra::default() }),
+            false => {
+                let (tokens, parent) = (self.tokens.clone(), self.parent);
+                request.extra(Extra { tokens, parent, ..Extra::default() })
+            }
         };
         if self.payload.is_none() { request.streaming() } else { request }
     }

@@ -11,6 +11,7 @@
 //! | who runs a connection | [`Connection`], over a [`Transport`]: [`ByteStream`], [`WebSocket`] |
 //! | who calls | [`Link::call`]; who holds the answer, [`Link::call_held`] |
 //! | who answers | [`Host`]; watched answers by their `Freshness` |
+//! | a program that is hosted | [`Process`], [`depends`] |
 
 mod accept;
 mod body;
@@ -21,6 +22,7 @@ mod dial;
 mod exchange;
 mod hold;
 mod link;
+mod process;
 mod serve;
 mod transport;
 mod watch;
@@ -33,6 +35,7 @@ pub use connection::{Connection, Ended};
 pub use dial::{Dial, Remote};
 pub use hold::{Hold, Watcher, Word};
 pub use link::Link;
+pub use process::{Process, depends};
 pub use serve::{Answering, Arrived, Asked, Failed, Host, Said};
 pub use tidewire_live::{CallId, Changed, Config, Limits, Reason, Violation, feature};
 pub use transport::{Broken, ByteStream, Transport};

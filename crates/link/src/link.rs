@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) tasks: TaskTracker,
     /// Holds that nobody keeps any more.
     pub(crate) dropped: Dropped,
+    /// This side is a hosted process.
+    pub(crate) is_process: bool,
 }
 
 /// What the lock is around.
@@ -75,6 +77,26 @@ impl Link {
         host: Option<Arc<dyn Host>>,
         tasks: TaskTracker,
     ) -> Self {
+        Self::made(session, clock, host, tasks, false)
+    }
+
+    /// The side of a hosted process.
+    pub(crate) fn of_process(
+        session: Session,
+        clock: Clock,
+        host: Arc<dyn Host>,
+        tasks: TaskTracker,
+    ) -> Self {
+        Self::made(session, clock, Some(host), tasks, true)
+    }
+
+    fn made(
+        session: Session,
+        clock: Clock,
+        host: Option<Arc<dyn Host>>,
+        tasks: TaskTracker,
+        is_process: bool,
+    ) -> Self {
         let state = State {
             session,
             exchanges: HashMap::new(),
@@ -90,7 +112,8 @@ impl Link {
             after_ms: 0,
         };
         let dropped = Dropped::default();
-        Self(Arc::new(Shared { state: Mutex::new(state), clock, host, tasks, dropped }))
+        let state = Mutex::new(state);
+        Self(Arc::new(Shared { state, clock, host, tasks, dropped, is_process }))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -311,6 +334,9 @@ impl State {
                 self.connections += 1;
                 self.is_greeted = true;
                 self.after_ms = 0;
+                if link.0.is_process {
+                    self.session.ready();
+                }
                 self.wake_waiting();
             }
             Event::Draining { after_ms, .. } => self.after_ms = after_ms,

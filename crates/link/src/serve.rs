@@ -20,8 +20,10 @@ use tidewire_service::{
 };
 
 use crate::body::RequestBody;
+use crate::call::Depends;
 use crate::exchange::owned;
 use crate::link::Link;
+use crate::process;
 use crate::watch::Again;
 
 /// Answers the calls of peers.
@@ -199,11 +201,11 @@ pub(crate) async fn serve(
     arrived: Arrived,
 ) {
     let again = Again::of(&arrived, watch);
-    let outcome = host.answer(arrived).await;
+    let (outcome, depends) = process::answered(&link, call, host.answer(arrived)).await;
     match outcome {
         Err(failed) => link.fail(call, &failed),
         Ok(reply) if watch != Watch::No => link.deliver_watched(call, reply, again).await,
-        Ok(reply) => link.deliver(call, reply).await,
+        Ok(reply) => link.deliver(call, reply, &depends).await,
     }
     link.lock().exchanges.remove(&call);
 }
@@ -219,14 +221,17 @@ impl Link {
         state.wake();
     }
 
-    async fn deliver(&self, call: CallId, mut reply: Reply) {
+    async fn deliver(&self, call: CallId, mut reply: Reply, depends: &[Depends]) {
         let body = std::mem::take(&mut reply.body);
         let trailers = match &body {
             Body::Stream(_) => std::mem::take(&mut reply.trailers),
             _ => Headers::default(),
         };
         let frames = {
-            let head = head_of(&reply, &[]);
+            let mut head = head_of(&reply, &[]);
+            if !depends.is_empty() {
+                head.metadata = made_of(&reply, depends);
+            }
             let mut state = self.lock();
             state.tell_stale(self);
             let frames = match body {
@@ -256,7 +261,7 @@ impl Link {
         let body = match &reply.body {
             Body::Full(body) => body.clone(),
             Body::Empty => Bytes::new(),
-            Body::Stream(_) => return self.deliver(call, reply).await,
+            Body::Stream(_) => return self.deliver(call, reply, &[]).await,
         };
         let mut state = self.lock();
         state.tell_stale(self);
@@ -305,6 +310,24 @@ pub(crate) fn head_of<'a>(reply: &'a Reply, payload: &'a [u8]) -> OutgoingReply<
         status: Some(status.as_u16()).filter(|status| *status != 200),
         watch: false,
     }
+}
+
+/// The metadata of a reply, with what it was made of.
+fn made_of(reply: &Reply, depends: &[Depends]) -> Metadata {
+    let mut builder = Metadata::builder();
+    for (name, value) in &*reply.headers {
+        builder = builder.header(name.as_str(), value.as_bytes());
+    }
+    for Depends { source, key } in depends {
+        builder = builder.depends(source, key);
+    }
+    if !reply.trailers.is_empty() {
+        builder = builder.trailers();
+    }
+    for (name, value) in &*reply.trailers {
+        builder = builder.header(name.as_str(), value.as_bytes());
+    }
+    builder.build()
 }
 
 /// Headers and trailers as the protocol has them, without those that are HTTP's own.

@@ -31,6 +31,7 @@ mod changes;
 pub mod config;
 mod echo;
 mod exit;
+pub mod hosted;
 #[cfg(feature = "jwt")]
 mod keys;
 #[cfg(feature = "mock")]

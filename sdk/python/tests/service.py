@@ -1,4 +1,5 @@
 """The program of the behaviour suite, in Python; `async` as its argument runs the same in the loop."""
+
 import asyncio
 import os
 import pathlib
@@ -12,7 +13,7 @@ import tidewire  # noqa: E402
 
 NAME = "tidewire.hosted.v1.Hosted/"
 app = tidewire.App()
-runs, heard, told = {}, set(), threading.Condition()
+runs, heard, told, jobs = {}, set(), threading.Condition(), []
 
 
 def note(text):
@@ -67,24 +68,24 @@ def chat(requests, context):
 
 @app.unary(NAME + "Fail")
 def fail(request, context):
-    raise tidewire.Error("not_found", "there is no " + request["text"], details=[("tidewire.hosted.v1.Text", b"\x0a\x01x")],
-                         headers=[("x-fail", "yes")])
-
-
-def until_cancelled(context):
-    context.app.wait(context.call_, lambda: True if context.cancelled else None)
+    raise tidewire.Error(
+        "not_found",
+        "there is no " + request["text"],
+        details=[("tidewire.hosted.v1.Text", b"\x0a\x01x")],
+        headers=[("x-fail", "yes")],
+    )
 
 
 @app.unary(NAME + "Wait")
 def wait(request, context):
-    until_cancelled(context)
+    context.until_cancelled()
     note(request["text"])
 
 
 @app.server_stream(NAME + "Drip")
 def drip(request, context):
     yield {"number": 1}
-    until_cancelled(context)
+    context.until_cancelled()
     note(request["text"])
 
 
@@ -127,9 +128,10 @@ def do(request, context):
     if what == "raise":
         raise KeyError("secret")
     if what == "busy":
-        app.busy().__enter__()
+        jobs.append(app.busy())
+        jobs[0].__enter__()
     if what == "idle":
-        app.busy().__exit__()
+        jobs.pop().__exit__(None, None, None)
     return request
 
 
@@ -186,8 +188,13 @@ def in_the_loop():
             body, more = body + message["body"], message["more_body"]
         await send({"type": "http.response.start", "status": 201, "headers": [(b"x-page", b"yes")]})
         query = "?" + scope["query_string"].decode() if scope["query_string"] else ""
-        await send({"type": "http.response.body", "body": f"{scope['method']} {scope['path']}{query} ".encode(),
-                    "more_body": True})
+        await send(
+            {
+                "type": "http.response.body",
+                "body": f"{scope['method']} {scope['path']}{query} ".encode(),
+                "more_body": True,
+            }
+        )
         await send({"type": "http.response.body", "body": body})
 
     app.asgi(page_)

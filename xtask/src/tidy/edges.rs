@@ -93,6 +93,7 @@ const BESIDE: &[(&str, Option<&[&str]>)] = &[
     ("examples", Some(&["tidewire", "build"])),
     ("conformance", Some(&["tidewire", "build"])),
     ("docs", Some(&["tidewire", "build"])),
+    ("sdk", Some(&["tidewire", "build"])),
     ("tests", None),
     ("xtask", Some(&[])),
 ];

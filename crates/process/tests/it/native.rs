@@ -151,6 +151,16 @@ fn go() -> Vec<String> {
     vec![program.display().to_string()]
 }
 
+/// Builds the program in Rust, in the folder where these tests were built.
+fn rust() -> Vec<String> {
+    let (profile, file) = (crate::gateway().with_file_name(".."), "hosted-service");
+    let folder = profile.join("..").canonicalize().expect("tests are built somewhere");
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--package", file]).env("CARGO_TARGET_DIR", &folder);
+    assert!(build.status().expect("cargo is there").success(), "it compiles");
+    vec![folder.join("debug").join(file).display().to_string()]
+}
+
 /// Runs all cases with a program.
 async fn behaves(command: Vec<String>) {
     cases::all(&command).await;
@@ -180,4 +190,9 @@ async fn a_program_in_javascript_with_a_listener_of_node_behaves() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_in_go_behaves() {
     behaves(go()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_in_rust_behaves() {
+    behaves(rust()).await;
 }

@@ -1,0 +1,116 @@
+//! The side of a hosted process: what it says of itself, and what belongs to the call that it answers.
+//!
+//! The process dials, over the socket that it inherited, and says that it is ready as soon as it is
+//! greeted. While it answers a call, two things are known in the task that does: what the answer is made of
+//! ([`depends`]) goes with the reply, and a call back names the call as its parent.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use tidewire_live::{CallId, Config, Metadata, Session, Violation};
+use tidewire_service::{Call, Reply, Result};
+use tokio_util::task::TaskTracker;
+
+use crate::call::Depends;
+use crate::clock::Clock;
+use crate::connection::Connection;
+use crate::link::Link;
+use crate::serve::{Answering, Failed, Host};
+use crate::transport::Transport;
+
+tokio::task_local! {
+    /// The call that the task answers.
+    static RUNNING: Running;
+}
+
+struct Running {
+    call: CallId,
+    depends: RefCell<Vec<Depends>>,
+}
+
+/// A hosted process, as its own program has it; clones are the same.
+#[derive(Debug, Clone)]
+pub struct Process(Link);
+
+impl Process {
+    /// A process whose calls are answered by `host`. `config` offers and requires `HOSTED`.
+    pub fn new(config: Config, host: Arc<dyn Host>) -> Self {
+        let session = Session::dialer(config);
+        Self(Link::of_process(session, Clock::start(), host, TaskTracker::new()))
+    }
+
+    /// Serves until the host ends the connection: why, if that was no ordinary end.
+    pub async fn run(&self, transport: impl Transport) -> Option<Violation> {
+        let now = self.0.0.clock.now();
+        self.0.lock().session.connect(now);
+        Connection::new(&self.0, transport, None).run().await;
+        self.0.expire();
+        self.0.why_over()
+    }
+
+    /// Says that sources changed: the host hears it before any later reply.
+    pub fn changed(&self, source: &str, key: &str) {
+        let mut state = self.0.lock();
+        state.session.changed([(source.as_bytes(), key.as_bytes())]);
+        state.wake();
+    }
+
+    /// Says how many jobs run that are no calls.
+    pub fn busy(&self, jobs: u64) {
+        let mut state = self.0.lock();
+        state.session.busy(jobs);
+        state.wake();
+    }
+
+    /// Writes a line to the log of the host: 1 trace, 2 debug, 3 info, 4 warn, 5 error.
+    pub fn log(&self, level: u8, text: &str, fields: &HeaderMap) {
+        let fields = Metadata::from_maps(fields, &HeaderMap::new());
+        let mut state = self.0.lock();
+        state.session.log(level, text, &fields);
+        state.wake();
+    }
+
+    /// Calls the host: as a part of the call that this task answers, if it does.
+    ///
+    /// # Errors
+    /// As [`Link::call`].
+    ///
+    /// # Cancel safety
+    /// As [`Link::call`].
+    pub async fn call(&self, call: Call) -> Result<Reply> {
+        self.0.call(call).await
+    }
+}
+
+/// The answer that this task makes is made of this; nothing where it makes none for a host.
+pub fn depends(source: &str, key: &str) {
+    let copy = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+    let depends = Depends { source: copy(source), key: copy(key) };
+    // Elsewhere nobody asks what an answer is made of.
+    let _ = RUNNING.try_with(|running| running.depends.borrow_mut().push(depends));
+}
+
+/// The call that a call of this task is part of.
+pub(crate) fn parent(link: &Link) -> Option<CallId> {
+    let running = || RUNNING.try_with(|running| running.call).ok();
+    link.0.is_process.then(running).flatten()
+}
+
+/// The outcome of a call, and what it was made of.
+pub(crate) async fn answered(
+    link: &Link,
+    call: CallId,
+    answering: Answering,
+) -> (Result<Reply, Failed>, Vec<Depends>) {
+    if !link.0.is_process {
+        return (answering.await, Vec::new());
+    }
+    let running = Running { call, depends: RefCell::default() };
+    let within = async {
+        let outcome = answering.await;
+        (outcome, RUNNING.with(|running| running.depends.take()))
+    };
+    RUNNING.scope(running, within).await
+}

@@ -1,0 +1,255 @@
+//! A Rust program that a Tidewire gateway hosts: it serves on the socket that it inherits.
+//!
+//! ```ignore
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> tidewire::Exit {
+//!     Ok(tidewire::hosted::Program::new().service(ShopServer::new(Shop::default())).run().await?)
+//! }
+//! ```
+//!
+//! The services are those that [`Server`](crate::Server) serves by itself. What their answers are made of
+//! is said by a [`Source`], here as there: read where an answer is computed, changed by whoever writes.
+//! In a hosted program both go to the gateway too, which keeps the answers; so what such a program keeps in
+//! memos of its own is for its own use, and a source is read outside of them.
+
+use std::collections::HashMap;
+use std::fmt::{self, Display};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use futures_util::FutureExt;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tidewire_link::{
+    Answering, Arrived, Asked, ByteStream, Config, Failed, Host, Limits, Process, Reason, feature,
+};
+use tidewire_memo::SourceKey;
+use tidewire_service::{Answer, Call, Error, Method, Outcome, Result, RpcService, Service};
+
+/// What a program serves when it is hosted.
+#[derive(Default)]
+pub struct Program {
+    methods: HashMap<String, (Method, Arc<dyn Service>)>,
+    pages: Option<Arc<dyn Service>>,
+}
+
+impl Program {
+    /// Serves nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Serves the methods of a service.
+    #[must_use]
+    pub fn service(mut self, service: impl RpcService) -> Self {
+        let interface = service.interface();
+        let service: Arc<dyn Service> = Arc::new(service);
+        for method in interface.methods() {
+            self.methods.insert(method.path.to_string(), (method.clone(), Arc::clone(&service)));
+        }
+        self
+    }
+
+    /// Answers the requests for the paths that are the program's `route`.
+    #[must_use]
+    pub fn pages(mut self, pages: impl Service) -> Self {
+        self.pages = Some(Arc::new(pages));
+        self
+    }
+
+    /// Serves until the gateway ends the program.
+    ///
+    /// # Errors
+    /// The program was not started by a gateway, or the gateway broke the protocol.
+    ///
+    /// # Panics
+    /// When a program is run twice.
+    pub async fn run(self) -> Result<()> {
+        let socket = inherited().ok_or_else(|| Error::failed_precondition(NOT_HOSTED))?;
+        let socket = socket.set_nonblocking(true).and(tokio::net::UnixStream::from_std(socket));
+        let socket = socket.map_err(|error| Error::unavailable(error.to_string()))?;
+        let process = Process::new(config(), Arc::new(Served(self)));
+        assert!(PROCESS.set(process.clone()).is_ok(), "one program is run");
+        match process.run(ByteStream::new(socket)).await {
+            Some(why) if !matches!(why.reason, Reason::Bye | Reason::Drain) => {
+                Err(Error::unavailable(format!("the gateway ended the session: {why}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a gateway started this program.
+pub fn is_hosted() -> bool {
+    std::env::var_os(VARIABLE).is_some()
+}
+
+/// What can change, under a name that the gateway and other programs know it by. Where the program is not
+/// hosted, a plain [`memo::Source`](tidewire_memo::Source).
+#[derive(Debug)]
+pub struct Source<K: SourceKey>(tidewire_memo::Source<K>);
+
+impl<K: SourceKey> Source<K> {
+    /// A source of this name.
+    pub fn new(name: &str) -> Self {
+        Self(tidewire_memo::Source::new(name))
+    }
+
+    /// The answer that is computed is made of this: it is kept until it changes.
+    pub fn read(&self, key: &K) {
+        self.0.read(key);
+        tidewire_link::depends(self.0.name(), &key.to_text());
+    }
+
+    /// This changed: whoever asks after the call that is answered now sees it.
+    pub fn changed(&self, key: &K) {
+        self.0.changed(key);
+        if let Some(process) = PROCESS.get() {
+            process.changed(self.0.name(), &key.to_text());
+        }
+    }
+}
+
+/// How much a line of the log matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// Every step.
+    Trace = 1,
+    /// What a developer looks for.
+    Debug = 2,
+    /// What happens.
+    Info = 3,
+    /// What is worth a look.
+    Warn = 4,
+    /// What went wrong.
+    Error = 5,
+}
+
+/// Writes a line with fields to the gateway's log, nowhere where there is none. What a program prints is
+/// there too, without level and fields.
+pub fn log(level: Level, text: &str, fields: &[(&'static str, &dyn Display)]) {
+    let Some(process) = PROCESS.get() else { return };
+    let mut said = HeaderMap::new();
+    for (name, value) in fields {
+        // What is no header is left out, as it is by every program that is hosted.
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::try_from(*name), HeaderValue::try_from(value.to_string()))
+        {
+            said.append(name, value);
+        }
+    }
+    process.log(level as u8, text, &said);
+}
+
+/// Work that is no call: until this is dropped the program is neither frozen nor ended.
+#[derive(Debug)]
+pub struct Busy(());
+
+impl Busy {
+    /// The work begins.
+    pub fn begin() -> Self {
+        say_busy(JOBS.fetch_add(1, Ordering::SeqCst) + 1);
+        Self(())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        say_busy(JOBS.fetch_sub(1, Ordering::SeqCst) - 1);
+    }
+}
+
+fn say_busy(jobs: u64) {
+    if let Some(process) = PROCESS.get() {
+        process.busy(jobs);
+    }
+}
+
+/// The gateway, for generated clients (`ShopClient::new(Channel::new(Gateway))`): what a handler calls through it is part of the call that it answers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Gateway;
+
+impl Service for Gateway {
+    fn call(&self, call: Call) -> Answer {
+        Answer::pending(async move {
+            match PROCESS.get() {
+                Some(process) => process.call(call).await,
+                None => Err(Error::unavailable(NOT_HOSTED).with_outcome(Outcome::NotRun)),
+            }
+        })
+    }
+}
+
+/// The other side of the gateway's calls.
+struct Served(Program);
+
+impl Host for Served {
+    fn answer(&self, arrived: Arrived) -> Answering {
+        let Arrived { target, context, body, .. } = arrived;
+        let found = match target {
+            Asked::Method(asked) => match self.0.methods.get(&asked.path) {
+                Some((method, service)) => {
+                    let call = Call::method(method.clone(), context, asked.codec, body);
+                    Ok((Arc::clone(service), call))
+                }
+                None => Err(format!("this program does not serve {}", asked.path)),
+            },
+            Asked::Http(verb, uri) => match &self.0.pages {
+                Some(pages) => Ok((Arc::clone(pages), Call::http(verb, uri, context, body))),
+                None => Err("this program serves no pages".to_owned()),
+            },
+            Asked::Nothing(what) => Err(format!("it asks {what}")),
+        };
+        Box::pin(async move {
+            let (service, call) =
+                found.map_err(|text| Failed::not_run(Error::unimplemented(text)))?;
+            // A panic is one failed call; its text is on standard error.
+            let answer = AssertUnwindSafe(async move { service.call(call).await }).catch_unwind();
+            let outcome = answer.await.unwrap_or_else(|_| Err(Error::internal(PANICKED)));
+            outcome.map_err(Failed::from)
+        })
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.methods.keys()).finish()
+    }
+}
+
+/// The socket that the gateway left open for this program.
+fn inherited() -> Option<UnixStream> {
+    let number: i32 = std::env::var(VARIABLE).ok()?.parse().ok()?;
+    if PROCESS.get().is_some() || number < 3 {
+        return None;
+    }
+    // SAFETY: whoever sets the variable leaves this descriptor to the program, and it is taken once, since
+    // a program that runs has a `PROCESS`.
+    #[expect(unsafe_code, reason = "an inherited descriptor is a number")]
+    let socket = unsafe { OwnedFd::from_raw_fd(number) };
+    Some(UnixStream::from(socket))
+}
+
+fn config() -> Config {
+    Config {
+        limits: Limits { body_max: BODY_BYTES_MAX, ..Limits::default() },
+        features: feature::HTTP | feature::HOSTED,
+        required: feature::HOSTED,
+        agent: concat!("tidewire-rust/", env!("CARGO_PKG_VERSION")).to_owned(),
+        // The end of the socket says it.
+        ping_after: std::time::Duration::MAX,
+        silence_max: std::time::Duration::MAX,
+        ..Config::default()
+    }
+}
+
+static PROCESS: OnceLock<Process> = OnceLock::new();
+static JOBS: AtomicU64 = AtomicU64::new(0);
+
+const VARIABLE: &str = "TIDEWIRE_FD";
+const BODY_BYTES_MAX: u32 = 64 << 20;
+const PANICKED: &str = "the handler failed; its log says why";
+const NOT_HOSTED: &str = "this program is started by Tidewire: write a [[service]] with run = [...] into \
+                          tidewire.toml, and call it through `tidewire serve`";

@@ -1,0 +1,191 @@
+//! The program of the behaviour suite, in Rust: generated traits served over the inherited socket.
+
+mod misbehave;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, StatusCode};
+use tidewire::hosted::{Gateway, Program, Source};
+use tidewire::{
+    Answer, Body, Call, Channel, Code, Codec, Context, Detail, Error, Reply, Result, Service,
+    Stream, Target,
+};
+use tokio::sync::watch;
+
+mod generated {
+    ::tidewire::include_protos!();
+}
+
+use generated::tidewire::hosted::v1::{Hosted, HostedClient, HostedServer, Number, Text};
+
+/// All there is to remember.
+struct State {
+    items: Source<String>,
+    runs: Mutex<HashMap<String, i32>>,
+    heard: watch::Sender<HashSet<String>>,
+}
+
+#[derive(Clone)]
+struct Suite(Arc<State>);
+
+impl Suite {
+    fn run(&self, key: String) -> Reply<Number> {
+        let mut runs = self.0.runs.lock().expect("nobody panics with it");
+        let count = runs.entry(key).or_default();
+        *count += 1;
+        number(*count).into()
+    }
+
+    /// Notes a text when this is dropped: its call is over.
+    fn noting(&self, text: String) -> Noting {
+        Noting { suite: self.clone(), text }
+    }
+}
+
+struct Noting {
+    suite: Suite,
+    text: String,
+}
+
+impl Drop for Noting {
+    fn drop(&mut self) {
+        let text = std::mem::take(&mut self.text);
+        self.suite.0.heard.send_if_modified(|heard| heard.insert(text));
+    }
+}
+
+fn text(text: impl Into<String>) -> Text {
+    Text { text: text.into(), ..Text::default() }
+}
+
+fn number(number: i32) -> Number {
+    Number { number, ..Number::default() }
+}
+
+/// The gateway, asked as the cases ask it: what is kept in one codec is not in another.
+fn gateway() -> HostedClient {
+    HostedClient::new(Channel::new(Gateway).with_codec(Codec::Json))
+}
+
+impl Hosted for Suite {
+    async fn echo(&self, context: Context, request: Text) -> Result<Reply<Text>> {
+        let reply = Reply::new(request);
+        Ok(match context.header("x-ping") {
+            Some(ping) => reply
+                .with_header(HeaderName::from_static("x-pong"), ping.clone())
+                .with_trailer(HeaderName::from_static("x-pong-trailer"), ping.clone()),
+            None => reply,
+        })
+    }
+
+    async fn get(&self, _: Context, request: Text) -> Result<Reply<Number>> {
+        self.0.items.read(&request.text);
+        Ok(self.run(request.text))
+    }
+
+    async fn bare(&self, _: Context, request: Text) -> Result<Reply<Number>> {
+        Ok(self.run(request.text))
+    }
+
+    async fn set(&self, _: Context, request: Text) -> Result<Reply<Text>> {
+        self.0.items.changed(&request.text);
+        Ok(request.into())
+    }
+
+    async fn count(&self, _: Context, request: Number) -> Result<Reply<Stream<Number>>> {
+        Ok(Reply::new(Stream::from_values((1..=request.number).map(number))))
+    }
+
+    async fn sum(&self, _: Context, mut requests: Stream<Number>) -> Result<Reply<Number>> {
+        let mut sum = 0;
+        while let Some(request) = requests.next().await? {
+            sum += request.number;
+        }
+        Ok(number(sum).into())
+    }
+
+    async fn chat(&self, _: Context, requests: Stream<Text>) -> Result<Reply<Stream<Text>>> {
+        let said = futures_util::stream::try_unfold(requests, async |mut requests| {
+            let request = requests.next().await?;
+            Ok(request.map(|request| (text(format!("re: {}", request.text)), requests)))
+        });
+        Ok(Reply::new(Stream::new(said)))
+    }
+
+    async fn fail(&self, _: Context, request: Text) -> Result<Reply<Text>> {
+        let value = Bytes::from_static(b"\x0a\x01x");
+        let detail = Detail { type_name: "tidewire.hosted.v1.Text".to_owned(), value };
+        let mut error = Error::new(Code::NotFound, format!("there is no {}", request.text));
+        error.headers_mut().insert("x-fail", HeaderValue::from_static("yes"));
+        Err(error.with_detail(detail))
+    }
+
+    async fn wait(&self, _: Context, request: Text) -> Result<Reply<Text>> {
+        let _noting = self.noting(request.text);
+        std::future::pending().await
+    }
+
+    async fn drip(&self, _: Context, request: Text) -> Result<Reply<Stream<Number>>> {
+        let noting = self.noting(request.text);
+        let drops =
+            futures_util::stream::try_unfold((0, noting), async |(sent, noting)| match sent {
+                0 => Ok(Some((number(1), (1, noting)))),
+                _ => std::future::pending().await,
+            });
+        Ok(Reply::new(Stream::new(drops)))
+    }
+
+    async fn heard(&self, _: Context, request: Text) -> Result<Reply<Text>> {
+        let mut heard = self.0.heard.subscribe();
+        let noted = heard.wait_for(|heard| heard.contains(&request.text)).await.is_ok();
+        debug_assert!(noted, "the sender is there as long as the suite");
+        Ok(request.into())
+    }
+
+    async fn within(&self, _: Context, request: Text) -> Result<Reply<Text>> {
+        gateway().echo(text(format!("inner {}", request.text))).await
+    }
+
+    async fn through(&self, _: Context, request: Text) -> Result<Reply<Number>> {
+        let reply = gateway().get(request).await?;
+        Ok(reply.body.into())
+    }
+
+    async fn left(&self, context: Context, _: Text) -> Result<Reply<Number>> {
+        let left = context.remaining(Instant::now()).unwrap_or_default().as_millis();
+        Ok(number(i32::try_from(left).unwrap_or(i32::MAX)).into())
+    }
+
+    async fn r#do(&self, _: Context, request: Text) -> Result<Reply<Text>> {
+        misbehave::as_told(&request.text).await.map(|said| text(said).into())
+    }
+}
+
+/// Says what it was asked.
+struct Pages;
+
+impl Service for Pages {
+    fn call(&self, call: Call) -> Answer {
+        Answer::pending(async move {
+            let Call { target: Target::Http(asked), body, .. } = call else {
+                return Err(Error::unimplemented("it answers pages"));
+            };
+            let path = asked.uri.path_and_query().map_or("/", |path| path.as_str());
+            let mut said = format!("{} {} ", asked.method, path.replace("%20", " ")).into_bytes();
+            said.extend_from_slice(&body.collect(64 << 20).await?);
+            let page = (HeaderName::from_static("x-page"), HeaderValue::from_static("yes"));
+            let reply = Reply::new(Body::from(said)).with_status(StatusCode::CREATED);
+            Ok(reply.with_header(page.0, page.1))
+        })
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> tidewire::Exit {
+    let (items, heard) = (Source::new("items"), watch::Sender::default());
+    let suite = Suite(Arc::new(State { items, runs: Mutex::default(), heard }));
+    Ok(Program::new().service(HostedServer::new(suite)).pages(Pages).run().await?)
+}
