@@ -31,6 +31,7 @@ mod origin;
 mod program;
 mod rest;
 mod service;
+mod traces;
 mod value;
 
 use std::path::{Path, PathBuf};
@@ -54,6 +55,7 @@ pub use self::rest::{
     UnknownSetting,
 };
 pub use self::service::{Backend, ServiceConfig, ServiceEntry, UpstreamProtocol, sources};
+pub use self::traces::TracesConfig;
 pub use self::value::Part;
 
 /// Everything that can be set.
@@ -77,6 +79,8 @@ pub struct Config {
     pub validation: ValidationConfig,
     /// `[log]`: what is logged.
     pub log: LogConfig,
+    /// `[traces]`: where spans of requests are sent.
+    pub traces: TracesConfig,
     /// `[admin]`: where the program tells of itself.
     pub admin: AdminConfig,
     /// Where what is set comes from.
