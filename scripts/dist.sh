@@ -65,7 +65,7 @@ build() {
   target=$(target "$1")
   say "building $program for $target"
   if [[ $1 == arm64 ]]; then export JEMALLOC_SYS_WITH_LG_PAGE=16; else unset JEMALLOC_SYS_WITH_LG_PAGE; fi
-  cargo build --locked --profile dist --package tidewire-cli --target "$target"
+  cargo build --locked --profile dist --package tidewire-cli --features otlp --target "$target"
   cp "$folder/$target/dist/tidewire" "$program"
   cargo xtask sbom "$target" >"$program.cdx.json"
   if readelf -l "$program" | grep -q INTERP; then fail "$program is not static"; fi

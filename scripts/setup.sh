@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need and the Rust toolchain does not bring: pinned Go programs into
 # .tools/bin, the Go test programs built from tests/foreign/go, the Node packages of
-# tests/foreign/node, schemathesis, CacheControl and grpcio in Python environments below .tools, and Debian's PostgreSQL, Chromium, zsh
+# tests/foreign/node, schemathesis, CacheControl, grpcio and opentelemetry-proto in Python environments below .tools, and Debian's PostgreSQL, Chromium, zsh
 # and fish.
 # What is there already at the right version is left alone. `setup.sh grpcurl` installs that alone.
 #
@@ -169,6 +169,18 @@ install_http_cache() {
   rm -rf "$1" && python3 -m venv "$1" && "$1/bin/pip" install --quiet --no-deps -r scripts/http-cache.txt
 }
 
+# The messages of OpenTelemetry in Python, for tests/foreign/python/otlp_receiver.py.
+otlp() {
+  local folder=$tools/otlp key
+  key="$(python3 --version) $(hash_of scripts/otlp.txt)"
+  if [[ -x $folder/bin/python ]] && fresh otlp "$key"; then return 0; fi
+  run "installed opentelemetry-proto" install_otlp "$folder" || return 0
+  stamp otlp "$key"
+}
+install_otlp() {
+  rm -rf "$1" && python3 -m venv "$1" && "$1/bin/pip" install --quiet --no-deps -r scripts/otlp.txt
+}
+
 # grpcio, for tests/foreign/python/client.py.
 foreign_python() {
   local folder=$tools/foreign-python key
@@ -218,6 +230,7 @@ fi
 if command -v python3 >/dev/null && python3 -c 'import ensurepip' 2>/dev/null; then
   schemathesis
   http_cache
+  otlp
   foreign_python
 else
   missing "python3 with venv: install it (Debian: apt-get install python3-venv); schemathesis needs it"

@@ -17,7 +17,7 @@ use crate::proto::tidewire::admin::v1::{
     ExplainReply, ExplainRequest, GetEntryReply, GetEntryRequest, Invalidator, InvalidatorsReply,
     InvalidatorsRequest, ListEntriesReply, ListEntriesRequest, ListMemosReply, ListMemosRequest,
     Memo, MemoEntry, MemoEvent, MemoInfo, MemoOverviewReply, MemoOverviewRequest, ObserveMemoReply,
-    ObserveMemoRequest,
+    ObserveMemoRequest, SteerMemoReply, SteerMemoRequest,
 };
 
 pub(crate) struct OfMemo {
@@ -137,6 +137,52 @@ impl Memo for OfMemo {
         tracing::warn!(seconds, "what is kept is observed by the admin listener");
         Ok(ObserveMemoReply::default().into())
     }
+
+    async fn invalidate(
+        &self,
+        _: Context,
+        request: SteerMemoRequest,
+    ) -> Result<Reply<SteerMemoReply>> {
+        self.steer(&request, "made stale", |id| self.graph.invalidate(id))
+    }
+
+    async fn evict(&self, _: Context, request: SteerMemoRequest) -> Result<Reply<SteerMemoReply>> {
+        self.steer(&request, "dropped", |id| self.graph.evict(id).then_some(0))
+    }
+}
+
+impl OfMemo {
+    /// Does something to all entries that are asked for; `act` says how many values it made suspect.
+    fn steer(
+        &self,
+        request: &SteerMemoRequest,
+        what: &str,
+        act: impl Fn(u64) -> Option<usize>,
+    ) -> Result<Reply<SteerMemoReply>> {
+        let SteerMemoRequest { ids, memo, .. } = request;
+        if ids.is_empty() && memo.is_empty() {
+            return Err(Error::invalid_argument("name entries by ids, or a memo"));
+        }
+        if !memo.is_empty() && !self.graph.owners().iter().any(|owner| *owner.name == **memo) {
+            return Err(Error::not_found(format!("there is no memo {memo:?}; list the memos")));
+        }
+        let mut reply = SteerMemoReply::default();
+        let mut steer = |id: u64| {
+            let marked = act(id);
+            reply.entries += u64::from(marked.is_some());
+            reply.marked += marked.unwrap_or_default() as u64;
+        };
+        ids.iter().copied().for_each(&mut steer);
+        let mut after = (!memo.is_empty()).then_some(0);
+        while let Some(from) = after {
+            let page = shown(|| self.graph.entries(memo, from, PAGE))?;
+            page.entries.iter().for_each(|entry| steer(entry.id));
+            after = page.next;
+        }
+        let entries = reply.entries;
+        tracing::warn!(memo, entries, "entries of what is kept were {what} by the admin listener");
+        Ok(reply.into())
+    }
 }
 
 /// How much is kept, and how often that helped.
@@ -157,6 +203,9 @@ pub(crate) fn overview(graph: &Graph, metrics: &Metrics) -> MemoOverviewReply {
         ..Default::default()
     }
 }
+
+/// Entries that are looked at before something is done to them.
+const PAGE: usize = 512;
 
 /// Looks at keys, whose `Debug` is somebody else's code.
 fn shown<T>(look: impl FnOnce() -> T) -> Result<T> {
@@ -216,6 +265,7 @@ mod tests {
     use std::fmt;
 
     use tidewire_memo::{Memo as Memoized, Source};
+    use tidewire_service::Code;
 
     fn of(graph: &Graph) -> OfMemo {
         OfMemo::new(graph.clone(), Metrics::new())
@@ -254,6 +304,41 @@ mod tests {
         let asked = InvalidatorsRequest::default();
         let top = memo.invalidators(Context::default(), asked).await.unwrap().body;
         assert_eq!(top.invalidators[0].changed, "bad(a key whose Debug panics)");
+    }
+
+    #[tokio::test]
+    async fn entries_are_made_stale_or_dropped_by_number_or_all_of_a_memo() {
+        let graph = Graph::new();
+        let row = Memoized::infallible_in(&graph, "row", |id: u32| async move { id });
+        let memo = of(&graph);
+        let computed = async || {
+            for id in 0..3 {
+                row.get(id).await.unwrap();
+            }
+            graph.stats().started
+        };
+        assert_eq!(computed().await, 3);
+        let steer = |ids: &[u64], memo: &str| SteerMemoRequest {
+            ids: ids.to_vec(),
+            memo: memo.to_owned(),
+            ..Default::default()
+        };
+        let number = |index: usize| graph.entries("row", 0, 9).entries[index].id;
+        let one = memo.invalidate(Context::default(), steer(&[number(1), u64::MAX], "")).await;
+        assert_eq!(one.unwrap().body.entries, 1, "another is gone");
+        assert_eq!(computed().await, 4);
+        for times in [3, 1] {
+            let before = computed().await;
+            let request = if times == 3 { steer(&[], "row") } else { steer(&[number(0)], "") };
+            let dropped = memo.evict(Context::default(), request).await.unwrap().body;
+            assert_eq!((dropped.entries, computed().await), (times, before + times));
+        }
+        for (request, code) in
+            [(steer(&[], ""), Code::InvalidArgument), (steer(&[], "nowhere"), Code::NotFound)]
+        {
+            let refused = memo.evict(Context::default(), request).await.unwrap_err();
+            assert_eq!(refused.code(), code);
+        }
     }
 
     #[tokio::test]

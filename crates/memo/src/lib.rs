@@ -76,6 +76,7 @@ mod range;
 mod settings;
 mod source;
 mod source_key;
+mod steer;
 mod store;
 mod watch;
 mod write;

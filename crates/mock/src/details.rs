@@ -9,8 +9,8 @@ use tidewire_schema::Schema;
 /// what the `.proto` says.
 const DESCRIPTORS: &[u8] = include_bytes!("../proto/error_details.binpb");
 
-/// Their schema.
-pub(crate) fn schema() -> &'static Schema {
+/// The schema of the messages that errors carry by custom: `google.rpc.BadRequest` and others.
+pub fn error_details() -> &'static Schema {
     static SCHEMA: OnceLock<Schema> = OnceLock::new();
     SCHEMA.get_or_init(|| {
         Schema::from_descriptors(DESCRIPTORS).expect("a test compiles and reads these descriptors")
@@ -27,6 +27,6 @@ mod tests {
         let sources = tidewire_schema::Sources::new().folder(folder);
         let compiled = sources.compile().unwrap().bytes();
         assert_eq!(compiled, DESCRIPTORS, "write them anew: see crates/mock/proto/README.md");
-        assert!(schema().message_type("google.rpc.BadRequest").is_some());
+        assert!(error_details().message_type("google.rpc.BadRequest").is_some());
     }
 }

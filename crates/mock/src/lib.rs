@@ -53,6 +53,7 @@ mod verify;
 mod view;
 mod yaml;
 
+pub use details::error_details;
 pub use explain::{Explained, Preview};
 pub use finding::Finding;
 pub use log::{Calls, LoggedCall};

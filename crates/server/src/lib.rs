@@ -72,5 +72,4 @@ pub use tidewire_listen::{Address, ParseAddressError};
 #[cfg(feature = "tls")]
 pub use tidewire_listen::{Tls, TlsError, TlsFiles};
 pub use tidewire_rest::{RestError, RestOptions};
-pub use trace::ParentSpan;
 pub use usage::{Bound, Usage};

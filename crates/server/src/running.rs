@@ -120,7 +120,7 @@ impl Running {
         self.commands.join().await;
         let calls = self.stop.calls_cut_off();
         if calls + commands == 0 {
-            tracing::info!("connections without calls were closed after the drain");
+            tracing::info!("drained: the connections that were left had no calls, and were closed");
             return true;
         }
         tracing::warn!(

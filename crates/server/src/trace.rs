@@ -12,16 +12,11 @@
 //! It is off unless [`Builder::traces`](crate::Builder::traces) says otherwise, and costs nothing then.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tidewire_service::Context;
+use tidewire_service::{Context, ParentSpan};
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
-
-/// The span that a request was made in by its caller, as sixteen digits: among the extensions of its
-/// context, where it came with one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ParentSpan(pub [u8; 16]);
 
 /// Gives a request its place and its id, which is returned; of new traces this share is sampled.
 pub(crate) fn mark(context: &mut Context, sampled: f64) -> HeaderValue {

@@ -32,6 +32,7 @@ mod program;
 mod programs;
 mod rest;
 mod service;
+mod traces;
 mod value;
 
 use std::path::{Path, PathBuf};
@@ -56,6 +57,7 @@ pub use self::rest::{
     UnknownSetting,
 };
 pub use self::service::{Backend, ServiceConfig, ServiceEntry, UpstreamProtocol, sources};
+pub use self::traces::TracesConfig;
 pub use self::value::Part;
 
 /// Everything that can be set.
@@ -79,6 +81,8 @@ pub struct Config {
     pub validation: ValidationConfig,
     /// `[log]`: what is logged.
     pub log: LogConfig,
+    /// `[traces]`: where spans of requests are sent.
+    pub traces: TracesConfig,
     /// `[admin]`: where the program tells of itself.
     pub admin: AdminConfig,
     /// Where what is set comes from.

@@ -25,7 +25,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use tidewire_mock::{
     Calls, Chosen, Explained, Finding, Frames, LoggedCall, MethodRules, Missing, Mock, MockBuilder,
     MockedService, Outcome, Plan, Preview, RULE_FILE_BYTES_MAX, RULE_SCHEMA, Reloaded, Replying,
-    Respond, RuleFiles, SESSION_HEADER, Times, Unverified,
+    Respond, RuleFiles, SESSION_HEADER, Times, Unverified, error_details,
 };
 use tidewire_server::{Builder, Clock};
 pub use tidewire_service::generated::serde_json::{Value as Json, json};

@@ -7,7 +7,7 @@
 //!  5   process  mock  oplog  load
 //!  4   server      client
 //!  3   edge   link
-//!  2   wire   rest   live   auth   observe
+//!  2   wire   rest   live   auth   observe   otlp
 //!  1   service ◀ schema
 //!  0   memo (with memo-macros, memo-memory)   proto   forms   json   listen
 //!  beside  build, xtask, tests, conformance, examples, clients, docs
@@ -55,6 +55,7 @@ const ROOMS: &[Room] = &[
     room("live", 2, &["service"]),
     room("auth", 2, &["service"]),
     room("observe", 2, &["service"]),
+    room("otlp", 2, &["service"]),
     room("edge", 3, &["memo", "service"]),
     room("link", 3, &["live", "service"]),
     room(
@@ -80,7 +81,7 @@ const ROOMS: &[Room] = &[
         7,
         &[
             "memo", "listen", "service", "schema", "wire", "rest", "live", "auth", "observe",
-            "link", "edge", "server", "client", "process", "mock", "oplog", "admin",
+            "otlp", "link", "edge", "server", "client", "process", "mock", "oplog", "admin",
         ],
     ),
     room("bench", 7, &["load", "client", "service", "schema"]),

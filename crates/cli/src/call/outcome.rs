@@ -12,7 +12,8 @@
 
 use std::fmt::Write as _;
 
-use tidewire::{Code, Codec, Error, Outcome};
+use tidewire::mock::error_details;
+use tidewire::{Code, Codec, Error, Outcome, Schema};
 
 use super::printable::printable;
 use super::watch::Watch;
@@ -21,6 +22,10 @@ use crate::known::Known;
 
 /// The server cannot be reached, or speaks something else.
 pub(crate) const UNREACHABLE: u8 = 3;
+
+/// How a credential is sent, for who has sent none, or another.
+pub(crate) const CREDENTIAL: &str =
+    "a credential is sent by -H 'authorization: Bearer TOKEN', or -H 'x-api-key: KEY'";
 
 /// The exit code for an error code that a server answered with.
 pub(crate) fn exit_code(code: Code) -> u8 {
@@ -47,17 +52,22 @@ fn failed(error: &Error, answered: bool, known: Option<&Known>) -> Failure {
     let mut text = printable(&error.to_string()).into_owned();
     for detail in error.details() {
         let _ = write!(text, "\n  detail {}: ", printable(&detail.type_name));
-        let json = known.and_then(|known| {
-            let message = known.schema.decode(&detail.type_name, Codec::Proto, &detail.value);
+        // Those of `google.rpc` are known wherever they come from.
+        let schemas = known.map(|known| &known.schema).into_iter().chain([error_details()]);
+        let json = |schema: &Schema| {
+            let message = schema.decode(&detail.type_name, Codec::Proto, &detail.value);
             message.and_then(|message| message.encode(Codec::Json)).ok()
-        });
-        match json {
+        };
+        match schemas.filter_map(json).next() {
             Some(json) => text.push_str(&printable(&String::from_utf8_lossy(&json))),
             None => {
                 let _ =
                     write!(text, "{} bytes of a message that the schema lacks", detail.value.len());
             }
         }
+    }
+    if error.code() == Code::Unauthenticated {
+        let _ = write!(text, "\n  {CREDENTIAL}");
     }
     Failure { error: anyhow::Error::msg(text), code }
 }

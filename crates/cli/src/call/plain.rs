@@ -78,5 +78,9 @@ impl Plain {
 }
 
 fn failed(status: http::StatusCode, code: u8) -> Failure {
-    Failure { error: anyhow::anyhow!("the server answered {status}"), code }
+    let hint = match status {
+        http::StatusCode::UNAUTHORIZED => format!("; {}", outcome::CREDENTIAL),
+        _ => String::new(),
+    };
+    Failure { error: anyhow::anyhow!("the server answered {status}{hint}"), code }
 }

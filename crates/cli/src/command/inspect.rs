@@ -7,7 +7,8 @@ use std::io::Write as _;
 use tidewire::admin::proto::tidewire::admin::v1::{
     ExplainReply, ExplainRequest, GetEntryReply, GetEntryRequest, InvalidatorsReply,
     InvalidatorsRequest, ListEntriesRequest, ListMemosRequest, MemoClient, MemoEntry, MemoEvent,
-    MemoInfo, MemoOverviewReply, MemoOverviewRequest, ObserveMemoRequest,
+    MemoInfo, MemoOverviewReply, MemoOverviewRequest, ObserveMemoRequest, SteerMemoReply,
+    SteerMemoRequest,
 };
 
 use crate::Failure;
@@ -28,6 +29,12 @@ pub(crate) struct Inspect {
     /// Let the server take note of what happens for so many seconds, 0 to end that.
     #[arg(long, value_name = "SECONDS")]
     observe: Option<u32>,
+    /// Make the keys that are named stale, and all that depends on them; of a source: say that they changed.
+    #[arg(long, requires = "memo", conflicts_with = "evict")]
+    invalidate: bool,
+    /// Drop the values of the keys that are named from memory.
+    #[arg(long, requires = "memo")]
+    evict: bool,
     #[command(flatten)]
     admin: Admin,
 }
@@ -40,6 +47,9 @@ impl Inspect {
             answered(client.observe(request).await)?;
         }
         let text = match (self.memo, self.key) {
+            (Some(memo), key) if self.invalidate || self.evict => {
+                steer(&client, memo, key, self.evict).await?
+            }
             (None, _) => {
                 let overview = answered(client.overview(MemoOverviewRequest::default()).await)?;
                 let memos = answered(client.list_memos(ListMemosRequest::default()).await)?;
@@ -52,6 +62,44 @@ impl Inspect {
         };
         Ok(std::io::stdout().write_all(text.as_bytes())?)
     }
+}
+
+/// Makes entries stale, or drops them: all of a memo, or those with this in their keys.
+async fn steer(
+    client: &MemoClient,
+    memo: String,
+    key: Option<String>,
+    drops: bool,
+) -> Result<String, Failure> {
+    let request = match key {
+        None => SteerMemoRequest { memo, ..Default::default() },
+        Some(key) => {
+            let (mut ids, mut after) = (Vec::new(), 0);
+            loop {
+                let (entries, next) = page(client, &memo, &key, after).await?;
+                ids.extend(entries.iter().map(|entry| entry.id));
+                after = next;
+                if next == 0 {
+                    break;
+                }
+            }
+            if ids.is_empty() {
+                return Err(anyhow::anyhow!("{memo} has no key with {key:?} in it").into());
+            }
+            SteerMemoRequest { ids, ..Default::default() }
+        }
+    };
+    let done = match drops {
+        true => client.evict(request).await,
+        false => client.invalidate(request).await,
+    };
+    let SteerMemoReply { entries, marked, .. } = answered(done)?;
+    Ok(match drops {
+        true => format!("{entries} entries dropped\n"),
+        false => {
+            format!("{entries} entries made stale, and {marked} suspect that depend on them\n")
+        }
+    })
 }
 
 fn of_all(all: &MemoOverviewReply, memos: &[MemoInfo], made: &InvalidatorsReply) -> String {

@@ -115,6 +115,25 @@ fn the_schema_of_a_server_in_go_comes_from_either_version_of_its_reflection() {
 }
 
 #[test]
+fn details_of_google_rpc_are_shown_whatever_the_schema_and_who_lacks_a_credential_is_told_how() {
+    let server = Background::start(behaviour());
+    for protocol in ["connect", "grpc", "grpc-web", "live"] {
+        let protocol = format!("--protocol={protocol}");
+        let fail = |code: u32| format!("{{\"code\":{code},\"message\":\"google.rpc\"}}");
+        let call = |code| run(here(), &["call", &server.address, "Fail", &fail(code), &protocol]);
+        call(8).check(
+            72,
+            &[
+                "detail google.rpc.RetryInfo: {\"retryDelay\":\"3s\"}",
+                "detail nobody.Knows: 3 bytes of a message that the schema lacks",
+            ],
+        );
+        call(16).check(80, &["-H 'authorization: Bearer TOKEN'", "-H 'x-api-key: KEY'"]);
+        assert!(!call(8).stderr.contains("authorization"), "{protocol}");
+    }
+}
+
+#[test]
 fn a_unix_socket_is_a_server_too() {
     let folder = folder(&[]);
     let socket = folder.path().join("a.sock");

@@ -95,6 +95,12 @@ fn inspect_shows_memos_keys_and_why_a_key_was_computed() {
     run(folder, &[&memo[..], &["coffee"]].concat()).check(1, &["no key of", "coffee"]);
     run(folder, &["inspect", "--observe", "0"]).check(0, &["is not observed now"]);
     run(folder, &of_key).check(0, &["of an age that was not observed", "why: not recorded"]);
+    run(folder, &[&of_key[..], &["--invalidate"]].concat()).check(0, &["1 entries made stale"]);
+    run(folder, &memo).check(0, &["dirty"]);
+    let dropped = [&memo[..], &["--evict"]].concat();
+    run(folder, &dropped).check(0, &["1 entries dropped"]);
+    run(folder, &dropped).check(0, &["0 entries dropped"]);
+    run(folder, &[&memo[..], &["coffee", "--evict"]].concat()).check(1, &["no key", "coffee"]);
 }
 
 const PROGRAM: &str = r#"

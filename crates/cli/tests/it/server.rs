@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use tidewire::mock::error_details;
 use tidewire::{
     Address, Answer, Body, Builder, Call, Code, Codec, Detail, Error, Frame, Reply, Running,
     Schema, Server, Service,
@@ -118,6 +119,17 @@ impl Behaviour {
                 )?;
                 let code = u32::try_from(value["code"].as_u64().unwrap_or(2)).unwrap();
                 let message = value["message"].as_str().unwrap_or_default();
+                if message == "google.rpc" {
+                    let wait = br#"{"retryDelay":"3s"}"#;
+                    let wait = error_details().decode("google.rpc.RetryInfo", Codec::Json, wait)?;
+                    let (type_name, value) =
+                        ("google.rpc.RetryInfo".to_owned(), wait.encode(Codec::Proto)?);
+                    let known = Detail { type_name, value };
+                    let unknown =
+                        Detail { type_name: "nobody.Knows".to_owned(), value: "abc".into() };
+                    let error = Error::new(Code::from_number(code).unwrap(), message);
+                    return Err(error.with_detail(known).with_detail(unknown));
+                }
                 return Err(Error::new(Code::from_number(code).unwrap(), message).with_detail(
                     Detail {
                         type_name: "tidewire.test.v1.FailDetail".to_owned(),

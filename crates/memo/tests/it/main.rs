@@ -17,6 +17,7 @@ mod programs;
 mod property;
 mod scopes;
 mod searching;
+mod steering;
 mod strict;
 mod support;
 mod suspects;

@@ -194,7 +194,7 @@ impl Compiler<'_> {
         let name = name.rsplit('/').next().unwrap_or(name).to_owned();
         let members = node.members().iter().filter(|one| one.key != "@type").cloned().collect();
         let rest = Node { value: Tree::Object(members), place: node.place };
-        let known = crate::details::schema();
+        let known = crate::details::error_details();
         let schema = match self.schema.message_type(&name) {
             Some(_) => self.schema,
             None => known,

@@ -72,11 +72,12 @@ impl Config {
         if let Some(log) = self.log.access_log() {
             builder = builder.observer(log).traces(0.0);
         }
+        builder = self.traces.apply(builder)?;
         let Some(listen) = self.admin.listen.clone() else { return Ok(builder) };
         if let Some((_, fault)) = self.admin.fault() {
             return Err(ConfigError::new(fault));
         }
-        let metrics = match self.log.access_log().is_some() {
+        let metrics = match self.log.access_log().is_some() || self.traces.endpoint.is_some() {
             true => Metrics::new().with_exemplars(),
             false => Metrics::new(),
         };

@@ -284,6 +284,14 @@ pub const KEYS: &[Key] = &[
         "file with the token for it, made where it is not there; a Unix socket needs none",
     ),
     key(
+        "traces.endpoint",
+        "http://127.0.0.1:4318/v1/traces",
+        "nowhere",
+        "where spans of requests are sent, by OTLP over HTTP; the feature otlp has to be built in",
+    ),
+    key("traces.sample", "0.01", "1", "of how many traces that begin here there are spans"),
+    key("traces.service", "shop", "tidewire", "what this program is called in traces"),
+    key(
         "log.access",
         "json",
         "off",
@@ -331,7 +339,7 @@ pub(super) fn of_name(name: &str) -> Result<&'static Key, ConfigError> {
 
 /// The value of a variable or flag: a boolean or number where it reads as one, else text.
 pub(super) fn value(key: &Key, text: &str) -> Value {
-    const TEXTS: [&str; 13] = [
+    const TEXTS: [&str; 15] = [
         "admin.listen",
         "admin.token_file",
         "auth.api_key_header",
@@ -345,6 +353,8 @@ pub(super) fn value(key: &Key, text: &str) -> Value {
         "rest.title",
         "rest.version",
         "server.listen",
+        "traces.endpoint",
+        "traces.service",
     ];
     let string = || Value::String(text.to_owned());
     if TEXTS.contains(&key.path) {
@@ -357,7 +367,9 @@ pub(super) fn value(key: &Key, text: &str) -> Value {
         return Value::Integer(number);
     }
     match key.path {
-        "log.access_sample" => text.parse().map_or_else(|_| string(), Value::Float),
+        "log.access_sample" | "traces.sample" => {
+            text.parse().map_or_else(|_| string(), Value::Float)
+        }
         _ => string(),
     }
 }

@@ -24,6 +24,8 @@ mod once;
 mod pool;
 mod schema;
 mod session;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;

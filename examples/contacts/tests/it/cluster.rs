@@ -5,7 +5,9 @@
 //! waits for the end of a pipe that only this process holds. That PostgreSQL is not installed is a
 //! failure, never a skip.
 
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::Permissions;
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -53,11 +55,34 @@ impl Cluster {
         cluster
     }
 
+    /// Starts it anew, at a port of 127.0.0.1 too, over TLS alone there: the port is returned.
+    pub(crate) fn secure(&self, certificate: &[u8], key: &[u8]) -> u16 {
+        let data = self.folder.join("data");
+        for (name, pem) in [("server.crt", certificate), ("server.key", key)] {
+            let path = data.join(name);
+            std::fs::write(&path, pem).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+            if is_root() {
+                run(Command::new("chown").arg(USER).arg(&path));
+            }
+        }
+        let rules = "local all all trust\nhostssl all all 127.0.0.1/32 trust\n";
+        std::fs::write(data.join("pg_hba.conf"), rules).unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        self.crash();
+        self.start_with(&format!("-h 127.0.0.1 -p {port} -c ssl=on"));
+        port
+    }
+
     /// Starts it where it was stopped; it answers when this returns.
     pub(crate) fn resume(&self) {
+        self.start_with("-h ''");
+    }
+
+    fn start_with(&self, more: &str) {
         let socket = self.folder.display();
         // What a crash of PostgreSQL, not of the machine, must not lose needs no sync.
-        let options = format!("-k {socket} -h '' -F -c max_connections=100");
+        let options = format!("-k {socket} -F -c max_connections=100 {more}");
         let mut start = self.pg_ctl("start");
         run(start.args(["-o", &options, "-l"]).arg(self.folder.join("log")));
     }
@@ -79,6 +104,13 @@ impl Cluster {
         let name = format!("test_{}", COUNT.fetch_add(1, Ordering::Relaxed));
         execute(&self.config("postgres"), &format!("CREATE DATABASE {name}")).await;
         self.config(&name)
+    }
+
+    /// By its socket, where it was started at another port.
+    pub(crate) fn at_port(&self, port: u16) -> Config {
+        let mut config = self.config("postgres");
+        config.port(port);
+        config
     }
 
     fn config(&self, database: &str) -> Config {

@@ -86,7 +86,7 @@ fn wrong_settings_end_the_program_with_a_line_that_says_what_is_wrong() {
 }
 
 /// The application as a process of its own.
-struct Program {
+pub(crate) struct Program {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
     address: String,
@@ -98,7 +98,7 @@ impl Program {
         Self::start_with(&mut command(folder, contacts))
     }
 
-    fn start_with(command: &mut Command) -> Self {
+    pub(crate) fn start_with(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -112,7 +112,7 @@ impl Program {
         Self { child, output, address }
     }
 
-    async fn call(&mut self, method: &str, json: &str) -> Answer {
+    pub(crate) async fn call(&mut self, method: &str, json: &str) -> Answer {
         let request = Request::post(format!("/contacts.v1.Contacts/{method}"))
             .header("host", &self.address)
             .header("content-type", "application/json")

@@ -18,4 +18,5 @@ mod plain;
 mod plan;
 mod relay;
 mod rpc;
+mod secure;
 mod tour;

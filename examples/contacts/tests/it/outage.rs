@@ -208,5 +208,4 @@ async fn a_database_that_is_not_there_at_start_ends_the_start_with_its_place() {
     let there = cluster::url(&cluster::database().await);
     let other = there.replace("test_", "nowhere_");
     check(&other, &["nowhere_", "does not exist"]).await;
-    check("postgres://u:secret@h/n?sslmode=require", &["sslmode=require"]).await;
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, Config, NoTls, Row, Socket, Statement};
 
 use super::{Options, once};
 use crate::proto::contacts::v1::Contact;
@@ -47,10 +48,11 @@ impl Drop for Line {
 /// The configuration with what this application needs beside the address.
 ///
 /// # Errors
-/// When it asks for TLS, which this application does not speak to its database.
+/// When it asks for TLS, and this program is built without it.
 pub(super) fn prepared(config: &Config, options: &Options) -> Result<Config> {
-    if config.get_ssl_mode() == SslMode::Require {
-        bail!("sslmode=require: this application speaks to its database without TLS only");
+    let is_secure = config.get_ssl_mode() == SslMode::Require;
+    if is_secure && cfg!(not(feature = "tls")) {
+        bail!("sslmode=require: this program was built without the feature tls");
     }
     let mut config = config.clone();
     let of_url = config.get_options().unwrap_or_default();
@@ -60,7 +62,8 @@ pub(super) fn prepared(config: &Config, options: &Options) -> Result<Config> {
         "{of_url} -c statement_timeout={statement} -c idle_in_transaction_session_timeout={idle}"
     );
     config.options(all.trim());
-    config.ssl_mode(SslMode::Disable);
+    // A mode that falls back to what anybody can read says nothing of who answers.
+    config.ssl_mode(if is_secure { SslMode::Require } else { SslMode::Disable });
     config.connect_timeout(options.connect_timeout);
     config.tcp_user_timeout(options.statement_timeout * 2);
     config.keepalives_idle(Duration::from_secs(15));
@@ -86,12 +89,24 @@ pub fn place(config: &Config) -> String {
     format!("{user}@{}:{ports}/{}", hosts.join(","), name.unwrap_or(user))
 }
 
-/// Opens a connection.
+/// Opens a connection, over TLS where `sslmode=require` asks for it.
 pub(super) async fn connect(config: &Config) -> Result<(Client, Line)> {
+    #[cfg(feature = "tls")]
+    if config.get_ssl_mode() == SslMode::Require {
+        return open(config, super::tls::connector()?).await;
+    }
+    open(config, NoTls).await
+}
+
+async fn open<T>(config: &Config, tls: T) -> Result<(Client, Line)>
+where
+    T: MakeTlsConnect<Socket>,
+    T::Stream: Send + 'static,
+{
     let what = || format!("cannot connect to PostgreSQL at {}", place(config));
     // The timeout of the configuration is for the TCP connection of each address only.
     let timeout = config.get_connect_timeout().copied().unwrap_or(Duration::from_secs(5)) * 2;
-    let connected = tokio::time::timeout(timeout, config.connect(NoTls)).await;
+    let connected = tokio::time::timeout(timeout, config.connect(tls)).await;
     let connected = connected.with_context(|| format!("{}: no answer", what()))?;
     let (client, connection) = connected.with_context(what)?;
     let line = tokio::spawn(async move {

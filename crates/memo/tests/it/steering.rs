@@ -1,0 +1,46 @@
+//! What an operator does to one entry by its number.
+
+use futures::executor::block_on;
+use tidewire_memo::{EntryState, Graph, Memo, Source};
+
+/// A memo over a source, computed once for key 7, and the numbers of both entries.
+fn kept(graph: &Graph) -> (Memo<u32, u32>, u64, u64) {
+    let rows = Source::new_in(graph, "rows");
+    let row = Memo::infallible_in(graph, "row", move |id: u32| async move {
+        rows.read(&id);
+        id
+    });
+    block_on(row.get(7)).unwrap();
+    let number = |name: &str| graph.entries(name, 0, 1).entries[0].id;
+    (row, number("row"), number("rows"))
+}
+
+#[test]
+fn an_entry_that_is_invalidated_is_computed_again_be_it_a_value_or_what_it_read() {
+    let graph = Graph::new();
+    let (row, value, source) = kept(&graph);
+    let get = || {
+        block_on(row.get(7)).unwrap();
+        graph.stats().started
+    };
+    assert_eq!(graph.invalidate(value), Some(0), "nothing depends on it");
+    assert_eq!(graph.entry(value).unwrap().entry.state, EntryState::Dirty);
+    assert_eq!((get(), get()), (2, 2));
+    assert_eq!(graph.invalidate(source), Some(1));
+    assert_eq!((get(), get()), (3, 3));
+    assert_eq!(graph.invalidate(u64::MAX), None);
+    assert_eq!(get(), 3);
+}
+
+#[test]
+fn an_entry_that_is_evicted_is_gone_and_what_it_was_made_of_may_go_then() {
+    let graph = Graph::new();
+    let (row, value, source) = kept(&graph);
+    assert!(!graph.evict(source), "somebody depends on it");
+    assert!(graph.evict(value));
+    assert!(graph.entries("row", 0, 1).entries.is_empty());
+    assert!(!graph.evict(value), "it is gone");
+    assert!(graph.evict(source));
+    block_on(row.get(7)).unwrap();
+    assert_eq!(graph.stats().started, 2);
+}

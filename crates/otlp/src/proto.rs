@@ -1,0 +1,3 @@
+//! Messages of the folder `proto`.
+
+include!(concat!(env!("OUT_DIR"), "/tidewire.rs"));

@@ -1,0 +1,55 @@
+//! `[traces]`: spans of requests, for a collector of OpenTelemetry.
+//!
+//! Which requests have a span is decided by the trace that they come with; of traces that begin here, by
+//! `sample`. What sends them is built with the feature `otlp` only; without it an endpoint is an error, not
+//! silence.
+
+use serde::Deserialize;
+use tidewire_server::Builder;
+
+use super::{ConfigError, Part};
+
+/// `[traces]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct TracesConfig {
+    /// Where spans are sent, by OTLP over HTTP; nowhere unless set.
+    pub endpoint: Option<String>,
+    /// Of how many traces that begin here there are spans, from 0 to 1; of all unless set. Of a trace that
+    /// came its caller decides.
+    pub sample: Option<Part>,
+    /// What this program is called in traces.
+    pub service: Option<String>,
+}
+
+impl TracesConfig {
+    /// The server with spans, where those are wanted.
+    pub(super) fn apply(&self, builder: Builder) -> Result<Builder, ConfigError> {
+        let Some(endpoint) = &self.endpoint else { return Ok(builder) };
+        let service = self.service.as_deref().unwrap_or("tidewire");
+        let builder = builder.traces(self.sample.map_or(1.0, Part::get));
+        observed(builder, endpoint, service)
+            .map_err(|fault| ConfigError::new(format!("traces.endpoint = {endpoint:?}: {fault}")))
+    }
+}
+
+#[cfg(feature = "otlp")]
+fn observed(builder: Builder, endpoint: &str, service: &str) -> Result<Builder, String> {
+    const EXAMPLE: &str = "this is no address; write http://127.0.0.1:4318/v1/traces";
+    const SEND_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+    let uri: http::Uri = endpoint.parse().map_err(|_| EXAMPLE)?;
+    let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+        return Err(EXAMPLE.to_owned());
+    };
+    let client = tidewire_client::Client::builder(format!("{scheme}://{authority}"));
+    let client = client.timeout(SEND_TIMEOUT).build().map_err(|error| error.to_string())?;
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let path = path.parse().map_err(|_| EXAMPLE)?;
+    Ok(builder.observer(tidewire_otlp::Spans::new(client, path, service)))
+}
+
+#[cfg(not(feature = "otlp"))]
+fn observed(_: Builder, _: &str, _: &str) -> Result<Builder, String> {
+    Err("this program was built without the feature otlp".to_owned())
+}
