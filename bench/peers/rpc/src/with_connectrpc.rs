@@ -30,7 +30,15 @@ impl Rpc for Answers {
         let (name, email) = (NAME.into(), EMAIL.into());
         let (created_at, modified_at) = (CREATED_AT, CREATED_AT + id.id);
         let id = id.id;
-        Response::ok(User { id, version: 1, created_at, modified_at, name, email, ..Default::default() })
+        Response::ok(User {
+            id,
+            version: 1,
+            created_at,
+            modified_at,
+            name,
+            email,
+            ..Default::default()
+        })
     }
 
     async fn say_hello(

@@ -48,7 +48,7 @@ pub struct Hello {
 #[tarpc::service]
 pub trait Rpc {
     async fn sum(a: i32, b: i32) -> i64;
-    async fn get_user(id: i64) -> User;
+    async fn user(id: i64) -> User;
     async fn say_hello(hello: Hello) -> Hello;
     async fn burn(micros: u32);
 }
@@ -61,7 +61,7 @@ impl Rpc for Answers {
         i64::from(a) + i64::from(b)
     }
 
-    async fn get_user(self, _: context::Context, id: i64) -> User {
+    async fn user(self, _: context::Context, id: i64) -> User {
         let (name, email) = (NAME.into(), EMAIL.into());
         let (created_at, modified_at) = (CREATED_AT, CREATED_AT + id);
         User { id, version: 1, created_at, modified_at, name, email }
@@ -106,7 +106,7 @@ impl Caller for RpcClient {
     }
 
     async fn user(&self, id: i64) -> Result<i64> {
-        Ok(self.get_user(context::current(), id).await?.id)
+        Ok(RpcClient::user(self, context::current(), id).await?.id)
     }
 
     async fn hello(&self) -> Result<i32> {

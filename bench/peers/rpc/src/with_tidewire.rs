@@ -21,10 +21,10 @@ use crate::answers::{CREATED_AT, EMAIL, GREETED, NAME, PETS, burn};
 use crate::load::{Caller, Plan, Window};
 pub use proto::kept::v1::{Board, BoardClient, BoardServer, Cell};
 use proto::kept::v1::{Kept, KeptClient, KeptServer};
-pub use proto::rpc::v1::{Id, One};
 use proto::rpc::v1::{
     Hello, Item, Many, Micros, Pet, Rpc, RpcClient, RpcServer, Two, User, hello::Choice,
 };
+pub use proto::rpc::v1::{Id, One};
 
 type Answer<T> = tidewire::Result<Reply<T>>;
 
@@ -134,7 +134,8 @@ pub fn server(address: &str) -> Result<tidewire::Builder> {
 /// Serves the board of another server, whose address it is given, from replicas.
 pub async fn relay(board: &str) -> Result<()> {
     let graph = Graph::global();
-    let client = Client::builder(format!("tcp://{board}")).replicas(Replicas::new(&graph)).build()?;
+    let client =
+        Client::builder(format!("tcp://{board}")).replicas(Replicas::new(&graph)).build()?;
     let running = Server::builder()
         .service(BoardServer::new(BoardClient::new(client.channel())))
         .memo(Edge::new(&graph))
@@ -279,7 +280,8 @@ pub async fn hops(address: &str, plan: &Plan) -> Result<Value> {
     let via = BufReader::new(told).lines().next_line().await?.context("the relay did not start")?;
     let replicas = Replicas::new(&Graph::global());
     let far = Client::builder(format!("tcp://{via}")).replicas(replicas).build()?;
-    let (far, near) = (BoardClient::new(far.channel()), Client::builder(format!("tcp://{address}")));
+    let (far, near) =
+        (BoardClient::new(far.channel()), Client::builder(format!("tcp://{address}")));
     let near = BoardClient::new(near.build()?.channel());
     let seen = Memo::new("seen", move |id: i64| {
         let far = far.clone();

@@ -73,7 +73,8 @@ pub(crate) fn origin(result: &SuiteResult) -> String {
     let context = &result.context;
     let commit = context.commit.as_deref().unwrap_or("unknown");
     let pinned = match (result.pinned, result.capped) {
-        (false, _) => "not pinned".to_owned(),
+        (false, None) => "not pinned".to_owned(),
+        (false, Some(cap)) => format!("not pinned; {cap} connections"),
         (true, None) => "one core for servers, one for the load".to_owned(),
         (true, Some(cap)) if cap < context.cores => {
             format!("{cap} cores for servers, the others for the load; {cap} connections")
