@@ -4,12 +4,13 @@ set -euo pipefail
 cd "$(dirname "$0")"
 has() { command -v "$1" >/dev/null || { echo "peers: no $1, so what needs it is absent" >&2; return 1; }; }
 if has cargo; then
-  cargo build --release --package web --package overhead --package raw-epoll --package memo
+  cargo build --release --package web --package overhead --package raw-epoll --package memo --package rpc
   (cd ../.. && cargo build --release --package contacts --package tidewire-cli)
 fi
 if has go; then
   (cd web/go && go build -o ../../target/web-go .)
   (cd protocols/go && go build -o ../../target/protocols-connect-go ./connect && go build -o ../../target/protocols-grpc-go ./grpc && go build -o ../../target/mock-go ./mock)
+  (cd rpc/go && go build -o ../../target/rpc-go .)
   (cd stacks/go && go build -o ../../target/stacks-go .)
 fi
 if has npm; then

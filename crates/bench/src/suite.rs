@@ -10,11 +10,13 @@
 //! | `web`: plain handlers and methods, text and JSON | `web.rs` |
 //! | `protocols`: one typed service over Connect, gRPC and gRPC-Web | `protocols.rs` |
 //! | `mock`: the same on a mock, beside servers that were written | `mock.rs`, `published.rs` |
+//! | `rpc`: typed calls and streams between two processes | `rpc.rs` |
 //! | `memo`: what keeps the answers of a database, read in process | `memo.rs` |
 //! | `stacks`: one application as whole stacks have it, under a ramp of 300 clients | `stacks.rs` |
 //!
-//! Peers are in `bench/peers`, named by its `peers.toml`: `peer.rs`; one of them as a process: `running.rs`. Load: `load.rs`, and of peers that load themselves `itself.rs`. Tables: `report.rs`; lines of charts: `series.rs`.
+//! Peers are in `bench/peers`, named by its `peers.toml`: `peer.rs`; one of them as a process: `running.rs`. Load: `load.rs`, and of peers that load themselves, or bring a client that does, `itself.rs`. Cores: `cores.rs`. Tables: `report.rs`; lines of charts: `series.rs`.
 
+mod cores;
 mod itself;
 mod load;
 mod memo;
@@ -23,6 +25,7 @@ mod peer;
 mod protocols;
 mod published;
 mod report;
+mod rpc;
 mod runner;
 mod running;
 mod series;
@@ -77,8 +80,8 @@ pub(crate) enum Work {
     },
     /// The scenario of this file, in the folder of the peers: what `bench run --scenario` takes.
     Scenario(&'static str),
-    /// Nothing: the peer is run with this word and a number of seconds, does what the word says and prints
-    /// what it counted.
+    /// Nothing: the peer, or the client that it brings, is run with this word and a number of seconds, does what
+    /// the word says and prints what it counted.
     Itself(&'static str),
 }
 
@@ -91,6 +94,8 @@ pub(crate) enum Load {
     Ramp { to: usize },
     /// As the peer does it, on all cores.
     Itself,
+    /// As the peer's client does it on the core of the load, with a server on the other unless it needs none.
+    Apart,
 }
 
 /// The body of a good answer.
@@ -104,4 +109,4 @@ pub(crate) enum Answer {
 
 /// Every suite there is.
 pub(crate) const SUITES: &[Suite] =
-    &[web::WEB, protocols::PROTOCOLS, mock::MOCK, memo::MEMO, stacks::STACKS];
+    &[web::WEB, protocols::PROTOCOLS, mock::MOCK, rpc::RPC, memo::MEMO, stacks::STACKS];

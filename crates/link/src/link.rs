@@ -275,6 +275,18 @@ impl State {
         while self.hear(link, now).is_some() {}
     }
 
+    fn connected(&mut self, link: &Link, resumed: bool) {
+        self.exchanges.values_mut().for_each(|exchange| exchange.connected(resumed));
+        self.ended = None;
+        self.connections += 1;
+        self.is_greeted = true;
+        self.after_ms = 0;
+        if link.0.is_process {
+            self.session.ready();
+        }
+        self.wake_waiting();
+    }
+
     /// Hears the session's next event: `None` when there is none, a call of the peer if that is what it
     /// is.
     pub(crate) fn hear(&mut self, link: &Link, now: u64) -> Option<Option<Taken>> {
@@ -328,17 +340,7 @@ impl State {
             Event::Writable { call } | Event::StopSending { call } => {
                 exchanges.get_mut(&call).into_iter().for_each(Exchange::room);
             }
-            Event::Connected { resumed } => {
-                exchanges.values_mut().for_each(|exchange| exchange.connected(resumed));
-                self.ended = None;
-                self.connections += 1;
-                self.is_greeted = true;
-                self.after_ms = 0;
-                if link.0.is_process {
-                    self.session.ready();
-                }
-                self.wake_waiting();
-            }
+            Event::Connected { resumed } => self.connected(link, resumed),
             Event::Draining { after_ms, .. } => self.after_ms = after_ms,
             Event::Refused(violation) => self.ended = Some(violation),
             Event::Closed(violation) => {

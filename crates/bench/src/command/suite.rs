@@ -35,6 +35,10 @@ pub struct SuiteArgs {
     /// One short round: whether everything works, no figures to quote.
     #[arg(long, conflicts_with_all = ["rounds", "duration"])]
     quick: bool,
+    /// Servers may use N cores, and clients that are processes of their own have N connections [default: 1 of
+    /// each]. The load has the other cores, or all of them where none is left.
+    #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
+    capped: Option<usize>,
     /// Only measurements whose case or peer has this in its name; repeatable, all have to hold.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
@@ -113,7 +117,7 @@ fn settings(suite: &Suite, args: &SuiteArgs) -> Settings {
         false => (args.rounds, args.duration.unwrap_or(suite.duration)),
     };
     let warm_up = (duration / 4).min(Duration::from_secs(1));
-    Settings { rounds, warm_up, duration, only: args.only.clone() }
+    Settings { rounds, warm_up, duration, capped: args.capped, only: args.only.clone() }
 }
 
 /// Minutes of load are not lost to a folder that cannot be written.

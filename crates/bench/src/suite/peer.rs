@@ -33,6 +33,8 @@ pub(crate) struct Peer {
     pub(crate) name: String,
     /// The command, from the folder of the peers.
     run: Vec<String>,
+    /// The command of its client, which loads it; `{address}` is where it is.
+    client: Option<Vec<String>>,
     /// How a person makes it runnable.
     setup: String,
     /// A program that has to be on the path beside the command itself.
@@ -182,6 +184,17 @@ impl Peer {
         over: &dyn Fn() -> bool,
     ) -> Result<String, String> {
         self.spawn(words, folder, backing)?.1.first_line(over)
+    }
+
+    /// Its client, of the server at this address.
+    pub(super) fn client(&self, address: &str) -> Option<Self> {
+        let words = self.client.as_ref()?.iter();
+        let run = words.map(|word| word.replace("{address}", address)).collect();
+        Some(Self { run, client: None, ..self.clone() })
+    }
+
+    pub(super) fn has_client(&self) -> bool {
+        self.client.is_some()
     }
 
     fn start_within(

@@ -72,8 +72,18 @@ pub(crate) fn markdown(suite: &Suite, result: &SuiteResult) -> String {
 pub(crate) fn origin(result: &SuiteResult) -> String {
     let context = &result.context;
     let commit = context.commit.as_deref().unwrap_or("unknown");
-    let pinned =
-        if result.pinned { "one core for servers, one for the load" } else { "not pinned" };
+    let pinned = match (result.pinned, result.capped) {
+        (false, None) => "not pinned".to_owned(),
+        (false, Some(cap)) => format!("not pinned; {cap} connections"),
+        (true, None) => "one core for servers, one for the load".to_owned(),
+        (true, Some(cap)) if cap < context.cores => {
+            format!("{cap} cores for servers, the others for the load; {cap} connections")
+        }
+        (true, Some(cap)) => format!(
+            "servers may use {cap} cores, which this machine does not have beside the load: all are for \
+             everyone; {cap} connections"
+        ),
+    };
     format!(
         "`{}`, commit {commit}, {}, {} cores, {}; {pinned}; {} interleaved rounds of {} s. A cell is \
          the median of the rounds (least–most); *CPU* is that of the server and its children per \
@@ -106,6 +116,7 @@ pub(crate) fn sections(suite: &Suite, result: &SuiteResult) -> Vec<Section> {
             Load::Steady { .. } => STEADY,
             Load::Ramp { .. } => RAMP,
             Load::Itself => ITSELF,
+            Load::Apart => APART,
         };
         if !of_case.is_empty() {
             sections.push(section(case.name, columns, &of_case));
@@ -167,6 +178,15 @@ const RAMP: &[Column] = &[
     P99,
     RATE,
     column("knee", |one| one.knee.map(|clients| clients as f64), grouped, Best::None),
+    CPU,
+    TO_OURS,
+    RSS,
+];
+
+const APART: &[Column] = &[
+    column("answers/s", |one| Some(one.ok_per_second), digits, Best::Most),
+    column("p50", |one| Some(one.latency?.p50), time, Best::Least),
+    P99,
     CPU,
     TO_OURS,
     RSS,
@@ -299,7 +319,9 @@ pub(crate) fn summary(suite: &Suite, result: &SuiteResult) -> String {
             let row = section.rows.iter().find(|row| row[0].text == peer)?;
             Some(row.get(place(head)?)?.text.clone())
         };
-        let rate = cell(OURS, "requests/s").or_else(|| cell(OURS, "reads/s"));
+        let rate = cell(OURS, "requests/s")
+            .or_else(|| cell(OURS, "reads/s"))
+            .or_else(|| cell(OURS, "answers/s"));
         let ours = match (rate, cell(OURS, "CPU")) {
             (Some(rate), Some(cpu)) if cpu != "–" => format!("{rate}/s, {cpu}"),
             _ => "–".to_owned(),

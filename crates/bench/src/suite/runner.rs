@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use tidewire_load::{Error, Second, Stop};
 
+use super::cores::Cores;
 use super::itself;
 use super::load::plan;
 use super::peer::{Backing, Peer};
@@ -14,9 +14,9 @@ use super::running::Running;
 use super::{Case, Load, Peers, Suite, Work};
 use crate::case::{self, ServerPlan};
 use crate::console::{Console, bar};
+use crate::measure;
 use crate::quantity::{digits, time};
 use crate::result::{Context, RunResult};
-use crate::{machine, measure};
 
 /// The value of [`SuiteResult::format`].
 pub(crate) const FORMAT: &str = "tidewire-suite/1";
@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) rounds: usize,
     pub(crate) warm_up: Duration,
     pub(crate) duration: Duration,
+    /// Cores of the servers, and connections of clients that are processes of their own; one unless set.
+    pub(crate) capped: Option<usize>,
     /// Only measurements of which the case or the peer has each of these in its name.
     pub(crate) only: Vec<String>,
 }
@@ -42,6 +44,9 @@ pub(crate) struct SuiteResult {
     pub(crate) seconds: f64,
     /// Servers and load each had a core of their own.
     pub(crate) pinned: bool,
+    /// Cores that servers could have at most, where somebody chose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) capped: Option<usize>,
     /// Peers that are not installed, and what to do about it.
     pub(crate) absent: Vec<(String, String)>,
     /// Peers that were loaded for longer than the others before they were measured, and for how many seconds.
@@ -118,7 +123,7 @@ pub(crate) async fn run(
     console: &mut Console<'_>,
     stop: &Stop,
 ) -> Result<SuiteResult, Error> {
-    let cores = Cores::divide();
+    let cores = Cores::divide(settings.capped);
     let absent = peers.found.iter().filter_map(|found| {
         found.absent.as_ref().map(|why| (found.peer.name.clone(), why.clone()))
     });
@@ -130,6 +135,7 @@ pub(crate) async fn run(
         seconds: settings.duration.as_secs_f64(),
         pinned: cores.is_some()
             && suite.cases.iter().all(|case| !matches!(case.load, Load::Itself)),
+        capped: settings.capped,
         absent: absent.collect(),
         ..SuiteResult::default()
     };
@@ -223,10 +229,24 @@ impl Way {
 }
 
 /// Where peers are measured.
-struct Place<'a> {
-    peers: &'a Peers,
-    backing: &'a Backing,
-    cores: Option<&'a Cores>,
+pub(super) struct Place<'a> {
+    pub(super) peers: &'a Peers,
+    pub(super) backing: &'a Backing,
+    pub(super) cores: Option<&'a Cores>,
+}
+
+impl Place<'_> {
+    /// Starts `peer` where servers are; from then on this is where the load is.
+    pub(super) fn start(&self, peer: &Peer, stop: &Stop) -> Result<Running, String> {
+        if let Some(cores) = self.cores {
+            cores.to_servers();
+        }
+        let started = peer.start(&self.peers.folder, self.backing, stop);
+        if let Some(cores) = self.cores {
+            cores.to_load();
+        }
+        started
+    }
 }
 
 async fn one(
@@ -238,20 +258,13 @@ async fn one(
     stop: &Stop,
 ) -> Result<(Figures, Vec<Moment>), String> {
     if let Work::Itself(word) = case.work {
-        if let Some(cores) = at.cores {
-            cores.to_all();
-        }
-        let figures = itself::measure(word, peer, at.peers, at.backing, settings, stop)?;
+        let figures = match case.load {
+            Load::Apart => itself::apart(word, peer, at, settings, stop)?,
+            _ => itself::measure(word, peer, at, settings, stop)?,
+        };
         return Ok((figures, Vec::new()));
     }
-    if let Some(cores) = at.cores {
-        cores.to_servers();
-    }
-    let started = peer.start(&at.peers.folder, at.backing, stop);
-    if let Some(cores) = at.cores {
-        cores.to_load();
-    }
-    let mut running: Running = started?;
+    let mut running = at.start(peer, stop)?;
     let mut plan = plan(case, &at.peers.folder, &running.address, settings)
         .map_err(|error| error.to_string())?;
     plan.warm_up = plan.warm_up.max(Duration::from_secs(peer.warm_up));
@@ -263,7 +276,7 @@ async fn one(
         return Err(format!("{how} after {} answers", result.requests.ok));
     }
     let seconds = match case.load {
-        Load::Steady { .. } | Load::Itself => Vec::new(),
+        Load::Steady { .. } | Load::Itself | Load::Apart => Vec::new(),
         Load::Ramp { .. } => moments(&result),
     };
     Ok((figures(&result, &seconds)?, seconds))
@@ -322,41 +335,4 @@ fn figures(result: &RunResult, seconds: &[Moment]) -> Result<Figures, String> {
         writes_per_second: None,
         stale: None,
     })
-}
-
-/// A core for servers and one for the load; what is started inherits where its starter stands.
-struct Cores {
-    servers: CpuSet,
-    load: CpuSet,
-}
-
-impl Cores {
-    /// `None` on a machine with one core, or where it may not be asked for.
-    fn divide() -> Option<Self> {
-        if machine::cores() < 2 {
-            return None;
-        }
-        let one = |core| {
-            let mut set = CpuSet::new();
-            set.set(core);
-            set
-        };
-        let cores = Self { servers: one(0), load: one(1) };
-        sched_setaffinity(None, &cores.load).ok()?;
-        Some(cores)
-    }
-
-    fn to_servers(&self) {
-        let _ = sched_setaffinity(None, &self.servers);
-    }
-
-    fn to_all(&self) {
-        let mut all = self.servers;
-        (0..CpuSet::MAX_CPU).filter(|core| self.load.is_set(*core)).for_each(|core| all.set(core));
-        let _ = sched_setaffinity(None, &all);
-    }
-
-    fn to_load(&self) {
-        let _ = sched_setaffinity(None, &self.load);
-    }
 }

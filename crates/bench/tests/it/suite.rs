@@ -253,3 +253,65 @@ fn a_peer_that_loads_itself_is_told_what_to_do_and_says_what_it_counted() {
     assert!(text.contains("| lost | printed \"nothing much\", which is no count"), "{text}");
     assert!(text.contains("| dies | ended by itself (exit status: 3) |"), "{text}");
 }
+
+#[test]
+fn a_peer_that_brings_its_client_is_loaded_by_it_on_another_core_and_pays_as_server() {
+    let folder = scratch("peers");
+    std::fs::create_dir_all(&folder).unwrap();
+    let peer = |name: &str, server: &str, client: Option<&str>| {
+        let client = client.map_or_else(String::new, |line| {
+            format!("client = [\"sh\", \"-c\", {line:?}, \"{{address}}\"]\n")
+        });
+        let run = format!("run = [\"sh\", \"-c\", {server:?}, \"none\"]\n");
+        format!("[[rpc]]\nname = {name:?}\n{run}{client}setup = \"-\"\n")
+    };
+    let counts = "echo \"$0 $1 $2 $3 $4 $(grep Cpus_allowed_list /proc/self/status | cut -f2)\" >> told; \
+                  echo '{\"calls\":4000,\"made\":5000,\"seconds\":2,\"cpu_seconds\":50,\"rss_bytes\":1048576,\
+                  \"latency\":{\"mean\":0.001,\"p50\":0.001,\"p90\":0.002,\"p95\":0.003,\"p99\":0.004}}'";
+    let serves = "echo listening on here:1; exec sleep 600";
+    let text = peer("tidewire", serves, Some(counts))
+        + &peer("in process", counts, None)
+        + &peer("dead", "echo here:2", Some(counts))
+        + &peer("silent", "exit 3", Some(counts));
+    std::fs::write(folder.join("peers.toml"), text).unwrap();
+    let out = scratch("suite");
+    let (from, to) = (folder.to_str().unwrap(), out.to_str().unwrap());
+    let run = ["suite", "rpc", "-z", "2s", "--rounds", "1", "--only", "Sum, 1 in flight"];
+    // On threads of their own, which stay where a suite puts its load.
+    let ran = std::thread::scope(|threads| {
+        let run = [&run[..], &["--peers", from, "--out", to]].concat();
+        threads.spawn(move || bench(&run)).join().unwrap()
+    });
+    assert_eq!(ran.outcome.unwrap(), Outcome::Done, "{}", ran.text);
+    let told = std::fs::read_to_string(folder.join("told")).unwrap();
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let load = if cores == 1 { "0" } else { "1" };
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines[0], format!("here:1 sum-1 2 0.5 1 {load}"));
+    assert_eq!(lines[1], format!("none sum-1 2 0.5 1 {load}"));
+    let text = std::fs::read_to_string(out.join("rpc.md")).unwrap();
+    assert!(text.contains("| | answers/s | p50 | p99 | CPU | to Tidewire | RSS |"), "{text}");
+    let server = "| tidewire | **2,000** | **1.00 ms** | **4.00 ms** |";
+    assert!(text.contains(server), "{text}");
+    // It is not charged for what its client spent; who has no server is, by all calls.
+    assert!(
+        !text.contains("| tidewire | **2,000** | **1.00 ms** | **4.00 ms** | 10.0 ms"),
+        "{text}"
+    );
+    assert!(
+        text.contains("| in process | **2,000** | **1.00 ms** | **4.00 ms** | 10.0 ms |"),
+        "{text}"
+    );
+    assert!(text.contains("| dead | ended by itself (exit status: 0) |"), "{text}");
+    assert!(text.contains("| silent | ended by itself (exit status: 3) |"), "{text}");
+    let ran = std::thread::scope(|threads| {
+        let capped = ["--capped", "4", "--only", "tidewire", "--peers", from, "--out", to];
+        let run = [&run[..], &capped].concat();
+        threads.spawn(move || bench(&run)).join().unwrap()
+    });
+    assert_eq!(ran.outcome.unwrap(), Outcome::Done, "{}", ran.text);
+    let told = std::fs::read_to_string(folder.join("told")).unwrap();
+    assert!(told.lines().last().unwrap().starts_with("here:1 sum-1 2 0.5 4 "), "{told}");
+    let text = std::fs::read_to_string(out.join("rpc.md")).unwrap();
+    assert!(text.contains("; 4 connections; 1 interleaved rounds"), "{text}");
+}

@@ -3,6 +3,7 @@
 //! A watch hangs a bell on the node; a walk that marks the node rings it. Ringing computes nothing: the
 //! wakers go to the trash and are woken when the locks are free.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -94,10 +95,20 @@ impl Belfry {
 
 /// The bells of a graph, by node.
 pub(crate) struct Watchers {
-    /// By address: thousands may hang on one node.
-    bells: HashMap<Id, BTreeMap<usize, Arc<Bell>>>,
+    bells: HashMap<Id, Bells>,
     /// Bells on all nodes.
     count: usize,
+}
+
+/// The bells on a node: one on most, of which there may be a hundred thousand.
+enum Bells {
+    One(Arc<Bell>),
+    /// By address: thousands may hang on one node.
+    #[expect(
+        clippy::box_collection,
+        reason = "the entry of a node with one bell is the smaller for it"
+    )]
+    Many(Box<BTreeMap<usize, Arc<Bell>>>),
 }
 
 impl Watchers {
@@ -106,26 +117,34 @@ impl Watchers {
     }
 
     pub(crate) fn attach(&mut self, id: Id, bell: &Arc<Bell>) {
-        let place = Arc::as_ptr(bell).addr();
-        let old = self.bells.entry(id).or_default().insert(place, bell.clone());
-        self.count += usize::from(old.is_none());
+        let is_new = match self.bells.entry(id) {
+            Entry::Vacant(place) => {
+                place.insert(Bells::One(bell.clone()));
+                true
+            }
+            Entry::Occupied(bells) => bells.into_mut().add(bell),
+        };
+        self.count += usize::from(is_new);
     }
 
     /// Returns whether nobody watches the node any more.
     fn detach(&mut self, id: Id, bell: &Arc<Bell>) -> bool {
-        let Some(bells) = self.bells.get_mut(&id) else { return false };
-        self.count -= usize::from(bells.remove(&Arc::as_ptr(bell).addr()).is_some());
-        let empty = bells.is_empty();
-        if empty {
-            self.bells.remove(&id);
+        let Entry::Occupied(mut bells) = self.bells.entry(id) else { return false };
+        let (was_there, is_empty) = match bells.get_mut() {
+            Bells::One(one) => (Arc::ptr_eq(one, bell), Arc::ptr_eq(one, bell)),
+            Bells::Many(many) => (many.remove(&place(bell)).is_some(), many.is_empty()),
+        };
+        self.count -= usize::from(was_there);
+        if is_empty {
+            bells.remove();
         }
-        empty
+        is_empty
     }
 
     /// Rings the bells of a node; their wakers go to the trash, to be woken outside the locks.
     pub(crate) fn notify(&self, id: Id, trash: &mut Trash) {
-        for bell in self.bells.get(&id).into_iter().flat_map(BTreeMap::values) {
-            bell.ring(trash);
+        if let Some(bells) = self.bells.get(&id) {
+            bells.ring(trash);
         }
     }
 
@@ -148,9 +167,42 @@ impl Watchers {
     pub(crate) fn close(&mut self, trash: &mut Trash) {
         self.count = 0;
         for (_, bells) in self.bells.drain() {
-            bells.values().for_each(|bell| bell.ring(trash));
+            bells.ring(trash);
         }
     }
+}
+
+impl Bells {
+    /// Returns whether it was not there.
+    fn add(&mut self, bell: &Arc<Bell>) -> bool {
+        match self {
+            Self::One(one) if Arc::ptr_eq(one, bell) => false,
+            Self::One(one) => {
+                let two = [(place(one), one.clone()), (place(bell), bell.clone())];
+                *self = Self::Many(Box::new(BTreeMap::from(two)));
+                true
+            }
+            Self::Many(many) => many.insert(place(bell), bell.clone()).is_none(),
+        }
+    }
+
+    fn ring(&self, trash: &mut Trash) {
+        match self {
+            Self::One(one) => one.ring(trash),
+            Self::Many(many) => many.values().for_each(|bell| bell.ring(trash)),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Many(many) => many.len(),
+        }
+    }
+}
+
+fn place(bell: &Arc<Bell>) -> usize {
+    Arc::as_ptr(bell).addr()
 }
 
 impl Shared {
@@ -176,3 +228,31 @@ impl Shared {
 
 /// A bell, its place in the map and in its list.
 const BELL_BYTES: usize = 96;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_has_no_bell_one_or_many_and_each_once() {
+        let belfry = Arc::<Belfry>::default();
+        let bells: Vec<_> = (0..3).map(|n| Arc::new(Bell::of(belfry.clone(), n))).collect();
+        let (mut watchers, id) = (Watchers::new(), Id::new(1, 1));
+        assert!(!watchers.detach(id, &bells[0]));
+        for attached in [&bells[0], &bells[0], &bells[1], &bells[0], &bells[1]] {
+            watchers.attach(id, attached);
+        }
+        assert_eq!(watchers.count, 2);
+        watchers.notify(id, &mut Trash::default());
+        let mut rung: Vec<u64> = std::iter::from_fn(|| belfry.take()).collect();
+        rung.sort_unstable();
+        assert_eq!(rung, [0, 1]);
+        assert!(!watchers.detach(id, &bells[2]) && !watchers.detach(id, &bells[0]));
+        assert!(watchers.detach(id, &bells[1]) && watchers.is_empty());
+        watchers.attach(id, &bells[2]);
+        assert!(!watchers.detach(id, &bells[1]));
+        watchers.release(id, &mut Trash::default());
+        assert!(watchers.is_empty() && watchers.bells.is_empty());
+        assert_eq!(belfry.take(), Some(2));
+    }
+}

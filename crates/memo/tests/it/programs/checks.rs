@@ -231,11 +231,13 @@ fn get(world: &Arc<World>, phase: usize, node: Node, runs_max: u64) {
 }
 
 /// Whether a run may ring other watches of what it computes, which is not kept for them: functions that
-/// change what they read, and no room, or functions that change what each other reads. Such watches ask in
-/// turns, for ever.
+/// change what they read, or read after their answer, and no room; or functions that change what each other
+/// reads. Such watches ask again and again.
 pub(super) fn rings_others(program: &Program) -> bool {
     let touching = program.rules_with(&|stmt| matches!(stmt, Stmt::Touch { .. }));
-    touching > 1 || touching == 1 && (program.is_tight() || weighs_much(program))
+    let late =
+        program.rules_with(&|stmt| matches!(stmt, Stmt::Scope { after, .. } if !after.is_empty()));
+    touching > 1 || touching + late > 0 && (program.is_tight() || weighs_much(program))
 }
 
 fn weighs_much(program: &Program) -> bool {
