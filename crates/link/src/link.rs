@@ -245,6 +245,19 @@ impl State {
         std::mem::take(&mut self.waiting).wake();
     }
 
+    /// A handshake is done.
+    fn connected(&mut self, link: &Link, resumed: bool) {
+        self.exchanges.values_mut().for_each(|exchange| exchange.connected(resumed));
+        self.ended = None;
+        self.connections += 1;
+        self.is_greeted = true;
+        self.after_ms = 0;
+        if link.0.is_process {
+            self.session.ready();
+        }
+        self.wake_waiting();
+    }
+
     /// The connection is lost, and with it word of what becomes stale.
     fn lost(&mut self, word: Word) {
         self.is_greeted = false;
@@ -323,17 +336,7 @@ impl State {
             Event::Writable { call } | Event::StopSending { call } => {
                 exchanges.get_mut(&call).into_iter().for_each(Exchange::room);
             }
-            Event::Connected { resumed } => {
-                exchanges.values_mut().for_each(|exchange| exchange.connected(resumed));
-                self.ended = None;
-                self.connections += 1;
-                self.is_greeted = true;
-                self.after_ms = 0;
-                if link.0.is_process {
-                    self.session.ready();
-                }
-                self.wake_waiting();
-            }
+            Event::Connected { resumed } => self.connected(link, resumed),
             Event::Draining { after_ms, .. } => self.after_ms = after_ms,
             Event::Refused(violation) => self.ended = Some(violation),
             Event::Closed(violation) => {
