@@ -250,6 +250,19 @@ impl State {
         std::mem::take(&mut self.waiting).wake();
     }
 
+    /// A handshake is done.
+    fn connected(&mut self, link: &Link, resumed: bool) {
+        self.exchanges.values_mut().for_each(|exchange| exchange.connected(resumed));
+        self.ended = None;
+        self.connections += 1;
+        self.is_greeted = true;
+        self.after_ms = 0;
+        if link.0.is_process {
+            self.session.ready();
+        }
+        self.wake_waiting();
+    }
+
     /// The connection is lost, and with it word of what becomes stale.
     fn lost(&mut self, word: Word) {
         self.is_greeted = false;
@@ -273,18 +286,6 @@ impl State {
     pub(crate) fn hear_all(&mut self, link: &Link) {
         let now = link.0.clock.now();
         while self.hear(link, now).is_some() {}
-    }
-
-    fn connected(&mut self, link: &Link, resumed: bool) {
-        self.exchanges.values_mut().for_each(|exchange| exchange.connected(resumed));
-        self.ended = None;
-        self.connections += 1;
-        self.is_greeted = true;
-        self.after_ms = 0;
-        if link.0.is_process {
-            self.session.ready();
-        }
-        self.wake_waiting();
     }
 
     /// Hears the session's next event: `None` when there is none, a call of the peer if that is what it

@@ -68,7 +68,10 @@ impl Program {
     /// When a program is run twice.
     pub async fn run(self) -> Result<()> {
         let socket = inherited().ok_or_else(|| Error::failed_precondition(NOT_HOSTED))?;
-        let socket = socket.set_nonblocking(true).and(tokio::net::UnixStream::from_std(socket));
+        let socket = socket
+            .set_nonblocking(true)
+            .map(|()| socket)
+            .and_then(tokio::net::UnixStream::from_std);
         let socket = socket.map_err(|error| Error::unavailable(error.to_string()))?;
         let process = Process::new(config(), Arc::new(Served(self)));
         assert!(PROCESS.set(process.clone()).is_ok(), "one program is run");
