@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::HeaderMap;
-use tidewire_live::{IncomingReply, Items, Piece, Then};
+use tidewire_live::{IncomingReply, Items, Metadata, Piece, Then};
 use tidewire_service::{Error, Validator};
 use tokio::task::AbortHandle;
 
@@ -92,6 +92,13 @@ impl Exchange {
     pub(crate) fn hear(&mut self, heard: Heard) {
         self.heard.push_back(heard);
         self.reader.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// It ended without an answer, or with an error.
+    pub(crate) fn failed(&mut self, error: Error, metadata: &Metadata) {
+        self.let_go();
+        self.hear(Heard::Failed(error, metadata.depends().map(Depends::of).collect()));
+        self.room();
     }
 
     /// Takes note of the items of a frame: what it costs is given back with the last of them.

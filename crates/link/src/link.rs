@@ -20,7 +20,6 @@ use tidewire_live::{CallId, Event, Metadata, Push, Reason, Session, Usage, Viola
 use tidewire_service::{Error, Outcome, Peer, Wakers};
 use tokio_util::task::TaskTracker;
 
-use crate::call::Depends;
 use crate::clock::Clock;
 use crate::exchange::{Exchange, Heard};
 use crate::hold::{Dropped, Word};
@@ -322,10 +321,7 @@ impl State {
             }
             Event::Failed { call, error, metadata, .. } => {
                 if let Some(exchange) = exchanges.get_mut(&call) {
-                    exchange.let_go();
-                    let depends = metadata.depends().map(Depends::of).collect();
-                    exchange.hear(Heard::Failed(error, depends));
-                    exchange.room();
+                    exchange.failed(error, &metadata);
                 }
             }
             Event::Recompute { call, change } => self.make_again(link, call, change),

@@ -73,7 +73,9 @@ impl Instance {
         let Surroundings { launcher, generation, sockets, ring, .. } = surroundings;
         let Generation { program, life, .. } = &***generation;
         let id = launcher.next_id();
-        let (place, socket) = Place::new(program.listen, sockets, id).map_err(Failure::for_now)?;
+        let user = program.runs_as().map_err(|error| Failure::of(&error))?;
+        let place = Place::new(program.listen, sockets, id, user.as_ref());
+        let (place, socket) = place.map_err(Failure::for_now)?;
         let told = place.told();
         let told: Vec<_> = told.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let order = program.order(id, &told).map_err(|error| Failure::of(&error))?;

@@ -49,8 +49,11 @@ pub(crate) struct Start {
 /// A user as the kernel knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct User {
+    pub(crate) name: String,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
+    /// The home folder.
+    pub(crate) home: String,
 }
 
 /// What the warden says.

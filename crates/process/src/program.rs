@@ -101,6 +101,14 @@ impl Program {
         &self.name
     }
 
+    /// Whom it runs as, if not as the gateway.
+    ///
+    /// # Errors
+    /// There is no such user.
+    pub(crate) fn runs_as(&self) -> io::Result<Option<User>> {
+        self.user.as_deref().map(user).transpose()
+    }
+
     /// What the warden is told, with the place to listen at filled in.
     ///
     /// # Errors
@@ -124,15 +132,25 @@ impl Program {
             .filter_map(|name| std::env::var(name).ok().map(|value| ((*name).to_owned(), value)));
         let place = place.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let mut environment: Vec<_> = passed_on.chain(place).collect();
+        let user = self.runs_as()?;
+        environment.extend(user.iter().flat_map(User::environment));
         environment.extend(self.environment.iter().cloned());
         Ok(crate::message::Start {
             id,
             command: self.command.iter().map(filled).collect(),
             environment,
             folder: self.folder.clone(),
-            user: self.user.as_deref().map(user).transpose()?,
+            user,
             listens: self.listen == Listen::Inherited,
         })
+    }
+}
+
+impl User {
+    /// What programs read of their user.
+    fn environment(&self) -> [(String, String); 3] {
+        [("HOME", &self.home), ("USER", &self.name), ("LOGNAME", &self.name)]
+            .map(|(name, value)| (name.to_owned(), value.clone()))
     }
 }
 
@@ -144,8 +162,10 @@ fn user(name: &str) -> io::Result<User> {
         if fields.next() != Some(name) {
             return None;
         }
-        let mut ids = fields.skip(1).map(str::parse);
-        Some(User { uid: ids.next()?.ok()?, gid: ids.next()?.ok()? })
+        let mut fields = fields.skip(1);
+        let (uid, gid) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        let home = fields.nth(1)?.to_owned();
+        Some(User { name: name.to_owned(), uid, gid, home })
     });
     known.ok_or_else(|| {
         io::Error::new(io::ErrorKind::NotFound, format!("there is no user {name} in /etc/passwd"))
@@ -178,7 +198,8 @@ mod tests {
 
     #[test]
     fn users_are_found_by_name() {
-        assert_eq!(user("root").unwrap(), User { uid: 0, gid: 0 });
+        let root = user("root").unwrap();
+        assert_eq!((root.uid, root.gid, root.home.as_str()), (0, 0, "/root"));
         assert!(user("nobody-of-this-name").is_err());
         let program = Program::new("a", ["a"]).folder("/no/such/folder");
         let error = program.order(1, &[]).unwrap_err().to_string();

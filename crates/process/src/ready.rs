@@ -4,22 +4,29 @@
 //! |---|---|
 //! | at an inherited socket | at once: the system keeps calls until it accepts them |
 //! | at a port | once a connection succeeds: tried after 1 ms, then after twice as long, up to 25 ms |
-//! | at a path | the same |
+//! | at a path | once the system says that the socket is there, and it takes a connection |
 //! | not at all, as it speaks the live protocol | once it says so (`native.rs`) |
 //!
 //! A port is a free one when the program is started and may be taken by another until it listens; it
-//! then fails and is started again with another one. The folder of sockets belongs to this user only.
+//! then fails and is started again with another one. The folder of sockets belongs to this user only, and
+//! in it that of a program that runs as another user to that one.
 
+use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream as UnixSocket};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::fs::inotify;
+use tokio::net::unix::pipe::Receiver;
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::message::User;
 use crate::native;
 use crate::program::Listen;
 
@@ -59,6 +66,7 @@ impl Place {
         listen: Listen,
         sockets: &Path,
         id: u64,
+        user: Option<&User>,
     ) -> io::Result<(Self, Option<OwnedFd>)> {
         let path = sockets.join(format!("{id}.sock"));
         Ok(match listen {
@@ -66,7 +74,7 @@ impl Place {
                 let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
                 (Self::Port(listener.local_addr()?.port()), None)
             }
-            Listen::Unix => (Self::Path(path), None),
+            Listen::Unix => (Self::Path(place_of(user, path)?), None),
             Listen::Inherited => {
                 let listener = UnixListener::bind(&path)?;
                 (Self::Inherited(path), Some(listener.into()))
@@ -103,12 +111,22 @@ impl Place {
     /// Cancel safe.
     pub(crate) async fn until_open(&self) -> Address {
         let mut wait = FIRST_WAIT;
+        let arrivals = match self {
+            Self::Path(path) => Arrivals::watch(path).ok(),
+            _ => None,
+        };
         loop {
             if let Some(address) = self.address().await {
                 return address;
             }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(LONGEST_WAIT);
+            match (&arrivals, self) {
+                // One that is there is listened on in a moment.
+                (Some(arrivals), Self::Path(path)) if !path.exists() => arrivals.next().await,
+                _ => {
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(LONGEST_WAIT);
+                }
+            }
         }
     }
 
@@ -138,10 +156,49 @@ impl Drop for Place {
     fn drop(&mut self) {
         if let Self::Path(path) | Self::Inherited(path) = self {
             // The program may have removed it.
-            let _ = std::fs::remove_file(path);
+            let _ = std::fs::remove_file(&path);
+            // Its own folder, if it has one; that of all is not empty, or goes with the host.
+            if path.file_name() == Some(OsStr::new(OWN_NAME)) {
+                let _ = path.parent().map(std::fs::remove_dir);
+            }
         }
     }
 }
 
+/// Where a program that runs as a user may make a socket: in a folder that only this user may enter.
+fn place_of(user: Option<&User>, path: PathBuf) -> io::Result<PathBuf> {
+    let Some(user) = user else { return Ok(path) };
+    if let Some(sockets) = path.parent() {
+        // To go through it, and to see nothing of it.
+        std::fs::set_permissions(sockets, Permissions::from_mode(0o711))?;
+    }
+    std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+    std::os::unix::fs::chown(&path, Some(user.uid), Some(user.gid))?;
+    Ok(path.join(OWN_NAME))
+}
+
+/// Files that appear beside a path.
+struct Arrivals(Receiver);
+
+impl Arrivals {
+    fn watch(path: &Path) -> io::Result<Self> {
+        let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
+        let notices = inotify::init(flags)?;
+        let events = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO;
+        inotify::add_watch(&notices, path.parent().unwrap_or(path), events)?;
+        // It is read as a pipe is.
+        Ok(Self(Receiver::from_owned_fd_unchecked(notices)?))
+    }
+
+    /// Waits until there may be another.
+    async fn next(&self) {
+        // What they say is not looked at: whoever asked looks for itself.
+        let _ = self.0.readable().await;
+        let _ = self.0.try_read(&mut [0; 4096]);
+    }
+}
+
+/// What the socket is called in a folder of its own.
+const OWN_NAME: &str = "socket";
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 const LONGEST_WAIT: Duration = Duration::from_millis(25);

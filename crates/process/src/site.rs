@@ -28,15 +28,15 @@ pub struct Site {
     strips_prefix: bool,
 }
 
-/// What is at each site.
-type Placed = Vec<(Site, Arc<dyn Service>)>;
-
 /// Services by their sites: a [`Service`] itself. Clones share what is where.
 #[derive(Clone, Default)]
 pub struct Sites {
-    sites: Arc<RwLock<Placed>>,
+    places: Arc<RwLock<Vec<Place>>>,
     is_https: bool,
 }
+
+/// A service at its site.
+type Place = (Site, Arc<dyn Service>);
 
 impl Site {
     /// A site by its route: `/shop/*` for a path and all below it, `/shop` for it alone.
@@ -112,7 +112,7 @@ impl Sites {
                 && known.host == site.host
                 && known.has_paths_below == site.has_paths_below
         };
-        let mut sites = self.sites.write().unwrap_or_else(PoisonError::into_inner);
+        let mut sites = self.places.write().unwrap_or_else(PoisonError::into_inner);
         if sites.iter().any(|(known, _)| is_same(known)) {
             return Err(SiteError(format!("route {site} is there twice; remove one of the two")));
         }
@@ -124,12 +124,12 @@ impl Sites {
     /// Puts the services of `other` in the place of these, all at once.
     pub fn set(&self, other: Self) {
         let others =
-            std::mem::take(&mut *other.sites.write().unwrap_or_else(PoisonError::into_inner));
-        *self.sites.write().unwrap_or_else(PoisonError::into_inner) = others;
+            std::mem::take(&mut *other.places.write().unwrap_or_else(PoisonError::into_inner));
+        *self.places.write().unwrap_or_else(PoisonError::into_inner) = others;
     }
 
-    fn find(&self, host: Option<&str>, path: &str) -> Option<(Site, Arc<dyn Service>)> {
-        let sites = self.sites.read().unwrap_or_else(PoisonError::into_inner);
+    fn find(&self, host: Option<&str>, path: &str) -> Option<Place> {
+        let sites = self.places.read().unwrap_or_else(PoisonError::into_inner);
         sites.iter().find(|(site, _)| site.matches(host, path)).cloned()
     }
 }
@@ -180,7 +180,7 @@ impl fmt::Display for Site {
 
 impl fmt::Debug for Sites {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sites = self.sites.read().unwrap_or_else(PoisonError::into_inner);
+        let sites = self.places.read().unwrap_or_else(PoisonError::into_inner);
         f.debug_list().entries(sites.iter().map(|(site, _)| site)).finish()
     }
 }

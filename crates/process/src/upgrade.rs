@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  caller: GET, Upgrade: websocket ─▶ program, on a connection of its own
+//!  caller: CONNECT of HTTP/2, RFC 8441 ─▶ the same, which answers 200 in place of 101
 //!  caller ◀─ 101 ─ program            then bytes both ways, until both have ended
 //!  caller ◀─ anything else ─ program  an answer like any other
 //! ```
@@ -12,10 +13,11 @@
 use std::pin::Pin;
 
 use futures_util::stream::poll_fn;
-use http::header::{CONNECTION, UPGRADE};
-use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
+use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1;
+use hyper::ext::Protocol;
 use hyper_util::rt::TokioIo;
 use tidewire_service::{Body, Call, Error, Frame, Outcome, Reply, Result, Target, Upgrade};
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
@@ -26,13 +28,23 @@ use crate::ready::Address;
 /// What a request wants its connection to become.
 pub(crate) fn wanted(call: &Call) -> Option<HeaderValue> {
     let target = call.http_target()?;
+    if is_over_http2(call) {
+        return Some(HeaderValue::from_static("websocket"));
+    }
     let headers = call.context.headers();
     let is_named = headers.get_all(CONNECTION).iter().any(|value| {
         let names = value.to_str().unwrap_or_default().split(',');
         names.into_iter().any(|name| name.trim().eq_ignore_ascii_case("upgrade"))
     });
-    let wanted = headers.get(UPGRADE).filter(|_| is_named && target.method == http::Method::GET)?;
+    let wanted = headers.get(UPGRADE).filter(|_| is_named && target.method == Method::GET)?;
     (!wanted.as_bytes().eq_ignore_ascii_case(b"h2c")).then(|| wanted.clone())
+}
+
+/// Whether it is a WebSocket on a stream of HTTP/2.
+fn is_over_http2(call: &Call) -> bool {
+    let is_connect = call.http_target().is_some_and(|target| target.method == Method::CONNECT);
+    let protocol = call.context.extensions().get::<Protocol>();
+    is_connect && protocol.is_some_and(|protocol| protocol.as_str() == "websocket")
 }
 
 /// Passes such a request to the program at `address`.
@@ -59,7 +71,12 @@ async fn ask<S>(stream: S, call: Call, wanted: HeaderValue) -> Result<Reply>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let request = request(call, wanted)?;
+    let is_over_http2 = is_over_http2(&call);
+    let mut request = request(call, wanted)?;
+    if is_over_http2 {
+        *request.method_mut() = Method::GET;
+        request.headers_mut().insert(SEC_WEBSOCKET_KEY, HeaderValue::from_static(KEY));
+    }
     let (mut sender, connection) = http1::handshake::<_, String>(TokioIo::new(stream))
         .await
         .map_err(|error| broken(&error))?;
@@ -71,6 +88,12 @@ where
     });
     let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
     Ok(match response.status() {
+        StatusCode::SWITCHING_PROTOCOLS if is_over_http2 => {
+            let reply = switched(response);
+            let mut headers = headers::end_to_end(reply.headers.clone().into_map());
+            headers.remove(SEC_WEBSOCKET_ACCEPT);
+            reply.with_status(StatusCode::OK).with_headers(headers)
+        }
         StatusCode::SWITCHING_PROTOCOLS => switched(response),
         _ => answered(response),
     })
@@ -134,3 +157,6 @@ fn broken(error: &hyper::Error) -> Error {
     Error::unavailable(format!("the connection to the program broke: {error}"))
         .with_outcome(Outcome::Unknown)
 }
+
+/// What HTTP/1.1 wants of a caller and HTTP/2 does not: proof of nothing on a connection that no cache sees.
+const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";

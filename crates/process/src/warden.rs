@@ -9,7 +9,7 @@
 //! | event | what is done |
 //! |---|---|
 //! | order to start | fork and exec (`spawn.rs`); the answer is the pid or the error of the system |
-//! | order to signal | the process group, as long as its leader was not reaped |
+//! | order to signal | the process group, as long as its leader was not reaped; to stop or go on, all of its descendants too |
 //! | a child ended | its group is killed, what it left is swept (`sweep.rs`), the gateway is told |
 //! | the gateway's end of the socket is closed | all is killed, until nothing is below |
 
@@ -126,6 +126,10 @@ impl Warden {
         if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
             // It may have ended just now, which the next round finds out.
             let _ = kill_process_group(pid, signal);
+            // What left the group would run on.
+            if matches!(signal, Signal::STOP | Signal::CONT) {
+                sweep::signal_below(pid, id, signal);
+            }
         }
     }
 

@@ -36,10 +36,35 @@ fn is_of(pid: Pid, instances: &HashMap<Pid, u64>) -> bool {
     Mark::of(pid).is_none_or(|mark| instances.values().any(|running| *running == mark.instance))
 }
 
-/// The children of this process, which has one thread.
+/// Signals all that an instance has started, in its group or not.
+pub(super) fn signal_below(leader: Pid, instance: u64, signal: Signal) {
+    let of_it = |pid: &Pid| Mark::of(*pid).is_some_and(|mark| mark.instance == instance);
+    let mut found: Vec<_> = children().into_iter().filter(of_it).collect();
+    if !found.contains(&leader) {
+        found.push(leader);
+    }
+    let mut at = 0;
+    while let Some(pid) = found.get(at).copied() {
+        at += 1;
+        let _ = kill_process(pid, signal);
+        // Whatever is stopped starts no others.
+        let below = children_of(pid).into_iter().filter(|pid| !found.contains(pid));
+        found.extend(below.collect::<Vec<_>>());
+    }
+}
+
+/// The children of this process.
 fn children() -> Vec<Pid> {
-    let pid = rustix::process::getpid().as_raw_nonzero();
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let text = text.unwrap_or_default();
-    text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+    children_of(rustix::process::getpid())
+}
+
+/// The children of a process, which each of its threads has some of.
+fn children_of(pid: Pid) -> Vec<Pid> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())) else {
+        return Vec::new();
+    };
+    let texts = threads.flatten().map(|thread| thread.path().join("children"));
+    let texts = texts.filter_map(|path| std::fs::read_to_string(path).ok());
+    let all: String = texts.collect();
+    all.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }

@@ -73,6 +73,39 @@ async fn a_websocket_passes_both_ways_and_keeps_its_process_until_it_is_closed()
 }
 
 #[tokio::test]
+async fn a_websocket_over_http2_passes_too() {
+    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    let stream = TcpStream::connect(gateway.address()).await.unwrap();
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let mut client = client.ready().await.unwrap();
+    let mut asked = http::Request::new(());
+    *asked.uri_mut() = "http://tea.example/shop/socket".parse().unwrap();
+    *asked.method_mut() = Method::GET;
+    // Settings of the server are known once it answered anything.
+    client.send_request(asked.clone(), true).unwrap().0.await.unwrap();
+    *asked.method_mut() = Method::CONNECT;
+    asked.headers_mut().insert("sec-websocket-version", "13".parse().unwrap());
+    asked.headers_mut().insert("sec-websocket-protocol", "tea".parse().unwrap());
+    asked.extensions_mut().insert(h2::ext::Protocol::from_static("websocket"));
+    let mut client = client.ready().await.unwrap();
+    let (answer, mut send) = client.send_request(asked, false).unwrap();
+    let answer = answer.await.unwrap();
+    assert_eq!((answer.status().as_u16(), answer.headers().len() > 0), (200, true));
+    assert!(!answer.headers().contains_key("sec-websocket-accept"));
+    // One masked message, by a mask of nothing.
+    send.send_data(b"\x81\x83\0\0\0\0one"[..].into(), false).unwrap();
+    let mut heard = Vec::new();
+    let mut body = answer.into_body();
+    while !heard.ends_with(b"/socket one") {
+        heard.extend(body.data().await.unwrap().unwrap());
+    }
+    drop((send, body, client));
+    connection.abort();
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn a_program_that_wants_no_websocket_answers_and_h2c_is_not_passed() {
     let gateway = Gateway::start(Listen::Port, Life::default()).await;
     for (wanted, told) in [("websocket", "websocket"), ("h2c", "None")] {

@@ -116,6 +116,34 @@ async fn an_idle_process_is_frozen_and_a_call_thaws_it() {
 }
 
 #[tokio::test]
+async fn what_left_the_group_of_a_process_is_frozen_with_it_and_goes_on_with_it() {
+    for program in programs(&[]) {
+        let host = host();
+        let hosted = host.add(program, life(|life| life.idle_freeze = Some(Duration::ZERO)));
+        let daemon: i32 = get(&hosted, "/daemon").await.unwrap().parse().unwrap();
+        for _ in 0..3 {
+            until_state(daemon, |state| state == 'T').await;
+            let open = crate::reply(&hosted, "/pid").await.unwrap();
+            until_state(daemon, |state| state != 'T').await;
+            drop(open);
+        }
+        host.stop().await;
+        assert!(!is_alive(daemon));
+    }
+}
+
+/// Waits until a process is in a state: T is stopped.
+async fn until_state(pid: i32, is_so: impl Fn(char) -> bool) {
+    let state = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+        stat.rsplit(") ").next().and_then(|fields| fields.chars().next()).expect("a state")
+    };
+    while !is_so(state()) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
 async fn a_process_that_ignores_sigterm_is_killed_after_its_grace() {
     for program in programs(&["deaf"]) {
         let host = host();

@@ -2,6 +2,8 @@
 misbehave. Its second argument is what to do before it listens."""
 
 import base64
+import ctypes
+import getpass
 import hashlib
 import os
 import signal
@@ -14,6 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 NEXT = threading.Semaphore(0)
+# Of the main thread: each has its own.
+SIGNAL_OF_DEATH = ctypes.c_int()
+ctypes.CDLL(None).prctl(2, ctypes.byref(SIGNAL_OF_DEATH))
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -41,13 +46,11 @@ class Handler(BaseHTTPRequestHandler):
             self.answer("flooded")
         elif path == "/daemon":
             # A grandchild in a session of its own, without a parent.
-            code = "import os,sys,time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n" \
-                   "os.write(3, str(os.getpid()).encode())\nos.close(3)\ntime.sleep(10**6)"
             read, write = os.pipe()
-            os.dup2(write, 3)
-            subprocess.Popen([sys.executable, "-S", "-c", code], pass_fds=[3])
+            code = "import os,sys,time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n" \
+                   f"os.write({write}, str(os.getpid()).encode())\nos.close({write})\ntime.sleep(10**6)"
+            subprocess.Popen([sys.executable, "-S", "-c", code], pass_fds=[write])
             os.close(write)
-            os.close(3)
             self.answer(os.read(read, 100).decode())
         elif path == "/socket":
             self.echo_websocket()
@@ -68,6 +71,8 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/told":
             names = ["Host", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix"]
             self.answer(" ".join(str(self.headers[name]) for name in names))
+        elif path == "/user":
+            self.answer(f"{getpass.getuser()} {os.environ['HOME']} {SIGNAL_OF_DEATH.value}")
         elif path == "/environment":
             self.answer("\n".join(sorted(os.environ)))
         elif path == "/descriptors":

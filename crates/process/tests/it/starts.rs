@@ -103,6 +103,73 @@ async fn a_program_that_never_listens_is_killed_and_who_waited_is_told() {
     }
 }
 
+#[tokio::test]
+async fn a_program_of_another_user_has_its_own_socket_home_and_nothing_of_the_gateway() {
+    let is_root = rustix::process::geteuid().is_root();
+    for listen in [Listen::Unix, Listen::Inherited, Listen::Port] {
+        let host = host();
+        let hosted = host.add(python(&[]).listen(listen).user("nobody"), Life::default());
+        if is_root {
+            let told = get(&hosted, "/user").await.unwrap();
+            assert_eq!(told.split(' ').next(), Some("nobody"), "{listen:?}");
+            // The signal by which it ends with its warden is there although its user changed.
+            assert!(told.ends_with(" 9"), "{told}");
+        } else {
+            assert_unavailable(&get(&hosted, "/user").await.unwrap_err());
+        }
+        host.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn spares_take_the_first_call_and_are_replaced() {
+    for program in programs(&[]) {
+        let host = host();
+        let life = life(|life| (life.spares, life.idle_stop) = (1, Some(Duration::ZERO)));
+        let hosted = host.add(program, life);
+        for starts in 1..=3 {
+            let standing =
+                hosted.until(|status| status.spares == 1 && status.pids.len() == 1).await;
+            assert_eq!((standing.state, standing.starts), (State::Stopped, starts));
+            let pid = get(&hosted, "/pid").await.unwrap();
+            assert_eq!(pid, standing.pids[0].to_string());
+        }
+        host.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_replaced_program_serves_until_the_next_can_and_no_call_fails() {
+    for program in programs(&[]) {
+        let host = host();
+        let hosted = host.add(program.clone(), Life::default());
+        let callers = [(); 4].map(|()| {
+            let hosted = hosted.clone();
+            tokio::spawn(async move {
+                let mut calls = 0;
+                while hosted.status().starts < 6 {
+                    assert_eq!(get(&hosted, "/a").await.unwrap(), "/a");
+                    calls += 1;
+                }
+                calls
+            })
+        });
+        for starts in 1..=5 {
+            hosted.until(|status| status.starts == starts).await;
+            hosted.replace(program.clone(), Life::default());
+        }
+        for caller in callers {
+            assert!(caller.await.unwrap() > 0);
+        }
+        // One whose executable is gone leaves the old one serving.
+        let broken = Program::new("test", ["/no/such/program"]).listen(Listen::Inherited);
+        hosted.replace(broken, Life::default());
+        hosted.until(|status| status.failure.is_some()).await;
+        assert_eq!(get(&hosted, "/b").await.unwrap(), "/b");
+        host.stop().await;
+    }
+}
+
 fn assert_unavailable(error: &Error) {
     assert_eq!((error.code(), error.http_status().as_u16()), (Code::Unavailable, 503));
     assert!(error.headers().contains_key(RETRY_AFTER), "{error:?}");
