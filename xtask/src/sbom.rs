@@ -66,8 +66,9 @@ pub(crate) fn document(root: &Path, target: &str) -> Result<Value> {
 
 /// The crates of the program along some kinds of edges.
 fn tree(root: &Path, target: &str, edges: &str) -> Result<BTreeSet<Crate>> {
-    let words = ["tree", "--locked", "--package", PROGRAM, "--target", target, "--edges", edges];
-    let lines = cargo(root, &[&words[..], &["--prefix", "none", "--format", "{p}"]].concat())?;
+    let words = ["tree", "--locked", "--package", PROGRAM, "--features", FEATURES];
+    let of = ["--target", target, "--edges", edges, "--prefix", "none", "--format", "{p}"];
+    let lines = cargo(root, &[&words[..], &of].concat())?;
     // `name v1.2.3 (where it is)`
     let crates = lines.lines().filter_map(|line| {
         let (name, rest) = line.split_once(" v")?;
@@ -150,6 +151,8 @@ fn cargo(root: &Path, words: &[&str]) -> Result<String> {
 }
 
 const PROGRAM: &str = "tidewire-cli";
+/// What `scripts/dist.sh` builds it with, beside the defaults.
+const FEATURES: &str = "otlp";
 
 #[cfg(test)]
 mod tests {
@@ -168,6 +171,7 @@ mod tests {
             ("rustls", "required"),
             ("ring", "required"),
             ("tidewire-memo", "required"),
+            ("tidewire-otlp", "required"),
             ("tikv-jemallocator", "required"),
             ("syn", "excluded"),
             ("clap_derive", "excluded"),

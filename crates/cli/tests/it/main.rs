@@ -4,6 +4,7 @@
 
 mod call;
 mod check;
+mod deploying;
 mod exhaustion;
 mod habits;
 mod hosting;

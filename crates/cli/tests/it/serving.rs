@@ -110,6 +110,21 @@ fn a_drain_says_what_it_waits_for_and_what_became_of_that() {
 }
 
 #[test]
+fn a_second_signal_ends_it_at_once() {
+    let settings = "[server]\nlisten = \"127.0.0.1:0\"\n[limits]\ndrain_grace = \"1h\"\n";
+    let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", settings)]);
+    let mut served = Served::in_folder(folder, &["serve", "shop.proto"]);
+    served.signal("TERM");
+    let mut log = served.log.take().unwrap().map(Result::unwrap);
+    assert!(log.any(|line| line.contains("limits.drain_grace = 3600s more")));
+    // Who comes meanwhile is served.
+    served.answers();
+    served.signal("TERM");
+    assert!(log.any(|line| line.contains("a second signal came")));
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn nobody_reading_its_output_or_its_log_does_not_end_it() {
     let mut served = Served::start();
     drop((served.output.take(), served.log.take()));
