@@ -103,8 +103,9 @@ pub(crate) enum Load {
 pub(crate) enum Answer {
     /// To the letter.
     Is(&'static str),
-    /// Somewhere in it: protocols put an envelope around a message.
-    Has(&'static str),
+    /// Each of these somewhere in it: protocols put an envelope around a message, and JSON has spaces where
+    /// its printer likes them (Go's where it may surprise).
+    Has(&'static [&'static str]),
 }
 
 /// Every suite there is.

@@ -81,9 +81,11 @@ fn call(name: &str, path: &str, sent: &str, answer: Answer) -> Result<Step, Erro
         body: Body::Bytes(sent.into()),
         messages: None,
     };
-    let check = match answer {
-        Answer::Is(body) => Check::BodyEquals(Template::literal(body)),
-        Answer::Has(part) => Check::BodyContains(Template::literal(part)),
+    let checks = match answer {
+        Answer::Is(body) => vec![Check::BodyEquals(Template::literal(body))],
+        Answer::Has(parts) => {
+            parts.iter().map(|part| Check::BodyContains(Template::literal(part))).collect()
+        }
     };
-    Ok(Step { name: name.to_owned(), request, checks: vec![check], extracts: Vec::new() })
+    Ok(Step { name: name.to_owned(), request, checks, extracts: Vec::new() })
 }

@@ -52,7 +52,7 @@ impl Spoken {
             // `hello.v1.Hello` with that name (1).
             MessageCodec::Proto => "\n\u{5}User1",
         };
-        let (path, answer) = ("/hello.v1.Greeter/SayHello", Answer::Has("Hello from a mock"));
+        let (path, answer) = ("/hello.v1.Greeter/SayHello", Answer::Has(&["Hello from a mock"]));
         Case {
             name,
             needs,

@@ -50,9 +50,9 @@ const PROTO: &str = "\n\u{3}Ada(*";
 impl Spoken {
     const fn of(self, name: &'static str, under_way: usize) -> Case {
         let Self(needs, protocol, codec) = self;
-        let message = match codec {
-            MessageCodec::Json => JSON,
-            MessageCodec::Proto => PROTO,
+        let (message, parts): (_, &'static [&'static str]) = match codec {
+            MessageCodec::Json => (JSON, &["\"Ada\"", "42"]),
+            MessageCodec::Proto => (PROTO, &[PROTO]),
         };
         let streams = matches!(protocol, Protocol::Grpc);
         let (connections, depth) = if streams { (1, under_way) } else { (under_way, 1) };
@@ -64,7 +64,7 @@ impl Spoken {
                 protocol,
                 codec,
                 sent: message,
-                answer: Answer::Has(message),
+                answer: Answer::Has(parts),
             },
             load: Load::Steady { connections, depth },
         }
