@@ -7,7 +7,7 @@ use tidewire_load::Stop;
 
 use super::Peers;
 use super::peer::{Backing, Peer};
-use super::runner::{Figures, Settings};
+use super::runner::{Figures, Latency, Settings};
 
 /// What such a peer prints, as one line of JSON.
 #[derive(Debug, Deserialize)]
@@ -20,6 +20,11 @@ struct Counted {
     /// Reads that were older than they may be, where each was checked.
     stale: Option<u64>,
     rss_bytes: u64,
+    pss_bytes: Option<u64>,
+    /// Seconds that the first call of all took.
+    first: Option<f64>,
+    /// Where each call is timed.
+    latency: Option<Latency>,
 }
 
 /// How much longer than it was told to a peer may take.
@@ -47,6 +52,9 @@ pub(super) fn measure(
         ok_per_second: counted.calls as f64 / counted.seconds,
         cpu_per_request: counted.cpu_seconds / counted.calls as f64,
         rss_bytes: counted.rss_bytes,
+        pss_bytes: counted.pss_bytes,
+        first: counted.first,
+        latency: counted.latency,
         writes_per_second: counted.writes_per_second,
         stale: counted.stale,
         ..Figures::default()
