@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 has() { command -v "$1" >/dev/null || { echo "peers: no $1, so what needs it is absent" >&2; return 1; }; }
 if has cargo; then
-  cargo build --release --package web --package overhead --package raw-epoll --package memo --package rpc
+  cargo build --release --package web --package overhead --package raw-epoll --package memo --package rpc --package hosting
   (cd ../.. && cargo build --release --package contacts --package tidewire-cli)
 fi
 if has go; then
@@ -12,6 +12,7 @@ if has go; then
   (cd protocols/go && go build -o ../../target/protocols-connect-go ./connect && go build -o ../../target/protocols-grpc-go ./grpc && go build -o ../../target/mock-go ./mock)
   (cd rpc/go && go build -o ../../target/rpc-go .)
   (cd stacks/go && go build -o ../../target/stacks-go .)
+  (cd hosting/workers/go && go build -o ../../../target/hosting-go .)
 fi
 if has npm; then
   (cd protocols && npm ci --silent --no-audit --no-fund)
@@ -19,6 +20,12 @@ if has npm; then
 fi
 if has javac; then
   javac -d target/web-java web/java/Server.java
+fi
+# uWSGI is compiled by pip, which takes a compiler and the headers of Python.
+if has python3 && ! [ -e target/uwsgi/bin/uwsgi ]; then
+  if ! { python3 -m venv target/uwsgi && target/uwsgi/bin/pip install --quiet --disable-pip-version-check uwsgi==2.0.31; }; then
+    echo "peers: uWSGI could not be built, so it is absent" >&2
+  fi
 fi
 # nginx as Debian builds it, without installing it: nothing is started, and no root is needed.
 if ! [ -e target/nginx ]; then

@@ -145,7 +145,7 @@ func act(t *testing.T, app *App, what string, d details) {
 		s.reply(call, unhex(t, d.Payload), said)
 	case "fail":
 		failed := &Error{Code: d.Code, Message: d.Message, Details: []Detail{{d.Detail[0], unhex(t, d.Detail[1])}}}
-		s.fail(call, failed)
+		s.fail(call, failed, nil)
 	case "begin":
 		s.open(call, answer{})
 	case "push":

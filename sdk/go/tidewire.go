@@ -5,7 +5,9 @@
 //		c.Depends("items", request.ID) // the answer is kept until this item changes
 //		return Item{Name: "tea"}, nil
 //	})
-//	log.Fatal(app.Serve())
+//	if err := app.Serve(); err != nil {
+//		log.Fatal(err)
+//	}
 //
 // The gateway starts the program, passes calls on a socket that it inherits (TIDEWIRE_FD), and ends it. Each call
 // is answered in a goroutine. Messages are structs as JSON where tidewire.toml says codec = "json"; else they are
@@ -760,6 +762,13 @@ type answer struct {
 	maxAge            uint64
 }
 
+func putDepends(out []byte, depends [][2]string) []byte {
+	for _, pair := range depends {
+		out = putField(out, 15, putString(putString(nil, pair[0]), pair[1]))
+	}
+	return out
+}
+
 func (s *session) head(said answer) []byte {
 	var out []byte
 	if said.maxAge > 0 {
@@ -769,9 +778,7 @@ func (s *session) head(said answer) []byte {
 		out = putNumber(out, 14, uint64(said.status))
 	}
 	out = putHeaders(out, said.headers)
-	for _, pair := range said.depends {
-		out = putField(out, 15, putString(putString(nil, pair[0]), pair[1]))
-	}
+	out = putDepends(out, said.depends)
 	return putTrailers(out, said.trailers)
 }
 
@@ -789,11 +796,11 @@ func (s *session) reply(call *stream, payload []byte, said answer) {
 	case !call.isOpen:
 	case uint64(len(payload)) > s.peer.body:
 		text := fmt.Sprintf("a reply of %d bytes is over body_max = %d", len(payload), s.peer.body)
-		s.fail(call, &Error{Code: "resource_exhausted", Message: text, Outcome: Ran})
+		s.fail(call, &Error{Code: "resource_exhausted", Message: text, Outcome: Ran}, nil)
 	case uint64(len(metadata)) > s.peer.metadata:
-		s.fail(call, Errorf("internal", "headers are over metadata_max"))
+		s.fail(call, Errorf("internal", "headers are over metadata_max"), nil)
 	case call.isCancelled:
-		s.fail(call, nil)
+		s.fail(call, nil, nil)
 	case len(payload) > smallMax:
 		trailers := said.trailers
 		said.trailers = nil
@@ -851,7 +858,7 @@ func (s *session) finish(call *stream, trailers []Header) {
 }
 
 // fail ends a call with an error; nil for a command whose caller gave up.
-func (s *session) fail(call *stream, failed *Error) {
+func (s *session) fail(call *stream, failed *Error, depends [][2]string) {
 	if !call.isOpen {
 		return
 	}
@@ -875,7 +882,7 @@ func (s *session) fail(call *stream, failed *Error) {
 		if failed.Outcome > 0 {
 			out = putNumber(out, 11, uint64(failed.Outcome))
 		}
-		out = putTrailers(putHeaders(out, failed.Headers), failed.Trailers)
+		out = putTrailers(putDepends(putHeaders(out, failed.Headers), depends), failed.Trailers)
 	}
 	frame := putFrame(nil, kError, call.number, 0, out, nil, 0)
 	if len(call.chunks) > 0 {
@@ -1348,38 +1355,38 @@ func (a *App) answer(call *stream) {
 	if isGone {
 		return
 	}
+	c := &Context{Context: ctx, app: a, call: call}
 	defer func() {
 		if caught := recover(); caught != nil {
 			fmt.Fprintf(os.Stderr, "%v\n%s", caught, debug.Stack())
-			a.failed(call, errors.New("a panic"))
+			a.failed(c, errors.New("a panic"))
 		}
 	}()
-	c := &Context{Context: ctx, app: a, call: call}
 	switch {
 	case call.verb != "" && a.pages != nil:
 		a.page(c)
 	case call.verb != "" || !isServed:
-		a.failed(call, &Error{Code: "unimplemented", Message: "this program does not serve " + call.path, Outcome: NotRun})
+		a.failed(c, &Error{Code: "unimplemented", Message: "this program does not serve " + call.path, Outcome: NotRun})
 	default:
 		if !served.streamsIn {
 			a.do(func(*session) { call.gathers = true })
 		}
 		if err := served.run(c); err != nil {
-			a.failed(call, err)
+			a.failed(c, err)
 		}
 	}
 }
 
 // failed tells the caller why a handler failed.
-func (a *App) failed(call *stream, err error) {
+func (a *App) failed(c *Context, err error) {
 	var failed *Error
 	if !errors.As(err, &failed) {
 		if !errors.Is(err, context.Canceled) && err.Error() != "a panic" {
-			fmt.Fprintln(os.Stderr, "the handler of", call.path, "failed:", err)
+			fmt.Fprintln(os.Stderr, "the handler of", c.call.path, "failed:", err)
 		}
 		failed = Errorf("internal", "the handler failed; its log says why")
 	}
-	a.do(func(s *session) { s.fail(call, failed) })
+	a.do(func(s *session) { s.fail(c.call, failed, c.said.depends) })
 }
 
 // -------------------------------------------------------------------------------------------------- pages
@@ -1443,7 +1450,7 @@ func (w *writer) Flush() {}
 func (a *App) page(c *Context) {
 	request, err := http.NewRequestWithContext(c, c.call.verb, c.call.path, &body{a: a, call: c.call, rest: c.call.payload})
 	if err != nil {
-		a.failed(c.call, Errorf("invalid_argument", "no request: %v", err))
+		a.failed(c, Errorf("invalid_argument", "no request: %v", err))
 		return
 	}
 	request.RequestURI = c.call.path

@@ -12,11 +12,13 @@
 //! | `mock`: the same on a mock, beside servers that were written | `mock.rs`, `published.rs` |
 //! | `rpc`: typed calls and streams between two processes | `rpc.rs` |
 //! | `memo`: what keeps the answers of a database, read in process | `memo.rs` |
+//! | `hosting`: hosted processes, kept, warm, cold, frozen | `hosting.rs` |
 //! | `stacks`: one application as whole stacks have it, under a ramp of 300 clients | `stacks.rs` |
 //!
 //! Peers are in `bench/peers`, named by its `peers.toml`: `peer.rs`; one of them as a process: `running.rs`. Load: `load.rs`, and of peers that load themselves, or bring a client that does, `itself.rs`. Cores: `cores.rs`. Tables: `report.rs`; lines of charts: `series.rs`.
 
 mod cores;
+mod hosting;
 mod itself;
 mod load;
 mod memo;
@@ -110,4 +112,4 @@ pub(crate) enum Answer {
 
 /// Every suite there is.
 pub(crate) const SUITES: &[Suite] =
-    &[web::WEB, protocols::PROTOCOLS, mock::MOCK, rpc::RPC, memo::MEMO, stacks::STACKS];
+    &[web::WEB, protocols::PROTOCOLS, mock::MOCK, rpc::RPC, memo::MEMO, hosting::HOSTING, stacks::STACKS];

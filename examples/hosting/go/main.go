@@ -28,5 +28,7 @@ func main() {
 		c.Changed("go-items", request.ID)
 		return request, nil
 	})
-	log.Fatal(app.Serve())
+	if err := app.Serve(); err != nil {
+		log.Fatal(err)
+	}
 }

@@ -53,7 +53,8 @@ const methods = {
   Chat: streaming(async function* (requests) {
     for await (const request of requests) yield { text: "re: " + (request.text || "") };
   }),
-  Fail(request) {
+  Fail(request, context) {
+    context.depends("items", request.text);
     throw new TidewireError("not_found", "there is no " + request.text, {
       details: [["tidewire.hosted.v1.Text", Buffer.from("\x0a\x01x")]], headers: [["x-fail", "yes"]],
     });

@@ -68,6 +68,7 @@ def chat(requests, context):
 
 @app.unary(NAME + "Fail")
 def fail(request, context):
+    context.depends("items", request["text"])
     raise tidewire.Error(
         "not_found",
         "there is no " + request["text"],

@@ -24,6 +24,11 @@ struct Counted {
     /// Reads that were older than they may be, where each was checked.
     stale: Option<u64>,
     rss_bytes: u64,
+    pss_bytes: Option<u64>,
+    /// Seconds that the first call of all took.
+    first: Option<f64>,
+    /// Where each call is timed.
+    latency: Option<Latency>,
 }
 
 /// How much longer than it was told to a peer may take.
@@ -104,6 +109,8 @@ impl Counted {
             latency: self.latency,
             cpu_per_request: self.cpu_seconds / self.made.unwrap_or(self.calls) as f64,
             rss_bytes: self.rss_bytes,
+            pss_bytes: self.pss_bytes,
+            first: self.first,
             writes_per_second: self.writes_per_second,
             stale: self.stale,
             ..Figures::default()

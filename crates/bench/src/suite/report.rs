@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use super::hosting::HOSTING;
 use super::runner::{Figures, Measurement};
 use super::{Load, Suite, SuiteResult};
 use crate::quantity::{digits, grouped, size, time};
@@ -115,6 +116,7 @@ pub(crate) fn sections(suite: &Suite, result: &SuiteResult) -> Vec<Section> {
         let columns = match case.load {
             Load::Steady { .. } => STEADY,
             Load::Ramp { .. } => RAMP,
+            Load::Itself if suite.name == HOSTING.name => HOSTED,
             Load::Itself => ITSELF,
             Load::Apart => APART,
         };
@@ -199,6 +201,21 @@ const ITSELF: &[Column] = &[
     column("stale reads", |one| one.stale.map(|stale| stale as f64), grouped, Best::Least),
     column("writes/s", |one| one.writes_per_second, digits, Best::None),
     RSS,
+];
+
+const HOSTED: &[Column] = &[
+    RATE,
+    column("min", |one| Some(one.latency?.min), time, Best::Least),
+    column("avg", |one| Some(one.latency?.mean), time, Best::Least),
+    column("p50", |one| Some(one.latency?.p50), time, Best::Least),
+    column("p95", |one| Some(one.latency?.p95), time, Best::Least),
+    P99,
+    column("max", |one| Some(one.latency?.max), time, Best::Least),
+    column("first", |one| one.first, time, Best::Least),
+    CPU,
+    TO_OURS,
+    RSS,
+    column("PSS", |one| one.pss_bytes.map(|bytes| bytes as f64), size, Best::Least),
 ];
 
 fn section(case: &'static str, columns: &[Column], measurements: &[&Measurement]) -> Section {

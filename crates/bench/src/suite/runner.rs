@@ -96,6 +96,12 @@ pub(crate) struct Figures {
     /// CPU seconds of the server and its children.
     pub(crate) cpu_per_request: f64,
     pub(crate) rss_bytes: u64,
+    /// Of the server and all that belongs to it, where that was asked.
+    #[serde(default)]
+    pub(crate) pss_bytes: Option<u64>,
+    /// Seconds that the first request of all took, where it was timed.
+    #[serde(default)]
+    pub(crate) first: Option<f64>,
     /// Of a ramp: the fewest clients that gave 95 % of the best second's rate.
     pub(crate) knee: Option<u64>,
     /// What a writer did beside the readers.
@@ -107,11 +113,15 @@ pub(crate) struct Figures {
 /// Latencies in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
+    #[serde(default)]
+    pub(crate) min: f64,
     pub(crate) mean: f64,
     pub(crate) p50: f64,
     pub(crate) p90: f64,
     pub(crate) p95: f64,
     pub(crate) p99: f64,
+    #[serde(default)]
+    pub(crate) max: f64,
 }
 
 /// Runs `suite` with those of `peers` that are there.
@@ -323,14 +333,18 @@ fn figures(result: &RunResult, seconds: &[Moment]) -> Result<Figures, String> {
         errors: result.requests.failed as f64
             / (result.requests.ok + result.requests.failed).max(1) as f64,
         latency: Some(Latency {
+            min: result.latency.raw.min,
             mean: result.latency.raw.mean,
             p50: result.latency.raw.p50,
             p90: result.latency.raw.p90,
             p95: result.latency.raw.p95,
             p99: result.latency.raw.p99,
+            max: result.latency.raw.max,
         }),
         cpu_per_request: phase.cpu_seconds_per_request.ok_or("its CPU time was not seen")?,
         rss_bytes: phase.rss_bytes,
+        pss_bytes: None,
+        first: None,
         knee: knee(seconds),
         writes_per_second: None,
         stale: None,

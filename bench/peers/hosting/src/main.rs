@@ -1,0 +1,165 @@
+//! What a front of hosted workers costs, cold and warm: one front, one case, as many seconds as it is told.
+//!
+//! `hosting FRONT CASE SECONDS` starts the front and its worker, asks over HTTP/1.1 and prints what it
+//! counted as one line of JSON. Warm: eight connections, each with one request under way. Cold: one at
+//! a time, each timed from before it is sent to its full answer, once no worker is left.
+//!
+//! | front | is |
+//! |---|---|
+//! | `tidewire` | the gateway, with one service in `tidewire.toml` |
+//! | `nginx`, `proxy` | a proxy before the same worker: nginx, and hyper as barely as it goes (`proxy.rs`) |
+//! | `frames` | hyper, and the least that speaks frames to the same worker (`frames.rs`) |
+//! | `uwsgi` | the same page, served by uWSGI |
+//! | `bare` | no front: the worker started with the request waiting in its socket, which is the floor |
+
+mod ask;
+mod frames;
+mod front;
+mod proxy;
+mod usage;
+mod worker;
+
+use std::time::{Duration, Instant};
+
+use ask::{Connection, Latencies};
+use front::Front;
+use worker::Worker;
+
+type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+
+/// What is measured: `http-warm-python`.
+struct Case {
+    kind: String,
+    state: String,
+    worker: Worker,
+}
+
+impl Case {
+    fn parse(word: &str) -> Result<Self> {
+        let parts: Vec<&str> = word.split('-').collect();
+        let &[kind, state, language] = parts.as_slice() else {
+            return Err(format!("no case {word}").into());
+        };
+        let worker = Worker::new(language, kind)?;
+        Ok(Self { kind: kind.to_owned(), state: state.to_owned(), worker })
+    }
+
+    /// The request, as its bytes.
+    fn request(&self) -> Vec<u8> {
+        let method = if self.state == "cached" { "Kept" } else { "Greet" };
+        let body = r#"{"name":"Ada"}"#;
+        match self.kind.as_str() {
+            "http" => b"GET /worker HTTP/1.1\r\nhost: a.example\r\n\r\n".to_vec(),
+            _ => format!(
+                "POST /hosting.v1.Greeter/{method} HTTP/1.1\r\nhost: a.example\r\n\
+                 content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            )
+            .into_bytes(),
+        }
+    }
+}
+
+fn main() -> std::process::ExitCode {
+    match run() {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["serve", "proxy", socket] => proxy::serve(socket),
+        ["serve", "frames", language] => frames::serve(&Worker::new(language, "pipe")?),
+        [front, case, seconds] => {
+            let (case, time) = (Case::parse(case)?, Duration::from_secs_f64(seconds.parse()?));
+            let counted = match (*front, case.state.as_str()) {
+                ("bare", _) => bare(&case, time)?,
+                (_, "warm" | "cached") => warm(&Front::start(front, &case)?, &case, time)?,
+                _ => cold(&Front::start(front, &case)?, &case, time)?,
+            };
+            println!("{counted}");
+            Ok(())
+        }
+        _ => Err("hosting FRONT CASE SECONDS".into()),
+    }
+}
+
+/// Eight connections all the time.
+fn warm(front: &Front, case: &Case, time: Duration) -> Result<serde_json::Value> {
+    let request = case.request();
+    let mut one = Connection::open(&front.address)?;
+    let began = Instant::now();
+    one.ask(&request)?;
+    let first = began.elapsed();
+    for _ in 0..200 {
+        one.ask(&request)?;
+    }
+    let before = front.cpu();
+    let began = Instant::now();
+    let threads: Vec<_> = (0..8)
+        .map(|_| {
+            let (address, request) = (front.address.clone(), request.clone());
+            std::thread::spawn(move || -> Result<Latencies> {
+                let mut connection = Connection::open(&address)?;
+                let mut latencies = Latencies::default();
+                while began.elapsed() < time {
+                    latencies.time(|| connection.ask(&request))?;
+                }
+                Ok(latencies)
+            })
+        })
+        .collect();
+    let mut all = Latencies::default();
+    for thread in threads {
+        all.add(thread.join().map_err(|_| "a connection panicked")??);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    Ok(all.counted(seconds, first, front.cpu() - before, front.memory()))
+}
+
+/// One request at a time, each with nobody there to answer it.
+fn cold(front: &Front, case: &Case, time: Duration) -> Result<serde_json::Value> {
+    let request = case.request();
+    let mut connection = Connection::open(&front.address)?;
+    let mut all = Latencies::default();
+    let (before, began) = (front.cpu(), Instant::now());
+    let mut first = None;
+    while began.elapsed() < time || all.count() < 5 {
+        let text = all.time(|| connection.ask(&request))?;
+        first.get_or_insert(all.last());
+        let pid = worker::pid_of(&text)?;
+        match case.state.as_str() {
+            "frozen" => usage::until(|| usage::is_stopped(pid), "the worker is frozen")?,
+            _ => usage::until(|| !usage::is_alive(pid), "the worker is stopped")?,
+        }
+    }
+    if case.state == "frozen" {
+        // The first one was a start.
+        all.forget_first();
+    }
+    let (first, total) = (first.unwrap_or_default(), all.total());
+    Ok(all.counted(total.as_secs_f64(), first, front.cpu() - before, front.memory()))
+}
+
+/// The worker alone.
+fn bare(case: &Case, time: Duration) -> Result<serde_json::Value> {
+    let (mut all, began) = (Latencies::default(), Instant::now());
+    let (mut memory, mut cpu) = ((0, 0), 0.0);
+    while began.elapsed() < time || all.count() < 5 {
+        let child = match case.kind.as_str() {
+            "http" => all.time(|| case.worker.answers_http(&case.request()))?,
+            _ => all.time(|| frames::answers(&case.worker))?,
+        };
+        let pid = child.id();
+        (memory, cpu) = (usage::memory(&[pid], &[pid]), cpu + usage::cpu(&[pid]));
+        worker::end(child);
+    }
+    let (first, total) = (all.first(), all.total());
+    Ok(all.counted(total.as_secs_f64(), first, cpu, memory))
+}

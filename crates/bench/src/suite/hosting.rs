@@ -1,0 +1,54 @@
+//! The suite `hosting`: what a call of a hosted process costs, kept, warm, cold, frozen and from a spare, in
+//! each language of workers, beside proxies before the same workers and the processes alone.
+
+use std::time::Duration;
+
+use super::{Case, Load, Suite, Work};
+
+pub(super) const HOSTING: Suite = Suite {
+    name: "hosting",
+    about: "workers in Python, Node, Go, Rust: kept, HTTP and pipe, warm, cold, frozen, spare; nginx, uWSGI, bare proxies",
+    reading: "A worker greets whoever asks, over HTTP (http.server, node:http, net/http, hyper) or over the \
+              pipe (the live protocol on an inherited socket, by the file for its language). Warm: eight \
+              connections, each with one request under way. Cold: one request at a time, each timed from before it \
+              is sent to its full answer, with no worker there when it comes; frozen and spare likewise. *first* is \
+              the first request of all. CPU and RSS are the front's without its worker's, PSS is that of all \
+              processes; a bare process and uWSGI are front and worker in one. *bare process* is the worker \
+              started with the request waiting in its socket: the floor of a cold start. All cores are for everyone.",
+    duration: Duration::from_secs(4),
+    quick: Duration::from_secs(1),
+    cases: &[
+        case("Kept answer, Python", "kept", "pipe-cached-python"),
+        case("Kept answer, Node", "kept", "pipe-cached-node"),
+        case("Kept answer, Go", "kept", "pipe-cached-go"),
+        case("Kept answer, Rust", "kept", "pipe-cached-rust"),
+        case("HTTP warm, Python", "http-warm-python", "http-warm-python"),
+        case("HTTP warm, Node", "http-warm", "http-warm-node"),
+        case("HTTP warm, Go", "http-warm", "http-warm-go"),
+        case("HTTP warm, Rust", "http-warm", "http-warm-rust"),
+        case("HTTP cold, Python", "cold", "http-cold-python"),
+        case("HTTP cold, Node", "cold", "http-cold-node"),
+        case("HTTP cold, Go", "cold", "http-cold-go"),
+        case("HTTP cold, Rust", "cold", "http-cold-rust"),
+        case("Pipe warm, Python", "pipe-warm", "pipe-warm-python"),
+        case("Pipe warm, Node", "pipe-warm", "pipe-warm-node"),
+        case("Pipe warm, Go", "pipe-warm", "pipe-warm-go"),
+        case("Pipe warm, Rust", "pipe-warm", "pipe-warm-rust"),
+        case("Pipe cold, Python", "cold", "pipe-cold-python"),
+        case("Pipe cold, Node", "cold", "pipe-cold-node"),
+        case("Pipe cold, Go", "cold", "pipe-cold-go"),
+        case("Pipe cold, Rust", "cold", "pipe-cold-rust"),
+        case("Frozen, Python", "frozen", "pipe-frozen-python"),
+        case("Frozen, Node", "frozen", "pipe-frozen-node"),
+        case("Frozen, Go", "frozen", "pipe-frozen-go"),
+        case("Frozen, Rust", "frozen", "pipe-frozen-rust"),
+        case("Spare, Python", "spare", "pipe-spare-python"),
+        case("Spare, Node", "spare", "pipe-spare-node"),
+        case("Spare, Go", "spare", "pipe-spare-go"),
+        case("Spare, Rust", "spare", "pipe-spare-rust"),
+    ],
+};
+
+const fn case(name: &'static str, needs: &'static str, word: &'static str) -> Case {
+    Case { name, needs, work: Work::Itself(word), load: Load::Itself }
+}
