@@ -98,16 +98,22 @@ async fn a_collector_in_python_receives_a_span_of_each_request_in_the_callers_tr
 }
 
 #[tokio::test]
-async fn a_collector_that_is_not_there_holds_up_nobody() {
-    let text = "[server]\nlisten = \"127.0.0.1:0\"\n[traces]\nendpoint = \"http://127.0.0.1:1/v1/traces\"\n";
-    let service = BehaviourServiceServer::new(Behaviour::default());
-    let builder = Config::parse(text, "t.toml").unwrap().server().unwrap();
-    let running = builder.service(service).start().await.unwrap();
-    let Address::Tcp(address) = running.addresses()[0] else { panic!("it is TCP") };
-    for _ in 0..50 {
-        crate::harness::post_json(address, "Look", "{}").await.check(200, &[]);
+async fn a_collector_that_is_not_there_or_says_nothing_holds_up_nobody() {
+    // It takes connections, and nobody reads from them.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    for collector in ["127.0.0.1:1".to_owned(), silent.local_addr().unwrap().to_string()] {
+        let text = format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\n[traces]\nendpoint = \"http://{collector}/v1/traces\"\n"
+        );
+        let service = BehaviourServiceServer::new(Behaviour::default());
+        let builder = Config::parse(&text, "t.toml").unwrap().server().unwrap();
+        let running = builder.service(service).start().await.unwrap();
+        let Address::Tcp(address) = running.addresses()[0] else { panic!("it is TCP") };
+        for _ in 0..50 {
+            crate::harness::post_json(address, "Look", "{}").await.check(200, &[]);
+        }
+        assert!(running.drain().await);
     }
-    assert!(running.drain().await);
     for (endpoint, expected) in [("no address", "this is no address"), ("/v1/traces", "write http")]
     {
         let text = format!("[traces]\nendpoint = \"{endpoint}\"\n");

@@ -19,6 +19,7 @@ struct Counted {
     seconds: f64,
     /// Of its own, for the calls that it made.
     cpu_seconds: f64,
+    /// Where each call is timed.
     latency: Option<Latency>,
     writes_per_second: Option<f64>,
     /// Reads that were older than they may be, where each was checked.
@@ -27,8 +28,6 @@ struct Counted {
     pss_bytes: Option<u64>,
     /// Seconds that the first call of all took.
     first: Option<f64>,
-    /// Where each call is timed.
-    latency: Option<Latency>,
 }
 
 /// How much longer than it was told to a peer may take.
