@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 
 use crate::load::Caller;
 
-/// What `strace` shows of a call of Sum over live.
+/// A call of Sum over live: a head of 16 bytes, a few for its fields, the message. Counted by the protocol, not seen on a wire.
 const REQUEST_BYTES: usize = 26;
 const REPLY_BYTES: usize = 20;
 

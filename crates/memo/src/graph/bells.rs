@@ -101,6 +101,7 @@ pub(crate) struct Watchers {
 }
 
 /// The bells on a node: one on most, of which there may be a hundred thousand.
+#[allow(clippy::box_collection, reason = "the place of one is half as large for it")]
 enum Bells {
     One(Arc<Bell>),
     /// By address: thousands may hang on one node.
