@@ -79,7 +79,14 @@ async fn once(inner: &Arc<Inner>, call: Call) -> Result<Reply, Failed> {
             seat.instance.did_not_answer();
             let name = inner.name();
             let text = format!("{name} did not answer within {timeout:?}");
-            Err(failed(Error::deadline_exceeded(text), false))
+            let error = Error::deadline_exceeded(text);
+            Err(failed(
+                match seat.instance.hint() {
+                    Some(hint) => error.with_cause(hint),
+                    None => error,
+                },
+                false,
+            ))
         }
     }
 }

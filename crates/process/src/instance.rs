@@ -4,10 +4,11 @@
 //! can be called. It ends by itself, or by SIGTERM and after a grace by SIGKILL; its whole group does.
 //! Dropping it kills it.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -25,6 +26,7 @@ use crate::native::Native;
 use crate::output::{Pipes, Ring};
 use crate::peer::{Peer, Shared};
 use crate::pool::Failure;
+use crate::program::Listen;
 use crate::ready::{Address, Place};
 use crate::upgrade;
 
@@ -50,6 +52,7 @@ pub(crate) struct Instance {
     drain: Drain,
     /// Calls in a row that were not answered in time.
     overdue: AtomicU32,
+    has_answered: AtomicBool,
     _place: Place,
 }
 
@@ -112,7 +115,8 @@ impl Instance {
             }
         };
         let (generation, overdue) = (Arc::clone(generation), AtomicU32::new(0));
-        Ok(Self { id, generation, way, process, drain, overdue, _place: place })
+        let has_answered = AtomicBool::new(false);
+        Ok(Self { id, generation, way, process, drain, overdue, has_answered, _place: place })
     }
 
     /// Makes a call.
@@ -199,6 +203,15 @@ impl Instance {
     /// It answered a call.
     pub(crate) fn answered(&self) {
         self.overdue.store(0, Ordering::Relaxed);
+        self.has_answered.store(true, Ordering::Relaxed);
+    }
+
+    /// What may be wrong with a program that does not answer.
+    pub(crate) fn hint(&self) -> Option<NotTaken> {
+        let has_answered = self.has_answered.load(Ordering::Relaxed);
+        let program = &self.generation.program;
+        (!has_answered && program.listen == Listen::Inherited)
+            .then(|| NotTaken { pid: self.pid(), executable: program.executable().to_owned() })
     }
 
     /// It did not answer a call in time. One that does so again and again hangs, and is killed.
@@ -286,6 +299,26 @@ fn upstream(url: &str, life: &Life) -> Result<Upstream, tidewire_client::BuildEr
     let client = Client::builder(url).http(HttpVersion::Http1).retry(Retry::none());
     Ok(Upstream::new(client.pass_host().limits(limits).build()?))
 }
+
+/// A process has never answered a call that waits in the socket that it inherited.
+#[derive(Debug)]
+pub(crate) struct NotTaken {
+    pid: i32,
+    executable: String,
+}
+
+impl fmt::Display for NotTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "it has not taken a call from descriptor 3 yet; LISTEN_PID is {}, that of {}: a program that this \
+             only starts takes none, write exec in a shell or listen = \"port\"",
+            self.pid, self.executable
+        )
+    }
+}
+
+impl std::error::Error for NotTaken {}
 
 const OVERDUE_MAX: u32 = 3;
 const LAST_LINES: Duration = Duration::from_secs(1);

@@ -101,6 +101,11 @@ impl Program {
         &self.name
     }
 
+    /// The program itself.
+    pub(crate) fn executable(&self) -> &str {
+        self.command.first().map_or("", String::as_str)
+    }
+
     /// Whom it runs as, if not as the gateway.
     ///
     /// # Errors

@@ -24,6 +24,8 @@ use crate::message::Start;
 /// The descriptor that a child finds its socket at, as `LISTEN_FDS` has it.
 const SOCKET: i32 = 3;
 
+const SIGNAL_MAX: i32 = 64;
+
 /// Starts a process; `fds` are its standard output, its standard error and perhaps a socket.
 ///
 /// # Errors
@@ -50,6 +52,7 @@ pub(super) fn spawn(start: &Start, fds: Vec<OwnedFd>) -> io::Result<Pid> {
 fn prepare(start: &Start, fds: &[OwnedFd], warden: Pid, mark: Mark) -> io::Result<Command> {
     let [output, errors, socket @ ..] = fds else { return Err(io::ErrorKind::InvalidInput.into()) };
     rustix::process::setsid()?;
+    restore_signals();
     dup2_stdout(output)?;
     dup2_stderr(errors)?;
     if let Some(user) = &start.user {
@@ -84,6 +87,14 @@ fn prepare(start: &Start, fds: &[OwnedFd], warden: Pid, mark: Mark) -> io::Resul
         }
     }
     Ok(program)
+}
+
+/// Gives every signal its default: one that the gateway ignores, as behind `nohup`, would stay ignored.
+fn restore_signals() {
+    for signal in 1..=SIGNAL_MAX {
+        // SAFETY: it sets no function. It fails for those that nobody may set.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
 }
 
 /// Marks all descriptors from `first` on, so that the program has none that nobody meant it to have.

@@ -8,7 +8,9 @@ mod calls;
 mod commands;
 mod ends;
 mod native;
+mod scarce;
 mod starts;
+mod wrapped;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

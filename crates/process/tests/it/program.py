@@ -73,6 +73,8 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(" ".join(str(self.headers[name]) for name in names))
         elif path == "/user":
             self.answer(f"{getpass.getuser()} {os.environ['HOME']} {SIGNAL_OF_DEATH.value}")
+        elif path == "/environment-mark":
+            self.answer("HOSTED_BY_TIDEWIRE=" + os.environ["HOSTED_BY_TIDEWIRE"])
         elif path == "/environment":
             self.answer("\n".join(sorted(os.environ)))
         elif path == "/descriptors":
@@ -178,6 +180,17 @@ def main():
         threading_forever()
     if mode == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if mode == "polite":
+        def bye(*_):
+            print("bye", flush=True)
+            os._exit(0)
+        signal.signal(signal.SIGTERM, bye)
+    if mode == "chain" and os.fork() == 0:
+        # Each link of the chain is there as long as it takes to fork the next, in a session of its own.
+        while True:
+            if os.fork():
+                os._exit(0)
+            os.setsid()
     if mode == "starts":
         # One line a start, for whoever counts them.
         with open(sys.argv[2], "a") as file:

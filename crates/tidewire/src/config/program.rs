@@ -202,6 +202,12 @@ impl ProgramConfig {
         self.executable().into_iter().chain(declared).collect()
     }
 
+    /// Whether a process of the one is as good as one of the other; where they are found may differ.
+    pub(super) fn is_started_like(&self, other: &Self) -> bool {
+        let parts = |config: &Self| (config.program.clone(), config.life.clone(), config.watched());
+        parts(self) == parts(other)
+    }
+
     fn here(&self) -> &Path {
         self.folder.as_deref().unwrap_or_else(|| Path::new("."))
     }

@@ -96,48 +96,56 @@ impl Programs {
     pub async fn follow(&mut self, flags: &Flags) -> Infallible {
         let file = flags.file().map(Path::to_owned);
         let mut hangups = signal(SignalKind::hangup()).ok();
-        let mut changes = Changes::new(look(&self.watched(file.as_deref())), PAUSE);
+        let file = file.as_deref();
+        let mut changes = Changes::new(look(&self.watched(file)), PAUSE);
         loop {
-            let watched = self.watched(file.as_deref());
+            let watched = self.watched(file);
             let (seen, all) = tokio::select! {
                 seen = changes.next(move || look(&watched)) => (seen, false),
-                () = hung_up(&mut hangups) => (look(&self.watched(file.as_deref())), true),
+                () = hung_up(&mut hangups) => (look(&self.watched(file)), true),
             };
-            let of_config =
-                |stamps: &Stamps| stamps.iter().next().map(|(at, stamp)| (at.clone(), *stamp));
+            let of_config = |stamps: &Stamps| {
+                stamps.iter().find(|((name, _), _)| name.is_empty()).map(|(_, stamp)| *stamp)
+            };
+            let mut served = None;
             if all || of_config(&seen) != of_config(changes.served()) {
-                self.reload(flags, all);
+                served = self.reload(flags, all);
             }
             for running in self.running.iter().filter(|_| !all) {
                 running.renew(changes.served(), &seen);
             }
-            // What is watched now as it was before it was read: what changed since is another change.
-            let mut served = look(&self.watched(file.as_deref()));
-            seen.into_iter().for_each(|(at, stamp)| {
+            // As it was before anything was started: what changed since is another change.
+            let mut served = served.unwrap_or_else(|| look(&self.watched(file)));
+            for (at, stamp) in seen {
                 served.entry(at).and_modify(|now| *now = stamp);
-            });
+            }
             changes.serve(served);
         }
     }
 
-    fn reload(&mut self, flags: &Flags, all: bool) {
-        let config = match flags.load(std::env::vars()) {
+    /// Takes up the configuration, if it can be used; returns how the files of its programs were before.
+    fn reload(&mut self, flags: &Flags, all: bool) -> Option<Stamps> {
+        let config = flags.load(std::env::vars()).map_err(|error| error.to_string());
+        let config = config.and_then(|config| {
+            distinct(config.programs().filter_map(|config| config.site.as_ref()))?;
+            Ok(config)
+        });
+        let config = match config {
             Ok(config) => config,
             Err(error) => {
-                tracing::error!(%error, "the configuration cannot be used; programs stay as they are");
-                return;
+                tracing::error!(
+                    "{error}: the configuration cannot be used, programs stay as they are"
+                );
+                return None;
             }
         };
-        if let Err(error) = distinct(config.programs().filter_map(|config| config.site.as_ref())) {
-            tracing::error!(%error, "the configuration cannot be used; programs stay as they are");
-            return;
-        }
+        let before = look(&watched(flags.file(), config.programs()));
         self.running.retain(|running| {
-            let is_wanted =
-                config.programs().any(|config| config.program.name() == running.hosted.name());
+            let service = running.hosted.name();
+            let is_wanted = config.programs().any(|config| config.program.name() == service);
             if !is_wanted {
-                tracing::info!(service = running.hosted.name(), "removed");
-                self.told.remove_program(running.hosted.name());
+                tracing::info!(service, "removed");
+                self.told.remove_program(service);
                 self.host.remove(&running.hosted);
             }
             is_wanted
@@ -152,6 +160,7 @@ impl Programs {
         tracing::info!(
             "programs are those of the configuration; its other settings wait for a restart"
         );
+        Some(before)
     }
 
     /// One table of the configuration, as it is now.
@@ -167,8 +176,7 @@ impl Programs {
         if running.config.methods != config.methods || running.config.codec != config.codec {
             tracing::warn!(service, "proto, names and codec change with a restart of the server");
         }
-        let now = (&config.program, &config.life);
-        if all || now != (&running.config.program, &running.config.life) {
+        if all || !config.is_started_like(&running.config) {
             tracing::info!(service, "replaced: its settings are read again");
             running.hosted.replace(config.program.clone(), config.life.clone());
         }
@@ -194,13 +202,8 @@ impl Programs {
         Ok(sites)
     }
 
-    /// What is looked at: the configuration first, as no program has an empty name.
     fn watched(&self, config: Option<&Path>) -> Vec<(String, PathBuf)> {
-        let config = config.map(|path| (String::new(), path.to_owned()));
-        let programs = self.running.iter().flat_map(|Running { config, hosted }| {
-            config.watched().into_iter().map(|path| (hosted.name().to_owned(), path))
-        });
-        config.into_iter().chain(programs).collect()
+        watched(config, self.running.iter().map(|running| &running.config))
     }
 }
 
@@ -225,6 +228,19 @@ impl Running {
         let (program, life) = self.hosted.runs();
         self.hosted.replace(program, life);
     }
+}
+
+/// What is looked at; no program has an empty name, which is that of the configuration.
+fn watched<'a>(
+    config: Option<&Path>,
+    programs: impl Iterator<Item = &'a ProgramConfig>,
+) -> Vec<(String, PathBuf)> {
+    let config = config.map(|path| (String::new(), path.to_owned()));
+    let programs = programs.flat_map(|config| {
+        let name = config.program.name();
+        config.watched().into_iter().map(|path| (name.to_owned(), path))
+    });
+    config.into_iter().chain(programs).collect()
 }
 
 /// Whether no two are the same.

@@ -1,0 +1,85 @@
+//! Too few descriptors, and places that others have taken.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tidewire_process::{Life, Listen};
+
+use crate::{gateway, get, host, programs};
+
+/// A gateway that may have so many descriptors: how a call of its program ended, if it started at all.
+fn called_with(descriptors: usize, program: &[&str]) -> Option<String> {
+    let socket = std::env::temp_dir().join(format!("scarce-{}", std::process::id()));
+    let _ = std::fs::remove_file(&socket);
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(format!("ulimit -n {descriptors} && exec \"$@\"")).arg("sh").arg(gateway());
+    shell.arg(&socket).args(program).stderr(Stdio::null());
+    let mut gateway = shell.spawn().unwrap();
+    let ended = loop {
+        if let Some(end) = gateway.try_wait().unwrap() {
+            break Some(end);
+        }
+        if UnixStream::connect(&socket).is_ok() {
+            break None;
+        }
+        std::thread::yield_now();
+    };
+    if let Some(end) = ended {
+        assert!(end.code().is_some(), "it says what it lacks, and does not crash: {end}");
+        return None;
+    }
+    let answer = ask(&socket);
+    // It may be better the second time, as some were free by then, and never hangs.
+    let again = ask(&socket);
+    assert!(["200", "503"].contains(&&again[9..12]), "{descriptors}: {again}");
+    let id = gateway.id().to_string();
+    assert!(Command::new("kill").arg(&id).status().unwrap().success());
+    assert_eq!(gateway.wait().unwrap().code(), Some(0), "{descriptors}: it ends well");
+    Some(answer)
+}
+
+fn ask(socket: &Path) -> String {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    write!(stream, "GET /a HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_gateway_that_runs_out_of_descriptors_says_so_to_its_caller_and_goes_on() {
+    for program in [&crate::PYTHON[..], &[crate::go()]] {
+        let (mut served, mut refused) = (0, 0);
+        for descriptors in (10..=40).rev() {
+            match called_with(descriptors, program) {
+                Some(answer) if answer.starts_with("HTTP/1.1 200") => served += 1,
+                Some(answer) => {
+                    assert!(answer.starts_with("HTTP/1.1 503"), "{descriptors}: {answer}");
+                    assert!(answer.to_lowercase().contains("retry-after: "), "{answer}");
+                    refused += 1;
+                }
+                // With fewer it does not start either.
+                None => break,
+            }
+        }
+        assert!(served > 0 && refused > 0, "{served} served, {refused} refused");
+    }
+}
+
+#[tokio::test]
+async fn a_folder_of_sockets_that_another_has_taken_is_let_be() {
+    // Another user can take names in a folder that all may write; these are random, and one that exists
+    // is never used.
+    let taken = std::env::temp_dir().join("tidewire-1.1.1.0000000000000000");
+    std::fs::create_dir_all(&taken).unwrap();
+    for program in programs(&[]) {
+        let host = host();
+        let hosted = host.add(program.listen(Listen::Unix), Life::default());
+        assert_eq!(get(&hosted, "/a").await.unwrap(), "/a");
+        host.stop().await;
+    }
+    assert!(taken.is_dir(), "it is of another namespace");
+    std::fs::remove_dir(&taken).unwrap();
+}

@@ -1,0 +1,136 @@
+//! Programs behind a shell or npm, what they print at their end, and what the warden makes of them.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use tidewire_process::{Life, Listen, Program, State};
+use tidewire_service::Code;
+
+use crate::{get, host, life, programs, python};
+
+#[tokio::test]
+async fn what_npm_starts_is_told_its_port_and_ends_with_npm() {
+    let folder = std::env::temp_dir().join(format!("tidewire-npm-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let script = "require('http').createServer((asked, answer) => answer.end(String(process.pid))).listen(process.env.PORT)";
+    std::fs::write(folder.join("server.js"), script).unwrap();
+    std::fs::write(folder.join("package.json"), r#"{"scripts":{"start":"node server.js"}}"#)
+        .unwrap();
+    let host = host();
+    let program = Program::new("npm", ["npm", "run", "--silent", "start"]).folder(&folder);
+    let hosted = host.add(program, Life::default());
+    let pid: i32 = get(&hosted, "/").await.unwrap().parse().unwrap();
+    assert_ne!(hosted.status().pids, [pid], "npm is between");
+    host.stop().await;
+    assert!(!crate::is_alive(pid));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[tokio::test]
+async fn a_wrapper_that_keeps_the_socket_from_its_program_is_named() {
+    let host = host();
+    let line = format!("{}; true", crate::PYTHON.join(" "));
+    // The program finds that LISTEN_PID is not its own, and PORT is not set: it does not listen.
+    let program = Program::new("test", ["sh", "-c", "sleep 1000; true"]).listen(Listen::Inherited);
+    let short = life(|life| life.request_timeout = Duration::from_millis(200));
+    let hosted = host.add(program, short);
+    let error = get(&hosted, "/").await.unwrap_err();
+    assert_eq!(error.code(), Code::DeadlineExceeded);
+    let cause = error.source().unwrap().to_string();
+    assert!(cause.contains("LISTEN_PID") && cause.contains("sh"), "{cause}");
+    // Where the shell becomes the program, all is well.
+    let exec =
+        ["sh".to_owned(), "-c".to_owned(), format!("exec {}", line.trim_end_matches("; true"))];
+    let hosted = host.add(Program::new("test", exec).listen(Listen::Inherited), Life::default());
+    assert_eq!(get(&hosted, "/a").await.unwrap(), "/a");
+    host.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_program_in_node_prints_before_it_exits_is_all_read() {
+    let host = host();
+    let script = "for (let i = 0; i < 20000; i++) console.log('x'.repeat(100)); process.exit(1)";
+    let hosted = host.add(Program::new("test", ["node", "-e", script]), Life::default());
+    get(&hosted, "/").await.unwrap_err();
+    let kept = u64::try_from(hosted.output().len()).unwrap();
+    assert_eq!(kept + hosted.output_dropped(), 20_000);
+    host.stop().await;
+}
+
+#[tokio::test]
+async fn a_program_starts_with_signals_as_nobody_changed_them() {
+    let host = host();
+    // The warden inherits it from this process, as from a gateway behind nohup.
+    let command = ["grep", "-E", "Sig(Ign|Blk)", "/proc/self/status"];
+    let hosted = host.add(Program::new("test", command), Life::default());
+    get(&hosted, "/").await.unwrap_err();
+    let said = hosted.output();
+    let sets = said.iter().map(|line| line.text.split('\t').nth(1).unwrap());
+    let sets: Vec<_> = sets.map(|set| u64::from_str_radix(set, 16).unwrap()).collect();
+    // 32 and 33 are the C library's own, which it lets nobody set.
+    let own = 3 << 31;
+    assert_eq!((sets[0], sets[1] & !own, sets.len()), (0, 0, 2), "{said:?}");
+    host.stop().await;
+}
+
+#[tokio::test]
+async fn a_frozen_process_that_is_stopped_runs_what_it_has_for_that() {
+    let host = host();
+    let hosted =
+        host.add(python(&["polite"]), life(|life| life.idle_freeze = Some(Duration::ZERO)));
+    get(&hosted, "/pid").await.unwrap();
+    hosted.until(|status| status.state == State::Frozen).await;
+    host.stop().await;
+    assert!(hosted.output().iter().any(|line| line.text == "bye"), "{:?}", hosted.output());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_calls_find_a_frozen_process_and_all_are_answered() {
+    for program in programs(&[]) {
+        let host = host();
+        let life = life(|life| {
+            (life.idle_freeze, life.queue_max) = (Some(Duration::ZERO), 1000);
+        });
+        let hosted = host.add(program, life);
+        get(&hosted, "/pid").await.unwrap();
+        hosted.until(|status| status.state == State::Frozen).await;
+        let calls = (0..1000).map(|_| get(&hosted, "/a"));
+        for answer in futures_util::future::join_all(calls).await {
+            assert_eq!(answer.unwrap(), "/a");
+        }
+        assert_eq!(hosted.status().starts, 1);
+        host.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn children_hang_on_the_only_thread_of_the_warden() {
+    let host = host();
+    let hosted = host.add(python(&[]), Life::default());
+    let pid: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
+    let status = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let field = |text: &str, name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().trim().to_owned()
+    };
+    // The death signal of a child is of the thread that started it, which so cannot end before it.
+    let warden = field(&status(&pid.to_string()), "PPid:");
+    assert_eq!(field(&status(&warden), "Threads:"), "1");
+    host.stop().await;
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_chain_of_forks_when_its_service_is_stopped() {
+    let host = host();
+    let hosted = host.add(python(&["chain"]), Life::default());
+    let mark = get(&hosted, "/environment-mark").await.unwrap();
+    hosted.stop();
+    hosted.until(|status| status.state == State::Stopped).await;
+    host.stop().await;
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let left = all.filter(|folder| {
+        let environment = std::fs::read(folder.path().join("environ")).unwrap_or_default();
+        String::from_utf8_lossy(&environment).contains(&mark)
+    });
+    assert_eq!(left.count(), 0);
+}
