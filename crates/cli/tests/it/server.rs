@@ -120,15 +120,7 @@ impl Behaviour {
                 let code = u32::try_from(value["code"].as_u64().unwrap_or(2)).unwrap();
                 let message = value["message"].as_str().unwrap_or_default();
                 if message == "google.rpc" {
-                    let wait = br#"{"retryDelay":"3s"}"#;
-                    let wait = error_details().decode("google.rpc.RetryInfo", Codec::Json, wait)?;
-                    let (type_name, value) =
-                        ("google.rpc.RetryInfo".to_owned(), wait.encode(Codec::Proto)?);
-                    let known = Detail { type_name, value };
-                    let unknown =
-                        Detail { type_name: "nobody.Knows".to_owned(), value: "abc".into() };
-                    let error = Error::new(Code::from_number(code).unwrap(), message);
-                    return Err(error.with_detail(known).with_detail(unknown));
+                    return Err(detailed(Error::new(Code::from_number(code).unwrap(), message))?);
                 }
                 return Err(Error::new(Code::from_number(code).unwrap(), message).with_detail(
                     Detail {
@@ -148,6 +140,15 @@ impl Behaviour {
         }
         Ok(answer)
     }
+}
+
+/// The error with a detail that everybody knows, and one that nobody does.
+fn detailed(error: Error) -> tidewire::Result<Error> {
+    let wait = br#"{"retryDelay":"3s"}"#;
+    let wait = error_details().decode("google.rpc.RetryInfo", Codec::Json, wait)?;
+    let (type_name, value) = ("google.rpc.RetryInfo".to_owned(), wait.encode(Codec::Proto)?);
+    let unknown = Detail { type_name: "nobody.Knows".to_owned(), value: "abc".into() };
+    Ok(error.with_detail(Detail { type_name, value }).with_detail(unknown))
 }
 
 /// A server in Go of the behaviour service.
