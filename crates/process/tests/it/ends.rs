@@ -232,7 +232,7 @@ async fn what_a_gateway_and_its_warden_leave_when_both_are_killed_ends_with_the_
 fn folders_of(gateway: u32) -> Vec<PathBuf> {
     let parent = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let parent = parent.filter(|parent| parent.is_dir()).unwrap_or_else(std::env::temp_dir);
-    let prefix = format!("tidewire-{gateway}.");
+    let prefix = format!("tidewire-{gateway:x}.");
     let entries = std::fs::read_dir(parent).unwrap().flatten();
     let of_it = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
     of_it.map(|entry| entry.path()).collect()
