@@ -9,9 +9,10 @@
 //! | `X-Forwarded-Prefix` | what was taken off the path |
 //!
 //! What callers say of themselves in these headers, or in `Forwarded` (RFC 7239), is taken out: anybody
-//! could say it.
+//! could say it. So is what their `Connection` names, before these are set, since that would take them out
+//! again on the way.
 
-use http::header::{FORWARDED, HOST};
+use http::header::{CONNECTION, FORWARDED, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use tidewire_service::Peer;
 
@@ -36,6 +37,7 @@ pub(crate) fn set(
     prefix: Option<&str>,
 ) {
     let host = host(headers, uri).and_then(|host| HeaderValue::from_str(host).ok());
+    settle_connection(headers);
     for name in [FORWARDED, FOR, OF_HOST, PROTO, PREFIX, PORT] {
         headers.remove(name);
     }
@@ -51,6 +53,18 @@ pub(crate) fn set(
         if let Some(value) = value {
             headers.insert(name, value);
         }
+    }
+}
+
+/// Takes out what is of the caller's connection alone, but for its wish to become another.
+fn settle_connection(headers: &mut HeaderMap) {
+    let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let names = values.flat_map(|names| names.split(',')).map(|name| name.trim().to_lowercase());
+    let (upgrade, named): (Vec<_>, Vec<_>) = names.partition(|name| name == "upgrade");
+    named.iter().for_each(|name| _ = headers.remove(name));
+    headers.remove(CONNECTION);
+    if !upgrade.is_empty() {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     }
 }
 
@@ -72,5 +86,21 @@ mod tests {
         assert_eq!(text(PROTO), Some("https"));
         assert_eq!(text(PREFIX), Some("/shop"));
         assert_eq!(text(FORWARDED), None);
+    }
+
+    #[test]
+    fn a_caller_cannot_have_them_taken_out_on_the_way() {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONNECTION, HeaderValue::from_static("X-Forwarded-For, Upgrade, x-own"));
+        headers.append(CONNECTION, HeaderValue::from_static("x-forwarded-proto"));
+        headers.insert("x-own", HeaderValue::from_static("a"));
+        let peer = Peer::new(std::net::SocketAddr::from(([192, 0, 2, 7], 1234)));
+        set(&mut headers, &Uri::from_static("http://a/b"), Some(&peer), true, None);
+        let passed = crate::headers::end_to_end(headers.clone());
+        assert_eq!(passed[FOR], "192.0.2.7");
+        assert_eq!(passed[PROTO], "https");
+        assert_eq!(passed[HOST], "a");
+        assert!(!passed.contains_key("x-own"));
+        assert_eq!(headers[CONNECTION], "upgrade");
     }
 }

@@ -141,7 +141,7 @@ impl Folder {
         loop {
             let random = RandomState::new().hash_one(std::process::id());
             let owner = Owner::this().text();
-            let folder = parent.join(format!("{PREFIX}{owner}.{random:016x}"));
+            let folder = parent.join(format!("{PREFIX}{owner}.{:08x}", random >> 32));
             match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 outcome => return outcome.map(|()| Self(folder)),

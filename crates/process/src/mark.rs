@@ -59,14 +59,15 @@ impl Owner {
 
     /// As text of a variable or a name of a file.
     pub(crate) fn text(self) -> String {
-        format!("{}.{}.{}", self.pid, self.started, self.namespace)
+        format!("{:x}.{:x}.{:x}", self.pid, self.started, self.namespace)
     }
 
     /// Reads [`text`](Self::text), and what follows it after a dot.
     pub(crate) fn parse(text: &str) -> Option<(Self, &str)> {
         let mut parts = text.splitn(4, '.');
-        let (pid, started) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        let namespace = parts.next()?.parse().ok()?;
+        let pid = i32::from_str_radix(parts.next()?, 16).ok()?;
+        let mut number = || u64::from_str_radix(parts.next()?, 16).ok();
+        let (started, namespace) = (number()?, number()?);
         Some((Self { pid, started, namespace }, parts.next()?))
     }
 }
@@ -88,8 +89,12 @@ impl Mark {
     }
 }
 
-/// Kills every process whose warden `is_gone`, and what those forked meanwhile.
+/// Kills every process whose warden `is_gone`, and what those forked meanwhile: none where this process is
+/// one of them itself, started by hand from what was left.
 pub(crate) fn sweep(is_gone: impl Fn(Owner) -> bool) {
+    if Mark::of(rustix::process::getpid()).is_some_and(|mark| is_gone(mark.warden)) {
+        return;
+    }
     for _ in 0..ROUNDS_MAX {
         let killed = sweep_once(&is_gone);
         if killed.is_empty() {
@@ -163,7 +168,7 @@ mod tests {
         let mark = Mark { warden: Owner { pid: 7, started: 8, namespace: 9 }, instance: 10 };
         assert_eq!(mark.value(), "7.8.9.10");
         assert_eq!(Owner::parse(&mark.value()), Some((mark.warden, "10")));
-        for text in ["", "7", "7.8.9", "a.8.9.10"] {
+        for text in ["", "7", "7.8.9", "x.8.9.10"] {
             assert_eq!(Owner::parse(text), None, "{text}");
         }
     }

@@ -13,7 +13,7 @@
 use std::pin::Pin;
 
 use futures_util::stream::poll_fn;
-use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1;
@@ -109,6 +109,8 @@ fn request(call: Call, wanted: HeaderValue) -> Result<Request<String>> {
     *request.uri_mut() = path.parse().unwrap_or_else(|_| Uri::from_static("/"));
     *request.version_mut() = Version::HTTP_11;
     let mut headers = headers::end_to_end(context.into_headers());
+    // Of a body nothing passes.
+    headers.remove(CONTENT_LENGTH);
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, wanted);
     *request.headers_mut() = headers;

@@ -160,6 +160,40 @@ async fn a_process_that_ignores_sigterm_is_killed_after_its_grace() {
 }
 
 #[tokio::test]
+async fn garbage_is_a_bad_gateway_and_the_process_goes_on() {
+    for program in programs(&[]) {
+        let host = host();
+        let hosted = host.add(program, Life::default());
+        let pid = get(&hosted, "/pid").await.unwrap();
+        let error = get(&hosted, "/garbage").await.unwrap_err();
+        assert_eq!((error.code(), error.http_status().as_u16()), (Code::Unavailable, 502));
+        assert_eq!(get(&hosted, "/pid").await.unwrap(), pid);
+        host.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn nothing_that_ended_stays_a_zombie() {
+    for program in programs(&[]) {
+        let host = host();
+        let hosted = host.add(program, Life::default());
+        for _ in 0..2 {
+            let child: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
+            let daemon: i32 = get(&hosted, "/daemon").await.unwrap().parse().unwrap();
+            get(&hosted, "/crash").await.unwrap_err();
+            for pid in [child, daemon] {
+                // A zombie still has its place there.
+                while std::fs::exists(format!("/proc/{pid}")).unwrap() {
+                    tokio::task::yield_now().await;
+                }
+            }
+            hosted.close_breaker();
+        }
+        host.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn a_daemon_of_a_process_ends_with_it() {
     for program in programs(&[]) {
         let host = host();
@@ -198,6 +232,8 @@ async fn kill_9_of_the_gateway_leaves_no_child_and_no_grandchild() {
         let (child, daemon) = (ask(&socket, "/pid"), ask(&socket, "/daemon"));
         assert!(is_alive(child) && is_alive(daemon));
         let (child_ended, daemon_ended) = (until_ended(child), until_ended(daemon));
+        // One that is frozen too.
+        kill(child, Signal::STOP);
         gateway.kill().unwrap();
         gateway.wait().unwrap();
         child_ended.await;
@@ -232,7 +268,7 @@ async fn what_a_gateway_and_its_warden_leave_when_both_are_killed_ends_with_the_
 fn folders_of(gateway: u32) -> Vec<PathBuf> {
     let parent = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let parent = parent.filter(|parent| parent.is_dir()).unwrap_or_else(std::env::temp_dir);
-    let prefix = format!("tidewire-{gateway}.");
+    let prefix = format!("tidewire-{gateway:x}.");
     let entries = std::fs::read_dir(parent).unwrap().flatten();
     let of_it = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
     of_it.map(|entry| entry.path()).collect()

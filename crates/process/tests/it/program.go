@@ -59,6 +59,13 @@ func handle(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
+	case "/garbage":
+		connection, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		connection.Write([]byte("\x00\x01 no answer\r\n\r\n"))
+		connection.Close()
 	case "/hang":
 		select {}
 	case "/flood":

@@ -36,6 +36,9 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.chunk(b"begun")
             os.kill(os.getpid(), signal.SIGKILL)
+        elif path == "/garbage":
+            self.wfile.write(b"\0\1 no answer\r\n\r\n")
+            self.close_connection = True
         elif path == "/hang":
             threading_forever()
         elif path == "/flood":

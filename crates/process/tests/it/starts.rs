@@ -55,6 +55,26 @@ async fn a_full_queue_refuses_at_once_and_says_when_to_come_back() {
 }
 
 #[tokio::test]
+async fn a_call_that_waits_for_too_long_is_told_so() {
+    for program in programs(&[]) {
+        let host = host();
+        let life = life(|life| {
+            (life.concurrency, life.queue_timeout) = (1, Duration::from_millis(100));
+        });
+        let hosted = host.add(program, life);
+        // It can be called before it is, so that the start takes no part in the wait.
+        hosted.start();
+        hosted.until(|status| status.state == State::Ready).await;
+        let open = crate::reply(&hosted, "/pid").await.unwrap();
+        let error = get(&hosted, "/b").await.unwrap_err();
+        assert_eq!((error.code(), error.http_status().as_u16()), (Code::Unavailable, 503));
+        assert!(error.message().ends_with("had no place for a call within 100ms"), "{error}");
+        drop(open);
+        host.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn a_program_that_is_not_there_is_an_error_at_once_and_no_storm() {
     let host = host();
     for program in [

@@ -75,7 +75,8 @@ impl TryFrom<Table> for ProgramConfig {
         let missing = |key, example| {
             format!("{key} is missing; a service with run needs one, such as {example}")
         };
-        let name = table.name.clone().ok_or_else(|| missing("name", "name = \"shop\""))?;
+        let name = table.name.clone().filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| missing("name", "name = \"shop\""))?;
         let listen = listen(&table)?;
         let site = site(&table)?;
         if site.is_none() && table.proto.is_none() {
@@ -170,7 +171,7 @@ fn life(table: &Table) -> Result<Life, String> {
 }
 
 impl ProgramConfig {
-    /// What is not there that it needs, if it is certain: its folder, its program.
+    /// What is not there that it needs, if it is certain: its folder, its program, what it watches.
     pub(super) fn missing(&self) -> Option<(&'static str, String)> {
         if let Some(folder) = self.folder.as_ref().filter(|folder| !folder.is_dir()) {
             let text = "is no folder; paths are relative to where the server is started";
@@ -182,7 +183,12 @@ impl ProgramConfig {
             true => "does not exist; paths are relative to the folder of the service",
             false => "is in no folder of PATH; install it, or write its path",
         };
-        (!is_there).then(|| ("run", format!("{} {text}", self.run)))
+        if !is_there {
+            return Some(("run", format!("{} {text}", self.run)));
+        }
+        let watched = self.watch.iter().find(|path| !self.here().join(path).exists())?;
+        let text = "does not exist; paths are relative to the folder of the service";
+        Some(("watch", format!("{} {text}", watched.display())))
     }
 
     /// The program itself, if it can be told where it is or would be.

@@ -11,12 +11,12 @@
 //! No call fails for it: see [`Hosted::replace`]. Methods (`proto`) and all other settings are those of the
 //! start of the server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidewire_process::{Host, Hosted, Site, Sites};
+use tidewire_process::{Host, Hosted, Sites};
 use tidewire_server::Builder;
 use tidewire_service::{Call, Error, Reply};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -59,6 +59,7 @@ impl Config {
         if self.programs().next().is_none() {
             return Ok((builder, None));
         }
+        distinct(self).map_err(ConfigError::new)?;
         let host = Host::start().map_err(|error| ConfigError::new(error.to_string()))?;
         let is_https = self.server.tls.is_some();
         let told = self.told.0.clone();
@@ -127,7 +128,7 @@ impl Programs {
     fn reload(&mut self, flags: &Flags, all: bool) -> Option<Stamps> {
         let config = flags.load(std::env::vars()).map_err(|error| error.to_string());
         let config = config.and_then(|config| {
-            distinct(config.programs().filter_map(|config| config.site.as_ref()))?;
+            distinct(&config)?;
             Ok(config)
         });
         let config = match config {
@@ -243,12 +244,18 @@ fn watched<'a>(
     config.into_iter().chain(programs).collect()
 }
 
-/// Whether no two are the same.
-fn distinct<'a>(sites: impl Iterator<Item = &'a Site>) -> Result<(), String> {
+/// Whether no two have the same name or place.
+fn distinct(config: &Config) -> Result<(), String> {
     let nobody = async |_: Call| Err::<Reply, _>(Error::unimplemented("it is never called"));
-    let mut all = Sites::new();
-    for site in sites {
-        all.add(site.clone(), nobody).map_err(|error| error.to_string())?;
+    let (mut all, mut names) = (Sites::new(), BTreeSet::new());
+    for config in config.programs() {
+        let name = config.program.name();
+        if !names.insert(name) {
+            return Err(format!("two programs are called {name:?}; give one another name"));
+        }
+        if let Some(site) = &config.site {
+            all.add(site.clone(), nobody).map_err(|error| error.to_string())?;
+        }
     }
     Ok(())
 }
