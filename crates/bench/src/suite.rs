@@ -111,5 +111,12 @@ pub(crate) enum Answer {
 }
 
 /// Every suite there is.
-pub(crate) const SUITES: &[Suite] =
-    &[web::WEB, protocols::PROTOCOLS, mock::MOCK, rpc::RPC, memo::MEMO, hosting::HOSTING, stacks::STACKS];
+pub(crate) const SUITES: &[Suite] = &[
+    web::WEB,
+    protocols::PROTOCOLS,
+    mock::MOCK,
+    rpc::RPC,
+    memo::MEMO,
+    hosting::HOSTING,
+    stacks::STACKS,
+];
