@@ -792,8 +792,10 @@ class App:
 
     def log(self, level, text, **fields):
         """Writes a line to the gateway's log: trace, debug, info, warn or error."""
-        fields = put_headers((name.replace("_", "-"), str(value)) for name, value in fields.items())
-        metadata = put_field(17, LEVELS.index(level) + 1 if level in LEVELS else 3) + fields[:8192]
+        said = put_headers((name.replace("_", "-"), str(value)) for name, value in fields.items())
+        metadata = put_field(17, LEVELS.index(level) + 1 if level in LEVELS else 3)
+        if len(metadata) + len(said) <= self.session.metadata_max:
+            metadata += said
         self.say(put_frame("log", metadata=metadata, payload=text.encode("utf-8", "replace")[:PAYLOAD_MAX]))
 
     @contextmanager
