@@ -17,7 +17,7 @@ pub(super) const RPC: Suite = Suite {
               included; of what needs no server, the client's own. Replicas and Redis's client-side caching answer \
               in the client what was asked for once, of 1,000 keys; calls in process and of replicas are too short \
               to be timed one by one. Redis has users only, as text. *Beside*: one SayHello after the other, while a method \
-              that keeps the server's core for 5 ms is called again and again on the same connection. *Two hops*: \
+              that keeps the server's core for 5 ms is called again and again on the same connection, whose CPU it is. *Two hops*: \
               from a write until its value is in a memo of the client, which has it as a replica of a relay's \
               replica; the relay is on the client's core.",
     duration: Duration::from_secs(4),
