@@ -87,6 +87,9 @@ impl Checker<'_> {
         if let Some((key, message)) = config.admin.fault() {
             self.at_key(table, key, &message);
         }
+        if let Some(message) = config.traces.fault() {
+            self.at_key(table, "traces.endpoint", &message);
+        }
         if let Err(error) = config.auth.authentication() {
             self.at_key(table, error.key().unwrap_or("auth"), &error.to_string());
         }

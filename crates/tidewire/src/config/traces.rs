@@ -24,18 +24,33 @@ pub struct TracesConfig {
 }
 
 impl TracesConfig {
+    /// What is wrong with the endpoint.
+    pub(super) fn fault(&self) -> Option<String> {
+        let endpoint = self.endpoint.as_ref()?;
+        let fault = client(endpoint).err()?;
+        Some(format!("traces.endpoint = {endpoint:?}: {fault}"))
+    }
+
     /// The server with spans, where those are wanted.
     pub(super) fn apply(&self, builder: Builder) -> Result<Builder, ConfigError> {
         let Some(endpoint) = &self.endpoint else { return Ok(builder) };
         let service = self.service.as_deref().unwrap_or("tidewire");
         let builder = builder.traces(self.sample.map_or(1.0, Part::get));
-        observed(builder, endpoint, service)
-            .map_err(|fault| ConfigError::new(format!("traces.endpoint = {endpoint:?}: {fault}")))
+        if let Some(fault) = self.fault() {
+            return Err(ConfigError::new(fault));
+        }
+        observed(builder, endpoint, service).map_err(ConfigError::new)
     }
 }
 
 #[cfg(feature = "otlp")]
 fn observed(builder: Builder, endpoint: &str, service: &str) -> Result<Builder, String> {
+    let (client, path) = client(endpoint)?;
+    Ok(builder.observer(tidewire_otlp::Spans::new(client, path, service)))
+}
+
+#[cfg(feature = "otlp")]
+fn client(endpoint: &str) -> Result<(tidewire_client::Client, http::Uri), String> {
     const EXAMPLE: &str = "this is no address; write http://127.0.0.1:4318/v1/traces";
     const SEND_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
     let uri: http::Uri = endpoint.parse().map_err(|_| EXAMPLE)?;
@@ -46,10 +61,15 @@ fn observed(builder: Builder, endpoint: &str, service: &str) -> Result<Builder, 
     let client = client.timeout(SEND_TIMEOUT).build().map_err(|error| error.to_string())?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let path = path.parse().map_err(|_| EXAMPLE)?;
-    Ok(builder.observer(tidewire_otlp::Spans::new(client, path, service)))
+    Ok((client, path))
 }
 
 #[cfg(not(feature = "otlp"))]
-fn observed(_: Builder, _: &str, _: &str) -> Result<Builder, String> {
+fn observed(builder: Builder, endpoint: &str, _: &str) -> Result<Builder, String> {
+    client(endpoint).map(|()| builder)
+}
+
+#[cfg(not(feature = "otlp"))]
+fn client(_: &str) -> Result<(), String> {
     Err("this program was built without the feature otlp".to_owned())
 }
