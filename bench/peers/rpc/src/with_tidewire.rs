@@ -54,16 +54,22 @@ impl Rpc for Answers {
     }
 }
 
-impl Kept for Answers {
+/// The same answers, made of rows that nobody changes; what reads no source is not kept.
+struct OfRows(Source<i64>);
+
+impl Kept for OfRows {
     async fn sum(&self, _: Context, two: Two) -> Answer<One> {
+        self.0.read(&i64::from(two.a));
         Ok(sum(&two).into())
     }
 
     async fn get_user(&self, _: Context, id: Id) -> Answer<User> {
+        self.0.read(&id.id);
         Ok(user(id.id).into())
     }
 
     async fn say_hello(&self, _: Context, hello: Hello) -> Answer<Hello> {
+        self.0.read(&0);
         Ok(hello.into())
     }
 }
@@ -124,7 +130,7 @@ pub fn server(address: &str) -> Result<tidewire::Builder> {
     limits.streams_max = 1024;
     Ok(Server::builder()
         .service(RpcServer::new(Answers))
-        .service(KeptServer::new(Answers))
+        .service(KeptServer::new(OfRows(Source::new("rows"))))
         .service(BoardServer::new(numbers))
         .limits(limits)
         .memo(Edge::new(&graph))
