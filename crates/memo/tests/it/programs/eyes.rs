@@ -65,7 +65,8 @@ pub(super) fn notify(world: &Arc<World>, node: Node) {
             let is_kept = before
                 && kept(&world, node)
                 && keeps
-                && (!early || checks::keeps_everything(&world));
+                && (!early || checks::keeps_everything(&world))
+                && !checks::rings_others(&world.program);
             remember(&world, at, &answer, is_kept);
             guarded(&world, "a handle's drop", || drop(answer));
             if !is_kept {
