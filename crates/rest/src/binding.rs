@@ -160,7 +160,7 @@ impl Maker<'_> {
         let Self { schema, method, json, .. } = self;
         let version = env!("CARGO_PKG_VERSION");
         let how = format!("{version} {} {response_body} {json:?}", method.output);
-        format!("{:016x}", hash(schema.edition(), how.as_bytes()))
+        format!("{:016x}", schema.edition(how.as_bytes()))
     }
 
     fn body(&self, rule: &Rule, input: &MessageDescriptor) -> Result<(BodyRule, bool), String> {
@@ -260,11 +260,6 @@ impl Binding {
     pub(crate) fn method_descriptor(&self) -> Option<&MethodDescriptor> {
         self.service_descriptor()?.method(&self.method.method)
     }
-}
-
-/// FNV-1a, the same on every host.
-fn hash(before: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(before, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 impl fmt::Debug for Binding {

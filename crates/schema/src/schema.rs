@@ -64,7 +64,7 @@ impl Schema {
         let options = buffa::DecodeOptions::new().with_element_memory_limit(DESCRIPTOR_MEMORY_MAX);
         let pool = DescriptorPool::decode_with_options(&descriptors, &options)
             .map_err(|error| SchemaError::Descriptors(error.to_string()))?;
-        let edition = fnv_1a(&descriptors);
+        let edition = fnv_1a(NOTHING, &descriptors);
         Ok(Self { pool: Arc::new(pool), descriptors, edition })
     }
 
@@ -79,9 +79,10 @@ impl Schema {
         &self.descriptors
     }
 
-    /// A number that is another for other descriptors, as a rule, and the same on every host.
-    pub fn edition(&self) -> u64 {
-        self.edition
+    /// A number of its descriptors and of `how` they are used: another for others, as a rule, and the same
+    /// on every host.
+    pub fn edition(&self, how: &[u8]) -> u64 {
+        fnv_1a(self.edition, how)
     }
 
     /// The full names of all services.
@@ -210,9 +211,10 @@ impl fmt::Debug for Schema {
     }
 }
 
-/// The hash FNV-1a.
-fn fnv_1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+/// The hash FNV-1a of `before` and these bytes.
+fn fnv_1a(before: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(before, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
+
+/// The hash of no bytes.
+const NOTHING: u64 = 0xcbf2_9ce4_8422_2325;
