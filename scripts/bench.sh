@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suites=("$@")
-((${#suites[@]})) || suites=(web protocols memo hosting stacks)
+((${#suites[@]})) || suites=(web protocols mock rpc memo hosting stacks)
 cargo build --release --package tidewire-cli
 bash bench/peers/setup.sh
 out=bench-runs/$(date +%F)-$(nproc)-core
