@@ -82,6 +82,40 @@ fn answers_with_another_body_are_no_figures() {
 }
 
 #[test]
+fn a_peer_that_compiles_while_it_runs_is_loaded_before_it_is_measured() {
+    let asked = || Peer::start(|_| Manner::Answer(answer(200, "Hello World!")));
+    let (cold, warm) = (asked(), asked());
+    let folder = peers(&[]);
+    let peer = |name: &str, server: &Peer, more: &str| {
+        let address = server.address;
+        format!(
+            "[[web]]\nname = {name:?}\nsetup = \"-\"\n{more}\
+             run = [\"sh\", \"-c\", \"echo {address}; exec sleep 600\"]\n"
+        )
+    };
+    let text = peer("tidewire", &cold, "") + &peer("compiles", &warm, "warm_up = 2\n");
+    std::fs::write(folder.join("peers.toml"), text).unwrap();
+    let out = scratch("suite");
+    let (from, to) = (folder.to_str().unwrap(), out.to_str().unwrap());
+    let run = ["suite", "web", "-z", "200ms", "--rounds", "1", "--only", "text, method, 8"];
+    let ran = bench(&[&run[..], &["--peers", from, "--out", to]].concat());
+    assert_eq!(ran.outcome.unwrap(), Outcome::Done, "{}", ran.text);
+    let text = std::fs::read_to_string(out.join("web.md")).unwrap();
+    assert!(
+        text.contains("Loaded for 2 s before each measurement") && text.contains(": compiles.")
+    );
+    let json = std::fs::read_to_string(out.join("web.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    // Two seconds of load go before a fifth of one that is measured, so most calls are in no figure.
+    let per_counted = |at: usize, server: &Peer| {
+        let figures = &json["measurements"][at]["figures"];
+        server.served() as f64 / (figures["ok_per_second"].as_f64().unwrap() * 0.2)
+    };
+    let (of_cold, of_warm) = (per_counted(0, &cold), per_counted(1, &warm));
+    assert!(of_warm > 2.0 * of_cold, "{of_warm} and {of_cold}");
+}
+
+#[test]
 fn what_a_suite_needs_is_named_before_it_begins() {
     assert!(bench(&["suite", "--list"]).text.contains("web "));
     assert!(bench(&["suite", "wbe"]).error().contains("there are: web"));

@@ -9,6 +9,7 @@ mod exhaustion;
 mod habits;
 mod hosting;
 mod init;
+mod measuring;
 mod mock;
 mod operating;
 mod program;
