@@ -15,7 +15,7 @@ The gateway starts the program, passes calls on a socket that it inherits (`TIDE
 Functions run in threads, `async` ones in an event loop. Messages are dicts where tidewire.toml says
 `codec = "json"`; else they are bytes, encoded as protobuf. What a program prints is in the gateway's log.
 
- bytes ─▶ Session: frames, tables of calls, credit ─▶ App: handlers ─▶ Session ─▶ bytes
+ bytes ─▶ frames ─▶ Session: calls, credit ─▶ App: handlers, pages ─▶ Session ─▶ bytes
 
 Modules that take long to import are imported where they are needed: a program starts with its first call.
 """
@@ -43,6 +43,10 @@ CODES = """
 """.split()
 NOT_RUN, UNKNOWN, RAN, BEHIND = 1, 2, 3, 4
 GAVE_UP = "the caller gave up"
+REASONS = """
+    drain magic version feature too_large malformed metadata_max unexpected unknown_stream stream_in_use
+    stream_number calls_max credit unknown_method methods_max command_id
+""".split()
 
 
 class Error(Exception):
@@ -60,12 +64,12 @@ class Error(Exception):
 
 
 class Violation(Exception):
-    """The gateway broke a rule of the protocol."""
+    """The gateway broke a rule of the protocol: which of REASONS, and a text."""
 
 
-def must(condition, text):
+def must(condition, reason, text):
     if not condition:
-        raise Violation(text)
+        raise Violation(reason, text)
 
 
 # -- frames ----------------------------------------------------------------------------------------
@@ -77,10 +81,25 @@ KINDS = """
     log changed seen descriptors
 """.split()
 NUMBERS = {name: number for number, name in enumerate(KINDS, 1)}
-END, HTTP, MORE = 1, 4, 8
-HOSTED = 32
+OF_CALLS = {"request", "reply", "error", "items", "end"}
+OF_BOTH = {"cancel", "credit", "unknown"}
+# A process has no watches and resumes nothing.
+NEVER = {"stale": "unknown_stream", "resume": "unexpected", "resumed": "unexpected"}
+END, ZSTD, HTTP, MORE, WATCHED, UNCHANGED = 1, 2, 4, 8, 16, 32
+FEATURE_HTTP, FEATURE_HOSTED = 2, 32
 PAYLOAD_MAX, PIECE, SMALL_MAX, BODY_MAX = 65_536, 16_384, 16_376, 64 << 20
+METADATA_MAX, CALLS_MAX, METHODS_MAX, OUTPUT_MAX = 16_384, 1024, 1024, 1 << 20
 STREAM_CREDIT, CONNECTION_CREDIT = 262_144, 1 << 20
+GRACE = 2  # Seconds after the gateway is gone.
+# Fields of a hello: the tag, the least value, and what holds if it is absent.
+LIMITS = {
+    "body_max": (4, 65_536, 4 << 20),
+    "calls_max": (5, 1, 1024),
+    "methods_max": (7, 0, 1024),
+    "stream_credit": (8, 1, STREAM_CREDIT),
+    "connection_credit": (9, 1, CONNECTION_CREDIT),
+    "metadata_max": (10, 256, 16_384),
+}
 HEADERS = """
     content-type authorization cookie set-cookie accept accept-encoding accept-language user-agent host
     origin referer content-length content-encoding cache-control etag if-none-match if-modified-since
@@ -126,26 +145,36 @@ def put_headers(headers):
 
 def put_frame(name, stream=0, flags=0, metadata=b"", payload=b"", deadline_ms=0):
     size = len(metadata) + len(payload)
-    return HEAD.pack(size, stream, NUMBERS[name], flags, len(metadata), deadline_ms) + metadata + payload
+    head = HEAD.pack(size, stream, NUMBERS[name], flags, len(metadata), deadline_ms)
+    return head + metadata + payload
 
 
-def take_varint(data, at):
+def take_varint(data, at=0):
     """The number at an offset, and the offset behind it."""
     value = 0
     for shift in range(0, 56, 7):
-        must(at < len(data), "a number that is cut off")
+        must(at < len(data), "malformed", "a number is cut off")
         value |= (data[at] & 0x7F) << shift
         at += 1
         if data[at - 1] < 0x80:
             break
-    must(data[at - 1] < 0x80 and value < 1 << 53, "a number that is too large")
+    must(data[at - 1] < 0x80 and value < 1 << 53, "malformed", "a number is too large")
     return value, at
 
 
-def take_string(data, at):
+def take_string(data, at=0):
     length, at = take_varint(data, at)
-    must(length <= len(data) - at, "a string that is cut off")
+    must(length <= len(data) - at, "malformed", "a string is cut off")
     return data[at : at + length], at + length
+
+
+def take_number(fields, tag, default=None):
+    """The number that is a whole field."""
+    if tag not in fields:
+        return default
+    value, end = take_varint(fields[tag])
+    must(end == len(fields[tag]), "malformed", f"field {tag} is no number")
+    return value
 
 
 class Frame:
@@ -164,21 +193,20 @@ class Frame:
                 name = HEADERS[tag - 64].encode()
             value, at = take_string(metadata, at)
             if name is not None:
-                self.headers.append((name.decode("latin-1"), value.decode("utf-8", "surrogateescape")))
+                text = value.decode("utf-8", "surrogateescape")
+                self.headers.append((name.decode("latin-1"), text))
             elif tag == 10:
                 self.details.append(value)
             else:
+                is_new = tag not in self.fields or tag in (6, 15) or tag > 21
+                must(is_new, "malformed", f"field {tag} comes twice")
                 self.fields[tag] = value
 
     def text(self, tag):
         return self.fields.get(tag, b"").decode("utf-8", "replace")
 
     def number(self, tag, default=None):
-        return number_of(self.fields, tag, default)
-
-
-def number_of(fields, tag, default=None):
-    return take_varint(fields[tag], 0)[0] if tag in fields else default
+        return take_number(self.fields, tag, default)
 
 
 def key_text(parts):
@@ -199,21 +227,26 @@ def key_text(parts):
 # -- session ---------------------------------------------------------------------------------------
 
 
+class Flow:
+    """Bytes of items, of the connection or of one stream, for which there is no credit yet."""
+
+    def __init__(self, number, window):
+        self.number, self.window = number, window
+        self.received = self.taken = self.sent = 0
+
+
 class Call:
     """One call, of either side: what came of it, and what is to be sent."""
 
-    def __init__(self, number):
-        self.number, self.is_ours = number, number % 2 == 1
-        self.is_open, self.is_cancelled = True, False
-        self.path, self.codec, self.verb, self.deadline, self.command = "", 0, None, None, None
-        self.headers, self.error = [], None
-        self.waiting, self.on_cancel = [], lambda: None
-        # What comes: items with what each counts as, and pieces of one that is not complete.
-        self.items, self.partial, self.held, self.owed = deque(), bytearray(), 0, 0
-        self.has_head = self.is_streaming = self.is_whole = False
-        # What goes: items, how much of the first is sent, and the frame after the last.
-        self.out, self.cut, self.queued, self.last = deque(), 0, 0, None
-        self.outstanding, self.in_line = 0, False
+    def __init__(self, number, window):
+        self.number, self.is_ours, self.flow = number, number % 2 == 1, Flow(number, window)
+        self.path, self.codec, self.verb, self.headers = "", 0, None, []
+        self.deadline = self.command = self.error = None
+        self.is_open, self.is_cancelled, self.waiting, self.on_cancel = True, False, [], None
+        # What comes: items with what each counts as, and the pieces of the next one.
+        self.items, self.pieces, self.is_streaming, self.is_whole = deque(), bytearray(), False, False
+        # What goes: payloads with flags, and the frame after the last.
+        self.has_head, self.out, self.queued, self.last = False, deque(), 0, None
 
     def wake(self):
         """Wakes whoever waits for something to come, to go, or to end."""
@@ -225,20 +258,25 @@ class Call:
 class Session:
     """This side of the protocol without a socket: bytes in, bytes and calls out. Its owner has a lock.
 
-    `begin` is told of each call of the gateway; who waits for room for a call of this side waits at `room`.
+    `on_call` is told of each call of the gateway; who waits for room for a call of this side waits at `room`.
     """
 
-    def __init__(self, begin=lambda call: None, agent="tidewire-python/" + __version__, now=time.monotonic):
-        self.begin_call, self.now = begin, now
-        self.data, self.control, self.main = bytearray(), bytearray(), bytearray()
-        self.is_greeted, self.is_draining, self.closed = False, False, None
-        self.calls, self.asked, self.free, self.room = {}, {}, [], Call(0)
-        self.methods, self.called = [], {}
-        self.line, self.outstanding, self.owed = deque(), 0, 0
+    def __init__(
+        self,
+        on_call=lambda call: None,
+        agent="tidewire-python/" + __version__,
+        stream_credit=STREAM_CREDIT,
+        connection_credit=CONNECTION_CREDIT,
+    ):
+        self.on_call, self.stream_credit, self.flow = on_call, stream_credit, Flow(0, connection_credit)
+        self.data, self.control, self.main, self.pong = bytearray(), bytearray(), bytearray(), None
+        self.peer, self.is_draining, self.closed = None, False, None
+        self.calls, self.asked, self.slots, self.free = {}, 0, 0, []
+        self.room = Call(0, 0)
+        self.methods, self.called, self.running, self.line = [], {}, set(), deque()
         self.next_command, self.done, self.ended_commands = 1, 1, set()
-        hello = put_field(1, b"\x01\0\x01\0") + put_field(2, 2 | HOSTED)
-        hello += put_field(3, HOSTED) + put_field(4, BODY_MAX)
-        hello += put_field(16, agent.encode())
+        hello = put_field(1, b"\x01\0\x01\0") + put_field(2, FEATURE_HTTP | FEATURE_HOSTED)
+        hello += put_field(3, FEATURE_HOSTED) + put_field(4, BODY_MAX) + put_field(16, agent.encode())
         self.control += put_frame("hello", payload=hello, deadline_ms=MAGIC)
 
     # What comes.
@@ -248,101 +286,132 @@ class Session:
         self.data += data
         at = 0
         try:
-            while self.closed is None and len(self.data) - at >= 16:
+            while self.closed is None and len(self.data) - at >= HEAD.size:
                 head = HEAD.unpack_from(self.data, at)
                 length, metadata = head[0], head[4]
-                must(metadata <= length, "metadata over its frame")
-                must(length - metadata <= PAYLOAD_MAX, "a frame over the limit")
-                if len(self.data) - at < 16 + length:
+                must(metadata <= length, "malformed", "metadata longer than its frame")
+                must(length - metadata <= PAYLOAD_MAX, "too_large", "a frame over the limit")
+                is_short = metadata <= METADATA_MAX or self.peer is None
+                must(is_short, "metadata_max", "metadata over the limit")
+                if len(self.data) - at < HEAD.size + length:
                     break
-                body = bytes(self.data[at + 16 : at + 16 + length])
-                at += 16 + length
+                begin, at = at + HEAD.size, at + HEAD.size + length
+                body = bytes(self.data[begin:at])
                 self.receive(Frame(head, body[:metadata], body[metadata:]))
         except Violation as violation:
-            self.main += put_frame(
-                "goaway", metadata=put_field(9, str(violation).encode()) + put_field(16, 5)
-            )
-            self.close(str(violation))
+            reason, text = violation.args
+            said = put_field(9, text.encode()) + put_field(16, REASONS.index(reason))
+            self.main += put_frame("goaway", metadata=said)
+            self.close(text)
         del self.data[:at]
 
     def receive(self, frame):
-        must(self.is_greeted or frame.name in ("hello", "goaway"), "the first frame is not a hello")
+        is_first = frame.name in ("hello", "goaway")
+        must(self.peer or is_first, "magic", "the first frame is not a hello")
+        is_placed = frame.name in OF_BOTH or (frame.stream > 0) == (frame.name in OF_CALLS)
+        must(is_placed, "malformed", f"{frame.name} on stream {frame.stream}")
+        must(frame.name not in NEVER, NEVER.get(frame.name), f"{frame.name} for a process")
         if receive := getattr(self, "on_" + frame.name, None):
             receive(frame)
 
-    def on_ping(self, frame):
-        self.control += put_frame("pong", payload=frame.payload)
-
-    def find(self, stream):
-        """The call of a number; None for one of the gateway that is over."""
-        call = self.asked.get(stream) if stream % 2 else self.calls.get(stream)
-        must(call or stream % 2 == 0, f"stream {stream} is not open")
-        return call
-
     def on_hello(self, frame):
-        must(not self.is_greeted, "a second hello")
-        must(frame.deadline_ms == MAGIC, "not a hello")
+        must(not self.peer, "unexpected", "a second hello")
+        must(frame.deadline_ms == MAGIC, "magic", "not a hello")
         said, at = {}, 0
         while at < len(frame.payload):
             tag = frame.payload[at]
+            must(tag not in said, "malformed", f"field {tag} of a hello comes twice")
             said[tag], at = take_string(frame.payload, at + 1)
-        must(said.get(1) == b"\x01\0\x01\0", "this side speaks version 1")
-        must(number_of(said, 2, 0) & HOSTED, "the gateway hosts no processes")
-        self.body_max, self.calls_max = number_of(said, 4, 4 << 20), number_of(said, 5, 1024)
-        self.methods_max, self.metadata_max = number_of(said, 7, 1024), number_of(said, 10, 16_384)
-        self.stream_window = number_of(said, 8, STREAM_CREDIT)
-        self.connection_window = number_of(said, 9, CONNECTION_CREDIT)
-        self.is_greeted = True
+        must(len(said.get(1, b"")) == 4, "malformed", "a hello without versions")
+        must(said[1] == b"\x01\0\x01\0", "version", "this side speaks version 1")
+        is_host = take_number(said, 2, 0) & FEATURE_HOSTED
+        must(is_host, "feature", "the gateway hosts no processes")
+        self.peer = {}
+        for name, (tag, least, default) in LIMITS.items():
+            self.peer[name] = take_number(said, tag, default)
+            must(least <= self.peer[name] < 1 << 32, "malformed", f"{name} = {self.peer[name]}")
         self.control += put_frame("ready")
         self.room.wake()
 
     def on_goaway(self, frame):
-        if frame.number(16, 0) or not self.is_greeted:
-            self.close(frame.text(9) or f"reason {frame.number(16)}")
         self.is_draining = True
+        if frame.number(16, 0) or not self.peer:
+            self.close(frame.text(9) or f"reason {frame.number(16)}")
+
+    def on_ping(self, frame):
+        must(len(frame.payload) <= 64, "malformed", "a long ping")
+        self.pong = frame.payload  # Of pings not yet answered the last alone is.
 
     def on_request(self, frame):
-        must(frame.stream and frame.stream % 2 == 0, f"a request on stream {frame.stream}")
-        must(frame.stream not in self.calls, f"a request on stream {frame.stream}")
-        call = self.calls[frame.stream] = Call(frame.stream)
-        call.headers, call.command = frame.headers, frame.fields.get(3)
-        call.is_whole = bool(frame.flags & END)
-        call.is_streaming = not call.is_whole
+        stream, fields = frame.stream, frame.fields
+        is_slot = stream % 2 == 0 and stream <= 2 * CALLS_MAX
+        must(is_slot, "stream_number", f"a request on stream {stream}")
+        must(stream not in self.calls, "stream_in_use", f"a request on stream {stream}")
+        must(not frame.flags & ZSTD and 18 not in fields, "feature", "a feature that was not offered")
+        is_whole = bool(frame.flags & END)
+        must(is_whole or not frame.payload, "malformed", "a payload before items")
+        call = Call(stream, self.stream_credit)
+        call.headers, call.is_whole, call.is_streaming = frame.headers, is_whole, not is_whole
         if frame.deadline_ms:
-            call.deadline = self.now() + frame.deadline_ms / 1000
-        if frame.payload:
-            call.items.append((frame.payload, 0))
+            call.deadline = time.monotonic() + frame.deadline_ms / 1000
         if frame.flags & HTTP:
+            must(12 in fields and 13 in fields, "malformed", "HTTP without method or target")
             call.verb, call.path = frame.text(12), frame.text(13)
         else:
             call.codec, call.path = self.method(frame)
-        self.begin_call(call)
+        if 3 in fields:
+            call.command, _ = take_varint(fields[3])
+            is_new = call.command and call.command not in self.running
+            must(is_new, "command_id", f"command {call.command}")
+            self.running.add(call.command)
+        if is_whole:
+            call.items.append((frame.payload, 0))
+        self.calls[stream] = call
+        self.on_call(call)
 
     def method(self, frame):
         """The codec and the path that a request names, or named before."""
-        number = frame.number(1, len(self.methods))
-        if frame.text(2):
-            named = frame.fields[2][0], frame.text(2)[1:].lstrip("/")
-            if 1 not in frame.fields:
+        number, name = frame.number(1), frame.fields.get(2)
+        if name is not None:
+            must(name[1:2] == b"/", "malformed", "a method that is no path")
+            named = name[0], name[2:].decode("utf-8", "replace")
+            if number is None:
                 return named
-            must(number == len(self.methods), "a method's number out of turn")
+            is_due = number == len(self.methods) < METHODS_MAX
+            must(is_due, "methods_max", "a method's number out of turn")
             self.methods.append(named)
-        must(number < len(self.methods), f"method {number} was not named")
+        must(number is not None, "malformed", "a request without a method")
+        must(number < len(self.methods), "unknown_method", f"method {number} was not named")
         return self.methods[number]
 
+    def find(self, frame):
+        """The call of a frame; None for one of the gateway that is over."""
+        call, is_ours = self.calls.get(frame.stream), frame.stream % 2 == 1
+        must(call or not is_ours, "unknown_stream", f"stream {frame.stream} is not open")
+        is_slot = is_ours or frame.stream <= 2 * CALLS_MAX
+        must(is_slot, "stream_number", f"stream {frame.stream} is over the bound")
+        return call
+
     def on_items(self, frame):
-        call, size = self.find(frame.stream), len(frame.payload)
-        if call is None or call.is_ours and call.is_cancelled:
+        call, size = self.find(frame), len(frame.payload)
+        for flow in (self.flow, call.flow) if call else (self.flow,):
+            must(flow.received < flow.window, "credit", "items without credit")
+            flow.received += size
+        if call is None:
             return self.consumed(size)
         is_due = not call.is_whole and (call.has_head or not call.is_ours)
-        must(is_due, "items out of place")
-        if frame.flags & MORE or call.partial:
-            call.partial += frame.payload
-            must(len(call.partial) <= BODY_MAX, "an item over body_max")
+        must(is_due, "unexpected", "items out of place")
+        must(size, "malformed", "items without an item")
+        must(not frame.flags & ZSTD, "feature", "compression that was not offered")
+        if call.is_cancelled and call.is_ours:
+            return self.consumed(size, call)
+        if frame.flags & MORE or call.pieces:
+            call.pieces += frame.payload
+            must(len(call.pieces) <= BODY_MAX, "too_large", "an item over body_max")
             if not frame.flags & MORE:
-                call.items.append((bytes(call.partial), 0))
-                call.partial = bytearray()
-            # Else an item over the credit would never be whole; body_max bounds it.
+                call.items.append((bytes(call.pieces), 0))
+                call.pieces = bytearray()
+            # An item over the credit would never be whole otherwise; body_max bounds it.
             self.consumed(size, call)
         else:
             at = 0
@@ -350,101 +419,104 @@ class Session:
                 begin = at
                 item, at = take_string(frame.payload, at)
                 call.items.append((item, at - begin))
-            call.held += size
         call.wake()
 
     def on_end(self, frame):
-        call = self.find(frame.stream)
-        if call and call.is_ours:
-            must(call.has_head, "an end before the answer")
-            self.end_asked(call)
-        elif call:
-            call.is_whole = True
-            call.wake()
+        call = self.find(frame)
+        if call is None:
+            return
+        is_due = call.has_head if call.is_ours else not call.is_whole
+        must(is_due, "unexpected", "an end out of place")
+        call.is_whole = True
+        if call.is_ours:
+            return self.end(call)
+        call.wake()
 
     def on_credit(self, frame):
-        amount, _ = take_varint(frame.payload, 0)
-        if frame.stream == 0:
-            self.outstanding = max(0, self.outstanding - amount)
-        elif call := self.find(frame.stream):
-            call.outstanding = max(0, call.outstanding - amount)
-            self.enlist(call)
+        amount, end = take_varint(frame.payload)
+        must(end == len(frame.payload), "malformed", "credit that is no number")
+        call = self.find(frame) if frame.stream else None
+        if frame.stream and not call:
+            return
+        must(not frame.flags & END, "unexpected", "an end is seen that was not sent")
+        flow = call.flow if call else self.flow
+        must(amount <= flow.sent, "credit", "credit for what was not sent")
+        flow.sent -= amount
 
     def on_cancel(self, frame):
-        call = self.find(frame.stream)
+        call = self.find(frame) if frame.stream else None
         if call is None or call.is_cancelled:
             return
         if call.is_ours:  # No more items are wanted; the end of them is.
-            call.out.clear()
-            return self.enlist(call)
+            return call.out.clear()
         call.is_cancelled = True
+        # A command of one reply runs on, and says at its end that it ran.
         if call.command is None or call.is_streaming or call.has_head:
-            metadata = put_field(8, 1) + put_field(9, GAVE_UP.encode())
-            self.main += put_frame("error", call.number, metadata=metadata)
-            self.forget(call)
+            said = put_field(8, 1) + put_field(9, GAVE_UP.encode())
+            self.main += put_frame("error", call.number, metadata=said)
+            self.end(call)
+
+    def answered(self, frame):
+        """The call of this side that a reply or an error answers."""
+        must(frame.stream % 2, "stream_number", f"an answer on stream {frame.stream}")
+        must(not frame.flags & WATCHED, "unexpected", "a watch that was not asked for")
+        must(not frame.flags & ZSTD, "feature", "compression that was not offered")
+        return self.find(frame)
 
     def on_reply(self, frame):
-        call = self.find(frame.stream)
-        must(call and call.is_ours, f"a reply on stream {frame.stream}")
-        is_second = call.has_head and not frame.flags & END
-        must(not is_second, "a reply that was not asked for")
+        call, is_end = self.answered(frame), frame.flags & END
+        must(is_end or not call.has_head, "unexpected", "a second reply")
+        must(is_end or not frame.payload, "malformed", "a payload before items")
+        must(not frame.flags & UNCHANGED, "malformed", "nothing to be unchanged from")
         call.has_head, call.headers = True, frame.headers
-        if frame.payload:
-            call.items.append((frame.payload, 0))
-        if frame.flags & END:
-            return self.end_asked(call)
-        call.is_streaming = True
+        if not is_end:
+            call.is_streaming = True
+            return
+        call.items.append((frame.payload, 0))
+        self.end(call)
 
     def on_error(self, frame):
-        call, code = self.find(frame.stream), frame.number(8)
-        must(call and call.is_ours, f"an error on stream {frame.stream}")
-        must(code, "an error without a code")
+        call, code = self.answered(frame), frame.number(8)
+        must(code, "malformed", "an error without a code")
+        details = [(detail, *take_string(detail)) for detail in frame.details]
+        details = [(kind.decode("utf-8", "replace"), detail[at:]) for detail, kind, at in details]
         name = CODES[code] if code < len(CODES) else "unknown"
-        parts = [(detail, *take_string(detail, 0)) for detail in frame.details]
-        details = [(kind.decode(), detail[at:]) for detail, kind, at in parts]
-        self.end_asked(call, Error(name, frame.text(9), details, frame.headers, frame.number(11)))
+        self.end(call, Error(name, frame.text(9), details, frame.headers, frame.number(11)))
 
     # The end of calls and of the session.
 
-    def forget(self, call):
-        """A call of the gateway is over, or nobody waits for it any more."""
-        if self.calls.pop(call.number, None) is None:
+    def end(self, call, error=None):
+        """A call is over: its last frame came, is being sent, or never will be."""
+        if not call.is_open:
             return
-        call.is_open, call.last = False, None
+        del self.calls[call.number]
+        call.is_open, call.error, call.last = False, error, None
         call.out.clear()
-        self.consumed(call.held)
-        call.held = 0
-        call.wake()
-        if call.is_cancelled:
-            call.on_cancel()
-
-    def end_asked(self, call, error=None):
-        """A call of this side is over."""
-        call.is_open, call.is_whole, call.error, call.last = False, True, error, None
-        call.out.clear()
-        if call.is_streaming and self.closed is None:
-            self.control += put_frame("credit", call.number, END, payload=b"\0")
-        del self.asked[call.number]
-        self.free.append(call.number)
-        if call.command:
+        self.consumed(call.flow.received - call.flow.taken)
+        self.running.discard(call.command)
+        if call.is_ours:
+            self.asked -= 1
+            self.free.append(call.number)
+            if call.is_streaming and self.closed is None:
+                self.control += put_frame("credit", call.number, END, payload=b"\0")
             self.ended_commands.add(call.command)
             while self.done in self.ended_commands:
                 self.ended_commands.remove(self.done)
                 self.done += 1
+            self.room.wake()
+        elif call.is_cancelled and call.on_cancel:
+            call.on_cancel()
         call.wake()
-        self.room.wake()
 
     def close(self, why):
         """The session is over: whoever waits is told."""
         if self.closed is not None:
             return
         self.closed = why
-        for call in list(self.asked.values()):
-            code = "aborted" if call.command else "unavailable"
-            self.end_asked(call, Error(code, "the gateway is gone: " + why, outcome=UNKNOWN))
         for call in list(self.calls.values()):
-            call.is_cancelled = True
-            self.forget(call)
+            call.is_cancelled = call.is_cancelled or not call.is_ours
+            code = "aborted" if call.command else "unavailable"
+            self.end(call, Error(code, "the gateway is gone: " + why, outcome=UNKNOWN))
         self.room.wake()
 
     # What goes.
@@ -453,82 +525,73 @@ class Session:
         """The bytes to be written now: connection frames, calls, then a turn for each stream."""
         out = self.control + self.main
         self.control, self.main = bytearray(), bytearray()
+        if self.pong is not None:
+            out += put_frame("pong", payload=self.pong)
+            self.pong = None
         waiting = []
         while self.line and len(out) < PAYLOAD_MAX:
             call = self.line.popleft()
-            call.in_line = False
-            if call.out and self.outstanding >= self.connection_window:
-                waiting.append(call)
-            elif call.out and call.outstanding < self.stream_window:
-                out += self.items_of(call)
-                self.enlist(call)
-            elif not call.out and call.last is not None:
-                out += call.last
-                call.last = None
-                if not call.is_ours:
-                    self.forget(call)
-        for call in waiting:
-            self.enlist(call)
+            frame = self.turn(call)
+            out += frame
+            if call.out or call.last:
+                (self.line if frame else waiting).append(call)
+        self.line.extend(waiting)
         return bytes(out)
 
-    def enlist(self, call):
-        """A call that has something to send takes turns."""
-        if not call.in_line and (call.out or call.last is not None):
-            call.in_line = True
-            self.line.append(call)
+    def is_full(self):
+        """Whether so much is to be written that no more is to be read; who waits for answers reads on."""
+        return len(self.control) + len(self.main) > (BODY_MAX if self.asked else OUTPUT_MAX)
 
-    def items_of(self, call):
-        """The next frame of a call: as many small items as fit, or a piece of a large one."""
-        payload, flags = bytearray(), 0
-        if len(call.out[0]) > PIECE:
-            payload += call.out[0][call.cut : call.cut + PIECE]
-            call.cut += PIECE
-            flags = MORE if call.cut < len(call.out[0]) else 0
-            if not flags:
-                call.out.popleft()
-                call.cut = 0
-        else:
-            while call.out and len(call.out[0]) <= PIECE:
-                encoded = put_string(call.out[0])
-                if payload and len(payload) + len(encoded) > PIECE:
-                    break
-                payload += encoded
-                call.out.popleft()
-        call.queued = max(0, call.queued - len(payload))
-        call.outstanding += len(payload)
-        self.outstanding += len(payload)
+    def turn(self, call):
+        """The next frame of a call; nothing while it has no credit."""
+        if not call.out:
+            frame = call.last or b""
+            if call.is_ours:
+                call.last = None
+            else:
+                self.end(call)
+            return frame
+        limit = self.peer["connection_credit"], self.peer["stream_credit"]
+        if self.flow.sent >= limit[0] or call.flow.sent >= limit[1]:
+            return b""
+        payload, flags = call.out.popleft()
+        for flow in (self.flow, call.flow):
+            flow.sent += len(payload)
+        call.queued -= len(payload)
         call.wake()
         return put_frame("items", call.number, flags, payload=bytes(payload))
 
+    def enlist(self, call):
+        """A call that has something to send takes turns."""
+        if not call.out and not call.last:
+            self.line.append(call)
+
     def consumed(self, size, call=None):
         """Items were taken: the peer may send as much again."""
-        self.owed += size
-        if self.owed * 4 >= CONNECTION_CREDIT:
-            self.control += put_frame("credit", payload=put_varint(self.owed))
-            self.owed = 0
-        if call is not None:
-            call.owed += size
-            if call.owed * 4 >= STREAM_CREDIT and not call.is_whole:
-                self.control += put_frame("credit", call.number, payload=put_varint(call.owed))
-                call.owed = 0
+        for flow in (call.flow, self.flow) if call else (self.flow,):
+            flow.taken += size
+            if flow.taken * 4 >= flow.window and not (flow.number and call.is_whole):
+                self.control += put_frame("credit", flow.number, payload=put_varint(flow.taken))
+                flow.received -= flow.taken
+                flow.taken = 0
 
     def take_item(self, call):
         """The next item of a call that came."""
         item, size = call.items.popleft()
-        if call.held:
-            call.held -= size
+        if call.is_open and size:
             self.consumed(size, call)
         return item
 
     def metadata(self, fields, headers, sources=(), trailers=()):
-        """The metadata of an answer."""
+        """The metadata of a request or an answer."""
         fields += put_headers(headers)
         for source, key in sources:
             fields += put_field(15, put_string(source.encode()) + put_string(key.encode()))
         if trailers:
             fields += put_field(7, b"") + put_headers(trailers)
-        if len(fields) > self.metadata_max:
-            raise Error("internal", f"headers are over metadata_max = {self.metadata_max}")
+        if len(fields) > self.peer["metadata_max"]:
+            text = f"headers are over metadata_max = {self.peer['metadata_max']}"
+            raise Error("internal", text)
         return fields
 
     def begin(self, call, said, whole=None):
@@ -542,25 +605,39 @@ class Session:
         self.main += put_frame("reply", call.number, flags, fields, whole or b"")
         call.has_head = True
         if whole is not None:
-            self.forget(call)
+            self.end(call)
 
     def push(self, call, item):
         """Queues an item; there is room for more while `queued` is small."""
-        if call.is_open:
-            call.out.append(item)
-            call.queued += len(item) or 1
-            self.enlist(call)
+        if not call.is_open:
+            return
+        self.enlist(call)
+        if len(item) > PIECE:
+            last = (len(item) - 1) // PIECE * PIECE
+            call.out.extend((item[at : at + PIECE], MORE) for at in range(0, last, PIECE))
+            call.out.append((item[last:], 0))
+            call.queued += len(item)
+        else:
+            encoded = put_string(item)
+            shared = call.out[-1][0] if call.out else None
+            if isinstance(shared, bytearray) and len(shared) + len(encoded) <= PIECE:
+                shared += encoded
+            else:
+                call.out.append((bytearray(encoded), 0))
+            call.queued += len(encoded)
 
     def finish(self, call, trailers=()):
         """No more items: ends a call of the gateway, or the request of one of this side."""
-        if call.is_open and call.last is None:
-            call.last = put_frame("end", call.number, metadata=put_headers(trailers))
+        if call.is_open and not call.last:
             self.enlist(call)
+            metadata = self.metadata(b"", trailers)
+            call.last = put_frame("end", call.number, metadata=metadata)
 
     def reply(self, call, payload, said):
         """Answers a call whole."""
-        if len(payload) > self.body_max:
-            text = f"a reply of {len(payload)} bytes is over body_max = {self.body_max}"
+        limit = self.peer["body_max"]
+        if len(payload) > limit:
+            text = f"a reply of {len(payload)} bytes is over body_max = {limit}"
             self.fail(call, Error("resource_exhausted", text, outcome=RAN))
         elif call.is_cancelled:
             self.fail(call, Error("canceled", GAVE_UP, outcome=RAN))
@@ -576,7 +653,7 @@ class Session:
         if not call.is_open:
             return
         if call.is_cancelled:  # A command whose caller gave up ran to its end.
-            error = Error("canceled", GAVE_UP, outcome=RAN)
+            error, sources = Error("canceled", GAVE_UP, outcome=RAN), ()
         fields = put_field(8, CODES.index(error.code))
         if error.message:
             fields += put_field(9, error.message.encode("utf-8", "replace")[:4096])
@@ -584,34 +661,41 @@ class Session:
             fields += put_field(10, put_string(name.encode()) + value)
         if error.outcome is not None:
             fields += put_field(11, error.outcome)
-        metadata = self.metadata(fields, error.headers, sources)
-        call.last = put_frame("error", call.number, metadata=metadata)
+        try:
+            metadata = self.metadata(fields, error.headers, sources)
+        except Error as too_long:
+            return self.fail(call, too_long)
         self.enlist(call)
+        call.last = put_frame("error", call.number, metadata=metadata)
 
     def ask(self, path, codec, payload, headers=(), parent=None, is_query=False):
-        """Calls the gateway; None while no call is free."""
+        """Calls the gateway, as a part of the call of number `parent`; None while no call is free."""
         if self.closed is not None or self.is_draining:
             raise Error("unavailable", "the gateway takes no calls any more", outcome=NOT_RUN)
-        if not self.is_greeted or len(self.asked) >= self.calls_max:
+        if not self.peer or self.asked >= self.peer["calls_max"]:
             return None
-        if len(payload) > self.body_max:
-            raise Error("resource_exhausted", f"over body_max = {self.body_max}", outcome=NOT_RUN)
+        if len(payload) > self.peer["body_max"]:
+            text = f"over body_max = {self.peer['body_max']}"
+            raise Error("resource_exhausted", text, outcome=NOT_RUN)
         headers, name = self.metadata(b"", headers), bytes((codec,)) + b"/" + path.lstrip("/").encode()
-        is_new, fields = name not in self.called, b""
-        if is_new and len(self.called) < self.methods_max:
+        is_new = name not in self.called
+        if is_new and len(self.called) < self.peer["methods_max"]:
             self.called[name] = len(self.called)
-        if name in self.called:
-            fields += put_field(1, self.called[name])
+        fields = put_field(1, self.called[name]) if name in self.called else b""
         if is_new:
             fields += put_field(2, name)
-        call = Call(self.free.pop() if self.free else 2 * len(self.asked) + 1)
-        self.asked[call.number] = call
+        if not self.free:
+            self.free.append(2 * self.slots + 1)
+            self.slots += 1
+        call = Call(self.free.pop(), self.stream_credit)
+        self.calls[call.number] = call
+        self.asked += 1
         if not is_query:
             call.command = self.next_command
             self.next_command += 1
             fields += put_field(3, put_varint(call.command) + put_varint(self.done))
-        if parent is not None and parent.is_open and not parent.has_head:
-            fields += put_field(19, parent.number)
+        if parent is not None:
+            fields += put_field(19, parent)
         call.is_streaming = len(payload) > SMALL_MAX
         flags, body = (0, b"") if call.is_streaming else (END, payload)
         self.main += put_frame("request", call.number, flags, fields + headers, body)
@@ -624,7 +708,6 @@ class Session:
         """Gives a call of this side up; its end is not waited for."""
         if call.is_open and not call.is_cancelled:
             call.is_cancelled = True
-            self.consumed(call.held)
             self.main += put_frame("cancel", call.number)
 
 
@@ -708,7 +791,6 @@ class Requests:
     async def take(self):
         """The bytes of the next item; None after the last."""
         found = await self.app.wait(self.call, self._found)
-        self.app.flush()
         if not found and not self.call.is_whole:
             raise Error("canceled", GAVE_UP)
         return found[0] if found else None
@@ -726,10 +808,10 @@ class App:
     """What a program serves. `threads` is how many functions that are not `async` run at once."""
 
     def __init__(self, threads=64):
-        self.handlers, self.pages, self.threads = {}, None, threads
-        self.session, self.socket = Session(self._begin), None
-        self.lock, self.is_writing, self.jobs = threading.RLock(), False, 0
-        self.loop, self.loop_thread = None, None
+        self.handlers, self.pages, self.threads, self.jobs = {}, (None, False), threads, 0
+        self.session, self.socket, self.loop, self.loop_thread = Session(self._begin), None, None, None
+        self.lock, self.is_writing = threading.RLock(), False
+        self.taken = threading.Condition(self.lock)  # What was to be written is taken, or lost.
         self.work, self.idle, self.started = queue.SimpleQueue(), 0, 0
 
     # What is served.
@@ -792,11 +874,12 @@ class App:
 
     def log(self, level, text, **fields):
         """Writes a line to the gateway's log: trace, debug, info, warn or error."""
-        said = put_headers((name.replace("_", "-"), str(value)) for name, value in fields.items())
         metadata = put_field(17, LEVELS.index(level) + 1 if level in LEVELS else 3)
-        if len(metadata) + len(said) <= self.session.metadata_max:
+        said = put_headers((name.replace("_", "-"), str(value)) for name, value in fields.items())
+        if len(metadata) + len(said) <= self.session.peer["metadata_max"]:
             metadata += said
-        self.say(put_frame("log", metadata=metadata, payload=text.encode("utf-8", "replace")[:PAYLOAD_MAX]))
+        payload = text.encode("utf-8", "replace")[:PAYLOAD_MAX]
+        self.say(put_frame("log", metadata=metadata, payload=payload))
 
     @contextmanager
     def busy(self):
@@ -819,15 +902,23 @@ class App:
     async def call_async(self, path, request, query=False, headers=(), parent=None):
         """Calls a method of the gateway with bytes, or a dict for JSON; `query` where it changes nothing."""
         codec = JSON if isinstance(request, dict) else 0
-        question = path, codec, encode(request, codec), headers, parent, query
-        call = await self.wait(self.session.room, lambda: self.session.ask(*question))
+        payload = encode(request, codec)
+
+        def asked():
+            is_within = parent and parent.is_open and not parent.has_head
+            number = parent.number if is_within else None
+            return self.session.ask(path, codec, payload, headers, number, query)
+
+        call = await self.wait(self.session.room, asked)
         try:
-            await self.wait(call, lambda: None if call.is_open else True)
+            await self.wait(call, lambda: not call.is_open or len(call.items) > 1 or None)
         finally:
             self.do("cancel", call)
         if call.error:
             raise call.error
-        return decode(call.items[0][0] if call.items else b"", codec)
+        if len(call.items) != 1:
+            raise Error("unimplemented", path + " streams its replies", outcome=UNKNOWN)
+        return decode(call.items[0][0], codec)
 
     # Waiting and writing.
 
@@ -878,19 +969,29 @@ class App:
 
     def flush(self):
         """Writes what is queued; one thread at a time does, for all."""
-        while self.socket:
+        with self.lock:
+            if self.is_writing or not self.socket:
+                return
+            self.is_writing = True
+        self._write(b"", socket.MSG_DONTWAIT)
+
+    def _write(self, data, flags):
+        try:
+            while data := data or self._next():
+                data = data[self.socket.send(data, flags) :]
+        except BlockingIOError:  # Nobody waits here for a gateway that does not read.
+            threading.Thread(target=self._write, args=(data, 0), daemon=True).start()
+        except OSError as error:
             with self.lock:
-                data = b"" if self.is_writing else self.session.take()
-                if not data:
-                    return
-                self.is_writing = True
-            try:
-                self.socket.sendall(data)
-            except OSError as error:
-                with self.lock:
-                    self.session.close(str(error))
-            with self.lock:
-                self.is_writing = False
+                self.session.close(str(error))
+                self.taken.notify_all()
+
+    def _next(self):
+        with self.lock:
+            data = self.session.take()
+            self.is_writing = bool(data)
+            self.taken.notify_all()
+            return data
 
     # Serving.
 
@@ -906,7 +1007,7 @@ class App:
         self.socket.set_inheritable(False)
         self.socket.setblocking(True)
         self.flush()
-        if any(is_async for _, is_async in [*self.handlers.values(), self.pages or (None, False)]):
+        if any(is_async for _, is_async in [*self.handlers.values(), self.pages]):
             import asyncio
 
             asyncio.run(self._serve_in_loop())
@@ -927,9 +1028,15 @@ class App:
         self.loop.add_reader(self.socket, readable)
         await over
         self.loop.remove_reader(self.socket)
+        # Tasks that do not end, and threads of others, have nobody left to work for.
+        last = threading.Timer(GRACE, os._exit, [0])
+        last.daemon = True
+        last.start()
 
     def _read(self, flags):
         """Reads once; whether there is more to come."""
+        with self.lock:
+            self.taken.wait_for(lambda: self.session.closed or not self.session.is_full())
         try:
             data = self.socket.recv(PAYLOAD_MAX, flags)
         except BlockingIOError:
@@ -943,11 +1050,11 @@ class App:
                 self.session.close("it closed the socket")
         self.flush()
         with self.lock:
-            is_done = self.session.is_draining and not self.session.calls and not self.session.asked
+            is_done = self.session.is_draining and not self.session.calls
             return self.session.closed is None and not is_done
 
     def _begin(self, call):
-        answer, is_async = (self.pages if call.verb else self.handlers.get(call.path)) or (None, False)
+        answer, is_async = self.pages if call.verb else self.handlers.get(call.path, (None, False))
         if answer is None:
             text = f"this program does not serve {call.path}"
             self.session.fail(call, Error("unimplemented", text, outcome=NOT_RUN))
@@ -991,12 +1098,17 @@ def address(context):
     return scheme, host, port, context.header("x-forwarded-prefix", "")
 
 
+async def send_page(app, call, context, data):
+    for at in range(0, len(data), PAYLOAD_MAX):
+        await app.push(call, data[at : at + PAYLOAD_MAX], context)
+
+
 async def wsgi(app, application, call, context):
     import io
     from urllib.parse import unquote_to_bytes
-    from wsgiref.handlers import BaseHandler
 
     requests, (scheme, host, port, prefix) = Requests(app, call), address(context)
+    path, _, query = call.path.partition("?")
 
     class Body(io.RawIOBase):
         rest = b""
@@ -1010,44 +1122,46 @@ async def wsgi(app, application, call, context):
             into[:count], self.rest = self.rest[:count], self.rest[count:]
             return count
 
-    class Handler(BaseHandler):
-        wsgi_multiprocess, os_environ, origin_server = False, {}, False
+    environ = {
+        "REQUEST_METHOD": call.verb,
+        "SCRIPT_NAME": prefix,
+        "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
+        "QUERY_STRING": query,
+        "SERVER_NAME": host,
+        "SERVER_PORT": port,
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scheme,
+        "wsgi.input": io.BufferedReader(Body()),
+        "wsgi.input_terminated": True,
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    for name, value in call.headers:
+        key = name.upper().replace("-", "_")
+        key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_" + key
+        value = value.encode("utf-8", "surrogateescape").decode("latin-1")
+        environ[key] = environ[key] + "," + value if key in environ else value
 
-        def get_stdin(self):
-            return io.BufferedReader(Body())
+    def write(data):
+        in_this_thread(send_page(app, call, context, data))
 
-        def get_stderr(self):
-            return sys.stderr
+    def start_response(status, headers, exc_info=None):
+        if exc_info and call.has_head:
+            raise exc_info[1]
+        context.status = int(status.split(" ")[0])
+        context.reply_headers = [(name, value.encode("latin-1")) for name, value in headers]
+        return write
 
-        def get_scheme(self):
-            return scheme
-
-        def add_cgi_vars(self):
-            path, _, query = call.path.partition("?")
-            path = unquote_to_bytes(path).decode("latin-1")
-            self.environ.update(
-                REQUEST_METHOD=call.verb, SCRIPT_NAME=prefix, PATH_INFO=path, QUERY_STRING=query
-            )
-            self.environ.update(SERVER_NAME=host, SERVER_PORT=port, SERVER_PROTOCOL="HTTP/1.1")
-            self.environ["wsgi.input_terminated"] = True
-            for name, value in call.headers:
-                key = name.upper().replace("-", "_")
-                key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_" + key
-                self.environ[key] = self.environ[key] + "," + value if key in self.environ else value
-
-        def send_headers(self):
-            self.cleanup_headers()
-            self.headers_sent = True
-            context.status, context.reply_headers = int(self.status.split(" ")[0]), self.headers.items()
-
-        def _write(self, data):
-            for at in range(0, len(data), PAYLOAD_MAX):
-                in_this_thread(app.push(call, data[at : at + PAYLOAD_MAX], context))
-
-        def _flush(self):
-            pass
-
-    Handler().run(application)
+    body = application(environ, start_response)
+    try:
+        for data in body:
+            write(data)
+    finally:
+        if hasattr(body, "close"):
+            body.close()
     app.finish(call, context)
 
 
@@ -1084,11 +1198,9 @@ async def asgi(app, application, call, context):
 
     async def send(message):
         if message["type"] == "http.response.start":
-            context.status, context.reply_headers = message["status"], list(message.get("headers", ()))
+            context.status, context.reply_headers = message["status"], message.get("headers", ())
         elif message["type"] == "http.response.body":
-            body = bytes(message.get("body", b""))
-            for at in range(0, len(body), PAYLOAD_MAX):
-                await app.push(call, body[at : at + PAYLOAD_MAX], context)
+            await send_page(app, call, context, bytes(message.get("body", b"")))
             if not message.get("more_body", False):
                 app.finish(call, context)
 
