@@ -42,7 +42,6 @@ CODES = """
     data_loss unauthenticated
 """.split()
 NOT_RUN, UNKNOWN, RAN, BEHIND = 1, 2, 3, 4
-GAVE_UP = "the caller gave up"
 REASONS = """
     drain magic version feature too_large malformed metadata_max unexpected unknown_stream stream_in_use
     stream_number calls_max credit unknown_method methods_max command_id
@@ -59,8 +58,12 @@ class Error(Exception):
     def __init__(self, code, message="", details=(), headers=(), outcome=None):
         super().__init__(f"{code}: {message}")
         self.code = code if code in CODES[1:] else "unknown"
-        self.message, self.outcome = str(message), outcome
-        self.details, self.headers = list(details), list(headers)
+        self.message, self.details, self.headers = str(message), details, headers
+        self.outcome = outcome
+
+
+def given_up(outcome=None):
+    return Error("canceled", "the caller gave up", outcome=outcome)
 
 
 class Violation(Exception):
@@ -81,25 +84,16 @@ KINDS = """
     log changed seen descriptors
 """.split()
 NUMBERS = {name: number for number, name in enumerate(KINDS, 1)}
-OF_CALLS = {"request", "reply", "error", "items", "end"}
-OF_BOTH = {"cancel", "credit", "unknown"}
+OF_CALLS, OF_BOTH = NUMBERS.keys() & {"request", "reply", "error", "items", "end"}, (
+    "cancel",
+    "credit",
+)
 # A process has no watches and resumes nothing.
 NEVER = {"stale": "unknown_stream", "resume": "unexpected", "resumed": "unexpected"}
 END, ZSTD, HTTP, MORE, WATCHED, UNCHANGED = 1, 2, 4, 8, 16, 32
 FEATURE_HTTP, FEATURE_HOSTED = 2, 32
 PAYLOAD_MAX, PIECE, SMALL_MAX, BODY_MAX = 65_536, 16_384, 16_376, 64 << 20
 METADATA_MAX, CALLS_MAX, METHODS_MAX, OUTPUT_MAX = 16_384, 1024, 1024, 1 << 20
-STREAM_CREDIT, CONNECTION_CREDIT = 262_144, 1 << 20
-GRACE = 2  # Seconds after the gateway is gone.
-# Fields of a hello: the tag, the least value, and what holds if it is absent.
-LIMITS = {
-    "body_max": (4, 65_536, 4 << 20),
-    "calls_max": (5, 1, 1024),
-    "methods_max": (7, 0, 1024),
-    "stream_credit": (8, 1, STREAM_CREDIT),
-    "connection_credit": (9, 1, CONNECTION_CREDIT),
-    "metadata_max": (10, 256, 16_384),
-}
 HEADERS = """
     content-type authorization cookie set-cookie accept accept-encoding accept-language user-agent host
     origin referer content-length content-encoding cache-control etag if-none-match if-modified-since
@@ -121,6 +115,7 @@ def put_varint(value):
 
 
 def put_string(value):
+    value = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
     return put_varint(len(value)) + value
 
 
@@ -130,17 +125,14 @@ def put_field(tag, value):
 
 def put_headers(headers):
     """Headers as pairs of texts or bytes; what the protocol cannot carry is left out."""
-    out = bytearray()
+    out = b""
     for name, value in headers:
         name = (name.decode("latin-1") if isinstance(name, bytes) else name).lower()
-        value = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
-        if not TOKEN.fullmatch(name) or any(byte in value for byte in b"\r\n\0"):
-            continue
-        if name in TAGS:
-            out += put_field(TAGS[name], value)
-        else:
-            out += put_field(0, name.encode()) + put_string(value)
-    return bytes(out)
+        breaks = b"\r\n\0" if isinstance(value, bytes) else "\r\n\0"
+        if TOKEN.fullmatch(name) and not any(character in value for character in breaks):
+            known = name in TAGS
+            out += put_field(TAGS[name], value) if known else put_field(0, name) + put_string(value)
+    return out
 
 
 def put_frame(name, stream=0, flags=0, metadata=b"", payload=b"", deadline_ms=0):
@@ -156,10 +148,9 @@ def take_varint(data, at=0):
         must(at < len(data), "malformed", "a number is cut off")
         value |= (data[at] & 0x7F) << shift
         at += 1
-        if data[at - 1] < 0x80:
-            break
-    must(data[at - 1] < 0x80 and value < 1 << 53, "malformed", "a number is too large")
-    return value, at
+        if data[at - 1] < 0x80 and value < 1 << 53:
+            return value, at
+    raise Violation("malformed", "a number is too large")
 
 
 def take_string(data, at=0):
@@ -168,12 +159,10 @@ def take_string(data, at=0):
     return data[at : at + length], at + length
 
 
-def take_number(fields, tag, default=None):
-    """The number that is a whole field."""
-    if tag not in fields:
-        return default
-    value, end = take_varint(fields[tag])
-    must(end == len(fields[tag]), "malformed", f"field {tag} is no number")
+def take_number(data):
+    """The number that is all there is."""
+    value, end = take_varint(data)
+    must(end == len(data), "malformed", "something follows a number")
     return value
 
 
@@ -185,16 +174,14 @@ class Frame:
         self.name = KINDS[kind - 1] if 0 < kind <= len(KINDS) else "unknown"
         self.fields, self.headers, self.details, self.payload, at = {}, [], [], payload, 0
         while at < len(metadata):
-            tag, name = metadata[at], None
-            at += 1
+            tag, at = metadata[at], at + 1
+            name = HEADERS[tag - 64] if 64 <= tag < 64 + len(HEADERS) else None
             if tag == 0:
                 name, at = take_string(metadata, at)
-            elif 64 <= tag < 64 + len(HEADERS):
-                name = HEADERS[tag - 64].encode()
+                name = name.decode("latin-1")
             value, at = take_string(metadata, at)
             if name is not None:
-                text = value.decode("utf-8", "surrogateescape")
-                self.headers.append((name.decode("latin-1"), text))
+                self.headers.append((name, value.decode("utf-8", "surrogateescape")))
             elif tag == 10:
                 self.details.append(value)
             else:
@@ -206,47 +193,46 @@ class Frame:
         return self.fields.get(tag, b"").decode("utf-8", "replace")
 
     def number(self, tag, default=None):
-        return take_number(self.fields, tag, default)
+        return take_number(self.fields[tag]) if tag in self.fields else default
 
 
 def key_text(parts):
     """The key of a source as text: its parts joined by `/`."""
 
     def text(part):
-        if part is None:
-            return "%_"
-        if isinstance(part, bool):
-            return "true" if part else "false"
-        if isinstance(part, bytes):
-            return part.hex()
-        return str(part).replace("%", "%25").replace("/", "%2F")
+        if part is None or isinstance(part, bool):
+            return {None: "%_", True: "true", False: "false"}[part]
+        part = part.hex() if isinstance(part, bytes) else str(part)
+        return part.replace("%", "%25").replace("/", "%2F")
 
-    return "/".join(text(part) for part in parts)
+    return "/".join(map(text, parts))
 
 
-# -- session ---------------------------------------------------------------------------------------
-
-
-class Flow:
-    """Bytes of items, of the connection or of one stream, for which there is no credit yet."""
-
-    def __init__(self, number, window):
-        self.number, self.window = number, window
-        self.received = self.taken = self.sent = 0
+# -- calls -----------------------------------------------------------------------------------------
 
 
 class Call:
-    """One call, of either side: what came of it, and what is to be sent."""
+    """One call, of either side. For a handler it is the context: who asks, and what the answer is made of.
 
-    def __init__(self, number, window):
-        self.number, self.is_ours, self.flow = number, number % 2 == 1, Flow(number, window)
-        self.path, self.codec, self.verb, self.headers = "", 0, None, []
-        self.deadline = self.command = self.error = None
-        self.is_open, self.is_cancelled, self.waiting, self.on_cancel = True, False, [], None
-        # What comes: items with what each counts as, and the pieces of the next one.
-        self.items, self.pieces, self.is_streaming, self.is_whole = deque(), bytearray(), False, False
-        # What goes: payloads with flags, and the frame after the last.
-        self.has_head, self.out, self.queued, self.last = False, deque(), 0, None
+    `reply_headers` and `reply_trailers` are lists of pairs. Of a stream it iterates over the requests.
+    """
+
+    def __init__(self, number, window, app=None):
+        self.number, self.is_ours, self.app = number, number % 2 == 1, app
+        self.path, self.codec, self.verb, self.headers, self.sources = "", 0, None, [], []
+        self.status, self.reply_headers, self.reply_trailers = 200, [], []
+        self.deadline = self.command = self.error = self.last = None
+        self.is_open, self.is_cancelled, self.waiting, self.on_cancel = (
+            True,
+            False,
+            [],
+            lambda: None,
+        )
+        self.is_streaming = self.is_whole = self.has_head = False
+        # What comes: items with what each counts as, pieces of the next; what goes: payloads with flags.
+        self.items, self.pieces, self.out, self.queued = deque(), bytearray(), deque(), 0
+        # Bytes of items without credit: received, of them taken by the program; sent.
+        self.window, self.received, self.taken, self.sent = window, 0, 0, 0
 
     def wake(self):
         """Wakes whoever waits for something to come, to go, or to end."""
@@ -254,29 +240,88 @@ class Call:
         for wake in waiting:
             wake()
 
+    def header(self, name, default=None):
+        """The first value of a header."""
+        return next((value for known, value in self.headers if known == name.lower()), default)
+
+    @property
+    def cancelled(self):
+        """Whether the caller gave up, its deadline passed among the reasons; a command runs on."""
+        return self.is_cancelled
+
+    def remaining(self):
+        """Seconds until the deadline; None without one."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+    def until_cancelled(self):
+        """Waits until the caller gave up."""
+        in_this_thread(self.app.wait(self, lambda: self.is_cancelled or None))
+
+    def depends(self, source, *key):
+        """The answer was made of this, and is kept until it changes."""
+        self.sources.append((source, key_text(key)))
+
+    def changed(self, source, *key):
+        """This changed: see App.changed."""
+        self.app.changed(source, *key)
+
+    def log(self, level, text, **fields):
+        """Writes a line to the gateway's log: see App.log."""
+        self.app.log(level, text, **fields)
+
+    def call(self, path, request, **more):
+        """Calls a method of the gateway as part of this call: see App.call."""
+        return in_this_thread(self.call_async(path, request, **more))
+
+    def call_async(self, path, request, **more):
+        """The same for `async` handlers."""
+        return self.app.call_async(path, request, parent=self, **more)
+
+    async def next_item(self):
+        """The bytes of the next item that the caller sends; None after the last."""
+
+        def found():
+            if self.items:
+                return (self.app.session.take_item(self),)
+            return () if self.is_whole or not self.is_open else None
+
+        item = await self.app.wait(self, found)
+        if not item and not self.is_whole:
+            raise given_up()
+        return item[0] if item else None
+
+    def __iter__(self):
+        while (item := in_this_thread(self.next_item())) is not None:
+            yield decode(item, self.codec)
+
+    async def __aiter__(self):
+        while (item := await self.next_item()) is not None:
+            yield decode(item, self.codec)
+
+
+# -- session ---------------------------------------------------------------------------------------
+
 
 class Session:
     """This side of the protocol without a socket: bytes in, bytes and calls out. Its owner has a lock.
 
-    `on_call` is told of each call of the gateway; who waits for room for a call of this side waits at `room`.
+    `app.begin` is told of each call of the gateway; who waits for room for a call of this side waits at `room`.
     """
 
-    def __init__(
-        self,
-        on_call=lambda call: None,
-        agent="tidewire-python/" + __version__,
-        stream_credit=STREAM_CREDIT,
-        connection_credit=CONNECTION_CREDIT,
-    ):
-        self.on_call, self.stream_credit, self.flow = on_call, stream_credit, Flow(0, connection_credit)
-        self.data, self.control, self.main, self.pong = bytearray(), bytearray(), bytearray(), None
-        self.peer, self.is_draining, self.closed = None, False, None
-        self.calls, self.asked, self.slots, self.free = {}, 0, 0, []
-        self.room = Call(0, 0)
-        self.methods, self.called, self.running, self.line = [], {}, set(), deque()
-        self.next_command, self.done, self.ended_commands = 1, 1, set()
+    number, agent, stream_window, window = 0, "tidewire-python/" + __version__, 262_144, 1 << 20
+
+    def __init__(self, app=None):
+        self.app, self.data, self.methods, self.called, self.calls = app, bytearray(), [], {}, {}
+        self.control, self.main, self.pong, self.line = bytearray(), bytearray(), None, deque()
+        self.is_greeted, self.is_draining, self.closed, self.running = False, False, None, set()
+        self.room, self.free, self.asked, self.next_command = Call(0, 0), [], {}, 1
+        self.received = self.taken = self.sent = 0
+        # What the gateway takes, by the tags of its hello, and what holds until it says another.
+        self.peer = {4: 4 << 20, 5: 1024, 7: 1024, 8: 262_144, 9: 1 << 20, 10: 16_384}
+
+    def greet(self):
         hello = put_field(1, b"\x01\0\x01\0") + put_field(2, FEATURE_HTTP | FEATURE_HOSTED)
-        hello += put_field(3, FEATURE_HOSTED) + put_field(4, BODY_MAX) + put_field(16, agent.encode())
+        hello += put_field(3, FEATURE_HOSTED) + put_field(4, BODY_MAX) + put_field(16, self.agent)
         self.control += put_frame("hello", payload=hello, deadline_ms=MAGIC)
 
     # What comes.
@@ -288,34 +333,51 @@ class Session:
         try:
             while self.closed is None and len(self.data) - at >= HEAD.size:
                 head = HEAD.unpack_from(self.data, at)
-                length, metadata = head[0], head[4]
-                must(metadata <= length, "malformed", "metadata longer than its frame")
-                must(length - metadata <= PAYLOAD_MAX, "too_large", "a frame over the limit")
-                is_short = metadata <= METADATA_MAX or self.peer is None
+                end, meta = at + HEAD.size + head[0], at + HEAD.size + head[4]
+                must(meta <= end, "malformed", "metadata longer than its frame")
+                must(end - meta <= PAYLOAD_MAX, "too_large", "a frame over the limit")
+                is_short = head[4] <= METADATA_MAX or not self.is_greeted
                 must(is_short, "metadata_max", "metadata over the limit")
-                if len(self.data) - at < HEAD.size + length:
+                if len(self.data) < end:
                     break
-                begin, at = at + HEAD.size, at + HEAD.size + length
-                body = bytes(self.data[begin:at])
-                self.receive(Frame(head, body[:metadata], body[metadata:]))
+                begin, at = at + HEAD.size, end
+                self.receive(Frame(head, bytes(self.data[begin:meta]), bytes(self.data[meta:end])))
         except Violation as violation:
             reason, text = violation.args
-            said = put_field(9, text.encode()) + put_field(16, REASONS.index(reason))
+            said = put_field(9, text) + put_field(16, REASONS.index(reason))
             self.main += put_frame("goaway", metadata=said)
             self.close(text)
         del self.data[:at]
 
     def receive(self, frame):
-        is_first = frame.name in ("hello", "goaway")
-        must(self.peer or is_first, "magic", "the first frame is not a hello")
-        is_placed = frame.name in OF_BOTH or (frame.stream > 0) == (frame.name in OF_CALLS)
-        must(is_placed, "malformed", f"{frame.name} on stream {frame.stream}")
-        must(frame.name not in NEVER, NEVER.get(frame.name), f"{frame.name} for a process")
-        if receive := getattr(self, "on_" + frame.name, None):
-            receive(frame)
+        """Takes a frame: for `on_KIND` with its call, or None for what is over or of the connection."""
+        name, stream, is_ours = frame.name, frame.stream, frame.stream % 2 == 1
+        is_first = name in ("hello", "goaway")
+        must(self.is_greeted or is_first, "magic", "the first frame is not a hello")
+        must(name not in NEVER, NEVER.get(name), f"{name} for a process")
+        receive = getattr(self, "on_" + name, None)
+        if receive is None:
+            return
+        is_placed = name in OF_BOTH or (name in OF_CALLS) == (stream > 0)
+        must(is_placed, "malformed", f"{name} on stream {stream}")
+        must(
+            is_ours or stream <= 2 * CALLS_MAX,
+            "stream_number",
+            f"stream {stream} is over the bound",
+        )
+        call = self.calls.get(stream)
+        must(
+            call or not is_ours or name == "request",
+            "unknown_stream",
+            f"stream {stream} is not open",
+        )
+        must(
+            not (frame.flags & ZSTD and name in OF_CALLS), "feature", "compression was not offered"
+        )
+        receive(frame, call)
 
-    def on_hello(self, frame):
-        must(not self.peer, "unexpected", "a second hello")
+    def on_hello(self, frame, _):
+        must(not self.is_greeted, "unexpected", "a second hello")
         must(frame.deadline_ms == MAGIC, "magic", "not a hello")
         said, at = {}, 0
         while at < len(frame.payload):
@@ -324,87 +386,73 @@ class Session:
             said[tag], at = take_string(frame.payload, at + 1)
         must(len(said.get(1, b"")) == 4, "malformed", "a hello without versions")
         must(said[1] == b"\x01\0\x01\0", "version", "this side speaks version 1")
-        is_host = take_number(said, 2, 0) & FEATURE_HOSTED
+        is_host = take_number(said.get(2, b"\0")) & FEATURE_HOSTED
         must(is_host, "feature", "the gateway hosts no processes")
-        self.peer = {}
-        for name, (tag, least, default) in LIMITS.items():
-            self.peer[name] = take_number(said, tag, default)
-            must(least <= self.peer[name] < 1 << 32, "malformed", f"{name} = {self.peer[name]}")
+        self.peer.update((tag, take_number(said[tag])) for tag in self.peer if tag in said)
+        self.is_greeted = True
         self.control += put_frame("ready")
         self.room.wake()
 
-    def on_goaway(self, frame):
+    def on_goaway(self, frame, _):
         self.is_draining = True
-        if frame.number(16, 0) or not self.peer:
+        if frame.number(16, 0) or not self.is_greeted:
             self.close(frame.text(9) or f"reason {frame.number(16)}")
 
-    def on_ping(self, frame):
+    def on_ping(self, frame, _):
         must(len(frame.payload) <= 64, "malformed", "a long ping")
         self.pong = frame.payload  # Of pings not yet answered the last alone is.
 
-    def on_request(self, frame):
-        stream, fields = frame.stream, frame.fields
-        is_slot = stream % 2 == 0 and stream <= 2 * CALLS_MAX
-        must(is_slot, "stream_number", f"a request on stream {stream}")
-        must(stream not in self.calls, "stream_in_use", f"a request on stream {stream}")
-        must(not frame.flags & ZSTD and 18 not in fields, "feature", "a feature that was not offered")
-        is_whole = bool(frame.flags & END)
-        must(is_whole or not frame.payload, "malformed", "a payload before items")
-        call = Call(stream, self.stream_credit)
-        call.headers, call.is_whole, call.is_streaming = frame.headers, is_whole, not is_whole
+    def on_request(self, frame, open_call):
+        must(frame.stream % 2 == 0, "stream_number", f"a request on stream {frame.stream}")
+        must(not open_call, "stream_in_use", f"a request on stream {frame.stream}")
+        must(18 not in frame.fields, "feature", "keys were not offered")
+        call = Call(frame.stream, self.stream_window, self.app)
+        call.headers, call.is_whole = frame.headers, bool(frame.flags & END)
+        call.is_streaming = not call.is_whole
+        must(call.is_whole or not frame.payload, "malformed", "a payload before items")
         if frame.deadline_ms:
             call.deadline = time.monotonic() + frame.deadline_ms / 1000
         if frame.flags & HTTP:
-            must(12 in fields and 13 in fields, "malformed", "HTTP without method or target")
+            has_both = 12 in frame.fields and 13 in frame.fields
+            must(has_both, "malformed", "HTTP without method or target")
             call.verb, call.path = frame.text(12), frame.text(13)
         else:
             call.codec, call.path = self.method(frame)
-        if 3 in fields:
-            call.command, _ = take_varint(fields[3])
+        if 3 in frame.fields:
+            call.command, _ = take_varint(frame.fields[3])
             is_new = call.command and call.command not in self.running
             must(is_new, "command_id", f"command {call.command}")
             self.running.add(call.command)
-        if is_whole:
+        if call.is_whole:
             call.items.append((frame.payload, 0))
-        self.calls[stream] = call
-        self.on_call(call)
+        self.calls[frame.stream] = call
+        if self.app:
+            self.app.begin(call)
 
     def method(self, frame):
         """The codec and the path that a request names, or named before."""
         number, name = frame.number(1), frame.fields.get(2)
-        if name is not None:
-            must(name[1:2] == b"/", "malformed", "a method that is no path")
-            named = name[0], name[2:].decode("utf-8", "replace")
+        must(number is not None or name, "malformed", "a request without a method")
+        if name:
+            named = name[0], name[1:].decode("utf-8", "replace").lstrip("/")
             if number is None:
                 return named
             is_due = number == len(self.methods) < METHODS_MAX
             must(is_due, "methods_max", "a method's number out of turn")
             self.methods.append(named)
-        must(number is not None, "malformed", "a request without a method")
         must(number < len(self.methods), "unknown_method", f"method {number} was not named")
         return self.methods[number]
 
-    def find(self, frame):
-        """The call of a frame; None for one of the gateway that is over."""
-        call, is_ours = self.calls.get(frame.stream), frame.stream % 2 == 1
-        must(call or not is_ours, "unknown_stream", f"stream {frame.stream} is not open")
-        is_slot = is_ours or frame.stream <= 2 * CALLS_MAX
-        must(is_slot, "stream_number", f"stream {frame.stream} is over the bound")
-        return call
-
-    def on_items(self, frame):
-        call, size = self.find(frame), len(frame.payload)
-        for flow in (self.flow, call.flow) if call else (self.flow,):
+    def on_items(self, frame, call):
+        size = len(frame.payload)
+        for flow in (call, self) if call else (self,):
             must(flow.received < flow.window, "credit", "items without credit")
             flow.received += size
-        if call is None:
-            return self.consumed(size)
+        if call is None or call.is_ours and call.is_cancelled:
+            return self.consumed(size, call)
         is_due = not call.is_whole and (call.has_head or not call.is_ours)
         must(is_due, "unexpected", "items out of place")
         must(size, "malformed", "items without an item")
-        must(not frame.flags & ZSTD, "feature", "compression that was not offered")
-        if call.is_cancelled and call.is_ours:
-            return self.consumed(size, call)
         if frame.flags & MORE or call.pieces:
             call.pieces += frame.payload
             must(len(call.pieces) <= BODY_MAX, "too_large", "an item over body_max")
@@ -421,67 +469,60 @@ class Session:
                 call.items.append((item, at - begin))
         call.wake()
 
-    def on_end(self, frame):
-        call = self.find(frame)
+    def on_end(self, _, call):
         if call is None:
             return
         is_due = call.has_head if call.is_ours else not call.is_whole
         must(is_due, "unexpected", "an end out of place")
         call.is_whole = True
         if call.is_ours:
-            return self.end(call)
+            self.end(call)
         call.wake()
 
-    def on_credit(self, frame):
-        amount, end = take_varint(frame.payload)
-        must(end == len(frame.payload), "malformed", "credit that is no number")
-        call = self.find(frame) if frame.stream else None
-        if frame.stream and not call:
-            return
-        must(not frame.flags & END, "unexpected", "an end is seen that was not sent")
-        flow = call.flow if call else self.flow
-        must(amount <= flow.sent, "credit", "credit for what was not sent")
-        flow.sent -= amount
+    def on_credit(self, frame, call):
+        amount = take_number(frame.payload)
+        if call or frame.stream == 0:
+            must(not frame.flags & END, "unexpected", "an end is seen that was not sent")
+            flow = call or self
+            must(amount <= flow.sent, "credit", "credit for what was not sent")
+            flow.sent -= amount
 
-    def on_cancel(self, frame):
-        call = self.find(frame) if frame.stream else None
+    def on_cancel(self, _, call):
         if call is None or call.is_cancelled:
             return
         if call.is_ours:  # No more items are wanted; the end of them is.
             return call.out.clear()
         call.is_cancelled = True
-        # A command of one reply runs on, and says at its end that it ran.
+        # A command with one reply runs on, and says at its end that it ran.
         if call.command is None or call.is_streaming or call.has_head:
-            said = put_field(8, 1) + put_field(9, GAVE_UP.encode())
-            self.main += put_frame("error", call.number, metadata=said)
+            self.main += self.error_frame(call, given_up())
             self.end(call)
 
-    def answered(self, frame):
-        """The call of this side that a reply or an error answers."""
-        must(frame.stream % 2, "stream_number", f"an answer on stream {frame.stream}")
-        must(not frame.flags & WATCHED, "unexpected", "a watch that was not asked for")
-        must(not frame.flags & ZSTD, "feature", "compression that was not offered")
-        return self.find(frame)
-
-    def on_reply(self, frame):
-        call, is_end = self.answered(frame), frame.flags & END
+    def on_reply(self, frame, call):
+        self.check_answer(frame, call)
+        must(not frame.flags & UNCHANGED, "malformed", "nothing to be unchanged from")
+        is_end = bool(frame.flags & END)
         must(is_end or not call.has_head, "unexpected", "a second reply")
         must(is_end or not frame.payload, "malformed", "a payload before items")
-        must(not frame.flags & UNCHANGED, "malformed", "nothing to be unchanged from")
         call.has_head, call.headers = True, frame.headers
-        if not is_end:
-            call.is_streaming = True
-            return
-        call.items.append((frame.payload, 0))
-        self.end(call)
+        if is_end:
+            call.items.append((frame.payload, 0))
+            return self.end(call)
+        call.is_streaming = True
 
-    def on_error(self, frame):
-        call, code = self.answered(frame), frame.number(8)
+    def on_error(self, frame, call):
+        self.check_answer(frame, call)
+        code, details = frame.number(8), []
         must(code, "malformed", "an error without a code")
-        details = [(detail, *take_string(detail)) for detail in frame.details]
-        details = [(kind.decode("utf-8", "replace"), detail[at:]) for detail, kind, at in details]
+        for detail in frame.details:
+            kind, at = take_string(detail)
+            details.append((kind.decode("utf-8", "replace"), detail[at:]))
         name = CODES[code] if code < len(CODES) else "unknown"
         self.end(call, Error(name, frame.text(9), details, frame.headers, frame.number(11)))
+
+    def check_answer(self, frame, call):
+        must(call and call.is_ours, "stream_number", f"an answer on stream {frame.stream}")
+        must(not frame.flags & WATCHED, "unexpected", "a watch that was not asked for")
 
     # The end of calls and of the session.
 
@@ -492,32 +533,27 @@ class Session:
         del self.calls[call.number]
         call.is_open, call.error, call.last = False, error, None
         call.out.clear()
-        self.consumed(call.flow.received - call.flow.taken)
+        self.consumed(call.received - call.taken)
         self.running.discard(call.command)
         if call.is_ours:
-            self.asked -= 1
+            del self.asked[call.number]
             self.free.append(call.number)
             if call.is_streaming and self.closed is None:
                 self.control += put_frame("credit", call.number, END, payload=b"\0")
-            self.ended_commands.add(call.command)
-            while self.done in self.ended_commands:
-                self.ended_commands.remove(self.done)
-                self.done += 1
             self.room.wake()
-        elif call.is_cancelled and call.on_cancel:
+        elif call.is_cancelled:
             call.on_cancel()
         call.wake()
 
     def close(self, why):
         """The session is over: whoever waits is told."""
-        if self.closed is not None:
-            return
-        self.closed = why
-        for call in list(self.calls.values()):
-            call.is_cancelled = call.is_cancelled or not call.is_ours
-            code = "aborted" if call.command else "unavailable"
-            self.end(call, Error(code, "the gateway is gone: " + why, outcome=UNKNOWN))
-        self.room.wake()
+        if self.closed is None:
+            self.closed = why
+            for call in list(self.calls.values()):
+                call.is_cancelled = call.is_cancelled or not call.is_ours
+                code = "aborted" if call.command else "unavailable"
+                self.end(call, Error(code, "the gateway is gone: " + why, outcome=UNKNOWN))
+            self.room.wake()
 
     # What goes.
 
@@ -538,39 +574,31 @@ class Session:
         self.line.extend(waiting)
         return bytes(out)
 
-    def is_full(self):
-        """Whether so much is to be written that no more is to be read; who waits for answers reads on."""
-        return len(self.control) + len(self.main) > (BODY_MAX if self.asked else OUTPUT_MAX)
-
     def turn(self, call):
         """The next frame of a call; nothing while it has no credit."""
         if not call.out:
-            frame = call.last or b""
-            if call.is_ours:
-                call.last = None
-            else:
+            frame, call.last = call.last or b"", None
+            if not call.is_ours:
                 self.end(call)
             return frame
-        limit = self.peer["connection_credit"], self.peer["stream_credit"]
-        if self.flow.sent >= limit[0] or call.flow.sent >= limit[1]:
+        if self.sent >= self.peer[9] or call.sent >= self.peer[8]:
             return b""
         payload, flags = call.out.popleft()
-        for flow in (self.flow, call.flow):
-            flow.sent += len(payload)
+        call.sent += len(payload)
+        self.sent += len(payload)
         call.queued -= len(payload)
         call.wake()
         return put_frame("items", call.number, flags, payload=bytes(payload))
 
-    def enlist(self, call):
-        """A call that has something to send takes turns."""
-        if not call.out and not call.last:
-            self.line.append(call)
+    def is_full(self):
+        """Whether so much is to be written that no more is to be read; who waits for answers reads on."""
+        return len(self.control) + len(self.main) > (BODY_MAX if self.asked else OUTPUT_MAX)
 
     def consumed(self, size, call=None):
         """Items were taken: the peer may send as much again."""
-        for flow in (call.flow, self.flow) if call else (self.flow,):
+        for flow in (call, self) if call else (self,):
             flow.taken += size
-            if flow.taken * 4 >= flow.window and not (flow.number and call.is_whole):
+            if flow.taken * 4 >= flow.window and not (call and flow is call and call.is_whole):
                 self.control += put_frame("credit", flow.number, payload=put_varint(flow.taken))
                 flow.received -= flow.taken
                 flow.taken = 0
@@ -578,7 +606,7 @@ class Session:
     def take_item(self, call):
         """The next item of a call that came."""
         item, size = call.items.popleft()
-        if call.is_open and size:
+        if call.is_open:
             self.consumed(size, call)
         return item
 
@@ -586,114 +614,116 @@ class Session:
         """The metadata of a request or an answer."""
         fields += put_headers(headers)
         for source, key in sources:
-            fields += put_field(15, put_string(source.encode()) + put_string(key.encode()))
+            fields += put_field(15, put_string(source) + put_string(key))
         if trailers:
             fields += put_field(7, b"") + put_headers(trailers)
-        if len(fields) > self.peer["metadata_max"]:
-            text = f"headers are over metadata_max = {self.peer['metadata_max']}"
-            raise Error("internal", text)
+        if len(fields) > self.peer[10]:
+            raise Error("internal", f"headers are over metadata_max = {self.peer[10]}")
         return fields
 
-    def begin(self, call, said, whole=None):
+    def begin(self, call, whole=None):
         """Sends the head of an answer whose items follow, or the whole answer."""
-        if not call.is_open or call.has_head:
-            return
-        fields = put_field(14, said.status) if said.status != 200 else b""
-        trailers = () if whole is None else said.reply_trailers
-        fields = self.metadata(fields, said.reply_headers, said.sources, trailers)
-        flags = (0 if whole is None else END) | (HTTP if call.verb else 0)
-        self.main += put_frame("reply", call.number, flags, fields, whole or b"")
-        call.has_head = True
-        if whole is not None:
-            self.end(call)
+        if call.is_open and not call.has_head:
+            fields = put_field(14, call.status) if call.status != 200 else b""
+            trailers = () if whole is None else call.reply_trailers
+            fields = self.metadata(fields, call.reply_headers, call.sources, trailers)
+            flags = (0 if whole is None else END) | (HTTP if call.verb else 0)
+            self.main += put_frame("reply", call.number, flags, fields, whole or b"")
+            call.has_head = True
+            if whole is not None:
+                self.end(call)
+
+    def send_last(self, call, frame):
+        if not call.out and not call.last:
+            self.line.append(call)
+        call.last = frame
 
     def push(self, call, item):
         """Queues an item; there is room for more while `queued` is small."""
         if not call.is_open:
             return
-        self.enlist(call)
+        if not call.out and not call.last:
+            self.line.append(call)
+        before = call.out[-1][0] if call.out else None
         if len(item) > PIECE:
             last = (len(item) - 1) // PIECE * PIECE
             call.out.extend((item[at : at + PIECE], MORE) for at in range(0, last, PIECE))
             call.out.append((item[last:], 0))
-            call.queued += len(item)
         else:
-            encoded = put_string(item)
-            shared = call.out[-1][0] if call.out else None
-            if isinstance(shared, bytearray) and len(shared) + len(encoded) <= PIECE:
-                shared += encoded
+            item = put_string(item)
+            if isinstance(before, bytearray) and len(before) + len(item) <= PIECE:
+                before += item
             else:
-                call.out.append((bytearray(encoded), 0))
-            call.queued += len(encoded)
+                call.out.append((bytearray(item), 0))
+        call.queued += len(item)
 
-    def finish(self, call, trailers=()):
+    def finish(self, call):
         """No more items: ends a call of the gateway, or the request of one of this side."""
         if call.is_open and not call.last:
-            self.enlist(call)
-            metadata = self.metadata(b"", trailers)
-            call.last = put_frame("end", call.number, metadata=metadata)
+            metadata = self.metadata(b"", call.reply_trailers)
+            self.send_last(call, put_frame("end", call.number, metadata=metadata))
 
-    def reply(self, call, payload, said):
+    def reply(self, call, payload):
         """Answers a call whole."""
-        limit = self.peer["body_max"]
-        if len(payload) > limit:
-            text = f"a reply of {len(payload)} bytes is over body_max = {limit}"
+        if len(payload) > self.peer[4]:
+            text = f"a reply of {len(payload)} bytes is over body_max = {self.peer[4]}"
             self.fail(call, Error("resource_exhausted", text, outcome=RAN))
         elif call.is_cancelled:
-            self.fail(call, Error("canceled", GAVE_UP, outcome=RAN))
+            self.fail(call, given_up())
         elif len(payload) > SMALL_MAX:
-            self.begin(call, said)
+            self.begin(call)
             self.push(call, payload)
-            self.finish(call, said.reply_trailers)
+            self.finish(call)
         else:
-            self.begin(call, said, payload)
+            self.begin(call, payload)
 
-    def fail(self, call, error, sources=()):
+    def fail(self, call, error):
         """Ends a call with an error."""
-        if not call.is_open:
-            return
-        if call.is_cancelled:  # A command whose caller gave up ran to its end.
-            error, sources = Error("canceled", GAVE_UP, outcome=RAN), ()
+        if call.is_open:
+            # A command whose caller gave up ran to its end.
+            self.send_last(
+                call, self.error_frame(call, given_up(RAN) if call.is_cancelled else error)
+            )
+
+    def error_frame(self, call, error):
         fields = put_field(8, CODES.index(error.code))
         if error.message:
             fields += put_field(9, error.message.encode("utf-8", "replace")[:4096])
         for name, value in error.details:
-            fields += put_field(10, put_string(name.encode()) + value)
+            fields += put_field(10, put_string(name) + value)
         if error.outcome is not None:
             fields += put_field(11, error.outcome)
         try:
-            metadata = self.metadata(fields, error.headers, sources)
+            metadata = self.metadata(
+                fields, error.headers, () if call.is_cancelled else call.sources
+            )
         except Error as too_long:
-            return self.fail(call, too_long)
-        self.enlist(call)
-        call.last = put_frame("error", call.number, metadata=metadata)
+            metadata = put_field(8, CODES.index("internal")) + put_field(9, too_long.message)
+        return put_frame("error", call.number, metadata=metadata)
 
     def ask(self, path, codec, payload, headers=(), parent=None, is_query=False):
         """Calls the gateway, as a part of the call of number `parent`; None while no call is free."""
         if self.closed is not None or self.is_draining:
             raise Error("unavailable", "the gateway takes no calls any more", outcome=NOT_RUN)
-        if not self.peer or self.asked >= self.peer["calls_max"]:
+        if not self.is_greeted or len(self.asked) >= self.peer[5]:
             return None
-        if len(payload) > self.peer["body_max"]:
-            text = f"over body_max = {self.peer['body_max']}"
+        if len(payload) > self.peer[4]:
+            text = f"a request is over body_max = {self.peer[4]}"
             raise Error("resource_exhausted", text, outcome=NOT_RUN)
-        headers, name = self.metadata(b"", headers), bytes((codec,)) + b"/" + path.lstrip("/").encode()
-        is_new = name not in self.called
-        if is_new and len(self.called) < self.peer["methods_max"]:
+        headers, name = self.metadata(b"", headers), (codec, path.lstrip("/"))
+        is_new, fields = name not in self.called, b""
+        if is_new and len(self.called) < self.peer[7]:
             self.called[name] = len(self.called)
-        fields = put_field(1, self.called[name]) if name in self.called else b""
+        if name in self.called:
+            fields += put_field(1, self.called[name])
         if is_new:
-            fields += put_field(2, name)
-        if not self.free:
-            self.free.append(2 * self.slots + 1)
-            self.slots += 1
-        call = Call(self.free.pop(), self.stream_credit)
-        self.calls[call.number] = call
-        self.asked += 1
+            fields += put_field(2, bytes((codec,)) + b"/" + name[1].encode())
+        call = Call(self.free.pop() if self.free else 2 * len(self.asked) + 1, self.stream_window)
+        self.calls[call.number] = self.asked[call.number] = call
         if not is_query:
-            call.command = self.next_command
-            self.next_command += 1
-            fields += put_field(3, put_varint(call.command) + put_varint(self.done))
+            call.command, self.next_command = self.next_command, self.next_command + 1
+            done = min(call.command for call in self.asked.values() if call.command)
+            fields += put_field(3, put_varint(call.command) + put_varint(done))
         if parent is not None:
             fields += put_field(19, parent)
         call.is_streaming = len(payload) > SMALL_MAX
@@ -739,77 +769,12 @@ def in_this_thread(coroutine):
     raise RuntimeError("await the asynchronous form of this in an `async` handler")
 
 
-class Context:
-    """What surrounds a call: who asks, until when, and what the answer is made of."""
-
-    def __init__(self, app, call):
-        self.app, self.of, self.path, self.headers = app, call, call.path, call.headers
-        self.reply_headers, self.reply_trailers, self.sources, self.status = [], [], [], 200
-        self.changed, self.log = app.changed, app.log
-
-    def header(self, name, default=None):
-        """The first value of a header."""
-        return next((value for known, value in self.headers if known == name.lower()), default)
-
-    @property
-    def cancelled(self):
-        """Whether the caller gave up, its deadline passed among the reasons; a command runs on."""
-        return self.of.is_cancelled
-
-    def remaining(self):
-        """Seconds until the deadline; None without one."""
-        return None if self.of.deadline is None else max(0.0, self.of.deadline - time.monotonic())
-
-    def until_cancelled(self):
-        """Waits until the caller gave up."""
-        in_this_thread(self.app.wait(self.of, lambda: self.of.is_cancelled or None))
-
-    def depends(self, source, *key):
-        """The answer was made of this, and is kept until it changes."""
-        self.sources.append((source, key_text(key)))
-
-    def call(self, path, request, **more):
-        """Calls a method of the gateway as part of this call; see App.call."""
-        return in_this_thread(self.call_async(path, request, **more))
-
-    def call_async(self, path, request, **more):
-        """The same for `async` handlers."""
-        return self.app.call_async(path, request, parent=self.of, **more)
-
-
-class Requests:
-    """What a caller streams: an iterator for threads, and an asynchronous one for the loop."""
-
-    def __init__(self, app, call):
-        self.app, self.call = app, call
-
-    def _found(self):
-        if self.call.items:
-            return (self.app.session.take_item(self.call),)
-        return () if self.call.is_whole or not self.call.is_open else None
-
-    async def take(self):
-        """The bytes of the next item; None after the last."""
-        found = await self.app.wait(self.call, self._found)
-        if not found and not self.call.is_whole:
-            raise Error("canceled", GAVE_UP)
-        return found[0] if found else None
-
-    def __iter__(self):
-        while (item := in_this_thread(self.take())) is not None:
-            yield decode(item, self.call.codec)
-
-    async def __aiter__(self):
-        while (item := await self.take()) is not None:
-            yield decode(item, self.call.codec)
-
-
 class App:
     """What a program serves. `threads` is how many functions that are not `async` run at once."""
 
     def __init__(self, threads=64):
         self.handlers, self.pages, self.threads, self.jobs = {}, (None, False), threads, 0
-        self.session, self.socket, self.loop, self.loop_thread = Session(self._begin), None, None, None
+        self.session, self.socket, self.loop, self.loop_thread = Session(self), None, None, None
         self.lock, self.is_writing = threading.RLock(), False
         self.taken = threading.Condition(self.lock)  # What was to be written is taken, or lost.
         self.work, self.idle, self.started = queue.SimpleQueue(), 0, 0
@@ -836,21 +801,19 @@ class App:
         def register(function):
             is_async = bool(function.__code__.co_flags & 0x280)  # A coroutine, or one that yields.
 
-            async def answer(call, context):
-                requests = Requests(self, call)
-                if not streams_in:
-                    requests = decode(await requests.take() or b"", call.codec)
-                answer = function(requests, context)
+            async def answer(call):
+                request = call if streams_in else decode(await call.next_item() or b"", call.codec)
+                answer = function(request, call)
                 if not streams_out:
                     answer = await answer if is_async else answer
-                    return self.do("reply", call, encode(answer, call.codec), context)
+                    return self.do("reply", call, encode(answer, call.codec))
                 if is_async:
                     async for item in answer:
-                        await self.push(call, encode(item, call.codec), context)
+                        await self.push(call, encode(item, call.codec))
                 else:
                     for item in answer:
-                        await self.push(call, encode(item, call.codec), context)
-                self.finish(call, context)
+                        await self.push(call, encode(item, call.codec))
+                self.finish(call)
 
             self.handlers[path.lstrip("/")] = answer, is_async
             return function
@@ -859,27 +822,25 @@ class App:
 
     def wsgi(self, application):
         """Serves the pages of the program's `route` by a WSGI application (PEP 3333): Flask, Django."""
-        self.pages = lambda call, context: wsgi(self, application, call, context), False
+        self.pages = lambda call: wsgi(self, application, call), False
 
     def asgi(self, application):
         """Serves the pages of the program's `route` by an ASGI application: Starlette, FastAPI."""
-        self.pages = lambda call, context: asgi(self, application, call, context), True
+        self.pages = lambda call: asgi(self, application, call), True
 
     # What the program does by itself.
 
     def changed(self, source, *key):
         """Says that a source changed: no answer that was made of it is given any more."""
-        payload = put_string(source.encode()) + put_string(key_text(key).encode())
-        self.say(put_frame("changed", payload=payload))
+        self.say("changed", put_string(source) + put_string(key_text(key)))
 
     def log(self, level, text, **fields):
         """Writes a line to the gateway's log: trace, debug, info, warn or error."""
         metadata = put_field(17, LEVELS.index(level) + 1 if level in LEVELS else 3)
         said = put_headers((name.replace("_", "-"), str(value)) for name, value in fields.items())
-        if len(metadata) + len(said) <= self.session.peer["metadata_max"]:
+        if len(metadata) + len(said) <= self.session.peer[10]:
             metadata += said
-        payload = text.encode("utf-8", "replace")[:PAYLOAD_MAX]
-        self.say(put_frame("log", metadata=metadata, payload=payload))
+        self.say("log", text.encode("utf-8", "replace")[:PAYLOAD_MAX], metadata)
 
     @contextmanager
     def busy(self):
@@ -893,7 +854,7 @@ class App:
     def _job(self, more):
         with self.lock:
             self.jobs += more
-            self.say(put_frame("busy", payload=put_varint(self.jobs)))
+            self.say("busy", put_varint(self.jobs))
 
     def call(self, path, request, **more):
         """Calls a method of the gateway, and waits for the reply: see `call_async`."""
@@ -933,7 +894,9 @@ class App:
                 if (result := found()) is not None:
                     break
                 woken = self.loop.create_future() if in_loop else threading.Event()
-                call.waiting.append((lambda woken=woken: self._wake(woken)) if in_loop else woken.set)
+                call.waiting.append(
+                    (lambda woken=woken: self._wake(woken)) if in_loop else woken.set
+                )
             self.flush()
             await woken if in_loop else woken.wait()
         self.flush()
@@ -942,23 +905,22 @@ class App:
     def _wake(self, woken):
         self.loop.call_soon_threadsafe(lambda: woken.done() or woken.set_result(None))
 
-    async def push(self, call, item, context):
+    async def push(self, call, item):
         """Sends an item of an answer, once there is room for it."""
-        has_room = lambda: call.queued < PAYLOAD_MAX or not call.is_open or None
-        await self.wait(call, has_room)
+        await self.wait(call, lambda: call.queued < PAYLOAD_MAX or not call.is_open or None)
         if not call.is_open:
-            raise Error("canceled", GAVE_UP)
-        self.do("begin", call, context)
+            raise given_up()
+        self.do("begin", call)
         self.do("push", call, item)
 
-    def finish(self, call, context):
-        self.do("begin", call, context)
-        self.do("finish", call, context.reply_trailers)
+    def finish(self, call):
+        self.do("begin", call)
+        self.do("finish", call)
 
-    def say(self, frame):
+    def say(self, name, payload, metadata=b""):
         """Sends a frame of the connection."""
         with self.lock:
-            self.session.main += frame
+            self.session.main += put_frame(name, payload=payload, metadata=metadata)
         self.flush()
 
     def do(self, what, *arguments):
@@ -1006,41 +968,21 @@ class App:
         self.socket = socket.socket(fileno=int(number))
         self.socket.set_inheritable(False)
         self.socket.setblocking(True)
-        self.flush()
         if any(is_async for _, is_async in [*self.handlers.values(), self.pages]):
             import asyncio
 
-            asyncio.run(self._serve_in_loop())
-        else:
-            while self._read(0):
-                pass
+            self.loop = asyncio.new_event_loop()
+            loop = threading.Thread(target=self.loop.run_forever, daemon=True)
+            loop.start()
+            self.loop_thread = loop.ident
+        self.do("greet")
+        while self._read():
+            pass
 
-    async def _serve_in_loop(self):
-        import asyncio
-
-        self.loop, self.loop_thread = asyncio.get_running_loop(), threading.get_ident()
-        over = self.loop.create_future()
-
-        def readable():
-            if not self._read(socket.MSG_DONTWAIT) and not over.done():
-                over.set_result(None)
-
-        self.loop.add_reader(self.socket, readable)
-        await over
-        self.loop.remove_reader(self.socket)
-        # Tasks that do not end, and threads of others, have nobody left to work for.
-        last = threading.Timer(GRACE, os._exit, [0])
-        last.daemon = True
-        last.start()
-
-    def _read(self, flags):
+    def _read(self):
         """Reads once; whether there is more to come."""
-        with self.lock:
-            self.taken.wait_for(lambda: self.session.closed or not self.session.is_full())
         try:
-            data = self.socket.recv(PAYLOAD_MAX, flags)
-        except BlockingIOError:
-            return True
+            data = self.socket.recv(PAYLOAD_MAX)
         except OSError:
             data = b""
         with self.lock:
@@ -1050,17 +992,21 @@ class App:
                 self.session.close("it closed the socket")
         self.flush()
         with self.lock:
+            self.taken.wait_for(lambda: self.session.closed or not self.session.is_full())
             is_done = self.session.is_draining and not self.session.calls
             return self.session.closed is None and not is_done
 
-    def _begin(self, call):
+    def begin(self, call):
+        """Answers a call of the gateway in the loop, or in a thread."""
         answer, is_async = self.pages if call.verb else self.handlers.get(call.path, (None, False))
         if answer is None:
             text = f"this program does not serve {call.path}"
             self.session.fail(call, Error("unimplemented", text, outcome=NOT_RUN))
         elif is_async:
-            task = self.loop.create_task(self._answer(answer, call))
-            call.on_cancel = lambda: self.loop.call_soon_threadsafe(task.cancel)
+            import asyncio
+
+            task = asyncio.run_coroutine_threadsafe(self._answer(answer, call), self.loop)
+            call.on_cancel = task.cancel
         else:
             self.work.put((answer, call))
             if self.idle:
@@ -1076,39 +1022,37 @@ class App:
                 self.idle += 1
 
     async def _answer(self, answer, call):
-        context = Context(self, call)
         try:
-            await answer(call, context)
+            await answer(call)
         except BaseException as error:
             if not isinstance(error, Error):
                 if call.is_open:
                     sys.excepthook(type(error), error, error.__traceback__)
                 error = Error("internal", "the handler failed; its log says why")
-            self.do("fail", call, error, context.sources)
+            self.do("fail", call, error)
 
 
 # -- pages -----------------------------------------------------------------------------------------
 
 
-def address(context):
-    """The scheme, the host, the port and the prefix by which a caller knows this program."""
-    scheme = context.header("x-forwarded-proto", "http")
-    host, _, port = context.header("host", "localhost").partition(":")
-    port = port if port.isdigit() else "443" if scheme == "https" else "80"
-    return scheme, host, port, context.header("x-forwarded-prefix", "")
-
-
-async def send_page(app, call, context, data):
+async def send_body(app, call, data):
     for at in range(0, len(data), PAYLOAD_MAX):
-        await app.push(call, data[at : at + PAYLOAD_MAX], context)
+        await app.push(call, data[at : at + PAYLOAD_MAX])
 
 
-async def wsgi(app, application, call, context):
+def address(call):
+    """The scheme, the host, the port and the prefix by which a caller knows this program."""
+    scheme = call.header("x-forwarded-proto", "http")
+    host, _, port = call.header("host", "localhost").partition(":")
+    port = port if port.isdigit() else "443" if scheme == "https" else "80"
+    return scheme, host, port, call.header("x-forwarded-prefix", "")
+
+
+async def wsgi(app, application, call):
     import io
     from urllib.parse import unquote_to_bytes
 
-    requests, (scheme, host, port, prefix) = Requests(app, call), address(context)
-    path, _, query = call.path.partition("?")
+    (scheme, host, port, prefix), (path, _, query) = address(call), call.path.partition("?")
 
     class Body(io.RawIOBase):
         rest = b""
@@ -1117,28 +1061,18 @@ async def wsgi(app, application, call, context):
             return True
 
         def readinto(self, into):
-            self.rest = self.rest or in_this_thread(requests.take()) or b""
+            self.rest = self.rest or in_this_thread(call.next_item()) or b""
             count = min(len(into), len(self.rest))
             into[:count], self.rest = self.rest[:count], self.rest[count:]
             return count
 
-    environ = {
-        "REQUEST_METHOD": call.verb,
-        "SCRIPT_NAME": prefix,
-        "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
-        "QUERY_STRING": query,
-        "SERVER_NAME": host,
-        "SERVER_PORT": port,
-        "SERVER_PROTOCOL": "HTTP/1.1",
-        "wsgi.version": (1, 0),
-        "wsgi.url_scheme": scheme,
-        "wsgi.input": io.BufferedReader(Body()),
-        "wsgi.input_terminated": True,
-        "wsgi.errors": sys.stderr,
-        "wsgi.multithread": True,
-        "wsgi.multiprocess": False,
-        "wsgi.run_once": False,
-    }
+    environ = {"REQUEST_METHOD": call.verb, "SCRIPT_NAME": prefix, "QUERY_STRING": query}
+    environ["PATH_INFO"] = unquote_to_bytes(path).decode("latin-1")
+    environ.update(SERVER_NAME=host, SERVER_PORT=port, SERVER_PROTOCOL="HTTP/1.1")
+    server = {"version": (1, 0), "url_scheme": scheme, "errors": sys.stderr, "multithread": True}
+    server.update(input=io.BufferedReader(Body()), input_terminated=True)
+    server.update(multiprocess=False, run_once=False)
+    environ.update(("wsgi." + name, value) for name, value in server.items())
     for name, value in call.headers:
         key = name.upper().replace("-", "_")
         key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_" + key
@@ -1146,13 +1080,13 @@ async def wsgi(app, application, call, context):
         environ[key] = environ[key] + "," + value if key in environ else value
 
     def write(data):
-        in_this_thread(send_page(app, call, context, data))
+        in_this_thread(send_body(app, call, data))
 
     def start_response(status, headers, exc_info=None):
         if exc_info and call.has_head:
             raise exc_info[1]
-        context.status = int(status.split(" ")[0])
-        context.reply_headers = [(name, value.encode("latin-1")) for name, value in headers]
+        call.status = int(status.split(" ")[0])
+        call.reply_headers = [(name, value.encode("latin-1")) for name, value in headers]
         return write
 
     body = application(environ, start_response)
@@ -1160,48 +1094,42 @@ async def wsgi(app, application, call, context):
         for data in body:
             write(data)
     finally:
-        if hasattr(body, "close"):
-            body.close()
-    app.finish(call, context)
+        getattr(body, "close", lambda: None)()
+    app.finish(call)
 
 
-async def asgi(app, application, call, context):
+async def asgi(app, application, call):
     from urllib.parse import unquote
 
-    requests, is_read, (scheme, host, port, prefix) = Requests(app, call), False, address(context)
-    path, _, query = call.path.partition("?")
+    (scheme, host, port, prefix), (path, _, query) = address(call), call.path.partition("?")
     scope = {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
         "http_version": "1.1",
-        "method": call.verb,
-        "scheme": scheme,
-        "path": prefix + unquote(path),
-        "raw_path": path.encode(),
-        "root_path": prefix,
-        "query_string": query.encode(),
-        "headers": [
-            (name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in call.headers
-        ],
-        "server": (host, int(port)),
-        "client": None,
     }
+    scope.update(method=call.verb, scheme=scheme, server=(host, int(port)), client=None)
+    scope.update(path=prefix + unquote(path), raw_path=path.encode(), root_path=prefix)
+    encoded = [
+        (name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in call.headers
+    ]
+    scope.update(query_string=query.encode(), headers=encoded)
+    is_read = False
 
     async def receive():
         nonlocal is_read
         if is_read:
             await app.wait(call, lambda: None if call.is_open else True)
             return {"type": "http.disconnect"}
-        body = await requests.take()
+        body = await call.next_item()
         is_read = body is None or call.is_whole and not call.items
         return {"type": "http.request", "body": body or b"", "more_body": not is_read}
 
     async def send(message):
         if message["type"] == "http.response.start":
-            context.status, context.reply_headers = message["status"], message.get("headers", ())
+            call.status, call.reply_headers = message["status"], message.get("headers", ())
         elif message["type"] == "http.response.body":
-            await send_page(app, call, context, bytes(message.get("body", b"")))
+            await send_body(app, call, bytes(message.get("body", b"")))
             if not message.get("more_body", False):
-                app.finish(call, context)
+                app.finish(call)
 
     await application(scope, receive, send)

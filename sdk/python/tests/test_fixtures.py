@@ -3,7 +3,6 @@
 import json
 import pathlib
 import sys
-import types
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
@@ -35,9 +34,13 @@ class Fixtures(unittest.TestCase):
                     (want["stream"], want["number"], want["flags"], want["deadline_ms"]),
                 )
                 found = tidewire.Frame(head, data[16 : 16 + meta], data[16 + meta :])
-                entries = [(e["tag"], e["name"], bytes.fromhex(e["value"])) for e in want["metadata"]]
+                entries = [
+                    (e["tag"], e["name"], bytes.fromhex(e["value"])) for e in want["metadata"]
+                ]
                 repeated = (6, 7, 10, 15)
-                own = {tag: value for tag, _, value in entries if 0 < tag < 64 and tag not in repeated}
+                own = {
+                    tag: value for tag, _, value in entries if 0 < tag < 64 and tag not in repeated
+                }
                 fields = {tag: value for tag, value in found.fields.items() if tag not in repeated}
                 self.assertEqual(fields, own)
                 known = [
@@ -55,12 +58,16 @@ class Fixtures(unittest.TestCase):
                     for tag, name, value in entries
                 )
                 payload = bytes.fromhex(want["payload"])
-                self.assertEqual(tidewire.put_frame(found.name, stream, flags, put, payload, deadline), data)
+                self.assertEqual(
+                    tidewire.put_frame(found.name, stream, flags, put, payload, deadline), data
+                )
 
     def test_a_process_writes_what_the_conversation_says(self):
         talk = load("hosted.json")
         app = tidewire.App()
-        session = app.session = tidewire.Session(agent=talk["agent"])
+        session = app.session = tidewire.Session()
+        session.agent = talk["agent"]
+        session.greet()
         for number, step in enumerate(talk["steps"]):
             with self.subTest(number):
                 if "host_writes" in step:
@@ -88,24 +95,23 @@ class Fixtures(unittest.TestCase):
     def act(self, app, what, details):
         session = app.session
         call = session.calls.get(details.get("stream"))
-        said = types.SimpleNamespace(
-            reply_headers=pairs(details, "headers"),
-            reply_trailers=pairs(details, "trailers"),
-            sources=pairs(details, "depends"),
-            status=details.get("status", 200),
-        )
+        if call:
+            call.reply_headers, call.reply_trailers = pairs(details, "headers"), pairs(
+                details, "trailers"
+            )
+            call.sources, call.status = pairs(details, "depends"), details.get("status", 200)
         if what == "reply":
-            session.reply(call, bytes.fromhex(details["payload"]), said)
+            session.reply(call, bytes.fromhex(details["payload"]))
         elif what == "fail":
             name, value = details["detail"]
-            error = tidewire.Error(details["code"], details["message"], [(name, bytes.fromhex(value))])
+            error = tidewire.Error(
+                details["code"], details["message"], [(name, bytes.fromhex(value))]
+            )
             session.fail(call, error)
-        elif what == "begin":
-            session.begin(call, said)
+        elif what in ("begin", "finish"):
+            getattr(session, what)(call)
         elif what == "push":
             session.push(call, bytes.fromhex(details["item"]))
-        elif what == "finish":
-            session.finish(call)
         elif what == "call":
             payload, parent = bytes.fromhex(details["payload"]), details["parent"]
             session.ask(details["path"], 0, payload, parent=parent, is_query=details["query"])
@@ -125,11 +131,11 @@ class Talk:
     """One conversation, in which a session is the client; what it offers in its hello is its own."""
 
     def __init__(self, test, talk):
-        limits = talk["limits"]
+        limits, self.session = talk["limits"], tidewire.Session()
         self.test, self.talk, self.asked, self.heard = test, talk, {}, {}
-        self.session = tidewire.Session(
-            stream_credit=limits["stream_credit"], connection_credit=limits["connection_credit"]
-        )
+        self.session.stream_window = limits["stream_credit"]
+        self.session.window = limits["connection_credit"]
+        self.session.greet()
 
     def play(self):
         for number, step in enumerate(self.talk["steps"]):
@@ -167,9 +173,7 @@ class Talk:
         elif action == "cancel":
             self.session.cancel(self.asked[stream])
         elif action == "reply":
-            call = self.session.calls[stream]
-            said = types.SimpleNamespace(reply_headers=(), reply_trailers=(), sources=(), status=200)
-            self.session.reply(call, bytes.fromhex(details["payload"]), said)
+            self.session.reply(self.session.calls[stream], bytes.fromhex(details["payload"]))
         else:
             self.test.assertIn(action, ("connect", "ready"), "it is done by itself")
 
@@ -182,7 +186,9 @@ class Talk:
         elif what == "request":
             same(session.calls[event["stream"]].items[0][0].hex(), event["payload"])
         elif what == "reply" and event["then"] == "nothing":
-            same((call.is_open, call.error, call.items[0][0].hex()), (False, None, event["payload"]))
+            same(
+                (call.is_open, call.error, call.items[0][0].hex()), (False, None, event["payload"])
+            )
         elif what == "reply":
             same((call.has_head, event["then"], event["payload"]), (True, "items", ""))
         elif what == "items":
@@ -194,7 +200,9 @@ class Talk:
             same((call.is_open, call.error), (False, None))
         elif what == "failed":
             error = call.error
-            same((tidewire.CODES.index(error.code), error.outcome), (event["code"], event["outcome"]))
+            same(
+                (tidewire.CODES.index(error.code), error.outcome), (event["code"], event["outcome"])
+            )
         elif what == "draining":
             same(session.is_draining, True)
         elif what == "closed":
