@@ -154,7 +154,7 @@ func act(t *testing.T, app *App, what string, d details) {
 		s.finish(call, nil)
 	case "call":
 		o := options{query: d.Query}
-		if _, err := s.ask(d.Path[1:], 0, unhex(t, d.Payload), s.calls[uint32(d.Parent)], time.Time{}, o); err != nil {
+		if _, err := s.ask(d.Path[1:], 0, unhex(t, d.Payload), uint32(d.Parent), time.Time{}, o); err != nil {
 			t.Fatal(err)
 		}
 	case "changed":

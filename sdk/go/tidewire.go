@@ -329,12 +329,13 @@ type session struct {
 	now                           func() time.Time
 	begin                         func(*stream)
 	room                          *sync.Cond // of calls of this side
+	window, connectionWindow      int
 }
 
 func newSession(agent string, begin func(*stream), lock sync.Locker) *session {
 	s := &session{called: map[method]uint64{}, calls: map[uint32]*stream{}, asked: map[uint32]*stream{},
 		blocked: map[*stream]bool{}, ended: map[uint64]bool{}, nextCommand: 1, done: 1, now: time.Now, begin: begin,
-		room: sync.NewCond(lock)}
+		room: sync.NewCond(lock), window: streamCredit, connectionWindow: connectionCredit}
 	hello := putNumber(putNumber([]byte{1, 4, 1, 0, 1, 0}, 2, 2|32), 3, 32)
 	hello = putField(putNumber(hello, 4, bodyMax), 16, agent)
 	s.control = putFrame(nil, kHello, 0, 0, nil, hello, magic)
@@ -428,11 +429,11 @@ func (s *session) close(why string) {
 	}
 	s.closed = why
 	for _, call := range s.asked {
-		outcome := NotRun
+		code := "unavailable"
 		if call.command > 0 {
-			outcome = Unknown
+			code = "aborted"
 		}
-		s.endAsked(call, &Error{Code: "unavailable", Message: "the gateway is gone: " + why, Outcome: outcome})
+		s.endAsked(call, &Error{Code: code, Message: "the gateway is gone: " + why, Outcome: Unknown})
 	}
 	for _, call := range s.calls {
 		s.giveUp(call)
@@ -729,19 +730,18 @@ func (s *session) endAsked(call *stream, failure error) {
 
 // consumed lets the peer send as much again.
 func (s *session) consumed(call *stream, size int) {
+	if call != nil {
+		call.held -= size
+		call.owed += size
+		if call.owed*4 >= s.window && !call.isWhole {
+			s.control = putFrame(s.control, kCredit, call.number, 0, nil, putVarint(nil, uint64(call.owed)), 0)
+			call.owed = 0
+		}
+	}
 	s.connectionOwed += size
-	if s.connectionOwed*4 >= connectionCredit {
+	if s.connectionOwed*4 >= s.connectionWindow {
 		s.control = putFrame(s.control, kCredit, 0, 0, nil, putVarint(nil, uint64(s.connectionOwed)), 0)
 		s.connectionOwed = 0
-	}
-	if call == nil {
-		return
-	}
-	call.held -= size
-	call.owed += size
-	if call.owed*4 >= streamCredit && !call.isWhole {
-		s.control = putFrame(s.control, kCredit, call.number, 0, nil, putVarint(nil, uint64(call.owed)), 0)
-		call.owed = 0
 	}
 }
 
@@ -894,7 +894,7 @@ func (s *session) fail(call *stream, failed *Error, depends [][2]string) {
 }
 
 // ask calls the gateway; it waits while no call is free.
-func (s *session) ask(path string, codec byte, payload []byte, parent *stream, deadline time.Time, o options) (*stream, error) {
+func (s *session) ask(path string, codec byte, payload []byte, parent uint32, deadline time.Time, o options) (*stream, error) {
 	for s.closed == "" && !s.isDraining && uint64(len(s.asked)) >= s.peer.calls {
 		s.room.Wait()
 	}
@@ -926,8 +926,8 @@ func (s *session) ask(path string, codec byte, payload []byte, parent *stream, d
 		s.nextCommand++
 		out = putField(out, 3, putVarint(putVarint(nil, call.command), s.done))
 	}
-	if parent != nil && parent.isOpen && !parent.hasHead {
-		out = putNumber(out, 19, uint64(parent.number))
+	if parent > 0 {
+		out = putNumber(out, 19, uint64(parent))
 	}
 	out = putHeaders(out, o.headers)
 	left := uint32(0)
@@ -944,6 +944,14 @@ func (s *session) ask(path string, codec byte, payload []byte, parent *stream, d
 	s.push(call, payload)
 	s.finish(call, nil)
 	return call, nil
+}
+
+// cancel gives a call of this side up; its end is not waited for.
+func (s *session) cancel(call *stream) {
+	if call.isOpen && !call.isCancelled {
+		call.isCancelled = true
+		s.main = putFrame(s.main, kCancel, call.number, 0, nil, nil, 0)
+	}
 }
 
 // ---------------------------------------------------------------------------------------------------- app
@@ -1209,7 +1217,13 @@ func (a *App) ask(ctx context.Context, parent *stream, path string, request, rep
 	}
 	deadline, _ := ctx.Deadline()
 	var call *stream
-	a.do(func(s *session) { call, err = s.ask(strings.TrimPrefix(path, "/"), codec, data, parent, deadline, o) })
+	a.do(func(s *session) {
+		within := uint32(0)
+		if parent != nil && parent.isOpen && !parent.hasHead {
+			within = parent.number
+		}
+		call, err = s.ask(strings.TrimPrefix(path, "/"), codec, data, within, deadline, o)
+	})
 	if err != nil {
 		return err
 	}
@@ -1218,12 +1232,7 @@ func (a *App) ask(ctx context.Context, parent *stream, path string, request, rep
 		case <-call.heard:
 			a.do(func(*session) { isOpen = call.isOpen })
 		case <-ctx.Done():
-			a.do(func(s *session) {
-				if call.isOpen {
-					call.isCancelled = true
-					s.main = putFrame(s.main, kCancel, call.number, 0, nil, nil, 0)
-				}
-			})
+			a.do(func(s *session) { s.cancel(call) })
 			return ctx.Err()
 		}
 	}

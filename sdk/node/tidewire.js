@@ -259,9 +259,9 @@ class Call {
 
 /** This side of the protocol without a socket: bytes in, bytes and calls out. */
 class Session {
-  constructor({ begin = () => {}, agent = "tidewire-node/" + VERSION, now = () => performance.now() } = {}) {
+  constructor({ begin = () => {}, agent = "tidewire-node/" + VERSION, windows = {} } = {}) {
     this.begins = begin;
-    this.now = now;
+    this.windows = { stream: STREAM_CREDIT, connection: CONNECTION_CREDIT, ...windows };
     this.data = EMPTY;
     this.control = [];
     this.main = [];
@@ -368,7 +368,7 @@ class Session {
     call.isCommand = frame.fields.has(TAG.command);
     call.isWhole = frame.has(FLAG.end);
     call.isStreaming = !call.isWhole;
-    if (frame.deadline) call.deadline = this.now() + frame.deadline;
+    if (frame.deadline) call.deadline = performance.now() + frame.deadline;
     if (frame.payload.length) call.items.push([frame.payload, 0]);
     if (frame.has(FLAG.http)) {
       call.verb = frame.text(TAG.verb);
@@ -594,8 +594,8 @@ class Session {
       this.control.push(putFrame(KIND.credit, number, 0, EMPTY, putVarint(of.owed)));
       of.owed = 0;
     };
-    credit(this, 0, CONNECTION_CREDIT);
-    if (call && !call.isWhole) credit(call, call.number, STREAM_CREDIT);
+    if (call && !call.isWhole) credit(call, call.number, this.windows.stream);
+    credit(this, 0, this.windows.connection);
   }
 
   /** The next item of a call that came. */
@@ -700,8 +700,8 @@ class Session {
       call.command = this.nextCommand++;
       fields.push(putField(TAG.command, Buffer.concat([putVarint(call.command), putVarint(this.done)])));
     }
-    if (parent?.isOpen && !parent.hasHead) fields.push(putField(TAG.parent, parent.number));
-    const left = deadline === undefined ? 0 : Math.max(1, Math.ceil(deadline - this.now()));
+    if (parent !== undefined) fields.push(putField(TAG.parent, parent));
+    const left = deadline === undefined ? 0 : Math.max(1, Math.ceil(deadline - performance.now()));
     const metadata = Buffer.concat([...fields, said]);
     call.isStreaming = payload.length > SMALL_MAX;
     const flags = call.isStreaming ? 0 : FLAG.end;
@@ -799,7 +799,7 @@ class Context {
 
   /** Calls a method of the gateway as part of this call. */
   call(path, request, options = {}) {
-    return this.#app.call(path, request, { deadline: this.#call.deadline, ...options, parent: this.#call });
+    return this.#app.call(path, request, { deadline: this.#call.deadline, ...options, within: this.#call });
   }
 
   get said() {
@@ -935,7 +935,12 @@ class App {
     const payload = encode(request, isJson);
     const { signal, deadline } = options;
     let call;
-    while (!(call = this.#session.ask(path, isJson, payload, options))) await this.#session.room.change();
+    for (;;) {
+      const { within } = options;
+      const parent = within?.isOpen && !within.hasHead ? within.number : undefined;
+      if ((call = this.#session.ask(path, isJson, payload, { ...options, parent }))) break;
+      await this.#session.room.change();
+    }
     this.flush();
     const stops = () => {
       this.#session.cancel(call);
@@ -1074,4 +1079,4 @@ function serve(handlers) {
   return new App(handlers).start();
 }
 
-module.exports = { serve, streaming, TidewireError, Session, Frame, putFrame, keyText };
+module.exports = { serve, streaming, TidewireError, Session, Frame, putFrame, keyText, CODES };

@@ -15,7 +15,7 @@ The gateway starts the program, passes calls on a socket that it inherits (`TIDE
 Functions run in threads, `async` ones in an event loop. Messages are dicts where tidewire.toml says
 `codec = "json"`; else they are bytes, encoded as protobuf. What a program prints is in the gateway's log.
 
- bytes ─▶ Session: frames, tables of calls, credit ─▶ App: handlers ─▶ Session ─▶ bytes
+ bytes ─▶ frames ─▶ Session: calls, credit ─▶ App: handlers, pages ─▶ Session ─▶ bytes
 
 Modules that take long to import are imported where they are needed: a program starts with its first call.
 """
@@ -42,7 +42,10 @@ CODES = """
     data_loss unauthenticated
 """.split()
 NOT_RUN, UNKNOWN, RAN, BEHIND = 1, 2, 3, 4
-GAVE_UP = "the caller gave up"
+REASONS = """
+    drain magic version feature too_large malformed metadata_max unexpected unknown_stream stream_in_use
+    stream_number calls_max credit unknown_method methods_max command_id
+""".split()
 
 
 class Error(Exception):
@@ -55,17 +58,21 @@ class Error(Exception):
     def __init__(self, code, message="", details=(), headers=(), outcome=None):
         super().__init__(f"{code}: {message}")
         self.code = code if code in CODES[1:] else "unknown"
-        self.message, self.outcome = str(message), outcome
-        self.details, self.headers = list(details), list(headers)
+        self.message, self.details, self.headers = str(message), details, headers
+        self.outcome = outcome
+
+
+def given_up(outcome=None):
+    return Error("canceled", "the caller gave up", outcome=outcome)
 
 
 class Violation(Exception):
-    """The gateway broke a rule of the protocol."""
+    """The gateway broke a rule of the protocol: which of REASONS, and a text."""
 
 
-def must(condition, text):
+def must(condition, reason, text):
     if not condition:
-        raise Violation(text)
+        raise Violation(reason, text)
 
 
 # -- frames ----------------------------------------------------------------------------------------
@@ -77,10 +84,16 @@ KINDS = """
     log changed seen descriptors
 """.split()
 NUMBERS = {name: number for number, name in enumerate(KINDS, 1)}
-END, HTTP, MORE = 1, 4, 8
-HOSTED = 32
+OF_CALLS, OF_BOTH = NUMBERS.keys() & {"request", "reply", "error", "items", "end"}, (
+    "cancel",
+    "credit",
+)
+# A process has no watches and resumes nothing.
+NEVER = {"stale": "unknown_stream", "resume": "unexpected", "resumed": "unexpected"}
+END, ZSTD, HTTP, MORE, WATCHED, UNCHANGED = 1, 2, 4, 8, 16, 32
+FEATURE_HTTP, FEATURE_HOSTED = 2, 32
 PAYLOAD_MAX, PIECE, SMALL_MAX, BODY_MAX = 65_536, 16_384, 16_376, 64 << 20
-STREAM_CREDIT, CONNECTION_CREDIT = 262_144, 1 << 20
+METADATA_MAX, CALLS_MAX, METHODS_MAX, OUTPUT_MAX = 16_384, 1024, 1024, 1 << 20
 HEADERS = """
     content-type authorization cookie set-cookie accept accept-encoding accept-language user-agent host
     origin referer content-length content-encoding cache-control etag if-none-match if-modified-since
@@ -102,6 +115,7 @@ def put_varint(value):
 
 
 def put_string(value):
+    value = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
     return put_varint(len(value)) + value
 
 
@@ -111,41 +125,45 @@ def put_field(tag, value):
 
 def put_headers(headers):
     """Headers as pairs of texts or bytes; what the protocol cannot carry is left out."""
-    out = bytearray()
+    out = b""
     for name, value in headers:
         name = (name.decode("latin-1") if isinstance(name, bytes) else name).lower()
-        value = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
-        if not TOKEN.fullmatch(name) or any(byte in value for byte in b"\r\n\0"):
-            continue
-        if name in TAGS:
-            out += put_field(TAGS[name], value)
-        else:
-            out += put_field(0, name.encode()) + put_string(value)
-    return bytes(out)
+        breaks = b"\r\n\0" if isinstance(value, bytes) else "\r\n\0"
+        if TOKEN.fullmatch(name) and not any(character in value for character in breaks):
+            known = name in TAGS
+            out += put_field(TAGS[name], value) if known else put_field(0, name) + put_string(value)
+    return out
 
 
 def put_frame(name, stream=0, flags=0, metadata=b"", payload=b"", deadline_ms=0):
     size = len(metadata) + len(payload)
-    return HEAD.pack(size, stream, NUMBERS[name], flags, len(metadata), deadline_ms) + metadata + payload
+    head = HEAD.pack(size, stream, NUMBERS[name], flags, len(metadata), deadline_ms)
+    return head + metadata + payload
 
 
-def take_varint(data, at):
+def take_varint(data, at=0):
     """The number at an offset, and the offset behind it."""
     value = 0
     for shift in range(0, 56, 7):
-        must(at < len(data), "a number that is cut off")
+        must(at < len(data), "malformed", "a number is cut off")
         value |= (data[at] & 0x7F) << shift
         at += 1
-        if data[at - 1] < 0x80:
-            break
-    must(data[at - 1] < 0x80 and value < 1 << 53, "a number that is too large")
-    return value, at
+        if data[at - 1] < 0x80 and value < 1 << 53:
+            return value, at
+    raise Violation("malformed", "a number is too large")
 
 
-def take_string(data, at):
+def take_string(data, at=0):
     length, at = take_varint(data, at)
-    must(length <= len(data) - at, "a string that is cut off")
+    must(length <= len(data) - at, "malformed", "a string is cut off")
     return data[at : at + length], at + length
+
+
+def take_number(data):
+    """The number that is all there is."""
+    value, end = take_varint(data)
+    must(end == len(data), "malformed", "something follows a number")
+    return value
 
 
 class Frame:
@@ -156,64 +174,65 @@ class Frame:
         self.name = KINDS[kind - 1] if 0 < kind <= len(KINDS) else "unknown"
         self.fields, self.headers, self.details, self.payload, at = {}, [], [], payload, 0
         while at < len(metadata):
-            tag, name = metadata[at], None
-            at += 1
+            tag, at = metadata[at], at + 1
+            name = HEADERS[tag - 64] if 64 <= tag < 64 + len(HEADERS) else None
             if tag == 0:
                 name, at = take_string(metadata, at)
-            elif 64 <= tag < 64 + len(HEADERS):
-                name = HEADERS[tag - 64].encode()
+                name = name.decode("latin-1")
             value, at = take_string(metadata, at)
             if name is not None:
-                self.headers.append((name.decode("latin-1"), value.decode("utf-8", "surrogateescape")))
+                self.headers.append((name, value.decode("utf-8", "surrogateescape")))
             elif tag == 10:
                 self.details.append(value)
             else:
+                is_new = tag not in self.fields or tag in (6, 15) or tag > 21
+                must(is_new, "malformed", f"field {tag} comes twice")
                 self.fields[tag] = value
 
     def text(self, tag):
         return self.fields.get(tag, b"").decode("utf-8", "replace")
 
     def number(self, tag, default=None):
-        return number_of(self.fields, tag, default)
-
-
-def number_of(fields, tag, default=None):
-    return take_varint(fields[tag], 0)[0] if tag in fields else default
+        return take_number(self.fields[tag]) if tag in self.fields else default
 
 
 def key_text(parts):
     """The key of a source as text: its parts joined by `/`."""
 
     def text(part):
-        if part is None:
-            return "%_"
-        if isinstance(part, bool):
-            return "true" if part else "false"
-        if isinstance(part, bytes):
-            return part.hex()
-        return str(part).replace("%", "%25").replace("/", "%2F")
+        if part is None or isinstance(part, bool):
+            return {None: "%_", True: "true", False: "false"}[part]
+        part = part.hex() if isinstance(part, bytes) else str(part)
+        return part.replace("%", "%25").replace("/", "%2F")
 
-    return "/".join(text(part) for part in parts)
+    return "/".join(map(text, parts))
 
 
-# -- session ---------------------------------------------------------------------------------------
+# -- calls -----------------------------------------------------------------------------------------
 
 
 class Call:
-    """One call, of either side: what came of it, and what is to be sent."""
+    """One call, of either side. For a handler it is the context: who asks, and what the answer is made of.
 
-    def __init__(self, number):
-        self.number, self.is_ours = number, number % 2 == 1
-        self.is_open, self.is_cancelled = True, False
-        self.path, self.codec, self.verb, self.deadline, self.command = "", 0, None, None, None
-        self.headers, self.error = [], None
-        self.waiting, self.on_cancel = [], lambda: None
-        # What comes: items with what each counts as, and pieces of one that is not complete.
-        self.items, self.partial, self.held, self.owed = deque(), bytearray(), 0, 0
-        self.has_head = self.is_streaming = self.is_whole = False
-        # What goes: items, how much of the first is sent, and the frame after the last.
-        self.out, self.cut, self.queued, self.last = deque(), 0, 0, None
-        self.outstanding, self.in_line = 0, False
+    `reply_headers` and `reply_trailers` are lists of pairs. Of a stream it iterates over the requests.
+    """
+
+    def __init__(self, number, window, app=None):
+        self.number, self.is_ours, self.app = number, number % 2 == 1, app
+        self.path, self.codec, self.verb, self.headers, self.sources = "", 0, None, [], []
+        self.status, self.reply_headers, self.reply_trailers = 200, [], []
+        self.deadline = self.command = self.error = self.last = None
+        self.is_open, self.is_cancelled, self.waiting, self.on_cancel = (
+            True,
+            False,
+            [],
+            lambda: None,
+        )
+        self.is_streaming = self.is_whole = self.has_head = False
+        # What comes: items with what each counts as, pieces of the next; what goes: payloads with flags.
+        self.items, self.pieces, self.out, self.queued = deque(), bytearray(), deque(), 0
+        # Bytes of items without credit: received, of them taken by the program; sent.
+        self.window, self.received, self.taken, self.sent = window, 0, 0, 0
 
     def wake(self):
         """Wakes whoever waits for something to come, to go, or to end."""
@@ -221,24 +240,88 @@ class Call:
         for wake in waiting:
             wake()
 
+    def header(self, name, default=None):
+        """The first value of a header."""
+        return next((value for known, value in self.headers if known == name.lower()), default)
+
+    @property
+    def cancelled(self):
+        """Whether the caller gave up, its deadline passed among the reasons; a command runs on."""
+        return self.is_cancelled
+
+    def remaining(self):
+        """Seconds until the deadline; None without one."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+    def until_cancelled(self):
+        """Waits until the caller gave up."""
+        in_this_thread(self.app.wait(self, lambda: self.is_cancelled or None))
+
+    def depends(self, source, *key):
+        """The answer was made of this, and is kept until it changes."""
+        self.sources.append((source, key_text(key)))
+
+    def changed(self, source, *key):
+        """This changed: see App.changed."""
+        self.app.changed(source, *key)
+
+    def log(self, level, text, **fields):
+        """Writes a line to the gateway's log: see App.log."""
+        self.app.log(level, text, **fields)
+
+    def call(self, path, request, **more):
+        """Calls a method of the gateway as part of this call: see App.call."""
+        return in_this_thread(self.call_async(path, request, **more))
+
+    def call_async(self, path, request, **more):
+        """The same for `async` handlers."""
+        return self.app.call_async(path, request, parent=self, **more)
+
+    async def next_item(self):
+        """The bytes of the next item that the caller sends; None after the last."""
+
+        def found():
+            if self.items:
+                return (self.app.session.take_item(self),)
+            return () if self.is_whole or not self.is_open else None
+
+        item = await self.app.wait(self, found)
+        if not item and not self.is_whole:
+            raise given_up()
+        return item[0] if item else None
+
+    def __iter__(self):
+        while (item := in_this_thread(self.next_item())) is not None:
+            yield decode(item, self.codec)
+
+    async def __aiter__(self):
+        while (item := await self.next_item()) is not None:
+            yield decode(item, self.codec)
+
+
+# -- session ---------------------------------------------------------------------------------------
+
 
 class Session:
     """This side of the protocol without a socket: bytes in, bytes and calls out. Its owner has a lock.
 
-    `begin` is told of each call of the gateway; who waits for room for a call of this side waits at `room`.
+    `app.begin` is told of each call of the gateway; who waits for room for a call of this side waits at `room`.
     """
 
-    def __init__(self, begin=lambda call: None, agent="tidewire-python/" + __version__, now=time.monotonic):
-        self.begin_call, self.now = begin, now
-        self.data, self.control, self.main = bytearray(), bytearray(), bytearray()
-        self.is_greeted, self.is_draining, self.closed = False, False, None
-        self.calls, self.asked, self.free, self.room = {}, {}, [], Call(0)
-        self.methods, self.called = [], {}
-        self.line, self.outstanding, self.owed = deque(), 0, 0
-        self.next_command, self.done, self.ended_commands = 1, 1, set()
-        hello = put_field(1, b"\x01\0\x01\0") + put_field(2, 2 | HOSTED)
-        hello += put_field(3, HOSTED) + put_field(4, BODY_MAX)
-        hello += put_field(16, agent.encode())
+    number, agent, stream_window, window = 0, "tidewire-python/" + __version__, 262_144, 1 << 20
+
+    def __init__(self, app=None):
+        self.app, self.data, self.methods, self.called, self.calls = app, bytearray(), [], {}, {}
+        self.control, self.main, self.pong, self.line = bytearray(), bytearray(), None, deque()
+        self.is_greeted, self.is_draining, self.closed, self.running = False, False, None, set()
+        self.room, self.free, self.asked, self.next_command = Call(0, 0), [], {}, 1
+        self.received = self.taken = self.sent = 0
+        # What the gateway takes, by the tags of its hello, and what holds until it says another.
+        self.peer = {4: 4 << 20, 5: 1024, 7: 1024, 8: 262_144, 9: 1 << 20, 10: 16_384}
+
+    def greet(self):
+        hello = put_field(1, b"\x01\0\x01\0") + put_field(2, FEATURE_HTTP | FEATURE_HOSTED)
+        hello += put_field(3, FEATURE_HOSTED) + put_field(4, BODY_MAX) + put_field(16, self.agent)
         self.control += put_frame("hello", payload=hello, deadline_ms=MAGIC)
 
     # What comes.
@@ -248,101 +331,135 @@ class Session:
         self.data += data
         at = 0
         try:
-            while self.closed is None and len(self.data) - at >= 16:
+            while self.closed is None and len(self.data) - at >= HEAD.size:
                 head = HEAD.unpack_from(self.data, at)
-                length, metadata = head[0], head[4]
-                must(metadata <= length, "metadata over its frame")
-                must(length - metadata <= PAYLOAD_MAX, "a frame over the limit")
-                if len(self.data) - at < 16 + length:
+                end, meta = at + HEAD.size + head[0], at + HEAD.size + head[4]
+                must(meta <= end, "malformed", "metadata longer than its frame")
+                must(end - meta <= PAYLOAD_MAX, "too_large", "a frame over the limit")
+                is_short = head[4] <= METADATA_MAX or not self.is_greeted
+                must(is_short, "metadata_max", "metadata over the limit")
+                if len(self.data) < end:
                     break
-                body = bytes(self.data[at + 16 : at + 16 + length])
-                at += 16 + length
-                self.receive(Frame(head, body[:metadata], body[metadata:]))
+                begin, at = at + HEAD.size, end
+                self.receive(Frame(head, bytes(self.data[begin:meta]), bytes(self.data[meta:end])))
         except Violation as violation:
-            self.main += put_frame(
-                "goaway", metadata=put_field(9, str(violation).encode()) + put_field(16, 5)
-            )
-            self.close(str(violation))
+            reason, text = violation.args
+            said = put_field(9, text) + put_field(16, REASONS.index(reason))
+            self.main += put_frame("goaway", metadata=said)
+            self.close(text)
         del self.data[:at]
 
     def receive(self, frame):
-        must(self.is_greeted or frame.name in ("hello", "goaway"), "the first frame is not a hello")
-        if receive := getattr(self, "on_" + frame.name, None):
-            receive(frame)
+        """Takes a frame: for `on_KIND` with its call, or None for what is over or of the connection."""
+        name, stream, is_ours = frame.name, frame.stream, frame.stream % 2 == 1
+        is_first = name in ("hello", "goaway")
+        must(self.is_greeted or is_first, "magic", "the first frame is not a hello")
+        must(name not in NEVER, NEVER.get(name), f"{name} for a process")
+        receive = getattr(self, "on_" + name, None)
+        if receive is None:
+            return
+        is_placed = name in OF_BOTH or (name in OF_CALLS) == (stream > 0)
+        must(is_placed, "malformed", f"{name} on stream {stream}")
+        must(
+            is_ours or stream <= 2 * CALLS_MAX,
+            "stream_number",
+            f"stream {stream} is over the bound",
+        )
+        call = self.calls.get(stream)
+        must(
+            call or not is_ours or name == "request",
+            "unknown_stream",
+            f"stream {stream} is not open",
+        )
+        must(
+            not (frame.flags & ZSTD and name in OF_CALLS), "feature", "compression was not offered"
+        )
+        receive(frame, call)
 
-    def on_ping(self, frame):
-        self.control += put_frame("pong", payload=frame.payload)
-
-    def find(self, stream):
-        """The call of a number; None for one of the gateway that is over."""
-        call = self.asked.get(stream) if stream % 2 else self.calls.get(stream)
-        must(call or stream % 2 == 0, f"stream {stream} is not open")
-        return call
-
-    def on_hello(self, frame):
-        must(not self.is_greeted, "a second hello")
-        must(frame.deadline_ms == MAGIC, "not a hello")
+    def on_hello(self, frame, _):
+        must(not self.is_greeted, "unexpected", "a second hello")
+        must(frame.deadline_ms == MAGIC, "magic", "not a hello")
         said, at = {}, 0
         while at < len(frame.payload):
             tag = frame.payload[at]
+            must(tag not in said, "malformed", f"field {tag} of a hello comes twice")
             said[tag], at = take_string(frame.payload, at + 1)
-        must(said.get(1) == b"\x01\0\x01\0", "this side speaks version 1")
-        must(number_of(said, 2, 0) & HOSTED, "the gateway hosts no processes")
-        self.body_max, self.calls_max = number_of(said, 4, 4 << 20), number_of(said, 5, 1024)
-        self.methods_max, self.metadata_max = number_of(said, 7, 1024), number_of(said, 10, 16_384)
-        self.stream_window = number_of(said, 8, STREAM_CREDIT)
-        self.connection_window = number_of(said, 9, CONNECTION_CREDIT)
+        must(len(said.get(1, b"")) == 4, "malformed", "a hello without versions")
+        must(said[1] == b"\x01\0\x01\0", "version", "this side speaks version 1")
+        is_host = take_number(said.get(2, b"\0")) & FEATURE_HOSTED
+        must(is_host, "feature", "the gateway hosts no processes")
+        self.peer.update((tag, take_number(said[tag])) for tag in self.peer if tag in said)
         self.is_greeted = True
         self.control += put_frame("ready")
         self.room.wake()
 
-    def on_goaway(self, frame):
+    def on_goaway(self, frame, _):
+        self.is_draining = True
         if frame.number(16, 0) or not self.is_greeted:
             self.close(frame.text(9) or f"reason {frame.number(16)}")
-        self.is_draining = True
 
-    def on_request(self, frame):
-        must(frame.stream and frame.stream % 2 == 0, f"a request on stream {frame.stream}")
-        must(frame.stream not in self.calls, f"a request on stream {frame.stream}")
-        call = self.calls[frame.stream] = Call(frame.stream)
-        call.headers, call.command = frame.headers, frame.fields.get(3)
-        call.is_whole = bool(frame.flags & END)
+    def on_ping(self, frame, _):
+        must(len(frame.payload) <= 64, "malformed", "a long ping")
+        self.pong = frame.payload  # Of pings not yet answered the last alone is.
+
+    def on_request(self, frame, open_call):
+        must(frame.stream % 2 == 0, "stream_number", f"a request on stream {frame.stream}")
+        must(not open_call, "stream_in_use", f"a request on stream {frame.stream}")
+        must(18 not in frame.fields, "feature", "keys were not offered")
+        call = Call(frame.stream, self.stream_window, self.app)
+        call.headers, call.is_whole = frame.headers, bool(frame.flags & END)
         call.is_streaming = not call.is_whole
+        must(call.is_whole or not frame.payload, "malformed", "a payload before items")
         if frame.deadline_ms:
-            call.deadline = self.now() + frame.deadline_ms / 1000
-        if frame.payload:
-            call.items.append((frame.payload, 0))
+            call.deadline = time.monotonic() + frame.deadline_ms / 1000
         if frame.flags & HTTP:
+            has_both = 12 in frame.fields and 13 in frame.fields
+            must(has_both, "malformed", "HTTP without method or target")
             call.verb, call.path = frame.text(12), frame.text(13)
         else:
             call.codec, call.path = self.method(frame)
-        self.begin_call(call)
+        if 3 in frame.fields:
+            call.command, _ = take_varint(frame.fields[3])
+            is_new = call.command and call.command not in self.running
+            must(is_new, "command_id", f"command {call.command}")
+            self.running.add(call.command)
+        if call.is_whole:
+            call.items.append((frame.payload, 0))
+        self.calls[frame.stream] = call
+        if self.app:
+            self.app.begin(call)
 
     def method(self, frame):
         """The codec and the path that a request names, or named before."""
-        number = frame.number(1, len(self.methods))
-        if frame.text(2):
-            named = frame.fields[2][0], frame.text(2)[1:].lstrip("/")
-            if 1 not in frame.fields:
+        number, name = frame.number(1), frame.fields.get(2)
+        must(number is not None or name, "malformed", "a request without a method")
+        if name:
+            named = name[0], name[1:].decode("utf-8", "replace").lstrip("/")
+            if number is None:
                 return named
-            must(number == len(self.methods), "a method's number out of turn")
+            is_due = number == len(self.methods) < METHODS_MAX
+            must(is_due, "methods_max", "a method's number out of turn")
             self.methods.append(named)
-        must(number < len(self.methods), f"method {number} was not named")
+        must(number < len(self.methods), "unknown_method", f"method {number} was not named")
         return self.methods[number]
 
-    def on_items(self, frame):
-        call, size = self.find(frame.stream), len(frame.payload)
+    def on_items(self, frame, call):
+        size = len(frame.payload)
+        for flow in (call, self) if call else (self,):
+            must(flow.received < flow.window, "credit", "items without credit")
+            flow.received += size
         if call is None or call.is_ours and call.is_cancelled:
-            return self.consumed(size)
+            return self.consumed(size, call)
         is_due = not call.is_whole and (call.has_head or not call.is_ours)
-        must(is_due, "items out of place")
-        if frame.flags & MORE or call.partial:
-            call.partial += frame.payload
-            must(len(call.partial) <= BODY_MAX, "an item over body_max")
+        must(is_due, "unexpected", "items out of place")
+        must(size, "malformed", "items without an item")
+        if frame.flags & MORE or call.pieces:
+            call.pieces += frame.payload
+            must(len(call.pieces) <= BODY_MAX, "too_large", "an item over body_max")
             if not frame.flags & MORE:
-                call.items.append((bytes(call.partial), 0))
-                call.partial = bytearray()
-            # Else an item over the credit would never be whole; body_max bounds it.
+                call.items.append((bytes(call.pieces), 0))
+                call.pieces = bytearray()
+            # An item over the credit would never be whole otherwise; body_max bounds it.
             self.consumed(size, call)
         else:
             at = 0
@@ -350,102 +467,93 @@ class Session:
                 begin = at
                 item, at = take_string(frame.payload, at)
                 call.items.append((item, at - begin))
-            call.held += size
         call.wake()
 
-    def on_end(self, frame):
-        call = self.find(frame.stream)
-        if call and call.is_ours:
-            must(call.has_head, "an end before the answer")
-            self.end_asked(call)
-        elif call:
-            call.is_whole = True
-            call.wake()
+    def on_end(self, _, call):
+        if call is None:
+            return
+        is_due = call.has_head if call.is_ours else not call.is_whole
+        must(is_due, "unexpected", "an end out of place")
+        call.is_whole = True
+        if call.is_ours:
+            self.end(call)
+        call.wake()
 
-    def on_credit(self, frame):
-        amount, _ = take_varint(frame.payload, 0)
-        if frame.stream == 0:
-            self.outstanding = max(0, self.outstanding - amount)
-        elif call := self.find(frame.stream):
-            call.outstanding = max(0, call.outstanding - amount)
-            self.enlist(call)
+    def on_credit(self, frame, call):
+        amount = take_number(frame.payload)
+        if call or frame.stream == 0:
+            must(not frame.flags & END, "unexpected", "an end is seen that was not sent")
+            flow = call or self
+            must(amount <= flow.sent, "credit", "credit for what was not sent")
+            flow.sent -= amount
 
-    def on_cancel(self, frame):
-        call = self.find(frame.stream)
+    def on_cancel(self, _, call):
         if call is None or call.is_cancelled:
             return
         if call.is_ours:  # No more items are wanted; the end of them is.
-            call.out.clear()
-            return self.enlist(call)
+            return call.out.clear()
         call.is_cancelled = True
+        # A command with one reply runs on, and says at its end that it ran.
         if call.command is None or call.is_streaming or call.has_head:
-            metadata = put_field(8, 1) + put_field(9, GAVE_UP.encode())
-            self.main += put_frame("error", call.number, metadata=metadata)
-            self.forget(call)
+            self.main += self.error_frame(call, given_up())
+            self.end(call)
 
-    def on_reply(self, frame):
-        call = self.find(frame.stream)
-        must(call and call.is_ours, f"a reply on stream {frame.stream}")
-        is_second = call.has_head and not frame.flags & END
-        must(not is_second, "a reply that was not asked for")
+    def on_reply(self, frame, call):
+        self.check_answer(frame, call)
+        must(not frame.flags & UNCHANGED, "malformed", "nothing to be unchanged from")
+        is_end = bool(frame.flags & END)
+        must(is_end or not call.has_head, "unexpected", "a second reply")
+        must(is_end or not frame.payload, "malformed", "a payload before items")
         call.has_head, call.headers = True, frame.headers
-        if frame.payload:
+        if is_end:
             call.items.append((frame.payload, 0))
-        if frame.flags & END:
-            return self.end_asked(call)
+            return self.end(call)
         call.is_streaming = True
 
-    def on_error(self, frame):
-        call, code = self.find(frame.stream), frame.number(8)
-        must(call and call.is_ours, f"an error on stream {frame.stream}")
-        must(code, "an error without a code")
+    def on_error(self, frame, call):
+        self.check_answer(frame, call)
+        code, details = frame.number(8), []
+        must(code, "malformed", "an error without a code")
+        for detail in frame.details:
+            kind, at = take_string(detail)
+            details.append((kind.decode("utf-8", "replace"), detail[at:]))
         name = CODES[code] if code < len(CODES) else "unknown"
-        parts = [(detail, *take_string(detail, 0)) for detail in frame.details]
-        details = [(kind.decode(), detail[at:]) for detail, kind, at in parts]
-        self.end_asked(call, Error(name, frame.text(9), details, frame.headers, frame.number(11)))
+        self.end(call, Error(name, frame.text(9), details, frame.headers, frame.number(11)))
+
+    def check_answer(self, frame, call):
+        must(call and call.is_ours, "stream_number", f"an answer on stream {frame.stream}")
+        must(not frame.flags & WATCHED, "unexpected", "a watch that was not asked for")
 
     # The end of calls and of the session.
 
-    def forget(self, call):
-        """A call of the gateway is over, or nobody waits for it any more."""
-        if self.calls.pop(call.number, None) is None:
+    def end(self, call, error=None):
+        """A call is over: its last frame came, is being sent, or never will be."""
+        if not call.is_open:
             return
-        call.is_open, call.last = False, None
+        del self.calls[call.number]
+        call.is_open, call.error, call.last = False, error, None
         call.out.clear()
-        self.consumed(call.held)
-        call.held = 0
-        call.wake()
-        if call.is_cancelled:
+        self.consumed(call.received - call.taken)
+        self.running.discard(call.command)
+        if call.is_ours:
+            del self.asked[call.number]
+            self.free.append(call.number)
+            if call.is_streaming and self.closed is None:
+                self.control += put_frame("credit", call.number, END, payload=b"\0")
+            self.room.wake()
+        elif call.is_cancelled:
             call.on_cancel()
-
-    def end_asked(self, call, error=None):
-        """A call of this side is over."""
-        call.is_open, call.is_whole, call.error, call.last = False, True, error, None
-        call.out.clear()
-        if call.is_streaming and self.closed is None:
-            self.control += put_frame("credit", call.number, END, payload=b"\0")
-        del self.asked[call.number]
-        self.free.append(call.number)
-        if call.command:
-            self.ended_commands.add(call.command)
-            while self.done in self.ended_commands:
-                self.ended_commands.remove(self.done)
-                self.done += 1
         call.wake()
-        self.room.wake()
 
     def close(self, why):
         """The session is over: whoever waits is told."""
-        if self.closed is not None:
-            return
-        self.closed = why
-        for call in list(self.asked.values()):
-            code = "aborted" if call.command else "unavailable"
-            self.end_asked(call, Error(code, "the gateway is gone: " + why, outcome=UNKNOWN))
-        for call in list(self.calls.values()):
-            call.is_cancelled = True
-            self.forget(call)
-        self.room.wake()
+        if self.closed is None:
+            self.closed = why
+            for call in list(self.calls.values()):
+                call.is_cancelled = call.is_cancelled or not call.is_ours
+                code = "aborted" if call.command else "unavailable"
+                self.end(call, Error(code, "the gateway is gone: " + why, outcome=UNKNOWN))
+            self.room.wake()
 
     # What goes.
 
@@ -453,165 +561,171 @@ class Session:
         """The bytes to be written now: connection frames, calls, then a turn for each stream."""
         out = self.control + self.main
         self.control, self.main = bytearray(), bytearray()
+        if self.pong is not None:
+            out += put_frame("pong", payload=self.pong)
+            self.pong = None
         waiting = []
         while self.line and len(out) < PAYLOAD_MAX:
             call = self.line.popleft()
-            call.in_line = False
-            if call.out and self.outstanding >= self.connection_window:
-                waiting.append(call)
-            elif call.out and call.outstanding < self.stream_window:
-                out += self.items_of(call)
-                self.enlist(call)
-            elif not call.out and call.last is not None:
-                out += call.last
-                call.last = None
-                if not call.is_ours:
-                    self.forget(call)
-        for call in waiting:
-            self.enlist(call)
+            frame = self.turn(call)
+            out += frame
+            if call.out or call.last:
+                (self.line if frame else waiting).append(call)
+        self.line.extend(waiting)
         return bytes(out)
 
-    def enlist(self, call):
-        """A call that has something to send takes turns."""
-        if not call.in_line and (call.out or call.last is not None):
-            call.in_line = True
-            self.line.append(call)
-
-    def items_of(self, call):
-        """The next frame of a call: as many small items as fit, or a piece of a large one."""
-        payload, flags = bytearray(), 0
-        if len(call.out[0]) > PIECE:
-            payload += call.out[0][call.cut : call.cut + PIECE]
-            call.cut += PIECE
-            flags = MORE if call.cut < len(call.out[0]) else 0
-            if not flags:
-                call.out.popleft()
-                call.cut = 0
-        else:
-            while call.out and len(call.out[0]) <= PIECE:
-                encoded = put_string(call.out[0])
-                if payload and len(payload) + len(encoded) > PIECE:
-                    break
-                payload += encoded
-                call.out.popleft()
-        call.queued = max(0, call.queued - len(payload))
-        call.outstanding += len(payload)
-        self.outstanding += len(payload)
+    def turn(self, call):
+        """The next frame of a call; nothing while it has no credit."""
+        if not call.out:
+            frame, call.last = call.last or b"", None
+            if not call.is_ours:
+                self.end(call)
+            return frame
+        if self.sent >= self.peer[9] or call.sent >= self.peer[8]:
+            return b""
+        payload, flags = call.out.popleft()
+        call.sent += len(payload)
+        self.sent += len(payload)
+        call.queued -= len(payload)
         call.wake()
         return put_frame("items", call.number, flags, payload=bytes(payload))
 
+    def is_full(self):
+        """Whether so much is to be written that no more is to be read; who waits for answers reads on."""
+        return len(self.control) + len(self.main) > (BODY_MAX if self.asked else OUTPUT_MAX)
+
     def consumed(self, size, call=None):
         """Items were taken: the peer may send as much again."""
-        self.owed += size
-        if self.owed * 4 >= CONNECTION_CREDIT:
-            self.control += put_frame("credit", payload=put_varint(self.owed))
-            self.owed = 0
-        if call is not None:
-            call.owed += size
-            if call.owed * 4 >= STREAM_CREDIT and not call.is_whole:
-                self.control += put_frame("credit", call.number, payload=put_varint(call.owed))
-                call.owed = 0
+        for flow in (call, self) if call else (self,):
+            flow.taken += size
+            if flow.taken * 4 >= flow.window and not (call and flow is call and call.is_whole):
+                self.control += put_frame("credit", flow.number, payload=put_varint(flow.taken))
+                flow.received -= flow.taken
+                flow.taken = 0
 
     def take_item(self, call):
         """The next item of a call that came."""
         item, size = call.items.popleft()
-        if call.held:
-            call.held -= size
+        if call.is_open:
             self.consumed(size, call)
         return item
 
     def metadata(self, fields, headers, sources=(), trailers=()):
-        """The metadata of an answer."""
+        """The metadata of a request or an answer."""
         fields += put_headers(headers)
         for source, key in sources:
-            fields += put_field(15, put_string(source.encode()) + put_string(key.encode()))
+            fields += put_field(15, put_string(source) + put_string(key))
         if trailers:
             fields += put_field(7, b"") + put_headers(trailers)
-        if len(fields) > self.metadata_max:
-            raise Error("internal", f"headers are over metadata_max = {self.metadata_max}")
+        if len(fields) > self.peer[10]:
+            raise Error("internal", f"headers are over metadata_max = {self.peer[10]}")
         return fields
 
-    def begin(self, call, said, whole=None):
+    def begin(self, call, whole=None):
         """Sends the head of an answer whose items follow, or the whole answer."""
-        if not call.is_open or call.has_head:
-            return
-        fields = put_field(14, said.status) if said.status != 200 else b""
-        trailers = () if whole is None else said.reply_trailers
-        fields = self.metadata(fields, said.reply_headers, said.sources, trailers)
-        flags = (0 if whole is None else END) | (HTTP if call.verb else 0)
-        self.main += put_frame("reply", call.number, flags, fields, whole or b"")
-        call.has_head = True
-        if whole is not None:
-            self.forget(call)
+        if call.is_open and not call.has_head:
+            fields = put_field(14, call.status) if call.status != 200 else b""
+            trailers = () if whole is None else call.reply_trailers
+            fields = self.metadata(fields, call.reply_headers, call.sources, trailers)
+            flags = (0 if whole is None else END) | (HTTP if call.verb else 0)
+            self.main += put_frame("reply", call.number, flags, fields, whole or b"")
+            call.has_head = True
+            if whole is not None:
+                self.end(call)
+
+    def send_last(self, call, frame):
+        if not call.out and not call.last:
+            self.line.append(call)
+        call.last = frame
 
     def push(self, call, item):
         """Queues an item; there is room for more while `queued` is small."""
-        if call.is_open:
-            call.out.append(item)
-            call.queued += len(item) or 1
-            self.enlist(call)
-
-    def finish(self, call, trailers=()):
-        """No more items: ends a call of the gateway, or the request of one of this side."""
-        if call.is_open and call.last is None:
-            call.last = put_frame("end", call.number, metadata=put_headers(trailers))
-            self.enlist(call)
-
-    def reply(self, call, payload, said):
-        """Answers a call whole."""
-        if len(payload) > self.body_max:
-            text = f"a reply of {len(payload)} bytes is over body_max = {self.body_max}"
-            self.fail(call, Error("resource_exhausted", text, outcome=RAN))
-        elif call.is_cancelled:
-            self.fail(call, Error("canceled", GAVE_UP, outcome=RAN))
-        elif len(payload) > SMALL_MAX:
-            self.begin(call, said)
-            self.push(call, payload)
-            self.finish(call, said.reply_trailers)
-        else:
-            self.begin(call, said, payload)
-
-    def fail(self, call, error, sources=()):
-        """Ends a call with an error."""
         if not call.is_open:
             return
-        if call.is_cancelled:  # A command whose caller gave up ran to its end.
-            error = Error("canceled", GAVE_UP, outcome=RAN)
+        if not call.out and not call.last:
+            self.line.append(call)
+        before = call.out[-1][0] if call.out else None
+        if len(item) > PIECE:
+            last = (len(item) - 1) // PIECE * PIECE
+            call.out.extend((item[at : at + PIECE], MORE) for at in range(0, last, PIECE))
+            call.out.append((item[last:], 0))
+        else:
+            item = put_string(item)
+            if isinstance(before, bytearray) and len(before) + len(item) <= PIECE:
+                before += item
+            else:
+                call.out.append((bytearray(item), 0))
+        call.queued += len(item)
+
+    def finish(self, call):
+        """No more items: ends a call of the gateway, or the request of one of this side."""
+        if call.is_open and not call.last:
+            metadata = self.metadata(b"", call.reply_trailers)
+            self.send_last(call, put_frame("end", call.number, metadata=metadata))
+
+    def reply(self, call, payload):
+        """Answers a call whole."""
+        if len(payload) > self.peer[4]:
+            text = f"a reply of {len(payload)} bytes is over body_max = {self.peer[4]}"
+            self.fail(call, Error("resource_exhausted", text, outcome=RAN))
+        elif call.is_cancelled:
+            self.fail(call, given_up())
+        elif len(payload) > SMALL_MAX:
+            self.begin(call)
+            self.push(call, payload)
+            self.finish(call)
+        else:
+            self.begin(call, payload)
+
+    def fail(self, call, error):
+        """Ends a call with an error."""
+        if call.is_open:
+            # A command whose caller gave up ran to its end.
+            self.send_last(
+                call, self.error_frame(call, given_up(RAN) if call.is_cancelled else error)
+            )
+
+    def error_frame(self, call, error):
         fields = put_field(8, CODES.index(error.code))
         if error.message:
             fields += put_field(9, error.message.encode("utf-8", "replace")[:4096])
         for name, value in error.details:
-            fields += put_field(10, put_string(name.encode()) + value)
+            fields += put_field(10, put_string(name) + value)
         if error.outcome is not None:
             fields += put_field(11, error.outcome)
-        metadata = self.metadata(fields, error.headers, sources)
-        call.last = put_frame("error", call.number, metadata=metadata)
-        self.enlist(call)
+        try:
+            metadata = self.metadata(
+                fields, error.headers, () if call.is_cancelled else call.sources
+            )
+        except Error as too_long:
+            metadata = put_field(8, CODES.index("internal")) + put_field(9, too_long.message)
+        return put_frame("error", call.number, metadata=metadata)
 
     def ask(self, path, codec, payload, headers=(), parent=None, is_query=False):
-        """Calls the gateway; None while no call is free."""
+        """Calls the gateway, as a part of the call of number `parent`; None while no call is free."""
         if self.closed is not None or self.is_draining:
             raise Error("unavailable", "the gateway takes no calls any more", outcome=NOT_RUN)
-        if not self.is_greeted or len(self.asked) >= self.calls_max:
+        if not self.is_greeted or len(self.asked) >= self.peer[5]:
             return None
-        if len(payload) > self.body_max:
-            raise Error("resource_exhausted", f"over body_max = {self.body_max}", outcome=NOT_RUN)
-        headers, name = self.metadata(b"", headers), bytes((codec,)) + b"/" + path.lstrip("/").encode()
+        if len(payload) > self.peer[4]:
+            text = f"a request is over body_max = {self.peer[4]}"
+            raise Error("resource_exhausted", text, outcome=NOT_RUN)
+        headers, name = self.metadata(b"", headers), (codec, path.lstrip("/"))
         is_new, fields = name not in self.called, b""
-        if is_new and len(self.called) < self.methods_max:
+        if is_new and len(self.called) < self.peer[7]:
             self.called[name] = len(self.called)
         if name in self.called:
             fields += put_field(1, self.called[name])
         if is_new:
-            fields += put_field(2, name)
-        call = Call(self.free.pop() if self.free else 2 * len(self.asked) + 1)
-        self.asked[call.number] = call
+            fields += put_field(2, bytes((codec,)) + b"/" + name[1].encode())
+        call = Call(self.free.pop() if self.free else 2 * len(self.asked) + 1, self.stream_window)
+        self.calls[call.number] = self.asked[call.number] = call
         if not is_query:
-            call.command = self.next_command
-            self.next_command += 1
-            fields += put_field(3, put_varint(call.command) + put_varint(self.done))
-        if parent is not None and parent.is_open and not parent.has_head:
-            fields += put_field(19, parent.number)
+            call.command, self.next_command = self.next_command, self.next_command + 1
+            done = min(call.command for call in self.asked.values() if call.command)
+            fields += put_field(3, put_varint(call.command) + put_varint(done))
+        if parent is not None:
+            fields += put_field(19, parent)
         call.is_streaming = len(payload) > SMALL_MAX
         flags, body = (0, b"") if call.is_streaming else (END, payload)
         self.main += put_frame("request", call.number, flags, fields + headers, body)
@@ -624,7 +738,6 @@ class Session:
         """Gives a call of this side up; its end is not waited for."""
         if call.is_open and not call.is_cancelled:
             call.is_cancelled = True
-            self.consumed(call.held)
             self.main += put_frame("cancel", call.number)
 
 
@@ -656,80 +769,14 @@ def in_this_thread(coroutine):
     raise RuntimeError("await the asynchronous form of this in an `async` handler")
 
 
-class Context:
-    """What surrounds a call: who asks, until when, and what the answer is made of."""
-
-    def __init__(self, app, call):
-        self.app, self.of, self.path, self.headers = app, call, call.path, call.headers
-        self.reply_headers, self.reply_trailers, self.sources, self.status = [], [], [], 200
-        self.changed, self.log = app.changed, app.log
-
-    def header(self, name, default=None):
-        """The first value of a header."""
-        return next((value for known, value in self.headers if known == name.lower()), default)
-
-    @property
-    def cancelled(self):
-        """Whether the caller gave up, its deadline passed among the reasons; a command runs on."""
-        return self.of.is_cancelled
-
-    def remaining(self):
-        """Seconds until the deadline; None without one."""
-        return None if self.of.deadline is None else max(0.0, self.of.deadline - time.monotonic())
-
-    def until_cancelled(self):
-        """Waits until the caller gave up."""
-        in_this_thread(self.app.wait(self.of, lambda: self.of.is_cancelled or None))
-
-    def depends(self, source, *key):
-        """The answer was made of this, and is kept until it changes."""
-        self.sources.append((source, key_text(key)))
-
-    def call(self, path, request, **more):
-        """Calls a method of the gateway as part of this call; see App.call."""
-        return in_this_thread(self.call_async(path, request, **more))
-
-    def call_async(self, path, request, **more):
-        """The same for `async` handlers."""
-        return self.app.call_async(path, request, parent=self.of, **more)
-
-
-class Requests:
-    """What a caller streams: an iterator for threads, and an asynchronous one for the loop."""
-
-    def __init__(self, app, call):
-        self.app, self.call = app, call
-
-    def _found(self):
-        if self.call.items:
-            return (self.app.session.take_item(self.call),)
-        return () if self.call.is_whole or not self.call.is_open else None
-
-    async def take(self):
-        """The bytes of the next item; None after the last."""
-        found = await self.app.wait(self.call, self._found)
-        self.app.flush()
-        if not found and not self.call.is_whole:
-            raise Error("canceled", GAVE_UP)
-        return found[0] if found else None
-
-    def __iter__(self):
-        while (item := in_this_thread(self.take())) is not None:
-            yield decode(item, self.call.codec)
-
-    async def __aiter__(self):
-        while (item := await self.take()) is not None:
-            yield decode(item, self.call.codec)
-
-
 class App:
     """What a program serves. `threads` is how many functions that are not `async` run at once."""
 
     def __init__(self, threads=64):
-        self.handlers, self.pages, self.threads = {}, None, threads
-        self.session, self.socket = Session(self._begin), None
-        self.lock, self.is_writing, self.jobs = threading.RLock(), False, 0
-        self.loop, self.loop_thread = None, None
+        self.handlers, self.pages, self.threads, self.jobs = {}, (None, False), threads, 0
+        self.session, self.socket, self.loop, self.loop_thread = Session(self), None, None, None
+        self.lock, self.is_writing = threading.RLock(), False
+        self.taken = threading.Condition(self.lock)  # What was to be written is taken, or lost.
         self.work, self.idle, self.started = queue.SimpleQueue(), 0, 0
 
     # What is served.
@@ -754,21 +801,19 @@ class App:
         def register(function):
             is_async = bool(function.__code__.co_flags & 0x280)  # A coroutine, or one that yields.
 
-            async def answer(call, context):
-                requests = Requests(self, call)
-                if not streams_in:
-                    requests = decode(await requests.take() or b"", call.codec)
-                answer = function(requests, context)
+            async def answer(call):
+                request = call if streams_in else decode(await call.next_item() or b"", call.codec)
+                answer = function(request, call)
                 if not streams_out:
                     answer = await answer if is_async else answer
-                    return self.do("reply", call, encode(answer, call.codec), context)
+                    return self.do("reply", call, encode(answer, call.codec))
                 if is_async:
                     async for item in answer:
-                        await self.push(call, encode(item, call.codec), context)
+                        await self.push(call, encode(item, call.codec))
                 else:
                     for item in answer:
-                        await self.push(call, encode(item, call.codec), context)
-                self.finish(call, context)
+                        await self.push(call, encode(item, call.codec))
+                self.finish(call)
 
             self.handlers[path.lstrip("/")] = answer, is_async
             return function
@@ -777,26 +822,25 @@ class App:
 
     def wsgi(self, application):
         """Serves the pages of the program's `route` by a WSGI application (PEP 3333): Flask, Django."""
-        self.pages = lambda call, context: wsgi(self, application, call, context), False
+        self.pages = lambda call: wsgi(self, application, call), False
 
     def asgi(self, application):
         """Serves the pages of the program's `route` by an ASGI application: Starlette, FastAPI."""
-        self.pages = lambda call, context: asgi(self, application, call, context), True
+        self.pages = lambda call: asgi(self, application, call), True
 
     # What the program does by itself.
 
     def changed(self, source, *key):
         """Says that a source changed: no answer that was made of it is given any more."""
-        payload = put_string(source.encode()) + put_string(key_text(key).encode())
-        self.say(put_frame("changed", payload=payload))
+        self.say("changed", put_string(source) + put_string(key_text(key)))
 
     def log(self, level, text, **fields):
         """Writes a line to the gateway's log: trace, debug, info, warn or error."""
-        said = put_headers((name.replace("_", "-"), str(value)) for name, value in fields.items())
         metadata = put_field(17, LEVELS.index(level) + 1 if level in LEVELS else 3)
-        if len(metadata) + len(said) <= self.session.metadata_max:
+        said = put_headers((name.replace("_", "-"), str(value)) for name, value in fields.items())
+        if len(metadata) + len(said) <= self.session.peer[10]:
             metadata += said
-        self.say(put_frame("log", metadata=metadata, payload=text.encode("utf-8", "replace")[:PAYLOAD_MAX]))
+        self.say("log", text.encode("utf-8", "replace")[:PAYLOAD_MAX], metadata)
 
     @contextmanager
     def busy(self):
@@ -810,7 +854,7 @@ class App:
     def _job(self, more):
         with self.lock:
             self.jobs += more
-            self.say(put_frame("busy", payload=put_varint(self.jobs)))
+            self.say("busy", put_varint(self.jobs))
 
     def call(self, path, request, **more):
         """Calls a method of the gateway, and waits for the reply: see `call_async`."""
@@ -819,15 +863,23 @@ class App:
     async def call_async(self, path, request, query=False, headers=(), parent=None):
         """Calls a method of the gateway with bytes, or a dict for JSON; `query` where it changes nothing."""
         codec = JSON if isinstance(request, dict) else 0
-        question = path, codec, encode(request, codec), headers, parent, query
-        call = await self.wait(self.session.room, lambda: self.session.ask(*question))
+        payload = encode(request, codec)
+
+        def asked():
+            is_within = parent and parent.is_open and not parent.has_head
+            number = parent.number if is_within else None
+            return self.session.ask(path, codec, payload, headers, number, query)
+
+        call = await self.wait(self.session.room, asked)
         try:
-            await self.wait(call, lambda: None if call.is_open else True)
+            await self.wait(call, lambda: not call.is_open or len(call.items) > 1 or None)
         finally:
             self.do("cancel", call)
         if call.error:
             raise call.error
-        return decode(call.items[0][0] if call.items else b"", codec)
+        if len(call.items) != 1:
+            raise Error("unimplemented", path + " streams its replies", outcome=UNKNOWN)
+        return decode(call.items[0][0], codec)
 
     # Waiting and writing.
 
@@ -842,7 +894,9 @@ class App:
                 if (result := found()) is not None:
                     break
                 woken = self.loop.create_future() if in_loop else threading.Event()
-                call.waiting.append((lambda woken=woken: self._wake(woken)) if in_loop else woken.set)
+                call.waiting.append(
+                    (lambda woken=woken: self._wake(woken)) if in_loop else woken.set
+                )
             self.flush()
             await woken if in_loop else woken.wait()
         self.flush()
@@ -851,23 +905,22 @@ class App:
     def _wake(self, woken):
         self.loop.call_soon_threadsafe(lambda: woken.done() or woken.set_result(None))
 
-    async def push(self, call, item, context):
+    async def push(self, call, item):
         """Sends an item of an answer, once there is room for it."""
-        has_room = lambda: call.queued < PAYLOAD_MAX or not call.is_open or None
-        await self.wait(call, has_room)
+        await self.wait(call, lambda: call.queued < PAYLOAD_MAX or not call.is_open or None)
         if not call.is_open:
-            raise Error("canceled", GAVE_UP)
-        self.do("begin", call, context)
+            raise given_up()
+        self.do("begin", call)
         self.do("push", call, item)
 
-    def finish(self, call, context):
-        self.do("begin", call, context)
-        self.do("finish", call, context.reply_trailers)
+    def finish(self, call):
+        self.do("begin", call)
+        self.do("finish", call)
 
-    def say(self, frame):
+    def say(self, name, payload, metadata=b""):
         """Sends a frame of the connection."""
         with self.lock:
-            self.session.main += frame
+            self.session.main += put_frame(name, payload=payload, metadata=metadata)
         self.flush()
 
     def do(self, what, *arguments):
@@ -878,19 +931,29 @@ class App:
 
     def flush(self):
         """Writes what is queued; one thread at a time does, for all."""
-        while self.socket:
+        with self.lock:
+            if self.is_writing or not self.socket:
+                return
+            self.is_writing = True
+        self._write(b"", socket.MSG_DONTWAIT)
+
+    def _write(self, data, flags):
+        try:
+            while data := data or self._next():
+                data = data[self.socket.send(data, flags) :]
+        except BlockingIOError:  # Nobody waits here for a gateway that does not read.
+            threading.Thread(target=self._write, args=(data, 0), daemon=True).start()
+        except OSError as error:
             with self.lock:
-                data = b"" if self.is_writing else self.session.take()
-                if not data:
-                    return
-                self.is_writing = True
-            try:
-                self.socket.sendall(data)
-            except OSError as error:
-                with self.lock:
-                    self.session.close(str(error))
-            with self.lock:
-                self.is_writing = False
+                self.session.close(str(error))
+                self.taken.notify_all()
+
+    def _next(self):
+        with self.lock:
+            data = self.session.take()
+            self.is_writing = bool(data)
+            self.taken.notify_all()
+            return data
 
     # Serving.
 
@@ -905,35 +968,21 @@ class App:
         self.socket = socket.socket(fileno=int(number))
         self.socket.set_inheritable(False)
         self.socket.setblocking(True)
-        self.flush()
-        if any(is_async for _, is_async in [*self.handlers.values(), self.pages or (None, False)]):
+        if any(is_async for _, is_async in [*self.handlers.values(), self.pages]):
             import asyncio
 
-            asyncio.run(self._serve_in_loop())
-        else:
-            while self._read(0):
-                pass
+            self.loop = asyncio.new_event_loop()
+            loop = threading.Thread(target=self.loop.run_forever, daemon=True)
+            loop.start()
+            self.loop_thread = loop.ident
+        self.do("greet")
+        while self._read():
+            pass
 
-    async def _serve_in_loop(self):
-        import asyncio
-
-        self.loop, self.loop_thread = asyncio.get_running_loop(), threading.get_ident()
-        over = self.loop.create_future()
-
-        def readable():
-            if not self._read(socket.MSG_DONTWAIT) and not over.done():
-                over.set_result(None)
-
-        self.loop.add_reader(self.socket, readable)
-        await over
-        self.loop.remove_reader(self.socket)
-
-    def _read(self, flags):
+    def _read(self):
         """Reads once; whether there is more to come."""
         try:
-            data = self.socket.recv(PAYLOAD_MAX, flags)
-        except BlockingIOError:
-            return True
+            data = self.socket.recv(PAYLOAD_MAX)
         except OSError:
             data = b""
         with self.lock:
@@ -943,17 +992,21 @@ class App:
                 self.session.close("it closed the socket")
         self.flush()
         with self.lock:
-            is_done = self.session.is_draining and not self.session.calls and not self.session.asked
+            self.taken.wait_for(lambda: self.session.closed or not self.session.is_full())
+            is_done = self.session.is_draining and not self.session.calls
             return self.session.closed is None and not is_done
 
-    def _begin(self, call):
-        answer, is_async = (self.pages if call.verb else self.handlers.get(call.path)) or (None, False)
+    def begin(self, call):
+        """Answers a call of the gateway in the loop, or in a thread."""
+        answer, is_async = self.pages if call.verb else self.handlers.get(call.path, (None, False))
         if answer is None:
             text = f"this program does not serve {call.path}"
             self.session.fail(call, Error("unimplemented", text, outcome=NOT_RUN))
         elif is_async:
-            task = self.loop.create_task(self._answer(answer, call))
-            call.on_cancel = lambda: self.loop.call_soon_threadsafe(task.cancel)
+            import asyncio
+
+            task = asyncio.run_coroutine_threadsafe(self._answer(answer, call), self.loop)
+            call.on_cancel = task.cancel
         else:
             self.work.put((answer, call))
             if self.idle:
@@ -969,34 +1022,37 @@ class App:
                 self.idle += 1
 
     async def _answer(self, answer, call):
-        context = Context(self, call)
         try:
-            await answer(call, context)
+            await answer(call)
         except BaseException as error:
             if not isinstance(error, Error):
                 if call.is_open:
                     sys.excepthook(type(error), error, error.__traceback__)
                 error = Error("internal", "the handler failed; its log says why")
-            self.do("fail", call, error, context.sources)
+            self.do("fail", call, error)
 
 
 # -- pages -----------------------------------------------------------------------------------------
 
 
-def address(context):
+async def send_body(app, call, data):
+    for at in range(0, len(data), PAYLOAD_MAX):
+        await app.push(call, data[at : at + PAYLOAD_MAX])
+
+
+def address(call):
     """The scheme, the host, the port and the prefix by which a caller knows this program."""
-    scheme = context.header("x-forwarded-proto", "http")
-    host, _, port = context.header("host", "localhost").partition(":")
+    scheme = call.header("x-forwarded-proto", "http")
+    host, _, port = call.header("host", "localhost").partition(":")
     port = port if port.isdigit() else "443" if scheme == "https" else "80"
-    return scheme, host, port, context.header("x-forwarded-prefix", "")
+    return scheme, host, port, call.header("x-forwarded-prefix", "")
 
 
-async def wsgi(app, application, call, context):
+async def wsgi(app, application, call):
     import io
     from urllib.parse import unquote_to_bytes
-    from wsgiref.handlers import BaseHandler
 
-    requests, (scheme, host, port, prefix) = Requests(app, call), address(context)
+    (scheme, host, port, prefix), (path, _, query) = address(call), call.path.partition("?")
 
     class Body(io.RawIOBase):
         rest = b""
@@ -1005,91 +1061,75 @@ async def wsgi(app, application, call, context):
             return True
 
         def readinto(self, into):
-            self.rest = self.rest or in_this_thread(requests.take()) or b""
+            self.rest = self.rest or in_this_thread(call.next_item()) or b""
             count = min(len(into), len(self.rest))
             into[:count], self.rest = self.rest[:count], self.rest[count:]
             return count
 
-    class Handler(BaseHandler):
-        wsgi_multiprocess, os_environ, origin_server = False, {}, False
+    environ = {"REQUEST_METHOD": call.verb, "SCRIPT_NAME": prefix, "QUERY_STRING": query}
+    environ["PATH_INFO"] = unquote_to_bytes(path).decode("latin-1")
+    environ.update(SERVER_NAME=host, SERVER_PORT=port, SERVER_PROTOCOL="HTTP/1.1")
+    server = {"version": (1, 0), "url_scheme": scheme, "errors": sys.stderr, "multithread": True}
+    server.update(input=io.BufferedReader(Body()), input_terminated=True)
+    server.update(multiprocess=False, run_once=False)
+    environ.update(("wsgi." + name, value) for name, value in server.items())
+    for name, value in call.headers:
+        key = name.upper().replace("-", "_")
+        key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_" + key
+        value = value.encode("utf-8", "surrogateescape").decode("latin-1")
+        environ[key] = environ[key] + "," + value if key in environ else value
 
-        def get_stdin(self):
-            return io.BufferedReader(Body())
+    def write(data):
+        in_this_thread(send_body(app, call, data))
 
-        def get_stderr(self):
-            return sys.stderr
+    def start_response(status, headers, exc_info=None):
+        if exc_info and call.has_head:
+            raise exc_info[1]
+        call.status = int(status.split(" ")[0])
+        call.reply_headers = [(name, value.encode("latin-1")) for name, value in headers]
+        return write
 
-        def get_scheme(self):
-            return scheme
-
-        def add_cgi_vars(self):
-            path, _, query = call.path.partition("?")
-            path = unquote_to_bytes(path).decode("latin-1")
-            self.environ.update(
-                REQUEST_METHOD=call.verb, SCRIPT_NAME=prefix, PATH_INFO=path, QUERY_STRING=query
-            )
-            self.environ.update(SERVER_NAME=host, SERVER_PORT=port, SERVER_PROTOCOL="HTTP/1.1")
-            self.environ["wsgi.input_terminated"] = True
-            for name, value in call.headers:
-                key = name.upper().replace("-", "_")
-                key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_" + key
-                self.environ[key] = self.environ[key] + "," + value if key in self.environ else value
-
-        def send_headers(self):
-            self.cleanup_headers()
-            self.headers_sent = True
-            context.status, context.reply_headers = int(self.status.split(" ")[0]), self.headers.items()
-
-        def _write(self, data):
-            for at in range(0, len(data), PAYLOAD_MAX):
-                in_this_thread(app.push(call, data[at : at + PAYLOAD_MAX], context))
-
-        def _flush(self):
-            pass
-
-    Handler().run(application)
-    app.finish(call, context)
+    body = application(environ, start_response)
+    try:
+        for data in body:
+            write(data)
+    finally:
+        getattr(body, "close", lambda: None)()
+    app.finish(call)
 
 
-async def asgi(app, application, call, context):
+async def asgi(app, application, call):
     from urllib.parse import unquote
 
-    requests, is_read, (scheme, host, port, prefix) = Requests(app, call), False, address(context)
-    path, _, query = call.path.partition("?")
+    (scheme, host, port, prefix), (path, _, query) = address(call), call.path.partition("?")
     scope = {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
         "http_version": "1.1",
-        "method": call.verb,
-        "scheme": scheme,
-        "path": prefix + unquote(path),
-        "raw_path": path.encode(),
-        "root_path": prefix,
-        "query_string": query.encode(),
-        "headers": [
-            (name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in call.headers
-        ],
-        "server": (host, int(port)),
-        "client": None,
     }
+    scope.update(method=call.verb, scheme=scheme, server=(host, int(port)), client=None)
+    scope.update(path=prefix + unquote(path), raw_path=path.encode(), root_path=prefix)
+    encoded = [
+        (name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in call.headers
+    ]
+    scope.update(query_string=query.encode(), headers=encoded)
+    is_read = False
 
     async def receive():
         nonlocal is_read
         if is_read:
             await app.wait(call, lambda: None if call.is_open else True)
             return {"type": "http.disconnect"}
-        body = await requests.take()
+        body = await call.next_item()
         is_read = body is None or call.is_whole and not call.items
         return {"type": "http.request", "body": body or b"", "more_body": not is_read}
 
     async def send(message):
         if message["type"] == "http.response.start":
-            context.status, context.reply_headers = message["status"], list(message.get("headers", ()))
+            call.status, call.reply_headers = message["status"], message.get("headers", ())
         elif message["type"] == "http.response.body":
-            body = bytes(message.get("body", b""))
-            for at in range(0, len(body), PAYLOAD_MAX):
-                await app.push(call, body[at : at + PAYLOAD_MAX], context)
+            await send_body(app, call, bytes(message.get("body", b"")))
             if not message.get("more_body", False):
-                app.finish(call, context)
+                app.finish(call)
 
     await application(scope, receive, send)

@@ -138,6 +138,9 @@ class Session:
             said.update(session=self.id, secret=self.secret)
         self.control += put_hello(said)
 
+    def ready(self):
+        self.control += put_frame("ready")
+
     def lose(self):
         self.phase = "idle"
         for call in list(self.calls.values()):

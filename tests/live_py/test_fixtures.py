@@ -130,7 +130,7 @@ class Conversations(unittest.TestCase):
                 self.play(talk)
 
     def play(self, talk):
-        own = dict(talk["limits"], features=talk["features"], boot=bytes.fromhex(talk["boot"]),
+        own = dict(talk["limits"], features=talk["features"], boot=bytes.fromhex(talk["boot"] or ""),
                    agent=talk["agent"].encode())
         session = Session(True, own, talk["method"].encode())
         for number, step in enumerate(talk["steps"]):
@@ -166,7 +166,8 @@ class Conversations(unittest.TestCase):
         elif action == "count_kept":
             self.assertEqual(session.count_kept(), details["usable"])
         else:
-            {"connect": session.connect, "lose": session.lose, "wait": session.wait, "wake": session.wake}[action]()
+            self.assertIn(action, ("connect", "ready", "lose", "wait", "wake"))
+            getattr(session, action)()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 const assert = require("node:assert/strict");
 const fs = require("node:fs");
 const path = require("node:path");
-const { Session, TidewireError, Frame, putFrame } = require("../tidewire.js");
+const { Session, TidewireError, Frame, putFrame, CODES } = require("../tidewire.js");
 
 const load = (name) => JSON.parse(fs.readFileSync(path.join(__dirname, "../../../tests/fixtures/live", name)));
 
@@ -37,8 +37,7 @@ function act(session, what, details) {
   else if (what === "push") session.push(call, bytes(details.item));
   else if (what === "finish") session.finish(call);
   else if (what === "call") {
-    const parent = session.calls.get(details.parent);
-    session.ask(details.path, false, bytes(details.payload), { parent, query: details.query });
+    session.ask(details.path, false, bytes(details.payload), { parent: details.parent, query: details.query });
   } else if (what === "log") session.log(details.level, details.text, details.fields);
   else if (what === "changed") session.changed(details.source, details.key);
   else if (what === "busy") session.busy(details.jobs);
@@ -46,7 +45,7 @@ function act(session, what, details) {
 }
 
 const talk = load("hosted.json");
-const session = new Session({ agent: talk.agent, now: () => 0 });
+const session = new Session({ agent: talk.agent });
 for (const [number, step] of talk.steps.entries()) {
   if (step.host_writes !== undefined) {
     session.feed(Buffer.from(step.host_writes, "hex"));
@@ -59,4 +58,72 @@ for (const [number, step] of talk.steps.entries()) {
   assert.equal(session.closed, undefined, `step ${number}`);
 }
 assert.equal(session.take().length, 0, "nothing else is written");
+
+/** All that a session has to write. */
+function written(session) {
+  const parts = [];
+  for (let data = session.take(); data.length; data = session.take()) parts.push(data);
+  return Buffer.concat(parts).toString("hex");
+}
+
+/** Plays a conversation, in which a session is the client; what it offers in its hello is its own. */
+function play({ limits, method, name, steps }) {
+  const windows = { stream: limits.stream_credit, connection: limits.connection_credit };
+  const session = new Session({ windows });
+  const asked = new Map();
+  for (const [number, step] of steps.entries()) {
+    const where = `${name}, step ${number}`;
+    if (step.server_writes !== undefined) {
+      session.feed(Buffer.from(step.server_writes, "hex"));
+      for (const { call, heard } of asked.values()) {
+        while (call.isOpen && call.items.length) heard.push(session.takeItem(call));
+      }
+    } else if (step.client_writes !== undefined) {
+      const bytes = written(session);
+      if (step.kinds[0] !== "hello") assert.equal(bytes, step.client_writes, where);
+    } else if (step.client_hears !== undefined) {
+      for (const event of step.client_hears) hear(session, asked, event, where);
+    } else if (step.client !== undefined) {
+      perform(session, asked, method, step.client, step.details);
+    }
+  }
+  assert.equal(written(session), "", "nothing else is written");
+}
+
+function perform(session, asked, method, action, { stream, payload, path = method, kind, parent }) {
+  const bytes = Buffer.from(payload ?? "", "hex");
+  if (action === "call") {
+    const call = session.ask(path, false, bytes, { parent, query: kind === "query" });
+    assert.equal(call.number, stream);
+    asked.set(stream, { call, heard: [] });
+  } else if (action === "cancel") session.cancel(asked.get(stream).call);
+  else if (action === "reply") session.reply(session.calls.get(stream), bytes);
+  else assert.ok(["connect", "ready"].includes(action), "it is done by itself");
+}
+
+/** What the session knows agrees with what its application must hear. */
+function hear(session, asked, event, where) {
+  const { call, heard } = asked.get(event.stream) ?? {};
+  const same = (found, expected) => assert.deepEqual(found, expected, where);
+  const hex = ([item]) => item.toString("hex");
+  const checks = {
+    connected: () => same(session.peer !== undefined, true),
+    request: () => same(hex(session.calls.get(event.stream).items[0]), event.payload),
+    reply: () =>
+      event.then === "nothing"
+        ? same([call.isOpen, call.error, hex(call.items[0])], [false, undefined, event.payload])
+        : same([call.hasHead, event.then, event.payload], [true, "items", ""]),
+    items: () => same(heard.splice(0, event.items.length).map((item) => item.toString("hex")), event.items),
+    piece: () => event.last && same(call.items[0][0].length % 16384, event.bytes),
+    end: () => same([call.isOpen, call.error], [false, undefined]),
+    failed: () => same([CODES.indexOf(call.error.code), call.error.outcome], [event.code, event.outcome]),
+    draining: () => same(session.isDraining, true),
+    closed: () => same(session.closed !== undefined, true),
+  };
+  checks[event.event]();
+}
+
+const talks = load("conversations.json").conversations.filter(({ hosted }) => hosted);
+assert.ok(talks.length >= 8);
+talks.forEach(play);
 console.log("ok");

@@ -3,7 +3,6 @@
 import json
 import pathlib
 import sys
-import types
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
@@ -35,9 +34,13 @@ class Fixtures(unittest.TestCase):
                     (want["stream"], want["number"], want["flags"], want["deadline_ms"]),
                 )
                 found = tidewire.Frame(head, data[16 : 16 + meta], data[16 + meta :])
-                entries = [(e["tag"], e["name"], bytes.fromhex(e["value"])) for e in want["metadata"]]
+                entries = [
+                    (e["tag"], e["name"], bytes.fromhex(e["value"])) for e in want["metadata"]
+                ]
                 repeated = (6, 7, 10, 15)
-                own = {tag: value for tag, _, value in entries if 0 < tag < 64 and tag not in repeated}
+                own = {
+                    tag: value for tag, _, value in entries if 0 < tag < 64 and tag not in repeated
+                }
                 fields = {tag: value for tag, value in found.fields.items() if tag not in repeated}
                 self.assertEqual(fields, own)
                 known = [
@@ -55,12 +58,16 @@ class Fixtures(unittest.TestCase):
                     for tag, name, value in entries
                 )
                 payload = bytes.fromhex(want["payload"])
-                self.assertEqual(tidewire.put_frame(found.name, stream, flags, put, payload, deadline), data)
+                self.assertEqual(
+                    tidewire.put_frame(found.name, stream, flags, put, payload, deadline), data
+                )
 
     def test_a_process_writes_what_the_conversation_says(self):
         talk = load("hosted.json")
         app = tidewire.App()
-        session = app.session = tidewire.Session(agent=talk["agent"], now=lambda: 0)
+        session = app.session = tidewire.Session()
+        session.agent = talk["agent"]
+        session.greet()
         for number, step in enumerate(talk["steps"]):
             with self.subTest(number):
                 if "host_writes" in step:
@@ -78,30 +85,35 @@ class Fixtures(unittest.TestCase):
                 self.assertIsNone(session.closed)
         self.assertEqual(session.take(), b"", "nothing else is written")
 
+    def test_every_conversation_that_is_hosted_is_played(self):
+        talks = [talk for talk in load("conversations.json")["conversations"] if talk["hosted"]]
+        self.assertGreaterEqual(len(talks), 8)
+        for talk in talks:
+            with self.subTest(talk["name"]):
+                Talk(self, talk).play()
+
     def act(self, app, what, details):
         session = app.session
         call = session.calls.get(details.get("stream"))
-        said = types.SimpleNamespace(
-            reply_headers=pairs(details, "headers"),
-            reply_trailers=pairs(details, "trailers"),
-            sources=pairs(details, "depends"),
-            status=details.get("status", 200),
-        )
+        if call:
+            call.reply_headers, call.reply_trailers = pairs(details, "headers"), pairs(
+                details, "trailers"
+            )
+            call.sources, call.status = pairs(details, "depends"), details.get("status", 200)
         if what == "reply":
-            session.reply(call, bytes.fromhex(details["payload"]), said)
+            session.reply(call, bytes.fromhex(details["payload"]))
         elif what == "fail":
             name, value = details["detail"]
-            error = tidewire.Error(details["code"], details["message"], [(name, bytes.fromhex(value))])
+            error = tidewire.Error(
+                details["code"], details["message"], [(name, bytes.fromhex(value))]
+            )
             session.fail(call, error)
-        elif what == "begin":
-            session.begin(call, said)
+        elif what in ("begin", "finish"):
+            getattr(session, what)(call)
         elif what == "push":
             session.push(call, bytes.fromhex(details["item"]))
-        elif what == "finish":
-            session.finish(call)
         elif what == "call":
-            parent = session.calls[details["parent"]]
-            payload = bytes.fromhex(details["payload"])
+            payload, parent = bytes.fromhex(details["payload"]), details["parent"]
             session.ask(details["path"], 0, payload, parent=parent, is_query=details["query"])
         elif what == "log":
             app.log(details["level"], details["text"], **dict(pairs(details, "fields")))
@@ -113,6 +125,90 @@ class Fixtures(unittest.TestCase):
             self.busy.__enter__()
         else:
             self.assertEqual(what, "ready", "it is said by itself")
+
+
+class Talk:
+    """One conversation, in which a session is the client; what it offers in its hello is its own."""
+
+    def __init__(self, test, talk):
+        limits, self.session = talk["limits"], tidewire.Session()
+        self.test, self.talk, self.asked, self.heard = test, talk, {}, {}
+        self.session.stream_window = limits["stream_credit"]
+        self.session.window = limits["connection_credit"]
+        self.session.greet()
+
+    def play(self):
+        for number, step in enumerate(self.talk["steps"]):
+            with self.test.subTest(number):
+                if "server_writes" in step:
+                    self.session.feed(bytes.fromhex(step["server_writes"]))
+                    self.take_items()
+                elif "client_writes" in step:
+                    written = self.written()
+                    if step["kinds"] != ["hello"]:
+                        self.test.assertEqual(written, step["client_writes"])
+                elif "client_hears" in step:
+                    for event in step["client_hears"]:
+                        self.hear(event)
+                elif "client" in step:
+                    self.act(step["client"], step["details"])
+        self.test.assertEqual(self.written(), "", "nothing else is written")
+
+    def written(self):
+        return b"".join(iter(self.session.take, b"")).hex()
+
+    def take_items(self):
+        for stream, call in self.asked.items():
+            while call.is_open and call.items:
+                self.heard[stream].append(self.session.take_item(call))
+
+    def act(self, action, details):
+        stream = details.get("stream")
+        if action == "call":
+            path = details.get("path", self.talk["method"])
+            more = {"parent": details.get("parent"), "is_query": details["kind"] == "query"}
+            call = self.session.ask(path, 0, bytes.fromhex(details["payload"]), **more)
+            self.test.assertEqual(call.number, stream)
+            self.asked[stream], self.heard[stream] = call, []
+        elif action == "cancel":
+            self.session.cancel(self.asked[stream])
+        elif action == "reply":
+            self.session.reply(self.session.calls[stream], bytes.fromhex(details["payload"]))
+        else:
+            self.test.assertIn(action, ("connect", "ready"), "it is done by itself")
+
+    def hear(self, event):
+        """What the session knows agrees with what its application must hear."""
+        same, what, session = self.test.assertEqual, event["event"], self.session
+        call, items = self.asked.get(event.get("stream")), self.heard.get(event.get("stream"))
+        if what == "connected":
+            same(session.control[8], tidewire.NUMBERS["ready"])
+        elif what == "request":
+            same(session.calls[event["stream"]].items[0][0].hex(), event["payload"])
+        elif what == "reply" and event["then"] == "nothing":
+            same(
+                (call.is_open, call.error, call.items[0][0].hex()), (False, None, event["payload"])
+            )
+        elif what == "reply":
+            same((call.has_head, event["then"], event["payload"]), (True, "items", ""))
+        elif what == "items":
+            same([items.pop(0).hex() for _ in event["items"]], event["items"])
+        elif what == "piece" and event["last"]:
+            begun = sum(len(item) for item in items) + sum(len(item) for item, _ in call.items)
+            same(begun % tidewire.PIECE, event["bytes"])
+        elif what == "end":
+            same((call.is_open, call.error), (False, None))
+        elif what == "failed":
+            error = call.error
+            same(
+                (tidewire.CODES.index(error.code), error.outcome), (event["code"], event["outcome"])
+            )
+        elif what == "draining":
+            same(session.is_draining, True)
+        elif what == "closed":
+            self.test.assertIsNotNone(session.closed)
+        else:
+            same(what, "piece")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,12 @@ pub(crate) fn config() -> Config {
     }
 }
 
+/// That of a process and its host: an inherited socket has no watches and is never resumed.
+pub(crate) fn hosted() -> Config {
+    let features = feature::HTTP | feature::HOSTED;
+    Config { features, boot: None, ..config() }
+}
+
 impl Talk {
     pub(crate) fn new() -> Self {
         Self::with(config())
@@ -64,6 +70,12 @@ impl Talk {
             asked: Vec::new(),
         };
         talk.connect(None);
+        if talk.config.features & feature::HOSTED != 0 {
+            talk.settle();
+            talk.client.ready();
+            talk.act("ready", json!({}));
+            talk.settle();
+        }
         talk
     }
 
@@ -333,7 +345,7 @@ impl Talk {
             "name": name,
             "hosted": hosted,
             "method": PATH,
-            "boot": hex(&[0xb0; 16]),
+            "boot": self.config.boot.map(|boot| hex(&boot)),
             "agent": "example/1",
             "features": self.config.features,
             "limits": limits_of(limits),

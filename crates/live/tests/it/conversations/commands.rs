@@ -6,7 +6,7 @@ use tidewire_live::{
 use tidewire_service::{Codec, Error, Outcome};
 
 use super::{event, outcome};
-use crate::conversation::{PATH, Talk, config};
+use crate::conversation::{PATH, Talk, config, hosted};
 use crate::heard::Event;
 
 pub(super) fn t1_drain() -> Talk {
@@ -34,7 +34,7 @@ pub(super) fn t2_lost_session() -> Talk {
 }
 
 pub(super) fn t2_goaway() -> Talk {
-    let mut talk = Talk::new();
+    let mut talk = Talk::with(hosted());
     talk.command(b"pay");
     talk.note("ends for a reason");
     talk.server.end(Reason::Internal, "a bug");
@@ -61,8 +61,8 @@ pub(super) fn t3_stream_command() -> Talk {
 }
 
 pub(super) fn t5_reply_too_large() -> Talk {
-    let limits = Limits { body_max: 65_536, ..config().limits };
-    let mut talk = Talk::with(Config { limits, ..config() });
+    let limits = Limits { body_max: 65_536, ..hosted().limits };
+    let mut talk = Talk::with(Config { limits, ..hosted() });
     talk.command(b"export");
     let asked = talk.incoming();
     talk.note("answers with 65,537 bytes");
@@ -158,7 +158,7 @@ pub(super) fn t6_in_order() -> Talk {
 }
 
 pub(super) fn t7_cancel() -> Talk {
-    let mut talk = Talk::new();
+    let mut talk = Talk::with(hosted());
     let call = talk.command(b"slow");
     let slow = talk.incoming();
     talk.cancel(call);
