@@ -212,7 +212,7 @@ impl App {
                 Event::Items { call, items } => {
                     let all = items.bytes();
                     let bytes: usize = items.iter().map(<[u8]>::len).sum();
-                    assert_eq!(items.shares().map(|item| item.len()).sum::<usize>(), bytes);
+                    assert_eq!(items.keep().map(|item| item.len()).sum::<usize>(), bytes);
                     assert!(bytes as u64 <= all);
                     if !self.turn.is_multiple_of(3) {
                         session.consumed(call, all);

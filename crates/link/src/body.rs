@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use tidewire_live::CallId;
+use tidewire_live::{CallId, KeptItems};
 use tidewire_service::{Error, Frame};
 
 use crate::exchange::Heard;
@@ -17,6 +17,8 @@ use crate::link::Link;
 pub(crate) struct ItemsOf {
     pub(crate) link: Link,
     pub(crate) call: CallId,
+    /// Items of a frame that are not read yet.
+    items: KeptItems,
     /// What came of an item that is not complete.
     partial: BytesMut,
     is_over: bool,
@@ -24,7 +26,7 @@ pub(crate) struct ItemsOf {
 
 impl ItemsOf {
     pub(crate) fn new(link: Link, call: CallId) -> Self {
-        Self { link, call, partial: BytesMut::new(), is_over: false }
+        Self { link, call, items: KeptItems::default(), partial: BytesMut::new(), is_over: false }
     }
 
     /// Whether the end was read.
@@ -38,11 +40,15 @@ impl ItemsOf {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame, Error>>> {
         while !self.is_over {
-            match ready!(self.link.poll_heard(self.call, cx)) {
-                Heard::Item(item, credit) => {
+            if let Some(item) = self.items.next() {
+                let credit = self.items.take_credit();
+                if credit > 0 {
                     self.link.consumed(self.call, credit);
-                    return Poll::Ready(Some(Ok(Frame::Data(item))));
                 }
+                return Poll::Ready(Some(Ok(Frame::Data(item))));
+            }
+            match ready!(self.link.poll_heard(self.call, cx)) {
+                Heard::Items(items) => self.items = items,
                 Heard::Piece(piece) => {
                     self.link.consumed(self.call, piece.bytes.len() as u64);
                     self.partial.extend_from_slice(&piece.bytes);

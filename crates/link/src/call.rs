@@ -11,7 +11,6 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 use http::StatusCode;
 use tidewire_live::{
     CallId, CallKind, CallRefused, Extra, Metadata, Micros, Request, Then, Watch, varint,
@@ -25,6 +24,7 @@ use crate::body::ItemsOf;
 use crate::exchange::{Answered, Heard};
 use crate::hold::{Hold, Watcher};
 use crate::link::{Link, State};
+use crate::pour::Pour;
 use crate::process;
 use crate::serve::metadata;
 
@@ -188,23 +188,14 @@ impl Link {
     fn send_items(
         &self,
         call: CallId,
-        mut frames: impl futures_core::Stream<Item = Result<Frame>> + Send + Unpin + 'static,
+        frames: impl futures_core::Stream<Item = Result<Frame>> + Send + Unpin + 'static,
     ) {
         let link = self.clone();
         let sends = async move {
-            while let Some(frame) = frames.next().await {
-                let pushed = match frame {
-                    Ok(Frame::Data(item)) => link.push(call, &item).await,
-                    Ok(Frame::Trailers(_)) => Ok(true),
-                    Err(error) => Err(error),
-                };
-                match pushed {
-                    Ok(true) => {}
-                    // It is over, or wants no more.
-                    Ok(false) => break,
-                    Err(error) => return link.give_up(call, error),
-                }
+            if let Err(error) = Pour::new(link.clone(), call, frames, Headers::default()).await {
+                return link.give_up(call, error);
             }
+            // Also when it is over, or wants no more.
             let mut state = link.lock();
             state.session.finish(call, &Metadata::default());
             state.wake();

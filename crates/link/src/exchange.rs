@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::HeaderMap;
-use tidewire_live::{IncomingReply, Items, Metadata, Piece, Then};
+use tidewire_live::{IncomingReply, KeptItems, Metadata, Piece, Then};
 use tidewire_service::{Error, Validator};
 use tokio::task::AbortHandle;
 
@@ -34,8 +34,8 @@ pub(crate) struct Exchange {
 pub(crate) enum Heard {
     /// The answer, or its head.
     Reply(Box<Answered>),
-    /// An item, and what to give back for it as credit.
-    Item(Bytes, u64),
+    /// The items of a frame.
+    Items(KeptItems),
     /// A piece of one.
     Piece(Piece),
     /// No more items; trailers.
@@ -99,16 +99,6 @@ impl Exchange {
         self.let_go();
         self.hear(Heard::Failed(error, metadata.depends().map(Depends::of).collect()));
         self.room();
-    }
-
-    /// Takes note of the items of a frame: what it costs is given back with the last of them.
-    pub(crate) fn hear_items(&mut self, items: &Items<'_>) {
-        let mut shares = items.shares().peekable();
-        while let Some(item) = shares.next() {
-            let credit = if shares.peek().is_none() { items.bytes() } else { 0 };
-            self.heard.push_back(Heard::Item(item, credit));
-        }
-        self.reader.take().into_iter().for_each(Waker::wake);
     }
 
     /// What was heard next.

@@ -22,6 +22,7 @@ mod dial;
 mod exchange;
 mod hold;
 mod link;
+mod pour;
 mod process;
 mod serve;
 mod transport;

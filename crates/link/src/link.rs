@@ -15,8 +15,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
-use tidewire_live::{CallId, Event, Metadata, Push, Reason, Session, Usage, Violation};
+use tidewire_live::{CallId, Event, Metadata, Reason, Session, Usage, Violation};
 use tidewire_service::{Error, Outcome, Peer, Wakers};
 use tokio_util::task::TaskTracker;
 
@@ -183,35 +182,6 @@ impl Link {
         }
     }
 
-    /// Queues an item of a stream, once there is room for it; whether it is wanted.
-    ///
-    /// # Errors
-    /// It is larger than the peer takes.
-    pub(crate) async fn push(&self, call: CallId, item: &Bytes) -> Result<bool, Error> {
-        std::future::poll_fn(|cx| {
-            let mut state = self.lock();
-            let State { session, exchanges, .. } = &mut *state;
-            let Some(exchange) = exchanges.get_mut(&call) else { return Poll::Ready(Ok(false)) };
-            Poll::Ready(match session.push_shared(call, item) {
-                Push::Queued => {
-                    state.wake();
-                    Ok(true)
-                }
-                Push::Over => Ok(false),
-                Push::TooLarge => {
-                    let (bytes, max) = (item.len(), session.peer().limits.body_max);
-                    let text = format!("a message of {bytes} bytes is over body_max = {max}");
-                    Err(Error::resource_exhausted(text))
-                }
-                Push::Full => {
-                    exchange.wait_for_room(cx);
-                    return Poll::Pending;
-                }
-            })
-        })
-        .await
-    }
-
     /// What was heard next of a call; its end once nobody is told of it any more.
     pub(crate) fn poll_heard(&self, call: CallId, cx: &mut Context<'_>) -> Poll<Heard> {
         match self.lock().exchanges.get_mut(&call) {
@@ -227,7 +197,9 @@ impl Link {
     pub(crate) fn consumed(&self, call: CallId, bytes: u64) {
         let mut state = self.lock();
         state.session.consumed(call, bytes);
-        state.wake();
+        if state.session.has_control() {
+            state.wake();
+        }
     }
 }
 
@@ -304,7 +276,7 @@ impl State {
                 }
             }
             Event::Items { call, items } => match exchanges.get_mut(&call) {
-                Some(exchange) => exchange.hear_items(&items),
+                Some(exchange) => exchange.hear(Heard::Items(items.keep())),
                 None => {
                     let bytes = items.bytes();
                     self.session.consumed(call, bytes);

@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 use http::HeaderMap;
 use tidewire_live::{
     CallId, Changed, CommandOrigin, IncomingRequest, Metadata, Micros, OutgoingReply, PeerMethod,
@@ -23,6 +22,7 @@ use crate::body::RequestBody;
 use crate::call::Depends;
 use crate::exchange::owned;
 use crate::link::Link;
+use crate::pour::Pour;
 use crate::process;
 use crate::watch::Again;
 
@@ -274,27 +274,18 @@ impl Link {
     async fn stream(
         &self,
         call: CallId,
-        mut frames: impl futures_core::Stream<Item = Result<Frame, Error>> + Unpin,
-        mut trailers: Headers,
+        frames: impl futures_core::Stream<Item = Result<Frame, Error>> + Unpin,
+        trailers: Headers,
     ) {
-        while let Some(frame) = frames.next().await {
-            let pushed = match frame {
-                Ok(Frame::Data(item)) => self.push(call, &item).await,
-                Ok(Frame::Trailers(late)) => {
-                    trailers = late;
-                    Ok(true)
-                }
-                Err(error) => Err(error),
-            };
-            match pushed {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(error) => return self.fail(call, &error.into()),
+        match Pour::new(self.clone(), call, frames, trailers).await {
+            Ok(Some(trailers)) => {
+                let mut state = self.lock();
+                state.session.finish(call, &metadata(&trailers, &Headers::default()));
+                state.wake();
             }
+            Ok(None) => {}
+            Err(error) => self.fail(call, &error.into()),
         }
-        let mut state = self.lock();
-        state.session.finish(call, &metadata(&trailers, &Headers::default()));
-        state.wake();
     }
 }
 

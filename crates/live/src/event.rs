@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use tidewire_service::{Error, Validator};
 
 use crate::frame::{Head, flag};
@@ -405,6 +405,17 @@ impl<'a> Payload<'a> {
     pub(crate) fn share(&self) -> Bytes {
         self.buffer.slice(self.range.clone())
     }
+
+    /// For longer than the frame: whoever keeps a share of the read buffer keeps all of it, so small ones
+    /// are copied.
+    fn keep(&self) -> Bytes {
+        const COPIED_BYTES_MAX: usize = 4096;
+        if self.range.len() <= COPIED_BYTES_MAX {
+            Bytes::copy_from_slice(self.bytes())
+        } else {
+            self.share()
+        }
+    }
 }
 
 /// The items of one frame, as they lie in the session's read buffer.
@@ -425,11 +436,45 @@ impl<'a> Items<'a> {
         std::iter::from_fn(move || varint::take_string(&mut rest))
     }
 
-    /// The items in order, each kept without copying: a share of the read buffer, which lives as
-    /// long as the longest share.
-    pub fn shares(&self) -> impl Iterator<Item = Bytes> + use<'a> {
-        let buffer = self.0.buffer;
-        self.iter().map(|item| buffer.slice_ref(item))
+    /// The items, kept for longer than the frame: small ones together in a copy, others as a share of the
+    /// read buffer.
+    pub fn keep(&self) -> KeptItems {
+        KeptItems { credit: self.bytes(), rest: self.0.keep() }
+    }
+}
+
+/// The items of one frame, owned: they are taken apart as they are taken.
+#[derive(Debug, Default)]
+pub struct KeptItems {
+    rest: Bytes,
+    credit: u64,
+}
+
+impl KeptItems {
+    /// What to give back as credit once all items are taken; nothing before, and nothing again.
+    #[inline]
+    pub fn take_credit(&mut self) -> u64 {
+        if self.rest.is_empty() { std::mem::take(&mut self.credit) } else { 0 }
+    }
+}
+
+impl Iterator for KeptItems {
+    type Item = Bytes;
+
+    #[inline]
+    fn next(&mut self) -> Option<Bytes> {
+        let mut after = &self.rest[..];
+        let size = varint::take_string(&mut after)?.len();
+        let end = self.rest.len() - after.len();
+        // The last one takes the place of the rest.
+        if after.is_empty() {
+            let mut last = std::mem::take(&mut self.rest);
+            last.advance(end - size);
+            return Some(last);
+        }
+        let item = self.rest.slice(end - size..end);
+        self.rest.advance(end);
+        Some(item)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::callee::{write_finish, write_head};
 use crate::caller::State;
 use crate::event::{Event, Piece};
 use crate::frame::{self, Kind, flag};
+use crate::gathered::Gathered;
 use crate::hello::feature;
 use crate::message::Push;
 use crate::metadata::Metadata;
@@ -51,8 +52,7 @@ impl Session {
             self.incoming.of(call).and_then(|served| served.stream.as_deref_mut())
         };
         let Some(stream) = stream else { return Push::Over };
-        let is_over = if ours { stream.stopped } else { stream.head.is_none() };
-        if is_over || stream.send.finish.is_some() {
+        if !stream.takes_items(ours) {
             return Push::Over;
         }
         let limits = &self.peer.limits;
@@ -70,6 +70,30 @@ impl Session {
         Push::Queued
     }
 
+    /// Queues items that were put together before; what is not queued stays in `gathered`.
+    pub fn push_gathered(&mut self, call: CallId, gathered: &mut Gathered) -> Push {
+        let ours = self.is_ours(call.stream);
+        let window = self.peer.limits.stream_credit;
+        let mut pool = std::mem::take(&mut self.pool);
+        let pushed = match self.stream_of(call) {
+            Some(stream) if stream.takes_items(ours) => {
+                if stream.send.has_room(window) {
+                    stream.send.push_gathered(gathered, &mut pool);
+                    Push::Queued
+                } else {
+                    stream.send.wants_room = true;
+                    Push::Full
+                }
+            }
+            _ => Push::Over,
+        };
+        self.pool = pool;
+        if pushed == Push::Queued {
+            self.join_line(call.stream);
+        }
+        pushed
+    }
+
     /// As [`push`](Self::push), without a copy of an item that goes in pieces.
     pub fn push_shared(&mut self, call: CallId, item: &Bytes) -> Push {
         if item.len() + varint::BYTES_MAX <= PIECE_BYTES {
@@ -79,8 +103,7 @@ impl Session {
         let (window, body_max) = (limits.stream_credit, limits.body_max as usize);
         let ours = self.is_ours(call.stream);
         let Some(stream) = self.stream_of(call) else { return Push::Over };
-        let is_over = if ours { stream.stopped } else { stream.head.is_none() };
-        if is_over || stream.send.finish.is_some() {
+        if !stream.takes_items(ours) {
             return Push::Over;
         }
         if item.len() > body_max {
@@ -151,7 +174,8 @@ impl Session {
         }
     }
 
-    /// The application is done with so many bytes of items; the sender may send as many again.
+    /// The application is done with so many bytes of items; the sender may send as many again. It is told in
+    /// quarters of a window: [`has_control`](Self::has_control).
     pub fn consumed(&mut self, call: CallId, bytes: u64) {
         let window = self.config.limits.stream_credit;
         let Some(stream) = self.stream_of(call) else { return };
@@ -165,6 +189,11 @@ impl Session {
             self.output.put_number(Kind::Credit, call.stream, 0, owed);
         }
         self.return_credit(bytes);
+    }
+
+    /// Whether credit, or another frame of the connection itself, waits to be written.
+    pub fn has_control(&self) -> bool {
+        !self.output.control.is_empty()
     }
 
     /// Returns bytes on the connection level.

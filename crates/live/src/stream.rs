@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use crate::frame::Kind;
+use crate::gathered::Gathered;
 use crate::reason::{Reason, Violation};
 use crate::{credit, varint};
 
@@ -24,6 +25,15 @@ pub(crate) struct Stream {
     pub(crate) head: Option<Vec<u8>>,
     /// The peer wants no more items, or this side asked for none.
     pub(crate) stopped: bool,
+}
+
+impl Stream {
+    /// Whether the side that sends, the caller (`ours`) or the callee, may queue items.
+    #[inline]
+    pub(crate) fn takes_items(&self, ours: bool) -> bool {
+        let is_over = if ours { self.stopped } else { self.head.is_none() };
+        !is_over && self.send.finish.is_none()
+    }
 }
 
 /// Items on their way out.
@@ -116,6 +126,19 @@ impl Sender {
             self.close(pool);
         }
         varint::put_string(&mut self.open, item);
+    }
+
+    /// Queues items that somebody put together; what is left is an empty buffer for others.
+    pub(crate) fn push_gathered(&mut self, gathered: &mut Gathered, pool: &mut Vec<Vec<u8>>) {
+        let items = &mut gathered.bytes;
+        if self.open.len() + items.len() > PIECE_BYTES {
+            self.close(pool);
+        }
+        if self.open.is_empty() {
+            std::mem::swap(&mut self.open, items);
+        } else {
+            self.open.append(items);
+        }
     }
 
     /// Queues an item that is too large to share a frame. One that would be a single piece goes as an item,

@@ -8,5 +8,6 @@ mod ends;
 mod herd;
 mod holding;
 mod pair;
+mod streaming;
 mod takeover;
 mod watching;

@@ -31,6 +31,8 @@ pub(crate) struct Echo {
     pub(crate) same: AtomicUsize,
     /// What `Meanwhile` does before it answers.
     pub(crate) meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// What `Given` answers.
+    pub(crate) given: Mutex<Option<Body>>,
     /// Names of calls that were dropped before they ended.
     pub(crate) dropped: Mutex<Vec<String>>,
 }
@@ -98,6 +100,7 @@ impl Echo {
                 meanwhile();
                 Ok(Reply::new(Body::Empty))
             }
+            "Given" => Ok(Reply::new(self.given.lock().unwrap().take().unwrap())),
             "Fail" => Err(Error::not_found("there is none")),
             "Numbers" => {
                 let items = (0..1000u32).map(|n| Ok(Bytes::from(n.to_string())));

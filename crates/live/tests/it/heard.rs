@@ -89,8 +89,12 @@ impl Items {
 
 impl From<tidewire_live::Items<'_>> for Items {
     fn from(items: tidewire_live::Items<'_>) -> Self {
-        let shares: Vec<_> = items.shares().collect();
-        assert!(items.iter().eq(shares.iter().map(|share| &share[..])));
+        let mut kept = items.keep();
+        for item in items.iter() {
+            assert_eq!(kept.take_credit(), 0, "not all are taken");
+            assert_eq!(kept.next().as_deref(), Some(item));
+        }
+        assert_eq!((kept.next(), kept.take_credit(), kept.take_credit()), (None, items.bytes(), 0));
         Self { bytes: items.bytes(), items: items.iter().map(<[u8]>::to_vec).collect() }
     }
 }
