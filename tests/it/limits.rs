@@ -2,14 +2,15 @@
 //! what is given back can be had again.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tidewire::client::{HttpVersion, Protocol, Retry};
 use tidewire::http::Method;
 use tidewire::{
-    Bound, Call, Client, Code, Context, Error, Head, Limits, Principal, Running, Server, Signal,
+    Bound, Builder, Call, Client, Code, Context, End, Error, Head, Limits, Observation, Observer,
+    Phase, Principal, Running, Server, Signal,
 };
 use tidewire_tests::proto::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -34,9 +35,15 @@ async fn look(address: SocketAddr, protocol: Protocol, context: Context) -> Resu
 
 /// A server whose `/wait` is answered when the signal fires, and how many wait there.
 async fn waiting(limits: Limits) -> (Running, SocketAddr, Signal, Arc<AtomicUsize>) {
+    waiting_at(behaviour().0, limits).await
+}
+
+async fn waiting_at(
+    builder: Builder,
+    limits: Limits,
+) -> (Running, SocketAddr, Signal, Arc<AtomicUsize>) {
     let (signal, inside) = (Signal::new(), Arc::new(AtomicUsize::new(0)));
     let (fires, counts) = (signal.clone(), Arc::clone(&inside));
-    let (builder, _) = behaviour();
     let builder = builder.limits(limits).route(Method::GET, "/wait", move |_: Call| {
         let (fires, counts) = (fires.clone(), Arc::clone(&counts));
         async move {
@@ -86,7 +93,9 @@ async fn a_call_that_waits_gets_the_place_of_one_that_ends() {
     let mut limits = Limits::default();
     limits.calls_max = Some(1);
     limits.queue_timeout = Duration::from_secs(600);
-    let (running, address, signal, inside) = waiting(limits).await;
+    let told = Phased::default();
+    let builder = behaviour().0.observer(told.clone());
+    let (running, address, signal, inside) = waiting_at(builder, limits).await;
     let first = tokio::spawn(async move { send(address, "GET /wait", b"").await });
     until(|| inside.load(Ordering::SeqCst) == 1).await;
     let second =
@@ -96,6 +105,28 @@ async fn a_call_that_waits_gets_the_place_of_one_that_ends() {
     first.await.unwrap().check(200, &["waited"]);
     second.await.unwrap().unwrap();
     assert_eq!(running.usage().calls_waiting, 0);
+    let told = told.0.lock().unwrap().clone();
+    let queued: Vec<_> = told.iter().filter(|phase| **phase == Phase::Queued).collect();
+    assert_eq!(queued.len(), 1, "the second waited: {told:?}");
+    assert_eq!(told[..4], [Phase::Gates, Phase::Handler, Phase::Gates, Phase::Queued], "{told:?}");
+}
+
+/// The phases of all requests, as they are told.
+#[derive(Clone, Default)]
+struct Phased(Arc<Mutex<Vec<Phase>>>);
+
+impl Observer for Phased {
+    fn begin(&self, _: &Head) -> Arc<dyn Observation> {
+        Arc::new(self.clone())
+    }
+}
+
+impl Observation for Phased {
+    fn phase(&self, phase: Phase) {
+        self.0.lock().unwrap().push(phase);
+    }
+
+    fn end(&self, _: &End) {}
 }
 
 #[tokio::test]

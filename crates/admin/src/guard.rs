@@ -55,7 +55,7 @@ impl Guard {
 }
 
 impl Gate for Guard {
-    fn admit<'a>(&'a self, head: &'a mut Head) -> Admission<'a> {
+    fn admit(&self, head: &mut Head) -> Admission {
         Admission::Ready(self.decide(head))
     }
 }

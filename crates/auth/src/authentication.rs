@@ -15,7 +15,7 @@ use std::time::SystemTime;
 #[cfg(feature = "jwt")]
 use http::header::AUTHORIZATION;
 use http::header::{HeaderValue, WWW_AUTHENTICATE};
-use tidewire_service::{Admission, Error, Gate, Head, Result};
+use tidewire_service::{Admission, Error, Gate, Head, Result, Waits};
 
 use crate::ApiKeys;
 
@@ -140,14 +140,16 @@ enum Quick {
 }
 
 impl Gate for Authentication {
-    fn admit<'a>(&'a self, head: &'a mut Head) -> Admission<'a> {
+    fn admit(&self, head: &mut Head) -> Admission {
         match self.quick(head) {
             Ok(Quick::Known) => Admission::Ready(Ok(())),
-            Ok(Quick::Slow) => {
-                Admission::pending(async move { self.slow(head).await.map_err(challenged) })
-            }
+            Ok(Quick::Slow) => Admission::Waits,
             Err(error) => Admission::Ready(Err(challenged(error))),
         }
+    }
+
+    fn wait<'a>(&'a self, head: &'a mut Head) -> Waits<'a> {
+        Box::pin(async move { self.slow(head).await.map_err(challenged) })
     }
 }
 

@@ -34,7 +34,7 @@ use std::task::Waker;
 use crate::graph::cascade::Walk;
 use crate::graph::core::Core;
 use crate::graph::event::{Event, EventKind, Log, OnMismatch, Recording};
-use crate::graph::owner::{Owner, PROBE_LOG};
+use crate::graph::owner::{Owner, PROBE_COUNT, PROBE_LOG};
 use crate::graph::stats::Stats;
 use tidewire_memo_memory::sync::{HotMutex, Mutex};
 use tidewire_memo_memory::{line, sync, wake};
@@ -135,6 +135,20 @@ impl Graph {
         drop(old);
     }
 
+    /// Counts hits from now on, memo by memo ([`OwnerInfo::hits`]), or no longer. While they are counted they
+    /// leave the lock-free path.
+    pub fn count_hits(&self, on: bool) {
+        let mut core = self.shared.core.lock();
+        core.counts_hits = on;
+        let owners: Vec<_> = core.owners.iter().flatten().copied().collect();
+        for owner in owners {
+            if on {
+                owner.queue.hits.set(0);
+            }
+            owner.set_probe(&mut core, PROBE_COUNT, on);
+        }
+    }
+
     /// Takes the events since the last call.
     #[must_use]
     pub fn take_events(&self) -> Vec<Event> {
@@ -175,6 +189,8 @@ impl Shared {
         let owner = make(u16::try_from(number).expect("fewer than 65,536 memos and sources"));
         let logged = core.log.as_ref().is_some_and(|log| log.recording.has(EventKind::Hit));
         owner.set_probe(&mut core, PROBE_LOG, logged);
+        let counted = core.counts_hits;
+        owner.set_probe(&mut core, PROBE_COUNT, counted);
         if number == core.owners.len() {
             core.owners.push(None);
         }

@@ -4,9 +4,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
-use tidewire_service::{Code, End, Head, How, Observation, Observer, Protocol, Target};
+use tidewire_service::{Code, End, Head, How, Observation, Observer, Phases, Protocol, Target};
 
 use crate::line::{Begun, line};
 use crate::record::{called, text};
@@ -55,23 +54,26 @@ impl Observer for AccessLog {
             request_id: text(headers, "x-request-id").to_owned(),
             trace_id: text(headers, "traceparent").get(3..35).unwrap_or_default().to_owned(),
         };
-        Arc::new(Logged { log: self.clone(), begun, since: Instant::now() })
+        Arc::new(Logged { log: self.clone(), begun })
     }
 }
 
 struct Logged {
     log: AccessLog,
     begun: Begun,
-    since: Instant,
 }
 
 impl Observation for Logged {
+    fn phases(&self) -> Phases {
+        Phases::NONE
+    }
+
     fn end(&self, end: &End) {
         let is_fault = end.how == How::Panicked
             || matches!(end.code, Some(Code::Internal | Code::Unknown | Code::DataLoss))
             || end.status.is_some_and(|status| status.is_server_error());
         if is_fault || self.log.sample >= 1.0 || fastrand::f64() < self.log.sample {
-            (self.log.write)(&line(self.log.format, &self.begun, end, self.since.elapsed()));
+            (self.log.write)(&line(self.log.format, &self.begun, end, end.took));
         }
     }
 }

@@ -1,12 +1,11 @@
 //! The observer that counts: rates, errors and durations by method and protocol.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
 
-use tidewire_service::{End, Head, Observation, Observer, Phase, Protocol, Target};
+use foldhash::HashMap;
+use tidewire_service::{End, Head, Observation, Observer, Phase, Phases, Protocol, Target};
 
 use crate::exemplar::Trace;
 use crate::record::{Record, Recording};
@@ -220,14 +219,13 @@ impl Observer for Metrics {
         let trace = self.has_exemplars.then(|| Trace::sampled(head.context.headers())).flatten();
         let recording = self.record.begin(head);
         let memory = AtomicU8::new(NOT_ASKED);
-        Arc::new(Counting { series, is_plain, begun: Instant::now(), memory, trace, recording })
+        Arc::new(Counting { series, is_plain, memory, trace, recording })
     }
 }
 
 struct Counting {
     series: Arc<Series>,
     is_plain: bool,
-    begun: Instant,
     /// One of the three below.
     memory: AtomicU8,
     trace: Option<Trace>,
@@ -242,6 +240,13 @@ const FOUND: u8 = 1;
 const MISSED: u8 = 2;
 
 impl Observation for Counting {
+    fn phases(&self) -> Phases {
+        match self.recording {
+            None => Phases::NONE.with(Phase::Memo).with(Phase::Computed),
+            Some(_) => Phases::ALL,
+        }
+    }
+
     fn phase(&self, phase: Phase) {
         match phase {
             Phase::Memo => self.memory.store(FOUND, Ordering::Relaxed),
@@ -254,15 +259,14 @@ impl Observation for Counting {
     }
 
     fn end(&self, end: &End) {
-        let taken = self.begun.elapsed();
-        self.series.end(end, self.is_plain, taken);
+        self.series.end(end, self.is_plain);
         let memory = self.memory.load(Ordering::Relaxed);
         if memory != NOT_ASKED {
             self.series.asked_memory.fetch_add(1, Ordering::Relaxed);
             self.series.from_memory.fetch_add(u64::from(memory == FOUND), Ordering::Relaxed);
         }
         if let Some(trace) = self.trace {
-            self.series.exemplars.note(trace, taken);
+            self.series.exemplars.note(trace, end.took);
         }
         if let Some(recording) = &self.recording {
             recording.end(end, memory == FOUND);

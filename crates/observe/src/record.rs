@@ -252,7 +252,7 @@ impl Recording {
         self.into.push(RecordedCall {
             outcome: outcome(end, self.is_plain),
             status: end.status.map_or(0, |status| status.as_u16()),
-            took: self.begun.elapsed(),
+            took: end.took,
             bytes_in: end.bytes_in,
             bytes_out: end.bytes_out,
             from_memory,
@@ -297,7 +297,7 @@ fn millis(time: Duration) -> u64 {
 
 /// The phases by their numbers.
 const PHASES: [&str; 7] =
-    ["queued", "gates", "handler", "memo", "computed", "first byte", "written"];
+    ["gates", "queued", "handler", "memo", "computed", "first byte", "written"];
 const CALLS_MAX: usize = 1024;
 const HEADERS_MAX: usize = 64;
 const TEXT_MAX: usize = 256;

@@ -1,7 +1,6 @@
 //! What is counted of one method over one protocol.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
 
 use tidewire_service::{Code, End, How};
 
@@ -49,11 +48,11 @@ const OUTCOMES: [&str; 23] = [
 ];
 
 impl Series {
-    pub(crate) fn end(&self, end: &End, is_plain: bool, taken: Duration) {
+    pub(crate) fn end(&self, end: &End, is_plain: bool) {
         self.running.fetch_sub(1, Ordering::Relaxed);
         self.bytes_in.fetch_add(end.bytes_in, Ordering::Relaxed);
         self.bytes_out.fetch_add(end.bytes_out, Ordering::Relaxed);
-        self.durations.count(taken);
+        self.durations.count(end.took);
         let outcome = outcome(end, is_plain);
         let index = OUTCOMES.iter().position(|known| *known == outcome).unwrap_or(UNKNOWN);
         self.outcomes[index].fetch_add(1, Ordering::Relaxed);

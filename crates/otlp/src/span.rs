@@ -6,7 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use buffa::MessageField;
 use http::{HeaderMap, Uri};
 use tidewire_service::{
-    Code, End, Head, How, Observation, Observer, ParentSpan, Phase, Protocol, Service, Target,
+    Code, End, Head, How, Observation, Observer, ParentSpan, Phase, Phases, Protocol, Service,
+    Target,
 };
 
 use crate::export::Exporter;
@@ -47,6 +48,10 @@ impl Observer for Spans {
 struct Unsampled;
 
 impl Observation for Unsampled {
+    fn phases(&self) -> Phases {
+        Phases::NONE
+    }
+
     fn end(&self, _: &End) {}
 }
 

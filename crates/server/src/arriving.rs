@@ -10,7 +10,6 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -21,6 +20,7 @@ use hyper::body::Incoming;
 use tidewire_service::{Error, Frame, Result};
 
 use crate::limits::Limits;
+use crate::observe::Counter;
 use crate::pace::{Pace, Wait};
 
 /// The body of a request as the HTTP library has it, and how fast it has to come.
@@ -38,7 +38,7 @@ pub(crate) struct Arriving {
     /// How many bytes may still come, of how many.
     left: usize,
     bytes_max: usize,
-    counter: Option<Arc<AtomicU64>>,
+    counter: Option<Counter>,
     leftover: Option<Leftover>,
 }
 
@@ -64,7 +64,7 @@ impl http_body::Body for Inflow {
 
 impl Arriving {
     /// A body of any length.
-    pub(crate) fn new(body: Inflow, counter: Option<Arc<AtomicU64>>) -> Self {
+    pub(crate) fn new(body: Inflow, counter: Option<Counter>) -> Self {
         Self {
             body: Some(body),
             wait: Wait::default(),
@@ -135,7 +135,7 @@ impl Arriving {
         };
         self.wait.came(data.len(), pace);
         if let Some(counter) = &self.counter {
-            counter.fetch_add(data.len() as u64, Ordering::Relaxed);
+            counter.add(data.len());
         }
         Poll::Ready(Some(match self.left.checked_sub(data.len()) {
             None => Err(too_large(None, self.bytes_max)),

@@ -405,6 +405,7 @@ impl Builder {
             self.access.gate(served.map(|method| &**method)).map_err(StartError::Access)?;
         let counters = Arc::new(Counters::default());
         let [mut gates, after] = gate::of_limits(&self.limits, &counters);
+        let shows_host = !self.gates.is_empty();
         gates.append(&mut self.gates);
         gates.extend(access.map(|gate| Arc::new(gate) as Arc<dyn Gate>));
         gates.extend(after);
@@ -430,6 +431,7 @@ impl Builder {
             cors,
             commands: Commands::new(self.limits.commands_max),
             gates,
+            shows_host,
             observers: self.observers,
             counters,
             traces: self.traces,

@@ -51,6 +51,8 @@ pub(crate) struct App {
     pub(crate) cors: Option<Arc<Policy>>,
     pub(crate) commands: Commands,
     pub(crate) gates: Vec<Arc<dyn Gate>>,
+    /// Whether gates see the host as a header although it came otherwise: those of the program may look at it.
+    pub(crate) shows_host: bool,
     pub(crate) observers: Vec<Arc<dyn Observer>>,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: Stop,
@@ -63,7 +65,6 @@ pub(crate) struct App {
     /// Places for queries that are followed.
     pub(crate) followers: Arc<Semaphore>,
     pub(crate) counters: Arc<Counters>,
-    /// Whether requests get a place in a trace.
     /// The share of new traces that are sampled, where there are traces.
     pub(crate) traces: Option<f64>,
 }
@@ -259,11 +260,8 @@ impl Connection {
                 None => Some((policy, policy.granted(request.headers()))),
             },
         };
-        let mut response = if !self.app.watches() {
-            self.pass(request)
-        } else {
-            Responding::Late(Box::pin(self.clone().watched(request)))
-        };
+        let mut response =
+            if !self.app.watches() { self.pass(request) } else { self.watched(request) };
         if self.app.faults {
             response = Responding::Late(fault::play(response, self.goes_away.clone()));
         }

@@ -147,7 +147,7 @@ impl App {
         let certificate = peer.as_ref().and_then(|peer| peer.certificates.first().cloned());
         let context = Context::new(headers).with_protocol(Protocol::Live).with_peer(peer);
         let mut head = Head::new(Target::Http(target), context);
-        let admitted = admitted(&self.gates, &mut head).await;
+        let admitted = admitted(&self.gates, &mut head, false).await;
         if let Err(error) = admitted
             && error.code() == Code::Unauthenticated
             && !credentials.is_empty()

@@ -11,6 +11,7 @@
 //!
 //! What is refused here was still asked for: gates and observers see it like any other request.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,19 +25,19 @@ use tidewire_wire::{Exchange, Head, Refusal, negotiate, speaks};
 use crate::connection::App;
 use crate::observe::Failed;
 use crate::response::ResponseBody;
-use crate::rpc::{self, Known};
+use crate::rpc::{self, Entry};
 use crate::{deadline, plain, rest, routes};
 
 /// What a request is for.
 pub(crate) enum Found<'a> {
     /// A method, in an RPC protocol.
-    Method(Known<'a>, Exchange),
+    Method(Cow<'a, Arc<Entry>>, Exchange),
     /// A method, by REST.
-    Binding(&'a Arc<Binding>, &'a Arc<dyn Service>, Option<Duration>),
+    Binding(Cow<'a, Arc<Binding>>, Cow<'a, Arc<dyn Service>>, Option<Duration>),
     /// The OpenAPI document of the REST bindings.
     Document,
     /// A plain HTTP service, and the URI that it shall see when that differs.
-    Plain(&'a Arc<dyn Service>, PathParams, Option<Uri>, Option<Duration>),
+    Plain(Cow<'a, Arc<dyn Service>>, PathParams, Option<Uri>, Option<Duration>),
     /// Nothing that is called: what is answered instead.
     Answer(Box<Answered>),
 }
@@ -67,7 +68,9 @@ impl App {
             rest::Found::Document => Found::Document,
             rest::Found::Response(response) => answered(http(parts), Protocol::Rest, response),
             rest::Found::Binding(binding, service) => match deadline::of(&parts.headers) {
-                Ok(timeout) => Found::Binding(binding, service, timeout),
+                Ok(timeout) => {
+                    Found::Binding(Cow::Borrowed(binding), Cow::Borrowed(service), timeout)
+                }
                 Err(error) => {
                     let target = Target::Method(binding.method().clone());
                     answered(target, Protocol::Rest, self.rest.refusal(&error))
@@ -82,7 +85,7 @@ impl App {
         match self.routes.find(&parts.method, &parts.uri) {
             Ok(routes::Found::Service(service, params, uri)) => {
                 match deadline::of(&parts.headers) {
-                    Ok(timeout) => Found::Plain(service, params, uri, timeout),
+                    Ok(timeout) => Found::Plain(Cow::Borrowed(service), params, uri, timeout),
                     Err(error) => failed(&error),
                 }
             }
@@ -116,6 +119,25 @@ impl App {
 }
 
 impl Found<'_> {
+    /// The same for a request that has to wait.
+    pub(crate) fn into_owned(self) -> Found<'static> {
+        match self {
+            Self::Method(entry, exchange) => {
+                Found::Method(Cow::Owned(entry.into_owned()), exchange)
+            }
+            Self::Binding(binding, service, timeout) => Found::Binding(
+                Cow::Owned(binding.into_owned()),
+                Cow::Owned(service.into_owned()),
+                timeout,
+            ),
+            Self::Document => Found::Document,
+            Self::Plain(service, params, uri, timeout) => {
+                Found::Plain(Cow::Owned(service.into_owned()), params, uri, timeout)
+            }
+            Self::Answer(answered) => Found::Answer(answered),
+        }
+    }
+
     /// What gates and observers are told that it is.
     pub(crate) fn target(&self, parts: &Parts) -> Target {
         match self {

@@ -1,147 +1,200 @@
 //! What becomes of one request, told to whoever observes, once.
 //!
-//! A request that is observed, or that gates left something for, has one [`Watch`]: shared by its
-//! future and its body, it ends when the last of them is gone. So the end is told exactly once, however
+//! A request that is observed, or that gates looked at, has one [`Watch`], in one allocation: held by its
+//! future and then by its body, it ends when the last of them is gone. So the end is told exactly once, however
 //! the request ends, and guards are dropped after it. An observer that panics is told no more of that
 //! moment; the request goes on, and other observers are told.
 
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as TaskContext, Poll, ready};
+use std::time::Instant;
 
 use bytes::Bytes;
-use http::{Method, Response, StatusCode};
-use http_body::Frame;
-use tidewire_service::{Code, End, Error, Guards, Head, How, Observation, Observer, Phase};
+use http::{HeaderValue, Response, StatusCode};
+use http_body::{Body, Frame};
+use tidewire_service::{Code, End, Error, Guards, Head, How, Observation, Observer, Phase, Phases};
 
+use crate::response::{Responding, ResponseBody};
 use crate::stop::{Stage, Stop};
+use crate::trace::REQUEST_ID;
 
-/// One request that is watched; the end is told when the last reference is gone.
-pub(crate) struct Watch {
-    told: Arc<Told>,
-    guards: Mutex<Option<Guards>>,
+/// One request that is watched; the end is told when the last of its clones is gone.
+pub(crate) struct Watch(Arc<Seen>);
+
+/// What is known of a request. Whatever holds its context can tell a phase, and a command counts bytes that it
+/// reads: both may outlive the request, and do not keep it from its end.
+struct Seen {
+    /// Who observes, in their order; most servers have one.
+    first: Option<Arc<dyn Observation>>,
+    more: Vec<Arc<dyn Observation>>,
+    /// The phases that somebody wants to be told.
+    wanted: Phases,
+    /// One more than the number of the last phase.
+    reached: AtomicU8,
+    watches: AtomicUsize,
+    guards: Mutex<Guards>,
     stop: Stop,
-    /// By itself, since a command that reads it may outlive the request.
-    bytes_in: Arc<AtomicU64>,
+    begun: Instant,
+    /// What its answer says again.
+    id: Option<HeaderValue>,
+    is_head: bool,
+    bytes_in: AtomicU64,
     bytes_out: AtomicU64,
-    outcome: Mutex<Outcome>,
+    outcome: Outcome,
 }
 
-#[derive(Default)]
-struct Outcome {
-    how: Option<How>,
-    code: Option<Code>,
-    status: Option<StatusCode>,
+/// Counts the bytes of a request's body.
+pub(crate) struct Counter(Arc<Seen>);
+
+impl Counter {
+    pub(crate) fn add(&self, bytes: usize) {
+        self.0.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
 }
 
 impl Watch {
     /// Tells every observer of a request, and lets its context reach them.
-    pub(crate) fn begin(
+    pub(crate) fn begin(observers: &[Arc<dyn Observer>], stop: &Stop, head: &mut Head) -> Self {
+        Self::of_request(observers, stop, head, (None, false))
+    }
+
+    /// The same of a request of HTTP: its id, and whether its answer has no body whatever that says.
+    pub(crate) fn of_request(
         observers: &[Arc<dyn Observer>],
         stop: &Stop,
         head: &mut Head,
-    ) -> Arc<Self> {
-        let observations: Vec<_> =
-            observers.iter().filter_map(|observer| shielded(|| observer.begin(head))).collect();
-        let told = Arc::new(Told { observations, reached: AtomicU8::default() });
-        if !told.observations.is_empty() {
-            head.context.observe(Arc::clone(&told) as Arc<dyn Observation>);
-        }
-        Arc::new(Self {
-            told,
+        (id, is_head): (Option<HeaderValue>, bool),
+    ) -> Self {
+        let mut begun = observers.iter().filter_map(|observer| shielded(|| observer.begin(head)));
+        let (first, more) = (begun.next(), begun.collect::<Vec<_>>());
+        let phases = first
+            .iter()
+            .chain(&more)
+            .map(|observation| shielded(|| observation.phases()).unwrap_or(Phases::NONE));
+        let wanted = phases.fold(Phases::NONE, Phases::or);
+        let seen = Arc::new(Seen {
+            first,
+            more,
+            wanted,
+            reached: AtomicU8::default(),
+            watches: AtomicUsize::new(1),
             guards: Mutex::default(),
             stop: stop.clone(),
-            bytes_in: Arc::default(),
+            begun: head.arrived().unwrap_or_else(|| tokio::time::Instant::now().into_std()),
+            id,
+            is_head,
+            bytes_in: AtomicU64::default(),
             bytes_out: AtomicU64::default(),
-            outcome: Mutex::default(),
-        })
+            outcome: Outcome::default(),
+        });
+        if wanted != Phases::NONE {
+            head.context.observe(Arc::clone(&seen) as Arc<dyn Observation>);
+        }
+        Self(seen)
     }
 
     /// Keeps what gates left until the end.
     pub(crate) fn keep(&self, guards: Guards) {
-        *lock(&self.guards) = Some(guards);
+        if !guards.is_empty() {
+            *self.0.guards.lock().unwrap_or_else(PoisonError::into_inner) = guards;
+        }
     }
 
     /// Where what is read of the request's body is counted.
-    pub(crate) fn counter(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.bytes_in)
+    pub(crate) fn counter(&self) -> Counter {
+        Counter(Arc::clone(&self.0))
     }
 
     /// Takes note of an error that comes after the response's head.
     pub(crate) fn failed(&self, error: &Error) {
-        let failed = Failed::new(error);
-        let mut outcome = lock(&self.outcome);
-        outcome.code.get_or_insert(failed.code);
-        outcome.how.get_or_insert(failed.how);
+        self.0.outcome.add(Some(Failed::new(error)));
     }
 
     /// Takes note of the response's head, and follows its body.
-    pub(crate) fn response<B: http_body::Body>(
-        self: Arc<Self>,
-        response: Response<B>,
-        verb: &Method,
-    ) -> Response<Watched<B>> {
-        {
-            let mut outcome = lock(&self.outcome);
-            let failed = response.extensions().get::<Failed>().copied();
-            outcome.status = Some(response.status());
-            outcome.code = failed.map(|failed| failed.code);
-            outcome.how = failed.map(|failed| failed.how);
+    pub(crate) fn response(self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+        if let Some(id) = &self.0.id {
+            response.headers_mut().entry(REQUEST_ID).or_insert_with(|| id.clone());
         }
+        let failed = response.extensions().get::<Failed>().copied();
+        self.0.outcome.set(response.status(), failed);
         self.phase(Phase::FirstByte);
         // A body that is empty, or is left out, is never asked for a frame.
-        let is_over = verb == Method::HEAD || response.body().is_end_stream();
+        let is_over = self.0.is_head || response.body().is_end_stream();
         if is_over {
             self.over();
         }
-        response.map(|body| Watched { body, watch: self, is_over })
+        response.map(|body| ResponseBody::watched(Watched { body, watch: self, is_over }))
     }
 
     pub(crate) fn phase(&self, phase: Phase) {
-        self.told.phase(phase);
+        self.0.phase(phase);
     }
 
-    /// Takes note of bytes of an answer that is no response of HTTP.
+    /// Takes note of bytes of an answer.
     pub(crate) fn sent(&self, bytes: usize) {
-        self.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.0.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// The last of the answer was given.
     pub(crate) fn over(&self) {
-        lock(&self.outcome).how.get_or_insert(How::Answered);
+        self.0.outcome.add(None);
         self.phase(Phase::Written);
+    }
+}
+
+impl Clone for Watch {
+    fn clone(&self) -> Self {
+        self.0.watches.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(&self.0))
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let outcome = self.outcome.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let gone = if self.stop.has_reached(Stage::CutOff) { How::Drained } else { How::Canceled };
-        let mut end = End::new(outcome.how.unwrap_or(gone));
-        (end.code, end.status) = (outcome.code, outcome.status);
-        end.bytes_in = self.bytes_in.load(Ordering::Relaxed);
-        end.bytes_out = self.bytes_out.load(Ordering::Relaxed);
-        self.told.end(&end);
-        // After the end was told.
-        drop(self.guards.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        if self.0.watches.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.ended();
+        }
     }
 }
 
-/// Everybody who observes a request. Whatever holds its context can tell a phase, and may outlive it: each
-/// is told once and in their order, and none after the end.
-struct Told {
-    observations: Vec<Arc<dyn Observation>>,
-    /// One more than the number of the last phase.
-    reached: AtomicU8,
+impl Seen {
+    fn ended(&self) {
+        let (how, code, status) = self.outcome.get();
+        let gone =
+            || if self.stop.has_reached(Stage::CutOff) { How::Drained } else { How::Canceled };
+        let mut end = End::new(how.unwrap_or_else(gone));
+        (end.code, end.status) = (code, status);
+        end.bytes_in = self.bytes_in.load(Ordering::Relaxed);
+        end.bytes_out = self.bytes_out.load(Ordering::Relaxed);
+        if self.first.is_some() {
+            let now = tokio::time::Instant::now().into_std();
+            end.took = now.saturating_duration_since(self.begun);
+        }
+        self.end(&end);
+        // After the end was told.
+        let mut guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
+        if !guards.is_empty() {
+            let left = std::mem::take(&mut *guards);
+            drop(guards);
+            drop(left);
+        }
+    }
+
+    fn each(&self) -> impl Iterator<Item = &Arc<dyn Observation>> {
+        self.first.iter().chain(&self.more)
+    }
 }
 
-impl Observation for Told {
+/// Each phase is told once and in their order, and none after the end.
+impl Observation for Seen {
     fn phase(&self, phase: Phase) {
         let number = phase as u8 + 1;
-        if self.reached.fetch_max(number, Ordering::Relaxed) < number {
-            for told in &self.observations {
+        if self.reached.fetch_max(number, Ordering::Relaxed) < number && self.wanted.has(phase) {
+            for told in self.each() {
                 shielded(|| told.phase(phase));
             }
         }
@@ -149,11 +202,63 @@ impl Observation for Told {
 
     fn end(&self, end: &End) {
         self.reached.store(u8::MAX, Ordering::Relaxed);
-        for told in &self.observations {
+        for told in self.each() {
             shielded(|| told.end(end));
         }
     }
 }
+
+/// What is known of a request's end so far, in one number: status, code and how, from below; 0 is not known.
+#[derive(Default)]
+struct Outcome(AtomicU32);
+
+impl Outcome {
+    const CODE: u32 = 16;
+    const HOW: u32 = 24;
+
+    /// What the response's head says.
+    fn set(&self, status: StatusCode, failed: Option<Failed>) {
+        let of = |failed: Failed| Self::code(failed.code) | Self::how(failed.how);
+        let known = u32::from(status.as_u16()) | failed.map_or(0, of);
+        self.0.store(known, Ordering::Relaxed);
+    }
+
+    /// What comes after it: a failure, or that all was answered. What was known before stays.
+    fn add(&self, failed: Option<Failed>) {
+        let (code, how) = match failed {
+            Some(failed) => (Self::code(failed.code), Self::how(failed.how)),
+            None => (0, Self::how(How::Answered)),
+        };
+        let added = |known: u32| {
+            let code = if known & Self::code_mask() == 0 { code } else { 0 };
+            let how = if known >> Self::HOW == 0 { how } else { 0 };
+            Some(known | code | how)
+        };
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added);
+    }
+
+    fn get(&self) -> (Option<How>, Option<Code>, Option<StatusCode>) {
+        let known = self.0.load(Ordering::Relaxed);
+        let how = (known >> Self::HOW).checked_sub(1).map(|number| HOWS[number as usize]);
+        let code = Code::from_number(((known & Self::code_mask()) >> Self::CODE) as _);
+        (how, code, StatusCode::from_u16(known as u16).ok())
+    }
+
+    const fn code_mask() -> u32 {
+        0xff << Self::CODE
+    }
+
+    fn code(code: Code) -> u32 {
+        (code.number() as u32) << Self::CODE
+    }
+
+    fn how(how: How) -> u32 {
+        let number = HOWS.iter().position(|known| *known == how).unwrap_or_default();
+        (number as u32 + 1) << Self::HOW
+    }
+}
+
+const HOWS: [How; 5] = [How::Answered, How::Canceled, How::Deadline, How::Panicked, How::Drained];
 
 /// How a request failed, on its response.
 #[derive(Debug, Clone, Copy)]
@@ -199,23 +304,20 @@ pub(crate) fn is_late(error: &Error) -> bool {
 }
 
 /// The body of a watched response.
-pub(crate) struct Watched<B> {
-    body: B,
-    watch: Arc<Watch>,
+pub(crate) struct Watched {
+    body: ResponseBody,
+    watch: Watch,
     is_over: bool,
 }
 
-impl<B> Watched<B> {
+impl Watched {
     /// The body that is watched.
-    pub(crate) fn inner(&self) -> &B {
+    pub(crate) const fn inner(&self) -> &ResponseBody {
         &self.body
     }
 }
 
-impl<B> http_body::Body for Watched<B>
-where
-    B: http_body::Body<Data = Bytes, Error = Error> + Unpin,
-{
+impl Body for Watched {
     type Data = Bytes;
     type Error = Error;
 
@@ -226,10 +328,7 @@ where
         let this = &mut *self;
         let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
         match &frame {
-            Some(Ok(frame)) => {
-                let bytes = frame.data_ref().map_or(0, Bytes::len);
-                this.watch.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
-            }
+            Some(Ok(frame)) => this.watch.sent(frame.data_ref().map_or(0, Bytes::len)),
             Some(Err(error)) => this.watch.failed(error),
             None => {}
         }
@@ -249,12 +348,26 @@ where
     }
 }
 
+/// A response that comes later, and is watched.
+pub(crate) struct Watching {
+    pub(crate) response: Responding,
+    pub(crate) watch: Option<Watch>,
+}
+
+impl Future for Watching {
+    type Output = Result<Response<ResponseBody>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        let response = ready!(Pin::new(&mut self.response).poll(cx))?;
+        Poll::Ready(Ok(match self.watch.take() {
+            Some(watch) => watch.response(response),
+            None => response,
+        }))
+    }
+}
+
 /// What an observer makes of something; `None` when it panics.
 fn shielded<T>(told: impl FnOnce() -> T) -> Option<T> {
     let outcome = catch_unwind(AssertUnwindSafe(told));
     outcome.inspect_err(|_| tracing::error!("an observer panicked; the request goes on")).ok()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,7 +12,7 @@ use tidewire_service::{Body, Error, Reply};
 
 use crate::cors::Marked;
 use crate::fault::Faulty;
-use crate::observe::Watched;
+use crate::observe::{Watch, Watched, Watching};
 use crate::outgoing::Outgoing;
 use crate::plain;
 use crate::rpc::{Replies, RpcCall, Whole};
@@ -32,6 +32,8 @@ pub(crate) enum Responding {
     Rpc(Box<RpcCall>),
     /// Everything else.
     Late(Later<ResponseBody>),
+    /// Told to who observes.
+    Watched(Box<Watching>),
     /// Says who may read it.
     Marked(Box<Marked<Self>>),
 }
@@ -43,6 +45,11 @@ impl Responding {
     /// A response that is there.
     pub(crate) fn ready(response: Response<Body>) -> Self {
         Self::Ready(Some(Box::new(response.map(ResponseBody::Plain))))
+    }
+
+    /// The same response, told to who observes.
+    pub(crate) fn watched(self, watch: Watch) -> Self {
+        Self::Watched(Box::new(Watching { response: self, watch: Some(watch) }))
     }
 }
 
@@ -69,6 +76,7 @@ impl Future for Responding {
             }
             Self::Rpc(call) => Pin::new(&mut **call).poll(cx).map(Ok),
             Self::Late(response) => response.as_mut().poll(cx).map(Ok),
+            Self::Watched(response) => Pin::new(&mut **response).poll(cx),
             Self::Marked(response) => Pin::new(&mut **response).poll(cx),
         }
     }
@@ -83,7 +91,7 @@ pub(crate) enum ResponseBody {
     /// Of an RPC protocol, messages as they come.
     Replies(Box<Replies>),
     /// Observed.
-    Watched(Box<Watched<Self>>),
+    Watched(Box<Watched>),
     /// Wrong on purpose.
     Faulty(Box<Faulty<Self>>),
     /// Large, and counted until it has left.
@@ -91,7 +99,7 @@ pub(crate) enum ResponseBody {
 }
 
 impl ResponseBody {
-    pub(crate) fn watched(body: Watched<Self>) -> Self {
+    pub(crate) fn watched(body: Watched) -> Self {
         Self::Watched(Box::new(body))
     }
 

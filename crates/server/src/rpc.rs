@@ -27,7 +27,7 @@ use http::{HeaderValue, Response, Version};
 use tidewire_service::{Body, Call, Context, HeldTags, Reply, Result};
 use tidewire_wire::Exchange;
 
-pub(crate) use self::methods::{Entry, Known, Methods};
+pub(crate) use self::methods::{Entry, Methods};
 use self::request::Messages;
 pub(crate) use self::response::{Replies, Whole, failed, gathered, whole};
 use self::response::{many, one};
@@ -47,7 +47,7 @@ pub(crate) struct RpcCall {
     entry: Arc<Entry>,
     exchange: Exchange,
     version: Version,
-    watch: Option<Arc<Watch>>,
+    watch: Option<Watch>,
     /// What the caller of a GET holds.
     held: HeldTags,
     /// What nobody read of the request.
@@ -72,6 +72,10 @@ enum Stage {
 }
 
 /// What comes after a stage.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a stage that comes next is a small one, and is written in place"
+)]
 enum Next {
     Stage(Stage),
     Answer(Response<ResponseBody>),
@@ -192,9 +196,10 @@ impl RpcCall {
     }
 
     /// Answers once a reply is there that can be sent as it is.
-    fn later(&self, outcome: impl Future<Output = Result<Reply>> + Send + 'static) -> Next {
+    fn later(&mut self, outcome: impl Future<Output = Result<Reply>> + Send + 'static) -> Next {
         let Self { app, entry, exchange, version, watch, held, .. } = self;
-        let (app, entry, watch) = (Arc::clone(app), Arc::clone(entry), watch.clone());
+        // Whoever answers tells of it.
+        let (app, entry, watch) = (Arc::clone(app), Arc::clone(entry), watch.take());
         let held = held.clone();
         let (exchange, version) = (*exchange, *version);
         Next::Stage(Stage::Late(Box::pin(async move {
@@ -203,13 +208,22 @@ impl RpcCall {
             let mut call =
                 Self { app, entry, exchange, version, watch, held, leftover: None, stage };
             match call.answer(outcome) {
-                Next::Answer(response) => response,
+                Next::Answer(response) => call.told(response),
                 Next::Stage(stage) => {
                     call.stage = stage;
                     call.await
                 }
             }
         })))
+    }
+
+    /// The response, told to who observes.
+    #[inline]
+    fn told(&mut self, response: Response<ResponseBody>) -> Response<ResponseBody> {
+        match self.watch.take() {
+            Some(watch) => watch.response(response),
+            None => response,
+        }
     }
 
     /// The response for an outcome.
@@ -304,7 +318,7 @@ impl Future for RpcCall {
             };
             match next {
                 Next::Stage(stage) => this.stage = stage,
-                Next::Answer(response) => return Poll::Ready(response),
+                Next::Answer(response) => return Poll::Ready(this.told(response)),
             }
         }
     }

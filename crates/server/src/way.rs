@@ -9,9 +9,10 @@
 //! Gates see every request by its head, before a byte of its body is read, also one that is for nothing
 //! or that its protocol refuses; only a browser's question for other origins passes them by, since it
 //! carries no credentials. Observers are told of the same requests and of their one end. A server
-//! without gates and observers takes the shorter way, which boxes nothing of its own.
+//! without gates and observers takes the shorter way. The other is no future either, unless a gate waits: what
+//! a request costs more is what is kept of it to tell its end.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -21,7 +22,7 @@ use http::{Extensions, HeaderMap, Method, Request, Response, Uri, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidewire_service::{
-    Body, Call, Context, Error, Gate, Head, HttpTarget, Phase, Result, Target, admit,
+    Body, Call, Context, Error, Gate, Head, HttpTarget, Phase, Result, Target, admit, ask,
 };
 use tokio::time::Instant;
 
@@ -45,7 +46,7 @@ pub(crate) struct Inbound {
     pub(crate) version: Version,
     pub(crate) context: Context,
     pub(crate) body: Inflow,
-    pub(crate) watch: Option<Arc<Watch>>,
+    pub(crate) watch: Option<Watch>,
 }
 
 impl Connection {
@@ -55,7 +56,7 @@ impl Connection {
         let (parts, body) = self.split(request);
         let found = self.app.find(&parts);
         let Parts { method: verb, uri, version, headers, extensions, .. } = parts;
-        let context = self.context(&found, &verb, headers, extensions);
+        let context = self.context((&found, None), &verb, headers, extensions);
         match found {
             // Nothing of it is moved about on the way to the service.
             Found::Plain(service, params, own, _) => {
@@ -67,40 +68,68 @@ impl Connection {
     }
 
     /// Answers a request that gates or observers see.
-    pub(crate) async fn watched(self, request: Request<Incoming>) -> Response<ResponseBody> {
+    pub(crate) fn watched(&self, request: Request<Incoming>) -> Responding {
         let (mut parts, body) = self.split(request);
-        let found = self.app.find(&parts);
+        let app = &self.app;
+        let found = app.find(&parts);
         let target = found.target(&parts);
         let headers = std::mem::take(&mut parts.headers);
         let extensions = std::mem::take(&mut parts.extensions);
-        let mut context = self.context(&found, &parts.method, headers, extensions);
-        add_host(&mut context, &parts.uri);
-        let id = self.app.traces.map(|sampled| trace::mark(&mut context, sampled));
-        let mut head = Head::new(target, context);
-        let watch = Watch::begin(&self.app.observers, &self.app.stop, &mut head);
+        let now = Instant::now();
+        let mut context = self.context((&found, Some(now)), &parts.method, headers, extensions);
+        if app.shows_host {
+            add_host(&mut context, &parts.uri);
+        }
+        let id = app.traces.map(|sampled| trace::mark(&mut context, sampled));
+        let mut head = Head::new(target, context).arrived_at(now.into_std());
+        let is_head = parts.method == Method::HEAD;
+        let watch = Watch::of_request(&app.observers, &app.stop, &mut head, (id, is_head));
         watch.phase(Phase::Gates);
-        let admitted = admitted(&self.app.gates, &mut head).await;
-        let (_, mut context, guards) = head.into_parts();
-        watch.keep(guards);
-        let verb = parts.method.clone();
-        let response = match admitted {
-            Err(error) => {
-                parts.headers = std::mem::take(context.headers_mut());
-                let response = found.refusal(&self.app, &parts, error);
-                self.after_body(parts.version, &parts.headers, body, response).await
-            }
-            Ok(()) => {
-                watch.phase(Phase::Handler);
-                let Parts { method: verb, uri, version, .. } = parts;
-                let watch = Some(Arc::clone(&watch));
-                self.call(found, Inbound { verb, uri, version, context, body, watch }).await
+        let asked = catch_unwind(AssertUnwindSafe(|| ask(&app.gates, &mut head)));
+        let decision = match asked.unwrap_or_else(|panic| Err(panicked(&*panic))) {
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+            Ok(Some(waits)) => {
+                let (connection, found) = (self.clone(), found.into_owned());
+                return Responding::Late(Box::pin(async move {
+                    // Should this be dropped while it waits, its end is told before its guards go.
+                    let (mut head, watch) = (head, watch);
+                    let gates = &connection.app.gates[waits..];
+                    let decision = admitted(gates, &mut head, true).await;
+                    let response =
+                        connection.decided(found, (parts, body), (head, watch), decision);
+                    response.await.unwrap_or_else(|never| match never {})
+                }));
             }
         };
-        let mut response = response.unwrap_or_else(|never| match never {});
-        if let Some(id) = id {
-            response.headers_mut().entry(trace::REQUEST_ID).or_insert(id);
+        self.decided(found, (parts, body), (head, watch), decision)
+    }
+
+    /// Answers a request on which the gates have decided.
+    fn decided(
+        &self,
+        found: Found<'_>,
+        (mut parts, body): (Parts, Inflow),
+        (head, watch): (Head, Watch),
+        decision: Result<()>,
+    ) -> Responding {
+        let (_, mut context, guards) = head.into_parts();
+        watch.keep(guards);
+        if let Err(error) = decision {
+            parts.headers = std::mem::take(context.headers_mut());
+            let response = found.refusal(&self.app, &parts, error);
+            return self.after_body(parts.version, &parts.headers, body, response).watched(watch);
         }
-        watch.response(response, &verb).map(ResponseBody::watched)
+        watch.phase(Phase::Handler);
+        let Parts { method: verb, uri, version, .. } = parts;
+        // A call of an RPC protocol tells of its response itself.
+        let outer = (!matches!(found, Found::Method(..))).then(|| watch.clone());
+        let watch = Some(watch);
+        let response = self.call(found, Inbound { verb, uri, version, context, body, watch });
+        match outer {
+            None => response,
+            Some(watch) => response.watched(watch),
+        }
     }
 
     #[inline]
@@ -113,12 +142,13 @@ impl Connection {
     #[inline]
     fn context(
         &self,
-        found: &Found<'_>,
+        (found, now): (&Found<'_>, Option<Instant>),
         verb: &Method,
         headers: HeaderMap,
         extensions: Extensions,
     ) -> Context {
-        let deadline = found.timeout().and_then(|left| Instant::now().checked_add(left));
+        let deadline =
+            found.timeout().and_then(|left| now.unwrap_or_else(Instant::now).checked_add(left));
         let context = match *verb {
             Method::GET | Method::HEAD => Context::new(headers).with_conditions(),
             _ => Context::new(headers),
@@ -140,12 +170,12 @@ impl Connection {
                 self.plain(&**service, target, context, (body, watch))
             }
             Found::Method(entry, exchange) => {
-                let (app, entry) = (Arc::clone(&self.app), Arc::clone(&entry));
+                let (app, entry) = (Arc::clone(&self.app), entry.into_owned());
                 Responding::Rpc(Box::new(RpcCall::new(app, entry, exchange, request)))
             }
             Found::Binding(binding, service, _) => {
-                let (app, binding) = (Arc::clone(&self.app), Arc::clone(binding));
-                let transcoder = Transcoder { app, binding, service: Arc::clone(service) };
+                let (app, binding) = (Arc::clone(&self.app), binding.into_owned());
+                let transcoder = Transcoder { app, binding, service: service.into_owned() };
                 Responding::Rest(Box::pin(transcoder.run(request)))
             }
             Found::Document => {
@@ -166,7 +196,7 @@ impl Connection {
         service: &dyn tidewire_service::Service,
         target: HttpTarget,
         context: Context,
-        (body, watch): (Inflow, Option<Arc<Watch>>),
+        (body, watch): (Inflow, Option<Watch>),
     ) -> Responding {
         let body = if hyper::body::Body::is_end_stream(&body) {
             Body::Empty
@@ -218,13 +248,18 @@ impl Connection {
     }
 }
 
-/// Asks the gates: no longer than the caller waits, and a panic refuses.
-pub(crate) async fn admitted(gates: &[Arc<dyn Gate>], head: &mut Head) -> Result<()> {
+/// Asks the gates, of which the first has said that it waits if it is `waiting`: no longer than the caller waits,
+/// and a panic refuses.
+pub(crate) async fn admitted(
+    gates: &[Arc<dyn Gate>],
+    head: &mut Head,
+    waiting: bool,
+) -> Result<()> {
     if gates.is_empty() {
         return Ok(());
     }
     let deadline = head.context.deadline();
-    let asked = AssertUnwindSafe(admit(gates, head)).catch_unwind();
+    let asked = AssertUnwindSafe(admit(gates, head, waiting)).catch_unwind();
     let asked = async { asked.await.unwrap_or_else(|panic| Err(panicked(&*panic))) };
     match deadline {
         None => asked.await,

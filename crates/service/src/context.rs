@@ -29,6 +29,7 @@ pub struct Context {
     /// Whether `If-None-Match` speaks of the answer to this call.
     is_conditional: bool,
     stopping: Option<Signal>,
+    observation: Option<Arc<dyn Observation>>,
     extensions: Extensions,
     rare: Option<Box<Rare>>,
 }
@@ -40,7 +41,6 @@ struct Rare {
     held: Option<Vec<Validator>>,
     command: Option<Command>,
     tokens: Tokens,
-    observations: Vec<Arc<dyn Observation>>,
     watch: Option<Arc<dyn ContextWatch>>,
     enclosing: Option<Enclosing>,
 }
@@ -126,6 +126,11 @@ impl Context {
     pub fn with_deadline(mut self, deadline: impl Into<Option<Instant>>) -> Self {
         self.deadline = deadline.into();
         self
+    }
+
+    /// Sets the deadline of a call that is looked at.
+    pub fn set_deadline(&mut self, deadline: Instant) {
+        self.deadline = Some(deadline);
     }
 
     /// Sets the other side of the connection.
@@ -222,16 +227,16 @@ impl Context {
         self.rare().watch = Some(watch);
     }
 
-    /// Lets [`phase`](Self::phase) reach this observation too.
+    /// Lets [`phase`](Self::phase) reach this observation, in place of another.
     pub fn observe(&mut self, observation: Arc<dyn Observation>) {
-        self.rare().observations.push(observation);
+        self.observation = Some(observation);
     }
 
     /// Tells whoever observes the request that it reached this phase; nothing when it is not further than
     /// before, or over.
     #[inline]
     pub fn phase(&self, phase: Phase) {
-        for observation in self.rare.iter().flat_map(|rare| &rare.observations) {
+        if let Some(observation) = &self.observation {
             observation.phase(phase);
         }
     }

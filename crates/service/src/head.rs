@@ -12,11 +12,11 @@
 
 use std::any::Any;
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::time::Instant;
 
 use futures_util::FutureExt;
 
@@ -29,6 +29,7 @@ pub struct Head {
     pub target: Target,
     /// What surrounds the call.
     pub context: Context,
+    arrived: Option<Instant>,
     guards: Guards,
 }
 
@@ -36,18 +37,40 @@ pub struct Head {
 /// panics then takes nothing else down.
 #[must_use = "dropping them says that the request is over"]
 #[derive(Default)]
-pub struct Guards(Vec<Box<dyn Any + Send>>);
+pub struct Guards {
+    /// By itself, since most requests have one at most.
+    first: Option<Guard>,
+    more: Vec<Guard>,
+}
+
+type Guard = Box<dyn Any + Send>;
 
 impl Head {
     /// The head of a request.
     pub fn new(target: Target, context: Context) -> Self {
-        Self { target, context, guards: Guards::default() }
+        Self { target, context, arrived: None, guards: Guards::default() }
+    }
+
+    /// The same request, which arrived then.
+    #[must_use]
+    pub fn arrived_at(mut self, now: Instant) -> Self {
+        self.arrived = Some(now);
+        self
+    }
+
+    /// When it arrived, so that not everybody who looks at it looks at the clock; `None` inside a process.
+    pub const fn arrived(&self) -> Option<Instant> {
+        self.arrived
     }
 
     /// Leaves something to be dropped when the request is over: after its last byte was written and
     /// its observation ended.
     pub fn leave(&mut self, guard: impl Any + Send) {
-        self.guards.0.push(Box::new(guard));
+        let guard = Box::new(guard);
+        match &mut self.guards.first {
+            None => self.guards.first = Some(guard),
+            Some(_) => self.guards.more.push(guard),
+        }
     }
 
     /// The target, the context, and what gates left.
@@ -66,9 +89,16 @@ impl fmt::Debug for Head {
     }
 }
 
+impl Guards {
+    /// Whether nothing was left.
+    pub const fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+}
+
 impl Drop for Guards {
     fn drop(&mut self) {
-        for guard in self.0.drain(..) {
+        for guard in self.first.take().into_iter().chain(self.more.drain(..)) {
             let _ = catch_unwind(AssertUnwindSafe(|| drop(guard)));
         }
     }
@@ -76,7 +106,7 @@ impl Drop for Guards {
 
 impl fmt::Debug for Guards {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Guards({})", self.0.len())
+        write!(f, "Guards({})", usize::from(!self.is_empty()) + self.more.len())
     }
 }
 
@@ -96,71 +126,77 @@ impl fmt::Debug for Guards {
 /// # let _: &dyn Gate = &authenticate;
 /// ```
 pub trait Gate: Send + Sync + 'static {
-    /// Lets the request pass, or refuses it.
+    /// Lets the request pass, or refuses it, or has to wait before it knows.
     ///
-    /// The deadline goes on while a gate waits; a panic refuses the request with
-    /// [`Code::Internal`](crate::Code::Internal).
+    /// A panic refuses the request with [`Code::Internal`](crate::Code::Internal).
     ///
     /// # Errors
     /// Through the admission: why the request is refused; it is answered in the caller's protocol.
-    fn admit<'a>(&'a self, head: &'a mut Head) -> Admission<'a>;
+    fn admit(&self, head: &mut Head) -> Admission;
+
+    /// Decides on a request of which [`admit`](Self::admit) just said that it has to wait: for a token
+    /// service, for a place. The deadline goes on meanwhile.
+    ///
+    /// # Errors
+    /// As those of an admission.
+    fn wait<'a>(&'a self, head: &'a mut Head) -> Waits<'a> {
+        let _ = head;
+        Box::pin(ready(Err(Error::internal("a gate waits, and does not say for what"))))
+    }
 }
+
+/// A gate that waits before it decides.
+pub type Waits<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 
 impl<F> Gate for F
 where
     F: Fn(&mut Head) -> Result<()> + Send + Sync + 'static,
 {
-    fn admit<'a>(&'a self, head: &'a mut Head) -> Admission<'a> {
+    fn admit(&self, head: &mut Head) -> Admission {
         Admission::Ready(self(head))
     }
 }
 
 /// What a gate decides: usually at once, and then without an allocation.
 #[must_use = "a request passes only when its admission is ready and well"]
-#[non_exhaustive]
-pub enum Admission<'a> {
+#[derive(Debug)]
+pub enum Admission {
     /// It has decided.
     Ready(Result<()>),
-    /// It has to wait: for a token service, for a place.
-    Pending(Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>),
+    /// It is to be asked by [`Gate::wait`].
+    Waits,
 }
 
-impl<'a> Admission<'a> {
-    /// A decision that has to be awaited.
-    pub fn pending(decision: impl Future<Output = Result<()>> + Send + 'a) -> Self {
-        Self::Pending(Box::pin(decision))
-    }
-}
-
-impl Future for Admission<'_> {
-    type Output = Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Result<()>> {
-        match &mut *self {
-            Self::Ready(decision) => Poll::Ready(std::mem::replace(decision, Ok(()))),
-            Self::Pending(decision) => decision.as_mut().poll(cx),
-        }
-    }
-}
-
-impl fmt::Debug for Admission<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ready(decision) => f.debug_tuple("Ready").field(decision).finish(),
-            Self::Pending(_) => f.write_str("Pending"),
-        }
-    }
-}
-
-/// Passes `head` through `gates` in their order.
+/// Asks `gates` in their order until one has to wait, and says which that is.
 ///
 /// # Errors
 /// That of the first gate that refuses; later ones are not asked.
-pub async fn admit(gates: &[Arc<dyn Gate>], head: &mut Head) -> Result<()> {
-    for gate in gates {
-        gate.admit(head).await?;
+pub fn ask(gates: &[Arc<dyn Gate>], head: &mut Head) -> Result<Option<usize>> {
+    for (number, gate) in gates.iter().enumerate() {
+        match gate.admit(head) {
+            Admission::Ready(decision) => decision?,
+            Admission::Waits => return Ok(Some(number)),
+        }
     }
-    Ok(())
+    Ok(None)
+}
+
+/// Passes `head` through `gates` in their order, of which the first waits if it is `waiting`.
+///
+/// # Errors
+/// That of the first gate that refuses; later ones are not asked.
+pub async fn admit(mut gates: &[Arc<dyn Gate>], head: &mut Head, waiting: bool) -> Result<()> {
+    let mut waits = waiting.then_some(0);
+    loop {
+        if let Some(number) = waits {
+            gates[number].wait(head).await?;
+            gates = &gates[number + 1..];
+        }
+        waits = ask(gates, head)?;
+        if waits.is_none() {
+            return Ok(());
+        }
+    }
 }
 
 /// Puts `gates` before `service`, for calls that do not come in through a server: a followed query, a
@@ -180,7 +216,7 @@ impl Service for Gated {
         Answer::pending(async move {
             let Call { target, context, codec, accept, body } = call;
             let mut head = Head::new(target, context);
-            let admitted = AssertUnwindSafe(admit(&gates, &mut head)).catch_unwind().await;
+            let admitted = AssertUnwindSafe(admit(&gates, &mut head, false)).catch_unwind().await;
             admitted.unwrap_or_else(|_| Err(Error::internal("a gate panicked")))?;
             let (target, context, guards) = head.into_parts();
             let mut answer = service.call(Call { target, context, codec, accept, body });

@@ -5,9 +5,10 @@
 //! end. Nobody observes: nothing is allocated and nothing is called.
 //!
 //! One that panics is told no more of that moment, and takes neither the request nor other observers with
-//! it. This room reads no clock; an observation that wants times reads one itself when it is told.
+//! it. This room reads no clock: whoever tells an end has looked at one, once for all who observe.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
 
@@ -23,6 +24,11 @@ pub trait Observer: Send + Sync + 'static {
 
 /// Is told what becomes of one request.
 pub trait Observation: Send + Sync + 'static {
+    /// The phases that are told, asked once: each that is not saves every request something.
+    fn phases(&self) -> Phases {
+        Phases::ALL
+    }
+
     /// The request reached a phase. Each is told at most once, in this order, and some are left out.
     fn phase(&self, phase: Phase) {
         let _ = phase;
@@ -36,10 +42,10 @@ pub trait Observation: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Phase {
-    /// It waits for a place.
-    Queued,
     /// Its gates are asked.
     Gates,
+    /// It waits for a place.
+    Queued,
     /// Its layers and its service run.
     Handler,
     /// A layer looks for it among what is kept.
@@ -52,6 +58,34 @@ pub enum Phase {
     Written,
 }
 
+/// Some of the phases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Phases(u8);
+
+impl Phases {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+    /// All of them.
+    pub const ALL: Self = Self(u8::MAX);
+
+    /// These, and that one.
+    #[must_use]
+    pub const fn with(self, phase: Phase) -> Self {
+        Self(self.0 | 1 << phase as u8)
+    }
+
+    /// These and those.
+    #[must_use]
+    pub const fn or(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// Whether it is one of these.
+    pub const fn has(self, phase: Phase) -> bool {
+        self.0 & 1 << phase as u8 != 0
+    }
+}
+
 /// How a request ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -62,6 +96,8 @@ pub struct End {
     pub code: Option<Code>,
     /// The HTTP status that was sent, where one was.
     pub status: Option<StatusCode>,
+    /// How long the request took, since its head arrived.
+    pub took: Duration,
     /// Bytes of the request's body as they arrived, as far as they were read.
     pub bytes_in: u64,
     /// Bytes of the answer's body as they were handed to the connection.
@@ -87,6 +123,6 @@ pub enum How {
 impl End {
     /// An end of this kind, without code, status and bytes.
     pub const fn new(how: How) -> Self {
-        Self { how, code: None, status: None, bytes_in: 0, bytes_out: 0 }
+        Self { how, code: None, status: None, took: Duration::ZERO, bytes_in: 0, bytes_out: 0 }
     }
 }

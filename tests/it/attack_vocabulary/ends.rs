@@ -257,8 +257,12 @@ async fn a_phase_that_somebody_tells_late_twice_or_out_of_order_is_not_told() {
 async fn a_request_that_ends_while_its_gate_waits_ends_once_too() {
     struct Waits;
     impl tidewire::Gate for Waits {
-        fn admit<'a>(&'a self, _: &'a mut tidewire::Head) -> tidewire::Admission<'a> {
-            tidewire::Admission::pending(std::future::pending())
+        fn admit(&self, _: &mut tidewire::Head) -> tidewire::Admission {
+            tidewire::Admission::Waits
+        }
+
+        fn wait<'a>(&'a self, _: &'a mut tidewire::Head) -> tidewire::Waits<'a> {
+            Box::pin(std::future::pending())
         }
     }
     let mut limits = tidewire::Limits::default();

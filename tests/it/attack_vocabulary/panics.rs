@@ -145,12 +145,16 @@ async fn an_observer_that_panics_takes_no_neighbour_down_and_other_observers_are
 async fn a_gate_that_panics_refuses_with_internal_on_every_protocol_at_once_or_later() {
     struct Panics(bool);
     impl Gate for Panics {
-        fn admit<'a>(&'a self, head: &'a mut Head) -> Admission<'a> {
+        fn admit(&self, head: &mut Head) -> Admission {
             head.leave(());
             if self.0 {
-                return Admission::pending(async { panic!("a gate") });
+                return Admission::Waits;
             }
             panic!("a gate")
+        }
+
+        fn wait<'a>(&'a self, _: &'a mut Head) -> tidewire::Waits<'a> {
+            Box::pin(async { panic!("a gate") })
         }
     }
     for later in [false, true] {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidewire::client::Protocol;
-use tidewire::{Admission, Client, Code, Error, Gate, Head, Principal, Result, Stream};
+use tidewire::{Admission, Client, Code, Error, Gate, Head, Principal, Result, Stream, Waits};
 use tidewire_tests::proto::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -81,8 +81,12 @@ async fn a_refused_request_is_answered_although_its_body_never_comes() {
 struct Stuck;
 
 impl Gate for Stuck {
-    fn admit<'a>(&'a self, _: &'a mut Head) -> Admission<'a> {
-        Admission::pending(std::future::pending())
+    fn admit(&self, _: &mut Head) -> Admission {
+        Admission::Waits
+    }
+
+    fn wait<'a>(&'a self, _: &'a mut Head) -> Waits<'a> {
+        Box::pin(std::future::pending())
     }
 }
 

@@ -14,7 +14,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
 use tidewire_auth::{Authentication, Expected, Issuer, KeySource, Keys};
-use tidewire_service::{Context, Error, Gate, Head, Principal, Result, Target};
+use tidewire_service::{Admission, Context, Error, Gate, Head, Principal, Result, Target};
 
 /// The time at which tests begin.
 pub(crate) const START: u64 = 1_800_000_000;
@@ -178,7 +178,10 @@ impl Checked {
         let value = HeaderValue::try_from(format!("Bearer {token}")).unwrap();
         context.headers_mut().insert(AUTHORIZATION, value);
         let mut head = Head::new(Target::Unknown("/".into()), context);
-        self.gate.admit(&mut head).await?;
+        match self.gate.admit(&mut head) {
+            Admission::Ready(decision) => decision?,
+            Admission::Waits => self.gate.wait(&mut head).await?,
+        }
         Ok(head.context.principal().cloned())
     }
 }

@@ -10,7 +10,6 @@ use crate::compute::capture::{self, Frame};
 use crate::compute::inner::{Inner, Node};
 use crate::graph::core::Core;
 use crate::graph::cycle;
-use crate::graph::event::EventKind;
 use crate::graph::validate::Taint;
 use crate::store::error::Error;
 use crate::store::key::Key;
@@ -262,7 +261,7 @@ fn current_value<K: Key, V: Send + Sync + 'static>(
     if head.is_null() {
         return None;
     }
-    core.note(EventKind::Hit, &node.header);
+    core.note_hit(&node.header);
     let id = node.header.id;
     // SAFETY: the node's value is alive while the graph lock is held.
     if unsafe { &*head }.is_failure() {

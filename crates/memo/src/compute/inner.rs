@@ -19,7 +19,6 @@ use crate::compute::work::Share;
 use crate::graph::Shared;
 use crate::graph::bells::Bell;
 use crate::graph::core::Core;
-use crate::graph::event::EventKind;
 use crate::graph::flight::WorkHead;
 use crate::graph::owner::{Functions, Owner, Refresh};
 use crate::graph::trash::Trash;
@@ -199,7 +198,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
     fn note_hit(&self, id: Id) {
         let mut core = self.shared().core.lock();
         if let Some(node) = core.node(id) {
-            core.note(EventKind::Hit, node);
+            core.note_hit(node);
         }
     }
 

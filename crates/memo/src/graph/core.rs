@@ -35,6 +35,8 @@ pub(crate) struct Core {
     pub(crate) patience: Option<Patience>,
     pub(crate) stats: Stats,
     pub(crate) log: Option<Log>,
+    /// Whether hits are counted, memo by memo.
+    pub(crate) counts_hits: bool,
     pub(crate) closed: bool,
 }
 
@@ -55,6 +57,7 @@ impl Core {
             patience: None,
             stats: Stats::default(),
             log: None,
+            counts_hits: false,
             closed: false,
         }
     }
@@ -156,6 +159,16 @@ impl Core {
     #[inline]
     pub(crate) fn note(&mut self, kind: EventKind, node: &Header) {
         self.note_because(kind, node, None);
+    }
+
+    /// Notes that a value was served, when somebody listens or counts.
+    #[inline]
+    pub(crate) fn note_hit(&mut self, node: &Header) {
+        if self.counts_hits {
+            let hits = &self.owner(node).queue.hits;
+            hits.set(hits.get() + 1);
+        }
+        self.note(EventKind::Hit, node);
     }
 
     /// The same with its cause.

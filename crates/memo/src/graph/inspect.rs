@@ -25,6 +25,8 @@ pub struct OwnerInfo {
     pub entries: usize,
     /// What they count for.
     pub bytes: usize,
+    /// Values that were served from memory while [`Graph::count_hits`] is on, since that began.
+    pub hits: u64,
 }
 
 /// One key of a memo or a source.
@@ -102,6 +104,7 @@ impl Graph {
             is_source: owner.is_source,
             entries: owner.queue.length.get() as usize,
             bytes: owner.queue.bytes.get(),
+            hits: owner.queue.hits.get(),
         });
         owners.collect()
     }

@@ -63,6 +63,8 @@ pub(crate) struct Queue {
     pub(crate) length: Cell<u32>,
     pub(crate) bytes: Cell<usize>,
     pub(crate) budget: Cell<usize>,
+    /// Values that were served since hits are counted.
+    pub(crate) hits: Cell<u64>,
 }
 
 // SAFETY: the cells of `queue` are touched under the graph lock only.
@@ -87,6 +89,7 @@ impl Owner {
             length: Cell::new(0),
             bytes: Cell::new(0),
             budget: Cell::new(usize::MAX),
+            hits: Cell::new(0),
         };
         let probe = AtomicU32::new(0);
         let typed = Cell::new(std::ptr::null());
@@ -112,6 +115,8 @@ impl Owner {
 pub(crate) const PROBE_LOG: u32 = 1;
 /// Bit of [`Owner::set_probe`]: hits are audited.
 pub(crate) const PROBE_AUDIT: u32 = 2;
+/// Bit of [`Owner::set_probe`]: hits are counted.
+pub(crate) const PROBE_COUNT: u32 = 4;
 
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

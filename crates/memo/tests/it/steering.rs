@@ -44,3 +44,40 @@ fn an_entry_that_is_evicted_is_gone_and_what_it_was_made_of_may_go_then() {
     block_on(row.get(7)).unwrap();
     assert_eq!(graph.stats().started, 2);
 }
+
+#[test]
+fn hits_are_counted_memo_by_memo_while_that_is_wanted_however_they_are_served() {
+    let graph = Graph::new();
+    let (row, _, _) = kept(&graph);
+    let hits = |name: &str| {
+        let owners = graph.owners();
+        owners.iter().find(|owner| &*owner.name == name).unwrap().hits
+    };
+    let read = || {
+        block_on(row.get(7)).unwrap();
+        row.cached(&7).unwrap();
+        row.with(&7, |_| ()).unwrap();
+        row.copied(&7).unwrap();
+    };
+    read();
+    assert_eq!(hits("row"), 0, "nobody counts");
+    graph.count_hits(true);
+    read();
+    read();
+    assert_eq!(hits("row"), 8);
+    block_on(row.get(8)).unwrap();
+    assert_eq!(hits("row"), 8, "it was computed");
+    let inner = row.clone();
+    let later = Memo::infallible_in(&graph, "later", move |id: u32| {
+        let inner = inner.clone();
+        async move { inner.get(id).await.map_or(0, |row| *row) }
+    });
+    block_on(later.get(7)).unwrap();
+    block_on(later.get(7)).unwrap();
+    assert_eq!((hits("row"), hits("later")), (9, 1), "one that is made meanwhile counts too");
+    graph.count_hits(false);
+    read();
+    assert_eq!(hits("row"), 9, "what was counted stays to be read");
+    graph.count_hits(true);
+    assert_eq!(hits("row"), 0);
+}

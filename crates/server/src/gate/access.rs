@@ -103,7 +103,7 @@ pub(crate) struct AccessGate {
 }
 
 impl Gate for AccessGate {
-    fn admit<'a>(&'a self, head: &'a mut Head) -> Admission<'a> {
+    fn admit(&self, head: &mut Head) -> Admission {
         let principal = head.context.principal();
         Admission::Ready(match &head.target {
             Target::Method(method) => {

@@ -8,14 +8,14 @@
 //! the same as nothing, and is dropped when there is no room.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use foldhash::quality::RandomState;
 use http::StatusCode;
 use tidewire_listen::network;
 use tidewire_service::{Admission, Gate, Head, Result};
-use tokio::time::Instant;
 
 use super::later;
 use crate::limits::Limits;
@@ -24,7 +24,27 @@ use crate::usage::{Bound, Counters};
 /// What is known of each caller, in shards, by a keyed hash of who it is.
 struct Callers<T> {
     random: RandomState,
-    shards: [Mutex<HashMap<u64, T>>; SHARDS],
+    shards: [Mutex<Shard<T>>; SHARDS],
+}
+
+type Shard<T> = HashMap<u64, T, BuildHasherDefault<Hashed>>;
+
+/// A key that is a hash already.
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 const SHARDS: usize = 16;
@@ -33,7 +53,7 @@ const SHARD_MAX: usize = 4096;
 
 impl<T> Callers<T> {
     fn new() -> Self {
-        Self { random: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()) }
+        Self { random: RandomState::default(), shards: std::array::from_fn(|_| Mutex::default()) }
     }
 
     fn caller(&self, head: &Head) -> u64 {
@@ -51,8 +71,9 @@ impl<T> Callers<T> {
         hasher.finish()
     }
 
-    fn shard(&self, caller: u64) -> MutexGuard<'_, HashMap<u64, T>> {
-        let shard = &self.shards[caller as usize % SHARDS];
+    fn shard(&self, caller: u64) -> MutexGuard<'_, Shard<T>> {
+        // By other bits than those by which the table puts it in a bucket.
+        let shard = &self.shards[(caller >> 40) as usize % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -93,7 +114,7 @@ impl CallerCalls {
 }
 
 impl Gate for CallerCalls {
-    fn admit<'a>(&'a self, head: &'a mut Head) -> Admission<'a> {
+    fn admit(&self, head: &mut Head) -> Admission {
         Admission::Ready(self.decide(head))
     }
 }
@@ -119,6 +140,9 @@ impl Drop for OneOf {
 /// How often a caller calls; or an address, where it is asked before there is a principal.
 pub(super) struct Rate {
     rate: u32,
+    /// How soon an empty bucket has one more, and is full.
+    one: Duration,
+    full: Duration,
     bound: Bound,
     /// When each caller's bucket will be full.
     full_at: Callers<Instant>,
@@ -135,21 +159,28 @@ impl Rate {
     }
 
     fn new(rate: u32, bound: Bound, counters: &Arc<Counters>) -> Self {
-        Self { rate, bound, full_at: Callers::new(), counters: Arc::clone(counters) }
+        let one = Duration::from_secs(1) / rate;
+        Self {
+            rate,
+            one,
+            full: one * rate,
+            bound,
+            full_at: Callers::new(),
+            counters: Arc::clone(counters),
+        }
     }
 
     fn decide(&self, head: &Head, now: Instant) -> Result<()> {
         let caller = self.full_at.caller(head);
-        let one = Duration::from_secs(1) / self.rate;
         let wait = {
             let mut shard = self.full_at.shard(caller);
             if shard.len() >= SHARD_MAX && !shard.contains_key(&caller) {
                 make_room(&mut shard, now);
             }
             let full_at = shard.entry(caller).or_insert(now);
-            let next = (*full_at).max(now) + one;
+            let next = (*full_at).max(now) + self.one;
             // As many as the rate has a second may come at once.
-            match (next - now).checked_sub(one * self.rate) {
+            match (next - now).checked_sub(self.full) {
                 None | Some(Duration::ZERO) => {
                     *full_at = next;
                     return Ok(());
@@ -165,7 +196,7 @@ impl Rate {
 }
 
 /// Drops callers whose buckets are full, or, where none are, any one.
-fn make_room(shard: &mut HashMap<u64, Instant>, now: Instant) {
+fn make_room(shard: &mut Shard<Instant>, now: Instant) {
     shard.retain(|_, full_at| *full_at > now);
     if shard.len() >= SHARD_MAX
         && let Some(any) = shard.keys().next().copied()
@@ -175,8 +206,9 @@ fn make_room(shard: &mut HashMap<u64, Instant>, now: Instant) {
 }
 
 impl Gate for Rate {
-    fn admit<'a>(&'a self, head: &'a mut Head) -> Admission<'a> {
-        Admission::Ready(self.decide(head, Instant::now()))
+    fn admit(&self, head: &mut Head) -> Admission {
+        let now = head.arrived().unwrap_or_else(|| tokio::time::Instant::now().into_std());
+        Admission::Ready(self.decide(head, now))
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use tidewire_service::{Admission, Error, Gate, Head, Phase, Result};
+use tidewire_service::{Admission, Error, Gate, Head, Phase, Result, Waits};
 use tokio::sync::Semaphore;
 
 use super::{is_health, later};
@@ -32,7 +32,7 @@ impl Calls {
         })
     }
 
-    async fn wait(&self, head: &mut Head) -> Result<()> {
+    async fn place(&self, head: &mut Head) -> Result<()> {
         head.context.phase(Phase::Queued);
         let _waiting = self.counters.waiting();
         let place = Arc::clone(&self.places).acquire_owned();
@@ -54,7 +54,7 @@ impl Calls {
 }
 
 impl Gate for Calls {
-    fn admit<'a>(&'a self, head: &'a mut Head) -> Admission<'a> {
+    fn admit(&self, head: &mut Head) -> Admission {
         if is_health(head) {
             return Admission::Ready(Ok(()));
         }
@@ -64,7 +64,11 @@ impl Gate for Calls {
                 Admission::Ready(Ok(()))
             }
             Err(_) if self.queue_timeout.is_zero() => Admission::Ready(Err(self.refusal())),
-            Err(_) => Admission::pending(self.wait(head)),
+            Err(_) => Admission::Waits,
         }
+    }
+
+    fn wait<'a>(&'a self, head: &'a mut Head) -> Waits<'a> {
+        Box::pin(self.place(head))
     }
 }

@@ -37,7 +37,7 @@ impl Deadlines {
     }
 
     fn decide(&self, head: &mut Head) -> Result<()> {
-        let now = Instant::now().into_std();
+        let now = head.arrived().unwrap_or_else(|| Instant::now().into_std());
         let ends_by_itself = match &head.target {
             Target::Method(method) => method.kind == StreamKind::Unary,
             _ => true,
@@ -61,14 +61,14 @@ impl Deadlines {
             (None, _) => None,
         };
         if let Some(at) = wanted.and_then(|wanted| now.checked_add(wanted)) {
-            head.context = std::mem::take(&mut head.context).with_deadline(at);
+            head.context.set_deadline(at);
         }
         Ok(())
     }
 }
 
 impl Gate for Deadlines {
-    fn admit<'a>(&'a self, head: &'a mut Head) -> Admission<'a> {
+    fn admit(&self, head: &mut Head) -> Admission {
         Admission::Ready(self.decide(head))
     }
 }

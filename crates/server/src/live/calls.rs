@@ -10,7 +10,7 @@
 //! A command whose deadline passes goes on, so what its caller is told then is *unknown*.
 
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use tidewire_link::{Answering, Arrived, Asked, Failed, Host};
@@ -83,7 +83,7 @@ impl App {
         }
         let watch = Watch::begin(&self.observers, &self.stop, &mut head);
         watch.phase(Phase::Gates);
-        let admitted = admitted(&self.gates, &mut head).await;
+        let admitted = admitted(&self.gates, &mut head, false).await;
         let (call, guards) = Call::from_head(head, body);
         watch.keep(guards);
         let outcome = match admitted {
@@ -187,7 +187,7 @@ async fn whole(mut reply: Reply) -> Result<Reply> {
 }
 
 /// Tells who observes what became of a call, at the end of its answer.
-fn observed(watch: Arc<Watch>, outcome: Result<Reply, Failed>) -> Result<Reply, Failed> {
+fn observed(watch: Watch, outcome: Result<Reply, Failed>) -> Result<Reply, Failed> {
     watch.phase(Phase::FirstByte);
     let mut reply = match outcome {
         Ok(reply) => reply,
@@ -211,7 +211,7 @@ fn observed(watch: Arc<Watch>, outcome: Result<Reply, Failed>) -> Result<Reply, 
 /// The items of an answer that is observed.
 struct Observed {
     frames: Pin<Box<dyn futures_core::Stream<Item = Result<Frame>> + Send>>,
-    watch: Arc<Watch>,
+    watch: Watch,
 }
 
 impl futures_core::Stream for Observed {

@@ -1,7 +1,7 @@
 //! The methods of all services of a server, by path; and what a caller is told whose method is not
 //! among them.
 
-use std::ops::Deref;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
@@ -15,24 +15,6 @@ pub(crate) struct Methods {
     own: HashMap<String, Arc<Entry>>,
     /// Those that are others from time to time.
     offered: Option<Arc<Offered>>,
-}
-
-/// A method that was found.
-pub(crate) enum Known<'a> {
-    Own(&'a Arc<Entry>),
-    Offered(Arc<Entry>),
-}
-
-impl Deref for Known<'_> {
-    type Target = Arc<Entry>;
-
-    #[inline]
-    fn deref(&self) -> &Arc<Entry> {
-        match self {
-            Self::Own(entry) => entry,
-            Self::Offered(entry) => entry,
-        }
-    }
 }
 
 /// A method and who answers it.
@@ -82,13 +64,13 @@ impl Methods {
 
     /// The method at a path, with its leading slash.
     #[inline]
-    pub(crate) fn find(&self, path: &str) -> Option<Known<'_>> {
+    pub(crate) fn find(&self, path: &str) -> Option<Cow<'_, Arc<Entry>>> {
         if let Some(offered) = &self.offered
             && let Some(entry) = offered.now().methods.get(path)
         {
-            return Some(Known::Offered(Arc::clone(entry)));
+            return Some(Cow::Owned(Arc::clone(entry)));
         }
-        self.own.get(path).map(Known::Own)
+        self.own.get(path).map(Cow::Borrowed)
     }
 
     /// What is offered beside its own.

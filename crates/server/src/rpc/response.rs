@@ -105,7 +105,7 @@ pub(super) fn many(
     exchange: Exchange,
     method: &Method,
     reply: Reply,
-    (coders, watch): (&Arc<Coders>, Option<Arc<Watch>>),
+    (coders, watch): (&Arc<Coders>, Option<Watch>),
     without_end: bool,
 ) -> Response<ResponseBody> {
     let Reply { headers, body, trailers, .. } = reply;
@@ -170,7 +170,7 @@ pub(crate) struct Replies {
     /// What follows everything.
     end: Option<Closing>,
     without_end: bool,
-    watch: Option<Arc<Watch>>,
+    watch: Option<Watch>,
 }
 
 impl Replies {
