@@ -67,10 +67,8 @@ fn hits_are_counted_memo_by_memo_while_that_is_wanted_however_they_are_served() 
     assert_eq!(hits("row"), 8);
     block_on(row.get(8)).unwrap();
     assert_eq!(hits("row"), 8, "it was computed");
-    let inner = row.clone();
-    let later = Memo::infallible_in(&graph, "later", move |id: u32| {
-        let inner = inner.clone();
-        async move { inner.get(id).await.map_or(0, |row| *row) }
+    let later = Memo::infallible_in(&graph, "later", move |id: u32| async move {
+        row.get(id).await.map_or(0, |row| *row)
     });
     block_on(later.get(7)).unwrap();
     block_on(later.get(7)).unwrap();
