@@ -45,8 +45,8 @@ fn changing(
 /// The reply with a panic after its first frame.
 fn panicking(reply: Reply) -> Reply {
     let frames = |body| match body {
-        Body::Stream(frames) => frames,
-        _ => Box::pin(futures_util::stream::empty()),
+        Body::Stream(frames) => frames.boxed(),
+        _ => futures_util::stream::empty().boxed(),
     };
     reply.map(|body| {
         let first = frames(body).take(1);

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use tidewire_live::{CallId, KeptItems};
-use tidewire_service::{Error, Frame};
+use tidewire_service::{Error, Frame, Frames, Messages};
 
 use crate::exchange::Heard;
 use crate::link::Link;
@@ -39,12 +39,23 @@ impl ItemsOf {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame, Error>>> {
+        self.poll_messages(cx, &mut Messages::default())
+    }
+
+    /// [`poll_frame`](Self::poll_frame), and small items before it.
+    pub(crate) fn poll_messages(
+        &mut self,
+        cx: &mut Context<'_>,
+        messages: &mut Messages,
+    ) -> Poll<Option<Result<Frame, Error>>> {
         while !self.is_over {
-            if let Some(item) = self.items.next() {
-                let credit = self.items.take_credit();
-                if credit > 0 {
-                    self.link.consumed(self.call, credit);
-                }
+            self.items.add_to(messages);
+            let item = self.items.next();
+            let credit = self.items.take_credit();
+            if credit > 0 {
+                self.link.consumed(self.call, credit);
+            }
+            if let Some(item) = item {
                 return Poll::Ready(Some(Ok(Frame::Data(item))));
             }
             match ready!(self.link.poll_heard(self.call, cx)) {
@@ -95,6 +106,16 @@ impl futures_core::Stream for RequestBody {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.poll_frame(cx)
+    }
+}
+
+impl Frames for RequestBody {
+    fn poll_messages(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        messages: &mut Messages,
+    ) -> Poll<Option<Result<Frame, Error>>> {
+        self.0.poll_messages(cx, messages)
     }
 }
 

@@ -16,8 +16,8 @@ use tidewire_live::{
     CallId, CallKind, CallRefused, Extra, Metadata, Micros, Request, Then, Watch, varint,
 };
 use tidewire_service::{
-    Body, Call, Context, Error, Frame, Freshness, Headers, Idempotency, Lifetime, Outcome, Reply,
-    Result, Target, Token, Tokens,
+    Body, Call, Context, Error, Frame, Frames, Freshness, Headers, Idempotency, Lifetime, Messages,
+    Outcome, Reply, Result, Target, Token, Tokens,
 };
 
 use crate::body::ItemsOf;
@@ -185,11 +185,7 @@ impl Link {
     }
 
     /// Sends the items of a request as they come, in a task that ends with the call.
-    fn send_items(
-        &self,
-        call: CallId,
-        frames: impl futures_core::Stream<Item = Result<Frame>> + Send + Unpin + 'static,
-    ) {
+    fn send_items(&self, call: CallId, frames: Items) {
         let link = self.clone();
         let sends = async move {
             if let Err(error) = Pour::new(link.clone(), call, frames, Headers::default()).await {
@@ -221,7 +217,7 @@ impl Link {
 
 impl Order {
     /// What the session needs of a call, and what it has to stream.
-    fn of(link: &Link, call: Call) -> Result<(Self, Option<Pinned>)> {
+    fn of(link: &Link, call: Call) -> Result<(Self, Option<Items>)> {
         let Call { target, context, codec, accept, body, .. } = call;
         if codec != accept {
             return Err(Error::internal("a remote service answers in the codec of its request"));
@@ -274,7 +270,8 @@ impl Order {
     }
 }
 
-type Pinned = Pin<Box<dyn futures_core::Stream<Item = Result<Frame>> + Send>>;
+/// What a call has to stream.
+type Items = Pin<Box<dyn Frames>>;
 
 /// What a repeated call does.
 fn kind(target: &Target) -> CallKind {
@@ -334,7 +331,7 @@ impl Open {
     async fn rest(self, reply: Reply, then: Then, streams_out: bool) -> Result<Reply> {
         match then {
             Then::Nothing | Then::Watch => Ok(reply),
-            Then::Items if streams_out => Ok(reply.map(|_| Body::frames(self))),
+            Then::Items if streams_out => Ok(reply.map(|_| Body::batches(self))),
             Then::Items => self.one(reply).await,
         }
     }
@@ -361,6 +358,16 @@ impl futures_core::Stream for Open {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
         self.items.poll_frame(cx)
+    }
+}
+
+impl Frames for Open {
+    fn poll_messages(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        messages: &mut Messages,
+    ) -> Poll<Option<Result<Frame>>> {
+        self.items.poll_messages(cx, messages)
     }
 }
 

@@ -174,9 +174,12 @@ impl<T: Transport> Connection<T> {
             state.peer.clone()
         };
         let is_all = calls.len() < IN_PLACE_CALLS_MAX;
-        let began = StdInstant::now();
+        if calls.is_empty() {
+            return (went_on, true);
+        }
+        let mut turn = Turn::begin();
         for call in calls {
-            self.begin(cx, call, peer.clone(), began);
+            self.begin(cx, call, peer.clone(), &mut turn);
         }
         (went_on, is_all)
     }
@@ -187,17 +190,17 @@ impl<T: Transport> Connection<T> {
         cx: &mut Context<'_>,
         taken: Taken,
         peer: Option<Arc<Peer>>,
-        began: StdInstant,
+        turn: &mut Turn,
     ) {
         let Some(host) = self.link.0.host.clone() else { return };
         let (call, number, watch) = (taken.call, taken.number, taken.watch);
         let is_slow = number.is_some_and(|number| self.slow.contains(&number));
         let arrived = taken.arrived(&self.link, peer);
         let mut answer = Box::pin(serve(self.link.clone(), host, (call, watch), arrived));
-        let starts = StdInstant::now();
-        if !is_slow && starts.duration_since(began) < IN_PLACE_TIME_MAX {
+        if !is_slow && turn.now.duration_since(turn.began) < IN_PLACE_TIME_MAX {
             let is_over = answer.as_mut().poll(cx).is_ready();
-            if starts.elapsed() > IN_PLACE_TIME_MAX {
+            let starts = std::mem::replace(&mut turn.now, StdInstant::now());
+            if turn.now.duration_since(starts) > IN_PLACE_TIME_MAX {
                 self.slow.extend(number.filter(|_| self.slow.len() < SLOW_METHODS_MAX));
             }
             if is_over {
@@ -288,6 +291,19 @@ impl<T> Drop for Connection<T> {
             state.session.connection_lost(self.link.0.clock.now());
             state.hear_all(&self.link);
         }
+    }
+}
+
+/// Calls that begin between two reads. One look at the time is the end of a call and the beginning of the next.
+struct Turn {
+    began: StdInstant,
+    now: StdInstant,
+}
+
+impl Turn {
+    fn begin() -> Self {
+        let began = StdInstant::now();
+        Self { began, now: began }
     }
 }
 

@@ -42,10 +42,13 @@ pub(crate) struct Shared {
     pub(crate) is_process: bool,
 }
 
+/// Something of each call. The numbers of calls are dense and bounded, so a hash that is quick will do.
+pub(crate) type ByCall<T> = HashMap<CallId, T, foldhash::fast::RandomState>;
+
 /// What the lock is around.
 pub(crate) struct State {
     pub(crate) session: Session,
-    pub(crate) exchanges: HashMap<CallId, Exchange>,
+    pub(crate) exchanges: ByCall<Exchange>,
     /// Answers of this side that the peer is told about.
     pub(crate) watches: Watches,
     /// Who wait for room for another call.
@@ -97,7 +100,7 @@ impl Link {
     ) -> Self {
         let state = State {
             session,
-            exchanges: HashMap::new(),
+            exchanges: ByCall::default(),
             watches: Watches::default(),
             waiting: Wakers::default(),
             connection: None,

@@ -16,9 +16,8 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_core::Stream;
-use tidewire_live::{CallId, Gathered, Push};
-use tidewire_service::{Error, Frame, Headers};
+use tidewire_live::{CallId, Push};
+use tidewire_service::{Error, Frame, Frames, Headers, Messages};
 
 use crate::link::{Link, State};
 
@@ -30,60 +29,61 @@ pub(crate) struct Pour<S> {
     link: Link,
     call: CallId,
     frames: S,
-    gathered: Gathered,
-    /// It does not fit in with what is gathered.
+    messages: Messages,
+    /// It does not fit in with what is put together.
     next: Option<Bytes>,
     trailers: Headers,
-    /// How it ended, behind what is gathered.
+    /// How it ended, behind what is put together.
     end: Option<Result<(), Error>>,
 }
 
 impl<S> Pour<S>
 where
-    S: Stream<Item = Result<Frame, Error>> + Unpin,
+    S: Frames + Unpin,
 {
     /// Sends `frames` as the items of `call`; with `trailers`, unless it has others.
     pub(crate) fn new(link: Link, call: CallId, frames: S, trailers: Headers) -> Self {
-        let gathered = Gathered::default();
-        Self { link, call, frames, gathered, next: None, trailers, end: None }
+        let messages = Messages::default();
+        Self { link, call, frames, messages, next: None, trailers, end: None }
     }
 
     /// Puts together what is there; whether the stream has to wait for more.
     fn gather(&mut self, cx: &mut Context<'_>, turn: &mut Turn) -> bool {
         while self.next.is_none() && self.end.is_none() && !turn.is_over {
-            match Pin::new(&mut self.frames).poll_next(cx) {
+            self.messages.allow(turn.items());
+            match Pin::new(&mut self.frames).poll_messages(cx, &mut self.messages) {
                 Poll::Ready(Some(Ok(Frame::Data(item)))) => {
-                    if !self.gathered.add(&item) {
+                    if !self.messages.add(&item) {
                         self.next = Some(item);
                     }
-                    turn.went_on();
                 }
                 Poll::Ready(Some(Ok(Frame::Trailers(trailers)))) => self.trailers = trailers,
                 Poll::Ready(Some(Err(error))) => self.end = Some(Err(error)),
                 Poll::Ready(None) => self.end = Some(Ok(())),
                 Poll::Pending => return true,
             }
+            turn.look();
         }
         false
     }
 
     /// Gives the session what is put together: whether it is wanted.
     fn push(&mut self, cx: &Context<'_>) -> Poll<Result<bool, Error>> {
-        if self.gathered.is_empty() && self.next.is_none() {
+        if self.messages.is_empty() && self.next.is_none() {
             return Poll::Ready(Ok(true));
         }
         let mut state = self.link.lock();
         let State { session, exchanges, .. } = &mut *state;
         let Some(exchange) = exchanges.get_mut(&self.call) else { return Poll::Ready(Ok(false)) };
         let mut pushed = Push::Queued;
-        if !self.gathered.is_empty() {
-            pushed = session.push_gathered(self.call, &mut self.gathered);
+        if !self.messages.is_empty() {
+            pushed = session.push_messages(self.call, &mut self.messages);
         }
         if pushed == Push::Queued
             && let Some(item) = &self.next
         {
             // It begins the next frame, unless it is too large to share one.
-            if !self.gathered.add(item) {
+            if !self.messages.add(item) {
                 pushed = session.push_shared(self.call, item);
             }
             if pushed == Push::Queued {
@@ -113,7 +113,7 @@ where
 
 impl<S> Future for Pour<S>
 where
-    S: Stream<Item = Result<Frame, Error>> + Unpin,
+    S: Frames + Unpin,
 {
     /// The trailers; none when the peer wants no more.
     type Output = Result<Option<Headers>, Error>;
@@ -125,7 +125,7 @@ where
             if !ready!(self.push(cx))? {
                 return Poll::Ready(Ok(None));
             }
-            if !self.gathered.is_empty() {
+            if !self.messages.is_empty() {
                 // What began the next frame goes with those after it.
                 continue;
             }
@@ -147,26 +147,29 @@ where
 /// For how long a stream goes on before others do.
 struct Turn {
     began: Instant,
-    items: u32,
+    looks: u32,
     is_over: bool,
 }
 
 impl Turn {
     fn begin() -> Self {
-        Self { began: Instant::now(), items: 0, is_over: false }
+        Self { began: Instant::now(), looks: 0, is_over: false }
     }
 
-    /// Another item was made. The first ones tell of a stream that takes its time for each.
-    #[inline]
-    fn went_on(&mut self) {
-        self.items += 1;
-        if self.items.is_multiple_of(LOOK_ITEMS) || self.items.is_power_of_two() {
-            self.is_over = self.began.elapsed() >= TURN;
-        }
+    /// How many items may go together until the next look: few at first, for a stream that takes its time for
+    /// each.
+    fn items(&self) -> u32 {
+        1 << self.looks.min(ITEMS_BITS)
+    }
+
+    /// Looks at the time.
+    fn look(&mut self) {
+        self.looks += 1;
+        self.is_over = self.began.elapsed() >= TURN;
     }
 }
 
 /// How long a turn takes.
 const TURN: Duration = Duration::from_micros(200);
-/// Items between two looks at the time.
-const LOOK_ITEMS: u32 = 32;
+/// Items between two looks at the time, at most, as a power of two.
+const ITEMS_BITS: u32 = 6;

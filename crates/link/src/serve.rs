@@ -14,7 +14,7 @@ use tidewire_live::{
     Session, Watch, varint,
 };
 use tidewire_service::{
-    Body, Context, Error, Frame, Freshness, Headers, Lifetime, Outcome, Protocol, Reply, Token,
+    Body, Context, Error, Frames, Freshness, Headers, Lifetime, Outcome, Protocol, Reply, Token,
     Tokens, Validator,
 };
 
@@ -178,7 +178,7 @@ impl Taken {
         context.add_tokens(&tokens.collect::<Tokens>());
         let body = match self.body {
             Some(whole) => Body::Full(whole),
-            None => Body::frames(RequestBody::new(link.clone(), self.call)),
+            None => Body::batches(RequestBody::new(link.clone(), self.call)),
         };
         let (target, parent, is_command) = (self.target, self.parent, self.command.is_some());
         Arrived { target, context, body, is_command, parent }
@@ -271,12 +271,7 @@ impl Link {
     }
 
     /// Sends the items of an answer as they come.
-    async fn stream(
-        &self,
-        call: CallId,
-        frames: impl futures_core::Stream<Item = Result<Frame, Error>> + Unpin,
-        trailers: Headers,
-    ) {
+    async fn stream(&self, call: CallId, frames: Pin<Box<dyn Frames>>, trailers: Headers) {
         match Pour::new(self.clone(), call, frames, trailers).await {
             Ok(Some(trailers)) => {
                 let mut state = self.lock();

@@ -10,7 +10,7 @@
 //! command made stale before it has the command's reply. Where the caller wants values, the call is made
 //! again as it came, through the gates.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
@@ -20,13 +20,13 @@ use tidewire_live::{CallId, Change, Micros, OutgoingReply, Refresh, Watch};
 use tidewire_service::{Body, Error, Freshness, Lifetime, Reply, Staleness};
 
 use crate::clock::Clock;
-use crate::link::{Link, State};
+use crate::link::{ByCall, Link, State};
 use crate::serve::{Arrived, Asked, Failed, head_of};
 
 /// The watches of a link.
 #[derive(Default)]
 pub(crate) struct Watches {
-    granted: HashMap<CallId, Watched>,
+    granted: ByCall<Watched>,
     /// When answers end by time.
     dues: BTreeSet<(Micros, CallId)>,
     bell: Arc<Bell>,

@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::Range;
 
 use bytes::{Buf, Bytes};
-use tidewire_service::{Error, Validator};
+use tidewire_service::{Error, Messages, Validator};
 
 use crate::frame::{Head, flag};
 use crate::message::{Change, Watch};
@@ -455,6 +455,24 @@ impl KeptItems {
     #[inline]
     pub fn take_credit(&mut self) -> u64 {
         if self.rest.is_empty() { std::mem::take(&mut self.credit) } else { 0 }
+    }
+}
+
+impl KeptItems {
+    /// Moves the next items to `messages`, as long as they are small and it takes them.
+    pub fn add_to(&mut self, messages: &mut Messages) {
+        const SMALL_BYTES_MAX: usize = 1024;
+        let mut rest = &self.rest[..];
+        let mut after = rest;
+        while let Some(item) = varint::take_string(&mut after)
+            && item.len() <= SMALL_BYTES_MAX
+            && messages.takes(item.len())
+            && messages.add(item)
+        {
+            rest = after;
+        }
+        let taken = self.rest.len() - rest.len();
+        self.rest.advance(taken);
     }
 }
 

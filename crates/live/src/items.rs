@@ -1,12 +1,12 @@
 //! Stream items, in both directions and for both sides (specification 4).
 
 use bytes::Bytes;
+use tidewire_service::Messages;
 
 use crate::callee::{write_finish, write_head};
 use crate::caller::State;
 use crate::event::{Event, Piece};
 use crate::frame::{self, Kind, flag};
-use crate::gathered::Gathered;
 use crate::hello::feature;
 use crate::message::Push;
 use crate::metadata::Metadata;
@@ -70,15 +70,15 @@ impl Session {
         Push::Queued
     }
 
-    /// Queues items that were put together before; what is not queued stays in `gathered`.
-    pub fn push_gathered(&mut self, call: CallId, gathered: &mut Gathered) -> Push {
+    /// Queues items that were put together before, all or none.
+    pub fn push_messages(&mut self, call: CallId, messages: &mut Messages) -> Push {
         let ours = self.is_ours(call.stream);
         let window = self.peer.limits.stream_credit;
         let mut pool = std::mem::take(&mut self.pool);
         let pushed = match self.stream_of(call) {
             Some(stream) if stream.takes_items(ours) => {
                 if stream.send.has_room(window) {
-                    stream.send.push_gathered(gathered, &mut pool);
+                    stream.send.push_messages(messages, &mut pool);
                     Push::Queued
                 } else {
                     stream.send.wants_room = true;

@@ -61,7 +61,6 @@ mod ending;
 mod event;
 pub mod fields;
 pub mod frame;
-mod gathered;
 mod handshake;
 pub mod hello;
 mod hosted;
@@ -86,7 +85,6 @@ mod watch;
 pub use acceptor::Acceptor;
 pub use config::{Config, Micros, SessionId};
 pub use event::{Changed, Event, IncomingReply, IncomingRequest, Items, KeptItems, Piece, Then};
-pub use gathered::Gathered;
 pub use hello::{Hello, Limits, feature};
 pub use message::{
     CallKind, CallRefused, Change, Destination, Extra, HttpRequest, MethodId, OutgoingReply, Push,

@@ -8,9 +8,9 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use tidewire_service::Messages;
 
 use crate::frame::Kind;
-use crate::gathered::Gathered;
 use crate::reason::{Reason, Violation};
 use crate::{credit, varint};
 
@@ -128,17 +128,13 @@ impl Sender {
         varint::put_string(&mut self.open, item);
     }
 
-    /// Queues items that somebody put together; what is left is an empty buffer for others.
-    pub(crate) fn push_gathered(&mut self, gathered: &mut Gathered, pool: &mut Vec<Vec<u8>>) {
-        let items = &mut gathered.bytes;
-        if self.open.len() + items.len() > PIECE_BYTES {
+    /// Queues items that somebody put together.
+    pub(crate) fn push_messages(&mut self, messages: &mut Messages, pool: &mut Vec<Vec<u8>>) {
+        const { assert!(Messages::BYTES_MAX <= PIECE_BYTES) };
+        if self.open.len() + messages.encoded_bytes() > PIECE_BYTES {
             self.close(pool);
         }
-        if self.open.is_empty() {
-            std::mem::swap(&mut self.open, items);
-        } else {
-            self.open.append(items);
-        }
+        messages.move_to(&mut self.open);
     }
 
     /// Queues an item that is too large to share a frame. One that would be a single piece goes as an item,

@@ -170,6 +170,12 @@ impl<K: Key, V: Send + Sync + 'static> Notify<K, V> {
         Self { post, belfry }
     }
 
+    /// [`Memo::validate`] of its key.
+    #[must_use]
+    pub fn validate(&self, version: u64) -> bool {
+        self.post.memo.validate(&self.post.key, version)
+    }
+
     /// Waits until the value is suspect; `None` when the memo is closed.
     ///
     /// # Cancel safety

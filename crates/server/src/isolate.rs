@@ -12,7 +12,9 @@ use std::task::{Context, Poll};
 
 use crate::observe::Ended;
 use crate::seldom::Seldom;
-use tidewire_service::{Answer, Call, Error, PendingAnswer, Progress, Reply, Result, Service};
+use tidewire_service::{
+    Answer, Call, Error, Frame, Frames, Messages, PendingAnswer, Progress, Reply, Result, Service,
+};
 
 /// The answer of a service, with panics turned into errors.
 pub(crate) struct Isolated(Answer);
@@ -74,6 +76,20 @@ impl<S> IsolatedStream<S> {
     }
 }
 
+impl<S: Unpin> IsolatedStream<S> {
+    /// What `poll` has to say of the stream, as long as there is one.
+    fn poll_by<T>(
+        &mut self,
+        poll: impl FnOnce(Pin<&mut S>) -> Poll<Option<Result<T>>>,
+    ) -> Poll<Option<Result<T>>> {
+        let Some(stream) = &mut self.0 else { return Poll::Ready(None) };
+        catch_unwind(AssertUnwindSafe(|| poll(Pin::new(stream)))).unwrap_or_else(|panic| {
+            self.end();
+            Poll::Ready(Some(Err(panicked(&*panic))))
+        })
+    }
+}
+
 impl<S, T> futures_core::Stream for IsolatedStream<S>
 where
     S: futures_core::Stream<Item = Result<T>> + Unpin,
@@ -81,11 +97,17 @@ where
     type Item = Result<T>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Some(stream) = &mut self.0 else { return Poll::Ready(None) };
-        catch_unwind(AssertUnwindSafe(|| Pin::new(stream).poll_next(cx))).unwrap_or_else(|panic| {
-            self.end();
-            Poll::Ready(Some(Err(panicked(&*panic))))
-        })
+        self.poll_by(|stream| stream.poll_next(cx))
+    }
+}
+
+impl<S: Frames + Unpin> Frames for IsolatedStream<S> {
+    fn poll_messages(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        messages: &mut Messages,
+    ) -> Poll<Option<Result<Frame>>> {
+        self.poll_by(|stream| stream.poll_messages(cx, messages))
     }
 }
 

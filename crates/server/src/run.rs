@@ -13,7 +13,9 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tidewire_service::{Body, Call, Error, Frame, Reply, Result, Service, Validator};
+use tidewire_service::{
+    Body, Call, Error, Frame, Frames, Messages, Reply, Result, Service, Validator,
+};
 use tokio::time::{Instant, Sleep};
 
 use crate::command::Command;
@@ -120,7 +122,7 @@ fn guard(body: &mut Body, deadline: Option<Instant>) {
     *body = match std::mem::take(body) {
         Body::Stream(frames) => {
             let deadline = deadline.map(|at| Box::pin(tokio::time::sleep_until(at)));
-            Body::frames(Guarded { frames: IsolatedStream(Some(frames)), deadline })
+            Body::batches(Guarded { frames: IsolatedStream(Some(frames)), deadline })
         }
         whole => whole,
     };
@@ -164,25 +166,44 @@ impl Future for Waiting {
     }
 }
 
-type Frames = Pin<Box<dyn futures_core::Stream<Item = Result<Frame>> + Send>>;
-
 /// The frames of a reply: a panic and the deadline end them with an error.
 struct Guarded {
-    frames: IsolatedStream<Frames>,
+    frames: IsolatedStream<Pin<Box<dyn Frames>>>,
     deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl Guarded {
+    /// Whether the deadline passed; then nothing more comes.
+    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
+        let is_late = self.frames.0.is_some()
+            && self.deadline.as_mut().is_some_and(|at| at.as_mut().poll(cx).is_ready());
+        if is_late {
+            self.frames.end();
+        }
+        is_late
+    }
 }
 
 impl futures_core::Stream for Guarded {
     type Item = Result<Frame>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.frames.0.is_some()
-            && let Some(deadline) = &mut self.deadline
-            && deadline.as_mut().poll(cx).is_ready()
-        {
-            self.frames.end();
+        if self.is_late(cx) {
             return Poll::Ready(Some(Err(deadline::passed())));
         }
         Pin::new(&mut self.frames).poll_next(cx)
+    }
+}
+
+impl Frames for Guarded {
+    fn poll_messages(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        messages: &mut Messages,
+    ) -> Poll<Option<Result<Frame>>> {
+        if self.is_late(cx) {
+            return Poll::Ready(Some(Err(deadline::passed())));
+        }
+        Pin::new(&mut self.frames).poll_messages(cx, messages)
     }
 }

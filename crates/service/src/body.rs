@@ -16,7 +16,8 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 
-use crate::{Error, Headers};
+use crate::messages::OneByOne;
+use crate::{Error, Frames, Headers};
 
 /// The bytes of a request or a reply.
 #[derive(Default)]
@@ -27,7 +28,7 @@ pub enum Body {
     /// Everything at once.
     Full(Bytes),
     /// Frames as they come.
-    Stream(Frames),
+    Stream(Pin<Box<dyn Frames>>),
 }
 
 /// One item of a streamed body.
@@ -41,14 +42,27 @@ pub enum Frame {
     Trailers(Headers),
 }
 
-type Frames = Pin<Box<dyn futures_core::Stream<Item = Result<Frame, Error>> + Send>>;
-
 impl Body {
     /// A body of frames as they come.
     pub fn frames(
         frames: impl futures_core::Stream<Item = Result<Frame, Error>> + Send + 'static,
     ) -> Self {
+        Self::batches(OneByOne { frames })
+    }
+
+    /// A body of frames as they come, several messages at a time where who reads it takes them so.
+    pub fn batches(frames: impl Frames + 'static) -> Self {
         Self::Stream(Box::pin(frames))
+    }
+
+    /// Its frames: one for a body that is there at once, none for an empty one.
+    pub fn into_frames(self) -> Pin<Box<dyn Frames>> {
+        let whole = match self {
+            Self::Stream(frames) => return frames,
+            Self::Full(bytes) => Some(Ok(Frame::Data(bytes))),
+            Self::Empty => None,
+        };
+        Box::pin(OneByOne { frames: futures_util::stream::iter(whole) })
     }
 
     /// A body of messages or chunks as they come, without trailers.

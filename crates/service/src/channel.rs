@@ -7,7 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::call::one_message;
-use crate::dispatch::{Errors, Wire, decode_all, encode_all};
+use crate::dispatch::{Errors, Wire};
+use crate::typed::{decode_all, encode_all};
 use crate::{Body, Call, Codec, Context, Error, Reply, Result, Service, Spec, Stream};
 
 /// Where a client sends its calls; cheap to clone.
@@ -102,7 +103,7 @@ impl Channel {
 
     fn many<Res: Wire>(&self, body: Body) -> Stream<Res> {
         let codec = self.codec;
-        decode_all(body, move |bytes| codec.decode_reply(bytes)).map_errors(Error::from_upstream)
+        decode_all(body, move |bytes| codec.decode_reply(bytes), Error::from_upstream)
     }
 }
 

@@ -5,12 +5,12 @@
 //! of the offending field: the fast decoder runs first, and only a failure pays for the one that knows
 //! paths.
 
-use buffa::{Message, MessageName};
+use buffa::{Message, MessageName, SizeCache};
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{Error, Result};
+use crate::{Error, Messages, Result};
 
 /// How a message becomes bytes.
 ///
@@ -47,6 +47,21 @@ impl Codec {
                 Error::internal(format!("the message has no JSON form: {e}")).with_cause(e)
             }),
         }
+    }
+
+    /// Adds the encoded message to others, if it fits in with them: JSON does not.
+    #[inline]
+    pub(crate) fn add<M: Message>(self, message: &M, messages: &mut Messages) -> bool {
+        if self == Self::Json {
+            return false;
+        }
+        let mut cache = SizeCache::new();
+        let size = message.compute_size(&mut cache) as usize;
+        let takes = messages.takes(size);
+        if takes {
+            messages.add_with(size, |bytes| message.write_to(&mut cache, bytes));
+        }
+        takes
     }
 
     /// Decodes a request, on the side that serves.

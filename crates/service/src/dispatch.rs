@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use buffa::{Message, MessageName};
 use bytes::Bytes;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::call::one_message;
-use crate::stream::Part;
-use crate::{Answer, Body, Call, Codec, Context, Error, Frame, Reply, Result, Stream};
+use crate::typed::{decode_all, encode_all};
+use crate::{Answer, Body, Call, Codec, Context, Error, Reply, Result, Stream};
 
 /// A message that generated code may send and receive.
 pub trait Wire: Message + MessageName + Serialize + DeserializeOwned + 'static {}
@@ -32,7 +32,7 @@ pub enum Errors {
 }
 
 impl Errors {
-    fn seen(self, error: Error) -> Error {
+    pub(crate) fn seen(self, error: Error) -> Error {
         match self {
             Self::Own => error.seen_by_caller(),
             Self::PassedOn => error,
@@ -143,31 +143,7 @@ pub fn left_out<T>(method: &str) -> Result<T> {
 
 /// Decodes each message of a request as it comes.
 fn requests<M: Wire>(codec: Codec, body: Body) -> Stream<M> {
-    decode_all(body, move |bytes| codec.decode_request(bytes))
-}
-
-/// Decodes each message of a body as it comes.
-pub(crate) fn decode_all<M: Wire>(
-    body: Body,
-    decode: impl Fn(&[u8]) -> Result<M> + Send + 'static,
-) -> Stream<M> {
-    match body {
-        Body::Empty => Stream::from_values([]),
-        Body::Full(bytes) => Stream::new(futures_util::stream::once(async move { decode(&bytes) })),
-        Body::Stream(frames) => Stream::from_parts(frames.map(move |frame| match frame? {
-            Frame::Data(data) => decode(&data).map(Part::Message),
-            Frame::Trailers(trailers) => Ok(Part::Trailers(trailers)),
-        })),
-    }
-}
-
-/// Encodes each message as it comes; an error is what the caller sees of it.
-pub(crate) fn encode_all<M: Wire>(codec: Codec, items: Stream<M>, errors: Errors) -> Body {
-    let seen = move |error| errors.seen(error);
-    Body::frames(items.into_parts().map(move |part| match part.map_err(seen)? {
-        Part::Message(message) => codec.encode(&message).map(Frame::Data),
-        Part::Trailers(trailers) => Ok(Frame::Trailers(trailers)),
-    }))
+    decode_all(body, move |bytes| codec.decode_request(bytes), |error| error)
 }
 
 fn reply<M: Wire>(accept: Codec, errors: Errors, outcome: Result<Reply<M>>) -> Result<Reply> {

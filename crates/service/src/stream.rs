@@ -126,11 +126,6 @@ impl<T: 'static> Stream<T> {
         }))
     }
 
-    /// The same stream, ending with what `f` makes of the error that ends it.
-    pub(crate) fn map_errors(self, f: impl Fn(Error) -> Error + Send + 'static) -> Self {
-        Self::from_parts(self.parts.map_err(f))
-    }
-
     /// The same stream, with trailers that are asked for once the last message was taken: a count,
     /// a checksum. They take the place of those that it had, and are not sent after an error, which
     /// has trailers of its own.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use futures_util::future::{join, poll_immediate};
@@ -43,6 +44,36 @@ async fn all_who_wait_for_the_end_of_an_answer_are_told_and_nobody_of_another() 
     join(waits.0, waits.1).await;
     assert!(a.is_stale());
     assert!(!b.is_stale() && poll_immediate(&mut waits.2).await.is_none());
+}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn every_task_that_waits_is_woken_whichever_asked_last() {
+    let (behind, source) = rows();
+    for asked in [&[0][..], &[0, 0], &[0, 1], &[0, 1, 0], &[0, 1, 2, 1], &[0, 1, 1, 2, 0]] {
+        let a = staleness(&behind, "a").await;
+        let woken: [Arc<Woken>; 3] = Default::default();
+        for task in asked {
+            let waker = Waker::from(Arc::clone(&woken[*task]));
+            assert!(a.poll_stale(&mut std::task::Context::from_waker(&waker)).is_pending());
+        }
+        source.changed(&"b".to_owned());
+        assert!(woken.iter().all(|woken| woken.0.load(Ordering::SeqCst) == 0), "{asked:?}");
+        source.changed(&"a".to_owned());
+        for (task, woken) in woken.iter().enumerate() {
+            let is_woken = woken.0.load(Ordering::SeqCst) > 0;
+            assert_eq!(is_woken, asked.contains(&task), "{asked:?}: {task}");
+        }
+        ended(&a).await;
+    }
 }
 
 #[tokio::test]

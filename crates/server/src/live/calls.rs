@@ -15,8 +15,8 @@ use std::task::{Context as TaskContext, Poll, ready};
 
 use tidewire_link::{Answering, Arrived, Asked, Failed, Host};
 use tidewire_service::{
-    Body, Call, Codec, Error, Frame, Head, HttpTarget, Outcome, Phase, Reply, Result, Signal,
-    Target,
+    Body, Call, Codec, Error, Frame, Frames, Head, HttpTarget, Messages, Outcome, Phase, Reply,
+    Result, Signal, Target,
 };
 
 use crate::connection::App;
@@ -198,7 +198,7 @@ fn observed(watch: Watch, outcome: Result<Reply, Failed>) -> Result<Reply, Faile
         }
     };
     reply.body = match reply.body {
-        Body::Stream(frames) => Body::frames(Observed { frames, watch }),
+        Body::Stream(frames) => Body::batches(Observed { frames, watch }),
         whole => {
             watch.sent(whole.len().unwrap_or_default());
             watch.over();
@@ -210,16 +210,13 @@ fn observed(watch: Watch, outcome: Result<Reply, Failed>) -> Result<Reply, Faile
 
 /// The items of an answer that is observed.
 struct Observed {
-    frames: Pin<Box<dyn futures_core::Stream<Item = Result<Frame>> + Send>>,
+    frames: Pin<Box<dyn Frames>>,
     watch: Watch,
 }
 
-impl futures_core::Stream for Observed {
-    type Item = Result<Frame>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
-        let frame = ready!(self.frames.as_mut().poll_next(cx));
-        match &frame {
+impl Observed {
+    fn saw(&self, frame: Option<&Result<Frame>>) {
+        match frame {
             Some(Ok(Frame::Data(item))) => self.watch.sent(item.len()),
             Some(Ok(Frame::Trailers(_))) => {}
             Some(Err(error)) => {
@@ -228,6 +225,30 @@ impl futures_core::Stream for Observed {
             }
             None => self.watch.over(),
         }
+    }
+}
+
+impl futures_core::Stream for Observed {
+    type Item = Result<Frame>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
+        let frame = ready!(self.frames.as_mut().poll_next(cx));
+        self.saw(frame.as_ref());
+        Poll::Ready(frame)
+    }
+}
+
+impl Frames for Observed {
+    fn poll_messages(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        messages: &mut Messages,
+    ) -> Poll<Option<Result<Frame>>> {
+        let before = messages.payload_bytes();
+        let frame = self.frames.as_mut().poll_messages(cx, messages);
+        self.watch.sent(messages.payload_bytes() - before);
+        let frame = ready!(frame);
+        self.saw(frame.as_ref());
         Poll::Ready(frame)
     }
 }

@@ -10,6 +10,7 @@
 
 use std::convert::Infallible;
 use std::io::Write as _;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY,
 };
 use http::{HeaderMap, Response, StatusCode};
-use tidewire_service::{Body, Coding, Form, Format, Frame, Keeper};
+use tidewire_service::{Body, Coding, Form, Format, Frame, Frames, Keeper};
 
 use crate::plain::tag_compressed;
 
@@ -107,11 +108,7 @@ fn whole(bytes: &[u8]) -> Bytes {
     out.into()
 }
 
-type Frames = std::pin::Pin<
-    Box<dyn futures_core::Stream<Item = Result<Frame, tidewire_service::Error>> + Send>,
->;
-
-fn streamed(frames: Frames) -> Body {
+fn streamed(frames: Pin<Box<dyn Frames>>) -> Body {
     // `None` stands for the end, at which the trailer of gzip is written.
     let frames = frames.map(Some).chain(futures_util::stream::iter([None]));
     let mut gzip = Gzip::new();

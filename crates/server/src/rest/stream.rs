@@ -9,7 +9,7 @@ use futures_core::Stream;
 use futures_util::StreamExt;
 use http_body::Body as _;
 use tidewire_rest::{Binding, Lines, Request, Style, Writer};
-use tidewire_service::{Body, Error, Frame, Result};
+use tidewire_service::{Body, Error, Frame, Frames, Result};
 
 use crate::plain;
 
@@ -71,23 +71,21 @@ impl Stream for Messages {
 
 /// The chunks of a stream of replies.
 pub(crate) struct Chunks {
-    frames: Option<Frames>,
+    frames: Option<Pin<Box<dyn Frames>>>,
     binding: Arc<Binding>,
     writer: Writer,
     failed: Option<Error>,
 }
 
-type Frames = Pin<Box<dyn Stream<Item = Result<Frame>> + Send>>;
-
 impl Chunks {
     pub(crate) fn new(body: Body, binding: &Arc<Binding>, style: Style) -> Self {
-        let frames: Frames = match body {
-            Body::Empty => Box::pin(futures_util::stream::empty()),
-            Body::Full(bytes) => Box::pin(futures_util::stream::iter([Ok(Frame::Data(bytes))])),
-            Body::Stream(frames) => frames,
-        };
         let writer = Writer::new(Arc::clone(binding), style);
-        Self { frames: Some(frames), binding: Arc::clone(binding), writer, failed: None }
+        Self {
+            frames: Some(body.into_frames()),
+            binding: Arc::clone(binding),
+            writer,
+            failed: None,
+        }
     }
 
     /// Whether the whole reply was given.
