@@ -113,6 +113,7 @@ pub(crate) fn told(hosted: &Hosted) -> Process {
         state: state.to_owned(),
         pids: status.pids,
         starts: status.starts,
+        spares: status.spares as u64,
         waiting: status.waiting as u64,
         calls: status.calls as u64,
         failure: redact::text(&status.failure.unwrap_or_default()),

@@ -203,7 +203,7 @@ pub(crate) async fn serve(
     let again = Again::of(&arrived, watch);
     let (outcome, depends) = process::answered(&link, call, host.answer(arrived)).await;
     match outcome {
-        Err(failed) => link.fail(call, &failed),
+        Err(failed) => link.fail(call, &failed, &depends),
         Ok(reply) if watch != Watch::No => link.deliver_watched(call, reply, again).await,
         Ok(reply) => link.deliver(call, reply, &depends).await,
     }
@@ -211,11 +211,14 @@ pub(crate) async fn serve(
 }
 
 impl Link {
-    fn fail(&self, call: CallId, failed: &Failed) {
+    fn fail(&self, call: CallId, failed: &Failed, depends: &[Depends]) {
         let mut state = self.lock();
         state.tell_stale(self);
         match failed.outcome {
-            Outcome::Answered => state.session.fail(call, &failed.error),
+            Outcome::Answered => {
+                let maps = made_of(failed.error.headers(), failed.error.trailers(), depends);
+                state.session.fail_made_of(call, &failed.error, &maps);
+            }
             outcome => state.session.refuse(call, &failed.error, outcome),
         }
         state.wake();
@@ -230,7 +233,7 @@ impl Link {
         let frames = {
             let mut head = head_of(&reply, &[]);
             if !depends.is_empty() {
-                head.metadata = made_of(&reply, depends);
+                head.metadata = made_of(&reply.headers, &reply.trailers, depends);
             }
             let mut state = self.lock();
             state.tell_stale(self);
@@ -279,7 +282,7 @@ impl Link {
                 state.wake();
             }
             Ok(None) => {}
-            Err(error) => self.fail(call, &error.into()),
+            Err(error) => self.fail(call, &error.into(), &[]),
         }
     }
 }
@@ -298,19 +301,19 @@ pub(crate) fn head_of<'a>(reply: &'a Reply, payload: &'a [u8]) -> OutgoingReply<
     }
 }
 
-/// The metadata of a reply, with what it was made of.
-fn made_of(reply: &Reply, depends: &[Depends]) -> Metadata {
+/// The metadata of an answer, with what it was made of.
+fn made_of(headers: &HeaderMap, trailers: &HeaderMap, depends: &[Depends]) -> Metadata {
     let mut builder = Metadata::builder();
-    for (name, value) in &*reply.headers {
+    for (name, value) in headers {
         builder = builder.header(name.as_str(), value.as_bytes());
     }
     for Depends { source, key } in depends {
         builder = builder.depends(source, key);
     }
-    if !reply.trailers.is_empty() {
+    if !trailers.is_empty() {
         builder = builder.trailers();
     }
-    for (name, value) in &*reply.trailers {
+    for (name, value) in trailers {
         builder = builder.header(name.as_str(), value.as_bytes());
     }
     builder.build()

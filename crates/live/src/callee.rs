@@ -15,8 +15,8 @@ use crate::event::Event;
 use crate::frame::{self, HEAD_BYTES, Head, Kind, PAYLOAD_BYTES_MAX, flag};
 use crate::hello::feature;
 use crate::message::{OutgoingReply, Watch};
-use crate::metadata;
-use crate::output::{Packing, put_error, put_error_metadata, put_kept, put_reply_metadata};
+use crate::metadata::Metadata;
+use crate::output::{Packing, put_error_frame, put_error_metadata, put_kept, put_reply_metadata};
 use crate::reason::{Reason, Violation};
 use crate::session::Session;
 use crate::slots::{CallId, index};
@@ -238,7 +238,7 @@ impl Session {
         }
         let (raw, trailers) = head.metadata.split();
         let trailers = Bytes::copy_from_slice(trailers);
-        let metadata = metadata::Metadata::from_checked(Bytes::copy_from_slice(raw));
+        let metadata = Metadata::from_checked(Bytes::copy_from_slice(raw));
         self.reply_stream(call, &OutgoingReply { metadata, payload: &[], ..head.clone() });
         self.queue_body(call, body);
         self.finish_stream(call, Finish::end(trailers.to_vec()));
@@ -345,6 +345,12 @@ impl Session {
         self.fail_with(call, error, Outcome::Answered);
     }
 
+    /// The same of a hosted process, which says what the error was made of: `maps` are the headers and
+    /// trailers of the error, with [`depends`](crate::MetadataBuilder::depends) between.
+    pub fn fail_made_of(&mut self, call: CallId, error: &Error, maps: &Metadata) {
+        self.end_with(call, error, Outcome::Answered, maps);
+    }
+
     /// Ends a call without its answer, and says what became of it.
     pub fn refuse(&mut self, call: CallId, error: &Error, outcome: Outcome) {
         self.fail_with(call, error, outcome);
@@ -358,26 +364,29 @@ impl Session {
     }
 
     fn fail_with(&mut self, call: CallId, error: &Error, outcome: Outcome) {
+        let maps = Metadata::from_maps(error.headers(), error.trailers());
+        self.end_with(call, error, outcome, &maps);
+    }
+
+    fn end_with(&mut self, call: CallId, error: &Error, outcome: Outcome, maps: &Metadata) {
         let max = self.peer.limits.metadata_max;
         let Some(served) = self.incoming.of(call) else { return self.end_orphan(call) };
         if served.has(mark::CANCELLED) {
             return self.end_cancelled(call);
         }
-        let command = served.command;
-        if served.stream.is_some() {
-            let mut metadata = Vec::new();
-            put_error_metadata(&mut metadata, error, outcome, max);
+        let (command, mut metadata) = (served.command, Vec::new());
+        let is_streaming = served.stream.is_some();
+        put_error_metadata(&mut metadata, error, outcome, maps, max);
+        if is_streaming {
             let finish = Finish { kind: Kind::Error, flags: 0, metadata, payload: Bytes::new() };
             return self.finish_stream(call, finish);
         }
         if command != 0 {
             self.tell_writer();
-            let mut metadata = Vec::new();
-            put_error_metadata(&mut metadata, error, outcome, max);
             self.window.finish(command, Kind::Error as u8, 0, &metadata, &[]);
         }
         if self.incoming_live {
-            put_error(&mut self.output.main, call.stream, error, outcome, max);
+            put_error_frame(&mut self.output.main, call.stream, &metadata);
         }
         self.remove_served(call.index());
     }

@@ -42,7 +42,9 @@ impl Session {
         match outcome {
             Ok(expires_ms) => metadata::put_number(out, tag::EXPIRES, expires_ms),
             Err(error) => {
-                put_error_metadata(out, error, Outcome::Answered, self.peer.limits.metadata_max)
+                let maps = Metadata::from_maps(error.headers(), error.trailers());
+                let max = self.peer.limits.metadata_max;
+                put_error_metadata(out, error, Outcome::Answered, &maps, max);
             }
         }
         let frame = frame.metadata_ends(out);

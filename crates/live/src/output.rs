@@ -11,7 +11,7 @@ use tidewire_service::{Error, Outcome};
 use crate::compress::Compression;
 use crate::frame::{self, HEAD_BYTES, Kind, PAYLOAD_BYTES_MAX, flag};
 use crate::message::OutgoingReply;
-use crate::metadata::{self, tag};
+use crate::metadata::{self, Metadata, tag};
 use crate::outcome;
 use crate::reason::Violation;
 use crate::varint;
@@ -122,8 +122,15 @@ pub(crate) fn put_reply_metadata(out: &mut Vec<u8>, reply: &OutgoingReply<'_>) {
     reply.metadata.put(out);
 }
 
-/// Appends the metadata of an error, cut down to code and message when it is over the limit.
-pub(crate) fn put_error_metadata(out: &mut Vec<u8>, error: &Error, outcome: Outcome, max: u16) {
+/// Appends the metadata of an error with its headers and trailers, cut down to code and message when it is
+/// over the limit.
+pub(crate) fn put_error_metadata(
+    out: &mut Vec<u8>,
+    error: &Error,
+    outcome: Outcome,
+    maps: &Metadata,
+    max: u16,
+) {
     const MESSAGE_BYTES_MAX: usize = 1024;
     let start = out.len();
     let outcome = outcome::number(outcome);
@@ -139,7 +146,6 @@ pub(crate) fn put_error_metadata(out: &mut Vec<u8>, error: &Error, outcome: Outc
     if let Some(outcome) = outcome {
         metadata::put_number(out, tag::OUTCOME, outcome);
     }
-    let maps = metadata::Metadata::from_maps(error.headers(), error.trailers());
     out.extend_from_slice(maps.raw());
     if out.len() - start > usize::from(max) {
         out.truncate(start);
@@ -164,10 +170,17 @@ pub(crate) fn put_error(
     outcome: Outcome,
     metadata_max: u16,
 ) {
+    let mut metadata = Vec::new();
+    let maps = Metadata::from_maps(error.headers(), error.trailers());
+    put_error_metadata(&mut metadata, error, outcome, &maps, metadata_max);
+    put_error_frame(out, stream, &metadata);
+}
+
+/// Appends an error frame of this metadata.
+pub(crate) fn put_error_frame(out: &mut Vec<u8>, stream: u32, metadata: &[u8]) {
     let frame = frame::open(out, Kind::Error, stream, 0);
-    put_error_metadata(out, error, outcome, metadata_max);
-    let frame = frame.metadata_ends(out);
-    frame.finish(out);
+    out.extend_from_slice(metadata);
+    frame.metadata_ends(out).finish(out);
 }
 
 /// Appends a goaway: how long open calls have, and after how long to come back.

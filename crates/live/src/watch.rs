@@ -16,7 +16,7 @@ use crate::caller::State;
 use crate::event::Event;
 use crate::frame::{self, Kind, flag};
 use crate::message::{Change, OutgoingReply, Refresh, Watch};
-use crate::metadata::{self, tag};
+use crate::metadata::{self, Metadata, tag};
 use crate::output::{Output, put_error, put_error_metadata};
 use crate::reason::Violation;
 use crate::receive::Received;
@@ -141,12 +141,9 @@ impl Session {
         let out = &mut self.output.main;
         let frame = frame::open(out, Kind::Error, stream, flags & !flag::HTTP);
         metadata::put_entry(out, tag::VALIDATOR, &validator.bytes());
-        put_error_metadata(
-            out,
-            error,
-            Outcome::Answered,
-            self.peer.limits.metadata_max - VALIDATOR_BYTES,
-        );
+        let maps = Metadata::from_maps(error.headers(), error.trailers());
+        let max = self.peer.limits.metadata_max - VALIDATOR_BYTES;
+        put_error_metadata(out, error, Outcome::Answered, &maps, max);
         let frame = frame.metadata_ends(out);
         frame.finish(out);
     }

@@ -420,8 +420,13 @@ impl Drop for Waiting<'_> {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.inner.pool().give_back(self.instance.id, Instant::now());
-        self.inner.wake.notify_one();
+        let is_due = self.inner.pool().give_back(self.instance.id, Instant::now());
+        // Most calls change nothing of what is planned.
+        if is_due {
+            self.inner.wake.notify_one();
+        } else if self.inner.changed.receiver_count() > 0 {
+            self.inner.changed.send_replace(());
+        }
     }
 }
 

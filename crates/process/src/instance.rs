@@ -296,6 +296,7 @@ fn upstream(url: &str, life: &Life) -> Result<Upstream, tidewire_client::BuildEr
     let mut limits = ClientLimits::default();
     limits.http1_connections_max = life.concurrency;
     limits.waiting_max = life.concurrency;
+    limits.idle_timeout = UNUSED_MAX;
     let client = Client::builder(url).http(HttpVersion::Http1).retry(Retry::none());
     Ok(Upstream::new(client.pass_host().limits(limits).build()?))
 }
@@ -321,6 +322,9 @@ impl fmt::Display for NotTaken {
 impl std::error::Error for NotTaken {}
 
 const OVERDUE_MAX: u32 = 3;
+/// How long a connection of plain HTTP waits for its next call. Programs close theirs after 2 s (gunicorn)
+/// or 5 s (Node), one that was frozen as soon as it goes on: a call that is sent in that moment would be lost.
+const UNUSED_MAX: Duration = Duration::from_secs(1);
 const LAST_LINES: Duration = Duration::from_secs(1);
 /// How long a process may take to end once its session is over.
 const LAST_WORDS: Duration = Duration::from_millis(500);

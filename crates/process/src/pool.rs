@@ -50,6 +50,8 @@ pub(crate) struct Pool<M> {
     breaker: Breaker,
     failure: Option<Failure>,
     starts: u64,
+    /// When the next step is, as the last one had it.
+    planned: Option<Instant>,
 }
 
 /// What [`Pool::take`] came to.
@@ -113,6 +115,7 @@ impl<M: Clone> Pool<M> {
             breaker: Breaker::default(),
             failure: None,
             starts: 0,
+            planned: None,
         }
     }
 
@@ -233,12 +236,19 @@ impl<M: Clone> Pool<M> {
         self.is_draining
     }
 
-    /// A call of an instance is over.
-    pub(crate) fn give_back(&mut self, id: u64, now: Instant) {
-        let Some(member) = self.members.iter_mut().find(|member| member.id == id) else { return };
+    /// A call of an instance is over; returns whether there is a step before the one that is planned.
+    pub(crate) fn give_back(&mut self, id: u64, now: Instant) -> bool {
+        let idle_stop = self.idle_stop();
+        let member = self.members.iter_mut().find(|member| member.id == id);
+        let Some(member) = member else { return false };
         member.calls -= 1;
         member.idle_since = now;
+        let due = member.due(idle_stop, self.life.idle_freeze, now);
+        let is_sooner = |due: Instant| self.planned.is_none_or(|planned| due < planned);
+        let brings_forward = member.is_idle() && due.is_some_and(is_sooner);
+        let is_waited_for = !self.waiting.is_empty();
         self.hand_out(now);
+        brings_forward || is_waited_for
     }
 
     /// An instance can be called, that was started by settings of this generation. Returns whether it takes
@@ -326,11 +336,7 @@ impl<M: Clone> Pool<M> {
         if self.waiting.is_empty() {
             self.waiting_since = None;
         }
-        let idle_stop = match self.is_draining {
-            true => Some(Duration::ZERO),
-            false => self.life.idle_stop,
-        };
-        let mut next = None;
+        let (idle_stop, mut next) = (self.idle_stop(), None);
         for member in self.members.iter_mut().filter(|member| member.is_idle()) {
             let idle_stop = idle_stop.filter(|_| !member.is_spare || self.is_draining);
             if let Some(step) = member.step(idle_stop, self.life.idle_freeze, now, &mut next) {
@@ -339,6 +345,7 @@ impl<M: Clone> Pool<M> {
         }
         if self.is_draining {
             let is_done = self.members.is_empty() && !self.is_starting;
+            self.planned = None;
             return if is_done { Step::Done } else { Step::Wait(None) };
         }
         match self.start_at(now) {
@@ -346,7 +353,18 @@ impl<M: Clone> Pool<M> {
                 self.is_starting = true;
                 Step::Start
             }
-            at => Step::Wait(earliest(next, at)),
+            at => {
+                self.planned = earliest(next, at);
+                Step::Wait(self.planned)
+            }
+        }
+    }
+
+    /// After which time without a call an instance is ended.
+    fn idle_stop(&self) -> Option<Duration> {
+        match self.is_draining {
+            true => Some(Duration::ZERO),
+            false => self.life.idle_stop,
         }
     }
 

@@ -9,20 +9,23 @@
 //!
 //! A port is a free one when the program is started and may be taken by another until it listens; it
 //! then fails and is started again with another one. The folder of sockets belongs to this user only, and
-//! in it that of a program that runs as another user to that one.
+//! in it that of a program that runs as another user to that one: such a program may put there what leads
+//! elsewhere, such as to a socket that only this user may use, so that it is called at a socket of its own or
+//! not at all.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::Permissions;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream as UnixSocket};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::inotify;
+use rustix::fs::{FileType, Mode, OFlags, inotify};
 use tokio::net::unix::pipe::Receiver;
 use tokio::net::{TcpStream, UnixStream};
 
@@ -34,7 +37,8 @@ use crate::program::Listen;
 #[derive(Debug)]
 pub(crate) enum Place {
     Port(u16),
-    Path(PathBuf),
+    /// Whose socket it has to be, where the program runs as another user.
+    Path(PathBuf, Option<u32>),
     Inherited(PathBuf),
     /// The gateway's end of a socket pair, until the session has it.
     Native(Mutex<Option<UnixSocket>>),
@@ -44,7 +48,16 @@ pub(crate) enum Place {
 #[derive(Debug, Clone)]
 pub(crate) enum Address {
     Port(SocketAddr),
-    Unix(PathBuf),
+    Unix(Socket),
+}
+
+/// A socket of a program.
+#[derive(Debug, Clone)]
+pub(crate) enum Socket {
+    /// Whatever is at this path.
+    At(PathBuf),
+    /// Itself, whatever is at its path by now.
+    Itself(Arc<OwnedFd>),
 }
 
 impl Address {
@@ -52,8 +65,29 @@ impl Address {
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Port(address) => format!("http://{address}"),
-            Self::Unix(path) => format!("unix:{}", path.display()),
+            Self::Unix(socket) => format!("unix:{}", socket.path().display()),
         }
+    }
+}
+
+impl Socket {
+    /// Where it can be connected to.
+    pub(crate) fn path(&self) -> Cow<'_, Path> {
+        match self {
+            Self::At(path) => path.into(),
+            Self::Itself(socket) => {
+                PathBuf::from(format!("/proc/self/fd/{}", socket.as_raw_fd())).into()
+            }
+        }
+    }
+
+    /// The one at this path, if it is one of this user.
+    fn of_user(path: &Path, user: u32) -> Option<Self> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let socket = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+        let found = rustix::fs::fstat(&socket).ok()?;
+        let is_socket = FileType::from_raw_mode(found.st_mode) == FileType::Socket;
+        (is_socket && found.st_uid == user).then(|| Self::Itself(Arc::new(socket)))
     }
 }
 
@@ -74,7 +108,7 @@ impl Place {
                 let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
                 (Self::Port(listener.local_addr()?.port()), None)
             }
-            Listen::Unix => (Self::Path(place_of(user, path)?), None),
+            Listen::Unix => (Self::Path(place_of(user, path)?, user.map(|user| user.uid)), None),
             Listen::Inherited => {
                 let listener = UnixListener::bind(&path)?;
                 (Self::Inherited(path), Some(listener.into()))
@@ -90,7 +124,7 @@ impl Place {
     pub(crate) fn told(&self) -> Option<(&'static str, String)> {
         match self {
             Self::Port(port) => Some(("PORT", port.to_string())),
-            Self::Path(path) => Some(("SOCKET", path.display().to_string())),
+            Self::Path(path, _) => Some(("SOCKET", path.display().to_string())),
             Self::Inherited(_) => None,
             // Where the warden puts it (`warden/spawn.rs`).
             Self::Native(_) => Some(("TIDEWIRE_FD", "3".to_owned())),
@@ -112,7 +146,7 @@ impl Place {
     pub(crate) async fn until_open(&self) -> Address {
         let mut wait = FIRST_WAIT;
         let arrivals = match self {
-            Self::Path(path) => Arrivals::watch(path).ok(),
+            Self::Path(path, _) => Arrivals::watch(path).ok(),
             _ => None,
         };
         loop {
@@ -121,7 +155,7 @@ impl Place {
             }
             match (&arrivals, self) {
                 // One that is there is listened on in a moment.
-                (Some(arrivals), Self::Path(path)) if !path.exists() => arrivals.next().await,
+                (Some(arrivals), Self::Path(path, _)) if !path.exists() => arrivals.next().await,
                 _ => {
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(LONGEST_WAIT);
@@ -132,10 +166,14 @@ impl Place {
 
     async fn address(&self) -> Option<Address> {
         match self {
-            Self::Inherited(path) => Some(Address::Unix(path.clone())),
-            Self::Path(path) => {
-                UnixStream::connect(path).await.ok()?;
-                Some(Address::Unix(path.clone()))
+            Self::Inherited(path) => Some(Address::Unix(Socket::At(path.clone()))),
+            Self::Path(path, user) => {
+                let socket = match user {
+                    Some(user) => Socket::of_user(path, *user)?,
+                    None => Socket::At(path.clone()),
+                };
+                UnixStream::connect(socket.path()).await.ok()?;
+                Some(Address::Unix(socket))
             }
             Self::Native(_) => None,
             Self::Port(port) => {
@@ -154,7 +192,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Self::Path(path) | Self::Inherited(path) = self {
+        if let Self::Path(path, _) | Self::Inherited(path) = self {
             // The program may have removed it.
             let _ = std::fs::remove_file(&path);
             // Its own folder, if it has one; that of all is not empty, or goes with the host.

@@ -53,8 +53,8 @@ fn is_over_http2(call: &Call) -> bool {
 /// It cannot be reached, or its answer is none.
 pub(crate) async fn pass(address: &Address, call: Call, wanted: HeaderValue) -> Result<Reply> {
     match address {
-        Address::Unix(path) => {
-            let stream = tokio::net::UnixStream::connect(path).await;
+        Address::Unix(socket) => {
+            let stream = tokio::net::UnixStream::connect(socket.path()).await;
             ask(stream.map_err(|error| unreachable(&error))?, call, wanted).await
         }
         Address::Port(address) => {

@@ -100,7 +100,7 @@ impl<K: SourceKey> Source<K> {
         Self(tidewire_memo::Source::new(name))
     }
 
-    /// The answer that is computed is made of this: it is kept until it changes.
+    /// The answer that is computed is made of this, be it an error: it is kept until this changes.
     pub fn read(&self, key: &K) {
         self.0.read(key);
         tidewire_link::depends(self.0.name(), &key.to_text());

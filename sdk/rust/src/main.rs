@@ -116,6 +116,7 @@ impl Hosted for Suite {
     }
 
     async fn fail(&self, _: Context, request: Text) -> Result<Reply<Text>> {
+        self.0.items.read(&request.text);
         let value = Bytes::from_static(b"\x0a\x01x");
         let detail = Detail { type_name: "tidewire.hosted.v1.Text".to_owned(), value };
         let mut error = Error::new(Code::NotFound, format!("there is no {}", request.text));

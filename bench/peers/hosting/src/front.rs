@@ -1,16 +1,21 @@
 //! Fronts: started before a case, ended after it with all that they started.
 
 use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use crate::worker::{Worker, sdk};
-use crate::{Case, Result, usage};
+use crate::{Case, Result, ask, usage};
+
+/// The gateway's admin listener, in its folder.
+const ADMIN: &str = "admin.sock";
 
 /// A front and its worker.
 pub struct Front {
@@ -65,6 +70,26 @@ impl Front {
             true => usage::tree(self.child.id()),
             false => vec![self.child.id()],
         }
+    }
+
+    /// Whether a process stands by, as the gateway says where it keeps spares. It is asked seldom, since that
+    /// is CPU time of its own.
+    pub fn has_spare(&self) -> bool {
+        std::thread::sleep(Duration::from_millis(20));
+        let asks = || -> Result<bool> {
+            let mut stream = UnixStream::connect(self.folder.join(ADMIN))?;
+            let head = "POST /tidewire.admin.v1.Processes/List HTTP/1.1\r\nhost: a\r\nconnection: close\r\n";
+            write!(
+                stream,
+                "{head}content-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}"
+            )?;
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer)?;
+            let body = ask::body_of(&answer)?.ok_or("the answer broke off")?;
+            let body: serde_json::Value = serde_json::from_str(&body)?;
+            Ok(body["processes"][0]["spares"] == "1")
+        };
+        asks().unwrap_or(false)
     }
 
     /// CPU seconds of the front, without its worker's.
@@ -130,7 +155,11 @@ fn tidewire(case: &Case, folder: &Path, address: &str) -> Result<Command> {
     writeln!(toml, "run = {run}\nenvironment = {{ PYTHONPATH = {:?} }}", sdk()?)?;
     match case.state.as_str() {
         "cold" => toml.push_str("idle_stop = \"10ms\"\n"),
-        "spare" => toml.push_str("idle_stop = \"10ms\"\nspares = 1\n"),
+        "spare" => {
+            let admin = folder.join(ADMIN);
+            writeln!(toml, "idle_stop = \"10ms\"\nspares = 1\n[admin]")?;
+            writeln!(toml, "listen = \"unix:{}\"", admin.display())?;
+        }
         "frozen" => toml.push_str("idle_freeze = \"10ms\"\nidle_stop = \"never\"\n"),
         _ => toml.push_str("idle_stop = \"never\"\n"),
     }

@@ -127,6 +127,9 @@ fn warm(front: &Front, case: &Case, time: Duration) -> Result<serde_json::Value>
 fn cold(front: &Front, case: &Case, time: Duration) -> Result<serde_json::Value> {
     let request = case.request();
     let mut connection = Connection::open(&front.address)?;
+    if case.state == "spare" {
+        usage::until(|| front.has_spare(), "a process stands by")?;
+    }
     let mut all = Latencies::default();
     let (before, began) = (front.cpu(), Instant::now());
     let mut first = None;
@@ -136,6 +139,10 @@ fn cold(front: &Front, case: &Case, time: Duration) -> Result<serde_json::Value>
         let pid = worker::pid_of(&text)?;
         match case.state.as_str() {
             "frozen" => usage::until(|| usage::is_stopped(pid), "the worker is frozen")?,
+            "spare" => usage::until(
+                || !usage::is_alive(pid) && front.has_spare(),
+                "the worker is stopped, and another stands by",
+            )?,
             _ => usage::until(|| !usage::is_alive(pid), "the worker is stopped")?,
         }
     }

@@ -106,10 +106,11 @@ impl One {
 
 fn table(processes: &[Process]) -> String {
     let mut text = format!(
-        "{:<20} {:<9} {:>6} {:>6} {:>7}  PIDS\n",
-        "NAME", "STATE", "STARTS", "CALLS", "WAITING"
+        "{:<20} {:<9} {:>6} {:>6} {:>6} {:>7}  PIDS\n",
+        "NAME", "STATE", "STARTS", "SPARES", "CALLS", "WAITING"
     );
-    for Process { name, state, starts, calls, waiting, pids, failure, .. } in processes {
+    for process in processes {
+        let Process { name, state, starts, spares, calls, waiting, pids, failure, .. } = process;
         let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
         let failure = match failure.is_empty() {
             true => String::new(),
@@ -117,7 +118,7 @@ fn table(processes: &[Process]) -> String {
         };
         let (name, pids) = (printable(name), pids.join(" "));
         text += &format!(
-            "{name:<20} {state:<9} {starts:>6} {calls:>6} {waiting:>7}  {pids}{failure}\n"
+            "{name:<20} {state:<9} {starts:>6} {spares:>6} {calls:>6} {waiting:>7}  {pids}{failure}\n"
         );
     }
     text

@@ -81,8 +81,8 @@ impl Served {
         Self { child, address, log }
     }
 
-    /// Waits until it logs something.
-    fn says(&self, text: &str) {
+    /// Waits until it logs something, and returns that line.
+    fn says(&self, text: &str) -> String {
         let mut said = Vec::new();
         while !said.last().is_some_and(|line: &String| line.contains(text)) {
             said.push(
@@ -91,6 +91,7 @@ impl Served {
                     .unwrap_or_else(|_| panic!("{text} is not among {said:#?}")),
             );
         }
+        said.pop().unwrap()
     }
 
     fn hang_up(&self) {
@@ -196,6 +197,35 @@ fn programs_and_routes_come_and_go_with_the_configuration() {
     while status("/tea/") != "HTTP/1.1 200" {}
     assert_eq!(status("/shop/"), "HTTP/1.1 404");
     while std::fs::exists(format!("/proc/{pid}")).unwrap() {}
+}
+
+/// A program with the file for Python, which logs.
+const LOGS: &str = r#"
+import tidewire
+
+app = tidewire.App()
+
+def page(environ, start_response):
+    app.log("warn", "tea is low", left=2)
+    start_response("200 OK", [("Content-Length", "3")])
+    return [b"tea"]
+
+app.wsgi(page)
+app.serve()
+"#;
+
+#[test]
+fn what_a_program_logs_has_its_level_and_its_fields() {
+    let sdk = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python");
+    let settings =
+        format!("{SETTINGS}protocol = \"native\"\nenvironment = {{ PYTHONPATH = {sdk:?} }}\n");
+    let folder = folder(&[("app.py", LOGS), ("tidewire.toml", &settings)]);
+    let served = Served::start(folder.path());
+    assert_eq!(body_of(&ask(&served.address, "/shop/")), "tea");
+    let line = served.says("tea is low");
+    for part in ["WARN", "left=2", "shop"] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
 }
 
 fn write(folder: &Path, name: &str, text: &str) {

@@ -170,6 +170,17 @@ fn programs_are_listed_started_stopped_restarted_frozen_and_thawed() {
 }
 
 #[test]
+fn programs_that_stand_by_are_counted() {
+    let settings = format!("{HOSTING}spares = 2\n");
+    let folder = folder(&[("app.py", PROGRAM), ("tidewire.toml", &settings)]);
+    let serve = Running::start(folder.path(), &["serve"]);
+    let columns = |starts, spares, calls| format!(" {starts:>6} {spares:>6} {calls:>6} ");
+    until(folder.path(), &["ps"], &columns(2, 2, 0)).check(0, &["SPARES", "stopped"]);
+    ask(&serve.address, "/shop/a");
+    until(folder.path(), &["ps"], &columns(3, 2, 0)).check(0, &["ready"]);
+}
+
+#[test]
 fn logs_go_on_with_what_is_printed_later() {
     let folder = folder(&[("app.py", PROGRAM), ("tidewire.toml", HOSTING)]);
     let serve = Running::start(folder.path(), &["serve"]);

@@ -64,6 +64,28 @@ impl<M: Clone> Member<M> {
         Grant { id: self.id, instance: self.instance.clone(), is_frozen }
     }
 
+    /// When there is something to do with it, once it is idle.
+    pub(super) fn due(
+        &self,
+        stop: Option<Duration>,
+        freeze: Option<Duration>,
+        now: Instant,
+    ) -> Option<Instant> {
+        earliest(self.stop_at(stop, now), self.freeze_at(freeze))
+    }
+
+    fn stop_at(&self, after: Option<Duration>, now: Instant) -> Option<Instant> {
+        match self.retires {
+            true => Some(now),
+            false => after.and_then(|after| self.idle_since.checked_add(after)),
+        }
+    }
+
+    fn freeze_at(&self, after: Option<Duration>) -> Option<Instant> {
+        let after = after.filter(|_| self.condition == Condition::Ready)?;
+        self.idle_since.checked_add(after)
+    }
+
     /// What to do with it, since it is idle; `next` becomes when to ask again.
     pub(super) fn step(
         &mut self,
@@ -72,11 +94,8 @@ impl<M: Clone> Member<M> {
         now: Instant,
         next: &mut Option<Instant>,
     ) -> Option<Step<M>> {
-        let due =
-            |after: Option<Duration>| after.and_then(|after| self.idle_since.checked_add(after));
-        let (stop, freeze) =
-            (due(stop), due(freeze).filter(|_| self.condition == Condition::Ready));
-        if self.retires || stop.is_some_and(|at| at <= now) {
+        let (stop, freeze) = (self.stop_at(stop, now), self.freeze_at(freeze));
+        if stop.is_some_and(|at| at <= now) {
             self.condition = Condition::Stopping;
             return Some(Step::Stop(self.instance.clone()));
         }

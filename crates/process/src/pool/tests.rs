@@ -73,6 +73,33 @@ fn an_idle_instance_is_frozen_then_stopped_and_a_call_in_between_thaws_it() {
 }
 
 #[test]
+fn the_end_of_a_call_matters_where_it_brings_something_forward() {
+    let (mut pool, start) = pool(|life| life.concurrency = 2);
+    let at = |seconds| start + Duration::from_secs(seconds);
+    let _call = later(&mut pool, start);
+    assert_eq!(pool.step(start), Step::Start);
+    pool.started(1, 1, 1, start);
+    assert_eq!(pool.step(start), Step::Wait(None), "it is called");
+    assert!(matches!(pool.take(start), Taken::Granted(_)));
+    assert!(!pool.give_back(1, at(1)), "another call goes on");
+    assert!(pool.give_back(1, at(2)), "it is idle, and nothing is planned");
+    assert_eq!(pool.step(at(2)), Step::Wait(Some(at(302))));
+    for seconds in [3, 300] {
+        assert!(matches!(pool.take(at(seconds)), Taken::Granted(_)));
+        assert!(!pool.give_back(1, at(seconds)), "its end is planned as soon as may be");
+    }
+    assert_eq!(pool.step(at(302)), Step::Wait(Some(at(600))));
+    let [_busy, _too] = [0; 2].map(|_| pool.take(at(303)));
+    let mut waits = later(&mut pool, at(303));
+    assert!(pool.give_back(1, at(304)), "somebody waits");
+    assert!(waits.try_recv().is_ok());
+    pool.retire();
+    assert!(!pool.give_back(1, at(305)), "it has a call left");
+    assert!(pool.give_back(1, at(305)), "it ends now");
+    assert_eq!(pool.step(at(305)), Step::Stop(1));
+}
+
+#[test]
 fn a_failed_start_is_told_to_all_who_wait_and_rests() {
     let (mut pool, now) = pool(|_| {});
     let mut call = later(&mut pool, now);

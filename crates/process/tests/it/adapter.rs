@@ -143,6 +143,16 @@ async fn a_program_is_told_whom_and_what_its_caller_asked_for() {
     gateway.stop().await;
 }
 
+#[tokio::test]
+async fn a_connection_to_a_program_serves_one_call_after_another() {
+    let gateway = Gateway::start(Listen::Inherited, Life::default()).await;
+    for _ in 0..3 {
+        let mut stream = gateway.ask("/shop/connections", "").await;
+        assert_eq!(answer(&mut stream).await.1, "1");
+    }
+    gateway.stop().await;
+}
+
 /// The status line and the body, whose length is told.
 async fn answer(stream: &mut BufReader<TcpStream>) -> (String, String) {
     let head = until(stream, "\r\n\r\n").await;

@@ -87,7 +87,10 @@ async fn an_open_answer_keeps_its_process_busy() {
 
 #[tokio::test]
 async fn a_program_finds_a_clean_world() {
+    // What the gateway inherited open passes to the warden, and no further.
+    let inherited = rustix::io::dup(std::io::stderr()).unwrap();
     let host = host();
+    drop(inherited);
     let program = python(&[]).environment("STAGE", "test");
     let hosted = host.add(program, Life::default());
     let environment = get(&hosted, "/environment").await.unwrap();

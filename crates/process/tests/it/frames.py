@@ -2,12 +2,15 @@
 
 | method | it answers |
 |---|---|
-| Get | the request, made of `items/REQUEST` |
-| Missing | not_found, made of `items/REQUEST` |
-| Hold | nothing, ever |
-| Crash | nothing: it ends |
+| Get | the request, made of `items/TEXT` |
+| Fail | not_found, made of `items/TEXT` |
+| Wait | nothing, ever |
+| Do | nothing: it ends |
+
+They are among those that the programs with an SDK serve (`sdk/protos/hosted.proto`).
 """
 
+import json
 import os
 import socket
 import struct
@@ -75,8 +78,8 @@ class Session:
         return self.names[take_varint(fields[1], 0)[0]]
 
 
-def depends(key):
-    pair = string(b"items") + string(key)
+def depends(request):
+    pair = string(b"items") + string(json.loads(request)["text"].encode())
     return b"\x0f" + string(pair)
 
 
@@ -94,9 +97,9 @@ def main():
         name = session.method(fields)
         if name == "Get":
             session.send(REPLY, stream, depends(payload), payload, flags=END)
-        elif name == "Missing":
+        elif name == "Fail":
             session.send(ERROR, stream, b"\x08\x01\x05" + b"\x09" + string(b"there is none") + depends(payload))
-        elif name == "Crash":
+        elif name == "Do":
             os._exit(3)
 
 

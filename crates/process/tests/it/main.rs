@@ -5,6 +5,7 @@
 
 mod adapter;
 mod calls;
+mod clock;
 mod commands;
 mod ends;
 mod native;

@@ -133,17 +133,17 @@ fn sdk(path: &str) -> String {
     format!("{}/../../sdk/{path}", env!("CARGO_MANIFEST_DIR"))
 }
 
-fn python(mode: &str) -> Vec<String> {
+pub(crate) fn python(mode: &str) -> Vec<String> {
     let script = sdk("python/tests/service.py");
     ["python3", "-I", "-S", &script, mode].map(str::to_owned).to_vec()
 }
 
-fn node(mode: &str) -> Vec<String> {
+pub(crate) fn node(mode: &str) -> Vec<String> {
     ["node", &sdk("node/tests/service.js"), mode].map(str::to_owned).to_vec()
 }
 
 /// Builds the program in Go, which its own cache makes quick.
-fn go() -> Vec<String> {
+pub(crate) fn go() -> Vec<String> {
     let program = crate::gateway().with_file_name("hosted-go");
     let mut build = Command::new("go");
     build.arg("build").arg("-o").arg(&program).arg("./tests/service").current_dir(sdk("go"));
@@ -152,7 +152,7 @@ fn go() -> Vec<String> {
 }
 
 /// Builds the program in Rust, in the folder where these tests were built.
-fn rust() -> Vec<String> {
+pub(crate) fn rust() -> Vec<String> {
     let (profile, file) = (crate::gateway().with_file_name(".."), "hosted-service");
     let folder = profile.join("..").canonicalize().expect("tests are built somewhere");
     let mut build = Command::new(env!("CARGO"));

@@ -77,6 +77,8 @@ func handle(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "flooded")
 	case "/daemon":
 		daemon(w)
+	case "/place":
+		fmt.Fprint(w, os.Getenv("SOCKET"))
 	case "/environment":
 		names := []string{}
 		for _, variable := range os.Environ() {
@@ -110,6 +112,13 @@ func main() {
 	case "crash":
 		fmt.Fprintln(os.Stderr, "no database")
 		os.Exit(1)
+	case "decoy":
+		if err := os.Symlink(os.Args[2], os.Getenv("SOCKET")); err != nil {
+			panic(err)
+		}
+		for {
+			time.Sleep(time.Hour)
+		}
 	case "deaf":
 		signal.Ignore(syscall.SIGTERM)
 	case "starts":

@@ -74,6 +74,10 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/told":
             names = ["Host", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix"]
             self.answer(" ".join(str(self.headers[name]) for name in names))
+        elif path == "/connections":
+            self.answer(str(self.server.connections))
+        elif path == "/place":
+            self.answer(os.environ["SOCKET"])
         elif path == "/user":
             self.answer(f"{getpass.getuser()} {os.environ['HOME']} {SIGNAL_OF_DEATH.value}")
         elif path == "/environment-mark":
@@ -150,6 +154,7 @@ class Handler(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 1024
+    connections = 0
 
     def __init__(self):
         if "LISTEN_FDS" in os.environ and os.environ["LISTEN_PID"] == str(os.getpid()):
@@ -167,6 +172,7 @@ class Server(ThreadingHTTPServer):
 
     def get_request(self):
         connection, _ = self.socket.accept()
+        self.connections += 1
         return connection, ("caller", 0)
 
 
@@ -194,6 +200,10 @@ def main():
             if os.fork():
                 os._exit(0)
             os.setsid()
+    if mode == "decoy":
+        # What leads to the socket of another, in the place of its own.
+        os.symlink(sys.argv[2], os.environ["SOCKET"])
+        threading_forever()
     if mode == "starts":
         # One line a start, for whoever counts them.
         with open(sys.argv[2], "a") as file:

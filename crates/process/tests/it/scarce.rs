@@ -1,13 +1,16 @@
 //! Too few descriptors, and places that others have taken.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use tidewire_process::{Life, Listen};
 
-use crate::{gateway, get, host, programs};
+use crate::{gateway, get, host, life, programs};
 
 /// A gateway that may have so many descriptors: how a call of its program ended, if it started at all.
 fn called_with(descriptors: usize, program: &[&str]) -> Option<String> {
@@ -66,6 +69,57 @@ fn a_gateway_that_runs_out_of_descriptors_says_so_to_its_caller_and_goes_on() {
         }
         assert!(served > 0 && refused > 0, "{served} served, {refused} refused");
     }
+}
+
+#[tokio::test]
+async fn no_other_user_reaches_or_takes_the_place_of_a_socket() {
+    let user = rustix::process::geteuid();
+    for program in programs(&[]) {
+        let host = host();
+        let hosted = host.add(program.listen(Listen::Unix), Life::default());
+        let socket = PathBuf::from(get(&hosted, "/place").await.unwrap());
+        let folder = socket.parent().unwrap();
+        let metadata = folder.metadata().unwrap();
+        assert_eq!((metadata.mode() & 0o7777, metadata.uid()), (0o700, user.as_raw()));
+        if user.is_root() {
+            // Who is let in nowhere finds out as another user.
+            for what in [
+                "ls \"$1\"",
+                "ln -s /tmp/a \"$1/2.sock\"",
+                "mv \"$1\" \"$1\".a",
+                "rm \"$1/1.sock\"",
+            ] {
+                let mut tries = Command::new("sh");
+                tries.args(["-c", what, "sh"]).arg(folder).stderr(Stdio::null());
+                let tried = tries.uid(65_534).gid(65_534).current_dir("/").status().unwrap();
+                assert!(!tried.success(), "{what}");
+            }
+        }
+        assert_eq!(get(&hosted, "/a").await.unwrap(), "/a");
+        host.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_of_another_user_does_not_lead_its_calls_to_the_socket_of_somebody_else() {
+    let path = std::env::temp_dir().join(format!("tidewire-decoy-{}", std::process::id()));
+    let elses = UnixListener::bind(&path).unwrap();
+    elses.set_nonblocking(true).unwrap();
+    for program in programs(&["decoy", path.to_str().unwrap()]) {
+        let host = host();
+        let life = life(|life| life.start_timeout = Duration::from_secs(1));
+        let hosted = host.add(program.listen(Listen::Unix).user("nobody"), life);
+        let error = get(&hosted, "/a").await.unwrap_err();
+        assert_eq!(error.http_status().as_u16(), 503);
+        assert_eq!(elses.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "nobody called it");
+        // Without root it is not even started.
+        let is_root = rustix::process::geteuid().is_root();
+        let expected = if is_root { "it did not listen within 1s" } else { "it cannot be run" };
+        let failure = hosted.status().failure.unwrap();
+        assert!(failure.starts_with(expected), "{failure}: {:?}", hosted.output());
+        host.stop().await;
+    }
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[tokio::test]

@@ -142,6 +142,27 @@ async fn a_program_of_another_user_has_its_own_socket_home_and_nothing_of_the_ga
 }
 
 #[tokio::test]
+async fn a_call_that_waits_for_a_busy_process_gets_another_one_and_no_more_than_may_be() {
+    for program in programs(&[]) {
+        let host = host();
+        let life = life(|life| (life.concurrency, life.instances_max) = (1, 2));
+        let hosted = host.add(program, life);
+        let first = crate::reply(&hosted, "/pid").await.unwrap();
+        let second = crate::reply(&hosted, "/pid").await.unwrap();
+        let third = tokio::spawn({
+            let hosted = hosted.clone();
+            async move { get(&hosted, "/pid").await }
+        });
+        hosted.until(|status| status.waiting == 1).await;
+        assert_eq!(hosted.status().starts, 2);
+        let second = crate::text(second.body.collect(100).await.unwrap());
+        assert_eq!(third.await.unwrap().unwrap(), second, "it waited for the first that was free");
+        assert_ne!(crate::text(first.body.collect(100).await.unwrap()), second);
+        host.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn spares_take_the_first_call_and_are_replaced() {
     for program in programs(&[]) {
         let host = host();

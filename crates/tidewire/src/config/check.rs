@@ -5,6 +5,7 @@
 //! description of what is right. Then come values that fit their type and still cannot work, and
 //! files that are not there.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
@@ -96,7 +97,7 @@ impl Checker<'_> {
         if let Some(tls) = &config.server.tls {
             self.tls(config, tls, table);
         }
-        let mut sites = Sites::new();
+        let (mut sites, mut names) = (Sites::new(), BTreeSet::new());
         for (index, service) in config.services.iter().enumerate() {
             let key = |key: &str| format!("service.{index}.{key}");
             match service {
@@ -107,6 +108,11 @@ impl Checker<'_> {
                     }
                     if let Some(methods) = &program.methods {
                         self.file(table, &key("proto"), &methods.proto);
+                    }
+                    if !names.insert(program.program.name()) {
+                        let name = program.program.name();
+                        let text = format!("another program is called {name:?}, too");
+                        self.at_key(table, &key("name"), &text);
                     }
                     // Only its place counts here.
                     let nothing = async |_: Call| Ok(Reply::text(""));
@@ -305,7 +311,10 @@ mod tests {
         let shop = "[[service]]\nname = \"shop\"\nroute = \"/shop/*\"\nrun = [\"sh\"]\n";
         check(shop, &[]);
         check(&format!("{shop}idle_stop = \"never\"\nlisten = \"unix\"\n"), &[]);
-        check(&format!("{shop}{shop}"), &["7:9: route /shop/* is there twice"]);
+        check(
+            &format!("{shop}{shop}"),
+            &["6:8: another program is called \"shop\", too", "7:9: route /shop/* is there twice"],
+        );
         check(&format!("{shop}[[service]]\nrun = []\n"), &["5:1: run names no program"]);
         for (line, expected) in [
             (

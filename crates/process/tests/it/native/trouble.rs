@@ -17,6 +17,7 @@ pub(super) async fn all(command: &[String]) {
     gateway.stop().await;
     a_crash_within_a_stream_breaks_it_off(command).await;
     what_is_kept_outlives_an_idle_stop_and_no_crash(command).await;
+    what_is_kept_ends_with_the_program_that_is_replaced(command).await;
     work_that_is_no_call_keeps_it_alive(command).await;
 }
 
@@ -64,6 +65,23 @@ async fn what_is_kept_outlives_an_idle_stop_and_no_crash(command: &[String]) {
     let starts = gateway.hosted.status().starts;
     assert_eq!(gateway.number("Get", &key).await, 1);
     assert_eq!(gateway.hosted.status().starts, starts + 1, "what it kept in memory is lost");
+    gateway.stop().await;
+}
+
+async fn what_is_kept_ends_with_the_program_that_is_replaced(command: &[String]) {
+    let gateway = Gateway::start(command, Codec::Json, Life::default()).await;
+    let key = key();
+    assert_eq!(gateway.number("Get", &key).await, 1);
+    gateway.text("Set", &key).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(gateway.number("Get", &key).await, 2);
+    }
+    let (program, life) = gateway.hosted.runs();
+    gateway.hosted.replace(program, life);
+    gateway.hosted.until(|status| status.starts == 2).await;
+    // That it ends is told in the moment after.
+    while gateway.number("Get", &key).await == 2 {}
+    assert_eq!(gateway.number("Get", &key).await, 1, "the new one counts anew");
     gateway.stop().await;
 }
 
