@@ -90,7 +90,6 @@ func play(t *testing.T, c conversation) {
 			if err != nil || call.number != d.Stream {
 				t.Fatal(p.where, err)
 			}
-			call.gathers = false
 			p.known[call.number], p.heard[call.number] = call, nil
 		case step.Does == "cancel":
 			s.cancel(p.known[step.Details.Stream])

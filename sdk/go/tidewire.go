@@ -77,13 +77,39 @@ type violation struct {
 	text   string
 }
 
+func must(condition bool, reason uint64, format string, values ...any) {
+	if !condition {
+		panic(violation{reason, fmt.Sprintf(format, values...)})
+	}
+}
+
 // ------------------------------------------------------------------------------------------------- frames
+
+// Reasons for the end of a connection.
+const (
+	rMagic = iota + 1
+	rVersion
+	rFeature
+	rTooLarge
+	rMalformed
+	rMetadataMax
+	rUnexpected
+	rUnknownStream
+	rStreamInUse
+	rStreamNumber
+	rCallsMax
+	rCredit
+	rUnknownMethod
+	rMethodsMax
+	rCommandID
+)
 
 const (
 	kHello, kRequest, kReply, kError, kItems, kEnd, kCancel, kCredit = 1, 3, 4, 5, 6, 7, 8, 9
 	kPing, kPong, kGoaway, kReady, kBusy, kLog, kChanged             = 10, 11, 12, 16, 17, 18, 19
+	kStale, kResume, kResumed, kDescriptors                          = 13, 14, 15, 21
 
-	fEnd, fHTTP, fMore, fWatched = 1, 4, 8, 16
+	fEnd, fZstd, fHTTP, fMore, fWatched, fUnchanged = 1, 2, 4, 8, 16, 32
 
 	magic            = 0x564c5754
 	payloadMax       = 65536
@@ -94,7 +120,11 @@ const (
 	connectionCredit = 1 << 20
 	queuedMax        = 65536
 
-	malformed, unexpected = 5, 7
+	metadataMax = 16384
+	callsMax    = 1024
+	methodsMax  = 1024
+	outputMax   = 1 << 20
+	grace       = 2 * time.Second
 
 	gaveUp = "the caller gave up"
 )
@@ -130,9 +160,7 @@ func putNumber(out []byte, tag byte, value uint64) []byte {
 type reader struct{ data []byte }
 
 func (r *reader) byte() byte {
-	if len(r.data) == 0 {
-		panic(violation{malformed, "bytes are cut off"})
-	}
+	must(len(r.data) > 0, rMalformed, "bytes are cut off")
 	first := r.data[0]
 	r.data = r.data[1:]
 	return first
@@ -140,20 +168,24 @@ func (r *reader) byte() byte {
 
 func (r *reader) varint() uint64 {
 	value, size := binary.Uvarint(r.data)
-	if size <= 0 || size > 8 || value >= 1<<53 {
-		panic(violation{malformed, "a number that is cut off or too large"})
-	}
+	must(size > 0 && size <= 8 && value < 1<<53, rMalformed, "a number that is cut off or too large")
 	r.data = r.data[size:]
 	return value
 }
 
 func (r *reader) string() []byte {
 	size := r.varint()
-	if uint64(len(r.data)) < size {
-		panic(violation{malformed, "a string is cut off"})
-	}
+	must(uint64(len(r.data)) >= size, rMalformed, "a string is cut off")
 	value := r.data[:size:size]
 	r.data = r.data[size:]
+	return value
+}
+
+// wholeNumber is the number that is all there is.
+func wholeNumber(data []byte) uint64 {
+	r := reader{data}
+	value := r.varint()
+	must(len(r.data) == 0, rMalformed, "something follows a number")
 	return value
 }
 
@@ -225,6 +257,8 @@ func readMetadata(data []byte) metadata {
 		case tag == 10:
 			found.details = append(found.details, value)
 		default:
+			_, isTwice := found.fields[tag]
+			must(!isTwice || tag == 6 || tag == 15 || tag > 21, rMalformed, "field %d comes twice", tag)
 			found.fields[tag] = value
 		}
 	}
@@ -233,8 +267,7 @@ func readMetadata(data []byte) metadata {
 
 func (m metadata) number(tag byte, otherwise uint64) uint64 {
 	if value, ok := m.fields[tag]; ok {
-		r := reader{value}
-		return r.varint()
+		return wholeNumber(value)
 	}
 	return otherwise
 }
@@ -276,12 +309,12 @@ type stream struct {
 	headers, trailers            []Header
 	payload                      []byte
 	deadline                     time.Time
-	isCommand, isStreaming       bool
-	isWhole, hasHead, gathers    bool
+	isStreaming                  bool
+	isWhole, hasHead             bool
 	command                      uint64
 	items                        []item
 	partial                      []byte
-	held, owed                   int
+	received, owed               int // bytes of items without credit, and of these taken
 	chunks                       []chunk
 	outstanding, queued          int
 	last                         []byte
@@ -312,29 +345,31 @@ type method struct {
 
 // session is this side of the protocol without a socket: bytes in, bytes and calls out. Its owner has a lock.
 type session struct {
-	data, control, main           []byte
-	isGreeted, isDraining         bool
-	closed                        string
-	peer                          limits
-	methods                       []method
-	called                        map[method]uint64
-	calls, asked                  map[uint32]*stream
-	free                          []uint32
-	slots                         uint32
-	line                          []*stream
-	blocked                       map[*stream]bool
-	connectionOut, connectionOwed int
-	nextCommand, done             uint64
-	ended                         map[uint64]bool
-	now                           func() time.Time
-	begin                         func(*stream)
-	room                          *sync.Cond // of calls of this side
-	window, connectionWindow      int
+	data, control, main      []byte
+	isGreeted, isDraining    bool
+	closed                   string
+	peer                     limits
+	methods                  []method
+	called                   map[method]uint64
+	calls, asked             map[uint32]*stream
+	free                     []uint32
+	slots                    uint32
+	line                     []*stream
+	blocked                  map[*stream]bool
+	sent, received, owed     int
+	running                  map[uint64]bool
+	pong                     []byte
+	nextCommand, done        uint64
+	ended                    map[uint64]bool
+	now                      func() time.Time
+	begin                    func(*stream)
+	room                     *sync.Cond // of calls of this side
+	window, connectionWindow int
 }
 
 func newSession(agent string, begin func(*stream), lock sync.Locker) *session {
 	s := &session{called: map[method]uint64{}, calls: map[uint32]*stream{}, asked: map[uint32]*stream{},
-		blocked: map[*stream]bool{}, ended: map[uint64]bool{}, nextCommand: 1, done: 1, now: time.Now, begin: begin,
+		blocked: map[*stream]bool{}, ended: map[uint64]bool{}, running: map[uint64]bool{}, nextCommand: 1, done: 1, now: time.Now, begin: begin,
 		room: sync.NewCond(lock), window: streamCredit, connectionWindow: connectionCredit}
 	hello := putNumber(putNumber([]byte{1, 4, 1, 0, 1, 0}, 2, 2|32), 3, 32)
 	hello = putField(putNumber(hello, 4, bodyMax), 16, agent)
@@ -359,12 +394,9 @@ func (s *session) feed(data []byte) {
 	for s.closed == "" && len(s.data)-at >= 16 {
 		head := s.data[at:]
 		length, meta := int(binary.LittleEndian.Uint32(head)), int(binary.LittleEndian.Uint16(head[10:]))
-		if meta > length {
-			panic(violation{malformed, "metadata longer than its frame"})
-		}
-		if length-meta > payloadMax {
-			panic(violation{4, "a frame over the limit"})
-		}
+		must(meta <= length, rMalformed, "metadata longer than its frame")
+		must(length-meta <= payloadMax, rTooLarge, "a frame over the limit")
+		must(meta <= metadataMax || !s.isGreeted, rMetadataMax, "metadata over the limit")
 		if len(head) < 16+length {
 			return
 		}
@@ -379,11 +411,15 @@ func (s *session) feed(data []byte) {
 func (s *session) take() []byte {
 	out := append(s.control, s.main...)
 	s.control, s.main = nil, nil
+	if s.pong != nil {
+		out = putFrame(out, kPong, 0, 0, nil, s.pong, 0)
+		s.pong = nil
+	}
 	for len(s.line) > 0 && len(out) < 64<<10 {
 		call := s.line[0]
 		s.line = s.line[1:]
 		if len(call.chunks) > 0 {
-			if uint64(call.outstanding) >= s.peer.stream || uint64(s.connectionOut) >= s.peer.connection {
+			if uint64(call.outstanding) >= s.peer.stream || uint64(s.sent) >= s.peer.connection {
 				call.isBlocked = true
 				s.blocked[call] = true
 				continue
@@ -392,7 +428,7 @@ func (s *session) take() []byte {
 			call.chunks = call.chunks[1:]
 			call.queued -= len(next.data)
 			call.outstanding += len(next.data)
-			s.connectionOut += len(next.data)
+			s.sent += len(next.data)
 			flags := byte(0)
 			if next.more {
 				flags = fMore
@@ -413,6 +449,15 @@ func (s *session) take() []byte {
 		}
 	}
 	return out
+}
+
+// isFull is whether so much is to be written that no more is to be read; who waits for answers reads on.
+func (s *session) isFull() bool {
+	limit := outputMax
+	if len(s.asked) > 0 {
+		limit = bodyMax
+	}
+	return len(s.control)+len(s.main) > limit
 }
 
 func (s *session) leave(reason uint64, text string) {
@@ -442,9 +487,11 @@ func (s *session) close(why string) {
 }
 
 func (s *session) receive(kind byte, number uint32, flags byte, meta, payload []byte, deadline uint32) {
-	if !s.isGreeted && kind != kHello && kind != kGoaway {
-		panic(violation{1, "the first frame is not a hello"})
-	}
+	must(s.isGreeted || kind == kHello || kind == kGoaway, rMagic, "the first frame is not a hello")
+	isOfCalls := kind >= kRequest && kind <= kEnd
+	isOfBoth := kind == kCancel || kind == kCredit || kind > kDescriptors
+	must(isOfBoth || isOfCalls == (number > 0), rMalformed, "kind %d on stream %d", kind, number)
+	must(!isOfCalls || flags&fZstd == 0, rFeature, "compression was not offered")
 	switch kind {
 	case kHello:
 		s.onHello(payload, deadline)
@@ -455,13 +502,20 @@ func (s *session) receive(kind byte, number uint32, flags byte, meta, payload []
 	case kEnd:
 		s.onEnd(s.find(number), meta)
 	case kCancel:
-		s.onCancel(s.find(number))
+		if number > 0 {
+			s.onCancel(s.find(number))
+		}
 	case kCredit:
-		s.onCredit(number, payload)
+		s.onCredit(number, flags, payload)
 	case kReply, kError:
 		s.onAnswer(kind, number, flags, meta, payload)
 	case kPing:
-		s.control = putFrame(s.control, kPong, 0, 0, nil, payload, 0)
+		must(len(payload) <= 64, rMalformed, "a long ping")
+		s.pong = append([]byte{}, payload...) // Of pings not yet answered the last alone is.
+	case kStale:
+		must(false, rUnknownStream, "staleness of what is no watch")
+	case kResume, kResumed:
+		must(false, rUnexpected, "a process resumes nothing")
 	case kGoaway:
 		said := readMetadata(meta)
 		if reason := said.number(16, 0); reason > 0 || !s.isGreeted {
@@ -471,35 +525,30 @@ func (s *session) receive(kind byte, number uint32, flags byte, meta, payload []
 	}
 }
 
+// find is the call of a number; nil for one of the gateway that is over.
 func (s *session) find(number uint32) *stream {
 	if number%2 == 0 {
+		must(number <= 2*callsMax, rStreamNumber, "stream %d is over the bound", number)
 		return s.calls[number]
 	}
 	call := s.asked[number]
-	if call == nil {
-		panic(violation{8, fmt.Sprintf("stream %d is not open", number)})
-	}
+	must(call != nil, rUnknownStream, "stream %d is not open", number)
 	return call
 }
 
 func (s *session) onHello(payload []byte, said uint32) {
-	if s.isGreeted {
-		panic(violation{unexpected, "a second hello"})
-	}
-	if said != magic {
-		panic(violation{1, "not a hello"})
-	}
+	must(!s.isGreeted, rUnexpected, "a second hello")
+	must(said == magic, rMagic, "not a hello")
 	entries, r := metadata{fields: map[byte][]byte{}}, reader{payload}
 	for len(r.data) > 0 {
 		tag := r.byte()
+		_, isTwice := entries.fields[tag]
+		must(!isTwice, rMalformed, "field %d of a hello comes twice", tag)
 		entries.fields[tag] = r.string()
 	}
-	if string(entries.fields[1]) != "\x01\x00\x01\x00" {
-		panic(violation{2, "this side speaks version 1"})
-	}
-	if entries.number(2, 0)&32 == 0 {
-		panic(violation{3, "the gateway hosts no processes"})
-	}
+	must(len(entries.fields[1]) == 4, rMalformed, "a hello without versions")
+	must(string(entries.fields[1]) == "\x01\x00\x01\x00", rVersion, "this side speaks version 1")
+	must(entries.number(2, 0)&32 != 0, rFeature, "the gateway hosts no processes")
 	s.peer = limits{entries.number(4, 4<<20), entries.number(5, 1024), entries.number(7, 1024),
 		entries.number(8, streamCredit), entries.number(9, connectionCredit), entries.number(10, 16384)}
 	s.isGreeted = true
@@ -507,17 +556,12 @@ func (s *session) onHello(payload []byte, said uint32) {
 }
 
 func (s *session) onRequest(number uint32, flags byte, meta, payload []byte, deadline uint32) {
-	if number == 0 || number%2 == 1 {
-		panic(violation{10, fmt.Sprintf("a request on stream %d", number)})
-	}
-	if s.calls[number] != nil {
-		panic(violation{9, fmt.Sprintf("a request on stream %d", number)})
-	}
+	must(number%2 == 0 && number <= 2*callsMax, rStreamNumber, "a request on stream %d", number)
+	must(s.calls[number] == nil, rStreamInUse, "a request on stream %d", number)
 	said, call := readMetadata(meta), newStream(number)
+	must(said.fields[18] == nil, rFeature, "keys were not offered")
 	if flags&fHTTP != 0 {
-		if said.fields[12] == nil || said.fields[13] == nil {
-			panic(violation{malformed, "HTTP without method or target"})
-		}
+		must(said.fields[12] != nil && said.fields[13] != nil, rMalformed, "HTTP without method or target")
 		call.verb, call.path = string(said.fields[12]), string(said.fields[13])
 	} else {
 		named := s.method(said)
@@ -526,8 +570,14 @@ func (s *session) onRequest(number uint32, flags byte, meta, payload []byte, dea
 	if deadline > 0 {
 		call.deadline = s.now().Add(time.Duration(deadline) * time.Millisecond)
 	}
-	call.headers, call.payload, call.isCommand = said.headers, payload, said.fields[3] != nil
-	call.isWhole = flags&fEnd != 0
+	call.headers, call.payload, call.isWhole = said.headers, payload, flags&fEnd != 0
+	must(call.isWhole || len(payload) == 0, rMalformed, "a payload before items")
+	if ids, isCommand := said.fields[3]; isCommand {
+		r := reader{ids}
+		call.command = r.varint()
+		must(call.command > 0 && !s.running[call.command], rCommandID, "command %d", call.command)
+		s.running[call.command] = true
+	}
 	call.isStreaming = !call.isWhole
 	s.calls[number] = call
 	s.begin(call)
@@ -540,39 +590,38 @@ func (s *session) method(said metadata) method {
 		named = method{name[0], strings.TrimPrefix(string(name[1:]), "/")}
 	}
 	known := said.number(1, 1<<53)
+	must(known < 1<<53 || len(name) > 0, rMalformed, "a request without a method")
 	if known == 1<<53 {
-		if !hasName {
-			panic(violation{malformed, "a request without a method"})
-		}
 		return named
 	}
 	if hasName {
-		if known != uint64(len(s.methods)) {
-			panic(violation{14, "a method's number out of turn"})
-		}
+		isDue := known == uint64(len(s.methods)) && known < methodsMax
+		must(isDue, rMethodsMax, "a method's number out of turn")
 		s.methods = append(s.methods, named)
 	}
-	if known >= uint64(len(s.methods)) {
-		panic(violation{13, fmt.Sprintf("method %d was not named", known)})
-	}
+	must(known < uint64(len(s.methods)), rUnknownMethod, "method %d was not named", known)
 	return s.methods[known]
 }
 
 func (s *session) onItems(call *stream, flags byte, payload []byte) {
 	size := len(payload)
-	if call == nil || !call.isOpen {
+	must(s.received < s.connectionWindow, rCredit, "items without credit")
+	s.received += size
+	if call == nil {
 		s.consumed(nil, size)
 		return
 	}
-	if call.isWhole {
-		panic(violation{unexpected, "items where no stream is open"})
+	must(call.received < s.window, rCredit, "items without credit")
+	call.received += size
+	if call.isAsked && call.isCancelled {
+		s.consumed(call, size)
+		return
 	}
-	call.held += size
+	must(!call.isWhole && (call.hasReply || !call.isAsked), rUnexpected, "items out of place")
+	must(size > 0, rMalformed, "items without an item")
 	if flags&fMore != 0 || len(call.partial) > 0 {
 		call.partial = append(call.partial, payload...)
-		if len(call.partial) > bodyMax {
-			panic(violation{4, "an item over body_max"})
-		}
+		must(len(call.partial) <= bodyMax, rTooLarge, "an item over body_max")
 		// What is put together here is taken at once: it is bounded by body_max.
 		s.consumed(call, size)
 		if flags&fMore == 0 {
@@ -588,9 +637,6 @@ func (s *session) onItems(call *stream, flags byte, payload []byte) {
 			}
 			call.items = append(call.items, next)
 		}
-		if call.gathers {
-			s.consumed(call, size)
-		}
 	}
 	ring(call.heard)
 }
@@ -599,6 +645,7 @@ func (s *session) onEnd(call *stream, meta []byte) {
 	if call == nil {
 		return
 	}
+	must(call.hasReply || !call.isAsked && !call.isWhole, rUnexpected, "an end out of place")
 	if call.isAsked {
 		call.trailers = readMetadata(meta).headers
 		s.endAsked(call, nil)
@@ -608,18 +655,22 @@ func (s *session) onEnd(call *stream, meta []byte) {
 	ring(call.heard)
 }
 
-func (s *session) onCredit(number uint32, payload []byte) {
-	r := reader{payload}
-	amount := int(r.varint())
-	if number == 0 {
-		s.connectionOut = max(0, s.connectionOut-amount)
-		for call := range s.blocked {
-			s.unblock(call)
+func (s *session) onCredit(number uint32, flags byte, payload []byte) {
+	amount, sent, call := int(wholeNumber(payload)), &s.sent, (*stream)(nil)
+	if number > 0 {
+		if call = s.find(number); call == nil {
+			return
 		}
-	} else if call := s.find(number); call != nil {
-		call.outstanding = max(0, call.outstanding-amount)
-		if call.isBlocked {
-			s.unblock(call)
+		sent = &call.outstanding
+	}
+	must(flags&fEnd == 0, rUnexpected, "an end is seen that was not sent")
+	must(amount <= *sent, rCredit, "credit for what was not sent")
+	*sent -= amount
+	if call != nil && call.isBlocked {
+		s.unblock(call)
+	} else if call == nil {
+		for blocked := range s.blocked {
+			s.unblock(blocked)
 		}
 	}
 }
@@ -640,7 +691,7 @@ func (s *session) onCancel(call *stream) {
 		return
 	}
 	call.isCancelled = true
-	if !call.isCommand || call.isStreaming || call.hasHead {
+	if call.command == 0 || call.isStreaming || call.hasHead {
 		s.main = putFrame(s.main, kError, call.number, 0, putField(putNumber(nil, 8, 1), 9, gaveUp), nil, 0)
 		s.giveUp(call)
 	}
@@ -658,6 +709,7 @@ func (s *session) giveUp(call *stream) {
 func (s *session) forget(call *stream) {
 	if s.calls[call.number] == call {
 		delete(s.calls, call.number)
+		delete(s.running, call.command)
 		call.isOpen = false
 		s.drop(call)
 	}
@@ -665,28 +717,23 @@ func (s *session) forget(call *stream) {
 
 // drop reads and sends nothing more of a call.
 func (s *session) drop(call *stream) {
-	if call.held > 0 {
-		s.consumed(nil, call.held)
-	}
-	call.held, call.chunks, call.last, call.isBlocked = 0, nil, nil, false
+	s.consumed(nil, call.received-call.owed)
+	call.received, call.owed, call.chunks, call.last, call.isBlocked = 0, 0, nil, nil, false
 	delete(s.blocked, call)
 	ring(call.heard)
 	ring(call.room)
 }
 
 func (s *session) onAnswer(kind byte, number uint32, flags byte, meta, payload []byte) {
-	call := s.asked[number]
-	if call == nil {
-		panic(violation{8, fmt.Sprintf("an answer on stream %d", number)})
-	}
-	said := readMetadata(meta)
-	if flags&fWatched != 0 || kind == kReply && call.hasReply && flags&fEnd == 0 {
-		panic(violation{unexpected, "an answer that was not asked for"})
-	}
+	must(number%2 == 1, rStreamNumber, "an answer on stream %d", number)
+	call, said, isEnd := s.find(number), readMetadata(meta), flags&fEnd != 0
+	must(flags&fWatched == 0, rUnexpected, "a watch that was not asked for")
 	if kind == kError {
 		failed := &Error{Code: "unknown", Message: string(said.fields[9]), Headers: said.headers, Trailers: said.trailers,
 			Outcome: int(said.number(11, 0))}
-		if code := said.number(8, 2); code < uint64(len(codes)) {
+		code := said.number(8, 0)
+		must(code > 0, rMalformed, "an error without a code")
+		if code < uint64(len(codes)) {
 			failed.Code = codes[code]
 		}
 		for _, detail := range said.details {
@@ -696,8 +743,11 @@ func (s *session) onAnswer(kind byte, number uint32, flags byte, meta, payload [
 		s.endAsked(call, failed)
 		return
 	}
+	must(isEnd || !call.hasReply, rUnexpected, "a second reply")
+	must(isEnd || len(payload) == 0, rMalformed, "a payload before items")
+	must(flags&fUnchanged == 0, rMalformed, "nothing to be unchanged from")
 	call.hasReply, call.payload, call.headers = true, payload, said.headers
-	if flags&fEnd != 0 {
+	if isEnd {
 		call.trailers = said.trailers
 		s.endAsked(call, nil)
 		return
@@ -710,12 +760,12 @@ func (s *session) endAsked(call *stream, failure error) {
 	if !call.isOpen {
 		return
 	}
-	call.isOpen, call.isWhole, call.failure, call.chunks, call.last = false, true, failure, nil, nil
+	call.isOpen, call.isWhole, call.failure = false, true, failure
+	s.drop(call)
 	if call.isStreamCall && s.closed == "" {
 		s.control = putFrame(s.control, kCredit, call.number, fEnd, nil, []byte{0}, 0)
 	}
 	delete(s.asked, call.number)
-	delete(s.blocked, call)
 	s.free = append(s.free, call.number)
 	if call.command > 0 {
 		s.ended[call.command] = true
@@ -724,31 +774,31 @@ func (s *session) endAsked(call *stream, failure error) {
 		}
 	}
 	s.room.Signal()
-	ring(call.heard)
-	ring(call.room)
 }
 
 // consumed lets the peer send as much again.
 func (s *session) consumed(call *stream, size int) {
-	if call != nil {
-		call.held -= size
-		call.owed += size
-		if call.owed*4 >= s.window && !call.isWhole {
-			s.control = putFrame(s.control, kCredit, call.number, 0, nil, putVarint(nil, uint64(call.owed)), 0)
-			call.owed = 0
+	pay := func(number uint32, window int, received, owed *int) {
+		if *owed*4 >= window {
+			s.control = putFrame(s.control, kCredit, number, 0, nil, putVarint(nil, uint64(*owed)), 0)
+			*received -= *owed
+			*owed = 0
 		}
 	}
-	s.connectionOwed += size
-	if s.connectionOwed*4 >= s.connectionWindow {
-		s.control = putFrame(s.control, kCredit, 0, 0, nil, putVarint(nil, uint64(s.connectionOwed)), 0)
-		s.connectionOwed = 0
+	if call != nil {
+		call.owed += size
+		if !call.isWhole {
+			pay(call.number, s.window, &call.received, &call.owed)
+		}
 	}
+	s.owed += size
+	pay(0, s.connectionWindow, &s.received, &s.owed)
 }
 
 func (s *session) takeItem(call *stream) []byte {
 	next := call.items[0]
 	call.items = call.items[1:]
-	if next.cost > 0 && call.held > 0 && !call.gathers {
+	if call.isOpen && next.cost > 0 {
 		s.consumed(call, next.cost)
 	}
 	return next.data
@@ -907,7 +957,7 @@ func (s *session) ask(path string, codec byte, payload []byte, parent uint32, de
 	}
 	call := newStream(s.free[len(s.free)-1])
 	s.free = s.free[:len(s.free)-1]
-	call.isAsked, call.gathers, call.codec = true, true, codec
+	call.isAsked, call.codec = true, codec
 	var out []byte
 	named := method{codec, path}
 	number, known := s.called[named]
@@ -956,11 +1006,6 @@ func (s *session) cancel(call *stream) {
 
 // ---------------------------------------------------------------------------------------------------- app
 
-type handler struct {
-	streamsIn bool
-	run       func(*Context) error
-}
-
 // App is what a program serves.
 type App struct {
 	// Marshal and Unmarshal are for messages in protobuf that are no []byte: proto.Marshal, proto.Unmarshal.
@@ -970,14 +1015,19 @@ type App struct {
 	lock      sync.Mutex
 	session   *session
 	socket    net.Conn
-	handlers  map[string]handler
+	handlers  map[string]func(*Context) error
 	pages     http.Handler
 	isWriting bool
+	taken     *sync.Cond // What was to be written is taken, or lost.
 	jobs      uint64
 }
 
 // New serves nothing yet.
-func New() *App { return &App{handlers: map[string]handler{}} }
+func New() *App {
+	a := &App{handlers: map[string]func(*Context) error{}}
+	a.taken = sync.NewCond(&a.lock)
+	return a
+}
 
 // Context is a call: who asks, until when, and what the answer is made of. It ends when the caller gives up, its
 // deadline passed among the reasons; a command runs on.
@@ -1067,7 +1117,7 @@ func (a *App) encode(message any, codec byte) ([]byte, error) {
 
 // Unary serves a method with one request and one reply.
 func Unary[Request, Reply any](a *App, path string, f func(*Context, Request) (Reply, error)) {
-	a.register(path, false, func(c *Context) error {
+	a.register(path, func(c *Context) error {
 		request, err := whole[Request](c)
 		if err != nil {
 			return err
@@ -1079,7 +1129,7 @@ func Unary[Request, Reply any](a *App, path string, f func(*Context, Request) (R
 
 // ServerStream serves a method that sends replies; send fails once the caller gave up.
 func ServerStream[Request, Reply any](a *App, path string, f func(c *Context, request Request, send func(Reply) error) error) {
-	a.register(path, false, func(c *Context) error {
+	a.register(path, func(c *Context) error {
 		request, err := whole[Request](c)
 		if err != nil {
 			return err
@@ -1102,7 +1152,7 @@ func (r *Requests[Request]) Next() (request Request, err error) {
 
 // ClientStream serves a method that is sent many requests.
 func ClientStream[Request, Reply any](a *App, path string, f func(*Context, *Requests[Request]) (Reply, error)) {
-	a.register(path, true, func(c *Context) error {
+	a.register(path, func(c *Context) error {
 		reply, err := f(c, &Requests[Request]{c})
 		return c.reply(reply, err)
 	})
@@ -1110,7 +1160,7 @@ func ClientStream[Request, Reply any](a *App, path string, f func(*Context, *Req
 
 // BidiStream serves a method that is sent many requests, and sends replies.
 func BidiStream[Request, Reply any](a *App, path string, f func(c *Context, requests *Requests[Request], send func(Reply) error) error) {
-	a.register(path, true, func(c *Context) error {
+	a.register(path, func(c *Context) error {
 		return c.finish(f(c, &Requests[Request]{c}, func(reply Reply) error { return c.send(reply) }))
 	})
 }
@@ -1118,8 +1168,8 @@ func BidiStream[Request, Reply any](a *App, path string, f func(c *Context, requ
 // Handle serves the pages of the program's route.
 func (a *App) Handle(pages http.Handler) { a.pages = pages }
 
-func (a *App) register(path string, streamsIn bool, run func(*Context) error) {
-	a.handlers[strings.TrimPrefix(path, "/")] = handler{streamsIn, run}
+func (a *App) register(path string, run func(*Context) error) {
+	a.handlers[strings.TrimPrefix(path, "/")] = run
 }
 
 func whole[Request any](c *Context) (request Request, err error) {
@@ -1230,7 +1280,16 @@ func (a *App) ask(ctx context.Context, parent *stream, path string, request, rep
 	for isOpen := true; isOpen; {
 		select {
 		case <-call.heard:
-			a.do(func(*session) { isOpen = call.isOpen })
+			a.do(func(s *session) {
+				isOpen = call.isOpen
+				if len(call.items) > 1 {
+					s.cancel(call)
+					err = &Error{Code: "unimplemented", Message: path + " streams its replies", Outcome: Unknown}
+				}
+			})
+			if err != nil {
+				return err
+			}
 		case <-ctx.Done():
 			a.do(func(s *session) { s.cancel(call) })
 			return ctx.Err()
@@ -1247,30 +1306,37 @@ func (a *App) ask(ctx context.Context, parent *stream, path string, request, rep
 
 // do does something under the lock, and writes what arose.
 func (a *App) do(what func(*session)) {
-	a.lock.Lock()
-	what(a.session)
-	if a.isWriting {
-		a.lock.Unlock()
-		return
+	if a.update(what) {
+		a.write()
 	}
+}
+
+// update does something under the lock; whether it is to be written by who asks.
+func (a *App) update(what func(*session)) bool {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	what(a.session)
+	isFree := !a.isWriting
 	a.isWriting = true
-	for {
-		data := a.session.take()
-		if len(data) == 0 {
-			a.isWriting = false
-			a.lock.Unlock()
-			return
-		}
+	return isFree
+}
+
+// write writes what is queued, for all goroutines.
+func (a *App) write() {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	for data := a.session.take(); len(data) > 0; data = a.session.take() {
+		a.taken.Broadcast()
 		a.lock.Unlock()
 		_, err := a.socket.Write(data)
 		a.lock.Lock()
 		if err != nil {
 			a.session.close(err.Error())
-			a.isWriting = false
-			a.lock.Unlock()
-			return
+			break
 		}
 	}
+	a.isWriting = false
+	a.taken.Broadcast()
 }
 
 var errGone = &Error{Code: "canceled", Message: gaveUp}
@@ -1336,18 +1402,37 @@ func (a *App) Serve() error {
 	buffer := make([]byte, 64<<10)
 	for {
 		count, err := a.socket.Read(buffer)
-		isOver := false
-		a.do(func(s *session) {
+		isFree := a.update(func(s *session) {
 			s.feed(buffer[:count])
 			if err != nil {
 				s.close("it closed the socket")
 			}
-			isOver = s.closed != "" || s.isDraining && len(s.calls)+len(s.asked) == 0
 		})
-		if isOver {
+		if isFree {
+			go a.write() // A gateway that does not read must not keep this side from reading.
+		}
+		if a.isOver() {
 			return nil
 		}
 	}
+}
+
+// isOver waits until there is room to be read more, or until the last word is written.
+func (a *App) isOver() bool {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	s := a.session
+	for s.closed == "" && s.isFull() {
+		a.taken.Wait()
+	}
+	isOver := s.closed != "" || s.isDraining && len(s.calls)+len(s.asked) == 0
+	if isOver {
+		_ = a.socket.SetWriteDeadline(time.Now().Add(grace))
+		for a.isWriting {
+			a.taken.Wait()
+		}
+	}
+	return isOver
 }
 
 func (a *App) answer(call *stream) {
@@ -1377,10 +1462,7 @@ func (a *App) answer(call *stream) {
 	case call.verb != "" || !isServed:
 		a.failed(c, &Error{Code: "unimplemented", Message: "this program does not serve " + call.path, Outcome: NotRun})
 	default:
-		if !served.streamsIn {
-			a.do(func(*session) { call.gathers = true })
-		}
-		if err := served.run(c); err != nil {
+		if err := served(c); err != nil {
 			a.failed(c, err)
 		}
 	}

@@ -61,14 +61,17 @@ const KIND = {
   ...{ hello: 1, request: 3, reply: 4, error: 5, items: 6, end: 7, cancel: 8, credit: 9 },
   ...{ ping: 10, pong: 11, goaway: 12, ready: 16, busy: 17, log: 18, changed: 19 },
 };
-const FLAG = { end: 1, http: 4, more: 8, watched: 16 };
+const FLAG = { end: 1, zstd: 2, http: 4, more: 8, watched: 16, unchanged: 32 };
+/** What a process, which watches and resumes nothing, is never sent, with the reasons. */
+const NEVER = new Map([[13, 8], [14, 7], [15, 7]]);
 const REASON = {
   ...{ magic: 1, version: 2, feature: 3, tooLarge: 4, malformed: 5, unexpected: 7, unknownStream: 8 },
-  ...{ streamInUse: 9, streamNumber: 10, unknownMethod: 13, methodsMax: 14 },
+  ...{ metadataMax: 6, streamInUse: 9, streamNumber: 10, credit: 12, unknownMethod: 13, methodsMax: 14 },
+  ...{ commandId: 15 },
 };
 const TAG = {
   ...{ method: 1, name: 2, command: 3, code: 8, message: 9, detail: 10, outcome: 11, verb: 12 },
-  ...{ target: 13, status: 14, depends: 15, reason: 16, level: 17, parent: 19, trailers: 7 },
+  ...{ target: 13, status: 14, depends: 15, reason: 16, level: 17, key: 18, parent: 19, trailers: 7 },
 };
 const HEADERS = (
   "content-type authorization cookie set-cookie accept accept-encoding accept-language user-agent host " +
@@ -86,6 +89,9 @@ const SMALL_MAX = 16376;
 const BODY_MAX = 64 << 20;
 const STREAM_CREDIT = 262144;
 const CONNECTION_CREDIT = 1 << 20;
+const METADATA_MAX = 16384;
+const CALLS_MAX = 1024;
+const METHODS_MAX = 1024;
 const EMPTY = Buffer.alloc(0);
 
 function putVarint(value) {
@@ -170,8 +176,6 @@ class Frame {
     this.flags = data[9];
     this.deadline = data.readUInt32LE(12);
     const payload = 16 + data.readUInt16LE(10);
-    must(payload <= 16 + length, REASON.malformed, "metadata over its frame");
-    must(length + 16 - payload <= PAYLOAD_MAX, REASON.tooLarge, "a frame over the limit");
     this.payload = data.subarray(payload, 16 + length);
     this.fields = new Map();
     this.headers = [];
@@ -183,7 +187,11 @@ class Frame {
       const value = reader.string();
       if (name !== undefined) this.headers.push([name, value.toString()]);
       else if (tag === TAG.detail) this.details.push(value);
-      else this.fields.set(tag, value);
+      else {
+        const isNew = !this.fields.has(tag) || tag === 6 || tag === TAG.depends || tag > 21;
+        must(isNew, REASON.malformed, `field ${tag} comes twice`);
+        this.fields.set(tag, value);
+      }
     }
   }
 
@@ -201,7 +209,15 @@ class Frame {
 }
 
 function numberOf(fields, tag, otherwise) {
-  return fields.has(tag) ? new Reader(fields.get(tag)).varint() : otherwise;
+  return fields.has(tag) ? wholeNumber(fields.get(tag)) : otherwise;
+}
+
+/** The number that is all there is. */
+function wholeNumber(data) {
+  const reader = new Reader(data);
+  const value = reader.varint();
+  must(!reader.hasMore, REASON.malformed, "something follows a number");
+  return value;
 }
 
 /** The key of a source as text: its parts joined by `/`. */
@@ -230,7 +246,7 @@ class Call {
     this.items = [];
     this.partial = [];
     this.partialBytes = 0;
-    this.held = 0;
+    this.received = 0;
     this.owed = 0;
     this.hasHead = false;
     this.isStreaming = false;
@@ -276,7 +292,10 @@ class Session {
     this.called = new Map();
     this.line = [];
     this.outstanding = 0;
+    this.received = 0;
     this.owed = 0;
+    this.running = new Set();
+    this.pong = undefined;
     this.nextCommand = 1;
     this.done = 1;
     this.endedCommands = new Set();
@@ -293,7 +312,11 @@ class Session {
     try {
       while (this.closed === undefined && data.length >= 16) {
         const length = data.readUInt32LE(0);
-        must(length <= 2 * PAYLOAD_MAX, REASON.tooLarge, "a frame over the limit");
+        const metadata = data.readUInt16LE(10);
+        must(metadata <= length, REASON.malformed, "metadata over its frame");
+        must(length - metadata <= PAYLOAD_MAX, REASON.tooLarge, "a frame over the limit");
+        const isShort = metadata <= METADATA_MAX || !this.isGreeted;
+        must(isShort, REASON.metadataMax, "metadata over the limit");
         if (data.length < 16 + length) break;
         const frame = new Frame(data, length);
         data = data.subarray(16 + length);
@@ -309,6 +332,12 @@ class Session {
   receive(frame) {
     const isFirst = frame.kind === KIND.hello || frame.kind === KIND.goaway;
     must(this.isGreeted || isFirst, REASON.magic, "the first frame is not a hello");
+    const isOfCalls = frame.kind >= KIND.request && frame.kind <= KIND.end;
+    const isOfBoth = frame.kind === KIND.cancel || frame.kind === KIND.credit || frame.kind > 21;
+    const isPlaced = isOfBoth || isOfCalls === frame.stream > 0;
+    must(isPlaced, REASON.malformed, `kind ${frame.kind} on stream ${frame.stream}`);
+    must(!NEVER.has(frame.kind), NEVER.get(frame.kind), `kind ${frame.kind} for a process`);
+    must(!isOfCalls || !frame.has(FLAG.zstd), REASON.feature, "compression was not offered");
     if (frame.kind === KIND.request) this.onRequest(frame);
     else if (frame.kind === KIND.items) this.onItems(frame, this.find(frame));
     else if (frame.kind === KIND.end) this.onEnd(this.find(frame));
@@ -316,14 +345,16 @@ class Session {
     else if (frame.kind === KIND.credit) this.onCredit(frame);
     else if (frame.kind === KIND.reply) this.onReply(frame, this.find(frame));
     else if (frame.kind === KIND.error) this.onError(frame, this.find(frame));
-    else if (frame.kind === KIND.ping) this.control.push(putFrame(KIND.pong, 0, 0, EMPTY, frame.payload));
+    else if (frame.kind === KIND.ping) this.onPing(frame);
     else if (frame.kind === KIND.hello) this.onHello(frame);
     else if (frame.kind === KIND.goaway) this.onGoaway(frame);
   }
 
   /** The call of a frame; undefined for one of the gateway that is over. */
   find({ stream, kind }) {
+    if (stream === 0) return undefined;
     const isOurs = stream % 2 === 1;
+    must(isOurs || stream <= 2 * CALLS_MAX, REASON.streamNumber, `stream ${stream} is over the bound`);
     const call = (isOurs ? this.asked : this.calls).get(stream);
     must(call || !isOurs, REASON.unknownStream, `stream ${stream} is not open`);
     const isAnswer = kind === KIND.reply || kind === KIND.error;
@@ -335,7 +366,12 @@ class Session {
     must(!this.isGreeted, REASON.unexpected, "a second hello");
     must(frame.deadline === MAGIC, REASON.magic, "not a hello");
     const said = new Map();
-    for (const reader = new Reader(frame.payload); reader.hasMore;) said.set(reader.byte(), reader.string());
+    for (const reader = new Reader(frame.payload); reader.hasMore;) {
+      const tag = reader.byte();
+      must(!said.has(tag), REASON.malformed, `field ${tag} of a hello comes twice`);
+      said.set(tag, reader.string());
+    }
+    must(said.get(1)?.length === 4, REASON.malformed, "a hello without versions");
     const isVersion = said.get(1)?.equals(Buffer.from([1, 0, 1, 0]));
     must(isVersion, REASON.version, "this side speaks version 1");
     must(numberOf(said, 2, 0) & HOSTED, REASON.feature, "the gateway hosts no processes");
@@ -352,6 +388,11 @@ class Session {
     this.room.wake();
   }
 
+  onPing(frame) {
+    must(frame.payload.length <= 64, REASON.malformed, "a long ping");
+    this.pong = frame.payload; // Of pings not yet answered the last alone is.
+  }
+
   onGoaway(frame) {
     const reason = frame.number(TAG.reason, 0);
     this.isDraining = true;
@@ -360,31 +401,43 @@ class Session {
 
   onRequest(frame) {
     const { stream } = frame;
-    must(stream > 0 && stream % 2 === 0, REASON.streamNumber, `a request on stream ${stream}`);
+    const isSlot = stream % 2 === 0 && stream <= 2 * CALLS_MAX;
+    must(isSlot, REASON.streamNumber, `a request on stream ${stream}`);
     must(!this.calls.has(stream), REASON.streamInUse, `a request on stream ${stream}`);
+    must(!frame.fields.has(TAG.key), REASON.feature, "keys were not offered");
     const call = new Call(stream);
-    this.calls.set(stream, call);
     call.headers = frame.headers;
-    call.isCommand = frame.fields.has(TAG.command);
     call.isWhole = frame.has(FLAG.end);
+    must(call.isWhole || !frame.payload.length, REASON.malformed, "a payload before items");
     call.isStreaming = !call.isWhole;
     if (frame.deadline) call.deadline = performance.now() + frame.deadline;
     if (frame.payload.length) call.items.push([frame.payload, 0]);
     if (frame.has(FLAG.http)) {
+      const hasBoth = frame.fields.has(TAG.verb) && frame.fields.has(TAG.target);
+      must(hasBoth, REASON.malformed, "HTTP without method or target");
       call.verb = frame.text(TAG.verb);
       call.path = frame.text(TAG.target);
     } else [call.isJson, call.path] = this.method(frame);
+    if (frame.fields.has(TAG.command)) {
+      call.command = new Reader(frame.fields.get(TAG.command)).varint();
+      const isNew = call.command > 0 && !this.running.has(call.command);
+      must(isNew, REASON.commandId, `command ${call.command}`);
+      this.running.add(call.command);
+    }
+    this.calls.set(stream, call);
     this.begins(call);
   }
 
   /** Whether it is JSON, and the path: what a request names, or named before. */
   method(frame) {
     const name = frame.fields.get(TAG.name);
-    const number = frame.number(TAG.method, this.methods.length);
+    const number = frame.number(TAG.method);
+    must(name?.length || number !== undefined, REASON.malformed, "a request without a method");
     if (name) {
       const named = [name[0] === 1, name.subarray(1).toString().replace(/^\//, "")];
-      if (!frame.fields.has(TAG.method)) return named;
-      must(number === this.methods.length, REASON.methodsMax, "a method's number out of turn");
+      if (number === undefined) return named;
+      const isDue = number === this.methods.length && number < METHODS_MAX;
+      must(isDue, REASON.methodsMax, "a method's number out of turn");
       this.methods.push(named);
     }
     must(number < this.methods.length, REASON.unknownMethod, `method ${number} was not named`);
@@ -393,9 +446,15 @@ class Session {
 
   onItems(frame, call) {
     const size = frame.payload.length;
-    if (!call || (call.isOurs && call.isCancelled)) return this.consumed(size);
+    for (const flow of call ? [call, this] : [this]) {
+      const window = flow === this ? this.windows.connection : this.windows.stream;
+      must(flow.received < window, REASON.credit, "items without credit");
+      flow.received += size;
+    }
+    if (!call || (call.isOurs && call.isCancelled)) return this.consumed(size, call);
     const isDue = !call.isWhole && (call.hasHead || !call.isOurs);
     must(isDue, REASON.unexpected, "items out of place");
+    must(size, REASON.malformed, "items without an item");
     if (frame.has(FLAG.more) || call.partialBytes) {
       call.partial.push(frame.payload);
       call.partialBytes += size;
@@ -413,7 +472,6 @@ class Session {
         const item = reader.string();
         call.items.push([item, reader.at - begin]);
       }
-      call.held += size;
     }
     call.wake();
   }
@@ -423,16 +481,19 @@ class Session {
       must(call.hasHead, REASON.unexpected, "an end before the answer");
       this.endAsked(call);
     } else if (call) {
+      must(!call.isWhole, REASON.unexpected, "a second end");
       call.isWhole = true;
       call.wake();
     }
   }
 
   onCredit(frame) {
-    const amount = new Reader(frame.payload).varint();
+    const amount = wholeNumber(frame.payload);
     const credited = frame.stream === 0 ? this : this.find(frame);
     if (!credited) return;
-    credited.outstanding = Math.max(0, credited.outstanding - amount);
+    must(!frame.has(FLAG.end), REASON.unexpected, "an end is seen that was not sent");
+    must(amount <= credited.outstanding, REASON.credit, "credit for what was not sent");
+    credited.outstanding -= amount;
     if (credited !== this) this.enlist(credited);
   }
 
@@ -443,7 +504,7 @@ class Session {
       return call.wake();
     }
     call.isCancelled = true;
-    if (call.isCommand && !call.isStreaming && !call.hasHead) return;
+    if (call.command && !call.isStreaming && !call.hasHead) return;
     const metadata = Buffer.concat([putField(TAG.code, 1), putField(TAG.message, GAVE_UP)]);
     this.main.push(putFrame(KIND.error, call.number, 0, metadata));
     this.forget(call);
@@ -453,15 +514,22 @@ class Session {
     const isSecond = call.hasHead && !frame.has(FLAG.end);
     const wasAsked = !isSecond && !frame.has(FLAG.watched);
     must(wasAsked, REASON.unexpected, "a reply that was not asked for");
+    must(!frame.has(FLAG.unchanged), REASON.malformed, "nothing to be unchanged from");
+    const isEnd = frame.has(FLAG.end);
+    must(isEnd || !frame.payload.length, REASON.malformed, "a payload before items");
     call.hasHead = true;
     call.headers = frame.headers;
-    if (frame.payload.length) call.items.push([frame.payload, 0]);
-    if (frame.has(FLAG.end)) this.endAsked(call);
-    else call.isStreaming = true;
+    if (!isEnd) {
+      call.isStreaming = true;
+      return;
+    }
+    call.items.push([frame.payload, 0]);
+    this.endAsked(call);
   }
 
   onError(frame, call) {
     const code = frame.number(TAG.code);
+    must(!frame.has(FLAG.watched), REASON.unexpected, "a watch that was not asked for");
     must(code, REASON.malformed, "an error without a code");
     const details = frame.details.map((detail) => {
       const reader = new Reader(detail);
@@ -479,8 +547,8 @@ class Session {
     call.isOpen = false;
     call.out = [];
     call.last = undefined;
-    this.consumed(call.held);
-    call.held = 0;
+    this.running.delete(call.command);
+    this.consumed(call.received - call.owed);
     if (call.isCancelled) call.gone.abort(new TidewireError("canceled", GAVE_UP));
     call.wake();
   }
@@ -488,6 +556,7 @@ class Session {
   /** A call of this side is over. */
   endAsked(call, error) {
     Object.assign(call, { isOpen: false, isWhole: true, error, out: [], last: undefined });
+    this.consumed(call.received - call.owed);
     if (call.isStreaming && this.closed === undefined) {
       this.control.push(putFrame(KIND.credit, call.number, FLAG.end, EMPTY, putVarint(0)));
     }
@@ -527,6 +596,8 @@ class Session {
   /** The bytes to be written now: connection frames, calls, then a turn for each stream. */
   take() {
     const out = [...this.control, ...this.main];
+    if (this.pong) out.push(putFrame(KIND.pong, 0, 0, EMPTY, this.pong));
+    this.pong = undefined;
     let bytes = out.reduce((sum, frame) => sum + frame.length, 0);
     this.control = [];
     this.main = [];
@@ -592,19 +663,17 @@ class Session {
       of.owed += size;
       if (of.owed * 4 < window) return;
       this.control.push(putFrame(KIND.credit, number, 0, EMPTY, putVarint(of.owed)));
+      of.received -= of.owed;
       of.owed = 0;
     };
-    if (call && !call.isWhole) credit(call, call.number, this.windows.stream);
+    if (call) credit(call, call.number, call.isWhole ? Infinity : this.windows.stream);
     credit(this, 0, this.windows.connection);
   }
 
   /** The next item of a call that came. */
   takeItem(call) {
     const [item, size] = call.items.shift();
-    if (call.held) {
-      call.held -= size;
-      this.consumed(size, call);
-    }
+    if (call.isOpen) this.consumed(size, call);
     return item;
   }
 
@@ -718,7 +787,6 @@ class Session {
   cancel(call) {
     if (!call.isOpen || call.isCancelled) return;
     call.isCancelled = true;
-    this.consumed(call.held);
     this.main.push(putFrame(KIND.cancel, call.number));
   }
 
@@ -857,11 +925,20 @@ class App {
 
   #write() {
     for (let data = this.#session.take(); data.length; data = this.#session.take()) {
-      if (!this.#socket.write(data)) return void this.#socket.once("drain", () => this.#write());
+      if (!this.#socket.write(data)) return void this.#wait();
     }
     this.#isFlushing = false;
     const { closed, isDraining, calls, asked } = this.#session;
-    if (closed !== undefined || (isDraining && !calls.size && !asked.size)) this.#socket.end();
+    if (closed !== undefined || (isDraining && !calls.size && !asked.size)) this.#socket.destroySoon();
+  }
+
+  /** The gateway does not read: neither does this side, unless it waits for answers itself. */
+  #wait() {
+    if (!this.#session.asked.size) this.#socket.pause();
+    this.#socket.once("drain", () => {
+      this.#socket.resume();
+      this.#write();
+    });
   }
 
   async #begin(call) {
@@ -950,13 +1027,17 @@ class App {
     const timer =
       deadline === undefined ? undefined : setTimeout(stops, Math.max(0, deadline - performance.now()));
     signal?.addEventListener("abort", stops, { once: true });
-    while (call.isOpen && !call.isCancelled) await call.change();
+    while (call.isOpen && !call.isCancelled && call.items.length < 2) await call.change();
     signal?.removeEventListener("abort", stops);
     clearTimeout(timer);
     if (signal?.aborted) throw signal.reason;
     if (call.isCancelled)
       throw new TidewireError("deadline_exceeded", "no answer in time", { outcome: UNKNOWN });
     if (call.error) throw call.error;
+    if (call.items.length > 1) {
+      stops();
+      throw new TidewireError("unimplemented", `${path} streams its replies`, { outcome: UNKNOWN });
+    }
     return decode(call.items.length ? call.items[0][0] : EMPTY, isJson);
   }
 

@@ -93,7 +93,7 @@ NEVER = {"stale": "unknown_stream", "resume": "unexpected", "resumed": "unexpect
 END, ZSTD, HTTP, MORE, WATCHED, UNCHANGED = 1, 2, 4, 8, 16, 32
 FEATURE_HTTP, FEATURE_HOSTED = 2, 32
 PAYLOAD_MAX, PIECE, SMALL_MAX, BODY_MAX = 65_536, 16_384, 16_376, 64 << 20
-METADATA_MAX, CALLS_MAX, METHODS_MAX, OUTPUT_MAX = 16_384, 1024, 1024, 1 << 20
+METADATA_MAX, CALLS_MAX, METHODS_MAX, OUTPUT_MAX, GRACE = 16_384, 1024, 1024, 1 << 20, 2
 HEADERS = """
     content-type authorization cookie set-cookie accept accept-encoding accept-language user-agent host
     origin referer content-length content-encoding cache-control etag if-none-match if-modified-since
@@ -946,6 +946,7 @@ class App:
         except OSError as error:
             with self.lock:
                 self.session.close(str(error))
+                self.is_writing = False
                 self.taken.notify_all()
 
     def _next(self):
@@ -978,6 +979,8 @@ class App:
         self.do("greet")
         while self._read():
             pass
+        with self.lock:  # The last word is written, unless nobody reads it.
+            self.taken.wait_for(lambda: not self.is_writing, GRACE)
 
     def _read(self):
         """Reads once; whether there is more to come."""
