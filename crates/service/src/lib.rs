@@ -64,7 +64,7 @@ pub use head::{Admission, Gate, Guards, Head, Waits, admit, ask, gated};
 pub use headers::Headers;
 pub use held::HeldTags;
 pub use interface::{Interface, Layered, RpcService};
-pub use observer::{End, How, Observation, Observer, Phase, Phases};
+pub use observer::{End, How, Observation, Observer, Phase, Phases, Side};
 pub use offer::Offer;
 pub use parent_span::ParentSpan;
 pub use peer::Peer;
