@@ -3,16 +3,21 @@
 use std::time::Duration;
 
 use tidewire_observe::{Metrics, RecordedCall};
+use tidewire_server::Handle;
 use tidewire_service::{Context, Error, Reply, Result};
 
-use crate::limit;
 use crate::proto::tidewire::admin::v1::{
-    Call, Calls, ClearCallsReply, ClearCallsRequest, GetCallRequest, ListCallsReply,
-    ListCallsRequest, MethodFigures, MethodFiguresReply, MethodFiguresRequest, OutcomeCount,
-    PhaseReached, RecordCallsReply, RecordCallsRequest, SentHeader,
+    Call, Calls, CaptureBodiesReply, CaptureBodiesRequest, ClearCallsReply, ClearCallsRequest,
+    GetCallRequest, ListCallsReply, ListCallsRequest, MethodFigures, MethodFiguresReply,
+    MethodFiguresRequest, OutcomeCount, PhaseReached, RecordCallsReply, RecordCallsRequest,
+    SentHeader,
 };
+use crate::{bodies, limit};
 
-pub(crate) struct OfCalls(pub(crate) Metrics);
+pub(crate) struct OfCalls {
+    pub(crate) metrics: Metrics,
+    pub(crate) handle: Handle,
+}
 
 impl Calls for OfCalls {
     async fn methods(
@@ -20,7 +25,7 @@ impl Calls for OfCalls {
         _: Context,
         _: MethodFiguresRequest,
     ) -> Result<Reply<MethodFiguresReply>> {
-        let methods = self.0.figures().into_iter().map(|figures| MethodFigures {
+        let methods = self.metrics.figures().into_iter().map(|figures| MethodFigures {
             method: figures.method,
             protocol: figures.protocol.to_owned(),
             running: u64::try_from(figures.running).unwrap_or_default(),
@@ -37,7 +42,7 @@ impl Calls for OfCalls {
 
     async fn list(&self, _: Context, request: ListCallsRequest) -> Result<Reply<ListCallsReply>> {
         let ListCallsRequest { after, method, failed, .. } = request;
-        let record = self.0.record();
+        let record = self.metrics.record();
         let recorded =
             record.after(after, limit(request.limit), |call| is_wanted(call, &method, failed));
         let reply = ListCallsReply {
@@ -45,13 +50,14 @@ impl Calls for OfCalls {
             dropped: recorded.dropped,
             next: recorded.next,
             recording: record.is_on(),
+            capturing: record.is_capturing(),
             ..Default::default()
         };
         Ok(reply.into())
     }
 
     async fn get(&self, _: Context, request: GetCallRequest) -> Result<Reply<Call>> {
-        let call = self.0.record().call(request.number);
+        let call = self.metrics.record().call(request.number);
         let gone = || Error::not_found(format!("call {} is not kept", request.number));
         Ok(told(&*call.ok_or_else(gone)?).into())
     }
@@ -62,13 +68,28 @@ impl Calls for OfCalls {
         request: RecordCallsRequest,
     ) -> Result<Reply<RecordCallsReply>> {
         let seconds = request.seconds.min(SECONDS_MAX);
-        self.0.record().keep_for(Duration::from_secs(seconds.into()));
+        self.metrics.record().keep_for(Duration::from_secs(seconds.into()));
         tracing::warn!(seconds, "calls are recorded by the admin listener");
         Ok(RecordCallsReply::default().into())
     }
 
+    async fn capture_bodies(
+        &self,
+        _: Context,
+        request: CaptureBodiesRequest,
+    ) -> Result<Reply<CaptureBodiesReply>> {
+        let seconds = request.seconds.min(CAPTURE_SECONDS_MAX);
+        let (record, time) = (self.metrics.record(), Duration::from_secs(seconds.into()));
+        record.capture_for(time, bodies::show(&self.handle));
+        if seconds > 0 {
+            record.keep_for(time);
+        }
+        tracing::warn!(seconds, "bodies of calls are captured by the admin listener");
+        Ok(CaptureBodiesReply { seconds, ..Default::default() }.into())
+    }
+
     async fn clear(&self, _: Context, _: ClearCallsRequest) -> Result<Reply<ClearCallsReply>> {
-        self.0.record().clear();
+        self.metrics.record().clear();
         tracing::warn!("recorded calls were forgotten by the admin listener");
         Ok(ClearCallsReply::default().into())
     }
@@ -109,6 +130,9 @@ pub(crate) fn told(call: &RecordedCall) -> Call {
         from_memory: call.from_memory,
         phases: phases.collect(),
         headers: headers.collect(),
+        request: call.messages.request.clone(),
+        reply: call.messages.reply.clone(),
+        cut: call.messages.cut,
         ..Default::default()
     }
 }
@@ -119,3 +143,5 @@ fn outcome((code, count): (&'static str, u64)) -> OutcomeCount {
 
 /// An hour: who forgets to end a recording does not pay for it for ever.
 pub(crate) const SECONDS_MAX: u32 = 3600;
+/// Ten minutes: what is said in calls is more than that they were made.
+const CAPTURE_SECONDS_MAX: u32 = 600;

@@ -242,4 +242,21 @@ mod tests {
         assert!(causes.of("row", "8").is_empty());
         assert_eq!(causes.of("row", "7").len(), seen);
     }
+
+    #[tokio::test]
+    async fn a_clock_that_goes_back_makes_nothing_older_than_it_is_and_ends_nothing() {
+        let graph = Graph::new();
+        let row = Memo::infallible_in(&graph, "row", async |id: u32| id);
+        let causes = Arc::new(Causes::new(graph));
+        Arc::clone(&causes).observe(Duration::from_secs(60));
+        row.get(7).await.unwrap();
+        assert!(causes.age_ms("row", "7").is_some());
+        // As if it had happened before the clock went back by a year.
+        causes.known().events.iter_mut().for_each(|(at_ms, _)| *at_ms += 31_536_000_000);
+        assert_eq!(causes.age_ms("row", "7"), Some(0));
+        row.get(8).await.unwrap();
+        let order: Vec<_> = ["7", "8"].map(|key| causes.of("row", key)[0].event.tick).into();
+        assert!(order.is_sorted(), "what is later is told as later: {order:?}");
+        assert!(causes.is_on());
+    }
 }

@@ -11,6 +11,7 @@
 //! (`token.rs`); who comes by the socket owns it. Pages of browsers are kept out by what browsers say of
 //! themselves (`guard.rs`), and nothing here says a secret.
 
+mod bodies;
 mod calls;
 mod causes;
 mod guard;
@@ -99,6 +100,7 @@ impl Admin {
     /// The server, for [`Builder::beside`].
     pub fn server(self, listen: Address, handle: Handle) -> Builder {
         let (ready, told) = (handle.clone(), (self.clone(), handle.clone()));
+        let of_calls = handle.clone();
         let metrics = move |call: Call| {
             let text = metrics::text(&told.0, &told.1, &call.context);
             async move { Ok(text) }
@@ -122,7 +124,10 @@ impl Admin {
             .service(TailServer::new(tail::OfTail::new(self.clone(), handle.clone())))
             .service(ServicesServer::new(services::OfServices(handle)))
             .service(ProcessesServer::new(processes::OfProcesses(self.told.clone())))
-            .service(CallsServer::new(calls::OfCalls(self.metrics.clone())))
+            .service(CallsServer::new(calls::OfCalls {
+                metrics: self.metrics.clone(),
+                handle: of_calls,
+            }))
             .service(MemoServer::new(memo::OfMemo::new(self.graph, self.metrics)));
         #[cfg(feature = "mock")]
         let builder = builder.service(MocksServer::new(mocks::OfMocks(self.told)));

@@ -3,33 +3,49 @@
 //! What happened is known only from what was observed (`causes.rs`); nothing is guessed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidewire_memo::{Cause, Entry, EntryState, Graph};
 use tidewire_observe::Metrics;
 use tidewire_service::{Context, Error, Reply, Result};
+use tokio::task::AbortHandle;
 
 use crate::calls::SECONDS_MAX;
 use crate::causes::{Causes, Noted};
 use crate::limit;
 use crate::proto::tidewire::admin::v1::{
-    ExplainReply, ExplainRequest, GetEntryReply, GetEntryRequest, Invalidator, InvalidatorsReply,
-    InvalidatorsRequest, ListEntriesReply, ListEntriesRequest, ListMemosReply, ListMemosRequest,
-    Memo, MemoEntry, MemoEvent, MemoInfo, MemoOverviewReply, MemoOverviewRequest, ObserveMemoReply,
-    ObserveMemoRequest, SteerMemoReply, SteerMemoRequest,
+    CountHitsReply, CountHitsRequest, ExplainReply, ExplainRequest, GetEntryReply, GetEntryRequest,
+    Invalidator, InvalidatorsReply, InvalidatorsRequest, ListEntriesReply, ListEntriesRequest,
+    ListMemosReply, ListMemosRequest, Memo, MemoEntry, MemoEvent, MemoInfo, MemoOverviewReply,
+    MemoOverviewRequest, ObserveMemoReply, ObserveMemoRequest, SteerMemoReply, SteerMemoRequest,
 };
 
 pub(crate) struct OfMemo {
     graph: Graph,
     metrics: Metrics,
     causes: Arc<Causes>,
+    /// Ends the count of hits at its time.
+    counts: Arc<Mutex<Option<Counting>>>,
+}
+
+/// The count of hits of a graph; it ends with this.
+struct Counting {
+    graph: Graph,
+    timer: AbortHandle,
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        self.timer.abort();
+        self.graph.count_hits(false);
+    }
 }
 
 impl OfMemo {
     pub(crate) fn new(graph: Graph, metrics: Metrics) -> Self {
         let causes = Arc::new(Causes::new(graph.clone()));
-        Self { graph, metrics, causes }
+        Self { graph, metrics, causes, counts: Arc::default() }
     }
 }
 
@@ -56,10 +72,12 @@ impl Memo for OfMemo {
                 bytes: owner.bytes as u64,
                 asked,
                 hits,
+                served: owner.hits,
                 ..Default::default()
             }
         });
-        Ok(ListMemosReply { memos: memos.collect(), ..Default::default() }.into())
+        let counting = lock(&self.counts).is_some();
+        Ok(ListMemosReply { memos: memos.collect(), counting, ..Default::default() }.into())
     }
 
     async fn list_entries(
@@ -138,6 +156,29 @@ impl Memo for OfMemo {
         Ok(ObserveMemoReply::default().into())
     }
 
+    async fn count_hits(
+        &self,
+        _: Context,
+        request: CountHitsRequest,
+    ) -> Result<Reply<CountHitsReply>> {
+        let seconds = request.seconds.min(COUNT_SECONDS_MAX);
+        tracing::warn!(seconds, "hits of what is kept are counted by the admin listener");
+        let mut counts = lock(&self.counts);
+        *counts = None;
+        if seconds > 0 {
+            self.graph.count_hits(true);
+            let ends = Arc::downgrade(&self.counts);
+            let timer = tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(seconds.into())).await;
+                if let Some(counts) = ends.upgrade() {
+                    *lock(&counts) = None;
+                }
+            });
+            *counts = Some(Counting { graph: self.graph.clone(), timer: timer.abort_handle() });
+        }
+        Ok(CountHitsReply { seconds, ..Default::default() }.into())
+    }
+
     async fn invalidate(
         &self,
         _: Context,
@@ -202,6 +243,13 @@ pub(crate) fn overview(graph: &Graph, metrics: &Metrics) -> MemoOverviewReply {
         hits: figures.iter().map(|of| of.from_memory).sum(),
         ..Default::default()
     }
+}
+
+/// A minute: hits are slow while they are counted.
+const COUNT_SECONDS_MAX: u32 = 60;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Entries that are looked at before something is done to them.
@@ -378,5 +426,41 @@ mod tests {
         let why = memo.explain(Context::default(), request).await.unwrap().body;
         assert!(why.observing);
         assert!(why.dropped >= u64::from(KEYS) - (1 << 16), "{}", why.dropped);
+    }
+
+    #[tokio::test]
+    async fn of_a_million_keys_no_answer_is_long_and_each_is_found() {
+        const KEYS: u32 = 1_000_000;
+        let graph = Graph::new();
+        let row = Memoized::infallible_in(&graph, "row", async |id: u32| id);
+        for id in 0..KEYS {
+            row.get(id).await.unwrap();
+        }
+        let memo = of(&graph);
+        let listed_memos = memo.list_memos(Context::default(), ListMemosRequest::default()).await;
+        assert_eq!(listed_memos.unwrap().body.memos[0].entries, u64::from(KEYS));
+        let (mut after, mut pages, mut found) = (0, 0, Vec::new());
+        loop {
+            let request = ListEntriesRequest {
+                memo: "row".into(),
+                key: "99999".into(),
+                after,
+                limit: u32::MAX,
+                ..Default::default()
+            };
+            let page = memo.list_entries(Context::default(), request).await.unwrap().body;
+            found.extend(page.entries.into_iter().map(|entry| entry.key));
+            (after, pages) = (page.next, pages + 1);
+            if after == 0 {
+                break;
+            }
+        }
+        found.sort_unstable();
+        // 99999 itself, and with a digit before or behind it; 999999 is both.
+        assert_eq!(found.len(), 19, "{found:?}");
+        assert!((1000..1100).contains(&pages), "a page looks at a bounded number of keys: {pages}");
+        let steer = SteerMemoRequest { memo: "row".into(), ..Default::default() };
+        let dropped = memo.evict(Context::default(), steer).await.unwrap().body;
+        assert_eq!(dropped.entries, u64::from(KEYS));
     }
 }

@@ -2,7 +2,10 @@
 //!
 //! Texts come from programs that print what they like, and from errors. What is taken out cannot be asked
 //! for in another way. Headers of calls are not among them: their values are shown only where a list says so
-//! (`observe::Record`).
+//! (`observe::Record`). Of messages it is what their schema marks with `debug_redact`, too.
+
+use serde_json::Value;
+use tidewire_schema::{Kind, MessageType, Single};
 
 /// A text without the passwords of addresses, nor values of what is called a secret (`token=…`, `password: …`).
 pub(crate) fn text(text: &str) -> String {
@@ -30,6 +33,59 @@ pub(crate) fn is_secret(name: &str) -> bool {
 /// Whether a text has an address with a user and a password.
 pub(crate) fn has_credential(text: &str) -> bool {
     password(text).is_some()
+}
+
+/// Takes out of the JSON of a message what its schema marks with `debug_redact`, and what is called a secret.
+pub(crate) fn message(value: &mut Value, of: MessageType<'_>) {
+    let Value::Object(fields) = value else { return free(value) };
+    if of.full_name() == "google.protobuf.Any" {
+        // What is in it may be of a schema that marks it.
+        return hide(value);
+    }
+    for (name, value) in fields {
+        match of.field(name) {
+            Some(field) if field.is_redacted() || is_secret(field.name()) => hide(value),
+            _ if is_secret(name) => hide(value),
+            None => free(value),
+            Some(field) => match (field.kind(), value) {
+                (Kind::Map { value: one, .. }, Value::Object(entries)) => {
+                    for (key, value) in entries {
+                        if is_secret(key) { hide(value) } else { single(value, one) }
+                    }
+                }
+                (Kind::List(one), Value::Array(values)) => {
+                    values.iter_mut().for_each(|value| single(value, one));
+                }
+                (Kind::One(one), value) => single(value, one),
+                (_, value) => hide(value),
+            },
+        }
+    }
+}
+
+fn single(value: &mut Value, of: Single<'_>) {
+    match of {
+        Single::Message(of) => message(value, of),
+        _ => free(value),
+    }
+}
+
+/// JSON of which no schema says more.
+fn free(value: &mut Value) {
+    match value {
+        Value::String(told) => *told = text(told),
+        Value::Array(values) => values.iter_mut().for_each(free),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if is_secret(name) { hide(value) } else { free(value) }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn hide(value: &mut Value) {
+    *value = Value::String(HIDDEN.to_owned());
 }
 
 fn word_of(word: &str) -> String {
@@ -76,8 +132,19 @@ fn is_scheme(word: &str) -> bool {
 }
 
 const HIDDEN: &str = "***";
-const SECRETS: [&str; 7] =
-    ["token", "secret", "password", "passwd", "api_key", "api-key", "authorization"];
+const SECRETS: [&str; 11] = [
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "api_key",
+    "api-key",
+    "apikey",
+    "authorization",
+    "cookie",
+    "credential",
+    "private_key",
+];
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,13 @@
 //! `Services`: what is served.
 
+use tidewire_rest::describe;
+use tidewire_schema::Schema;
 use tidewire_server::Handle;
-use tidewire_service::{Context, Reply, Result, StreamKind};
+use tidewire_service::{Context, Error, Method, Reply, Result, StreamKind};
 
 use crate::proto::tidewire::admin::v1::{
-    ListServicesReply, ListServicesRequest, MethodInfo, Services,
+    DescribeReply, DescribeRequest, ListServicesReply, ListServicesRequest, MethodInfo,
+    SampleReply, SampleRequest, Services,
 };
 
 pub(crate) struct OfServices(pub(crate) Handle);
@@ -23,6 +26,60 @@ impl Services for OfServices {
         });
         Ok(ListServicesReply { methods: methods.collect(), ..Default::default() }.into())
     }
+
+    async fn describe(&self, _: Context, request: DescribeRequest) -> Result<Reply<DescribeReply>> {
+        let DescribeRequest { name, .. } = request;
+        let interfaces = self.0.interfaces();
+        let text = interfaces.iter().find_map(|interface| {
+            let is_part = interface.name() == name
+                || interface.methods().iter().any(|method| is_called(method, &name));
+            let schema = Schema::from_descriptors(interface.descriptors().clone()).ok()?;
+            described(&schema, &name, is_part)
+        });
+        let text = text.ok_or_else(|| nothing(&name))?;
+        Ok(DescribeReply { text, ..Default::default() }.into())
+    }
+
+    async fn sample(&self, _: Context, request: SampleRequest) -> Result<Reply<SampleReply>> {
+        let SampleRequest { method: name, .. } = request;
+        let json = self.0.interfaces().iter().find_map(|interface| {
+            let method = interface.methods().iter().find(|method| is_called(method, &name))?;
+            let schema = Schema::from_descriptors(interface.descriptors().clone()).ok()?;
+            Some(describe::template(schema.pool(), &method.input)?.line())
+        });
+        let json = json.ok_or_else(|| nothing(&name))?;
+        Ok(SampleReply { json, ..Default::default() }.into())
+    }
+}
+
+/// Whether a method has this name, `shop.v1.Items/Get`.
+fn is_called(method: &Method, name: &str) -> bool {
+    method.path.strip_prefix('/') == Some(name)
+}
+
+/// The text of a service, a method with its messages, a message or an enum; of a schema that `has` the service or
+/// the method, or one whose types may be meant.
+fn described(schema: &Schema, name: &str, has: bool) -> Option<String> {
+    let pool = schema.pool();
+    if !has {
+        return describe::message(pool, name).or_else(|| describe::enumeration(pool, name));
+    }
+    let Some((service, method)) = name.split_once('/') else {
+        return describe::service(pool, name);
+    };
+    let of = schema.interface(service).ok()??;
+    let of = of.methods().iter().find(|one| one.method == method)?;
+    let messages = [&of.input, &of.output];
+    let shown = if of.input == of.output { &messages[..1] } else { &messages[..] };
+    let texts = shown.iter().filter_map(|message| describe::message(pool, message));
+    let all: Vec<_> = describe::method(pool, service, method).into_iter().chain(texts).collect();
+    Some(all.join("\n"))
+}
+
+fn nothing(name: &str) -> Error {
+    Error::not_found(format!(
+        "no service, method, message or enum {name:?} is served; list the services"
+    ))
 }
 
 const fn kind(kind: StreamKind) -> &'static str {

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod call;
+pub(crate) mod calls;
 pub(crate) mod check;
 pub(crate) mod complete;
 pub(crate) mod describe;

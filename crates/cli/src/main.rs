@@ -11,7 +11,6 @@
 mod admin;
 mod call;
 mod command;
-mod describe;
 mod habits;
 mod init;
 mod known;
@@ -59,6 +58,7 @@ enum Command {
     Mock(command::mock::Mock),
     Call(command::call::CallArgs),
     Top(command::top::Top),
+    Calls(command::calls::Calls),
     Inspect(command::inspect::Inspect),
     Ps(command::processes::Ps),
     Logs(command::processes::Logs),
@@ -99,6 +99,7 @@ async fn run() -> ExitCode {
         Command::Serve(serve) => done(serve.run().await),
         Command::Mock(mock) => done(mock.run().await),
         Command::Call(call) => call.run().await,
+        Command::Calls(calls) => done(calls.run().await),
         Command::Top(top) => done(top.run().await),
         Command::Inspect(inspect) => done(inspect.run().await),
         Command::Ps(ps) => done(ps.run().await),

@@ -11,6 +11,7 @@
 //! made when it is asked for, and a line goes to a function.
 
 mod access_log;
+mod captured;
 mod exemplar;
 mod histogram;
 mod line;
@@ -20,6 +21,7 @@ mod series;
 mod text;
 
 pub use access_log::{AccessLog, LineFormat};
+pub use captured::{Messages, ShowMessage};
 pub use histogram::BOUNDS;
 pub use metrics::{MethodFigures, Metrics};
 pub use record::{Record, Recorded, RecordedCall, Watching};

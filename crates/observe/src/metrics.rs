@@ -4,8 +4,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use bytes::Bytes;
 use foldhash::HashMap;
-use tidewire_service::{End, Head, Observation, Observer, Phase, Phases, Protocol, Target};
+use tidewire_service::{
+    Codec, End, Head, Observation, Observer, Phase, Phases, Protocol, Side, Target,
+};
 
 use crate::exemplar::Trace;
 use crate::record::{Record, Recording};
@@ -255,6 +258,16 @@ impl Observation for Counting {
         }
         if let Some(recording) = &self.recording {
             recording.phase(phase);
+        }
+    }
+
+    fn wants_messages(&self) -> bool {
+        self.recording.as_ref().is_some_and(|recording| recording.captures())
+    }
+
+    fn message(&self, side: Side, codec: Codec, message: &Bytes) {
+        if let Some(recording) = &self.recording {
+            recording.message(side, codec, message);
         }
     }
 

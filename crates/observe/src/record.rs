@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
-use tidewire_service::{End, Head, Phase, Protocol, Target};
+use tidewire_service::{Codec, End, Head, Phase, Protocol, Side, Target};
 
+use crate::captured::{Capture, Captured, Messages, ShowMessage};
 use crate::series::outcome;
 
 /// The last calls of a server; clones share them.
@@ -27,6 +28,7 @@ struct Shared {
     /// In milliseconds since `begun`; 0 is not at all.
     until: AtomicU64,
     kept: Mutex<Kept>,
+    capture: Mutex<Option<Capture>>,
 }
 
 #[derive(Debug, Default)]
@@ -70,6 +72,8 @@ pub struct RecordedCall {
     pub phases: Vec<(&'static str, Duration)>,
     /// Names of its headers, with the value where that is no secret.
     pub headers: Vec<(String, Option<String>)>,
+    /// Its messages and those of its answer, as far as they were captured.
+    pub messages: Messages,
 }
 
 /// Some calls, and how many are gone that came before them.
@@ -95,6 +99,28 @@ impl Record {
             (1.., 0) => _ = self.0.wanted.fetch_sub(1, Ordering::Relaxed),
             _ => {}
         }
+    }
+
+    /// Captures the messages of calls that are recorded, as texts that `show` makes of them, for this long from
+    /// now on; [`Duration::ZERO`] ends it.
+    pub fn capture_for(&self, time: Duration, show: ShowMessage) {
+        let until = Instant::now().checked_add(time).filter(|_| !time.is_zero());
+        *self.capturing() = until.map(|until| Capture { until, show });
+    }
+
+    /// Whether messages are captured now.
+    pub fn is_capturing(&self) -> bool {
+        self.capture().is_some()
+    }
+
+    fn capture(&self) -> Option<ShowMessage> {
+        let mut capturing = self.capturing();
+        *capturing = capturing.take().filter(|capture| Instant::now() < capture.until);
+        capturing.as_ref().map(|capture| Arc::clone(&capture.show))
+    }
+
+    fn capturing(&self) -> MutexGuard<'_, Option<Capture>> {
+        self.0.capture.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records while the result lives.
@@ -184,7 +210,8 @@ impl Record {
 impl Default for Shared {
     fn default() -> Self {
         let (wanted, until) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Self { wanted, begun: Instant::now(), until, kept: Mutex::default() }
+        let (kept, capture) = Default::default();
+        Self { wanted, begun: Instant::now(), until, kept, capture }
     }
 }
 
@@ -208,6 +235,7 @@ pub(crate) struct Recording {
     call: RecordedCall,
     /// One more than the microseconds at which each phase was reached; 0 where it was not.
     phases: [AtomicU32; PHASES.len()],
+    captured: Option<Captured>,
 }
 
 impl Recording {
@@ -232,15 +260,33 @@ impl Recording {
             from_memory: false,
             phases: Vec::new(),
             headers: shown(headers),
+            messages: Messages::default(),
+        };
+        let captured = match target {
+            Target::Method(method) => {
+                into.capture().map(|show| Captured::new(show, method.clone()))
+            }
+            _ => None,
         };
         let is_plain = matches!(target, Target::Http(_));
-        Self { into, begun: Instant::now(), is_plain, call, phases: Default::default() }
+        let (begun, phases) = (Instant::now(), Default::default());
+        Self { into, begun, is_plain, call, phases, captured }
     }
 
     pub(crate) fn phase(&self, phase: Phase) {
         let at = u32::try_from(self.begun.elapsed().as_micros()).unwrap_or(u32::MAX - 1);
         if let Some(reached) = self.phases.get(phase as usize) {
             reached.store(at.saturating_add(1), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) const fn captures(&self) -> bool {
+        self.captured.is_some()
+    }
+
+    pub(crate) fn message(&self, side: Side, codec: Codec, message: &[u8]) {
+        if let Some(captured) = &self.captured {
+            captured.message(side, codec, message);
         }
     }
 
@@ -257,6 +303,7 @@ impl Recording {
             bytes_out: end.bytes_out,
             from_memory,
             phases: reached.collect(),
+            messages: self.captured.as_ref().map(Captured::take).unwrap_or_default(),
             ..self.call.clone()
         });
     }

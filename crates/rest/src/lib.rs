@@ -17,7 +17,7 @@
 //! | how path, query and body become a message | `request.rs`, `plan.rs`, `query.rs`, `value.rs` |
 //! | how a reply is printed | `reply.rs`, `writer.rs`, `events.rs` |
 //! | what errors look like | `problem.rs` |
-//! | what is told to others | `openapi.rs` |
+//! | what is told to others | `openapi.rs`, `describe.rs` |
 //!
 //! Rules: the comments of `google/api/http.proto`; JSON: the proto JSON mapping.
 
@@ -25,6 +25,7 @@ mod annotation;
 mod binding;
 mod check;
 mod content;
+pub mod describe;
 mod events;
 mod field;
 mod http_body;

@@ -144,6 +144,11 @@ impl<'a> Field<'a> {
         self.descriptor.presence() == FieldPresence::LegacyRequired
     }
 
+    /// Whether its value is not to be shown to people (`[debug_redact = true]`).
+    pub fn is_redacted(self) -> bool {
+        self.descriptor.options().is_some_and(|options| options.debug_redact == Some(true))
+    }
+
     /// The oneof that it is a member of.
     pub fn oneof(self) -> Option<Oneof<'a>> {
         let index = usize::from(self.descriptor.oneof_index()?);

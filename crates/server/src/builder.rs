@@ -413,6 +413,7 @@ impl Builder {
         for (interface, service) in &services {
             methods.add(interface, service).map_err(StartError::DuplicateMethod)?;
         }
+        let interfaces = services.iter().map(|(interface, _)| interface.clone()).collect();
         services.extend(offer.iter().flat_map(|offer| offer.now().services.clone()));
         let plain = self.routes.iter().map(|route| (route.verb.as_ref(), &*route.template));
         let mut options = self.rest;
@@ -424,6 +425,7 @@ impl Builder {
         let app = Arc::new_cyclic(|app| App {
             live: Live::new(app.clone(), &self.limits, tasks.clone()),
             followers: Arc::new(Semaphore::new(self.limits.followers_max)),
+            interfaces,
             methods: methods.with(freshness::service(app.clone())),
             coders: Arc::default(),
             routes,
@@ -454,6 +456,7 @@ impl App {
             counters: Arc::clone(&self.counters),
             commands: self.commands.clone(),
             methods: methods.into(),
+            interfaces: Arc::clone(&self.interfaces),
             drains: Signal::new(),
         }
     }

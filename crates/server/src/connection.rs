@@ -17,7 +17,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tidewire_service::{Gate, Observer, Peer, Signal, Upgrade};
+use tidewire_service::{Gate, Interface, Observer, Peer, Signal, Upgrade};
 use tidewire_wire::Coders;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
@@ -45,6 +45,8 @@ use crate::{fault, http1 as calls1, http2 as calls2, plain};
 /// What all connections of a server share.
 pub(crate) struct App {
     pub(crate) methods: Methods,
+    /// The services of its own, with their schemas.
+    pub(crate) interfaces: Arc<[Interface]>,
     pub(crate) coders: Arc<Coders>,
     pub(crate) routes: Routes,
     pub(crate) rest: Rest,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidewire_service::{Method, Signal};
+use tidewire_service::{Interface, Method, Signal};
 
 use crate::command::Commands;
 use crate::health::Health;
@@ -16,6 +16,7 @@ pub struct Handle {
     pub(crate) counters: Arc<Counters>,
     pub(crate) commands: Commands,
     pub(crate) methods: Arc<[Method]>,
+    pub(crate) interfaces: Arc<[Interface]>,
     pub(crate) offered: Option<Arc<Offered>>,
     pub(crate) drains: Signal,
 }
@@ -39,6 +40,16 @@ impl Handle {
         }
         methods.sort_by(|a, b| a.path.cmp(&b.path));
         methods
+    }
+
+    /// The services that it serves, with their schemas; those of the server itself are not among them.
+    pub fn interfaces(&self) -> Vec<Interface> {
+        let mut interfaces = self.interfaces.to_vec();
+        if let Some(offered) = &self.offered {
+            let now = offered.now();
+            interfaces.extend(now.services.iter().map(|(interface, _)| interface.clone()));
+        }
+        interfaces
     }
 
     /// Lets it drain as a signal would, where it waits for signals

@@ -30,6 +30,7 @@ mod gather;
 mod handle;
 mod head_timer;
 mod health;
+mod heard;
 mod http1;
 mod http2;
 mod isolate;

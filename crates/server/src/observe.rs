@@ -16,7 +16,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame};
-use tidewire_service::{Code, End, Error, Guards, Head, How, Observation, Observer, Phase, Phases};
+use tidewire_service::{
+    Code, Codec, End, Error, Guards, Head, How, Observation, Observer, Phase, Phases, Side,
+};
 
 use crate::response::{Responding, ResponseBody};
 use crate::stop::{Stage, Stop};
@@ -33,6 +35,7 @@ struct Seen {
     more: Vec<Arc<dyn Observation>>,
     /// The phases that somebody wants to be told.
     wanted: Phases,
+    wants_messages: bool,
     /// One more than the number of the last phase.
     reached: AtomicU8,
     watches: AtomicUsize,
@@ -76,10 +79,15 @@ impl Watch {
             .chain(&more)
             .map(|observation| shielded(|| observation.phases()).unwrap_or(Phases::NONE));
         let wanted = phases.fold(Phases::NONE, Phases::or);
+        let wants_messages = first
+            .iter()
+            .chain(&more)
+            .any(|observation| shielded(|| observation.wants_messages()).unwrap_or(false));
         let seen = Arc::new(Seen {
             first,
             more,
             wanted,
+            wants_messages,
             reached: AtomicU8::default(),
             watches: AtomicUsize::new(1),
             guards: Mutex::default(),
@@ -91,7 +99,7 @@ impl Watch {
             bytes_out: AtomicU64::default(),
             outcome: Outcome::default(),
         });
-        if wanted != Phases::NONE {
+        if wanted != Phases::NONE || wants_messages {
             head.context.observe(Arc::clone(&seen) as Arc<dyn Observation>);
         }
         Self(seen)
@@ -197,6 +205,16 @@ impl Observation for Seen {
             for told in self.each() {
                 shielded(|| told.phase(phase));
             }
+        }
+    }
+
+    fn wants_messages(&self) -> bool {
+        self.wants_messages
+    }
+
+    fn message(&self, side: Side, codec: Codec, message: &Bytes) {
+        for told in self.each() {
+            shielded(|| told.message(side, codec, message));
         }
     }
 

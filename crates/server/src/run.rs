@@ -14,12 +14,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tidewire_service::{
-    Body, Call, Error, Frame, Frames, Messages, Reply, Result, Service, Validator,
+    Body, Call, Error, Frame, Frames, Messages, Reply, Result, Service, Side, Validator,
 };
 use tokio::time::{Instant, Sleep};
 
 use crate::command::Command;
 use crate::deadline;
+use crate::heard::Heard;
 use crate::isolate::{Isolated, IsolatedPending, IsolatedProgress, IsolatedStream};
 
 /// A call that runs.
@@ -38,6 +39,8 @@ pub(crate) struct Waiting {
     deadline: Option<Instant>,
     /// What the caller holds: nothing, mostly.
     held: Box<[Validator]>,
+    /// Who is told its messages: nobody, mostly.
+    heard: Option<Box<Heard>>,
 }
 
 enum State {
@@ -49,7 +52,7 @@ enum State {
 ///
 /// A command whose message is complete begins here; one whose message is on its way begins with it.
 #[inline]
-pub(crate) fn run(service: &dyn Service, call: Call, mut command: Option<Command>) -> Run {
+pub(crate) fn run(service: &dyn Service, mut call: Call, mut command: Option<Command>) -> Run {
     let deadline = call.context.deadline().map(Instant::from_std);
     let held: Box<[Validator]> = call.context.held().into();
     if let Some(at) = deadline
@@ -63,14 +66,27 @@ pub(crate) fn run(service: &dyn Service, call: Call, mut command: Option<Command
     {
         return Run::Ready(Err(error));
     }
+    let heard = Heard::of(&call);
+    if let Some(heard) = &heard {
+        call.body = heard.follow(Side::Request, std::mem::take(&mut call.body));
+    }
     match Isolated::call(service, call).into_progress() {
-        IsolatedProgress::Ready(outcome) => {
-            Run::Ready(outcome.and_then(|reply| guarded(reply, deadline, &held)))
-        }
+        IsolatedProgress::Ready(outcome) => Run::Ready(
+            outcome.and_then(|reply| guarded(told(reply, heard.as_deref()), deadline, &held)),
+        ),
         IsolatedProgress::Pending(pending) => {
-            Run::Pending(Waiting { state: State::InPlace(pending), command, deadline, held })
+            Run::Pending(Waiting { state: State::InPlace(pending), command, deadline, held, heard })
         }
     }
+}
+
+/// The reply, whose messages are told.
+#[inline]
+fn told(mut reply: Box<Reply>, heard: Option<&Heard>) -> Box<Reply> {
+    if let Some(heard) = heard {
+        reply.body = heard.follow(Side::Reply, std::mem::take(&mut reply.body));
+    }
+    reply
 }
 
 /// What has to wait, within its bounds.
@@ -162,7 +178,12 @@ impl Future for Waiting {
                 }
             },
         };
-        Poll::Ready(outcome.and_then(|reply| checked(reply, this.deadline, &this.held)))
+        Poll::Ready(outcome.and_then(|mut reply| {
+            if let Some(heard) = &this.heard {
+                reply.body = heard.follow(Side::Reply, std::mem::take(&mut reply.body));
+            }
+            checked(reply, this.deadline, &this.held)
+        }))
     }
 }
 

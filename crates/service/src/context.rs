@@ -232,6 +232,12 @@ impl Context {
         self.observation = Some(observation);
     }
 
+    /// Who wants to be told the messages of this call, where anybody does.
+    #[inline]
+    pub fn hears_messages(&self) -> Option<&Arc<dyn Observation>> {
+        self.observation.as_ref().filter(|observation| observation.wants_messages())
+    }
+
     /// Tells whoever observes the request that it reached this phase; nothing when it is not further than
     /// before, or over.
     #[inline]

@@ -67,7 +67,7 @@ pub use headers::Headers;
 pub use held::HeldTags;
 pub use interface::{Interface, Layered, RpcService};
 pub use messages::{Frames, Messages};
-pub use observer::{End, How, Observation, Observer, Phase, Phases};
+pub use observer::{End, How, Observation, Observer, Phase, Phases, Side};
 pub use offer::Offer;
 pub use parent_span::ParentSpan;
 pub use peer::Peer;

@@ -10,9 +10,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::StatusCode;
 
-use crate::{Code, Head};
+use crate::{Code, Codec, Head};
 
 /// Sees every request begin.
 pub trait Observer: Send + Sync + 'static {
@@ -32,6 +33,16 @@ pub trait Observation: Send + Sync + 'static {
     /// The request reached a phase. Each is told at most once, in this order, and some are left out.
     fn phase(&self, phase: Phase) {
         let _ = phase;
+    }
+
+    /// Whether messages are told, asked once.
+    fn wants_messages(&self) -> bool {
+        false
+    }
+
+    /// A message of a call of a method went by: its bytes in this codec, without envelope and compression.
+    fn message(&self, side: Side, codec: Codec, message: &Bytes) {
+        let _ = (side, codec, message);
     }
 
     /// The request is over: told exactly once, and last.
@@ -56,6 +67,15 @@ pub enum Phase {
     FirstByte,
     /// The last byte of its answer was handed to the connection.
     Written,
+}
+
+/// Who sent a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// It is of the request.
+    Request,
+    /// It is of the reply.
+    Reply,
 }
 
 /// Some of the phases.

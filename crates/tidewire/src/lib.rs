@@ -54,7 +54,7 @@ pub use tidewire_process as process;
 pub use tidewire_process::warden;
 pub use tidewire_rest::{
     Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestFinding, RestOptions,
-    RestRule, UnknownNames, check_rest, rest_rules,
+    RestRule, UnknownNames, check_rest, describe, rest_rules,
 };
 pub use tidewire_schema as schema;
 pub use tidewire_schema::{
@@ -73,8 +73,8 @@ pub use tidewire_service::{
     Frame, Freshness, Gate, Guards, Head, Headers, How, HttpTarget, Idempotency, Interface, Layer,
     Layered, Lifetime, Method, Observation, Observer, Offer, Outcome, Pace, PathParams, Peer,
     Phase, Phases, Principal, Protocol, Query, Reply, Result, RpcService, Script, Sender, Service,
-    Sharing, Signal, Spec, Staleness, Stream, StreamKind, Target, Timer, Token, Tokens, Upgrade,
-    Validator, Waits, follow, gated, parse_duration,
+    Sharing, Side, Signal, Spec, Staleness, Stream, StreamKind, Target, Timer, Token, Tokens,
+    Upgrade, Validator, Waits, follow, gated, parse_duration,
 };
 
 /// Includes the code that `tidewire_build` made: one module a package.

@@ -17,8 +17,8 @@ use crate::call::reach::Reach;
 use crate::call::reflection::reflect;
 use crate::call::target::Target;
 use crate::call::watch::Watch;
-use crate::describe::template;
 use crate::known::{Known, path};
+use tidewire::describe::template;
 
 /// Print the completion script of a shell.
 ///

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use anyhow::bail;
 
 use crate::Failure;
-use crate::describe::{enumeration, message, method, service, template};
 use crate::known::{Known, is_end};
 use crate::names;
 use crate::origin::Origin;
+use tidewire::describe::{enumeration, message, method, service, template};
 
 /// Describe a service, method, message or enum: `.proto` text, and a request to fill in.
 #[derive(Debug, clap::Args)]

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use tidewire::admin::proto::tidewire::admin::v1::{
-    ExplainReply, ExplainRequest, GetEntryReply, GetEntryRequest, InvalidatorsReply,
-    InvalidatorsRequest, ListEntriesRequest, ListMemosRequest, MemoClient, MemoEntry, MemoEvent,
-    MemoInfo, MemoOverviewReply, MemoOverviewRequest, ObserveMemoRequest, SteerMemoReply,
-    SteerMemoRequest,
+    CountHitsRequest, ExplainReply, ExplainRequest, GetEntryReply, GetEntryRequest,
+    InvalidatorsReply, InvalidatorsRequest, ListEntriesRequest, ListMemosReply, ListMemosRequest,
+    MemoClient, MemoEntry, MemoEvent, MemoInfo, MemoOverviewReply, MemoOverviewRequest,
+    ObserveMemoRequest, SteerMemoReply, SteerMemoRequest,
 };
 
 use crate::Failure;
@@ -29,6 +29,10 @@ pub(crate) struct Inspect {
     /// Let the server take note of what happens for so many seconds, 0 to end that.
     #[arg(long, value_name = "SECONDS")]
     observe: Option<u32>,
+    /// Let the server count, for so many seconds, the values that it serves from memory within itself, which slows
+    /// them down; 0 to end that.
+    #[arg(long, value_name = "SECONDS")]
+    count_hits: Option<u32>,
     /// Make the keys that are named stale, and all that depends on them; of a source: say that they changed.
     #[arg(long, requires = "memo", conflicts_with = "evict")]
     invalidate: bool,
@@ -46,6 +50,10 @@ impl Inspect {
             let request = ObserveMemoRequest { seconds, ..Default::default() };
             answered(client.observe(request).await)?;
         }
+        if let Some(seconds) = self.count_hits {
+            let request = CountHitsRequest { seconds, ..Default::default() };
+            answered(client.count_hits(request).await)?;
+        }
         let text = match (self.memo, self.key) {
             (Some(memo), key) if self.invalidate || self.evict => {
                 steer(&client, memo, key, self.evict).await?
@@ -55,7 +63,7 @@ impl Inspect {
                 let memos = answered(client.list_memos(ListMemosRequest::default()).await)?;
                 let request = InvalidatorsRequest { limit: 10, ..Default::default() };
                 let invalidators = answered(client.invalidators(request).await)?;
-                of_all(&overview, &memos.memos, &invalidators)
+                of_all(&overview, &memos, &invalidators)
             }
             (Some(memo), None) => of_memo(&client, &memo).await?,
             (Some(memo), Some(key)) => of_key(&client, &memo, &key).await?,
@@ -102,19 +110,25 @@ async fn steer(
     })
 }
 
-fn of_all(all: &MemoOverviewReply, memos: &[MemoInfo], made: &InvalidatorsReply) -> String {
+fn of_all(all: &MemoOverviewReply, memos: &ListMemosReply, made: &InvalidatorsReply) -> String {
     let MemoOverviewReply { bytes, entries, computed, cut_off, asked, hits, .. } = all;
     let mut text = format!(
         "{entries} entries, {bytes} bytes, {computed} computed, {cut_off} to what was there, hits {}\n",
         rate(*asked, *hits)
     );
-    let _ = writeln!(text, "{:>9} {:>12} {:>7}  NAME", "ENTRIES", "BYTES", "HITS");
-    let mut memos: Vec<_> = memos.iter().collect();
+    let served =
+        |count: String| if memos.counting { format!(" {count:>12}") } else { String::new() };
+    let title = served("SERVED".to_owned());
+    let _ = writeln!(text, "{:>9} {:>12} {:>7}{title}  NAME", "ENTRIES", "BYTES", "HITS");
+    let counted = |memo: &MemoInfo| served(memo.served.to_string());
+    let mut memos: Vec<_> = memos.memos.iter().collect();
     memos.sort_by_key(|memo| (memo.source, std::cmp::Reverse(memo.bytes)));
-    for MemoInfo { name, source, entries, bytes, asked, hits, .. } in memos {
+    for memo in memos {
+        let MemoInfo { name, source, entries, bytes, asked, hits, .. } = memo;
+        let served = counted(memo);
         let (name, what) = (printable(name), if *source { " (source)" } else { "" });
         let hits = rate(*asked, *hits);
-        let _ = writeln!(text, "{entries:>9} {bytes:>12} {hits:>7}  {name}{what}");
+        let _ = writeln!(text, "{entries:>9} {bytes:>12} {hits:>7}{served}  {name}{what}");
     }
     for made in &made.invalidators {
         let (changed, times, marked) = (printable(&made.changed), made.times, made.marked);

@@ -93,6 +93,8 @@ fn inspect_shows_memos_keys_and_why_a_key_was_computed() {
     let of_key = [&memo[..], &["message"]].concat();
     run(folder, &of_key).check(0, &[": fresh, version ", " s old", " started", " published"]);
     run(folder, &[&memo[..], &["coffee"]].concat()).check(1, &["no key of", "coffee"]);
+    run(folder, &["inspect", "--count-hits", "60"]).check(0, &["SERVED  NAME"]);
+    run(folder, &["inspect", "--count-hits", "0"]).check(0, &["HITS  NAME"]);
     run(folder, &["inspect", "--observe", "0"]).check(0, &["is not observed now"]);
     run(folder, &of_key).check(0, &["of an age that was not observed", "why: not recorded"]);
     run(folder, &[&of_key[..], &["--invalidate"]].concat()).check(0, &["1 entries made stale"]);
@@ -131,6 +133,32 @@ run = ["python3", "app.py"]
 "#;
 
 /// Runs a command until its output has this.
+#[test]
+fn calls_are_shown_with_what_was_said_in_them_while_that_is_wanted() {
+    let settings = "[admin]\nlisten = \"unix:admin.sock\"\n";
+    let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", settings)]);
+    let folder = folder.path();
+    let mut serve = Running::start(folder, &["serve", "shop.proto", "--port", "0"]);
+    serve.admin();
+    let call = |name: &str| {
+        let request = format!("{{\"name\":\"{name}\"}}");
+        run(folder, &["call", &serve.address, "Get", &request]).check(0, &[name]);
+    };
+    run(folder, &["calls"]).check(0, &["are not recorded now"]);
+    run(folder, &["calls", "--record", "60"]).check(0, &["NUMBER"]);
+    call("tea");
+    run(folder, &["calls"]).check(0, &["1 ok", "shop.v1.Items/Get"]);
+    let quiet = run(folder, &["calls", "1"]);
+    quiet.check(0, &["shop.v1.Items/Get ok", "content-type: application/"]);
+    assert!(!quiet.stdout.contains("tea"), "{quiet:?}");
+    run(folder, &["calls", "--capture", "60"]).check(0, &["NUMBER"]);
+    call("milk");
+    run(folder, &["calls", "2"]).check(0, &["→ {\"name\":\"milk\"}", "← {\"name\":\"milk\"}"]);
+    let failed = run(folder, &["calls", "--failed"]);
+    assert!(!failed.stdout.contains("Items/Get"), "{failed:?}");
+    run(folder, &["calls", "77"]).check(1, &["call 77 is not kept"]);
+}
+
 fn until(folder: &Path, arguments: &[&str], part: &str) -> Ran {
     loop {
         let ran = run(folder, arguments);

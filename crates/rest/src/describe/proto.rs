@@ -13,10 +13,11 @@ use buffa_descriptor::generated::descriptor::{
     DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto,
     MethodDescriptorProto,
 };
-use tidewire::{RestRule, rest_rules};
+
+use crate::{RestRule, rest_rules};
 
 /// The text of a service.
-pub(crate) fn service(pool: &DescriptorPool, full_name: &str) -> Option<String> {
+pub fn service(pool: &DescriptorPool, full_name: &str) -> Option<String> {
     let file = pool.file_containing_symbol(full_name)?;
     let (at, found) = named(&file.service, full_name, |service| service.name.as_deref())?;
     let mut text = Text::new(file);
@@ -33,7 +34,7 @@ pub(crate) fn service(pool: &DescriptorPool, full_name: &str) -> Option<String> 
 }
 
 /// The text of one method, `full_name` being that of its service.
-pub(crate) fn method(pool: &DescriptorPool, full_name: &str, name: &str) -> Option<String> {
+pub fn method(pool: &DescriptorPool, full_name: &str, name: &str) -> Option<String> {
     let file = pool.file_containing_symbol(full_name)?;
     let (at, service) = named(&file.service, full_name, |service| service.name.as_deref())?;
     let (index, method) = named(&service.method, name, |method| method.name.as_deref())?;
@@ -43,7 +44,7 @@ pub(crate) fn method(pool: &DescriptorPool, full_name: &str, name: &str) -> Opti
 }
 
 /// The text of a message.
-pub(crate) fn message(pool: &DescriptorPool, full_name: &str) -> Option<String> {
+pub fn message(pool: &DescriptorPool, full_name: &str) -> Option<String> {
     let file = pool.file_containing_symbol(full_name)?;
     let (path, found) = find_message(file, full_name)?;
     let mut text = Text::new(file);
@@ -52,7 +53,7 @@ pub(crate) fn message(pool: &DescriptorPool, full_name: &str) -> Option<String> 
 }
 
 /// The text of an enum.
-pub(crate) fn enumeration(pool: &DescriptorPool, full_name: &str) -> Option<String> {
+pub fn enumeration(pool: &DescriptorPool, full_name: &str) -> Option<String> {
     let file = pool.file_containing_symbol(full_name)?;
     let (path, found) = find_enum(file, full_name)?;
     let mut text = Text::new(file);
@@ -243,7 +244,7 @@ fn method_options(method: &MethodDescriptorProto) -> Vec<String> {
 
 fn binding(rule: &RestRule) -> String {
     let path = &rule.template;
-    let mut text = match rule.verb.as_ref().map(tidewire::http::Method::as_str) {
+    let mut text = match rule.verb.as_ref().map(http::Method::as_str) {
         Some(verb @ ("GET" | "PUT" | "POST" | "DELETE" | "PATCH")) => {
             format!("{}: {path:?}", verb.to_lowercase())
         }

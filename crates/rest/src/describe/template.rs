@@ -16,27 +16,30 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
 /// A request of a message type to fill in, its fields in the order of the `.proto`.
-pub(crate) fn template(pool: &DescriptorPool, type_name: &str) -> Option<Json> {
+pub fn template(pool: &DescriptorPool, type_name: &str) -> Option<Json> {
     let index = pool.message_index(type_name)?;
     Some(message(pool, index, &mut Vec::new()))
 }
 
 /// JSON whose objects keep their order.
 #[derive(Debug)]
-pub(crate) enum Json {
+pub enum Json {
+    /// A number, text, or what has no order.
     Value(Value),
+    /// A list of one element.
     List(Box<Self>),
+    /// Names and values.
     Object(Vec<(String, Self)>),
 }
 
 impl Json {
     /// As one line.
-    pub(crate) fn line(&self) -> String {
+    pub fn line(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
     /// With a line a field.
-    pub(crate) fn lines(&self) -> String {
+    pub fn lines(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 }

@@ -1,0 +1,110 @@
+//! `tidewire calls`: the last calls of a running server, and what was said in them, from its admin listener.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use tidewire::admin::proto::tidewire::admin::v1::{
+    Call, CallsClient, CaptureBodiesRequest, GetCallRequest, ListCallsReply, ListCallsRequest,
+    PhaseReached, RecordCallsRequest, SentHeader,
+};
+
+use crate::Failure;
+use crate::admin::{Admin, answered};
+use crate::call::printable::printable;
+
+/// Show the last calls of a running server.
+///
+/// Calls are recorded only while somebody wants that (--record), and what is said in them only while that is
+/// asked for (--capture): without what a schema marks as not to be shown, and what is called a secret. With a
+/// number: all that is known of one call.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Calls {
+    /// The number of a call, as it is listed.
+    number: Option<u64>,
+    /// Record calls for so many seconds from now on, 0 to end that.
+    #[arg(long, value_name = "SECONDS")]
+    record: Option<u32>,
+    /// Record calls with what is said in them for so many seconds from now on, 0 to end that.
+    #[arg(long, value_name = "SECONDS")]
+    capture: Option<u32>,
+    /// Only calls of methods with this in their name.
+    #[arg(long, value_name = "PART", default_value = "")]
+    method: String,
+    /// Only calls that did not end well.
+    #[arg(long)]
+    failed: bool,
+    #[command(flatten)]
+    admin: Admin,
+}
+
+impl Calls {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let client = CallsClient::new(self.admin.channel()?);
+        if let Some(seconds) = self.record {
+            let request = RecordCallsRequest { seconds, ..Default::default() };
+            answered(client.record(request).await)?;
+        }
+        if let Some(seconds) = self.capture {
+            let request = CaptureBodiesRequest { seconds, ..Default::default() };
+            answered(client.capture_bodies(request).await)?;
+        }
+        let text = match self.number {
+            Some(number) => {
+                let request = GetCallRequest { number, ..Default::default() };
+                of_call(&answered(client.get(request).await)?)
+            }
+            None => {
+                let (method, failed) = (self.method, self.failed);
+                let request =
+                    ListCallsRequest { method, failed, limit: 1000, ..Default::default() };
+                of_all(&answered(client.list(request).await)?)
+            }
+        };
+        Ok(std::io::stdout().write_all(text.as_bytes())?)
+    }
+}
+
+fn of_all(listed: &ListCallsReply) -> String {
+    let mut text =
+        format!("{:>7} {:<18} {:>9} {:<8}  METHOD\n", "NUMBER", "OUTCOME", "MS", "PROTOCOL");
+    for Call { number, outcome, took_us, protocol, method, from_memory, .. } in &listed.calls {
+        let (kept, took) = (if *from_memory { " (kept)" } else { "" }, *took_us as f64 / 1000.0);
+        let method = printable(method);
+        let _ =
+            writeln!(text, "{number:>7} {outcome:<18} {took:>9.1} {protocol:<8}  {method}{kept}");
+    }
+    if listed.dropped > 0 {
+        let _ = writeln!(text, "{} earlier ones are not kept any more", listed.dropped);
+    }
+    if !listed.recording {
+        text += "calls are not recorded now; --record 60 does that for a minute\n";
+    }
+    text
+}
+
+fn of_call(call: &Call) -> String {
+    let Call { number, method, outcome, protocol, took_us, peer, request_id, trace_id, .. } = call;
+    let mut text =
+        format!("{number} {} {outcome} by {protocol}, {took_us} µs\n", printable(method));
+    for (name, value) in [("peer", peer), ("request", request_id), ("trace", trace_id)] {
+        if !value.is_empty() {
+            let _ = writeln!(text, "  {name} {}", printable(value));
+        }
+    }
+    for PhaseReached { phase, at_us, .. } in &call.phases {
+        let _ = writeln!(text, "  {phase} after {at_us} µs");
+    }
+    for SentHeader { name, value, .. } in &call.headers {
+        let value = value.as_deref().unwrap_or("(not shown)");
+        let _ = writeln!(text, "  {}: {}", printable(name), printable(value));
+    }
+    for (sign, said) in [("→", &call.request), ("←", &call.reply)] {
+        for message in said {
+            let _ = writeln!(text, "  {sign} {}", printable(message));
+        }
+    }
+    if call.cut > 0 {
+        let _ = writeln!(text, "  {} messages were cut or left out", call.cut);
+    }
+    text
+}
