@@ -5,6 +5,8 @@
 //! | `ws://`, `wss://`; `http://`, `https://` with `Protocol::Live` | a WebSocket |
 //! | `tcp://`; `unix:` with `Protocol::Live` | frames as they are |
 //!
+//! Large payloads are compressed on a WebSocket, which may lead anywhere, and not where frames go as they are.
+//!
 //! The session begins with the first call and ends, with word to the server, when the last clone of the
 //! client is dropped. What becomes of calls while there is no connection is in `tidewire_link::Remote`;
 //! a session that is over is followed by a new one with the next call.
@@ -14,12 +16,13 @@ mod dial;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_link::{Config, Limits, Remote, random_boot};
+use tidewire_link::{Config, Limits, Remote, feature, random_boot};
 use tidewire_service::{Answer, Call, Codec, Error, Outcome, Reply, Result};
 use tokio_util::task::TaskTracker;
 
 pub(crate) use self::dial::Server;
 use crate::deadline::earlier;
+use crate::endpoint::Speaks;
 use crate::limits::ClientLimits;
 use crate::replica::Shelf;
 use crate::trace::now;
@@ -38,7 +41,13 @@ pub(crate) struct Live {
 impl Live {
     /// A server that is not connected yet.
     pub(crate) fn remote(server: Server, limits: &ClientLimits) -> Remote<Server> {
-        Remote::new(server, config(limits), None, TaskTracker::new())
+        let features = match server.speaks() {
+            // Within one network, or one machine, compressing takes longer than sending.
+            Speaks::Frames => feature::USUAL & !feature::ZSTD,
+            Speaks::Http => feature::USUAL,
+        };
+        let config = Config { features, ..config(limits) };
+        Remote::new(server, config, None, TaskTracker::new())
     }
 
     /// Answers a call, from what is kept here if it is.

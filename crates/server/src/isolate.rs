@@ -142,3 +142,54 @@ pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
 
 /// Handlers that panicked.
 static PANICKED: Seldom = Seldom::new();
+
+#[cfg(test)]
+mod tests {
+    use tidewire_service::{Body, Code};
+
+    use super::*;
+
+    #[test]
+    fn a_panic_amid_many_messages_comes_behind_those_before_it_and_ends_the_stream() {
+        let frames = (0..).map(|n: u8| {
+            assert!(n < 3, "it panics");
+            Ok(Frame::Data(vec![n].into()))
+        });
+        let many = Many(Body::frames(futures_util::stream::iter(frames)).into_frames());
+        let (mut stream, mut messages) = (IsolatedStream(Some(many)), Messages::default());
+        messages.allow(64);
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut poll = || Pin::new(&mut stream).poll_messages(&mut cx, &mut messages);
+        let first = poll();
+        assert!(matches!(first, Poll::Ready(Some(Err(error))) if error.code() == Code::Internal));
+        assert!(matches!(poll(), Poll::Ready(None)));
+        let taken = std::iter::from_fn(|| messages.take().map(<[u8]>::to_vec));
+        assert_eq!(taken.collect::<Vec<_>>(), [[0], [1], [2]]);
+    }
+
+    /// Frames that are given many at a time.
+    struct Many(Pin<Box<dyn Frames>>);
+
+    impl futures_core::Stream for Many {
+        type Item = Result<Frame>;
+
+        fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+            self.0.as_mut().poll_next(cx)
+        }
+    }
+
+    impl Frames for Many {
+        fn poll_messages(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            messages: &mut Messages,
+        ) -> Poll<Option<Result<Frame>>> {
+            loop {
+                match std::task::ready!(self.0.as_mut().poll_next(cx)) {
+                    Some(Ok(Frame::Data(data))) if messages.add(&data) => {}
+                    other => return Poll::Ready(other),
+                }
+            }
+        }
+    }
+}

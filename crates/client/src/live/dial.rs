@@ -45,6 +45,11 @@ impl Server {
     ) -> Self {
         Self(Arc::new(Inner { endpoint, dialer, resolver, timeout }))
     }
+
+    /// What its connections carry.
+    pub(crate) fn speaks(&self) -> Speaks {
+        self.0.endpoint.speaks
+    }
 }
 
 impl Dial for Server {

@@ -74,6 +74,19 @@ async fn an_error_comes_behind_all_items_before_it_and_nothing_after_it() {
 }
 
 #[tokio::test]
+async fn a_request_that_fails_behind_many_items_ends_its_call_with_its_error() {
+    let (link, served) = pair();
+    let items = (0..5000_u32).map(|n| data(n.to_string())).chain([Err(Error::not_found("torn"))]);
+    let body = Body::frames(futures_util::stream::iter(items));
+    let failed = link.call(streamed("Sum", StreamKind::Client, body)).await;
+    assert_eq!(failed.map(|_| ()).map_err(|error| error.code()), Err(Code::NotFound));
+    // What was sent before is no answer: the handler is let go.
+    while !served.echo.dropped.lock().unwrap().iter().any(|name| name == "Sum") {
+        assert_eq!(text(link.call(query("Say", "x")).await).await.as_deref(), Ok("x"));
+    }
+}
+
+#[tokio::test]
 async fn an_item_over_what_the_peer_takes_ends_the_stream_behind_those_before_it() {
     let (link, served) = pair();
     let large = Bytes::from(vec![0; (4 << 20) + 1]);
