@@ -153,6 +153,21 @@ async fn a_connection_to_a_program_serves_one_call_after_another() {
     gateway.stop().await;
 }
 
+#[tokio::test]
+async fn a_body_that_a_program_leaves_unread_is_not_the_request_of_another_caller() {
+    let gateway = Gateway::start(Listen::Inherited, Life::default()).await;
+    for connection in 1..=3 {
+        let body = "GET /stolen HTTP/1.1\r\nhost: a\r\n\r\n";
+        let length = format!("content-length: {}\r\n", body.len());
+        let mut stream = gateway.ask("/shop/connections", &length).await;
+        stream.write_all(body.as_bytes()).await.unwrap();
+        assert_eq!(answer(&mut stream).await.1, connection.to_string());
+        let mut other = gateway.ask("/shop/mine", "").await;
+        assert_eq!(answer(&mut other).await.1, "/mine");
+    }
+    gateway.stop().await;
+}
+
 /// The status line and the body, whose length is told.
 async fn answer(stream: &mut BufReader<TcpStream>) -> (String, String) {
     let head = until(stream, "\r\n\r\n").await;
