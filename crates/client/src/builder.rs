@@ -41,6 +41,7 @@ pub struct Builder {
     compression: Compression,
     queries_by_get: bool,
     passes_host: bool,
+    closes_after_bodies: bool,
     limits: ClientLimits,
     timeout: Option<Duration>,
     trace: Option<Trace>,
@@ -62,6 +63,7 @@ impl Builder {
             compression: Compression::default(),
             queries_by_get: false,
             passes_host: false,
+            closes_after_bodies: false,
             limits: ClientLimits::default(),
             timeout: None,
             trace: None,
@@ -116,6 +118,14 @@ impl Builder {
     /// without it, and where they have none, it is the server's own.
     pub fn pass_host(mut self) -> Self {
         self.passes_host = true;
+        self
+    }
+
+    /// Uses no connection of HTTP/1.1 again on which a request with a body was sent: a server that answers
+    /// without reading it takes what is left for the next request, which may be another caller's.
+    #[must_use]
+    pub fn close_after_bodies(mut self) -> Self {
+        self.closes_after_bodies = true;
         self
     }
 
@@ -265,6 +275,7 @@ impl Builder {
             http: self.http,
             prefers_http2,
             passes_host: self.passes_host,
+            closes_after_bodies: self.closes_after_bodies,
             #[cfg(feature = "tls")]
             tls: match &endpoint.place {
                 crate::endpoint::Place::Host { host, .. } if endpoint.is_tls => {

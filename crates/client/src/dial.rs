@@ -36,6 +36,8 @@ pub(crate) struct Dialer {
     pub(crate) prefers_http2: bool,
     /// Whether calls of plain HTTP keep the `Host` of their caller.
     pub(crate) passes_host: bool,
+    /// Whether no connection of HTTP/1.1 is used again on which a body was sent.
+    pub(crate) closes_after_bodies: bool,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<crate::tls::Connector>,
 }

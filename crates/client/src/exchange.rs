@@ -47,6 +47,8 @@ pub(crate) struct Received {
 pub(crate) struct Inbound {
     incoming: Incoming,
     lease: Option<Lease>,
+    /// Whether others may use the connection afterwards.
+    is_reusable: bool,
     deadline: Deadline,
     cancel: Option<Cancel>,
     host: Arc<str>,
@@ -67,6 +69,9 @@ pub(crate) async fn exchange(
     trace: Option<Trace>,
 ) -> Result<Received, Failed> {
     let Outbound { method, path, headers, body, cancel } = outbound;
+    let has_body = !body.is_end_stream();
+    let is_http1 = matches!(lease.kind, Kind::Http1 { .. });
+    let closes = is_http1 && has_body && lease.pool.target.dialer.closes_after_bodies;
     let request = match bind(&lease, method, path, headers, body) {
         Ok(request) => request,
         Err(error) => return Err(Failed::sent(error)),
@@ -101,7 +106,15 @@ pub(crate) async fn exchange(
         version: head.version,
         headers: &head.headers,
     });
-    let body = Inbound { incoming, lease: Some(lease), deadline, cancel, host, trace };
+    let body = Inbound {
+        incoming,
+        lease: Some(lease),
+        is_reusable: !closes,
+        deadline,
+        cancel,
+        host,
+        trace,
+    };
     Ok(Received { head, body })
 }
 
@@ -274,7 +287,8 @@ impl Inbound {
     /// The response was read to its end.
     pub(crate) fn finish(&mut self) {
         if let Some(mut lease) = self.lease.take() {
-            lease.complete(self.cancel.as_ref().is_none_or(Cancel::is_done));
+            let is_sent = self.cancel.as_ref().is_none_or(Cancel::is_done);
+            lease.complete(self.is_reusable && is_sent);
             tell(self.trace.as_ref(), || Step::Done);
         }
     }

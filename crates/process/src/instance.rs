@@ -298,7 +298,8 @@ fn upstream(url: &str, life: &Life) -> Result<Upstream, tidewire_client::BuildEr
     limits.waiting_max = life.concurrency;
     limits.idle_timeout = UNUSED_MAX;
     let client = Client::builder(url).http(HttpVersion::Http1).retry(Retry::none());
-    Ok(Upstream::new(client.pass_host().limits(limits).build()?))
+    let client = client.pass_host().close_after_bodies().limits(limits);
+    Ok(Upstream::new(client.build()?))
 }
 
 /// A process has never answered a call that waits in the socket that it inherited.

@@ -78,7 +78,7 @@ impl Front {
         std::thread::sleep(Duration::from_millis(20));
         let asks = || -> Result<bool> {
             let mut stream = UnixStream::connect(self.folder.join(ADMIN))?;
-            let head = "POST /tidewire.admin.v1.Processes/List HTTP/1.1\r\nhost: a\r\nconnection: close\r\n";
+            let head = "POST /tidewire.admin.v1.Processes/List HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
             write!(
                 stream,
                 "{head}content-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}"

@@ -11,7 +11,8 @@ pub(super) const HOSTING: Suite = Suite {
     reading: "A worker greets whoever asks, over HTTP (http.server, node:http, net/http, hyper) or over the \
               pipe (the live protocol on an inherited socket, by the file for its language). Warm: eight \
               connections, each with one request under way. Cold: one request at a time, each timed from before it \
-              is sent to its full answer, with no worker there when it comes; frozen and spare likewise. *first* is \
+              is sent to its full answer, with no worker there when it comes; frozen with one that is \
+              stopped, spare with one that stands by. *first* is \
               the first request of all. CPU and RSS are the front's without its worker's, PSS is that of all \
               processes; a bare process and uWSGI are front and worker in one. *bare process* is the worker \
               started with the request waiting in its socket: the floor of a cold start. All cores are for everyone.",

@@ -153,6 +153,20 @@ async fn a_connection_to_a_program_serves_one_call_after_another() {
     gateway.stop().await;
 }
 
+#[tokio::test]
+async fn a_connection_on_which_a_body_was_sent_is_used_by_nobody_else() {
+    // A program that leaves one unread takes it for the next request, which would be another caller's.
+    let gateway = Gateway::start(Listen::Inherited, Life::default()).await;
+    for connection in 1..=3 {
+        let mut stream = gateway.ask("/shop/connections", "").await;
+        assert_eq!(answer(&mut stream).await.1, connection.to_string());
+        let call = crate::call(Method::POST, "/echo", "text");
+        let reply = tidewire_service::Service::call(&gateway.hosted, call).await.unwrap();
+        assert_eq!(reply.body.collect(100).await.unwrap(), "text");
+    }
+    gateway.stop().await;
+}
+
 /// The status line and the body, whose length is told.
 async fn answer(stream: &mut BufReader<TcpStream>) -> (String, String) {
     let head = until(stream, "\r\n\r\n").await;
