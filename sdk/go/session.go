@@ -58,10 +58,10 @@ const (
 	connectionCredit = 1 << 20
 	queuedMax        = 65536
 
-	metadataMax = 16384
+	metadataMax          = 16384
 	callsMax, methodsMax = 1024, 1024
-	outputMax   = 1 << 20
-	grace       = 2 * time.Second
+	outputMax            = 1 << 20
+	grace                = 2 * time.Second
 
 	gaveUp = "the caller gave up"
 )
