@@ -100,6 +100,7 @@ const CONNECTION_CREDIT = 1 << 20;
 const METADATA_MAX = 16384;
 const CALLS_MAX = 1024;
 const METHODS_MAX = 1024;
+const OUTPUT_MAX = 1 << 20;
 const EMPTY = Buffer.alloc(0);
 
 function putVarint(value) {
@@ -252,7 +253,7 @@ class Call {
     this.gone = new AbortController();
     // What comes: items with what each counts as, and pieces of one that is not complete.
     this.items = [];
-    this.partial = [];
+    this.partial = EMPTY;
     this.partialBytes = 0;
     this.received = 0;
     this.owed = 0;
@@ -271,6 +272,18 @@ class Call {
     const waiting = this.waiting;
     this.waiting = [];
     for (const wake of waiting) wake();
+  }
+
+  /** Adds a piece to those of an item; copied, since a view of what was read keeps all of that. */
+  addPiece(piece) {
+    const size = this.partialBytes + piece.length;
+    if (size > this.partial.length) {
+      const grown = Buffer.allocUnsafe(Math.max(size, 2 * this.partial.length));
+      this.partial.copy(grown);
+      this.partial = grown;
+    }
+    piece.copy(this.partial, this.partialBytes);
+    this.partialBytes = size;
   }
 
   /** Waits until something came, went, or ended. */
@@ -454,12 +467,11 @@ class Session {
     must(isDue, REASON.unexpected, "items out of place");
     must(size, REASON.malformed, "items without an item");
     if (frame.has(FLAG.more) || call.partialBytes) {
-      call.partial.push(frame.payload);
-      call.partialBytes += size;
+      call.addPiece(frame.payload);
       must(call.partialBytes <= BODY_MAX, REASON.tooLarge, "an item over body_max");
       if (!frame.has(FLAG.more)) {
-        call.items.push([Buffer.concat(call.partial), 0]);
-        call.partial = [];
+        call.items.push([call.partial.subarray(0, call.partialBytes), 0]);
+        call.partial = EMPTY;
         call.partialBytes = 0;
       }
       // Else an item over the credit would never be whole; body_max bounds it.
@@ -587,6 +599,12 @@ class Session {
     }
     this.line.push(...waiting);
     return out.length === 1 ? out[0] : Buffer.concat(out);
+  }
+
+  /** Whether so much is to be written that no more is to be read; who waits for answers reads on. */
+  isFull() {
+    const waiting = [...this.control, ...this.main].reduce((sum, { length }) => sum + length, 0);
+    return waiting > (this.asked.size ? BODY_MAX : OUTPUT_MAX);
   }
 
   /** The next frame of a call; nothing while it has no credit. */
@@ -858,6 +876,7 @@ class App {
   #handlers;
   #socket;
   #isFlushing = false;
+  #isBlocked = false;
   #jobs = 0;
 
   constructor(handlers) {
@@ -878,6 +897,7 @@ class App {
     this.#socket.on("data", (data) => {
       this.#session.feed(data);
       this.flush();
+      if (this.#isBlocked && this.#session.isFull()) this.#socket.pause();
     });
     this.#socket.on("error", (error) => this.#session.close(error.message));
     this.#socket.on("close", () => {
@@ -905,10 +925,11 @@ class App {
     if (closed !== undefined || (isDraining && !calls.size)) this.#socket.destroySoon();
   }
 
-  /** The gateway does not read: neither does this side, unless it waits for answers itself. */
+  /** The gateway does not read: what is to be written waits here. */
   #wait() {
-    if (!this.#session.asked.size) this.#socket.pause();
+    this.#isBlocked = true;
     this.#socket.once("drain", () => {
+      this.#isBlocked = false;
       this.#socket.resume();
       this.#write();
     });

@@ -124,6 +124,7 @@ FRAMES = {
     "items on stream 0": (items(0, b"{}"), "malformed"),
     "items of none": (OPEN + frame("items", 2), "malformed"),
     "items cut off": (OPEN + frame("items", 2, payload=b"\7{"), "malformed"),
+    "an item without end": (OPEN + frame("items", 2, wire.MORE, bytes(65_536)) * 1025, "too_large"),
     "items without credit": (
         open_stream(2, "Wait") + items(2, SPAM) + items(2, SPAM) * 30,
         "credit",
