@@ -62,8 +62,16 @@ const KIND = {
   ...{ ping: 10, pong: 11, goaway: 12, ready: 16, busy: 17, log: 18, changed: 19 },
 };
 const FLAG = { end: 1, zstd: 2, http: 4, more: 8, watched: 16, unchanged: 32 };
+const RECEIVES = {
+  ...{ 1: "onHello", 3: "onRequest", 4: "onReply", 5: "onError", 6: "onItems", 7: "onEnd", 8: "onCancel" },
+  ...{ 9: "onCredit", 10: "onPing", 12: "onGoaway" },
+};
 /** What a process, which watches and resumes nothing, is never sent, with the reasons. */
-const NEVER = new Map([[13, 8], [14, 7], [15, 7]]);
+const NEVER = new Map([
+  [13, 8],
+  [14, 7],
+  [15, 7],
+]);
 const REASON = {
   ...{ magic: 1, version: 2, feature: 3, tooLarge: 4, malformed: 5, unexpected: 7, unknownStream: 8 },
   ...{ metadataMax: 6, streamInUse: 9, streamNumber: 10, credit: 12, unknownMethod: 13, methodsMax: 14 },
@@ -92,6 +100,7 @@ const CONNECTION_CREDIT = 1 << 20;
 const METADATA_MAX = 16384;
 const CALLS_MAX = 1024;
 const METHODS_MAX = 1024;
+const OUTPUT_MAX = 1 << 20;
 const EMPTY = Buffer.alloc(0);
 
 function putVarint(value) {
@@ -244,20 +253,18 @@ class Call {
     this.gone = new AbortController();
     // What comes: items with what each counts as, and pieces of one that is not complete.
     this.items = [];
-    this.partial = [];
+    this.partial = EMPTY;
     this.partialBytes = 0;
     this.received = 0;
     this.owed = 0;
     this.hasHead = false;
     this.isStreaming = false;
     this.isWhole = false;
-    // What goes: items, how much of the first is sent, and the frame after the last.
+    // What goes: payloads of items, and the frame after the last.
     this.out = [];
-    this.cut = 0;
     this.queued = 0;
     this.last = undefined;
     this.outstanding = 0;
-    this.isInLine = false;
     this.isStopped = false;
   }
 
@@ -265,6 +272,18 @@ class Call {
     const waiting = this.waiting;
     this.waiting = [];
     for (const wake of waiting) wake();
+  }
+
+  /** Adds a piece to those of an item; copied, since a view of what was read keeps all of that. */
+  addPiece(piece) {
+    const size = this.partialBytes + piece.length;
+    if (size > this.partial.length) {
+      const grown = Buffer.allocUnsafe(Math.max(size, 2 * this.partial.length));
+      this.partial.copy(grown);
+      this.partial = grown;
+    }
+    piece.copy(this.partial, this.partialBytes);
+    this.partialBytes = size;
   }
 
   /** Waits until something came, went, or ended. */
@@ -285,7 +304,7 @@ class Session {
     this.isDraining = false;
     this.closed = undefined;
     this.calls = new Map();
-    this.asked = new Map();
+    this.asked = new Set();
     this.free = [];
     this.room = new Call(0);
     this.methods = [];
@@ -297,8 +316,6 @@ class Session {
     this.running = new Set();
     this.pong = undefined;
     this.nextCommand = 1;
-    this.done = 1;
-    this.endedCommands = new Set();
     const hello = [putField(1, [1, 0, 1, 0]), putField(2, 2 | HOSTED), putField(3, HOSTED)];
     hello.push(putField(4, BODY_MAX), putField(16, agent));
     this.control.push(putFrame(KIND.hello, 0, 0, EMPTY, Buffer.concat(hello), MAGIC));
@@ -324,7 +341,9 @@ class Session {
       }
     } catch (error) {
       if (!(error instanceof Violation)) throw error;
-      this.leave(error.reason, error.message);
+      const said = [putField(TAG.message, error.message), putField(TAG.reason, error.reason)];
+      this.main.push(putFrame(KIND.goaway, 0, 0, Buffer.concat(said)));
+      this.close(error.message);
     }
     this.data = data;
   }
@@ -338,24 +357,16 @@ class Session {
     must(isPlaced, REASON.malformed, `kind ${frame.kind} on stream ${frame.stream}`);
     must(!NEVER.has(frame.kind), NEVER.get(frame.kind), `kind ${frame.kind} for a process`);
     must(!isOfCalls || !frame.has(FLAG.zstd), REASON.feature, "compression was not offered");
-    if (frame.kind === KIND.request) this.onRequest(frame);
-    else if (frame.kind === KIND.items) this.onItems(frame, this.find(frame));
-    else if (frame.kind === KIND.end) this.onEnd(this.find(frame));
-    else if (frame.kind === KIND.cancel) this.onCancel(this.find(frame));
-    else if (frame.kind === KIND.credit) this.onCredit(frame);
-    else if (frame.kind === KIND.reply) this.onReply(frame, this.find(frame));
-    else if (frame.kind === KIND.error) this.onError(frame, this.find(frame));
-    else if (frame.kind === KIND.ping) this.onPing(frame);
-    else if (frame.kind === KIND.hello) this.onHello(frame);
-    else if (frame.kind === KIND.goaway) this.onGoaway(frame);
+    const receive = RECEIVES[frame.kind];
+    if (receive) this[receive](frame, this.find(frame));
   }
 
   /** The call of a frame; undefined for one of the gateway that is over. */
   find({ stream, kind }) {
-    if (stream === 0) return undefined;
+    if (stream === 0 || kind === KIND.request) return this.calls.get(stream);
     const isOurs = stream % 2 === 1;
     must(isOurs || stream <= 2 * CALLS_MAX, REASON.streamNumber, `stream ${stream} is over the bound`);
-    const call = (isOurs ? this.asked : this.calls).get(stream);
+    const call = this.calls.get(stream);
     must(call || !isOurs, REASON.unknownStream, `stream ${stream} is not open`);
     const isAnswer = kind === KIND.reply || kind === KIND.error;
     must(isOurs || !isAnswer, REASON.streamNumber, `an answer on stream ${stream}`);
@@ -399,11 +410,11 @@ class Session {
     if (reason || !this.isGreeted) this.close(frame.text(TAG.message) || `reason ${reason}`);
   }
 
-  onRequest(frame) {
+  onRequest(frame, before) {
     const { stream } = frame;
     const isSlot = stream % 2 === 0 && stream <= 2 * CALLS_MAX;
     must(isSlot, REASON.streamNumber, `a request on stream ${stream}`);
-    must(!this.calls.has(stream), REASON.streamInUse, `a request on stream ${stream}`);
+    must(!before, REASON.streamInUse, `a request on stream ${stream}`);
     must(!frame.fields.has(TAG.key), REASON.feature, "keys were not offered");
     const call = new Call(stream);
     call.headers = frame.headers;
@@ -456,12 +467,11 @@ class Session {
     must(isDue, REASON.unexpected, "items out of place");
     must(size, REASON.malformed, "items without an item");
     if (frame.has(FLAG.more) || call.partialBytes) {
-      call.partial.push(frame.payload);
-      call.partialBytes += size;
+      call.addPiece(frame.payload);
       must(call.partialBytes <= BODY_MAX, REASON.tooLarge, "an item over body_max");
       if (!frame.has(FLAG.more)) {
-        call.items.push([Buffer.concat(call.partial), 0]);
-        call.partial = [];
+        call.items.push([call.partial.subarray(0, call.partialBytes), 0]);
+        call.partial = EMPTY;
         call.partialBytes = 0;
       }
       // Else an item over the credit would never be whole; body_max bounds it.
@@ -476,10 +486,10 @@ class Session {
     call.wake();
   }
 
-  onEnd(call) {
+  onEnd(_, call) {
     if (call?.isOurs) {
       must(call.hasHead, REASON.unexpected, "an end before the answer");
-      this.endAsked(call);
+      this.end(call);
     } else if (call) {
       must(!call.isWhole, REASON.unexpected, "a second end");
       call.isWhole = true;
@@ -487,17 +497,16 @@ class Session {
     }
   }
 
-  onCredit(frame) {
+  onCredit(frame, call) {
     const amount = wholeNumber(frame.payload);
-    const credited = frame.stream === 0 ? this : this.find(frame);
+    const credited = frame.stream === 0 ? this : call;
     if (!credited) return;
     must(!frame.has(FLAG.end), REASON.unexpected, "an end is seen that was not sent");
     must(amount <= credited.outstanding, REASON.credit, "credit for what was not sent");
     credited.outstanding -= amount;
-    if (credited !== this) this.enlist(credited);
   }
 
-  onCancel(call) {
+  onCancel(_, call) {
     if (!call || call.isCancelled) return;
     if (call.isOurs) {
       call.isStopped = true;
@@ -507,7 +516,7 @@ class Session {
     if (call.command && !call.isStreaming && !call.hasHead) return;
     const metadata = Buffer.concat([putField(TAG.code, 1), putField(TAG.message, GAVE_UP)]);
     this.main.push(putFrame(KIND.error, call.number, 0, metadata));
-    this.forget(call);
+    this.end(call);
   }
 
   onReply(frame, call) {
@@ -524,7 +533,7 @@ class Session {
       return;
     }
     call.items.push([frame.payload, 0]);
-    this.endAsked(call);
+    this.end(call);
   }
 
   onError(frame, call) {
@@ -536,57 +545,37 @@ class Session {
       return [reader.string().toString(), detail.subarray(reader.at)];
     });
     const more = { details, headers: frame.headers, outcome: frame.number(TAG.outcome) };
-    this.endAsked(call, new TidewireError(CODES[code], frame.text(TAG.message), more));
+    this.end(call, new TidewireError(CODES[code], frame.text(TAG.message), more));
   }
 
   // The end of calls and of the session.
 
-  /** A call of the gateway is over, or nobody waits for it any more. */
-  forget(call) {
-    if (!this.calls.delete(call.number)) return;
-    call.isOpen = false;
-    call.out = [];
-    call.last = undefined;
+  /** A call is over: its last frame came, is being sent, or never will be. */
+  end(call, error) {
+    if (!call.isOpen) return;
+    this.calls.delete(call.number);
+    Object.assign(call, { isOpen: false, error, out: [], last: undefined });
+    this.consumed(call.received - call.owed);
     this.running.delete(call.command);
-    this.consumed(call.received - call.owed);
-    if (call.isCancelled) call.gone.abort(new TidewireError("canceled", GAVE_UP));
+    if (call.isOurs) {
+      this.asked.delete(call);
+      this.free.push(call.number);
+      if (call.isStreaming && this.closed === undefined) {
+        this.control.push(putFrame(KIND.credit, call.number, FLAG.end, EMPTY, putVarint(0)));
+      }
+      this.room.wake();
+    } else if (call.isCancelled) call.gone.abort(new TidewireError("canceled", GAVE_UP));
     call.wake();
-  }
-
-  /** A call of this side is over. */
-  endAsked(call, error) {
-    Object.assign(call, { isOpen: false, isWhole: true, error, out: [], last: undefined });
-    this.consumed(call.received - call.owed);
-    if (call.isStreaming && this.closed === undefined) {
-      this.control.push(putFrame(KIND.credit, call.number, FLAG.end, EMPTY, putVarint(0)));
-    }
-    this.asked.delete(call.number);
-    this.free.push(call.number);
-    if (call.command) this.endedCommands.add(call.command);
-    while (this.endedCommands.delete(this.done)) this.done++;
-    call.wake();
-    this.room.wake();
-  }
-
-  /** Ends the session, and says why. */
-  leave(reason, text) {
-    if (this.closed !== undefined) return;
-    const metadata = Buffer.concat([putField(TAG.message, text), putField(TAG.reason, reason)]);
-    this.main.push(putFrame(KIND.goaway, 0, 0, metadata));
-    this.close(text);
   }
 
   /** The session is over: whoever waits is told. */
   close(why) {
     if (this.closed !== undefined) return;
     this.closed = why;
-    for (const call of [...this.asked.values()]) {
-      const code = call.command ? "aborted" : "unavailable";
-      this.endAsked(call, new TidewireError(code, "the gateway is gone: " + why, { outcome: UNKNOWN }));
-    }
     for (const call of [...this.calls.values()]) {
-      call.isCancelled = true;
-      this.forget(call);
+      const code = call.command ? "aborted" : "unavailable";
+      call.isCancelled ||= !call.isOurs;
+      this.end(call, new TidewireError(code, "the gateway is gone: " + why, { outcome: UNKNOWN }));
     }
     this.room.wake();
   }
@@ -604,57 +593,41 @@ class Session {
     const waiting = [];
     while (this.line.length && bytes < PAYLOAD_MAX) {
       const call = this.line.shift();
-      call.isInLine = false;
-      let frame;
-      if (call.out.length && this.outstanding >= this.peer.connectionCredit) waiting.push(call);
-      else if (call.out.length && call.outstanding < this.peer.streamCredit) frame = this.itemsOf(call);
-      else if (!call.out.length && call.last) {
-        frame = call.last;
-        call.last = undefined;
-        if (!call.isOurs) this.forget(call);
-      }
-      if (!frame) continue;
-      out.push(frame);
-      bytes += frame.length;
-      this.enlist(call);
+      const frame = this.turn(call);
+      if (frame) bytes += out.push(frame) && frame.length;
+      if (call.out.length || call.last) (frame ? this.line : waiting).push(call);
     }
-    for (const call of waiting) this.enlist(call);
+    this.line.push(...waiting);
     return out.length === 1 ? out[0] : Buffer.concat(out);
   }
 
-  /** A call that has something to send takes turns, unless it has to wait for credit of its own. */
-  enlist(call) {
-    if (call.isInLine || !(call.out.length || call.last)) return;
-    call.isInLine = true;
-    this.line.push(call);
+  /** Whether so much is to be written that no more is to be read; who waits for answers reads on. */
+  isFull() {
+    const waiting = [...this.control, ...this.main].reduce((sum, { length }) => sum + length, 0);
+    return waiting > (this.asked.size ? BODY_MAX : OUTPUT_MAX);
   }
 
-  /** The next frame of a call: as many small items as fit, or a piece of a large one. */
-  itemsOf(call) {
-    const parts = [];
-    let size = 0;
-    let flags = 0;
-    const first = call.out[0];
-    if (first.length > PIECE) {
-      parts.push(first.subarray(call.cut, call.cut + PIECE));
-      size = parts[0].length;
-      call.cut += size;
-      if (call.cut < first.length) flags = FLAG.more;
-      else call.cut = call.out.shift() && 0;
-    } else {
-      while (call.out.length && call.out[0].length <= PIECE) {
-        const encoded = putString(call.out[0]);
-        if (size && size + encoded.length > PIECE) break;
-        parts.push(encoded);
-        size += encoded.length;
-        call.out.shift();
-      }
+  /** The next frame of a call; nothing while it has no credit. */
+  turn(call) {
+    if (!call.out.length) {
+      const { last } = call;
+      call.last = undefined;
+      if (!call.isOurs) this.end(call);
+      return last;
     }
-    call.queued = Math.max(0, call.queued - size);
+    const { connectionCredit, streamCredit } = this.peer;
+    if (this.outstanding >= connectionCredit || call.outstanding >= streamCredit) return undefined;
+    const { parts, size, flags } = call.out.shift();
+    call.queued -= size;
     call.outstanding += size;
     this.outstanding += size;
     call.wake();
     return putFrame(KIND.items, call.number, flags, EMPTY, Buffer.concat(parts));
+  }
+
+  /** A call that has something to send takes turns. */
+  enlist(call) {
+    if (!call.out.length && !call.last) this.line.push(call);
   }
 
   /** Items were taken: the peer may send as much again. */
@@ -697,22 +670,36 @@ class Session {
     const flags = (whole ? FLAG.end : 0) | (call.verb ? FLAG.http : 0);
     call.hasHead = true;
     this.main.push(putFrame(KIND.reply, call.number, flags, metadata, whole));
-    if (whole) this.forget(call);
+    if (whole) this.end(call);
   }
 
   /** Queues an item; there is room for more while `queued` is small. */
   push(call, item) {
     if (!call.isOpen || call.isStopped) return;
-    call.out.push(item);
-    call.queued += item.length || 1;
     this.enlist(call);
+    if (item.length > PIECE) {
+      for (let at = 0; at < item.length; at += PIECE) {
+        const piece = item.subarray(at, at + PIECE);
+        const flags = at + PIECE < item.length ? FLAG.more : 0;
+        call.out.push({ parts: [piece], size: piece.length, flags, isPiece: true });
+      }
+      call.queued += item.length;
+      return;
+    }
+    const encoded = putString(item);
+    const shared = call.out[call.out.length - 1];
+    if (shared && !shared.isPiece && shared.size + encoded.length <= PIECE) {
+      shared.parts.push(encoded);
+      shared.size += encoded.length;
+    } else call.out.push({ parts: [encoded], size: encoded.length, flags: 0 });
+    call.queued += encoded.length;
   }
 
   /** No more items: ends a call of the gateway, or the request of one of this side. */
   finish(call, trailers = []) {
     if (!call.isOpen || call.last) return;
-    call.last = putFrame(KIND.end, call.number, 0, putHeaders(trailers));
     this.enlist(call);
+    call.last = putFrame(KIND.end, call.number, 0, putHeaders(trailers));
   }
 
   /** Answers a call whole. */
@@ -741,8 +728,9 @@ class Session {
       fields.push(putField(TAG.detail, Buffer.concat([putString(name), value])));
     }
     if (error.outcome) fields.push(putField(TAG.outcome, error.outcome));
-    call.last = putFrame(KIND.error, call.number, 0, this.metadata(fields, error.headers, depends));
+    const metadata = this.metadata(fields, error.headers, depends);
     this.enlist(call);
+    call.last = putFrame(KIND.error, call.number, 0, metadata);
   }
 
   /** Calls the gateway; undefined while no call is free. */
@@ -764,10 +752,13 @@ class Session {
     const fields = this.called.has(key) ? [putField(TAG.method, this.called.get(key))] : [];
     if (isNew) fields.push(putField(TAG.name, name));
     const call = new Call(this.free.pop() ?? 2 * this.asked.size + 1);
-    this.asked.set(call.number, call);
+    this.calls.set(call.number, call);
+    this.asked.add(call);
     if (!query) {
       call.command = this.nextCommand++;
-      fields.push(putField(TAG.command, Buffer.concat([putVarint(call.command), putVarint(this.done)])));
+      // A set is in the order of its entries, so that the first command is the oldest.
+      const [{ command: done }] = [...this.asked].filter(({ command }) => command);
+      fields.push(putField(TAG.command, Buffer.concat([putVarint(call.command), putVarint(done)])));
     }
     if (parent !== undefined) fields.push(putField(TAG.parent, parent));
     const left = deadline === undefined ? 0 : Math.max(1, Math.ceil(deadline - performance.now()));
@@ -885,6 +876,7 @@ class App {
   #handlers;
   #socket;
   #isFlushing = false;
+  #isBlocked = false;
   #jobs = 0;
 
   constructor(handlers) {
@@ -905,6 +897,7 @@ class App {
     this.#socket.on("data", (data) => {
       this.#session.feed(data);
       this.flush();
+      if (this.#isBlocked && this.#session.isFull()) this.#socket.pause();
     });
     this.#socket.on("error", (error) => this.#session.close(error.message));
     this.#socket.on("close", () => {
@@ -928,14 +921,15 @@ class App {
       if (!this.#socket.write(data)) return void this.#wait();
     }
     this.#isFlushing = false;
-    const { closed, isDraining, calls, asked } = this.#session;
-    if (closed !== undefined || (isDraining && !calls.size && !asked.size)) this.#socket.destroySoon();
+    const { closed, isDraining, calls } = this.#session;
+    if (closed !== undefined || (isDraining && !calls.size)) this.#socket.destroySoon();
   }
 
-  /** The gateway does not read: neither does this side, unless it waits for answers itself. */
+  /** The gateway does not read: what is to be written waits here. */
   #wait() {
-    if (!this.#session.asked.size) this.#socket.pause();
+    this.#isBlocked = true;
     this.#socket.once("drain", () => {
+      this.#isBlocked = false;
       this.#socket.resume();
       this.#write();
     });

@@ -31,6 +31,7 @@ import threading
 import time
 from collections import deque
 from contextlib import contextmanager
+from functools import partial
 
 __version__ = "0.1.0"
 
@@ -84,10 +85,7 @@ KINDS = """
     log changed seen descriptors
 """.split()
 NUMBERS = {name: number for number, name in enumerate(KINDS, 1)}
-OF_CALLS, OF_BOTH = NUMBERS.keys() & {"request", "reply", "error", "items", "end"}, (
-    "cancel",
-    "credit",
-)
+OF_CALLS, OF_BOTH = {"request", "reply", "error", "items", "end"}, {"cancel", "credit"}
 # A process has no watches and resumes nothing.
 NEVER = {"stale": "unknown_stream", "resume": "unexpected", "resumed": "unexpected"}
 END, ZSTD, HTTP, MORE, WATCHED, UNCHANGED = 1, 2, 4, 8, 16, 32
@@ -214,7 +212,8 @@ def key_text(parts):
 class Call:
     """One call, of either side. For a handler it is the context: who asks, and what the answer is made of.
 
-    `reply_headers` and `reply_trailers` are lists of pairs. Of a stream it iterates over the requests.
+    `reply_headers` and `reply_trailers` are lists of pairs; `cancelled` is whether the caller gave up, its
+    deadline passed among the reasons (a command runs on). Of a stream it iterates over the requests.
     """
 
     def __init__(self, number, window, app=None):
@@ -222,12 +221,7 @@ class Call:
         self.path, self.codec, self.verb, self.headers, self.sources = "", 0, None, [], []
         self.status, self.reply_headers, self.reply_trailers = 200, [], []
         self.deadline = self.command = self.error = self.last = None
-        self.is_open, self.is_cancelled, self.waiting, self.on_cancel = (
-            True,
-            False,
-            [],
-            lambda: None,
-        )
+        self.is_open, self.cancelled, self.waiting, self.on_cancel = True, False, [], None
         self.is_streaming = self.is_whole = self.has_head = False
         # What comes: items with what each counts as, pieces of the next; what goes: payloads with flags.
         self.items, self.pieces, self.out, self.queued = deque(), bytearray(), deque(), 0
@@ -244,30 +238,17 @@ class Call:
         """The first value of a header."""
         return next((value for known, value in self.headers if known == name.lower()), default)
 
-    @property
-    def cancelled(self):
-        """Whether the caller gave up, its deadline passed among the reasons; a command runs on."""
-        return self.is_cancelled
-
     def remaining(self):
         """Seconds until the deadline; None without one."""
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
     def until_cancelled(self):
         """Waits until the caller gave up."""
-        in_this_thread(self.app.wait(self, lambda: self.is_cancelled or None))
+        in_this_thread(self.app.wait(self, lambda: self.cancelled or None))
 
     def depends(self, source, *key):
         """The answer was made of this, and is kept until it changes."""
         self.sources.append((source, key_text(key)))
-
-    def changed(self, source, *key):
-        """This changed: see App.changed."""
-        self.app.changed(source, *key)
-
-    def log(self, level, text, **fields):
-        """Writes a line to the gateway's log: see App.log."""
-        self.app.log(level, text, **fields)
 
     def call(self, path, request, **more):
         """Calls a method of the gateway as part of this call: see App.call."""
@@ -360,20 +341,13 @@ class Session:
             return
         is_placed = name in OF_BOTH or (name in OF_CALLS) == (stream > 0)
         must(is_placed, "malformed", f"{name} on stream {stream}")
-        must(
-            is_ours or stream <= 2 * CALLS_MAX,
-            "stream_number",
-            f"stream {stream} is over the bound",
-        )
+        is_slot = is_ours or stream <= 2 * CALLS_MAX
+        must(is_slot, "stream_number", f"stream {stream} is over the bound")
         call = self.calls.get(stream)
-        must(
-            call or not is_ours or name == "request",
-            "unknown_stream",
-            f"stream {stream} is not open",
-        )
-        must(
-            not (frame.flags & ZSTD and name in OF_CALLS), "feature", "compression was not offered"
-        )
+        is_known = call or not is_ours or name == "request"
+        must(is_known, "unknown_stream", f"stream {stream} is not open")
+        is_plain = not frame.flags & ZSTD or name not in OF_CALLS
+        must(is_plain, "feature", "compression was not offered")
         receive(frame, call)
 
     def on_hello(self, frame, _):
@@ -448,7 +422,7 @@ class Session:
         for flow in (call, self) if call else (self,):
             must(flow.received < flow.window, "credit", "items without credit")
             flow.received += size
-        if call is None or call.is_ours and call.is_cancelled:
+        if call is None or call.is_ours and call.cancelled:
             return self.consumed(size, call)
         is_due = not call.is_whole and (call.has_head or not call.is_ours)
         must(is_due, "unexpected", "items out of place")
@@ -488,11 +462,11 @@ class Session:
             flow.sent -= amount
 
     def on_cancel(self, _, call):
-        if call is None or call.is_cancelled:
+        if call is None or call.cancelled:
             return
         if call.is_ours:  # No more items are wanted; the end of them is.
             return call.out.clear()
-        call.is_cancelled = True
+        call.cancelled = True
         # A command with one reply runs on, and says at its end that it ran.
         if call.command is None or call.is_streaming or call.has_head:
             self.main += self.error_frame(call, given_up())
@@ -541,7 +515,7 @@ class Session:
             if call.is_streaming and self.closed is None:
                 self.control += put_frame("credit", call.number, END, payload=b"\0")
             self.room.wake()
-        elif call.is_cancelled:
+        elif call.cancelled and call.on_cancel:
             call.on_cancel()
         call.wake()
 
@@ -550,7 +524,7 @@ class Session:
         if self.closed is None:
             self.closed = why
             for call in list(self.calls.values()):
-                call.is_cancelled = call.is_cancelled or not call.is_ours
+                call.cancelled = call.cancelled or not call.is_ours
                 code = "aborted" if call.command else "unavailable"
                 self.end(call, Error(code, "the gateway is gone: " + why, outcome=UNKNOWN))
             self.room.wake()
@@ -633,17 +607,17 @@ class Session:
             if whole is not None:
                 self.end(call)
 
-    def send_last(self, call, frame):
+    def enlist(self, call, last=None):
+        """A call that has something to send takes turns."""
         if not call.out and not call.last:
             self.line.append(call)
-        call.last = frame
+        call.last = last or call.last
 
     def push(self, call, item):
         """Queues an item; there is room for more while `queued` is small."""
         if not call.is_open:
             return
-        if not call.out and not call.last:
-            self.line.append(call)
+        self.enlist(call)
         before = call.out[-1][0] if call.out else None
         if len(item) > PIECE:
             last = (len(item) - 1) // PIECE * PIECE
@@ -661,14 +635,14 @@ class Session:
         """No more items: ends a call of the gateway, or the request of one of this side."""
         if call.is_open and not call.last:
             metadata = self.metadata(b"", call.reply_trailers)
-            self.send_last(call, put_frame("end", call.number, metadata=metadata))
+            self.enlist(call, put_frame("end", call.number, metadata=metadata))
 
     def reply(self, call, payload):
         """Answers a call whole."""
         if len(payload) > self.peer[4]:
             text = f"a reply of {len(payload)} bytes is over body_max = {self.peer[4]}"
             self.fail(call, Error("resource_exhausted", text, outcome=RAN))
-        elif call.is_cancelled:
+        elif call.cancelled:
             self.fail(call, given_up())
         elif len(payload) > SMALL_MAX:
             self.begin(call)
@@ -681,9 +655,8 @@ class Session:
         """Ends a call with an error."""
         if call.is_open:
             # A command whose caller gave up ran to its end.
-            self.send_last(
-                call, self.error_frame(call, given_up(RAN) if call.is_cancelled else error)
-            )
+            error = given_up(RAN) if call.cancelled else error
+            self.enlist(call, self.error_frame(call, error))
 
     def error_frame(self, call, error):
         fields = put_field(8, CODES.index(error.code))
@@ -694,9 +667,8 @@ class Session:
         if error.outcome is not None:
             fields += put_field(11, error.outcome)
         try:
-            metadata = self.metadata(
-                fields, error.headers, () if call.is_cancelled else call.sources
-            )
+            sources = () if call.cancelled else call.sources
+            metadata = self.metadata(fields, error.headers, sources)
         except Error as too_long:
             metadata = put_field(8, CODES.index("internal")) + put_field(9, too_long.message)
         return put_frame("error", call.number, metadata=metadata)
@@ -736,8 +708,8 @@ class Session:
 
     def cancel(self, call):
         """Gives a call of this side up; its end is not waited for."""
-        if call.is_open and not call.is_cancelled:
-            call.is_cancelled = True
+        if call.is_open and not call.cancelled:
+            call.cancelled = True
             self.main += put_frame("cancel", call.number)
 
 
@@ -894,9 +866,7 @@ class App:
                 if (result := found()) is not None:
                     break
                 woken = self.loop.create_future() if in_loop else threading.Event()
-                call.waiting.append(
-                    (lambda woken=woken: self._wake(woken)) if in_loop else woken.set
-                )
+                call.waiting.append(partial(self._wake, woken) if in_loop else woken.set)
             self.flush()
             await woken if in_loop else woken.wait()
         self.flush()
@@ -1001,6 +971,7 @@ class App:
 
     def begin(self, call):
         """Answers a call of the gateway in the loop, or in a thread."""
+        call.changed, call.log = self.changed, self.log
         answer, is_async = self.pages if call.verb else self.handlers.get(call.path, (None, False))
         if answer is None:
             text = f"this program does not serve {call.path}"
@@ -1105,17 +1076,14 @@ async def asgi(app, application, call):
     from urllib.parse import unquote
 
     (scheme, host, port, prefix), (path, _, query) = address(call), call.path.partition("?")
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": "1.1",
-    }
-    scope.update(method=call.verb, scheme=scheme, server=(host, int(port)), client=None)
+    scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}}
+    scope.update(
+        http_version="1.1", method=call.verb, scheme=scheme, server=(host, int(port)), client=None
+    )
     scope.update(path=prefix + unquote(path), raw_path=path.encode(), root_path=prefix)
-    encoded = [
-        (name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in call.headers
-    ]
-    scope.update(query_string=query.encode(), headers=encoded)
+    scope.update(query_string=query.encode(), headers=[])
+    for name, value in call.headers:
+        scope["headers"].append((name.encode(), value.encode("utf-8", "surrogateescape")))
     is_read = False
 
     async def receive():

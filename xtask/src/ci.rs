@@ -57,7 +57,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "sdk",
-        about: "what hosted programs import agrees with the fixtures of the live protocol",
+        about: "what hosted programs import agrees with the fixtures, and withstands its gateway",
         work: sdk,
     },
     Step { name: "models", about: "schedules of the models of memo", work: models },
@@ -227,6 +227,8 @@ fn sdk(root: &Path) -> Result<Outcome> {
         ("python3", "tests/test_fixtures.py", "sdk/python"),
         ("node", "tests/fixtures.js", "sdk/node"),
         ("go", "test -count=1 ./...", "sdk/go"),
+        // Gateways that misbehave, against all of them.
+        ("python3", "tests/test_attacks.py", "sdk"),
     ] {
         let mut command = Command::new(program);
         command.args(words.split(' ')).current_dir(root.join(folder));
