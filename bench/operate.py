@@ -6,15 +6,18 @@ makes calls. Counted are the instructions of COUNTED calls more, so that startin
 What callgrind counts does not depend on what else the machine does. The bars: metrics, and the bounds of the
 guide, at most 5 % together; with a verified token 15 %.
 
+h2load sends credentials so that no table of HPACK keeps them, which costs a server its reading anew in each call. Clients of gRPC
+(grpc-go, tonic) let them be kept; "gRPC, credentials kept" is such a client, written here by hand.
+
 --serve PROGRAM   `PROGRAM serve` in place of the peer: the echo of a schema, which costs more a call than
                   generated code, so that the same cost is a smaller part of it
 
 Needs valgrind, h2load (Debian: nghttp2-client) and openssl. Usage: bench/operate.py [--only PART] [--serve PROGRAM]
 """
-import argparse, base64, json, os, re, struct, subprocess, sys, tempfile, time
+import argparse, base64, json, os, re, socket, struct, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-BIN = os.path.join(HERE, "peers", "target", "release", "operated")
+BIN = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "peers", "target")), "release", "operated")
 COUNTED, BEFORE = 1000, 200
 JSON_BODY = json.dumps({
     "name": "it", "d": 4.2, "f": 4.2, "b": True, "n": 42, "l": "42", "c1": "hello",
@@ -72,20 +75,106 @@ def settings(folder):
     }
 
 
-def run(server, command, folder, requests):
+PATH = "/hello.v1.Greeter/SayHello"
+
+
+class Keeping:
+    """Calls over gRPC whose headers, credentials too, are in the dynamic table from the second call on."""
+
+    CONNECTIONS, STREAMS = 8, 8
+
+    def __init__(self, message, shown):
+        self.message = b"\0" + struct.pack(">I", len(message)) + message
+        self.shown = shown
+
+    def call(self, address, requests):
+        """Makes so many calls; whatever is not answered with a message ends the program."""
+        host, port = address.rsplit(":", 1)
+        each, more = divmod(requests, self.CONNECTIONS)
+        for number in range(self.CONNECTIONS):
+            self.connection((host, int(port)), address, each + (number < more))
+
+    def connection(self, place, authority, requests):
+        frame = lambda kind, flags, stream, body=b"": struct.pack(">I", len(body))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + body
+        with socket.create_connection(place) as wire:
+            wire.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0))
+            stream, left, first = 1, requests, True
+            while left:
+                batch = min(left, 1 if first else self.STREAMS)
+                out = b""
+                for _ in range(batch):
+                    out += frame(1, 4, stream, self.headers(authority, first)) + frame(0, 1, stream, self.message)
+                    stream, first = stream + 2, False
+                wire.sendall(out)
+                self.answers(wire, frame, batch)
+                left -= batch
+
+    def headers(self, authority, first):
+        count = 4 + bool(self.shown)
+        if not first:
+            # POST, http, and what was sent before, which the table has from 62 on, the last first.
+            return bytes([0x83, 0x86, *(0x80 | 62 + at for at in reversed(range(count)))])
+        text = lambda value: self.length(len(value)) + value.encode()
+        known = lambda name, value: bytes([0x40 | name]) + text(value)
+        block = bytes([0x83, 0x86]) + known(4, PATH) + known(1, authority) + known(31, "application/grpc")
+        block += bytes([0x40]) + text("te") + text("trailers")
+        return block + (known(23, f"Bearer {self.shown}") if self.shown else b"")
+
+    @staticmethod
+    def length(number):
+        if number < 127:
+            return bytes([number])
+        out, number = [127], number - 127
+        while number >= 128:
+            out.append(number & 127 | 128)
+            number >>= 7
+        return bytes([*out, number])
+
+    @staticmethod
+    def answers(wire, frame, wanted):
+        def exactly(length):
+            read = b""
+            while len(read) < length:
+                piece = wire.recv(length - len(read))
+                if not piece:
+                    sys.exit("the connection ended")
+                read += piece
+            return read
+
+        messages, ends = 0, 0
+        while ends < wanted:
+            head = exactly(9)
+            length, kind, flags = int.from_bytes(head[:3], "big"), head[3], head[4]
+            exactly(length)
+            if kind == 4 and not flags & 1:
+                wire.sendall(frame(4, 1, 0))
+            messages += kind == 0 and length > 5
+            ends += kind == 1 and flags & 1
+        if messages != wanted:
+            sys.exit(f"errors are no answers: {messages} messages of {wanted}")
+
+
+def run(server, client, folder, requests):
     out = os.path.join(folder, "callgrind")
     under = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"]
     environment = {**os.environ, "TOKIO_WORKER_THREADS": "1"}
     process = subprocess.Popen([*under, *server], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
     address = process.stdout.readline().strip().removeprefix("listening on ")
-    output = subprocess.run([part.replace("ADDRESS", address) for part in command] + ["-n", str(requests)],
-                            capture_output=True, text=True).stdout
-    good = re.search(r"status codes: (\d+) 2xx", output)
-    if not good or int(good.group(1)) != requests or "grpc" in command and "0 failed" not in output:
-        sys.exit(f"errors are no answers: {output}")
+    client(address, requests)
     process.terminate()
     process.wait()
     return int(re.search(r"^totals: (\d+)", open(out).read(), re.M).group(1))
+
+
+def h2load(command):
+    """A client that is h2load with these arguments."""
+    def call(address, requests):
+        output = subprocess.run([part.replace("ADDRESS", address) for part in command] + ["-n", str(requests)],
+                                capture_output=True, text=True).stdout
+        good = re.search(r"status codes: (\d+) 2xx", output)
+        if not good or int(good.group(1)) != requests or " 0 failed" not in output:
+            sys.exit(f"errors are no answers: {output}")
+    return call
 
 
 def main():
@@ -102,21 +191,28 @@ def main():
             open(os.path.join(folder, name), "wb").write(body)
         kinds = {
             "gRPC, c=8 m=8": ("grpc", "application/grpc", ["-c", "8", "-m", "8"]),
+            "gRPC, credentials kept, c=8 m=8": None,
             "Connect JSON, HTTP/1.1, c=8": ("json", "application/json", ["--h1", "-c", "8"]),
         }
-        for kind, (body, content_type, how) in kinds.items():
+        for kind, by_h2load in kinds.items():
             floor = None
             for name, text in settings(folder).items():
                 if options.only not in f"{kind} {name}":
                     continue
                 file = os.path.join(folder, "tidewire.toml")
                 open(file, "w").write(f'[server]\nlisten = "127.0.0.1:0"\n{text}')
-                command = ["h2load", "-t", "1", *how, "-d", os.path.join(folder, body), "-H", f"content-type: {content_type}",
-                           "-H", "te: trailers", "http://ADDRESS/hello.v1.Greeter/SayHello"]
-                if "token" in name:
-                    command[1:1] = ["-H", f"authorization: Bearer {shown}"]
+                has_token = "token" in name
+                if by_h2load is None:
+                    client = Keeping(encoded(), shown if has_token else None).call
+                else:
+                    body, content_type, how = by_h2load
+                    command = ["h2load", "-t", "1", *how, "-d", os.path.join(folder, body), "-H", f"content-type: {content_type}",
+                               "-H", "te: trailers", f"http://ADDRESS{PATH}"]
+                    if has_token:
+                        command[1:1] = ["-H", f"authorization: Bearer {shown}"]
+                    client = h2load(command)
                 server = [options.serve, "serve", protos, "--config", file] if options.serve else [BIN, file]
-                less, more = (run(server, command, folder, count) for count in (BEFORE, BEFORE + COUNTED))
+                less, more = (run(server, client, folder, count) for count in (BEFORE, BEFORE + COUNTED))
                 each = (more - less) / COUNTED
                 floor = floor or each
                 print(f"| {kind} | {name} | {each:,.0f} | {each / floor:.3f} | {each - floor:,.0f} |", flush=True)

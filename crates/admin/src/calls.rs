@@ -82,7 +82,7 @@ impl Calls for OfCalls {
         let (record, time) = (self.metrics.record(), Duration::from_secs(seconds.into()));
         record.capture_for(time, bodies::show(&self.handle));
         if seconds > 0 {
-            record.keep_for(time);
+            record.keep_at_least(time);
         }
         tracing::warn!(seconds, "bodies of calls are captured by the admin listener");
         Ok(CaptureBodiesReply { seconds, ..Default::default() }.into())

@@ -7,27 +7,110 @@
 use serde_json::Value;
 use tidewire_schema::{Kind, MessageType, Single};
 
-/// A text without the passwords of addresses, nor values of what is called a secret (`token=…`, `password: …`).
+/// A text without the passwords of addresses, nor values of what is called a secret: `token=…`, `password: …`,
+/// `"apiKey":"…"`, `--secret …`, also within JSON and queries.
 pub(crate) fn text(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
-    let mut is_value = false;
-    for (index, word) in text.split(' ').enumerate() {
-        if index > 0 {
-            shown.push(' ');
+    let mut rest = text;
+    while let Some(begin) = rest.find(is_of_name) {
+        let (before, from) = rest.split_at(begin);
+        shown.push_str(before);
+        let (name, after) = from.split_at(from.find(|c| !is_of_name(c)).unwrap_or(from.len()));
+        shown.push_str(name);
+        rest = after;
+        if is_secret(name)
+            && let Some((sign, value)) = assigned(name, after)
+        {
+            shown.push_str(&after[..sign]);
+            if value > 0 {
+                shown.push_str(HIDDEN);
+            }
+            rest = &after[sign + value..];
         }
-        // What stands behind a scheme is looked for below.
-        let hidden = is_value && !word.is_empty() && !is_scheme(word);
-        shown.push_str(&if hidden { HIDDEN.to_owned() } else { word_of(word) });
-        is_value = word.strip_suffix(['=', ':']).is_some_and(is_secret);
     }
-    after_bearer(shown)
+    shown.push_str(rest);
+    after_bearer(without_passwords(&shown))
+}
+
+const fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
+}
+
+/// How long the sign is behind a name that assigns it a value, and how long the value.
+fn assigned(name: &str, after: &str) -> Option<(usize, usize)> {
+    let skip =
+        |from: usize, chars: &[char]| after.len() - after[from..].trim_start_matches(chars).len();
+    let quoted = skip(0, &['\\', '"', '\'', ']']);
+    let sign = skip(skip(quoted, &[' ', '\t']), &['=', ':', '>']);
+    let has_sign = after[quoted..sign].contains(['=', ':']);
+    // `--token hunter2`, as arguments of a program have it.
+    let is_argument = name.starts_with("--") && after.starts_with(' ');
+    if !has_sign && !is_argument {
+        return None;
+    }
+    let begin = skip(sign, &[' ', '\t', '\\']);
+    let value = &after[begin..];
+    let name = name.to_ascii_lowercase();
+    // All of such a header is one.
+    let is_header = name.ends_with("authorization") || name.ends_with("cookie");
+    let (open, length) = match value.chars().next() {
+        Some('"') => (1, until_quote(&value[1..], after[..begin].ends_with('\\'))),
+        Some('{' | '[') => (0, balanced(value)),
+        _ if is_header => (0, value.find(['\n', '"']).unwrap_or(value.len())),
+        _ => (0, value.find(ENDS).unwrap_or(value.len())),
+    };
+    Some((begin + open, length))
+}
+
+const ENDS: [char; 12] = [' ', '\t', '\n', '\r', ',', ';', '&', '"', '\'', '}', ']', ')'];
+
+/// How long a text is that ends with a quote; one that begins with a quote that is escaped ends with such a one.
+fn until_quote(text: &str, is_escaped: bool) -> usize {
+    let mut follows_backslash = false;
+    for (at, c) in text.char_indices() {
+        match c {
+            '"' if follows_backslash && is_escaped => return at - 1,
+            '"' if !follows_backslash => return at,
+            // A backslash that has one before it is itself meant.
+            _ => follows_backslash = c == '\\' && !follows_backslash,
+        }
+    }
+    text.len()
+}
+
+/// How long a list or an object is, or all that is there of it.
+fn balanced(text: &str) -> usize {
+    let mut depth = 0_usize;
+    let end = text.char_indices().find(|(_, c)| {
+        match c {
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    });
+    end.map_or(text.len(), |(at, _)| at + 1)
+}
+
+/// Hides who has access in each address.
+fn without_passwords(text: &str) -> String {
+    let words = text.split_inclusive([' ', '\n', '\t', '"', '\'', '<', '>']);
+    let hidden = words.map(|word| match password(word) {
+        Some((begin, end)) => format!("{}{HIDDEN}{}", &word[..begin], &word[end..]),
+        None => word.to_owned(),
+    });
+    hidden.collect()
 }
 
 /// Whether something is a secret by its name; one that names a file or a header is none.
 pub(crate) fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
     let is_place = name.ends_with("_file") || name.ends_with("_header");
-    !is_place && SECRETS.iter().any(|word| name.contains(word))
+    !is_place && is_called_secret(name)
+}
+
+fn is_called_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRETS.iter().any(|word| name.contains(word))
 }
 
 /// Whether a text has an address with a user and a password.
@@ -44,13 +127,13 @@ pub(crate) fn message(value: &mut Value, of: MessageType<'_>) {
     }
     for (name, value) in fields {
         match of.field(name) {
-            Some(field) if field.is_redacted() || is_secret(field.name()) => hide(value),
-            _ if is_secret(name) => hide(value),
+            Some(field) if field.is_redacted() || is_called_secret(field.name()) => hide(value),
+            _ if is_called_secret(name) => hide(value),
             None => free(value),
             Some(field) => match (field.kind(), value) {
                 (Kind::Map { value: one, .. }, Value::Object(entries)) => {
                     for (key, value) in entries {
-                        if is_secret(key) { hide(value) } else { single(value, one) }
+                        if is_called_secret(key) { hide(value) } else { single(value, one) }
                     }
                 }
                 (Kind::List(one), Value::Array(values)) => {
@@ -77,7 +160,7 @@ fn free(value: &mut Value) {
         Value::Array(values) => values.iter_mut().for_each(free),
         Value::Object(fields) => {
             for (name, value) in fields {
-                if is_secret(name) { hide(value) } else { free(value) }
+                if is_called_secret(name) { hide(value) } else { free(value) }
             }
         }
         _ => {}
@@ -86,21 +169,6 @@ fn free(value: &mut Value) {
 
 fn hide(value: &mut Value) {
     *value = Value::String(HIDDEN.to_owned());
-}
-
-fn word_of(word: &str) -> String {
-    if let Some((begin, end)) = password(word) {
-        return format!("{}{HIDDEN}{}", &word[..begin], text(&word[end..]));
-    }
-    for sign in ['=', ':'] {
-        if let Some((name, value)) = word.split_once(sign)
-            && is_secret(name)
-            && !value.is_empty()
-        {
-            return format!("{name}{sign}{HIDDEN}");
-        }
-    }
-    word.to_owned()
 }
 
 /// Where the credential of an address stands: between `://` and the last `@` before the path.
@@ -160,7 +228,28 @@ mod tests {
             ("token=hunter2 and TOKEN:hunter2", "token=*** and TOKEN:***"),
             ("client_secret=hunter2", "client_secret=***"),
             ("token_file=/run/token", "token_file=/run/token"),
-            ("authorization: Bearer abcdefgh.ijk", "authorization: Bearer ***"),
+            ("authorization: Bearer abcdefgh.ijk", "authorization: ***"),
+            ("with Bearer abcdefgh.ijk it is", "with Bearer *** it is"),
+            (r#"{"level":"info","token":"a b","n":1}"#, r#"{"level":"info","token":"***","n":1}"#),
+            (
+                r#"{"a": {"client_secret" : "x\"y", "b": 2}}"#,
+                r#"{"a": {"client_secret" : "***", "b": 2}}"#,
+            ),
+            (r#"said {\"token\":\"hunter2\",\"n\":1}"#, r#"said {\"token\":\"***\",\"n\":1}"#),
+            (r#"{"tokens":["a","b"],"n":1}"#, r#"{"tokens":***,"n":1}"#),
+            (r#"{"secret":{"a":[1]},"n":1}"#, r#"{"secret":***,"n":1}"#),
+            ("GET /page?a=1&access_token=hunter2&b=2", "GET /page?a=1&access_token=***&b=2"),
+            ("a=1,token=hunter2;b=2", "a=1,token=***;b=2"),
+            ("password=\"two words\" x", "password=\"***\" x"),
+            ("run --api-key hunter2 --port 1", "run --api-key *** --port 1"),
+            ("run --api-key=hunter2 --port 1", "run --api-key=*** --port 1"),
+            ("Cookie: a=b; c=d\nhost: x", "Cookie: ***\nhost: x"),
+            ("env['DB_PASSWORD'] = hunter2", "env['DB_PASSWORD'] = ***"),
+            ("password:\nhunter2", "password:\nhunter2"),
+            ("a\npassword:\thunter2\nb", "a\npassword:\t***\nb"),
+            (r#"url="postgres://ada:hunter2@db/shop","#, r#"url="postgres://***@db/shop","#),
+            ("tökens and token", "tökens and token"),
+            ("token=", "token="),
             ("a basic fact", "a basic fact"),
             ("password: hunter2 for ada", "password: *** for ada"),
             ("amqp://u:p@h password=x", "amqp://***@h password=***"),

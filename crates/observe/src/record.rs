@@ -101,6 +101,14 @@ impl Record {
         }
     }
 
+    /// The same, unless it records for longer anyway.
+    pub fn keep_at_least(&self, time: Duration) {
+        let until = millis(self.0.begun.elapsed()).saturating_add(millis(time));
+        if !self.is_on() || self.0.until.load(Ordering::Relaxed) < until {
+            self.keep_for(time);
+        }
+    }
+
     /// Captures the messages of calls that are recorded, as texts that `show` makes of them, for this long from
     /// now on; [`Duration::ZERO`] ends it.
     pub fn capture_for(&self, time: Duration, show: ShowMessage) {
@@ -411,6 +419,12 @@ mod tests {
         while record.is_on() {}
         record.clear();
         assert_eq!((record.last(), record.after(0, 9, |_| true).calls.len()), (2, 0));
+        record.keep_for(Duration::from_secs(3600));
+        let until = record.0.until.load(Ordering::Relaxed);
+        record.keep_at_least(Duration::from_secs(60));
+        assert_eq!(record.0.until.load(Ordering::Relaxed), until, "an hour is not cut short");
+        record.keep_at_least(Duration::from_secs(7200));
+        assert!(record.0.until.load(Ordering::Relaxed) > until);
     }
 
     #[test]

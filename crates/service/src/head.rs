@@ -226,3 +226,71 @@ impl Service for Gated {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Waits, and leaves its name in the header `asked`.
+    struct Named(&'static str, bool);
+
+    impl Gate for Named {
+        fn admit(&self, head: &mut Head) -> Admission {
+            if self.1 {
+                return Admission::Waits;
+            }
+            Admission::Ready(self.note(head))
+        }
+
+        fn wait<'a>(&'a self, head: &'a mut Head) -> Waits<'a> {
+            Box::pin(ready(self.note(head)))
+        }
+    }
+
+    impl Named {
+        fn note(&self, head: &mut Head) -> Result<()> {
+            let value = http::HeaderValue::from_static(self.0);
+            head.context.headers_mut().append("asked", value);
+            Ok(())
+        }
+    }
+
+    /// Says that it waits, and not how.
+    struct Silent;
+
+    impl Gate for Silent {
+        fn admit(&self, _: &mut Head) -> Admission {
+            Admission::Waits
+        }
+    }
+
+    fn head() -> Head {
+        Head::new(Target::Unknown("/".into()), Context::default())
+    }
+
+    #[test]
+    fn each_gate_is_asked_once_and_in_order_whether_it_waits_or_not() {
+        let gates: Vec<Arc<dyn Gate>> = [("a", false), ("b", true), ("c", false), ("d", true)]
+            .map(|(name, waits)| Arc::new(Named(name, waits)) as Arc<dyn Gate>)
+            .into();
+        let asked = |head: &Head| {
+            let values = head.context.headers().get_all("asked").iter();
+            values.map(|value| value.to_str().unwrap().to_owned()).collect::<String>()
+        };
+        let mut at_once = head();
+        assert_eq!(ask(&gates, &mut at_once).unwrap(), Some(1));
+        assert_eq!(asked(&at_once), "a");
+        admit(&gates[1..], &mut at_once, true).now_or_never().unwrap().unwrap();
+        assert_eq!(asked(&at_once), "abcd");
+        let mut all = head();
+        admit(&gates, &mut all, false).now_or_never().unwrap().unwrap();
+        assert_eq!(asked(&all), "abcd");
+    }
+
+    #[test]
+    fn a_gate_that_does_not_say_for_what_it_waits_lets_nobody_pass() {
+        let gates: Vec<Arc<dyn Gate>> = vec![Arc::new(Silent)];
+        let refused = admit(&gates, &mut head(), false).now_or_never().unwrap().unwrap_err();
+        assert_eq!(refused.code(), crate::Code::Internal);
+    }
+}
