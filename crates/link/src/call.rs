@@ -106,8 +106,9 @@ impl Link {
         let streams_in = call.spec().is_none_or(|method| method.kind.client_streams());
         let streams_out = call.spec().is_none_or(|method| method.kind.server_streams());
         let is_method = call.spec().is_some();
-        if !streams_in {
-            call.message().await?;
+        // What is seldom waited for is apart: the future of a call is moved, and most are small.
+        if !streams_in && matches!(call.body, Body::Stream(_)) {
+            Box::pin(call.message()).await?;
         }
         let (mut order, frames) = Order::of(self, call)?;
         let may_watch = order.kind == CallKind::Query && !streams_out && frames.is_none();
@@ -147,33 +148,58 @@ impl Link {
         begins: impl FnOnce(CallId) + Send,
     ) -> Result<CallId> {
         let mut begins = Some(begins);
-        let placed = poll_fn(|cx| {
-            let mut state = self.lock();
-            state.let_go(self, None);
-            let request = order.request(&mut state);
-            match state.session.call(request, self.0.clock.now()) {
-                Ok(id) => {
-                    let is_unsent = !state.is_greeted;
-                    let exchange = state.exchanges.entry(id).or_default();
-                    exchange.is_unsent = is_unsent;
-                    exchange.watcher = watcher.map(Arc::downgrade);
-                    if let Some(begins) = begins.take() {
-                        begins(id);
-                    }
-                    state.wake();
-                    Poll::Ready(Ok(id))
-                }
-                Err(CallRefused::Closed) => {
-                    let ended = state.ended.as_ref().map(ToString::to_string).unwrap_or_default();
-                    let error = Error::unavailable(format!("the session is over: {ended}"));
-                    Poll::Ready(Err(error.with_outcome(Outcome::NotRun)))
-                }
-                Err(CallRefused::Full { .. } | CallRefused::Draining) => {
-                    state.wait(cx);
-                    Poll::Pending
-                }
+        let mut place =
+            |cx: Option<&TaskContext<'_>>| self.try_place(order, watcher, &mut begins, cx);
+        match place(None) {
+            Poll::Ready(placed) => placed,
+            Poll::Pending => {
+                let placed = poll_fn(move |cx| place(Some(cx)));
+                Box::pin(self.until_deadline(order, placed)).await
             }
-        });
+        }
+    }
+
+    /// Gives a call to the session, if there is room for it; otherwise lets `cx` know when there may be.
+    fn try_place(
+        &self,
+        order: &Order,
+        watcher: Option<&Arc<dyn Watcher>>,
+        begins: &mut Option<impl FnOnce(CallId) + Send>,
+        cx: Option<&TaskContext<'_>>,
+    ) -> Poll<Result<CallId>> {
+        let mut state = self.lock();
+        state.let_go(self, None);
+        let request = order.request(&mut state);
+        match state.session.call(request, self.0.clock.now()) {
+            Ok(id) => {
+                let is_unsent = !state.is_greeted;
+                let exchange = state.exchanges.entry(id).or_default();
+                exchange.is_unsent = is_unsent;
+                exchange.watcher = watcher.map(Arc::downgrade);
+                if let Some(begins) = begins.take() {
+                    begins(id);
+                }
+                state.wake();
+                Poll::Ready(Ok(id))
+            }
+            Err(CallRefused::Closed) => {
+                let ended = state.ended.as_ref().map(ToString::to_string).unwrap_or_default();
+                let error = Error::unavailable(format!("the session is over: {ended}"));
+                Poll::Ready(Err(error.with_outcome(Outcome::NotRun)))
+            }
+            Err(CallRefused::Full { .. } | CallRefused::Draining) => {
+                cx.into_iter().for_each(|cx| state.wait(cx));
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Waits for a place no longer than the caller does.
+    async fn until_deadline(
+        &self,
+        order: &Order,
+        placed: impl Future<Output = Result<CallId>>,
+    ) -> Result<CallId> {
         let deadline = self.0.clock.instant(order.deadline).filter(|_| order.deadline != u64::MAX);
         match deadline {
             None => placed.await,
@@ -332,7 +358,7 @@ impl Open {
         match then {
             Then::Nothing | Then::Watch => Ok(reply),
             Then::Items if streams_out => Ok(reply.map(|_| Body::batches(self))),
-            Then::Items => self.one(reply).await,
+            Then::Items => Box::pin(self.one(reply)).await,
         }
     }
 
