@@ -242,7 +242,7 @@ fn a_method_is_called_by_its_rest_binding() {
 fn shells_complete_commands_flags_and_methods() {
     let server = Background::start(behaviour());
     let complete = |line: &str| run(here(), &["complete", "--", line]).stdout;
-    assert_eq!(complete("tidewire ca"), "call\n");
+    assert_eq!(complete("tidewire ca"), "call\ncalls\n");
     assert_eq!(complete("tidewire call --proto"), "--proto\n--protocol\n");
     assert_eq!(complete("tidewire call x --protocol grpc"), "grpc\ngrpc-web\n");
     let line = format!("tidewire call {} BehaviourService/L", server.address);

@@ -69,7 +69,8 @@ fn methods_and_requests_come_by_the_tab_key_in_every_shell() {
     let words = format!("<call><{at}><BehaviourService/Look>");
     check(&format!("tidewire call {at} BehaviourService/Lo\\t"), &words);
     let words = format!("<call><--protocol><connect><{at}><Look>");
-    check(&format!("tidewire ca\\t--protoc\\tcon\\t{at} Loo\\t"), &words);
+    check(&format!("tidewire call --protoc\\tcon\\t{at} Loo\\t"), &words);
+    check("tidewire insp\\t", "<inspect>");
 }
 
 #[test]
