@@ -123,7 +123,6 @@ impl Builder {
 
     /// Uses no connection of HTTP/1.1 again on which a request with a body was sent: a server that answers
     /// without reading it takes what is left for the next request, which may be another caller's.
-    #[must_use]
     pub fn close_after_bodies(mut self) -> Self {
         self.closes_after_bodies = true;
         self
