@@ -14,7 +14,7 @@ h2load sends credentials so that no table of HPACK keeps them, which costs a ser
 
 Needs valgrind, h2load (Debian: nghttp2-client) and openssl. Usage: bench/operate.py [--only PART] [--serve PROGRAM]
 """
-import argparse, base64, json, os, re, socket, struct, subprocess, sys, tempfile, time
+import argparse, base64, http.client, json, os, re, socket, struct, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "peers", "target")), "release", "operated")
@@ -166,9 +166,16 @@ def run(server, client, folder, requests):
     return int(re.search(r"^totals: (\d+)", open(out).read(), re.M).group(1))
 
 
-def h2load(command):
-    """A client that is h2load with these arguments."""
+def h2load(command, shown=None):
+    """A client that is h2load with these arguments; a token was verified before, so that it is verified once."""
     def call(address, requests):
+        if shown:
+            before = http.client.HTTPConnection(address)
+            headers = {"content-type": "application/json", "authorization": f"Bearer {shown}"}
+            before.request("POST", PATH, JSON_BODY, headers)
+            if before.getresponse().status != 200:
+                sys.exit("the token is refused")
+            before.close()
         output = subprocess.run([part.replace("ADDRESS", address) for part in command] + ["-n", str(requests)],
                                 capture_output=True, text=True).stdout
         good = re.search(r"status codes: (\d+) 2xx", output)
@@ -210,7 +217,7 @@ def main():
                                "-H", "te: trailers", f"http://ADDRESS{PATH}"]
                     if has_token:
                         command[1:1] = ["-H", f"authorization: Bearer {shown}"]
-                    client = h2load(command)
+                    client = h2load(command, shown if has_token else None)
                 server = [options.serve, "serve", protos, "--config", file] if options.serve else [BIN, file]
                 less, more = (run(server, client, folder, count) for count in (BEFORE, BEFORE + COUNTED))
                 each = (more - less) / COUNTED

@@ -94,12 +94,19 @@ impl Guards {
     pub const fn is_empty(&self) -> bool {
         self.first.is_none()
     }
+
+    fn give_back(&mut self) {
+        for guard in self.first.take().into_iter().chain(self.more.drain(..)) {
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(guard)));
+        }
+    }
 }
 
 impl Drop for Guards {
+    #[inline]
     fn drop(&mut self) {
-        for guard in self.first.take().into_iter().chain(self.more.drain(..)) {
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(guard)));
+        if !self.is_empty() {
+            self.give_back();
         }
     }
 }
