@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::uri::Authority;
 use hyper::client::conn::http1;
@@ -113,7 +113,7 @@ impl Pool {
     /// A connection for one call.
     pub(crate) fn checkout(self: &Arc<Self>) -> Result<Checkout, Error> {
         let mut inner = self.lock();
-        if let Some(kind) = take_free(&mut inner) {
+        if let Some(kind) = take_free(&mut inner, self.limits.idle_timeout) {
             return Ok(Checkout::Ready(self.lease(kind)));
         }
         if inner.waiting.len() >= self.limits.waiting_max {
@@ -257,7 +257,7 @@ impl Pool {
             if inner.waiting.is_empty() {
                 return;
             }
-            let Some(kind) = take_free(&mut inner) else {
+            let Some(kind) = take_free(&mut inner, self.limits.idle_timeout) else {
                 self.dial_if_needed(&mut inner);
                 return;
             };
@@ -312,13 +312,16 @@ impl Pool {
     }
 }
 
-/// A connection with room for a call.
-fn take_free(inner: &mut Inner) -> Option<Kind> {
+/// A connection with room for a call, that was used no longer ago than `idle_timeout`: whether or not the sweep
+/// has come by, the server may be about to close it.
+fn take_free(inner: &mut Inner, idle_timeout: Duration) -> Option<Kind> {
     if let Some(kind) = inner.http2.iter().find_map(enter) {
         return Some(kind);
     }
+    let present = now();
     while let Some(idle) = inner.idle.pop() {
-        if idle.sender.is_closed() {
+        let unused = present.saturating_duration_since(idle.since);
+        if idle.sender.is_closed() || unused >= idle_timeout {
             idle.abort.abort();
             inner.http1_open -= 1;
             continue;

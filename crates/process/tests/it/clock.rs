@@ -54,8 +54,6 @@ async fn a_connection_that_a_program_may_be_about_to_close_is_not_used_again() {
             assert_eq!(connections, connection.to_string());
         }
         some_time_passes(Duration::from_secs(1)).await;
-        // It is heard of before the next call.
-        tokio::task::yield_now().await;
     }
     host.stop().await;
 }
