@@ -135,7 +135,7 @@ impl Graph {
         drop(old);
     }
 
-    /// Counts hits from now on, memo by memo ([`OwnerInfo::hits`]), or no longer. While they are counted they
+    /// Counts hits from now on, memo by memo ([`OwnerInfo::hits`](crate::OwnerInfo::hits)), or no longer. While they are counted they
     /// leave the lock-free path.
     pub fn count_hits(&self, on: bool) {
         let mut core = self.shared.core.lock();
