@@ -153,7 +153,7 @@ impl Inner {
     ) -> Result<Reply> {
         let (received, backend) = self.send(order, at, trace).await?;
         let outcome = match order.read() {
-            Read::Plain => Ok(plain::reply(received)),
+            Read::Plain => plain::reply(received),
             Read::Method(expected) => wire::reply(&self.caller, &expected, received).await,
         };
         backend.answered(outcome.as_ref().err());

@@ -1,23 +1,37 @@
 //! Plain HTTP: the response to a call of a path comes back as it is.
 //!
 //! Only the headers of a connection stay behind (RFC 9110, section 7.6.1), in both directions: those of
-//! requests in [`Order`](crate::order::Order).
+//! requests in [`Order`](crate::order::Order). An answer that could not be passed on as what it is, is none:
+//! another transfer coding than `chunked`, whose bytes would be taken for the content, and 101 to somebody who
+//! asked for no other protocol.
 
-use tidewire_service::{Body, Reply};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, StatusCode};
+use tidewire_service::{Body, Error, Reply, Result};
 use tidewire_wire::headers::end_to_end;
 
 use crate::exchange::Received;
 use crate::trace::{Step, tell};
 
-pub(crate) fn reply(received: Received) -> Reply {
+/// The reply that came.
+///
+/// # Errors
+/// It is none that could be passed on: `internal`, 502.
+pub(crate) fn reply(received: Received) -> Result<Reply> {
     let Received { head, mut body } = received;
+    check(head.status, &head.headers)?;
     let mut reply = Reply::new(Body::Empty).with_status(head.status);
-    reply.headers = end_to_end(head.headers).into();
+    let mut headers = end_to_end(head.headers);
+    if head.status == StatusCode::NO_CONTENT {
+        // RFC 9110, section 8.6: it must not say one, and over HTTP/2 would break its stream.
+        headers.remove(CONTENT_LENGTH);
+    }
+    reply.headers = headers.into();
     if body.declared_length() == Some(0) {
         if body.is_end() {
             body.finish();
         }
-        return reply;
+        return Ok(reply);
     }
     reply.body = Body::frames(futures_util::stream::poll_fn(move |cx| {
         let frame = std::task::ready!(body.poll_frame(cx));
@@ -31,5 +45,20 @@ pub(crate) fn reply(received: Received) -> Reply {
         }
         std::task::Poll::Ready(frame)
     }));
-    reply
+    Ok(reply)
+}
+
+fn check(status: StatusCode, headers: &HeaderMap) -> Result<()> {
+    let none = |what: String| {
+        let text = format!("the server behind sent {what}");
+        Err(Error::internal(text).with_http_status(StatusCode::BAD_GATEWAY))
+    };
+    if status == StatusCode::SWITCHING_PROTOCOLS {
+        return none("101 without having been asked to switch protocols".to_owned());
+    }
+    let coding = headers.get_all(TRANSFER_ENCODING).iter();
+    match coding.map(http::HeaderValue::as_bytes).find(|it| !it.eq_ignore_ascii_case(b"chunked")) {
+        None => Ok(()),
+        Some(other) => none(format!("transfer coding {}; it may chunk", other.escape_ascii())),
+    }
 }

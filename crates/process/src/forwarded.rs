@@ -8,9 +8,10 @@
 //! | `X-Forwarded-Proto` | `https` where this server speaks TLS, else `http` |
 //! | `X-Forwarded-Prefix` | what was taken off the path |
 //!
-//! What callers say of themselves in these headers, or in `Forwarded` (RFC 7239), is taken out: anybody
-//! could say it. So is what their `Connection` names, before these are set, since that would take them out
-//! again on the way.
+//! What callers say in any header whose name begins with `X-Forwarded`, or in `Forwarded` (RFC 7239), is taken
+//! out: anybody could say it. So are names with an underscore, which CGI and WSGI cannot tell from those with a
+//! hyphen, and what the caller's `Connection` names, before these are set, since that would take them out again
+//! on the way.
 
 use http::header::{CONNECTION, FORWARDED, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
@@ -20,7 +21,6 @@ const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const OF_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
-const PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 
 /// The host that a request asks for.
 pub(crate) fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
@@ -38,9 +38,7 @@ pub(crate) fn set(
 ) {
     let host = host(headers, uri).and_then(|host| HeaderValue::from_str(host).ok());
     settle_connection(headers);
-    for name in [FORWARDED, FOR, OF_HOST, PROTO, PREFIX, PORT] {
-        headers.remove(name);
-    }
+    take_out(headers);
     let address = peer.and_then(|peer| peer.address).map(|address| address.ip().to_string());
     let address = address.and_then(|address| HeaderValue::from_str(&address).ok());
     let prefix = prefix.and_then(|prefix| HeaderValue::from_str(prefix).ok());
@@ -54,6 +52,16 @@ pub(crate) fn set(
             headers.insert(name, value);
         }
     }
+}
+
+/// Takes out what only a proxy may say, and names that a program could take for others.
+fn take_out(headers: &mut HeaderMap) {
+    let is_out = |name: &HeaderName| {
+        let name = name.as_str();
+        name.starts_with("x-forwarded") || name == FORWARDED || name.contains('_')
+    };
+    let names: Vec<_> = headers.keys().filter(|name| is_out(name)).cloned().collect();
+    names.iter().for_each(|name| _ = headers.remove(name));
 }
 
 /// Takes out what is of the caller's connection alone, but for its wish to become another.
@@ -86,6 +94,26 @@ mod tests {
         assert_eq!(text(PROTO), Some("https"));
         assert_eq!(text(PREFIX), Some("/shop"));
         assert_eq!(text(FORWARDED), None);
+    }
+
+    #[test]
+    fn no_name_that_a_program_could_take_for_one_of_a_proxy_passes() {
+        let mut headers = HeaderMap::new();
+        for name in [
+            "x-forwarded-ssl",
+            "x-forwarded-user",
+            "x-forwarded",
+            "x_forwarded_for",
+            "x-forwarded_host",
+            "content_length",
+            "x-own",
+        ] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static("evil"));
+        }
+        set(&mut headers, &Uri::from_static("/a"), None, false, None);
+        let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["x-forwarded-proto", "x-own"]);
     }
 
     #[test]

@@ -296,7 +296,7 @@ impl Inner {
             Err(_) => {
                 let name = self.name();
                 let text = format!("{name} had no place for a call within {timeout:?}");
-                Err(Error::unavailable(text))
+                Err(retry_after(Error::unavailable(text), SHORT_WAIT))
             }
         }
     }

@@ -4,6 +4,7 @@
 //! a ring of 256 KiB, whose oldest lines give way, and into the log, at most 200 a second of one
 //! instance. What is left out of the log is counted in the next line that is logged.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -24,7 +25,8 @@ pub enum Pipe {
     Error,
 }
 
-/// A line that a process printed; bytes that are not UTF-8 are replaced.
+/// A line that a process printed; bytes that are not UTF-8 are replaced, control characters but for tabs are
+/// written as `\r` or `\u{1b}`, since whoever looks at it has a terminal, and a log has lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     /// Where.
@@ -104,7 +106,8 @@ impl Pipes {
     pub(crate) async fn drain(self, service: &str, pid: i32, ring: &Ring) {
         let mut log = Log { service, pid, until: Instant::now(), left: 0, left_out: 0 };
         let mut take = |pipe, text: &[u8]| {
-            let line = Line { pipe, text: String::from_utf8_lossy(text).into_owned() };
+            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            let line = Line { pipe, text: printable(&String::from_utf8_lossy(text)).into_owned() };
             log.line(&line);
             ring.push(line);
         };
@@ -121,6 +124,22 @@ impl Pipes {
             }
         }
     }
+}
+
+/// A text of a program without what a terminal would do, or a log take for an end of a line.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    let is_hidden = |character: char| character.is_control() && character != '\t';
+    if !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut printable = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match is_hidden(character) {
+            true => printable.extend(character.escape_default()),
+            false => printable.push(character),
+        }
+    }
+    Cow::Owned(printable)
 }
 
 fn pipe() -> io::Result<(Receiver, OwnedFd)> {
@@ -233,12 +252,12 @@ mod tests {
     async fn what_is_read_is_cut_into_lines_and_the_last_needs_no_end() {
         let (pipes, [output, errors]) = Pipes::new().unwrap();
         let ring = Ring::default();
-        rustix::io::write(&output, b"one\ntwo\n\xffthree").unwrap();
-        rustix::io::write(&errors, b"bad\n").unwrap();
+        rustix::io::write(&output, b"one\r\ntwo\n\xffthree").unwrap();
+        rustix::io::write(&errors, b"\x1b[31mbad\0\tb\rforged\n").unwrap();
         drop((output, errors));
         pipes.drain("test", 1, &ring).await;
         let mut lines: Vec<_> = ring.lines().into_iter().map(|line| line.text).collect();
         lines.sort();
-        assert_eq!(lines, ["bad", "one", "two", "\u{fffd}three"]);
+        assert_eq!(lines, ["\\u{1b}[31mbad\\u{0}\tb\\rforged", "one", "two", "\u{fffd}three"]);
     }
 }

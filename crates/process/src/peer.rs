@@ -16,6 +16,7 @@ use tidewire_service::{Enclosing, Error, Reply};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::commands::{Commands, Named};
+use crate::output::printable;
 use crate::sources::Sources;
 
 /// What processes of a gateway have in common.
@@ -207,7 +208,7 @@ fn log(service: &str, pid: i32, level: u64, text: &str, fields: &http::HeaderMap
         .iter()
         .map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(value.as_bytes())))
         .collect();
-    let fields = fields.join(" ");
+    let (fields, text) = (fields.join(" "), printable(text));
     match level {
         1 => tracing::trace!(service, pid, fields, "{text}"),
         2 => tracing::debug!(service, pid, fields, "{text}"),

@@ -6,7 +6,7 @@
 //! | `/shop` | `/shop` | `/shop/`, `/shop/a` |
 //! | `/*` | everything | |
 //!
-//! The longest route wins, one with a `host` before one without. Paths are compared as they arrive,
+//! Routes with a `host` are asked before those without; among each the longest wins. Paths are compared as they arrive,
 //! without decoding, as is usual among proxies.
 
 use std::borrow::Cow;
@@ -77,7 +77,7 @@ impl Site {
     /// Whether requests for this host and path belong here.
     fn matches(&self, host: Option<&str>, path: &str) -> bool {
         let is_host = self.host.as_deref().is_none_or(|wanted| {
-            host.is_some_and(|host| without_port(host).eq_ignore_ascii_case(wanted))
+            host.is_some_and(|host| name_of(host).eq_ignore_ascii_case(wanted))
         });
         let Some(rest) = path.strip_prefix(&self.prefix) else { return false };
         is_host && (rest.is_empty() || self.has_paths_below && rest.starts_with('/'))
@@ -156,12 +156,13 @@ impl Service for Sites {
     }
 }
 
-/// `host` without `:port`; an IPv6 address keeps its brackets.
-fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
+/// `host` without `:port` and without the dot of the root; an IPv6 address keeps its brackets.
+fn name_of(host: &str) -> &str {
+    let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
-    }
+    };
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 fn without_prefix(uri: &Uri, prefix: usize) -> Uri {
@@ -254,6 +255,7 @@ mod tests {
             ("a.example", "/about", "about /about"),
             ("a.example", "/about/us", "not_found: nothing is at /about/us"),
             ("DOCS.example:8080", "/shop/x", "docs /shop/x"),
+            ("docs.example.:8080", "/shop/admin/x", "docs /shop/admin/x"),
         ] {
             assert_eq!(ask(host, path).await, expected, "{host}{path}");
         }

@@ -7,7 +7,7 @@ use std::future::ready;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use tidewire_service::{Answer, Body, Call, Codec, Frame, Result, Service, Target};
+use tidewire_service::{Answer, Body, Call, Codec, Error, Frame, Result, Service, Target};
 
 use crate::Schema;
 
@@ -36,10 +36,19 @@ impl Schema {
         let schema = self.clone();
         Answer::pending(async move {
             answer.await?.try_map(|body| {
-                each(body, move |message| schema.decode(&output, codec, message)?.encode(wanted))
+                each(body, move |message| {
+                    let answer = schema.decode(&output, codec, message).map_err(|e| wrong(&e))?;
+                    answer.encode(wanted)
+                })
             })
         })
     }
+}
+
+/// What the service answered is none of its caller's fault.
+fn wrong(error: &Error) -> Error {
+    let text = format!("the service's answer is not of its schema: {}", error.message());
+    Error::internal(text)
 }
 
 /// Changes each message of a body.

@@ -4,6 +4,9 @@
 //! executor. That one looks whose turn it is: when the client took none of the pieces of a reply for
 //! `limits.reply_progress_timeout`, the future is dropped, and the stream is reset. Its neighbours on
 //! the connection go on.
+//!
+//! Browsers send each cookie as a field of its own, which are one before anybody else sees them (RFC 9113,
+//! section 8.2.3): who reads HTTP/1.1's `Cookie` knows of one line only.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -11,7 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::{Method, Request, Response};
+use http::header::COOKIE;
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
@@ -51,7 +55,8 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
     type Error = Infallible;
     type Future = Answering;
 
-    fn call(&self, request: Request<Incoming>) -> Answering {
+    fn call(&self, mut request: Request<Incoming>) -> Answering {
+        join_cookies(request.headers_mut());
         let slot = Slot::begin(&self.vigil);
         *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&slot));
         let may_be_taken = request.method() == Method::CONNECT;
@@ -72,6 +77,18 @@ impl Calls {
             Box::pin(app.live_websocket(taken, peer, stop)).await;
             drop(slot);
         });
+    }
+}
+
+/// Makes one field of the cookies that came in several.
+fn join_cookies(headers: &mut HeaderMap) {
+    // Most requests have no name twice, and looking cookies up costs more than this.
+    if headers.len() == headers.keys_len() || headers.get_all(COOKIE).iter().count() < 2 {
+        return;
+    }
+    let crumbs: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if let Ok(cookie) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
+        headers.insert(COOKIE, cookie);
     }
 }
 

@@ -144,6 +144,46 @@ async fn a_program_is_told_whom_and_what_its_caller_asked_for() {
 }
 
 #[tokio::test]
+async fn an_answer_that_could_not_be_passed_on_as_what_it_is_is_502() {
+    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    for path in ["/shop/switch", "/shop/coded"] {
+        let mut stream = gateway.ask(path, "").await;
+        assert_eq!(answer(&mut stream).await.0, "HTTP/1.1 502 Bad Gateway", "{path}");
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn over_http2_cookies_are_one_field_no_content_has_no_length_and_trailers_pass() {
+    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    let stream = TcpStream::connect(gateway.address()).await.unwrap();
+    let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let mut asked = http::Request::new(());
+    *asked.uri_mut() = "http://tea.example/shop/cookie".parse().unwrap();
+    for crumb in ["a=1", "b=2", "c=3"] {
+        asked.headers_mut().append("cookie", crumb.parse().unwrap());
+    }
+    let answer = client.send_request(asked, true).unwrap().0.await.unwrap();
+    let mut body = answer.into_body();
+    assert_eq!(body.data().await.unwrap().unwrap(), "a=1; b=2; c=3");
+    let mut asked = http::Request::new(());
+    *asked.uri_mut() = "http://tea.example/shop/nothing".parse().unwrap();
+    let answer = client.send_request(asked, true).unwrap().0.await.unwrap();
+    assert_eq!(answer.status().as_u16(), 204);
+    assert!(!answer.headers().contains_key("content-length"));
+    assert!(answer.into_body().data().await.is_none());
+    let mut asked = http::Request::new(());
+    *asked.uri_mut() = "http://tea.example/shop/sums".parse().unwrap();
+    let mut body = client.send_request(asked, true).unwrap().0.await.unwrap().into_body();
+    assert_eq!(body.data().await.unwrap().unwrap(), "a");
+    assert_eq!(body.trailers().await.unwrap().unwrap()["x-sum"], "42");
+    drop((client, body));
+    connection.abort();
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn a_connection_to_a_program_serves_one_call_after_another() {
     let gateway = Gateway::start(Listen::Inherited, Life::default()).await;
     for _ in 0..3 {

@@ -21,6 +21,15 @@ SIGNAL_OF_DEATH = ctypes.c_int()
 ctypes.CDLL(None).prctl(2, ctypes.byref(SIGNAL_OF_DEATH))
 
 
+# Answers that are none, or should not be so.
+RAW = {
+    "/switch": b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+    "/coded": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n\x1f\x8b",
+    "/sums": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n1\r\na\r\n0\r\nx-sum: 42\r\n\r\n",
+    "/nothing": b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n",
+}
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -74,6 +83,11 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/told":
             names = ["Host", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix"]
             self.answer(" ".join(str(self.headers[name]) for name in names))
+        elif path == "/cookie":
+            self.answer(" | ".join(self.headers.get_all("Cookie")))
+        elif path in RAW:
+            self.wfile.write(RAW[path])
+            self.close_connection = True
         elif path == "/connections":
             self.answer(str(self.server.connections))
         elif path == "/place":

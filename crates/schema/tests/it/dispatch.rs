@@ -159,3 +159,16 @@ async fn what_is_left_out_is_unimplemented() {
     }
     assert!(schema().implement("shop.v1.Nothing", Nothing).is_err());
 }
+
+#[tokio::test]
+async fn an_answer_that_is_not_of_the_schema_is_its_services_fault_and_a_request_its_callers() {
+    let answers = |_: Call| async { Ok(Reply::new(Body::from(r#"{"count":"many"}"#))) };
+    let service = schema().implement("shop.v1.Items", Nothing).unwrap();
+    let put = service.interface().methods()[0].clone();
+    let asked = Call::method(put.clone(), Context::default(), Codec::Proto, Body::from(""));
+    let outcome = schema().transcode(Codec::Json, &answers, asked).await;
+    assert_eq!(outcome.unwrap_err().code(), Code::Internal);
+    let asked = Call::method(put, Context::default(), Codec::Proto, Body::from("\x08"));
+    let outcome = schema().transcode(Codec::Json, &answers, asked).await;
+    assert_eq!(outcome.unwrap_err().code(), Code::InvalidArgument);
+}
