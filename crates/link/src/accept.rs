@@ -43,6 +43,8 @@ pub struct Arrival {
     pub first: Bytes,
     /// Its other side.
     pub peer: Option<Arc<Peer>>,
+    /// It is a process that this side started, and is greeted before it says hello.
+    pub is_started_here: bool,
 }
 
 impl Links {
@@ -67,6 +69,10 @@ impl Links {
         let upgrade = Metadata::from_maps(&arrival.upgrade, &HeaderMap::new());
         acceptor.upgraded_with(upgrade);
         acceptor.input().extend_from_slice(&arrival.first);
+        if arrival.is_started_here {
+            let mut out = acceptor.greet_first();
+            poll_fn(|cx| transport.poll_send(cx, &mut out)).await.ok()?;
+        }
         let hello = match self.hello(&mut acceptor, &mut transport).await? {
             Ok(hello) => hello,
             Err(violation) => return refuse(transport, &violation).await,

@@ -35,7 +35,7 @@ pub use clock::Clock;
 pub use connection::{Connection, Ended};
 pub use dial::{Dial, Remote};
 pub use hold::{Hold, Watcher, Word};
-pub use link::Link;
+pub use link::{ByCall, Link};
 pub use process::{Process, depends};
 pub use serve::{Answering, Arrived, Asked, Failed, Host, Said};
 pub use tidewire_live::{CallId, Changed, Config, Limits, Reason, Violation, feature};

@@ -43,7 +43,7 @@ pub(crate) struct Shared {
 }
 
 /// Something of each call. The numbers of calls are dense and bounded, so a hash that is quick will do.
-pub(crate) type ByCall<T> = HashMap<CallId, T, foldhash::fast::RandomState>;
+pub type ByCall<T> = HashMap<CallId, T, foldhash::fast::RandomState>;
 
 /// What the lock is around.
 pub(crate) struct State {

@@ -8,7 +8,7 @@ use bytes::BytesMut;
 
 use crate::config::{Config, Micros, SessionId, micros};
 use crate::frame::Kind;
-use crate::handshake::{check_features, may_resume, wrong_version};
+use crate::handshake::{check_features, may_resume, own_hello, wrong_version};
 use crate::hello::{Hello, VERSIONS, feature};
 use crate::identity;
 use crate::metadata::Metadata;
@@ -25,6 +25,8 @@ pub struct Acceptor {
     due: Micros,
     upgrade: Metadata,
     expires_ms: u64,
+    /// The peer was greeted before it said hello.
+    greeted: bool,
 }
 
 impl Acceptor {
@@ -32,7 +34,7 @@ impl Acceptor {
     pub fn new(config: Config, now: Micros) -> Self {
         let reader = Reader::new(config.limits.metadata_max);
         let due = now.saturating_add(micros(config.handshake_timeout));
-        Self { config, reader, due, upgrade: Metadata::default(), expires_ms: 0 }
+        Self { config, reader, due, upgrade: Metadata::default(), expires_ms: 0, greeted: false }
     }
 
     /// What the connection itself says of the peer, such as the headers of a WebSocket's upgrade.
@@ -43,6 +45,15 @@ impl Acceptor {
     /// For how many milliseconds the credential of this connection is good; 0 is not said.
     pub fn expires(&mut self, expires_ms: u64) {
         self.expires_ms = expires_ms;
+    }
+
+    /// Greets a process that the owner started, before it says hello: what to write. Nothing of it depends
+    /// on the process, with which no session is resumed.
+    pub fn greet_first(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.own_hello().encode(&mut out);
+        self.greeted = true;
+        out
     }
 
     /// Where the owner puts the bytes that it read.
@@ -95,7 +106,8 @@ impl Acceptor {
 
     /// Opens a new session. `id` is random, and unused when the peer does not offer to resume.
     pub fn accept(self, hello: Hello, id: SessionId, now: Micros) -> Session {
-        let id = may_resume(&hello, &self.config).then_some(id);
+        // Who was greeted already was told of none.
+        let id = (!self.greeted && may_resume(&hello, &self.config)).then_some(id);
         let mut session = Session::new(self.config.clone(), false);
         session.id = id;
         self.greet(&mut session, hello, now, false);
@@ -111,22 +123,30 @@ impl Acceptor {
     fn greet(self, session: &mut Session, hello: Hello, now: Micros, resumed: bool) {
         session.now = session.now.max(now);
         session.phase = Phase::Greeting;
-        session.reader = self.reader;
-        session.upgrade = self.upgrade;
-        let mut own = session.own_hello();
-        own.versions = (VERSIONS.1, VERSIONS.1);
+        let mut own = self.own_hello();
         own.resumed = resumed;
-        own.expires_ms = self.expires_ms;
-        own.home.clone_from(&session.config.home);
-        if session.config.features & feature::DURABLE != 0 {
-            own.keys_ms = micros(session.config.keys_kept) / 1000;
-        }
         if let Some(id) = session.id {
             own.session = Some(id.id);
             own.secret = Some(id.secret);
             own.retain_ms = micros(session.config.retain) / 1000;
         }
-        own.encode(&mut session.output.control);
+        session.reader = self.reader;
+        session.upgrade = self.upgrade;
+        if !self.greeted {
+            own.encode(&mut session.output.control);
+        }
         session.open(hello, resumed);
+    }
+
+    /// What it says of itself, but for the session.
+    fn own_hello(&self) -> Hello {
+        let mut own = own_hello(&self.config);
+        own.versions = (VERSIONS.1, VERSIONS.1);
+        own.expires_ms = self.expires_ms;
+        own.home.clone_from(&self.config.home);
+        if self.config.features & feature::DURABLE != 0 {
+            own.keys_ms = micros(self.config.keys_kept) / 1000;
+        }
+        own
     }
 }

@@ -4,7 +4,7 @@
 //! `acceptor.rs`.
 
 use crate::caller::{Outgoing, Sent, State};
-use crate::config::{Micros, SessionId, micros};
+use crate::config::{Config, Micros, SessionId, micros};
 use crate::credit::{ReceiveWindow, SendWindow};
 use crate::event::Event;
 use crate::hello::{Hello, VERSIONS, feature};
@@ -32,22 +32,7 @@ impl Session {
     }
 
     pub(crate) fn own_hello(&self) -> Hello {
-        let config = &self.config;
-        Hello {
-            versions: VERSIONS,
-            features: config.features,
-            required: config.required,
-            limits: config.limits.clone(),
-            boot: config.boot,
-            session: None,
-            secret: None,
-            resumed: false,
-            retain_ms: 0,
-            agent: config.agent.clone(),
-            schema: config.schema,
-            metadata: config.metadata.clone(),
-            ..Hello::default()
-        }
+        own_hello(&self.config)
     }
 
     /// The acceptor's hello.
@@ -174,10 +159,7 @@ pub(crate) fn wrong_version(hello: &Hello) -> Violation {
 }
 
 /// Whether each side offers what the other requires.
-pub(crate) fn check_features(
-    hello: &Hello,
-    config: &crate::config::Config,
-) -> Result<(), Violation> {
+pub(crate) fn check_features(hello: &Hello, config: &Config) -> Result<(), Violation> {
     let missing = (hello.required & !config.features) | (config.required & !hello.features);
     if missing != 0 {
         return Err(Violation::new(
@@ -189,6 +171,25 @@ pub(crate) fn check_features(
 }
 
 /// Whether a session with this hello can be resumed later.
-pub(crate) fn may_resume(hello: &Hello, config: &crate::config::Config) -> bool {
+pub(crate) fn may_resume(hello: &Hello, config: &Config) -> bool {
     hello.features & config.features & feature::RESUME != 0
+}
+
+/// What a side says of itself.
+pub(crate) fn own_hello(config: &Config) -> Hello {
+    Hello {
+        versions: VERSIONS,
+        features: config.features,
+        required: config.required,
+        limits: config.limits.clone(),
+        boot: config.boot,
+        session: None,
+        secret: None,
+        resumed: false,
+        retain_ms: 0,
+        agent: config.agent.clone(),
+        schema: config.schema,
+        metadata: config.metadata.clone(),
+        ..Hello::default()
+    }
 }

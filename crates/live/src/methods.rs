@@ -12,7 +12,8 @@ use crate::reason::{Reason, Violation};
 #[derive(Debug, Default)]
 pub(crate) struct Called {
     known: Vec<(Codec, Bytes)>,
-    by_name: HashMap<(Codec, Bytes), u32>,
+    /// By path, and there by codec.
+    by_path: HashMap<Bytes, Vec<(Codec, u32)>>,
     numbers: Vec<u32>,
     named: u32,
 }
@@ -21,13 +22,20 @@ const NOT_NAMED: u32 = u32::MAX;
 
 impl Called {
     pub(crate) fn id(&mut self, path: &str, codec: Codec) -> MethodId {
-        let key = (codec, Bytes::copy_from_slice(path.as_bytes()));
-        let next = self.known.len() as u32;
-        let id = *self.by_name.entry(key.clone()).or_insert(next);
-        if id == next {
-            self.known.push(key);
-            self.numbers.push(NOT_NAMED);
+        let known = self.by_path.get(path.as_bytes());
+        match known.and_then(|ids| ids.iter().find(|(of, _)| *of == codec)) {
+            Some((_, id)) => MethodId(*id),
+            None => self.learn(path, codec),
         }
+    }
+
+    #[cold]
+    fn learn(&mut self, path: &str, codec: Codec) -> MethodId {
+        let path = Bytes::copy_from_slice(path.as_bytes());
+        let id = self.known.len() as u32;
+        self.by_path.entry(path.clone()).or_default().push((codec, id));
+        self.known.push((codec, path));
+        self.numbers.push(NOT_NAMED);
         MethodId(id)
     }
 

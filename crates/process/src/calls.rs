@@ -10,6 +10,7 @@
 //!
 //! A seat is held until the last byte of the answer was read, so that an open stream counts as a call.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -18,20 +19,22 @@ use futures_util::StreamExt;
 use http::StatusCode;
 use tidewire_service::{Body, Call, Error, Reply, Result, StreamKind, Target, Upgrade};
 
+use crate::headers;
 use crate::hosted::{Inner, Seat};
 use crate::program::Listen;
 
 /// Passes a call to an instance.
-pub(crate) async fn pass(inner: &Arc<Inner>, call: Call) -> Result<Reply> {
-    let listen = inner.generation().program.listen;
-    if call.http_target().is_none() && listen != Listen::Native {
+pub(crate) async fn pass(inner: Arc<Inner>, call: Call) -> Result<Reply> {
+    let is_native = inner.generation().program.listen == Listen::Native;
+    if call.http_target().is_none() && !is_native {
         let name = inner.name();
         return Err(Error::unimplemented(format!("{name} answers plain HTTP only")));
     }
+    let call = if is_native { headers::prepared(call) } else { call };
     let again = again(&call);
-    match once(inner, call).await {
+    match once(&inner, call).await {
         Err(Failed { error, is_crash: true }) => match again {
-            Some(call) => once(inner, call).await.map_err(|failed| failed.error),
+            Some(call) => Box::pin(once(&inner, call)).await.map_err(|failed| failed.error),
             None => Err(error),
         },
         outcome => outcome.map_err(|failed| failed.error),
@@ -48,33 +51,18 @@ struct Failed {
 async fn once(inner: &Arc<Inner>, call: Call) -> Result<Reply, Failed> {
     let failed = |error, is_crash| Failed { error, is_crash };
     let seat = inner.seat(call.context.enclosing()).await.map_err(|error| failed(error, false))?;
-    let (answer, generation) = (seat.instance.call(call), &seat.instance.generation);
-    let timeout = generation.life.request_timeout;
-    match tokio::time::timeout(timeout, answer).await {
+    let timeout = seat.instance.generation.life.request_timeout;
+    let outcome = {
+        // In its place: the future of a call is large, and a timeout that had it would have it moved.
+        let answer = pin!(seat.instance.call(call));
+        tokio::time::timeout(timeout, answer).await
+    };
+    match outcome {
         Ok(Ok(reply)) => {
             seat.instance.answered();
             Ok(seated(reply, seat))
         }
-        Ok(Err(error)) if seat.instance.is_out_of_reach(&error) => {
-            // The end of a process is known a moment after that of its connections; one whose session is
-            // over is killed.
-            let wait = match generation.program.listen {
-                Listen::Native => END_IS_CERTAIN,
-                _ => END_IS_KNOWN,
-            };
-            let end = tokio::time::timeout(wait, seat.instance.ended()).await;
-            if let Ok(end) = end {
-                inner.ended(seat.instance.id, end);
-            }
-            let name = inner.name();
-            let text = match end {
-                Ok(_) => format!("{name} ended before it answered"),
-                Err(_) => format!("{name} broke the connection off before it answered"),
-            };
-            let seen = Error::new(error.code(), text).with_http_status(StatusCode::BAD_GATEWAY);
-            Err(failed(seen.with_outcome(error.outcome()).with_cause(error), end.is_ok()))
-        }
-        Ok(Err(error)) => Err(failed(error, false)),
+        Ok(Err(error)) => Err(lost(inner, &seat, error).await),
         Err(_) => {
             seat.instance.did_not_answer();
             let name = inner.name();
@@ -89,6 +77,37 @@ async fn once(inner: &Arc<Inner>, call: Call) -> Result<Reply, Failed> {
             ))
         }
     }
+}
+
+/// What an error of a call comes to: whether the process is at its end.
+fn lost<'a>(
+    inner: &'a Inner,
+    seat: &'a Seat,
+    error: Error,
+) -> Pin<Box<dyn Future<Output = Failed> + Send + 'a>> {
+    Box::pin(async move {
+        if !seat.instance.is_out_of_reach(&error) {
+            return Failed { error, is_crash: false };
+        }
+        // The end of a process is known a moment after that of its connections; one whose session is
+        // over is killed.
+        let wait = match seat.instance.generation.program.listen {
+            Listen::Native => END_IS_CERTAIN,
+            _ => END_IS_KNOWN,
+        };
+        let end = tokio::time::timeout(wait, seat.instance.ended()).await;
+        if let Ok(end) = end {
+            inner.ended(seat.instance.id, end);
+        }
+        let name = inner.name();
+        let text = match end {
+            Ok(_) => format!("{name} ended before it answered"),
+            Err(_) => format!("{name} broke the connection off before it answered"),
+        };
+        let seen = Error::new(error.code(), text).with_http_status(StatusCode::BAD_GATEWAY);
+        let error = seen.with_outcome(error.outcome()).with_cause(error);
+        Failed { error, is_crash: end.is_ok() }
+    })
 }
 
 /// The same call once more, where that does no more than once.

@@ -10,10 +10,20 @@
 //! foreign program reads: so it is not given the others.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tidewire_service::{Context, Method, Sharing, StreamKind, Target};
+use tidewire_service::{Call, Context, Method, Sharing, StreamKind, Target};
+
+/// The call as a process gets it: what else surrounds it stays here, but for who waits for it.
+pub(crate) fn prepared(mut call: Call) -> Call {
+    let deadline = call.context.deadline();
+    let enclosing = call.context.enclosing().cloned();
+    let headers = for_process(&call.target, &mut call.context);
+    call.context = Context::new(headers).with_deadline(deadline);
+    enclosing.into_iter().for_each(|enclosing| call.context.set_enclosing(enclosing));
+    call
+}
 
 /// The headers of a call that go to a process.
-pub(crate) fn for_process(target: &Target, context: &mut Context) -> HeaderMap {
+fn for_process(target: &Target, context: &mut Context) -> HeaderMap {
     match target {
         Target::Method(method) if method.is_query() && method.kind == StreamKind::Unary => {
             of_query(method, context)
@@ -31,7 +41,9 @@ pub(crate) fn end_to_end(headers: HeaderMap) -> HeaderMap {
 fn of_query(method: &Method, context: &Context) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut take = |name: &str| {
-        if let (Some(value), Ok(name)) = (context.header(name), name.parse::<HeaderName>()) {
+        if let Some(value) = context.header(name)
+            && let Ok(name) = name.parse::<HeaderName>()
+        {
             headers.insert(name, value.clone());
         }
     };
@@ -40,7 +52,7 @@ fn of_query(method: &Method, context: &Context) -> HeaderMap {
         Sharing::Vary(names) => names.iter().for_each(&mut take),
         _ => ["authorization", "cookie"].iter().for_each(|name| take(name)),
     }
-    headers.extend(context.outgoing().into_headers());
+    context.trace().for_each(|(name, value)| _ = headers.append(name, value.clone()));
     headers
 }
 

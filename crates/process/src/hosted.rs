@@ -161,8 +161,7 @@ impl Hosted {
 
 impl Service for Hosted {
     fn call(&self, call: Call) -> Answer {
-        let inner = Arc::clone(&self.0);
-        Answer::pending(async move { crate::calls::pass(&inner, call).await })
+        Answer::pending(crate::calls::pass(Arc::clone(&self.0), call))
     }
 }
 

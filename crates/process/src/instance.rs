@@ -6,7 +6,9 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -21,7 +23,7 @@ use crate::commands::Named;
 use crate::generation::Generation;
 use crate::launcher::{Launcher, Process};
 use crate::life::Life;
-use crate::message::End;
+use crate::message::{End, Start};
 use crate::native::Native;
 use crate::output::{Pipes, Ring};
 use crate::peer::{Peer, Shared};
@@ -73,8 +75,8 @@ impl Instance {
     /// # Errors
     /// It cannot be run, it ended, or it took longer than `start_timeout`; it is over then.
     pub(crate) async fn start(surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
-        let Surroundings { launcher, generation, sockets, ring, .. } = surroundings;
-        let Generation { program, life, .. } = &***generation;
+        let Surroundings { launcher, generation, sockets, .. } = surroundings;
+        let Generation { program, .. } = &***generation;
         let id = launcher.next_id();
         let user = program.runs_as().map_err(|error| Failure::of(&error))?;
         let place = Place::new(program.listen, sockets, id, user.as_ref());
@@ -84,36 +86,7 @@ impl Instance {
         let order = program.order(id, &told).map_err(|error| Failure::of(&error))?;
         let (pipes, writers) = Pipes::new().map_err(Failure::for_now)?;
         let fds = writers.into_iter().chain(socket).collect();
-        let process = launcher.start(order, fds).await.map_err(|error| Failure::of(&error))?;
-        let drain = Drain::start(pipes, program.name(), process.pid(), ring);
-        tracing::info!(service = program.name(), pid = process.pid(), "started");
-        let ended = process.ended();
-        let way = tokio::select! {
-            way = reach(&place, surroundings, id, process.pid()) => way,
-            end = ended => {
-                drain.to_its_end().await;
-                return Err(Failure::text(format!("{end} before it listened")));
-            }
-            () = tokio::time::sleep(life.start_timeout) => {
-                process.signal(Signal::KILL);
-                process.ended().await;
-                drain.to_its_end().await;
-                let timeout = life.start_timeout;
-                return Err(Failure::text(format!("it did not listen within {timeout:?}")));
-            }
-        };
-        let way = match way {
-            Ok(way) => way,
-            Err(text) => {
-                // Its end says more, if it is ending.
-                if tokio::time::timeout(LAST_WORDS, process.ended()).await.is_err() {
-                    process.signal(Signal::KILL);
-                    process.ended().await;
-                }
-                drain.to_its_end().await;
-                return Err(Failure::text(text));
-            }
-        };
+        let (process, drain, way) = launch(&place, surroundings, order, (pipes, fds)).await?;
         let (generation, overdue) = (Arc::clone(generation), AtomicU32::new(0));
         let has_answered = AtomicBool::new(false);
         Ok(Self { id, generation, way, process, drain, overdue, has_answered, _place: place })
@@ -123,8 +96,8 @@ impl Instance {
     pub(crate) async fn call(&self, call: Call) -> tidewire_service::Result<Reply> {
         match &self.way {
             Way::Http(upstream, address) => match upgrade::wanted(&call) {
-                None => upstream.call(call).await,
-                Some(wanted) => upgrade::pass(address, call, wanted).await,
+                None => Box::pin(upstream.call(call)).await,
+                Some(wanted) => Box::pin(upgrade::pass(address, call, wanted)).await,
             },
             Way::Native(native) => native.call(call).await,
         }
@@ -174,7 +147,7 @@ impl Instance {
 
     /// Lets it run again.
     pub(crate) fn thaw(&self) {
-        self.process.signal(Signal::CONT);
+        self.process.go_on();
     }
 
     /// Waits for its end, and until what it printed was read.
@@ -271,6 +244,71 @@ impl Failure {
     }
 }
 
+/// Starts a process and waits until it can be called.
+///
+/// # Errors
+/// As [`Instance::start`].
+async fn launch(
+    place: &Place,
+    surroundings: &Surroundings<'_>,
+    order: Start,
+    (pipes, fds): (Pipes, Vec<OwnedFd>),
+) -> Result<(Process, Drain, Way), Failure> {
+    let Surroundings { launcher, generation, ring, .. } = surroundings;
+    let Generation { program, life, .. } = &***generation;
+    let peer = Arc::new(Peer::new(surroundings.named, order.id, surroundings.shared));
+    let mut way = pin!(reach(place, surroundings, &peer));
+    // It is greeted while it starts.
+    let (launching, mut early) = (launcher.start(order, fds), None);
+    let process = {
+        let mut launching = pin!(launching);
+        loop {
+            tokio::select! {
+                biased;
+                process = &mut launching => break process.map_err(|error| Failure::of(&error))?,
+                way = &mut way, if place.is_native() && early.is_none() => early = Some(way),
+            }
+        }
+    };
+    peer.runs_as(process.pid());
+    let drain = Drain::start(pipes, program.name(), process.pid(), ring);
+    tracing::info!(service = program.name(), pid = process.pid(), "started");
+    let ended = process.ended();
+    let reached = async {
+        match early {
+            Some(way) => way,
+            None => way.await,
+        }
+    };
+    let way = tokio::select! {
+        way = reached => way,
+        end = ended => {
+            drain.to_its_end().await;
+            return Err(Failure::text(format!("{end} before it listened")));
+        }
+        () = tokio::time::sleep(life.start_timeout) => {
+            process.signal(Signal::KILL);
+            process.ended().await;
+            drain.to_its_end().await;
+            let timeout = life.start_timeout;
+            return Err(Failure::text(format!("it did not listen within {timeout:?}")));
+        }
+    };
+    let way = match way {
+        Ok(way) => way,
+        Err(text) => {
+            // Its end says more, if it is ending.
+            if tokio::time::timeout(LAST_WORDS, process.ended()).await.is_err() {
+                process.signal(Signal::KILL);
+                process.ended().await;
+            }
+            drain.to_its_end().await;
+            return Err(Failure::text(text));
+        }
+    };
+    Ok((process, drain, way))
+}
+
 /// Waits until a process can be called.
 ///
 /// # Errors
@@ -278,12 +316,10 @@ impl Failure {
 async fn reach(
     place: &Place,
     surroundings: &Surroundings<'_>,
-    id: u64,
-    pid: i32,
+    peer: &Arc<Peer>,
 ) -> Result<Way, String> {
-    let Surroundings { generation, shared, named, .. } = surroundings;
+    let Surroundings { generation, shared, .. } = surroundings;
     if let Some(socket) = place.take_socket() {
-        let peer = Peer::new(named, id, pid, shared);
         return Native::greet(socket, peer, shared).await.map(Way::Native);
     }
     let address = place.until_open().await;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, socketpair};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::{oneshot, watch};
@@ -135,6 +135,15 @@ impl Process {
         self.pid
     }
 
+    /// Lets its group run again: at once, and by the warden what has left the group.
+    pub(crate) fn go_on(&self) {
+        // Whose it is by now, if it has just ended, is not stopped.
+        if let Some(group) = Pid::from_raw(self.pid).filter(|_| self.ended.borrow().is_none()) {
+            let _ = kill_process_group(group, Signal::CONT);
+        }
+        self.signal(Signal::CONT);
+    }
+
     /// Sends a signal to its group.
     pub(crate) fn signal(&self, signal: Signal) {
         let order = Order::Signal { id: self.id, signal: signal.as_raw() };
@@ -188,9 +197,10 @@ impl Current {
 
 /// Passes on what a warden says, until it ends.
 async fn read(wire: Arc<Wire>, mut child: Child) {
+    let mut text = Vec::new();
     loop {
-        let received = wire.socket.async_io(Interest::READABLE, || message::receive(&wire.socket));
-        match received.await {
+        let receive = || message::receive(&wire.socket, &mut text);
+        match wire.socket.async_io(Interest::READABLE, receive).await {
             Ok(Some((notice, _))) => wire.notice(notice),
             Ok(None) => break,
             Err(error) => {

@@ -125,18 +125,20 @@ pub(crate) fn send(
     Ok(())
 }
 
-/// Receives one message and its file descriptors; `None` is the end.
+/// Receives one message and its file descriptors, by way of `text`, which is kept from one to the next; `None`
+/// is the end.
 ///
 /// # Errors
 /// `WouldBlock` where the socket does not wait and nothing is there; a packet that makes no sense.
 pub(crate) fn receive<T: DeserializeOwned>(
     socket: impl AsFd,
+    text: &mut Vec<u8>,
 ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
-    let mut text = vec![0; PACKET_BYTES_MAX];
+    text.resize(PACKET_BYTES_MAX, 0);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let received =
-        recvmsg(socket, &mut [IoSliceMut::new(&mut text)], &mut beside, RecvFlags::CMSG_CLOEXEC)?;
+        recvmsg(socket, &mut [IoSliceMut::new(text)], &mut beside, RecvFlags::CMSG_CLOEXEC)?;
     let mut fds = Vec::new();
     for message in beside.drain() {
         if let RecvAncillaryMessage::ScmRights(received) = message {

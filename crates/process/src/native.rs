@@ -1,17 +1,21 @@
 //! A process that speaks the live protocol on the socket that it inherited.
 //!
 //! ```text
-//!  process: hello ─▶ gateway: hello ─▶ process: ready ─▶ calls, both ways ─▶ end of the socket
+//!  gateway: hello ─▶ process: hello, ready ─▶ calls, both ways ─▶ end of the socket
 //! ```
 //!
-//! The process dials, in the terms of the protocol. There is no keep-alive and nothing is resumed: the end
+//! The process dials, in the terms of the protocol, and finds the gateway's hello in its socket when it starts,
+//! which saves a round trip. There is no keep-alive and nothing is resumed: the end
 //! of the socket is the end of the session, and what was not answered by then ends *not run* or *unknown*:
 //! `commands.rs` has what becomes of a command then.
 //! What a call is told of its caller is in `headers.rs`, what the process says by itself in `peer.rs`.
 
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -20,9 +24,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tidewire_link::{
     Arrival, ByteStream, CallId, Config, Depends, Limits, Link, Links, Reason, feature, random_boot,
 };
-use tidewire_service::{Call, Context, Enclosing, Headers, Outcome, Reply, Result, Target};
+use tidewire_service::{Call, Enclosing, Headers, Outcome, Reply, Result, Target};
 use tokio::net::UnixStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
@@ -62,14 +66,15 @@ impl Native {
     /// Dropped, the session is over.
     pub(crate) async fn greet(
         socket: std::os::unix::net::UnixStream,
-        peer: Peer,
+        peer: &Arc<Peer>,
         shared: &Arc<Shared>,
     ) -> Result<Self, String> {
         let transport = UnixStream::from_std(socket).map_err(|error| error.to_string())?;
-        let (peer, tasks) = (Arc::new(peer), TaskTracker::new());
+        let (peer, tasks) = (Arc::clone(peer), TaskTracker::new());
         let links = Links::new(config(), Arc::clone(&peer) as _, tasks, 0);
         let anybody = async |_| Ok(bytes::Bytes::new());
-        let greeted = links.greet(ByteStream::new(transport), Arrival::default(), anybody).await;
+        let arrival = Arrival { is_started_here: true, ..Arrival::default() };
+        let greeted = links.greet(ByteStream::new(transport), arrival, anybody).await;
         let (link, connection) = greeted.ok_or("it said no hello of the live protocol")?;
         let (ends, over) = watch::channel(false);
         let (ended, of) = (link.clone(), Arc::clone(&peer));
@@ -127,12 +132,11 @@ impl Native {
     pub(crate) async fn call(&self, call: Call) -> Result<Reply> {
         let is_command = is_command(&call.target);
         let is_kept = call.spec().is_some_and(|spec| spec.ttl_ms.is_some() || spec.immutable);
-        let (call, enclosing) = self.prepared(call);
-        let (sender, mut nested) = mpsc::unbounded_channel();
+        let enclosing = Enclosing::within(call.context.enclosing(), self.peer.holder);
         let opened = Opened { peer: &self.peer, id: OnceLock::new() };
         let command = OnceLock::new();
         let begins = |id: CallId| {
-            self.peer.opens(id, enclosing, sender);
+            self.peer.opens(id, enclosing);
             // It begins once.
             let _ = opened.id.set(id);
             if is_command {
@@ -142,17 +146,16 @@ impl Native {
         let mut depends = Vec::new();
         let outcome = {
             let mut answer = std::pin::pin!(self.link.call_hosted(call, begins, &mut depends));
-            let mut running = FuturesUnordered::new();
-            loop {
-                tokio::select! {
-                    biased;
-                    outcome = &mut answer => break outcome,
-                    Some(nested) = nested.recv() => {
-                        running.push(nested.run(Arc::clone(&self.shared)));
-                    }
-                    Some(()) = running.next() => {}
+            // Most calls have none within them.
+            let mut running = None;
+            poll_fn(|cx| match answer.as_mut().poll(cx) {
+                Poll::Pending => {
+                    opened.poll_nested(&self.shared, &mut running, cx);
+                    Poll::Pending
                 }
-            }
+                outcome => outcome,
+            })
+            .await
         };
         let command = command.into_inner();
         match outcome {
@@ -172,15 +175,6 @@ impl Native {
                 Err(error)
             }
         }
-    }
-
-    /// The call as the process gets it, and what it is for those that are part of it.
-    fn prepared(&self, mut call: Call) -> (Call, Enclosing) {
-        let deadline = call.context.deadline();
-        let enclosing = Enclosing::within(call.context.enclosing(), self.peer.holder);
-        let headers = headers::for_process(&call.target, &mut call.context);
-        call.context = Context::new(headers).with_deadline(deadline);
-        (call, enclosing)
     }
 
     /// Records what an answer was made of: an answer that names nothing ends with nothing, unless its
@@ -237,6 +231,26 @@ fn config() -> Config {
 struct Opened<'a> {
     peer: &'a Peer,
     id: OnceLock<CallId>,
+}
+
+/// The calls that are part of one, under way.
+type Running = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
+
+impl Opened<'_> {
+    /// Answers what came that is part of it, as far as that goes now.
+    fn poll_nested(
+        &self,
+        shared: &Arc<Shared>,
+        running: &mut Option<Running>,
+        cx: &mut Context<'_>,
+    ) {
+        let Some(id) = self.id.get() else { return };
+        for nested in self.peer.nested(*id, cx.waker()) {
+            running.get_or_insert_default().push(Box::pin(nested.run(Arc::clone(shared))));
+        }
+        let Some(running) = running else { return };
+        while let Poll::Ready(Some(())) = running.poll_next_unpin(cx) {}
+    }
 }
 
 impl Drop for Opened<'_> {

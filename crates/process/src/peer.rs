@@ -5,15 +5,15 @@
 //! handed to whoever waits for the call outside ([`Nested`]), who polls it in place. A call on its own is
 //! answered like anybody's.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
 
-use tidewire_link::{Answering, Arrived, CallId, Changed, Failed, Host, Said};
+use tidewire_link::{Answering, Arrived, ByCall, CallId, Changed, Failed, Host, Said};
 use tidewire_memo::Graph;
 use tidewire_service::{Enclosing, Error, Reply};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 use crate::commands::{Commands, Named};
 use crate::output::printable;
@@ -42,11 +42,11 @@ pub(crate) struct Peer {
     service: String,
     /// Names the instance among all of this gateway.
     pub(crate) holder: u64,
-    pub(crate) pid: i32,
+    pid: AtomicI32,
     shared: Arc<Shared>,
     is_ready: watch::Sender<bool>,
     jobs: AtomicU64,
-    parents: Mutex<HashMap<CallId, Parent>>,
+    parents: Mutex<ByCall<Parent>>,
     pub(crate) commands: Commands,
 }
 
@@ -54,27 +54,40 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 struct Parent {
     enclosing: Enclosing,
-    nested: mpsc::UnboundedSender<Nested>,
+    /// What is part of it and nobody has begun to answer.
+    nested: Vec<Nested>,
+    /// Who waits for it.
+    waits: Option<Waker>,
 }
 
 /// A call that is part of one that the process serves.
+#[derive(Debug)]
 pub(crate) struct Nested {
-    pub(crate) arrived: Arrived,
-    pub(crate) answer: oneshot::Sender<Result<Reply, Failed>>,
+    arrived: Arrived,
+    answer: oneshot::Sender<Result<Reply, Failed>>,
 }
 
 impl Peer {
-    pub(crate) fn new(named: &Arc<Named>, holder: u64, pid: i32, shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(named: &Arc<Named>, holder: u64, shared: &Arc<Shared>) -> Self {
         Self {
             service: named.service().to_owned(),
             holder,
-            pid,
+            pid: AtomicI32::new(0),
             shared: Arc::clone(shared),
             is_ready: watch::Sender::new(false),
             jobs: AtomicU64::new(0),
             parents: Mutex::default(),
             commands: Commands::new(named),
         }
+    }
+
+    /// It was started, as this process.
+    pub(crate) fn runs_as(&self, pid: i32) {
+        self.pid.store(pid, Ordering::Relaxed);
+    }
+
+    fn pid(&self) -> i32 {
+        self.pid.load(Ordering::Relaxed)
     }
 
     /// Waits until it takes calls.
@@ -89,18 +102,25 @@ impl Peer {
     }
 
     /// It begins to serve a call, of which others may be part.
-    pub(crate) fn opens(
-        &self,
-        call: CallId,
-        enclosing: Enclosing,
-        nested: mpsc::UnboundedSender<Nested>,
-    ) {
-        self.parents().insert(call, Parent { enclosing, nested });
+    pub(crate) fn opens(&self, call: CallId, enclosing: Enclosing) {
+        self.parents().insert(call, Parent { enclosing, nested: Vec::new(), waits: None });
+    }
+
+    /// What came that is part of a call; `waits` is woken when more does.
+    pub(crate) fn nested(&self, call: CallId, waits: &Waker) -> Vec<Nested> {
+        let mut parents = self.parents();
+        let Some(parent) = parents.get_mut(&call) else { return Vec::new() };
+        if !parent.waits.as_ref().is_some_and(|known| known.will_wake(waits)) {
+            parent.waits = Some(waits.clone());
+        }
+        std::mem::take(&mut parent.nested)
     }
 
     /// It answered a call, or nobody waits for it any more.
     pub(crate) fn closes(&self, call: CallId) {
-        self.parents().remove(&call);
+        // What it still has may use the link as it is dropped, whose lock is taken before this one.
+        let closed = self.parents().remove(&call);
+        drop(closed);
     }
 
     /// An answer was made of this: what is running depends on it.
@@ -116,7 +136,7 @@ impl Peer {
 
     /// What came from it made no sense.
     pub(crate) fn broke_the_protocol(&self, why: &str) {
-        let (service, pid) = (&self.service, self.pid);
+        let (service, pid) = (&self.service, self.pid());
         tracing::error!(service, pid, "it broke the live protocol: {why}");
     }
 
@@ -130,7 +150,7 @@ impl Peer {
         }
     }
 
-    fn parents(&self) -> MutexGuard<'_, HashMap<CallId, Parent>> {
+    fn parents(&self) -> MutexGuard<'_, ByCall<Parent>> {
         lock(&self.parents)
     }
 
@@ -139,8 +159,8 @@ impl Peer {
         let refuse = |text: String| -> Answering {
             Box::pin(async { Err(Failed::not_run(Error::failed_precondition(text))) })
         };
-        let parents = self.parents();
-        let Some(Parent { enclosing, nested }) = parents.get(&parent) else {
+        let mut parents = self.parents();
+        let Some(Parent { enclosing, nested, waits }) = parents.get_mut(&parent) else {
             return refuse("the call that this one is part of is not open".to_owned());
         };
         if enclosing.depth() >= REENTRANCY {
@@ -148,8 +168,9 @@ impl Peer {
         }
         arrived.context.set_enclosing(enclosing.clone());
         let (answer, answered) = oneshot::channel();
-        // Whoever waits and is gone by now has dropped what would answer.
-        let _ = nested.send(Nested { arrived, answer });
+        // Whoever waits and is gone by now drops what would answer.
+        nested.push(Nested { arrived, answer });
+        waits.iter().for_each(Waker::wake_by_ref);
         Box::pin(async move {
             let gone = || Err(Failed::not_run(Error::canceled("the call outside is over")));
             answered.await.unwrap_or_else(|_| gone())
@@ -194,7 +215,7 @@ impl Host for Peer {
             }
             Said::Busy(jobs) => self.jobs.store(jobs, Ordering::Relaxed),
             Said::Log { level, text, fields } => {
-                log(&self.service, self.pid, level, &text, &fields)
+                log(&self.service, self.pid(), level, &text, &fields)
             }
             Said::Changed(changed) => self.changed(&changed),
             _ => {}

@@ -131,6 +131,11 @@ impl Place {
         }
     }
 
+    /// Whether it is the socket of a session, on which a process can be greeted before it runs.
+    pub(crate) fn is_native(&self) -> bool {
+        matches!(self, Self::Native(_))
+    }
+
     /// The socket of a session, once.
     pub(crate) fn take_socket(&self) -> Option<UnixSocket> {
         match self {

@@ -16,7 +16,7 @@
 mod spawn;
 mod sweep;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -29,6 +29,7 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::mark::Owner;
 use crate::message::{self, End, Notice, Order, Start};
 
 /// What the process is called.
@@ -79,7 +80,7 @@ fn run() -> io::Result<()> {
 async fn serve(socket: std::os::unix::net::UnixStream) -> io::Result<()> {
     let mut ended = signal(SignalKind::child())?;
     let socket = UnixStream::from_std(socket)?;
-    let mut warden = Warden { socket, instances: HashMap::new() };
+    let mut warden = Warden::new(socket);
     loop {
         let order = tokio::select! {
             order = warden.receive() => order?,
@@ -98,18 +99,29 @@ async fn serve(socket: std::os::unix::net::UnixStream) -> io::Result<()> {
 
 struct Warden {
     socket: UnixStream,
+    itself: Owner,
+    /// What is received, from one order to the next.
+    text: Vec<u8>,
     /// The processes that were started and not reaped.
     instances: HashMap<Pid, u64>,
+    /// Those that had started no others when they were stopped, and could start none since.
+    alone: HashSet<u64>,
 }
 
 impl Warden {
-    async fn receive(&self) -> io::Result<Option<(Order, Vec<OwnedFd>)>> {
-        self.socket.async_io(Interest::READABLE, || message::receive(&self.socket)).await
+    fn new(socket: UnixStream) -> Self {
+        let (instances, alone) = (HashMap::new(), HashSet::new());
+        Self { socket, itself: Owner::this(), text: Vec::new(), instances, alone }
+    }
+
+    async fn receive(&mut self) -> io::Result<Option<(Order, Vec<OwnedFd>)>> {
+        let Self { socket, text, .. } = self;
+        socket.async_io(Interest::READABLE, || message::receive(&*socket, text)).await
     }
 
     fn start(&mut self, start: &Start, fds: Vec<OwnedFd>) -> io::Result<()> {
         let id = start.id;
-        match spawn::spawn(start, fds) {
+        match spawn::spawn(start, fds, self.itself) {
             Ok(pid) => {
                 self.instances.insert(pid, id);
                 self.tell(&Notice::Started { id, pid: pid.as_raw_nonzero().get() })
@@ -121,13 +133,15 @@ impl Warden {
         }
     }
 
-    fn signal(&self, id: u64, signal: i32) {
+    fn signal(&mut self, id: u64, signal: i32) {
         let pid = self.instances.iter().find(|(_, known)| **known == id).map(|(pid, _)| *pid);
         if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
             // It may have ended just now, which the next round finds out.
             let _ = kill_process_group(pid, signal);
-            // What left the group would run on.
-            if matches!(signal, Signal::STOP | Signal::CONT) {
+            // What left the group would run on, or stay stopped.
+            if signal == Signal::STOP && sweep::signal_below(pid, id, signal) == 1 {
+                self.alone.insert(id);
+            } else if signal == Signal::CONT && !self.alone.remove(&id) {
                 sweep::signal_below(pid, id, signal);
             }
         }
@@ -137,6 +151,7 @@ impl Warden {
     fn reap(&mut self) -> io::Result<()> {
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             let Some(id) = self.instances.remove(&pid) else { continue };
+            self.alone.remove(&id);
             let _ = kill_process_group(pid, Signal::KILL);
             self.tell(&Notice::Ended { id, end: end(status) })?;
         }

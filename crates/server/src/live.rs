@@ -93,7 +93,7 @@ impl App {
         peer: Arc<Peer>,
         stop: Stop,
     ) {
-        let arrival = Arrival { upgrade: HeaderMap::new(), first, peer: Some(peer) };
+        let arrival = Arrival { first, peer: Some(peer), ..Arrival::default() };
         self.live(ByteStream::new(io), arrival, stop).await;
     }
 
@@ -101,7 +101,7 @@ impl App {
     pub(crate) async fn live_websocket(&self, taken: Taken, peer: Arc<Peer>, stop: Stop) {
         let handed_over = tokio::time::timeout(self.limits.handshake_timeout, taken.connection);
         let Ok(Ok(connection)) = handed_over.await else { return };
-        let arrival = Arrival { upgrade: taken.headers, first: Bytes::new(), peer: Some(peer) };
+        let arrival = Arrival { upgrade: taken.headers, peer: Some(peer), ..Arrival::default() };
         let socket = WebSocket::server(hyper_util::rt::TokioIo::new(connection)).await;
         self.live(socket, arrival, stop).await;
     }

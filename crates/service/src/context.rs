@@ -402,13 +402,20 @@ impl Context {
     pub fn outgoing(&self) -> Self {
         let mut outgoing =
             Self { deadline: self.deadline(), stopping: self.stopping.clone(), ..Self::default() };
-        for name in TRACE {
-            for value in self.headers.get_all(&name) {
-                outgoing.headers.append(name.clone(), value.clone());
-            }
+        for (name, value) in self.trace() {
+            outgoing.headers.append(name, value.clone());
         }
         outgoing.add_tokens(self.tokens());
         outgoing
+    }
+
+    /// The headers that say which trace it is part of: `traceparent` and `tracestate`.
+    pub fn trace(&self) -> impl Iterator<Item = (HeaderName, &HeaderValue)> {
+        let of = |name: HeaderName| {
+            let values = self.headers.get_all(&name);
+            values.into_iter().map(move |value| (name.clone(), value))
+        };
+        TRACE.into_iter().flat_map(of)
     }
 
     fn rare(&mut self) -> &mut Rare {

@@ -149,3 +149,24 @@ fn what_parks_a_session_and_what_ends_it() {
         assert!(pair.client.is_resumable(), "it may be resumed over another connection");
     }
 }
+
+#[test]
+fn a_process_that_is_greeted_first_says_hello_and_is_ready_in_one_write() {
+    let hosted = Config { features: feature::HTTP | feature::HOSTED, ..Config::default() };
+    let mut acceptor = Acceptor::new(hosted.clone(), 0);
+    let greeting = acceptor.greet_first();
+    let mut process = Session::dialer(hosted);
+    process.connect(0);
+    process.input().extend_from_slice(&greeting);
+    assert!(matches!(all(&mut process)[..], [Event::Connected { resumed: false }]));
+    process.ready();
+    let mut wire = Vec::new();
+    process.poll_output(0, &mut wire);
+    acceptor.input().extend_from_slice(&wire);
+    let hello = acceptor.poll(0).unwrap().unwrap();
+    let mut host = acceptor.accept(hello, ID, 0);
+    assert!(all(&mut host).iter().any(|event| matches!(event, Event::Ready)));
+    let mut more = Vec::new();
+    host.poll_output(0, &mut more);
+    assert!(more.is_empty(), "it says hello once");
+}

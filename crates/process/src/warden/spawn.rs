@@ -26,13 +26,13 @@ const SOCKET: i32 = 3;
 
 const SIGNAL_MAX: i32 = 64;
 
-/// Starts a process; `fds` are its standard output, its standard error and perhaps a socket.
+/// Starts a process of the warden `itself`; `fds` are its standard output, its standard error and perhaps a socket.
 ///
 /// # Errors
 /// That of the system, of whichever step.
-pub(super) fn spawn(start: &Start, fds: Vec<OwnedFd>) -> io::Result<Pid> {
+pub(super) fn spawn(start: &Start, fds: Vec<OwnedFd>, itself: Owner) -> io::Result<Pid> {
     let (warden, start) = (rustix::process::getpid(), start.clone());
-    let mark = Mark { warden: Owner::this(), instance: start.id };
+    let mark = Mark { warden: itself, instance: start.id };
     // What it would run is never run: the closure becomes the program itself.
     let mut fork = Command::new("/proc/self/exe");
     fork.stdin(Stdio::null());

@@ -36,8 +36,8 @@ fn is_of(pid: Pid, instances: &HashMap<Pid, u64>) -> bool {
     Mark::of(pid).is_none_or(|mark| instances.values().any(|running| *running == mark.instance))
 }
 
-/// Signals all that an instance has started, in its group or not.
-pub(super) fn signal_below(leader: Pid, instance: u64, signal: Signal) {
+/// Signals an instance and all that it has started, in its group or not; returns how many these are.
+pub(super) fn signal_below(leader: Pid, instance: u64, signal: Signal) -> usize {
     let of_it = |pid: &Pid| Mark::of(*pid).is_some_and(|mark| mark.instance == instance);
     let mut found: Vec<_> = children().into_iter().filter(of_it).collect();
     if !found.contains(&leader) {
@@ -51,6 +51,7 @@ pub(super) fn signal_below(leader: Pid, instance: u64, signal: Signal) {
         let below = children_of(pid).into_iter().filter(|pid| !found.contains(pid));
         found.extend(below.collect::<Vec<_>>());
     }
+    found.len()
 }
 
 /// The children of this process.

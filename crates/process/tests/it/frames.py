@@ -7,7 +7,7 @@
 | Wait | nothing, ever |
 | Do | nothing: it ends |
 
-They are among those that the programs with an SDK serve (`sdk/protos/hosted.proto`).
+With `hello-only` it says hello, and never that it is ready. The methods are among those that the programs with an SDK serve (`sdk/protos/hosted.proto`).
 """
 
 import json
@@ -89,6 +89,8 @@ def main():
     hello = b"\x01\x04\x01\x00\x01\x00" + b"\x02" + string(features) + b"\x03" + string(varint(32))
     session.send(1, payload=hello, last=b"TWLV")
     session.read()
+    if sys.argv[1:] == ["hello-only"]:
+        session.read()
     session.send(READY)
     while True:
         kind, stream, fields, payload = session.read()

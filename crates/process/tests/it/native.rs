@@ -1,9 +1,10 @@
 //! Programs that speak the live protocol, one in each language, behind a real gateway.
 //!
 //! The programs (`sdk/*/tests`) do the same; what each has to show is one list of cases, in `cases.rs`
-//! for what they answer, in `trouble.rs` for how they fail.
+//! for what they answer, in `trouble.rs` for how they fail. `stops.rs` has how they begin and end.
 
 mod cases;
+mod stops;
 mod trouble;
 
 use std::process::Command;

@@ -44,6 +44,15 @@ func daemon(w io.Writer) {
 	w.Write(out)
 }
 
+// link starts another process in a session of its own, which does the same as this one ends.
+func link() {
+	next := exec.Command(os.Args[0], "link")
+	next.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := next.Start(); err != nil {
+		panic(err)
+	}
+}
+
 func handle(w http.ResponseWriter, r *http.Request) {
 	if r.Method == "PROPFIND" {
 		fmt.Fprint(w, "PROPFIND ", r.RequestURI)
@@ -79,6 +88,8 @@ func handle(w http.ResponseWriter, r *http.Request) {
 		daemon(w)
 	case "/place":
 		fmt.Fprint(w, os.Getenv("SOCKET"))
+	case "/environment-mark":
+		fmt.Fprint(w, "HOSTED_BY_TIDEWIRE=", os.Getenv("HOSTED_BY_TIDEWIRE"))
 	case "/environment":
 		names := []string{}
 		for _, variable := range os.Environ() {
@@ -105,6 +116,11 @@ func main() {
 		}
 		fmt.Print(child.Process.Pid)
 		return
+	case "link":
+		link()
+		return
+	case "chain":
+		link()
 	case "daemon", "never":
 		for {
 			time.Sleep(time.Hour)

@@ -1,5 +1,6 @@
 //! Starts that go wrong, and many at once.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
@@ -92,6 +93,33 @@ async fn a_program_that_is_not_there_is_an_error_at_once_and_no_storm() {
         assert!(status.failure.unwrap().starts_with("it cannot be run: "));
     }
     host.stop().await;
+}
+
+#[tokio::test]
+async fn a_program_that_is_taken_away_is_an_error_of_its_next_start() {
+    // What is run is the file itself: one in Go, and a script that names its interpreter.
+    let folder = std::env::temp_dir().join(format!("tidewire-taken-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let script = "#!/bin/sh\nexec python3 -I -S \"$1\"\n";
+    for (name, contents) in
+        [("go", std::fs::read(crate::go()).unwrap()), ("script", script.as_bytes().to_vec())]
+    {
+        let file = folder.join(name);
+        std::fs::write(&file, contents).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let program = Program::new(name, [file.to_str().unwrap(), crate::PYTHON[3]]);
+        let host = host();
+        let hosted = host.add(program.listen(Listen::Unix), Life::default());
+        let pid = get(&hosted, "/pid").await.unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(get(&hosted, "/pid").await.unwrap(), pid, "what runs goes on");
+        assert_unavailable(&get(&hosted, "/crash").await.unwrap_err());
+        assert_unavailable(&get(&hosted, "/pid").await.unwrap_err());
+        let failure = hosted.status().failure.unwrap();
+        assert!(failure.starts_with("it cannot be run: No such file"), "{failure}");
+        host.stop().await;
+    }
+    std::fs::remove_dir(&folder).unwrap();
 }
 
 #[tokio::test]

@@ -121,16 +121,18 @@ async fn children_hang_on_the_only_thread_of_the_warden() {
 
 #[tokio::test]
 async fn nothing_is_left_of_a_chain_of_forks_when_its_service_is_stopped() {
-    let host = host();
-    let hosted = host.add(python(&["chain"]), Life::default());
-    let mark = get(&hosted, "/environment-mark").await.unwrap();
-    hosted.stop();
-    hosted.until(|status| status.state == State::Stopped).await;
-    host.stop().await;
-    let all = std::fs::read_dir("/proc").unwrap().flatten();
-    let left = all.filter(|folder| {
-        let environment = std::fs::read(folder.path().join("environ")).unwrap_or_default();
-        String::from_utf8_lossy(&environment).contains(&mark)
-    });
-    assert_eq!(left.count(), 0);
+    for program in programs(&["chain"]) {
+        let host = host();
+        let hosted = host.add(program, Life::default());
+        let mark = get(&hosted, "/environment-mark").await.unwrap();
+        hosted.stop();
+        hosted.until(|status| status.state == State::Stopped).await;
+        host.stop().await;
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let left = all.filter(|folder| {
+            let environment = std::fs::read(folder.path().join("environ")).unwrap_or_default();
+            String::from_utf8_lossy(&environment).contains(&mark)
+        });
+        assert_eq!(left.count(), 0);
+    }
 }

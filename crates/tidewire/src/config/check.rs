@@ -349,6 +349,11 @@ mod tests {
             "[[service]]\nname = \"a\"\nroute = \"/*\"\nrun = [\"no-such-program\"]\n",
             &["4:7: no-such-program is in no folder of PATH"],
         );
+        // A source text, which is a file and no program.
+        check(
+            "[[service]]\nname = \"a\"\nroute = \"/*\"\nrun = [\"./src/lib.rs\"]\n",
+            &["4:7: ./src/lib.rs may not be executed; write its interpreter before it"],
+        );
         check(
             "[[service]]\nproto = \".\"\nroute = \"/a\"\n",
             &["1:1: route goes with run, not with proto"],

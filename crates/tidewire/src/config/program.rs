@@ -7,6 +7,7 @@
 //!
 //! The table also says how it lives; bounds that are not set are those of [`Life`].
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -186,6 +187,10 @@ impl ProgramConfig {
         if !is_there {
             return Some(("run", format!("{} {text}", self.run)));
         }
+        if self.executable().is_some_and(|path| !is_executable(&path)) {
+            let text = "may not be executed; write its interpreter before it, or chmod +x";
+            return Some(("run", format!("{} {text}", self.run)));
+        }
         let watched = self.watch.iter().find(|path| !self.here().join(path).exists())?;
         let text = "does not exist; paths are relative to the folder of the service";
         Some(("watch", format!("{} {text}", watched.display())))
@@ -199,7 +204,7 @@ impl ProgramConfig {
         let path = std::env::var_os("PATH")?;
         std::env::split_paths(&path)
             .map(|folder| folder.join(&self.run))
-            .find(|path| path.is_file())
+            .find(|path| is_executable(path))
     }
 
     /// What makes it start anew when it changes.
@@ -217,6 +222,11 @@ impl ProgramConfig {
     fn here(&self) -> &Path {
         self.folder.as_deref().unwrap_or_else(|| Path::new("."))
     }
+}
+
+/// Whether anybody may execute this file.
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 impl ProgramConfig {

@@ -1,0 +1,128 @@
+//! How the first and the last moments of a process go: one that never gets ready, and one that is asked to
+//! end with a call open.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use tidewire_process::{Life, State};
+use tidewire_service::{Body, Call, Code, Codec, Context, Frame, Frames, Service};
+use tokio::sync::mpsc;
+
+use super::{Gateway, go, python};
+
+/// Programs that run and never say that they can be called: one by its socket that nobody reads, one in
+/// each language, and one that says hello and no more.
+fn never_ready() -> Vec<Vec<String>> {
+    let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let frames = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/frames.py");
+    vec![
+        owned(&[&crate::PYTHON[..], &["never"]].concat()),
+        owned(&[crate::go(), "never"]),
+        owned(&["python3", "-I", "-S", frames, "hello-only"]),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_never_gets_ready_is_killed_and_who_waited_is_told() {
+    for command in never_ready() {
+        let life = crate::life(|life| life.start_timeout = Duration::from_millis(300));
+        let gateway = Gateway::start(&command, Codec::Json, life).await;
+        let error = gateway.text("Echo", "a").await.unwrap_err();
+        assert_eq!(error.code(), Code::Unavailable, "{command:?}");
+        let status = gateway.hosted.status();
+        assert_eq!(status.failure.unwrap(), "it did not listen within 300ms", "{command:?}");
+        assert_eq!((status.starts, status.pids), (0, Vec::new()), "{command:?}");
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_is_asked_to_end_serves_its_open_call_to_the_end() {
+    for command in [python("threads"), python("async"), go()] {
+        let gateway = Gateway::start(&command, Codec::Json, Life::default()).await;
+        let before = gateway.text("Do", "pid").await.unwrap();
+        let mut chat = Chat::open(&gateway, "a").await;
+        assert_eq!(chat.hear().await, "re: a", "{command:?}");
+        gateway.hosted.stop();
+        // Who calls meanwhile gets another process, and the open call goes on at the old one.
+        assert_ne!(gateway.text("Do", "pid").await.unwrap(), before, "{command:?}");
+        assert_eq!(gateway.hosted.status().pids.len(), 2, "{command:?}");
+        assert_eq!(chat.say("b").await, "re: b", "{command:?}");
+        chat.ends().await;
+        let status = gateway.hosted.until(|status| status.pids.len() == 1).await;
+        assert_eq!((status.state, status.failure), (State::Ready, None), "{command:?}");
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_ends_waits_for_the_open_call_of_a_process() {
+    for command in [python("threads"), python("async"), go()] {
+        let gateway = Gateway::start(&command, Codec::Json, Life::default()).await;
+        let mut chat = Chat::open(&gateway, "a").await;
+        assert_eq!(chat.hear().await, "re: a", "{command:?}");
+        let (echo, hosted) = (gateway.method("Echo"), gateway.hosted.clone());
+        let Gateway { host, running, .. } = gateway;
+        let ends = tokio::spawn(host.stop());
+        let refused = loop {
+            let call = Call::method(echo.clone(), Context::default(), Codec::Json, "{}");
+            if let Err(error) = hosted.call(call).await {
+                break error;
+            }
+        };
+        assert_eq!(refused.message(), "hosted is being ended");
+        assert_eq!((hosted.status().calls, ends.is_finished()), (1, false), "{command:?}");
+        assert_eq!(chat.say("b").await, "re: b", "{command:?}");
+        chat.ends().await;
+        ends.await.unwrap();
+        let status = hosted.status();
+        assert_eq!((status.pids, status.failure), (Vec::new(), None), "{command:?}");
+        running.drain().await;
+    }
+}
+
+/// A call that streams both ways.
+struct Chat {
+    says: mpsc::Sender<String>,
+    hears: Pin<Box<dyn Frames>>,
+}
+
+impl Chat {
+    /// Begins with this, before which nothing is answered.
+    async fn open(gateway: &Gateway, text: &str) -> Self {
+        let (says, mut said) = mpsc::channel::<String>(1);
+        says.try_send(text.to_owned()).unwrap();
+        let body = Body::frames(futures_util::stream::poll_fn(move |cx| {
+            let message = |text| json!({ "text": text }).to_string();
+            let frame = |text| Ok(Frame::Data(Bytes::from(message(text))));
+            said.poll_recv(cx).map(|text| text.map(frame))
+        }));
+        let reply = gateway.reply("Chat", Context::default(), body).await.unwrap();
+        let Body::Stream(hears) = reply.body else { panic!("it streams") };
+        Self { says, hears }
+    }
+
+    /// What is answered to this.
+    async fn say(&mut self, text: &str) -> String {
+        self.says.send(text.to_owned()).await.unwrap();
+        self.hear().await
+    }
+
+    async fn hear(&mut self) -> String {
+        let Some(Ok(Frame::Data(message))) = self.hears.next().await else { panic!("no answer") };
+        let message: Value = serde_json::from_slice(&message).unwrap();
+        message["text"].as_str().unwrap().to_owned()
+    }
+
+    /// Ends it in good order.
+    async fn ends(self) {
+        let Self { says, mut hears } = self;
+        drop(says);
+        while let Some(frame) = hears.next().await {
+            assert!(matches!(frame, Ok(Frame::Trailers(_))), "{frame:?}");
+        }
+    }
+}
