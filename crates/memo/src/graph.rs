@@ -13,7 +13,6 @@ pub(crate) mod event;
 pub(crate) mod expiry;
 pub(crate) mod flight;
 pub(crate) mod inspect;
-pub(crate) mod numbers;
 pub(crate) mod owner;
 pub(crate) mod stats;
 pub(crate) mod stuck;

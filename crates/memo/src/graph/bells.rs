@@ -10,11 +10,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use crate::graph::numbers::Numbers;
 use crate::graph::trash::Trash;
 use crate::graph::{Shared, budget};
 use crate::store::node::EMPTY;
 use crate::store::slots::{Id, IdHasher};
+use tidewire_memo_memory::numbers::Numbers;
 use tidewire_memo_memory::sync::Mutex;
 
 /// What a walk rings: one number of a belfry.

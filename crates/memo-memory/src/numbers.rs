@@ -4,8 +4,8 @@
 //! costs what is in it, and at most a look at each word above that.
 
 /// See the module documentation.
-#[derive(Default)]
-pub(crate) struct Numbers {
+#[derive(Debug, Default)]
+pub struct Numbers {
     words: Vec<u64>,
     /// All words before this one are 0.
     from: usize,
@@ -14,7 +14,7 @@ pub(crate) struct Numbers {
 
 impl Numbers {
     /// Numbers up to this one need no memory from now on.
-    pub(crate) fn make_room(&mut self, number: u32) {
+    pub fn make_room(&mut self, number: u32) {
         let words = number as usize / WORD + 1;
         if self.words.len() < words {
             self.words.resize(words, 0);
@@ -22,7 +22,7 @@ impl Numbers {
     }
 
     /// Adds a number that there is room for.
-    pub(crate) fn insert(&mut self, number: u32) {
+    pub fn insert(&mut self, number: u32) {
         let (at, bit) = place(number);
         let word = &mut self.words[at];
         self.count += usize::from(*word & bit == 0);
@@ -31,7 +31,7 @@ impl Numbers {
     }
 
     /// Takes all out, in ascending order.
-    pub(crate) fn take(&mut self, numbers: &mut Vec<u32>) {
+    pub fn take(&mut self, numbers: &mut Vec<u32>) {
         numbers.reserve(self.count);
         while self.count > 0 {
             let mut word = std::mem::take(&mut self.words[self.from]);
@@ -46,7 +46,7 @@ impl Numbers {
     }
 
     /// Takes all out; whether there was any.
-    pub(crate) fn clear(&mut self) -> bool {
+    pub fn clear(&mut self) -> bool {
         if self.count == 0 {
             return false;
         }
