@@ -7,14 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::Stream;
-use tidewire_memo::{Memo, Notify};
-use tidewire_service::{Staleness, Wakers};
+use tidewire_memo::{Member, Memo, Notify, NotifySet};
+use tidewire_service::{Joined, Notices, StaleSet, Staleness, Wakers};
 
 use crate::kept::Kept;
 use crate::key::Key;
 
-/// Watches one version of one key. There may be a hundred thousand: what few have is apart.
+/// Watches one version of one key.
 pub(crate) struct Tracked {
+    memo: Memo<Key, Kept>,
+    key: Key,
     version: u64,
     /// What the answer said of itself.
     own: Option<Arc<dyn Staleness>>,
@@ -22,20 +24,17 @@ pub(crate) struct Tracked {
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
-    told: Told,
+    /// Tells of the key, once somebody waits.
+    notify: Option<Notify<Key, Kept>>,
     waits: Waits,
 }
 
-/// Who tells of the key.
-enum Told {
-    /// Nobody yet, since nobody waits.
-    Not(Memo<Key, Kept>, Key),
-    By(Notify<Key, Kept>),
-}
-
 /// Who waits.
+#[derive(Default)]
 enum Waits {
+    #[default]
     Nobody,
     One(Waker),
     /// One ring wakes all.
@@ -79,19 +78,6 @@ impl Waits {
     }
 }
 
-impl State {
-    /// The key is watched from now on.
-    fn notify(&mut self) -> &mut Notify<Key, Kept> {
-        if let Told::Not(memo, key) = &self.told {
-            self.told = Told::By(memo.notify(key.clone()));
-        }
-        match &mut self.told {
-            Told::By(notify) => notify,
-            Told::Not(..) => unreachable!("it was just hung up"),
-        }
-    }
-}
-
 impl Tracked {
     pub(crate) fn new(
         memo: Memo<Key, Kept>,
@@ -99,22 +85,15 @@ impl Tracked {
         version: u64,
         own: Option<Arc<dyn Staleness>>,
     ) -> Self {
-        let state = Mutex::new(State { told: Told::Not(memo, key), waits: Waits::Nobody });
-        Self { version, own, is_stale: AtomicBool::new(false), state }
+        Self { memo, key, version, own, is_stale: AtomicBool::new(false), state: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self, state: &State) -> bool {
-        if self.is_stale.load(Ordering::Acquire) {
-            return true;
-        }
-        let is_valid = match &state.told {
-            Told::Not(memo, key) => memo.validate(key, self.version),
-            Told::By(notify) => notify.validate(self.version),
-        };
+    fn look(&self) -> bool {
+        let is_valid = self.memo.validate(&self.key, self.version);
         let is_stale = !is_valid || self.own.as_ref().is_some_and(|own| own.is_stale());
         if is_stale {
             // Once stale it stays so, whatever is computed for the key later.
@@ -126,7 +105,7 @@ impl Tracked {
 
 impl Staleness for Tracked {
     fn is_stale(&self) -> bool {
-        self.is_stale.load(Ordering::Acquire) || self.look(&self.lock())
+        self.is_stale.load(Ordering::Acquire) || self.look()
     }
 
     fn poll_stale(&self, cx: &mut Context<'_>) -> Poll<()> {
@@ -138,13 +117,58 @@ impl Staleness for Tracked {
         let mut state = self.lock();
         let waker = state.waits.add(cx.waker());
         let mut everyone = Context::from_waker(&waker);
+        let notify = state.notify.get_or_insert_with(|| self.memo.notify(self.key.clone()));
         // Hung up before the look, so that a mark after the look rings.
-        while Pin::new(state.notify()).poll_next(&mut everyone).is_ready() {
-            if self.look(&state) {
+        while Pin::new(&mut *notify).poll_next(&mut everyone).is_ready() {
+            if self.is_stale() {
                 return Poll::Ready(());
             }
         }
-        if self.look(&state) { Poll::Ready(()) } else { Poll::Pending }
+        if self.is_stale() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn join(&self, set: &mut StaleSet, number: u32) -> Option<Box<dyn Joined>> {
+        if self.is_stale.load(Ordering::Acquire) {
+            return Some(Box::new(Over));
+        }
+        let marks = set.of::<Marks>();
+        let marked = Box::new(Marked(marks.0.add(&self.memo, &self.key, self.version, number)));
+        Some(match &self.own {
+            None => marked,
+            Some(own) => Box::new([marked as Box<dyn Joined>, set.add(number, own)]),
+        })
+    }
+}
+
+/// The keys of an owner of many answers.
+#[derive(Default)]
+struct Marks(NotifySet);
+
+impl Notices for Marks {
+    fn wakes(&self, waker: &Waker) {
+        self.0.wakes(waker);
+    }
+
+    fn take(&self, numbers: &mut Vec<u32>) {
+        self.0.take(numbers);
+    }
+}
+
+/// One of them. There may be a hundred thousand.
+struct Marked(Member);
+
+impl Joined for Marked {
+    fn is_stale(&self) -> bool {
+        !self.0.is_current()
+    }
+}
+
+/// An answer that was stale when it joined.
+struct Over;
+
+impl Joined for Over {
+    fn is_stale(&self) -> bool {
+        true
     }
 }
 

@@ -1,23 +1,22 @@
 //! Watched answers of this side: who is told that they are stale, and when.
 //!
 //! ```text
-//!  a change ─▶ staleness wakes its watch's ring ─▶ bell of the link ─▶ told with the next write of the
-//!                                                                      session, before any later reply
+//!  a change ─▶ stream number, in the set of the link ─▶ told with the next write of the session, before
+//!                                                        any later reply
 //! ```
 //!
-//! All watches of a link ring one bell, from whatever thread a change comes; the bell takes no lock but
-//! its own. Before the session is given any answer, what rang is told to it: a writer so hears of what its
-//! command made stale before it has the command's reply. Where the caller wants values, the call is made
+//! All watches of a link are in one set, by the numbers of their streams, from whatever thread a change
+//! comes. Before the session is given any answer, what is in the set is told to it: a writer so hears of what
+//! its command made stale before it has the command's reply. Where the caller wants values, the call is made
 //! again as it came, through the gates.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Wake, Waker};
+use std::sync::Arc;
+use std::task::Waker;
 
 use bytes::Bytes;
-use tidewire_live::{CallId, Change, Micros, OutgoingReply, Refresh, Watch};
-use tidewire_service::{Body, Error, Freshness, Lifetime, Reply, Staleness};
+use tidewire_live::{CallId, Change, Micros, OutgoingReply, Refresh, Session, Watch};
+use tidewire_service::{Body, Error, Freshness, Joined, Lifetime, Reply, StaleSet};
 
 use crate::clock::Clock;
 use crate::link::{ByCall, Link, State};
@@ -29,12 +28,12 @@ pub(crate) struct Watches {
     granted: ByCall<Watched>,
     /// When answers end by time.
     dues: BTreeSet<(Micros, CallId)>,
-    bell: Arc<Bell>,
+    set: StaleSet,
 }
 
 /// One watched answer. There may be a hundred thousand: what few have is apart.
 struct Watched {
-    staleness: Option<Arc<dyn Staleness>>,
+    joined: Option<Box<dyn Joined>>,
     more: Option<Box<More>>,
 }
 
@@ -48,36 +47,6 @@ pub(crate) struct Again {
     target: Asked,
     context: tidewire_service::Context,
     message: Bytes,
-}
-
-/// What rang, and whom that wakes.
-#[derive(Default)]
-struct Bell {
-    has_rung: AtomicBool,
-    rung: Mutex<Vec<CallId>>,
-    connection: Mutex<Option<Waker>>,
-}
-
-struct Ring {
-    call: CallId,
-    bell: Arc<Bell>,
-}
-
-impl Wake for Ring {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        let bell = &self.bell;
-        bell.rung.lock().unwrap_or_else(PoisonError::into_inner).push(self.call);
-        // Whoever rang first has woken the connection, which takes what rang after this too.
-        if bell.has_rung.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let connection = bell.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        connection.into_iter().for_each(Waker::wake);
-    }
 }
 
 impl Again {
@@ -104,10 +73,7 @@ impl Again {
 impl Watches {
     /// Whom a change wakes from now on.
     pub(crate) fn wakes(&self, waker: &Waker) {
-        let mut known = self.bell.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            *known = Some(waker.clone());
-        }
+        self.set.wakes(waker);
     }
 
     /// When an answer ends by time.
@@ -133,12 +99,6 @@ impl Watches {
         self.dues.clear();
     }
 
-    /// Whether an answer is stale; otherwise it rings when it becomes so.
-    fn is_stale(&self, call: CallId, staleness: &dyn Staleness) -> bool {
-        let ring = Waker::from(Arc::new(Ring { call, bell: Arc::clone(&self.bell) }));
-        staleness.poll_stale(&mut Context::from_waker(&ring)).is_ready()
-    }
-
     /// Watches an answer; whether it is stale already.
     fn watch(
         &mut self,
@@ -148,7 +108,6 @@ impl Watches {
         again: Option<Arc<Again>>,
     ) -> bool {
         self.remove(call);
-        let staleness = freshness.staleness().cloned();
         let due = match freshness.lifetime() {
             Lifetime::For(life) => {
                 let left = life.saturating_sub(freshness.age()).as_micros();
@@ -156,30 +115,30 @@ impl Watches {
             }
             _ => None,
         };
-        let is_stale = staleness.as_deref().is_some_and(|it| self.is_stale(call, it));
+        let joined = freshness.staleness().map(|it| self.set.add(call.stream(), it));
+        let is_stale = joined.as_ref().is_some_and(|joined| joined.is_stale());
         self.dues.extend(due.map(|due| (due, call)));
         let has_more = due.is_some() || again.is_some();
         let more = has_more.then(|| Box::new(More { due, again }));
-        self.granted.insert(call, Watched { staleness, more });
+        self.granted.insert(call, Watched { joined, more });
         is_stale
     }
 
     /// What became stale: those that rang and are, and those whose time is over.
-    fn take_stale(&mut self, now: Micros) -> Vec<CallId> {
+    fn take_stale(&mut self, session: &Session, now: Micros) -> Vec<CallId> {
         let mut stale = Vec::new();
         while let Some(&(due, call)) = self.dues.first().filter(|(due, _)| *due <= now) {
             self.dues.remove(&(due, call));
             stale.push(call);
         }
-        if self.bell.has_rung.swap(false, Ordering::AcqRel) {
-            let rung =
-                std::mem::take(&mut *self.bell.rung.lock().unwrap_or_else(PoisonError::into_inner));
-            stale.extend(rung.into_iter().filter(|call| {
-                let watched = self.granted.get(call);
-                let staleness = watched.and_then(|watched| watched.staleness.as_deref());
-                staleness.is_some_and(|it| it.is_stale() || self.is_stale(*call, it))
-            }));
-        }
+        let mut rung = Vec::new();
+        self.set.take(&mut rung);
+        stale.extend(rung.into_iter().filter_map(|stream| session.call_of_peer(stream)).filter(
+            |call| {
+                let joined = self.granted.get(call).and_then(|watched| watched.joined.as_ref());
+                joined.is_some_and(|joined| joined.is_stale())
+            },
+        ));
         stale
     }
 }
@@ -187,7 +146,7 @@ impl Watches {
 impl State {
     /// Tells the session what became stale: before it is given an answer, and before it writes.
     pub(crate) fn tell_stale(&mut self, link: &Link) {
-        for call in self.watches.take_stale(link.0.clock.now()) {
+        for call in self.watches.take_stale(&self.session, link.0.clock.now()) {
             match self.session.stale(call) {
                 Some(change) => self.make_again(link, call, change),
                 None => self.watches.remove(call),

@@ -65,6 +65,12 @@ impl Session {
         is_current && served.is_some_and(|served| served.state.is_watch())
     }
 
+    /// The call of the peer that has this stream number now.
+    pub fn call_of_peer(&self, stream: u32) -> Option<CallId> {
+        let is_open = !self.is_ours(stream) && self.incoming.get(index(stream)).is_some();
+        is_open.then(|| CallId { stream, generation: self.incoming.generation(index(stream)) })
+    }
+
     /// Names the answer of a watch of the peer that was sent last.
     pub fn watched_validator(&self, call: CallId) -> Option<Validator> {
         let served = self.is_watch(call).then(|| self.incoming.get(call.index())).flatten();

@@ -1,5 +1,5 @@
-//! What lies below the memo graph: memory that lock-free readers may still see, a tree of intervals, and what threads keep
-//! for themselves.
+//! What lies below the memo graph: memory that lock-free readers may still see, a tree of intervals, a set of
+//! numbers, and what threads keep for themselves.
 //!
 //! Nothing here knows of keys, values or graphs. It is a part of `tidewire-memo`, for which alone it is
 //! made, and promises nothing to anyone else.
@@ -14,6 +14,7 @@ pub mod hasher;
 pub mod hazard;
 pub mod intervals;
 pub mod line;
+pub mod numbers;
 pub mod pool;
 pub mod running;
 pub mod sync;

@@ -1,140 +1,125 @@
 //! One bell for many keys: a connection that has been given thousands of values hears of each.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Waker;
 
+use crate::graph::Shared;
 use crate::graph::bells::{Belfry, Bell};
 use crate::memo::Memo;
 use crate::store::key::Key;
-use crate::watch::Post;
+use crate::store::slots::Id;
 
-/// Notifications of any number of keys of any memos, polled as one. Ringing computes nothing.
+/// Notifications of any number of values, of keys of any memos of any graphs, taken in one go. Ringing computes
+/// nothing.
 ///
-/// Each key is added with a token that says what it means to whoever listens. Add the key before the
-/// `get` whose value it shall guard. Polling costs what rang, not what is in the set.
+/// A value has a number in the set, which its owner picks: small, since the set has a bit for each up to the
+/// largest. What rang is there before the change that made it suspect returns, and before anybody can be given
+/// what was computed after that change. Taking costs what rang, not what is in the set.
+///
+/// ```
+/// # use tidewire_memo::{Graph, Memo, NotifySet, Source};
+/// # let graph = Graph::new();
+/// let rows = Source::<u64>::new_in(&graph, "rows");
+/// let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+///     rows.read(&key);
+///     key
+/// });
+/// # futures::executor::block_on(async {
+/// let (set, mut rung) = (NotifySet::new(), Vec::new());
+/// let one = set.add(&memo, &1, memo.get(1).await.unwrap().version(), 1);
+/// let two = set.add(&memo, &2, memo.get(2).await.unwrap().version(), 2);
+/// rows.changed(&2);
+/// set.take(&mut rung);
+/// assert_eq!(rung, [2]);
+/// assert!(one.is_current() && !two.is_current());
+/// # });
+/// ```
 #[derive(Default)]
-pub struct NotifySet<T> {
+pub struct NotifySet {
     belfry: Arc<Belfry>,
-    members: HashMap<Member, (T, Box<dyn Hung>)>,
-    next: u64,
 }
 
-/// A key of a [`NotifySet`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Member(u64);
-
-/// A bell on a node, of any types.
-trait Hung: Send + Sync {
-    /// Makes sure that it hangs on a living node; `false` when the memo is closed.
-    fn renew(&mut self) -> bool;
+/// One value in a [`NotifySet`]; dropping it takes it out.
+#[must_use = "a value is in its set for as long as this is kept"]
+pub struct Member {
+    graph: &'static Shared,
+    id: Id,
+    version: u64,
+    bell: Bell,
 }
 
-impl<K: Key, V: Send + Sync + 'static> Hung for Post<K, V> {
-    fn renew(&mut self) -> bool {
-        Self::renew(self)
-    }
-}
-
-impl<T> NotifySet<T> {
+impl NotifySet {
     /// An empty set.
     #[must_use]
     pub fn new() -> Self {
-        Self { belfry: Arc::default(), members: HashMap::new(), next: 0 }
+        Self::default()
     }
 
-    /// Adds a key. A key of a memo that is closed rings at once.
+    /// Adds a version of a key. It rings with the next change, not with earlier ones: ask it afterwards whether
+    /// it [is current](Member::is_current).
     pub fn add<K: Key, V: Send + Sync + 'static>(
-        &mut self,
+        &self,
         memo: &Memo<K, V>,
-        key: K,
-        token: T,
+        key: &K,
+        version: u64,
+        number: u32,
     ) -> Member {
-        let member = Member(self.next);
-        self.next += 1;
-        let bell = Arc::new(Bell::of(self.belfry.clone(), member.0));
-        let post = Post::new(*memo, key, bell.clone());
-        if post.is_closed() {
-            bell.ring_alone();
-        }
-        self.members.insert(member, (token, Box::new(post)));
-        member
+        let bell = Bell::of(self.belfry.clone(), number);
+        // A memo that is closed has no node of that name, now or later.
+        let id = memo.inner.attach(key, &bell).unwrap_or(Id::NONE);
+        Member { graph: memo.inner.shared(), id, version, bell }
     }
 
-    /// Takes a key out, and gives its token back.
-    pub fn remove(&mut self, member: Member) -> Option<T> {
-        let (token, _) = self.members.remove(&member)?;
-        self.belfry.tidy(self.members.len(), |number| self.members.contains_key(&Member(number)));
-        Some(token)
+    /// The next ring wakes this task, and only it. To be called before [`take`](Self::take).
+    pub fn wakes(&self, waker: &Waker) {
+        self.belfry.wakes(waker);
     }
 
-    /// Keys in the set.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.members.len()
-    }
-
-    /// Whether the set is empty.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.members.is_empty()
-    }
-
-    /// A key whose value has become suspect since it was added or last reported. As with
-    /// [`Notify`](crate::Notify), nothing more comes for it until its value was brought up to date; a key
-    /// whose memo is closed is reported once.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<(Member, &T)> {
-        let member = loop {
-            let Poll::Ready(number) = self.belfry.poll(context.waker()) else {
-                return Poll::Pending;
-            };
-            let member = Member(number);
-            if let Some((_, post)) = self.members.get_mut(&member) {
-                post.renew();
-                break member;
-            }
-        };
-        Poll::Ready((member, &self.members[&member].0))
-    }
-
-    /// [`NotifySet::poll_next`] as a future.
-    ///
-    /// # Cancel safety
-    /// Nothing is lost when the future is dropped.
-    pub async fn next(&mut self) -> (Member, &T) {
-        let member =
-            std::future::poll_fn(|context| self.poll_next(context).map(|(member, _)| member)).await;
-        (member, &self.members[&member].0)
+    /// The numbers of values that became suspect since they were added or last taken, each once and in
+    /// ascending order. As with [`Notify`](crate::Notify), nothing more comes of one until it was brought up to
+    /// date. A value that was dropped after it rang is still there: who has its number next asks it
+    /// [`is_current`](Member::is_current).
+    pub fn take(&self, numbers: &mut Vec<u32>) {
+        self.belfry.take_numbers(numbers);
     }
 }
 
-impl<T> fmt::Debug for NotifySet<T> {
+impl Member {
+    /// Whether this version is that of the current value of its key, without computing anything: `false` also
+    /// when that could not be known without. What is current rings when it becomes suspect.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.version != 0 && self.graph.is_at(self.id, self.version)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // What it rang stays: it may be the ring of another value of that number.
+        self.graph.detach(self.id, &self.bell);
+    }
+}
+
+impl fmt::Debug for NotifySet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NotifySet").field("keys", &self.len()).finish_non_exhaustive()
+        f.debug_struct("NotifySet").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member").field("version", &self.version).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Graph, Source};
 
     #[test]
-    fn keys_that_come_ring_and_go_leave_nothing_in_a_set_that_nobody_polls() {
-        let graph = Graph::new();
-        let rows = Source::<u64>::new_in(&graph, "rows");
-        let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
-            rows.read(&key);
-            key
-        });
-        let mut set = NotifySet::new();
-        for number in 0..if cfg!(miri) { 200 } else { 1_000_000 } {
-            let member = set.add(&memo, number % 10, ());
-            memo.force_out(&(number % 10));
-            set.remove(member);
-            assert!(set.belfry.rung() <= 16);
-        }
-        assert_eq!(graph.stats().bytes, 0);
+    fn a_member_takes_no_more_than_it_needs() {
+        // There may be a hundred thousand.
+        assert_eq!(size_of::<Member>(), 40);
     }
 }

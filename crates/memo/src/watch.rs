@@ -24,12 +24,13 @@ use crate::store::slots::Id;
 pub(crate) struct Post<K: Key, V: Send + Sync + 'static> {
     memo: Memo<K, V>,
     key: K,
-    bell: Arc<Bell>,
+    bell: Bell,
     id: Id,
 }
 
 impl<K: Key, V: Send + Sync + 'static> Post<K, V> {
-    pub(crate) fn new(memo: Memo<K, V>, key: K, bell: Arc<Bell>) -> Self {
+    pub(crate) fn new(memo: Memo<K, V>, key: K) -> Self {
+        let bell = Bell::of(Arc::default(), 0);
         let id = memo.inner.attach(&key, &bell).unwrap_or(Id::NONE);
         Self { memo, key, bell, id }
     }
@@ -53,12 +54,16 @@ impl<K: Key, V: Send + Sync + 'static> Post<K, V> {
 
     /// Forgets what rang when this version is current: the value is newer than whatever rang for it. A run
     /// that changes what the value is made of would otherwise be asked for again by its own ring.
-    fn settle(&self, version: u64, belfry: &Belfry) {
+    fn settle(&self, version: u64) {
         let core = self.memo.inner.shared().core.lock();
         if core.node(self.id).is_some_and(|node| node.is_current() && node.version() == version) {
             // In the hold in which it is current: a later mark rings again.
-            belfry.silence();
+            self.belfry().silence();
         }
+    }
+
+    fn belfry(&self) -> &Belfry {
+        self.bell.belfry()
     }
 }
 
@@ -77,7 +82,6 @@ impl<K: Key, V: Send + Sync + 'static> Drop for Post<K, V> {
 #[must_use = "streams do nothing unless polled"]
 pub struct Watch<K: Key, V: Send + Sync + 'static> {
     post: Post<K, V>,
-    belfry: Arc<Belfry>,
     get: Option<Get<K, V>>,
     /// The version yielded last; `None` before the first.
     last: Option<u64>,
@@ -87,9 +91,7 @@ pub struct Watch<K: Key, V: Send + Sync + 'static> {
 
 impl<K: Key, V: Send + Sync + 'static> Watch<K, V> {
     pub(crate) fn new(memo: Memo<K, V>, key: K) -> Self {
-        let belfry = Arc::<Belfry>::default();
-        let post = Post::new(memo, key, Arc::new(Bell::of(belfry.clone(), 0)));
-        Self { post, belfry, get: None, last: None, again: true }
+        Self { post: Post::new(memo, key), get: None, last: None, again: true }
     }
 
     /// The next fresh value; `None` when the memo is closed.
@@ -110,7 +112,7 @@ impl<K: Key, V: Send + Sync + 'static> Watch<K, V> {
         }
         let version = answer.as_ref().map_or_else(Error::version, Cached::version);
         self.again = version == 0;
-        self.post.settle(version, &self.belfry);
+        self.post.settle(version);
         if version != 0 && self.last == Some(version) {
             return None;
         }
@@ -130,10 +132,10 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Watch<K, V> {
         let this = self.get_mut();
         loop {
             if this.get.is_none() {
-                if !this.again && this.belfry.poll(context.waker()).is_pending() {
+                if !this.again && this.post.belfry().poll(context.waker()).is_pending() {
                     return Poll::Pending;
                 }
-                this.belfry.silence();
+                this.post.belfry().silence();
                 if !this.post.renew() {
                     return Poll::Ready(None);
                 }
@@ -160,20 +162,11 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Watch<K, V> {
 #[must_use = "streams do nothing unless polled"]
 pub struct Notify<K: Key, V: Send + Sync + 'static> {
     post: Post<K, V>,
-    belfry: Arc<Belfry>,
 }
 
 impl<K: Key, V: Send + Sync + 'static> Notify<K, V> {
     pub(crate) fn new(memo: Memo<K, V>, key: K) -> Self {
-        let belfry = Arc::<Belfry>::default();
-        let post = Post::new(memo, key, Arc::new(Bell::of(belfry.clone(), 0)));
-        Self { post, belfry }
-    }
-
-    /// [`Memo::validate`] of its key.
-    #[must_use]
-    pub fn validate(&self, version: u64) -> bool {
-        self.post.memo.validate(&self.post.key, version)
+        Self { post: Post::new(memo, key) }
     }
 
     /// Waits until the value is suspect; `None` when the memo is closed.
@@ -193,7 +186,7 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Notify<K, V> {
         if this.post.is_closed() {
             return Poll::Ready(None);
         }
-        if this.belfry.poll(context.waker()).is_pending() {
+        if this.post.belfry().poll(context.waker()).is_pending() {
             return Poll::Pending;
         }
         Poll::Ready(this.post.renew().then_some(()))

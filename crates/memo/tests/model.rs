@@ -8,6 +8,8 @@
 #![cfg(shuttle)]
 #![allow(clippy::unwrap_used)]
 
+#[path = "model/rung.rs"]
+mod rung;
 #[path = "model/told.rs"]
 mod told;
 
@@ -491,6 +493,14 @@ fn late_range() {
     settle(&world, &[world.page]);
 }
 
+/// By itself, so that a mutant needs no more than this.
+#[test]
+fn what_rings_in_a_set_is_told() {
+    let _alone = alone();
+    explore(rung::before_any_change_returns, schedules(400), true);
+    explore(rung::while_others_go, schedules(400), true);
+}
+
 type Scenario = (&'static str, fn());
 
 const SCENARIOS: &[Scenario] = &[
@@ -509,6 +519,8 @@ const SCENARIOS: &[Scenario] = &[
     ("self_change", self_change),
     ("range_vs_changed", range_vs_changed),
     ("late_range", late_range),
+    ("rung_before_any_change_returns", rung::before_any_change_returns),
+    ("rung_while_others_go", rung::while_others_go),
     ("told_before_it_is_declared", told::before_it_is_declared),
     ("told_before_it_is_found_untracked", told::before_it_is_found_untracked),
 ];

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{Keeper, Tokens};
+use crate::{Joined, Keeper, StaleSet, Tokens};
 
 /// How long an answer stays true. The default says that nothing is known, and takes no room.
 #[derive(Clone, Default)]
@@ -77,6 +77,13 @@ pub trait Staleness: Send + Sync + 'static {
     ///
     /// Several tasks may wait at once.
     fn poll_stale(&self, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// Joins the answers of one owner, who waits for all of them at once: see [`StaleSet::add`], which is what
+    /// the owner calls. None where it can be waited for by [`poll_stale`](Self::poll_stale) only.
+    fn join(&self, set: &mut StaleSet, number: u32) -> Option<Box<dyn Joined>> {
+        let _ = (set, number);
+        None
+    }
 }
 
 impl Freshness {
@@ -284,6 +291,17 @@ impl Staleness for Either {
             Poll::Ready(()) => Poll::Ready(()),
             Poll::Pending => self.1.poll_stale(cx),
         }
+    }
+
+    fn join(&self, set: &mut StaleSet, number: u32) -> Option<Box<dyn Joined>> {
+        Some(Box::new([&self.0, &self.1].map(|part| set.add(number, part))))
+    }
+}
+
+/// Stale once either is.
+impl Joined for [Box<dyn Joined>; 2] {
+    fn is_stale(&self) -> bool {
+        self.iter().any(|part| part.is_stale())
     }
 }
 

@@ -22,7 +22,6 @@ use crate::graph::core::Core;
 use crate::graph::flight::WorkHead;
 use crate::graph::owner::{Functions, Owner, Refresh};
 use crate::graph::trash::Trash;
-use crate::graph::verify::{Progress, Verification};
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::node::{EMPTY, GONE, Header};
@@ -322,7 +321,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
     }
 
     /// Hangs a bell on the node of `key`; `None` when closed.
-    pub(crate) fn attach(&self, key: &K, bell: &Arc<Bell>) -> Option<Id> {
+    pub(crate) fn attach(&self, key: &K, bell: &Bell) -> Option<Id> {
         let _pin = pin();
         let (mut core, node) = self.node(key, self.look(key))?;
         node.header.set_watched(true);
@@ -353,21 +352,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let Some(id) = self.id_of(key) else { return false };
-        let mut check = Verification::of(id);
-        loop {
-            let mut core = self.shared().core.lock();
-            if core.node(id).is_none_or(|node| node.version() != version || node.has_failed()) {
-                return false;
-            }
-            match check.proceed(&mut core, self.shared().walk_chunk()) {
-                Progress::Done(current) => return current,
-                Progress::Compute(_) => return false,
-                Progress::More => {}
-            }
-            drop(core);
-            self.shared().between_chunks();
-        }
+        self.id_of(key).is_some_and(|id| self.shared().is_at(id, version))
     }
 
     /// Sets a probe: hits are noted or audited. See [`Owner::set_probe`].

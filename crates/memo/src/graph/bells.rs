@@ -1,26 +1,27 @@
 //! Who is told when a node is marked.
 //!
-//! A watch hangs a bell on the node; a walk that marks the node rings it. Ringing computes nothing: the
-//! wakers go to the trash and are woken when the locks are free.
+//! A watch hangs a bell on the node; a walk that marks the node rings it: the bell's number is noted in its
+//! belfry, under the graph lock, so that whoever takes that lock next finds it there. Ringing computes
+//! nothing: the waker goes to the trash and is woken when the locks are free.
 
+use std::cmp::Ordering;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Poll, Waker};
 
 use crate::graph::trash::Trash;
 use crate::graph::{Shared, budget};
 use crate::store::node::EMPTY;
-use crate::store::slots::Id;
+use crate::store::slots::{Id, IdHasher};
+use tidewire_memo_memory::numbers::Numbers;
 use tidewire_memo_memory::sync::Mutex;
 
-/// What a walk rings: one key's, of those that hang in a belfry.
+/// What a walk rings: one number of a belfry.
+#[derive(Clone)]
 pub(crate) struct Bell {
-    rung: AtomicBool,
-    number: u64,
     belfry: Arc<Belfry>,
+    number: u32,
 }
 
 /// Where whoever listens finds out which bells rang.
@@ -31,93 +32,113 @@ pub(crate) struct Belfry {
 
 #[derive(Default)]
 struct Rung {
-    /// Each at most once.
-    bells: VecDeque<Arc<Bell>>,
+    numbers: Numbers,
     waker: Option<Waker>,
 }
 
 impl Bell {
-    pub(crate) fn of(belfry: Arc<Belfry>, number: u64) -> Self {
-        Self { rung: AtomicBool::new(false), number, belfry }
+    /// A bell that rings in `belfry`, which has room for its number from now on: nothing is made under the
+    /// graph lock.
+    pub(crate) fn of(belfry: Arc<Belfry>, number: u32) -> Self {
+        belfry.state.lock().numbers.make_room(number);
+        Self { belfry, number }
     }
 
-    fn ring(self: &Arc<Self>, trash: &mut Trash) {
-        if !self.rung.swap(true, SeqCst) {
-            let mut rung = self.belfry.state.lock();
-            rung.bells.push_back(self.clone());
-            trash.wakers.extend(rung.waker.take());
-        }
+    fn ring(&self, trash: &mut Trash) {
+        let mut rung = self.belfry.state.lock();
+        rung.numbers.insert(self.number);
+        trash.wakers.extend(rung.waker.take());
     }
 
-    /// Rings where no graph is involved.
-    pub(crate) fn ring_alone(self: &Arc<Self>) {
-        self.ring(&mut Trash::default());
+    pub(crate) fn belfry(&self) -> &Belfry {
+        &self.belfry
+    }
+
+    fn place(&self) -> (usize, u32) {
+        (Arc::as_ptr(&self.belfry).addr(), self.number)
+    }
+}
+
+impl PartialEq for Bell {
+    fn eq(&self, other: &Self) -> bool {
+        self.place() == other.place()
+    }
+}
+
+impl Eq for Bell {}
+
+impl PartialOrd for Bell {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Bell {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.place().cmp(&other.place())
     }
 }
 
 impl Belfry {
-    /// A bell that rang since it was last asked for; if there is none, `waker` is woken when one does.
-    pub(crate) fn poll(&self, waker: &Waker) -> Poll<u64> {
-        if let Some(number) = self.take() {
-            return Poll::Ready(number);
+    /// Whether a bell rang since this was last asked; if none did, `waker` is woken when one does.
+    pub(crate) fn poll(&self, waker: &Waker) -> Poll<()> {
+        if self.take() {
+            return Poll::Ready(());
+        }
+        self.wakes(waker);
+        if self.take() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// The next bell that rings wakes this task.
+    pub(crate) fn wakes(&self, waker: &Waker) {
+        if self.state.lock().waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            return;
         }
         // Cloned and dropped outside of the lock: both may be user code.
         let waker = waker.clone();
         let old = self.state.lock().waker.replace(waker);
         drop(old);
-        self.take().map_or(Poll::Pending, Poll::Ready)
     }
 
-    fn take(&self) -> Option<u64> {
-        let bell = self.state.lock().bells.pop_front()?;
-        bell.rung.store(false, SeqCst);
-        Some(bell.number)
+    /// Takes the numbers that rang, in ascending order.
+    pub(crate) fn take_numbers(&self, rung: &mut Vec<u32>) {
+        self.state.lock().numbers.take(rung);
     }
 
-    /// Forgets bells that rang and are gone, when they are more than those that there are.
-    pub(crate) fn tidy(&self, alive: usize, is_alive: impl Fn(u64) -> bool) {
-        let mut rung = self.state.lock();
-        if rung.bells.len() > alive * 2 + 16 {
-            rung.bells.retain(|bell| is_alive(bell.number));
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn rung(&self) -> usize {
-        self.state.lock().bells.len()
+    fn take(&self) -> bool {
+        self.state.lock().numbers.clear()
     }
 
     /// Forgets what rang.
     pub(crate) fn silence(&self) {
-        while self.take().is_some() {}
+        self.take();
     }
 }
 
 /// The bells of a graph, by node.
 pub(crate) struct Watchers {
-    bells: HashMap<Id, Bells>,
+    bells: HashMap<Id, Bells, IdHasher>,
     /// Bells on all nodes.
     count: usize,
 }
 
 /// The bells on a node: one on most, of which there may be a hundred thousand.
-#[allow(clippy::box_collection, reason = "the place of one is half as large for it")]
 enum Bells {
-    One(Arc<Bell>),
-    /// By address: thousands may hang on one node.
+    One(Bell),
+    /// Thousands may hang on one node.
     #[expect(
         clippy::box_collection,
         reason = "the entry of a node with one bell is the smaller for it"
     )]
-    Many(Box<BTreeMap<usize, Arc<Bell>>>),
+    Many(Box<BTreeSet<Bell>>),
 }
 
 impl Watchers {
     pub(crate) fn new() -> Self {
-        Self { bells: HashMap::new(), count: 0 }
+        Self { bells: HashMap::default(), count: 0 }
     }
 
-    pub(crate) fn attach(&mut self, id: Id, bell: &Arc<Bell>) {
+    pub(crate) fn attach(&mut self, id: Id, bell: &Bell) {
         let is_new = match self.bells.entry(id) {
             Entry::Vacant(place) => {
                 place.insert(Bells::One(bell.clone()));
@@ -129,11 +150,11 @@ impl Watchers {
     }
 
     /// Returns whether nobody watches the node any more.
-    fn detach(&mut self, id: Id, bell: &Arc<Bell>) -> bool {
+    fn detach(&mut self, id: Id, bell: &Bell) -> bool {
         let Entry::Occupied(mut bells) = self.bells.entry(id) else { return false };
         let (was_there, is_empty) = match bells.get_mut() {
-            Bells::One(one) => (Arc::ptr_eq(one, bell), Arc::ptr_eq(one, bell)),
-            Bells::Many(many) => (many.remove(&place(bell)).is_some(), many.is_empty()),
+            Bells::One(one) => (one == bell, one == bell),
+            Bells::Many(many) => (many.remove(bell), many.is_empty()),
         };
         self.count -= usize::from(was_there);
         if is_empty {
@@ -175,22 +196,22 @@ impl Watchers {
 
 impl Bells {
     /// Returns whether it was not there.
-    fn add(&mut self, bell: &Arc<Bell>) -> bool {
+    fn add(&mut self, bell: &Bell) -> bool {
         match self {
-            Self::One(one) if Arc::ptr_eq(one, bell) => false,
+            Self::One(one) if one == bell => false,
             Self::One(one) => {
-                let two = [(place(one), one.clone()), (place(bell), bell.clone())];
-                *self = Self::Many(Box::new(BTreeMap::from(two)));
+                let two = [one.clone(), bell.clone()];
+                *self = Self::Many(Box::new(BTreeSet::from(two)));
                 true
             }
-            Self::Many(many) => many.insert(place(bell), bell.clone()).is_none(),
+            Self::Many(many) => many.insert(bell.clone()),
         }
     }
 
     fn ring(&self, trash: &mut Trash) {
         match self {
             Self::One(one) => one.ring(trash),
-            Self::Many(many) => many.values().for_each(|bell| bell.ring(trash)),
+            Self::Many(many) => many.iter().for_each(|bell| bell.ring(trash)),
         }
     }
 
@@ -202,12 +223,8 @@ impl Bells {
     }
 }
 
-fn place(bell: &Arc<Bell>) -> usize {
-    Arc::as_ptr(bell).addr()
-}
-
 impl Shared {
-    pub(crate) fn detach(&self, id: Id, bell: &Arc<Bell>) {
+    pub(crate) fn detach(&self, id: Id, bell: &Bell) {
         {
             let mut trash = Trash::default();
             let mut core = self.core.lock();
@@ -227,8 +244,8 @@ impl Shared {
     }
 }
 
-/// A bell, its place in the map and in its list.
-const BELL_BYTES: usize = 96;
+/// A bell in its place in the map, and what whoever hung it keeps.
+const BELL_BYTES: usize = 80;
 
 #[cfg(test)]
 mod tests {
@@ -237,7 +254,7 @@ mod tests {
     #[test]
     fn a_node_has_no_bell_one_or_many_and_each_once() {
         let belfry = Arc::<Belfry>::default();
-        let bells: Vec<_> = (0..3).map(|n| Arc::new(Bell::of(belfry.clone(), n))).collect();
+        let bells: Vec<_> = (0..3).map(|n| Bell::of(belfry.clone(), n)).collect();
         let (mut watchers, id) = (Watchers::new(), Id::new(1, 1));
         assert!(!watchers.detach(id, &bells[0]));
         for attached in [&bells[0], &bells[0], &bells[1], &bells[0], &bells[1]] {
@@ -245,8 +262,8 @@ mod tests {
         }
         assert_eq!(watchers.count, 2);
         watchers.notify(id, &mut Trash::default());
-        let mut rung: Vec<u64> = std::iter::from_fn(|| belfry.take()).collect();
-        rung.sort_unstable();
+        let mut rung = Vec::new();
+        belfry.take_numbers(&mut rung);
         assert_eq!(rung, [0, 1]);
         assert!(!watchers.detach(id, &bells[2]) && !watchers.detach(id, &bells[0]));
         assert!(watchers.detach(id, &bells[1]) && watchers.is_empty());
@@ -254,6 +271,9 @@ mod tests {
         assert!(!watchers.detach(id, &bells[1]));
         watchers.release(id, &mut Trash::default());
         assert!(watchers.is_empty() && watchers.bells.is_empty());
-        assert_eq!(belfry.take(), Some(2));
+        rung.clear();
+        belfry.take_numbers(&mut rung);
+        assert_eq!(rung, [2]);
+        assert_eq!(size_of::<(Id, Bells)>(), 24, "of which there may be a hundred thousand");
     }
 }

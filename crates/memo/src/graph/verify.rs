@@ -150,6 +150,26 @@ impl Verification {
     }
 }
 
+impl Shared {
+    /// Whether the version of a node, checked without computing anything, is this one.
+    pub(crate) fn is_at(&self, id: Id, version: u64) -> bool {
+        let mut check = Verification::of(id);
+        loop {
+            let mut core = self.core.lock();
+            if core.node(id).is_none_or(|node| node.version() != version || node.has_failed()) {
+                return false;
+            }
+            match check.proceed(&mut core, self.walk_chunk()) {
+                Progress::Done(current) => return current,
+                Progress::Compute(_) => return false,
+                Progress::More => {}
+            }
+            drop(core);
+            self.between_chunks();
+        }
+    }
+}
+
 enum Finding {
     Unchanged,
     /// The dependency with this number has.

@@ -4,6 +4,7 @@
 //! whose generation would wrap is retired for good.
 
 use std::cell::Cell;
+use std::hash::{BuildHasher, Hasher};
 use std::ptr;
 
 use crate::store::node::Header;
@@ -34,6 +35,34 @@ impl Id {
 
     pub(crate) fn generation(self) -> u32 {
         (self.0 >> 32) as u32
+    }
+}
+
+/// The hash function of tables by id. Ids are dense and nobody outside picks them, so a product will do.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct IdHasher(u64);
+
+impl BuildHasher for IdHasher {
+    type Hasher = Self;
+
+    fn build_hasher(&self) -> Self {
+        *self
+    }
+}
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // A table looks at the highest bits and at the lowest; those are good, these are not.
+        let product = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = product ^ (product >> 32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

@@ -3,13 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use futures::FutureExt;
-use tidewire_memo::{
-    Ambient, Cause, EntryState, EventKind, Graph, Memo, NotifySet, Recording, Source,
-};
+use tidewire_memo::{Ambient, Cause, EntryState, EventKind, Graph, Memo, Recording, Source};
 
 use crate::support::{Gate, now, poll};
 
@@ -208,38 +204,6 @@ fn nothing_that_reads_a_suspended_source_is_memoized() {
     drop(second);
     assert_ne!(world.get().version(), 0);
     assert!(world.memo.cached("name").is_some());
-}
-
-#[test]
-fn a_set_of_notifications_names_the_key_that_rang_and_polls_what_rang_only() {
-    let graph = Graph::new();
-    let rows = Source::<u64>::new_in(&graph, "rows");
-    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
-        rows.read(&key);
-        key
-    });
-    let mut set = NotifySet::new();
-    let members: Vec<_> = (0..1000).map(|key| set.add(&memo, key, format!("row {key}"))).collect();
-    (0..1000).for_each(|key| _ = now(memo.get(key)).unwrap());
-    let mut context = Context::from_waker(Waker::noop());
-    assert!(set.poll_next(&mut context).is_pending());
-    rows.changed_many(&[3, 700, 3]);
-    assert_eq!(set.remove(members[700]), Some("row 700".to_owned()));
-    let Poll::Ready((member, token)) = set.poll_next(&mut context) else { panic!("it rang") };
-    assert_eq!((member, token.as_str()), (members[3], "row 3"));
-    assert!(set.poll_next(&mut context).is_pending());
-    now(memo.get(3)).unwrap();
-    rows.changed(&3);
-    assert_eq!(set.next().now_or_never().unwrap().1, "row 3");
-    assert_eq!(set.len(), 999);
-    drop(graph);
-    let mut closed = 0;
-    while set.poll_next(&mut context).is_ready() {
-        closed += 1;
-    }
-    assert_eq!(closed, 999, "each is told once that its memo is closed");
-    set.add(&memo, 5, "late".to_owned());
-    assert_eq!(set.next().now_or_never().unwrap().1, "late");
 }
 
 #[test]

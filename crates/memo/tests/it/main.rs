@@ -11,6 +11,7 @@ mod growth;
 mod handles;
 mod hostile;
 mod interface;
+mod notify_sets;
 mod notifying;
 mod panics;
 mod programs;
