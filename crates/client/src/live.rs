@@ -16,8 +16,8 @@ mod dial;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_link::{Config, Limits, Remote, feature, random_boot};
-use tidewire_service::{Answer, Call, Codec, Error, Outcome, Reply, Result};
+use tidewire_link::{Calling, Config, Limits, Remote, feature, random_boot};
+use tidewire_service::{Answer, Call, Codec, Error, Outcome, Result};
 use tokio_util::task::TaskTracker;
 
 pub(crate) use self::dial::Server;
@@ -62,7 +62,10 @@ impl Live {
             None => true,
         };
         Answer::pending(async move {
-            let outcome = self.call(call).await;
+            let outcome = match self.begin(call) {
+                Ok(calling) => calling.await,
+                Err(error) => Err(error),
+            };
             if let Some(shelf) = self.shelf.as_ref().filter(|_| is_command) {
                 shelf.command_ended();
             }
@@ -76,15 +79,16 @@ impl Live {
     }
 
     /// Makes a call.
-    async fn call(&self, mut call: Call) -> Result<Reply> {
-        let at = earlier(call.context.deadline(), self.timeout);
-        call.context = call.context.with_deadline(at);
-        if at.is_some_and(|at| at <= now()) {
-            let error = Error::deadline_exceeded("the deadline passed before the call was sent");
-            return Err(error.with_outcome(Outcome::NotRun));
+    fn begin(&self, mut call: Call) -> Result<Calling> {
+        if let Some(at) = earlier(call.context.deadline(), self.timeout) {
+            if at <= now() {
+                let text = "the deadline passed before the call was sent";
+                return Err(Error::deadline_exceeded(text).with_outcome(Outcome::NotRun));
+            }
+            call.context.set_deadline(at);
         }
         let link = self.remote.link();
-        if self.watches { link.call_fresh(call).await } else { link.call(call).await }
+        Ok(if self.watches { link.call_fresh(call) } else { link.call(call) })
     }
 
     /// How many connections are open now.

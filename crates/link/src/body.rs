@@ -6,9 +6,9 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use tidewire_live::{CallId, KeptItems};
-use tidewire_service::{Error, Frame, Frames, Messages};
+use tidewire_service::{Body, Error, Frame, Frames, Messages, Reply};
 
 use crate::exchange::Heard;
 use crate::link::Link;
@@ -74,7 +74,7 @@ impl ItemsOf {
                         return Poll::Ready(Some(Ok(Frame::Trailers((*trailers).into()))));
                     }
                 }
-                Heard::Reply(answered) => return Poll::Ready(self.last(*answered)),
+                Heard::Reply(answered) => return Poll::Ready(self.last(answered.reply)),
                 Heard::Failed(error, _) => {
                     self.is_over = true;
                     return Poll::Ready(Some(Err(error)));
@@ -85,10 +85,12 @@ impl ItemsOf {
     }
 
     /// A reply that ends a stream: its payload is an item of its own if there is one.
-    fn last(&mut self, answered: crate::exchange::Answered) -> Option<Result<Frame, Error>> {
+    fn last(&mut self, reply: Reply) -> Option<Result<Frame, Error>> {
         self.is_over = true;
-        let item = Some(answered.payload).filter(|payload: &Bytes| !payload.is_empty());
-        item.map(|item| Ok(Frame::Data(item)))
+        match reply.body {
+            Body::Full(item) if !item.is_empty() => Some(Ok(Frame::Data(item))),
+            _ => None,
+        }
     }
 }
 

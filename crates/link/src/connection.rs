@@ -1,14 +1,14 @@
 //! Runs a session over one connection, from its first byte to its last.
 //!
 //! ```text
-//!  ┌─▶ what is due ─▶ frames that came: 64 calls or 200 µs ─▶ what is to be written ─▶ read ─┐
+//!  ┌─▶ what is due ─▶ frames that came: 64 calls, or 200 µs ─▶ what is to be written ─▶ read ─┐
 //!  └──────────────────────────── while anything of it went on ────────────────────────────────┘
 //! ```
 //!
 //! A call of the peer is polled once in place, which is all that most handlers of a fast service need,
-//! and goes on in a task if it has to wait. Between two reads that is done for 64 calls or 200 µs,
-//! whichever is less; the others, and those of methods that once took longer, begin in a task. So one
-//! slow handler does not hold up the connection twice.
+//! and goes on in a task if it has to wait. That is done for 200 µs, or 256 calls; then what they answered is
+//! written. Of the first 64 those for which there is no time begin in a task, as do those of methods that once
+//! took longer. So one slow handler does not hold up the connection twice.
 //!
 //! Nothing is read while the peer does not take what is written to it, and what it does not take for
 //! [`SILENCE`] ends the connection, which parks the session.
@@ -27,7 +27,7 @@ use tidewire_service::Peer;
 use tokio::time::{Instant, Sleep};
 
 use crate::link::Link;
-use crate::serve::{Taken, serve};
+use crate::serve::{Rest, Serving, Taken};
 use crate::transport::{Broken, Transport};
 
 /// A session's connection.
@@ -162,26 +162,21 @@ impl<T: Transport> Connection<T> {
 
     /// Hears what came, and answers calls: whether something came, and whether that was all.
     fn answer(&mut self, cx: &mut Context<'_>, now: Micros) -> (bool, bool) {
-        let (mut calls, mut went_on) = (Vec::new(), false);
-        let peer = {
+        let (mut went_on, mut turn) = (false, None::<Turn>);
+        while turn.as_ref().is_none_or(Turn::takes_more) {
             let Some(mut state) = self.link.lock_for(self.epoch) else { return (true, false) };
-            while calls.len() < IN_PLACE_CALLS_MAX
-                && let Some(heard) = state.hear(&self.link, now)
-            {
-                went_on = true;
-                calls.extend(heard);
-            }
-            state.peer.clone()
-        };
-        let is_all = calls.len() < IN_PLACE_CALLS_MAX;
-        if calls.is_empty() {
-            return (went_on, true);
+            let (taken, peer) = loop {
+                match state.hear(&self.link, now) {
+                    Some(Some(taken)) => break (taken, state.peer.clone()),
+                    Some(None) => went_on = true,
+                    None => return (went_on, true),
+                }
+            };
+            drop(state);
+            went_on = true;
+            self.begin(cx, taken, peer, turn.get_or_insert_with(Turn::begin));
         }
-        let mut turn = Turn::begin();
-        for call in calls {
-            self.begin(cx, call, peer.clone(), &mut turn);
-        }
-        (went_on, is_all)
+        (went_on, false)
     }
 
     /// Begins to answer a call: in place, or in a task.
@@ -193,24 +188,29 @@ impl<T: Transport> Connection<T> {
         turn: &mut Turn,
     ) {
         let Some(host) = self.link.0.host.clone() else { return };
-        let (call, number, watch) = (taken.call, taken.number, taken.watch);
+        let (call, number, runs_on) = (taken.call, taken.number, taken.runs_on());
         let is_slow = number.is_some_and(|number| self.slow.contains(&number));
+        let in_place = turn.begins_in_place() && !is_slow;
+        turn.calls += 1;
+        let watch = taken.watch;
         let arrived = taken.arrived(&self.link, peer);
-        let mut answer = Box::pin(serve(self.link.clone(), host, (call, watch), arrived));
-        if !is_slow && turn.now.duration_since(turn.began) < IN_PLACE_TIME_MAX {
-            let is_over = answer.as_mut().poll(cx).is_ready();
-            let starts = std::mem::replace(&mut turn.now, StdInstant::now());
-            if turn.now.duration_since(starts) > IN_PLACE_TIME_MAX {
-                self.slow.extend(number.filter(|_| self.slow.len() < SLOW_METHODS_MAX));
-            }
-            if is_over {
-                return;
-            }
+        let serving = Serving::of(&self.link, (call, watch), &arrived);
+        let rest = match in_place {
+            true => serving.begin(cx, host, arrived),
+            false => Some(Box::pin(serving.run(host, arrived)) as Rest),
+        };
+        if in_place && turn.look() > IN_PLACE_TIME_MAX {
+            self.slow.extend(number.filter(|_| self.slow.len() < SLOW_METHODS_MAX));
         }
+        let Some(rest) = rest else { return };
         let mut state = self.link.lock();
-        if let Some(exchange) = state.exchanges.get_mut(&call) {
-            exchange.task = Some(self.link.0.tasks.spawn(answer).abort_handle());
+        if !(runs_on || state.session.is_open(call)) {
+            // Its caller gave up meanwhile. What it has may want the lock when it is dropped.
+            drop(state);
+            return drop(rest);
         }
+        let task = self.link.0.tasks.spawn(rest).abort_handle();
+        state.exchanges.entry(call).or_default().task = Some(task);
     }
 
     /// Writes what is to be written; whether the session may have more.
@@ -294,8 +294,9 @@ impl<T> Drop for Connection<T> {
     }
 }
 
-/// Calls that begin between two reads. One look at the time is the end of a call and the beginning of the next.
+/// Calls that begin between two writes. One look at the time is the end of a call and the beginning of the next.
 struct Turn {
+    calls: usize,
     began: StdInstant,
     now: StdInstant,
 }
@@ -303,7 +304,27 @@ struct Turn {
 impl Turn {
     fn begin() -> Self {
         let began = StdInstant::now();
-        Self { began, now: began }
+        Self { calls: 0, began, now: began }
+    }
+
+    fn is_late(&self) -> bool {
+        self.now.duration_since(self.began) >= IN_PLACE_TIME_MAX
+    }
+
+    /// Whether the next call is polled in place.
+    fn begins_in_place(&self) -> bool {
+        !self.is_late()
+    }
+
+    /// Whether there is another call in it: those that are quick go together, as long as there is time.
+    fn takes_more(&self) -> bool {
+        self.calls < if self.is_late() { CALLS_AT_LEAST } else { CALLS_MAX }
+    }
+
+    /// Looks at the time: what the last call took.
+    fn look(&mut self) -> Duration {
+        let began = std::mem::replace(&mut self.now, StdInstant::now());
+        self.now.duration_since(began)
     }
 }
 
@@ -332,8 +353,10 @@ impl<T> fmt::Debug for Connection<T> {
     }
 }
 
-/// How many calls are polled in place between two reads, and for how long.
-const IN_PLACE_CALLS_MAX: usize = 64;
+/// How many calls begin between two writes: when there is no time for more, and at most.
+const CALLS_AT_LEAST: usize = 64;
+const CALLS_MAX: usize = 256;
+/// For how long calls are polled in place between two writes.
 const IN_PLACE_TIME_MAX: Duration = Duration::from_micros(200);
 /// How many methods are remembered as slow: a peer numbers them.
 const SLOW_METHODS_MAX: usize = 1024;

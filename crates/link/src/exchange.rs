@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Weak;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
-use tidewire_live::{IncomingReply, KeptItems, Metadata, Piece, Then};
-use tidewire_service::{Error, Validator};
+use http::{HeaderMap, StatusCode};
+use tidewire_live::{IncomingReply, KeptItems, Metadata, Piece, Then, varint};
+use tidewire_service::{Body, Error, Freshness, Lifetime, Reply, Token, Tokens};
 use tokio::task::AbortHandle;
 
 use crate::call::Depends;
@@ -16,7 +17,9 @@ use crate::hold::{Watcher, Word};
 /// A call, while anybody has a part in it.
 #[derive(Default)]
 pub(crate) struct Exchange {
-    heard: VecDeque<Heard>,
+    /// What was heard first, which is all of most calls.
+    heard: Option<Heard>,
+    later: VecDeque<Heard>,
     reader: Option<Waker>,
     writer: Option<Waker>,
     /// What answers it, or sends its items.
@@ -46,35 +49,44 @@ pub(crate) enum Heard {
 
 /// An answer of the peer, or its head.
 pub(crate) struct Answered {
-    pub(crate) headers: HeaderMap,
-    pub(crate) trailers: HeaderMap,
-    pub(crate) payload: Bytes,
+    pub(crate) reply: Reply,
     pub(crate) then: Then,
-    pub(crate) is_unchanged: bool,
-    pub(crate) validator: Option<Validator>,
-    pub(crate) max_age_ms: Option<u64>,
-    pub(crate) status: Option<u16>,
-    pub(crate) tokens: Vec<Bytes>,
     pub(crate) depends: Vec<Depends>,
 }
 
 impl Answered {
-    pub(crate) fn of(reply: &IncomingReply<'_>) -> Self {
-        let metadata = reply.metadata();
-        let (headers, trailers) =
-            if metadata.is_empty() { Default::default() } else { metadata.to_maps() };
-        Self {
-            headers,
-            trailers,
-            payload: owned(reply.payload(), || reply.share_payload()),
-            then: reply.then(),
-            is_unchanged: reply.is_unchanged(),
-            validator: reply.validator(),
-            max_age_ms: reply.max_age_ms(),
-            status: reply.status(),
-            tokens: metadata.tokens().map(Bytes::copy_from_slice).collect(),
-            depends: metadata.depends().map(Depends::of).collect(),
+    pub(crate) fn of(incoming: &IncomingReply<'_>) -> Self {
+        let (validator, metadata) = (incoming.validator(), incoming.metadata());
+        let mut reply = match validator {
+            Some(validator) if incoming.is_unchanged() => Reply::unchanged(validator),
+            _ => Reply::new(Body::Full(owned(incoming.payload(), || incoming.share_payload()))),
+        };
+        if let Some(status) = incoming.status().and_then(|it| StatusCode::from_u16(it).ok()) {
+            reply.status = status;
         }
+        let mut depends = Vec::new();
+        if !metadata.is_empty() {
+            let (headers, trailers) = metadata.to_maps();
+            reply = reply.with_headers(headers).with_trailers(trailers);
+            depends.extend(metadata.depends().map(Depends::of));
+        }
+        if validator.is_some() || incoming.max_age_ms().is_some() || !metadata.is_empty() {
+            reply = reply.with_freshness(freshness(incoming, &metadata));
+        }
+        Self { reply, then: incoming.then(), depends }
+    }
+}
+
+/// For how long an answer is right, as far as it says so.
+fn freshness(incoming: &IncomingReply<'_>, metadata: &Metadata) -> Freshness {
+    let tokens = metadata.tokens().map(Bytes::copy_from_slice).filter_map(Token::new);
+    let freshness = Freshness::default()
+        .with_validator(incoming.validator())
+        .with_tokens(&tokens.collect::<Tokens>());
+    match incoming.max_age_ms() {
+        None => freshness,
+        Some(varint::MAX) => freshness.with_lifetime(Lifetime::Immutable),
+        Some(left) => freshness.with_lifetime(Lifetime::For(Duration::from_millis(left))),
     }
 }
 
@@ -90,7 +102,11 @@ const COPIED_BYTES_MAX: usize = 4096;
 impl Exchange {
     /// Takes note of something, for who reads.
     pub(crate) fn hear(&mut self, heard: Heard) {
-        self.heard.push_back(heard);
+        if self.heard.is_none() && self.later.is_empty() {
+            self.heard = Some(heard);
+        } else {
+            self.later.push_back(heard);
+        }
         self.reader.take().into_iter().for_each(Waker::wake);
     }
 
@@ -103,15 +119,22 @@ impl Exchange {
 
     /// What was heard next.
     pub(crate) fn poll_heard(&mut self, cx: &mut Context<'_>) -> Poll<Heard> {
-        if let Some(heard) = self.heard.pop_front() {
-            if self.is_held && self.heard.is_empty() {
+        if let Some(heard) = self.heard.take().or_else(|| self.later.pop_front()) {
+            if self.is_held && self.later.is_empty() {
                 // Held for long, perhaps beside many others: nothing but words comes from now on.
-                self.heard = VecDeque::new();
+                self.later = VecDeque::new();
             }
             return Poll::Ready(heard);
         }
-        self.reader = Some(cx.waker().clone());
+        self.wait_to_read(cx);
         Poll::Pending
+    }
+
+    /// Waits for what is heard next.
+    pub(crate) fn wait_to_read(&mut self, cx: &Context<'_>) {
+        if !self.reader.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+            self.reader = Some(cx.waker().clone());
+        }
     }
 
     /// Waits for room in its stream.

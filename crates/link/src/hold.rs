@@ -11,12 +11,14 @@
 //! Whoever holds an answer keeps a [`Hold`]; when it is dropped the peer is asked to tell no more.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use tidewire_live::CallId;
 use tidewire_service::{Call, Reply, Result, Staleness, Wakers};
 
+use crate::call::Calling;
 use crate::link::Link;
 
 /// What is known of an answer that is held.
@@ -49,7 +51,10 @@ pub struct Hold {
 
 /// Holds that were dropped, wherever that was: perhaps under the lock of the link.
 #[derive(Default)]
-pub(crate) struct Dropped(Mutex<(Vec<CallId>, Option<Waker>)>);
+pub(crate) struct Dropped {
+    any: AtomicBool,
+    holds: Mutex<(Vec<CallId>, Option<Waker>)>,
+}
 
 impl Link {
     /// [`call`](Self::call) of a query with one answer, and the peer tells `watcher` of it until the hold
@@ -78,13 +83,16 @@ impl Link {
     ///
     /// # Cancel safety
     /// As [`call`](Self::call).
-    pub async fn call_fresh(&self, call: Call) -> Result<Reply> {
-        let told = Arc::new(Told::default());
-        let (reply, hold) = self.call_held(call, Arc::clone(&told) as _).await?;
-        let Some(hold) = hold else { return Ok(reply) };
-        told.lock().hold = Some(hold);
-        let freshness = reply.freshness.clone().with_staleness(told);
-        Ok(reply.with_freshness(freshness))
+    pub fn call_fresh(&self, call: Call) -> Calling {
+        let link = self.clone();
+        Calling::later(async move {
+            let told = Arc::new(Told::default());
+            let (reply, hold) = link.call_held(call, Arc::clone(&told) as _).await?;
+            let Some(hold) = hold else { return Ok(reply) };
+            told.lock().hold = Some(hold);
+            let freshness = reply.freshness.clone().with_staleness(told);
+            Ok(reply.with_freshness(freshness))
+        })
     }
 
     pub(crate) fn hold(&self, call: CallId) -> Hold {
@@ -97,6 +105,7 @@ impl Drop for Hold {
         let waker = {
             let mut dropped = self.link.0.dropped.lock();
             dropped.0.push(self.call);
+            self.link.0.dropped.any.store(true, Ordering::Release);
             dropped.1.take()
         };
         waker.into_iter().for_each(Waker::wake);
@@ -106,7 +115,11 @@ impl Drop for Hold {
 impl Dropped {
     /// The holds that were dropped; the next wakes this task.
     pub(crate) fn take(&self, waker: Option<&Waker>) -> Vec<CallId> {
+        if waker.is_none() && !self.any.load(Ordering::Acquire) {
+            return Vec::new();
+        }
         let mut dropped = self.lock();
+        self.any.store(false, Ordering::Release);
         if let Some(waker) = waker {
             dropped.1 = Some(waker.clone());
         }
@@ -114,7 +127,7 @@ impl Dropped {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, (Vec<CallId>, Option<Waker>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

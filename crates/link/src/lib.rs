@@ -22,6 +22,7 @@ mod dial;
 mod exchange;
 mod hold;
 mod link;
+mod place;
 mod pour;
 mod process;
 mod serve;
@@ -30,7 +31,7 @@ mod watch;
 mod websocket;
 
 pub use accept::{Arrival, Links, random_boot};
-pub use call::Depends;
+pub use call::{Calling, Depends};
 pub use clock::Clock;
 pub use connection::{Connection, Ended};
 pub use dial::{Dial, Remote};

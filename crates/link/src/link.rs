@@ -19,6 +19,7 @@ use tidewire_live::{CallId, Event, Metadata, Reason, Session, Usage, Violation};
 use tidewire_service::{Error, Outcome, Peer, Wakers};
 use tokio_util::task::TaskTracker;
 
+use crate::call::given_up;
 use crate::clock::Clock;
 use crate::exchange::{Exchange, Heard};
 use crate::hold::{Dropped, Word};
@@ -189,10 +190,7 @@ impl Link {
     pub(crate) fn poll_heard(&self, call: CallId, cx: &mut Context<'_>) -> Poll<Heard> {
         match self.lock().exchanges.get_mut(&call) {
             Some(exchange) => exchange.poll_heard(cx),
-            None => {
-                let error = Error::canceled("the caller gave up");
-                Poll::Ready(Heard::Failed(error, Vec::new()))
-            }
+            None => Poll::Ready(given_up()),
         }
     }
 
@@ -270,7 +268,9 @@ impl State {
         match event {
             Event::Request(request) => {
                 let taken = Taken::of(&request).with_headers(&self.session);
-                self.exchanges.insert(taken.call, Exchange::default());
+                if taken.is_streaming() {
+                    self.exchanges.insert(taken.call, Exchange::default());
+                }
                 return Some(link.0.host.is_some().then_some(taken));
             }
             Event::Reply(reply) => {

@@ -6,6 +6,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -21,7 +22,7 @@ use tidewire_service::{
 use crate::body::RequestBody;
 use crate::call::Depends;
 use crate::exchange::owned;
-use crate::link::Link;
+use crate::link::{Link, State};
 use crate::pour::Pour;
 use crate::process;
 use crate::watch::Again;
@@ -155,6 +156,16 @@ impl Taken {
         }
     }
 
+    /// Whether its message comes as items.
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.body.is_none()
+    }
+
+    /// Whether it runs on whatever becomes of its caller.
+    pub(crate) fn runs_on(&self) -> bool {
+        self.command.is_some() && !self.is_streaming()
+    }
+
     /// Its own headers in place of the connection's.
     pub(crate) fn with_headers(mut self, session: &Session) -> Self {
         if !self.metadata.is_empty() || !session.peer_headers().is_empty() {
@@ -193,98 +204,152 @@ fn http_target(verb: &[u8], target: &[u8]) -> Asked {
     }
 }
 
-/// Answers one call to its end.
-pub(crate) async fn serve(
-    link: Link,
-    host: Arc<dyn Host>,
-    (call, watch): (CallId, Watch),
-    arrived: Arrived,
-) {
-    let again = Again::of(&arrived, watch);
-    let (outcome, depends) = process::answered(&link, call, host.answer(arrived)).await;
-    match outcome {
-        Err(failed) => link.fail(call, &failed, &depends),
-        Ok(reply) if watch != Watch::No => link.deliver_watched(call, reply, again).await,
-        Ok(reply) => link.deliver(call, reply, &depends).await,
-    }
-    link.lock().exchanges.remove(&call);
+/// A call that is being answered.
+pub(crate) struct Serving {
+    pub(crate) link: Link,
+    pub(crate) call: CallId,
+    pub(crate) watch: Watch,
+    /// How a watched answer is made again.
+    pub(crate) again: Option<Arc<Again>>,
 }
 
-impl Link {
-    fn fail(&self, call: CallId, failed: &Failed, depends: &[Depends]) {
-        let mut state = self.lock();
-        state.tell_stale(self);
-        match failed.outcome {
-            Outcome::Answered => {
-                let maps = made_of(failed.error.headers(), failed.error.trailers(), depends);
-                state.session.fail_made_of(call, &failed.error, &maps);
+/// What of a call is still to be done.
+pub(crate) type Rest = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The items of an answer, and trailers unless they have others.
+type Items = (Pin<Box<dyn Frames>>, Headers);
+
+impl Serving {
+    pub(crate) fn of(link: &Link, (call, watch): (CallId, Watch), arrived: &Arrived) -> Self {
+        Self { link: link.clone(), call, watch, again: Again::of(arrived, watch) }
+    }
+
+    /// Answers it to its end.
+    pub(crate) async fn run(self, host: Arc<dyn Host>, arrived: Arrived) {
+        let answering = host.answer(arrived);
+        let (outcome, depends) = process::answered(&self.link, self.call, answering).await;
+        self.end(outcome, &depends).await;
+    }
+
+    /// Ends it with what was answered.
+    pub(crate) async fn end(self, outcome: Result<Reply, Failed>, depends: &[Depends]) {
+        if let Some(items) = self.give(outcome, depends) {
+            self.stream(items).await;
+        }
+    }
+
+    /// Begins to answer it, in place: what is left to do. What most calls are is no future but the host's.
+    pub(crate) fn begin(
+        self,
+        cx: &mut TaskContext<'_>,
+        host: Arc<dyn Host>,
+        arrived: Arrived,
+    ) -> Option<Rest> {
+        let mut rest: Rest = if self.link.0.is_process {
+            Box::pin(self.run(host, arrived))
+        } else {
+            let mut answering = host.answer(arrived);
+            match answering.as_mut().poll(cx) {
+                Poll::Ready(outcome) => {
+                    let items = self.give(outcome, &[])?;
+                    Box::pin(self.stream(items))
+                }
+                Poll::Pending => {
+                    return Some(Box::pin(async move { self.end(answering.await, &[]).await }));
+                }
             }
-            outcome => state.session.refuse(call, &failed.error, outcome),
+        };
+        rest.as_mut().poll(cx).is_pending().then_some(rest)
+    }
+
+    /// Gives the session what was answered, but for its items if it has some.
+    pub(crate) fn give(
+        &self,
+        outcome: Result<Reply, Failed>,
+        depends: &[Depends],
+    ) -> Option<Items> {
+        let mut state = self.link.lock();
+        state.tell_stale(&self.link);
+        let items = match outcome {
+            Err(failed) => {
+                state.fail(self.call, &failed, depends);
+                None
+            }
+            Ok(reply) => self.reply(&mut state, reply, depends),
+        };
+        match items {
+            // Who sends them waits for room there.
+            Some(_) => {
+                state.exchanges.entry(self.call).or_default();
+            }
+            None => {
+                state.exchanges.remove(&self.call);
+            }
         }
         state.wake();
+        items
     }
 
-    async fn deliver(&self, call: CallId, mut reply: Reply, depends: &[Depends]) {
-        let body = std::mem::take(&mut reply.body);
-        let trailers = match &body {
-            Body::Stream(_) => std::mem::take(&mut reply.trailers),
-            _ => Headers::default(),
-        };
-        let frames = {
-            let mut head = head_of(&reply, &[]);
-            if !depends.is_empty() {
-                head.metadata = made_of(&reply.headers, &reply.trailers, depends);
+    fn reply(&self, state: &mut State, mut reply: Reply, depends: &[Depends]) -> Option<Items> {
+        let call = self.call;
+        let body = match std::mem::take(&mut reply.body) {
+            Body::Stream(frames) => {
+                let trailers = std::mem::take(&mut reply.trailers);
+                state.session.reply_stream(call, &head_made_of(&reply, depends));
+                return Some((frames, trailers));
             }
-            let mut state = self.lock();
-            state.tell_stale(self);
-            let frames = match body {
-                Body::Empty => {
-                    state.session.reply(call, head);
-                    None
-                }
-                Body::Full(body) => {
-                    state.session.reply_body(call, &head, &body);
-                    None
-                }
-                Body::Stream(frames) => {
-                    state.session.reply_stream(call, &head);
-                    Some(frames)
-                }
-            };
-            state.wake();
-            frames
-        };
-        if let Some(frames) = frames {
-            self.stream(call, frames, trailers).await;
-        }
-    }
-
-    /// Answers a query that is watched, if its answer tells when it ends.
-    async fn deliver_watched(&self, call: CallId, reply: Reply, again: Option<Arc<Again>>) {
-        let body = match &reply.body {
-            Body::Full(body) => body.clone(),
+            Body::Full(body) => body,
             Body::Empty => Bytes::new(),
-            Body::Stream(_) => return self.deliver(call, reply, &[]).await,
         };
-        let mut state = self.lock();
-        state.tell_stale(self);
-        let head = head_of(&reply, &body);
-        state.reply_watched(self, call, head, &reply.freshness, again);
-        state.wake();
+        if self.watch != Watch::No {
+            let head = head_of(&reply, &body);
+            let again = self.again.clone();
+            state.reply_watched(&self.link, call, head, &reply.freshness, again);
+        } else {
+            state.session.reply_body(call, &head_made_of(&reply, depends), &body);
+        }
+        None
     }
 
     /// Sends the items of an answer as they come.
-    async fn stream(&self, call: CallId, frames: Pin<Box<dyn Frames>>, trailers: Headers) {
-        match Pour::new(self.clone(), call, frames, trailers).await {
+    pub(crate) async fn stream(self, (frames, trailers): Items) {
+        let outcome = Pour::new(self.link.clone(), self.call, frames, trailers).await;
+        let mut state = self.link.lock();
+        match outcome {
             Ok(Some(trailers)) => {
-                let mut state = self.lock();
-                state.session.finish(call, &metadata(&trailers, &Headers::default()));
-                state.wake();
+                let trailers = metadata(&trailers, &Headers::default());
+                state.session.finish(self.call, &trailers);
             }
             Ok(None) => {}
-            Err(error) => self.fail(call, &error.into(), &[]),
+            Err(error) => {
+                state.tell_stale(&self.link);
+                state.fail(self.call, &error.into(), &[]);
+            }
+        }
+        state.exchanges.remove(&self.call);
+        state.wake();
+    }
+}
+
+impl State {
+    fn fail(&mut self, call: CallId, failed: &Failed, depends: &[Depends]) {
+        match failed.outcome {
+            Outcome::Answered => {
+                let maps = made_of(failed.error.headers(), failed.error.trailers(), depends);
+                self.session.fail_made_of(call, &failed.error, &maps);
+            }
+            outcome => self.session.refuse(call, &failed.error, outcome),
         }
     }
+}
+
+/// What the session is told of a reply before its payload, and what it was made of.
+fn head_made_of<'a>(reply: &'a Reply, depends: &[Depends]) -> OutgoingReply<'a> {
+    let mut head = head_of(reply, &[]);
+    if !depends.is_empty() {
+        head.metadata = made_of(&reply.headers, &reply.trailers, depends);
+    }
+    head
 }
 
 /// What the session is told of a reply, with this payload.

@@ -125,9 +125,10 @@ impl Watches {
     }
 
     /// What became stale: those that rang and are, and those whose time is over.
-    fn take_stale(&mut self, session: &Session, now: Micros) -> Vec<CallId> {
+    fn take_stale(&mut self, session: &Session, clock: Clock) -> Vec<CallId> {
         let mut stale = Vec::new();
-        while let Some(&(due, call)) = self.dues.first().filter(|(due, _)| *due <= now) {
+        // The time is not asked for where nothing ends by it: this is done for each answer.
+        while let Some(&(due, call)) = self.dues.first().filter(|(due, _)| *due <= clock.now()) {
             self.dues.remove(&(due, call));
             stale.push(call);
         }
@@ -146,7 +147,7 @@ impl Watches {
 impl State {
     /// Tells the session what became stale: before it is given an answer, and before it writes.
     pub(crate) fn tell_stale(&mut self, link: &Link) {
-        for call in self.watches.take_stale(&self.session, link.0.clock.now()) {
+        for call in self.watches.take_stale(&self.session, link.0.clock) {
             match self.session.stale(call) {
                 Some(change) => self.make_again(link, call, change),
                 None => self.watches.remove(call),

@@ -122,6 +122,17 @@ impl Session {
         call.stream = Some(stream);
     }
 
+    /// Whether a call could be made now.
+    ///
+    /// # Errors
+    /// Why not; [`Event::Room`] tells when there may be room.
+    #[inline]
+    pub fn may_call(&mut self, kind: CallKind) -> Result<(), CallRefused> {
+        let index = self.free_slot(kind)?;
+        self.free.give(index);
+        Ok(())
+    }
+
     /// A slot for a new call.
     #[inline]
     fn free_slot(&mut self, kind: CallKind) -> Result<u32, CallRefused> {

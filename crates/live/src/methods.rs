@@ -1,8 +1,10 @@
 //! Methods are named once on a connection and numbered from then on (specification 3.2).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use tidewire_service::Codec;
 
 use crate::message::MethodId;
@@ -12,8 +14,8 @@ use crate::reason::{Reason, Violation};
 #[derive(Debug, Default)]
 pub(crate) struct Called {
     known: Vec<(Codec, Bytes)>,
-    /// By path, and there by codec.
-    by_path: HashMap<Bytes, Vec<(Codec, u32)>>,
+    /// By codec and path.
+    ids: [HashMap<Bytes, u32, RandomState>; 2],
     numbers: Vec<u32>,
     named: u32,
 }
@@ -21,19 +23,19 @@ pub(crate) struct Called {
 const NOT_NAMED: u32 = u32::MAX;
 
 impl Called {
+    /// Asked for each call, so it takes nothing but a look.
+    #[inline]
     pub(crate) fn id(&mut self, path: &str, codec: Codec) -> MethodId {
-        let known = self.by_path.get(path.as_bytes());
-        match known.and_then(|ids| ids.iter().find(|(of, _)| *of == codec)) {
-            Some((_, id)) => MethodId(*id),
-            None => self.learn(path, codec),
+        match self.ids[codec as usize].get(path.as_bytes()) {
+            Some(&id) => MethodId(id),
+            None => self.add(path, codec),
         }
     }
 
     #[cold]
-    fn learn(&mut self, path: &str, codec: Codec) -> MethodId {
-        let path = Bytes::copy_from_slice(path.as_bytes());
-        let id = self.known.len() as u32;
-        self.by_path.entry(path.clone()).or_default().push((codec, id));
+    fn add(&mut self, path: &str, codec: Codec) -> MethodId {
+        let (id, path) = (self.known.len() as u32, Bytes::copy_from_slice(path.as_bytes()));
+        self.ids[codec as usize].insert(path.clone(), id);
         self.known.push((codec, path));
         self.numbers.push(NOT_NAMED);
         MethodId(id)
@@ -77,7 +79,7 @@ pub struct PeerMethod {
     /// How messages are encoded.
     pub codec: Codec,
     /// The path, `/pkg.Service/Method`.
-    pub path: String,
+    pub path: Arc<str>,
 }
 
 impl PeerMethod {
@@ -92,7 +94,7 @@ impl PeerMethod {
             .ok()
             .filter(|path| path.starts_with('/'))
             .ok_or_else(|| Violation::malformed("a method's path is not /service/method"))?;
-        Ok(Self { codec, path: path.to_owned() })
+        Ok(Self { codec, path: path.into() })
     }
 }
 

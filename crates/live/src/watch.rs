@@ -57,6 +57,13 @@ impl Session {
         None
     }
 
+    /// Whether a call of the peer is not over: it waits for its answer, or the answer goes on.
+    pub fn is_open(&self, call: CallId) -> bool {
+        let is_current = self.incoming.generation(call.index()) == call.generation;
+        let is_theirs = is_current && !self.is_ours(call.stream);
+        is_theirs && self.incoming.get(call.index()).is_some()
+    }
+
     /// Whether a call of the peer is an answered watch.
     pub fn is_watch(&self, call: CallId) -> bool {
         let served =

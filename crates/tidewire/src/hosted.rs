@@ -192,7 +192,7 @@ impl Host for Served {
     fn answer(&self, arrived: Arrived) -> Answering {
         let Arrived { target, context, body, .. } = arrived;
         let found = match target {
-            Asked::Method(asked) => match self.0.methods.get(&asked.path) {
+            Asked::Method(asked) => match self.0.methods.get(&*asked.path) {
                 Some((method, service)) => {
                     let call = Call::method(method.clone(), context, asked.codec, body);
                     Ok((Arc::clone(service), call))

@@ -17,7 +17,7 @@ fn a_call_is_answered_and_the_method_is_named_once() {
         let incoming = pair.incoming();
         assert_eq!(incoming.method, Some(0));
         let named = pair.server.peer_method(0).unwrap();
-        assert_eq!((named.path.as_str(), named.codec), ("/test.v1.Test/Do", Codec::Proto));
+        assert_eq!((&*named.path, named.codec), ("/test.v1.Test/Do", Codec::Proto));
         pair.reply(
             incoming.call,
             OutgoingReply::new(&[incoming.payload[..].to_vec(), vec![9]].concat()),

@@ -10,9 +10,10 @@
 //! A command whose deadline passes goes on, so what its caller is told then is *unknown*.
 
 use std::pin::Pin;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::task::{Context as TaskContext, Poll, ready};
 
+use futures_util::TryFutureExt;
 use tidewire_link::{Answering, Arrived, Asked, Failed, Host};
 use tidewire_service::{
     Body, Call, Codec, Error, Frame, Frames, Head, HttpTarget, Messages, Outcome, Phase, Reply,
@@ -23,7 +24,7 @@ use crate::connection::App;
 use crate::observe::Watch;
 use crate::plain::log;
 use crate::routes;
-use crate::rpc::gathered;
+use crate::rpc::{Entry, gathered};
 use crate::run::run;
 use crate::way::admitted;
 
@@ -35,52 +36,49 @@ pub(super) struct Calls {
 
 impl Host for Calls {
     fn answer(&self, call: Arrived) -> Answering {
-        let (app, stopping) = (self.app.upgrade(), self.stopping.clone());
-        Box::pin(async move {
-            match app {
-                Some(app) => app.answer_live(call, stopping).await,
-                None => Err(Failed::not_run(Error::unavailable("the server stopped"))),
-            }
-        })
+        match self.app.upgrade() {
+            Some(app) => app.answer_live(call, self.stopping.clone()),
+            None => refused(Error::unavailable("the server stopped")),
+        }
     }
 }
 
+fn refused(error: Error) -> Answering {
+    Box::pin(std::future::ready(Err(Failed::not_run(error))))
+}
+
 impl App {
-    async fn answer_live(&self, arrived: Arrived, stopping: Signal) -> Result<Reply, Failed> {
+    fn answer_live(self: Arc<Self>, arrived: Arrived, stopping: Signal) -> Answering {
         let Arrived { target, context, body, is_command, .. } = arrived;
-        let target = match target {
-            Asked::Method(asked) => {
-                let target = match self.methods.find(&asked.path) {
-                    Some(entry) => Target::Method(entry.method.clone()),
-                    None => Target::Unknown(asked.path.into()),
-                };
-                (target, asked.codec)
-            }
+        let (target, codec) = match target {
+            Asked::Method(asked) => match self.methods.find(&asked.path) {
+                Some(entry) => (Target::Method(entry.method.clone()), asked.codec),
+                None => (Target::Unknown((*asked.path).into()), asked.codec),
+            },
             Asked::Http(verb, uri) => (Target::Http(HttpTarget::new(verb, uri)), Codec::default()),
             Asked::Nothing(what) => {
-                return Err(Failed::not_run(Error::invalid_argument(format!("it asks {what}"))));
+                return refused(Error::invalid_argument(format!("it asks {what}")));
             }
         };
-        let (target, codec) = target;
         let mut head = Head::new(target, context.with_stopping(stopping));
         if let Some(sampled) = self.traces {
             crate::trace::mark(&mut head.context, sampled);
         }
-        self.answer(head, body, codec, is_command).await
+        if self.gates.is_empty() && self.observers.is_empty() {
+            let (call, _) = Call::from_head(head, body);
+            return self.run_admitted(call.with_codecs(codec, codec), is_command);
+        }
+        Box::pin(async move { self.answer(head, body, codec, is_command).await })
     }
 
     /// Answers a call that no request of HTTP carries: through the gates, and told to who observes.
     pub(crate) async fn answer(
-        &self,
+        self: &Arc<Self>,
         mut head: Head,
         body: Body,
         codec: Codec,
         is_command: bool,
     ) -> Result<Reply, Failed> {
-        if self.gates.is_empty() && self.observers.is_empty() {
-            let (call, _) = Call::from_head(head, body);
-            return self.run_admitted(call.with_codecs(codec, codec), is_command).await;
-        }
         let watch = Watch::begin(&self.observers, &self.stop, &mut head);
         watch.phase(Phase::Gates);
         let admitted = admitted(&self.gates, &mut head, false).await;
@@ -96,88 +94,88 @@ impl App {
         observed(watch, outcome)
     }
 
-    /// Runs a call that was let pass.
-    pub(crate) async fn run_admitted(
-        &self,
-        mut call: Call,
-        is_command: bool,
-    ) -> Result<Reply, Failed> {
-        let method = match &call.target {
-            Target::Method(method) => method.clone(),
+    /// Runs a call that was let pass: from now on, and its answer is awaited.
+    pub(crate) fn run_admitted(self: &Arc<Self>, mut call: Call, is_command: bool) -> Answering {
+        let entry = match &call.target {
+            Target::Method(method) => self.methods.find(&method.path),
             Target::Http(http) => {
                 return match self.routes.find(&http.method, &http.uri) {
                     Ok(routes::Found::Service(service, params, uri)) => {
                         let uri = uri.unwrap_or_else(|| http.uri.clone());
                         let target = HttpTarget::new(http.method.clone(), uri);
                         call.target = Target::Http(target.with_params(params));
-                        Ok(run(&**service, call, None).outcome().await?)
+                        Box::pin(run(&**service, call, None).outcome().map_err(Failed::from))
                     }
                     Ok(_) => {
                         let text = format!("nothing is at {}", http.uri.path());
-                        Err(Failed::not_run(Error::not_found(text)))
+                        refused(Error::not_found(text))
                     }
-                    Err(error) => Err(Failed::not_run(error)),
+                    Err(error) => refused(error),
                 };
             }
-            other => {
-                let error = self.methods.unknown(&other.describe());
-                return Err(Failed::not_run(error));
-            }
+            _ => None,
         };
-        if !method.is_query() && !is_command {
-            let text = format!("{} is a command, and came as a query", method.path);
-            return Err(Failed::not_run(Error::failed_precondition(text)));
-        }
-        let Some(entry) = self.methods.find(&method.path) else {
-            return Err(Failed::not_run(self.methods.unknown(&method.path)));
+        let Some(entry) = entry else {
+            return refused(self.methods.unknown(&call.describe()));
         };
-        if !method.kind.client_streams() {
-            self.read_message(&mut call).await.map_err(Failed::not_run)?;
+        if !entry.method.is_query() && !is_command {
+            let text = format!("{} is a command, and came as a query", entry.method.path);
+            return refused(Error::failed_precondition(text));
         }
+        if entry.method.kind.client_streams() || !matches!(call.body, Body::Stream(_)) {
+            return self.run_method(&entry, call);
+        }
+        let (app, entry) = (Arc::clone(self), entry.into_owned());
+        Box::pin(async move {
+            app.read_message(&mut call).await.map_err(Failed::not_run)?;
+            app.run_method(&entry, call).await
+        })
+    }
+
+    fn run_method(&self, entry: &Entry, call: Call) -> Answering {
+        let max = self.limits.message_bytes_max;
+        if call.body.len().is_some_and(|bytes| bytes > max) {
+            let text = format!("a message is over limits.message_bytes_max = {max} bytes");
+            return refused(Error::resource_exhausted(text));
+        }
+        let method = entry.method.clone();
         let command = self.commands.command(&method);
         let is_unary_command = command.is_some();
-        let outcome = run(&*entry.service, call, command).outcome().await;
-        let outcome = match outcome {
-            Ok(reply) if !method.kind.server_streams() => whole(reply).await,
-            outcome => outcome,
-        };
-        outcome.map_err(|error| {
-            log(&error, &method.path);
-            let outcome = match error.outcome() {
-                // Said by this server of this call; what a handler's own calls became is not.
-                Outcome::NotRun if !error.is_upstream() => Outcome::NotRun,
-                _ if is_unary_command && crate::observe::is_late(&error) => Outcome::Unknown,
-                _ => Outcome::Answered,
+        let running = run(&*entry.service, call, command);
+        Box::pin(async move {
+            let outcome = match running.outcome().await {
+                Ok(reply) if !method.kind.server_streams() && reply.body.len().is_none() => {
+                    Box::pin(whole(reply)).await
+                }
+                outcome => outcome,
             };
-            Failed { error, outcome }
+            outcome.map_err(|error| {
+                log(&error, &method.path);
+                let outcome = match error.outcome() {
+                    // Said by this server of this call; what a handler's own calls became is not.
+                    Outcome::NotRun if !error.is_upstream() => Outcome::NotRun,
+                    _ if is_unary_command && crate::observe::is_late(&error) => Outcome::Unknown,
+                    _ => Outcome::Answered,
+                };
+                Failed { error, outcome }
+            })
         })
     }
 
     /// Reads the one message of a call: large ones come in pieces.
     async fn read_message(&self, call: &mut Call) -> Result<()> {
-        let deadline = call.context.deadline();
-        let message = match deadline {
-            Some(at) if matches!(call.body, Body::Stream(_)) => {
-                tokio::time::timeout_at(at.into(), call.message())
-                    .await
-                    .unwrap_or_else(|_| Err(crate::deadline::passed()))?
-            }
-            _ => call.message().await?,
+        match call.context.deadline() {
+            Some(at) => tokio::time::timeout_at(at.into(), call.message())
+                .await
+                .unwrap_or_else(|_| Err(crate::deadline::passed()))?,
+            None => call.message().await?,
         };
-        let max = self.limits.message_bytes_max;
-        if message.len() > max {
-            let text = format!("a message is over limits.message_bytes_max = {max} bytes");
-            return Err(Error::resource_exhausted(text));
-        }
         Ok(())
     }
 }
 
-/// A reply of one message, with that message whole.
+/// A reply of one message, which comes as a stream, with that message whole.
 async fn whole(mut reply: Reply) -> Result<Reply> {
-    if !matches!(reply.body, Body::Stream(_)) {
-        return Ok(reply);
-    }
     let (message, late) = gathered(std::mem::take(&mut reply.body)).await?;
     reply.body = Body::Full(message);
     if !late.is_empty() {

@@ -178,7 +178,7 @@ impl Server {
         random: &mut Random,
     ) {
         let call = incoming.call;
-        let path = match incoming.path.as_ref().expect("it is named").path.as_str() {
+        let path = match &*incoming.path.as_ref().expect("it is named").path {
             "/t/read" => "read",
             "/t/write" => "write",
             "/t/range" => "range",
