@@ -6,7 +6,7 @@
 //! | the process ends before the head, of a unary query or a safe request without a body | one more try, at a new process |
 //! | the process ends before the head, of another | 502, `unavailable`; `aborted` for a command of the live protocol: it may have run |
 //! | the process ends within the body | a body that breaks off |
-//! | no head within `request_timeout` | 504; after three in a row the process is killed |
+//! | no head within `request_timeout`, by the process's own [clock](crate::turn) | 504; after three in a row the process is killed |
 //!
 //! A seat is held until the last byte of the answer was read, so that an open stream counts as a call.
 
@@ -22,6 +22,7 @@ use tidewire_service::{Body, Call, Error, Reply, Result, StreamKind, Target, Upg
 use crate::headers;
 use crate::hosted::{Inner, Seat};
 use crate::program::Listen;
+use crate::turn::Clock;
 
 /// Passes a call to an instance.
 pub(crate) async fn pass(inner: Arc<Inner>, call: Call) -> Result<Reply> {
@@ -48,22 +49,27 @@ struct Failed {
     is_crash: bool,
 }
 
-async fn once(inner: &Arc<Inner>, call: Call) -> Result<Reply, Failed> {
+async fn once(inner: &Arc<Inner>, mut call: Call) -> Result<Reply, Failed> {
     let failed = |error, is_crash| Failed { error, is_crash };
     let seat = inner.seat(call.context.enclosing()).await.map_err(|error| failed(error, false))?;
     let timeout = seat.instance.generation.life.request_timeout;
     let outcome = {
         // In its place: the future of a call is large, and a timeout that had it would have it moved.
+        let clock = Clock::of(&mut call);
         let answer = pin!(seat.instance.call(call));
-        tokio::time::timeout(timeout, answer).await
+        tokio::select! {
+            biased;
+            outcome = answer => Some(outcome),
+            () = clock.is_over(timeout) => None,
+        }
     };
     match outcome {
-        Ok(Ok(reply)) => {
+        Some(Ok(reply)) => {
             seat.instance.answered();
             Ok(seated(reply, seat))
         }
-        Ok(Err(error)) => Err(lost(inner, &seat, error).await),
-        Err(_) => {
+        Some(Err(error)) => Err(lost(inner, &seat, error).await),
+        None => {
             seat.instance.did_not_answer();
             let name = inner.name();
             let text = format!("{name} did not answer within {timeout:?}");

@@ -134,7 +134,12 @@ impl Instance {
         // A frozen one does not hear it before.
         self.process.signal(Signal::CONT);
         if tokio::time::timeout(grace, self.process.ended()).await.is_err() {
-            tracing::warn!(pid = self.pid(), "did not end within {grace:?} of SIGTERM; killed");
+            let service = self.generation.program.name();
+            tracing::warn!(
+                service,
+                pid = self.pid(),
+                "did not end within {grace:?} of SIGTERM; killed"
+            );
             self.process.signal(Signal::KILL);
             self.process.ended().await;
         }
@@ -191,6 +196,7 @@ impl Instance {
     pub(crate) fn did_not_answer(&self) {
         if self.overdue.fetch_add(1, Ordering::Relaxed) + 1 == OVERDUE_MAX {
             tracing::warn!(
+                service = self.generation.program.name(),
                 pid = self.pid(),
                 "{OVERDUE_MAX} calls in a row without an answer; killed"
             );

@@ -20,6 +20,7 @@
 //! | `native.rs` | calls of a process that speaks the live protocol, both ways |
 //! | `peer.rs` | what such a process says by itself |
 //! | `steer.rs` | what an operator does to a service |
+//! | `turn.rs` | what a process is given time for |
 //! | `typed.rs` | such a process as a service of a schema |
 //! | `sources.rs` | what its answers are made of |
 //! | `upgrade.rs` | WebSockets of programs |
@@ -48,6 +49,7 @@ mod ready;
 mod site;
 mod sources;
 mod steer;
+mod turn;
 mod typed;
 mod upgrade;
 mod warden;

@@ -8,7 +8,7 @@
 //! | `queue_max` | 100 calls that wait | `resource_exhausted`, 503 with `Retry-After` |
 //! | `queue_timeout` | 30 s | `unavailable`, 503 |
 //! | `start_timeout` | 10 s until it can be called | it is killed; who waited gets 503 |
-//! | `request_timeout` | 30 s until the head of its answer | `deadline_exceeded`, 504 |
+//! | `request_timeout` | 30 s from the request, all of it, to the head of its answer; none for methods that answer with a stream | `deadline_exceeded`, 504 |
 //! | `idle_freeze` | never | an unused instance is stopped by SIGSTOP, until its next call |
 //! | `idle_stop` | 5 min | an unused instance is ended |
 //! | `stop_grace` | 5 s from SIGTERM | SIGKILL |

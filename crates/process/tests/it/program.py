@@ -109,6 +109,15 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         if self.path == "/crash":
             os._exit(3)
+        if self.path == "/whole":
+            whole = b""
+            while size := int(self.rfile.readline(), 16):
+                whole += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            return self.answer(whole.decode())
+        if self.path == "/unread":
+            threading_forever()
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()

@@ -3,10 +3,11 @@
 use std::error::Error as _;
 use std::time::Duration;
 
+use http::Method;
 use tidewire_process::{Life, Listen, Program, State};
-use tidewire_service::Code;
+use tidewire_service::{Body, Code, Frame, Service};
 
-use crate::{get, host, life, programs, python};
+use crate::{call, get, host, life, programs, python};
 
 #[tokio::test]
 async fn what_npm_starts_is_told_its_port_and_ends_with_npm() {
@@ -135,4 +136,35 @@ async fn nothing_is_left_of_a_chain_of_forks_when_its_service_is_stopped() {
         });
         assert_eq!(left.count(), 0);
     }
+}
+
+#[tokio::test]
+async fn a_caller_that_sends_slowly_takes_nobodys_time_and_a_program_that_reads_nothing_its_own() {
+    let host = host();
+    let short = life(|life| life.request_timeout = Duration::from_millis(300));
+    let hosted = host.add(python(&[]), short);
+    let (pieces, taken) = tokio::sync::mpsc::channel(1);
+    let body = futures_util::stream::unfold(taken, async |mut taken| {
+        taken.recv().await.map(|piece: &str| (Ok(Frame::Data(piece.into())), taken))
+    });
+    let slow = {
+        let call = call(Method::POST, "/whole", Body::frames(body));
+        let hosted = hosted.clone();
+        tokio::spawn(async move { hosted.call(call).await })
+    };
+    pieces.send("first ").await.unwrap();
+    // Twice as long as an answer may take.
+    for _ in 0..2 {
+        let piece = Frame::Data(vec![b'x'; 16 << 20].into());
+        let without_end = futures_util::stream::iter([Ok(piece)]);
+        let unread = call(Method::POST, "/unread", Body::frames(without_end));
+        let error = hosted.call(unread).await.unwrap_err();
+        assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
+    }
+    pieces.send("last").await.unwrap();
+    drop(pieces);
+    let reply = slow.await.unwrap().unwrap();
+    assert_eq!(reply.body.collect(100).await.unwrap(), "first last");
+    assert_eq!(hosted.status().starts, 1);
+    host.stop().await;
 }

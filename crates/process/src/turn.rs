@@ -1,0 +1,125 @@
+//! Whose turn it is while a request is on its way: `request_timeout` counts what the process takes.
+//!
+//! | call | the process has `request_timeout` |
+//! |---|---|
+//! | a request that is there | from the moment it has it |
+//! | a body, or messages, that come one after another | whenever it is its turn: while it reads nothing, and from the last piece |
+//! | a method that answers with a stream | for ever: its first message may be long in coming |
+//!
+//! A caller who sends slowly, or opens a stream and says nothing, takes nobody's time but its own; what ends
+//! it are the limits of the server.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::Stream;
+use tidewire_service::{Body, Call, Frame, Frames, Messages, Result, StreamKind, Target};
+use tokio::time::Instant;
+
+/// Since when it has been the process's turn; none while it is the caller's.
+#[derive(Debug, Clone)]
+pub(crate) struct Turn(Arc<Mutex<Option<Instant>>>);
+
+/// What the process takes too long for.
+pub(crate) enum Clock {
+    /// The request is there.
+    Runs,
+    /// The caller has its turns too.
+    Stands(Turn),
+    /// An answer may begin whenever it does.
+    None,
+}
+
+impl Clock {
+    /// The clock of a call, whose body is looked at on its way from now on.
+    pub(crate) fn of(call: &mut Call) -> Self {
+        let kind = match &call.target {
+            Target::Method(method) => Some(method.kind),
+            _ => None,
+        };
+        if matches!(kind, Some(StreamKind::Server | StreamKind::Bidi)) {
+            return Self::None;
+        }
+        if !matches!(call.body, Body::Stream(_)) {
+            return Self::Runs;
+        }
+        let turn = Turn(Arc::new(Mutex::new(Some(Instant::now()))));
+        if let Body::Stream(frames) = std::mem::take(&mut call.body) {
+            call.body = Body::batches(Looked { frames, turn: turn.clone() });
+        }
+        Self::Stands(turn)
+    }
+
+    /// Waits until the process has taken `timeout`.
+    pub(crate) async fn is_over(&self, timeout: Duration) {
+        let mut at = Instant::now() + timeout;
+        loop {
+            tokio::time::sleep_until(at).await;
+            at = match self {
+                Self::Runs => return,
+                Self::None => return std::future::pending().await,
+                Self::Stands(turn) => match turn.since() {
+                    Some(since) if since + timeout <= Instant::now() => return,
+                    Some(since) => since + timeout,
+                    None => Instant::now() + timeout,
+                },
+            };
+        }
+    }
+}
+
+impl Turn {
+    fn since(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_processes(&self, yes: bool) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = yes.then(Instant::now);
+    }
+}
+
+/// A body that tells whose turn it is.
+struct Looked<F> {
+    frames: F,
+    turn: Turn,
+}
+
+impl<F> Looked<F> {
+    fn tell<T>(&self, polled: Poll<T>) -> Poll<T> {
+        self.turn.is_processes(polled.is_ready());
+        polled
+    }
+}
+
+impl<F: Stream + Unpin> Stream for Looked<F> {
+    type Item = F::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<F::Item>> {
+        let polled = Pin::new(&mut self.frames).poll_next(cx);
+        self.tell(polled)
+    }
+}
+
+impl<F: Frames + Unpin> Frames for Looked<F> {
+    fn poll_messages(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        messages: &mut Messages,
+    ) -> Poll<Option<Result<Frame>>> {
+        let polled = Pin::new(&mut self.frames).poll_messages(cx, messages);
+        // What is ready may have come before the end that is not.
+        let is_pending = polled.is_pending() && messages.is_empty();
+        self.turn.is_processes(!is_pending);
+        polled
+    }
+}
+
+impl<F> Drop for Looked<F> {
+    fn drop(&mut self) {
+        if self.turn.since().is_none() {
+            self.turn.is_processes(true);
+        }
+    }
+}
