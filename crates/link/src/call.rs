@@ -179,7 +179,7 @@ impl Link {
                 if let Some(begins) = begins.take() {
                     begins(id);
                 }
-                state.wake();
+                self.write_at_once(state);
                 Poll::Ready(Ok(id))
             }
             Err(CallRefused::Closed) => {
@@ -404,10 +404,12 @@ impl Drop for Open {
         }
         let mut state = self.items.link.lock();
         // A call that is over is not there any more.
-        state.session.cancel(self.items.call);
+        let is_open = state.session.cancel(self.items.call);
         if let Some(mut exchange) = state.exchanges.remove(&self.items.call) {
             exchange.stop();
         }
-        state.wake();
+        if is_open {
+            state.wake();
+        }
     }
 }
