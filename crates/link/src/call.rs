@@ -281,9 +281,11 @@ impl Drop for Open {
         }
         let mut state = self.items.link.lock();
         // A call that is over is not there any more.
-        state.session.cancel(self.items.call);
+        let is_open = state.session.cancel(self.items.call);
         forget(&mut state.exchanges, self.items.call);
-        state.wake();
+        if is_open {
+            state.wake();
+        }
     }
 }
 

@@ -26,6 +26,7 @@ use tidewire_live::{Micros, Reason};
 use tidewire_service::Peer;
 use tokio::time::{Instant, Sleep};
 
+use crate::beside::Beside;
 use crate::link::Link;
 use crate::serve::{Rest, Serving, Taken};
 use crate::transport::{Broken, Transport};
@@ -66,6 +67,7 @@ impl<T: Transport> Connection<T> {
             let mut state = link.lock();
             state.epoch += 1;
             state.peer = peer;
+            state.beside = Beside::of(transport.at_once());
             state.epoch
         };
         let sleep = Box::pin(tokio::time::sleep(SILENCE));
@@ -145,13 +147,16 @@ impl<T: Transport> Connection<T> {
         }
         if state.session.is_connected() {
             let leaves = state.session.is_draining() && state.session.is_drained();
-            if !leaves || !self.out.is_empty() || state.session.poll_output(now, &mut self.out) {
+            let is_writing = !self.out.is_empty() || state.beside.is_busy();
+            if !leaves || is_writing || state.session.poll_output(now, &mut self.out) {
                 return None;
             }
             state.session.connection_lost(now);
             state.hear_all(&link);
             return Some(Ended::Drained);
         }
+        state.beside.by = None;
+        self.out.append(&mut state.beside.left);
         state.session.poll_output(now, &mut self.out);
         state.hear_all(&link);
         match &state.ended {
@@ -217,14 +222,22 @@ impl<T: Transport> Connection<T> {
     fn write(&mut self, cx: &mut Context<'_>, now: Micros) -> io::Result<bool> {
         if self.out.is_empty() {
             let Some(mut state) = self.link.lock_for(self.epoch) else { return Ok(true) };
-            if !state.session.poll_output(now, &mut self.out) {
+            if state.beside.is_writing {
                 return Ok(false);
             }
+            self.out.append(&mut state.beside.left);
+            if !state.session.poll_output(now, &mut self.out) && self.out.is_empty() {
+                return Ok(false);
+            }
+            state.beside.is_writing = state.beside.by.is_some();
         }
         let before = self.out.len();
         match self.transport.poll_send(cx, &mut self.out) {
             Poll::Ready(Ok(())) => {
                 self.stuck_since = None;
+                if let Some(mut state) = self.link.lock_for(self.epoch) {
+                    state.beside.is_writing = false;
+                }
                 Ok(true)
             }
             Poll::Ready(Err(error)) => Err(error),
@@ -249,8 +262,10 @@ impl<T: Transport> Connection<T> {
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let stuck = self.stuck_since.map(|since| since.saturating_add(micros(SILENCE)));
         let (due, ends) = {
-            let state = self.link.lock();
-            (state.session.poll_timeout(), state.watches.poll_timeout())
+            let mut state = self.link.lock();
+            let due = state.session.poll_timeout();
+            state.beside.looks_at = due;
+            (due, state.watches.poll_timeout())
         };
         let due = due.into_iter().chain(stuck).chain(ends).min();
         let Some(at) = due.and_then(|due| self.link.0.clock.instant(due)) else {
@@ -287,6 +302,9 @@ impl<T> Drop for Connection<T> {
     /// Whoever runs it gave up: for the session it is lost.
     fn drop(&mut self) {
         let mut state = self.link.lock();
+        if state.epoch == self.epoch {
+            state.beside.by = None;
+        }
         if state.epoch == self.epoch && state.session.is_connected() {
             state.session.connection_lost(self.link.0.clock.now());
             state.hear_all(&self.link);

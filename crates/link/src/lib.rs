@@ -14,6 +14,7 @@
 //! | a program that is hosted | [`Process`], [`depends`] |
 
 mod accept;
+mod beside;
 mod body;
 mod call;
 mod clock;
@@ -40,5 +41,5 @@ pub use link::{ByCall, Link};
 pub use process::{Process, depends};
 pub use serve::{Answering, Arrived, Asked, Failed, Host, Said};
 pub use tidewire_live::{CallId, Changed, Config, Limits, Reason, Violation, feature};
-pub use transport::{Broken, ByteStream, Transport};
+pub use transport::{AtOnce, Broken, ByteStream, Transport};
 pub use websocket::{PATH, SUBPROTOCOL, WebSocket, accept_key, random_key};

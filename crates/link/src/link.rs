@@ -19,6 +19,7 @@ use tidewire_live::{CallId, Event, Metadata, Reason, Session, Usage, Violation};
 use tidewire_service::{Error, Outcome, Peer, Wakers};
 use tokio_util::task::TaskTracker;
 
+use crate::beside::Beside;
 use crate::call::given_up;
 use crate::clock::Clock;
 use crate::exchange::{Exchange, Heard};
@@ -56,6 +57,8 @@ pub(crate) struct State {
     pub(crate) waiting: Wakers,
     /// Who runs the connection.
     pub(crate) connection: Option<Waker>,
+    /// Who else writes to it.
+    pub(crate) beside: Beside,
     /// Counts connections: who runs an earlier one lets go.
     pub(crate) epoch: u64,
     /// What the connection before has to write before it ends.
@@ -105,6 +108,7 @@ impl Link {
             watches: Watches::default(),
             waiting: Wakers::default(),
             connection: None,
+            beside: Beside::default(),
             epoch: 0,
             farewell: Vec::new(),
             peer: None,

@@ -92,8 +92,7 @@ impl Link {
         if let Some(begins) = begins.take() {
             begins(id);
         }
-        state.wake();
-        drop(state);
+        self.write_at_once(state);
         if let Some(frames) = order.frames.take() {
             self.send_items(id, frames);
         }

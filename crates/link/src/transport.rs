@@ -8,6 +8,7 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
@@ -48,6 +49,20 @@ pub trait Transport: Send + Unpin {
     /// # Errors
     /// The connection broke.
     fn poll_close(&mut self, cx: &mut Context<'_>, reason: Option<u8>) -> Poll<io::Result<()>>;
+
+    /// What others write with than the task that polls it, if they can.
+    fn at_once(&self) -> Option<Arc<dyn AtOnce>> {
+        None
+    }
+}
+
+/// Writes to a connection from any task, without waiting.
+pub trait AtOnce: Send + Sync {
+    /// Sends as many of these bytes as the connection takes now, and returns how many.
+    ///
+    /// # Errors
+    /// It takes none now, or is gone: the task that polls it finds out which.
+    fn try_send(&self, bytes: &[u8]) -> io::Result<usize>;
 }
 
 impl<T: Transport + ?Sized> Transport for Box<T> {

@@ -165,11 +165,17 @@ impl Session {
     }
 
     /// The application is done with a call: it hears no more of it. The callee is asked to stop; a
-    /// unary command runs to completion all the same, and its slot is taken until then.
-    pub fn cancel(&mut self, call: CallId) {
-        if !self.is_ours(call.stream) {
-            return;
+    /// unary command runs to completion all the same, and its slot is taken until then. Returns whether the
+    /// call was not over.
+    pub fn cancel(&mut self, call: CallId) -> bool {
+        let is_open = self.is_ours(call.stream) && self.outgoing.of(call).is_some();
+        if is_open {
+            self.cancel_open(call);
         }
+        is_open
+    }
+
+    fn cancel_open(&mut self, call: CallId) {
         let index = call.index();
         let has_connection = self.phase == Phase::Open;
         let live = self.outgoing_live;

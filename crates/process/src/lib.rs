@@ -17,7 +17,7 @@
 //! | `instance.rs` | one process from its start to its end |
 //! | `calls.rs` | what becomes of a call when its process fails |
 //! | `commands.rs` | what becomes stale when a process ends with a command under way |
-//! | `native.rs` | calls of a process that speaks the live protocol, both ways |
+//! | `native.rs`, `socket.rs` | calls of a process that speaks the live protocol, both ways |
 //! | `peer.rs` | what such a process says by itself |
 //! | `steer.rs` | what an operator does to a service |
 //! | `turn.rs` | what a process is given time for |
@@ -47,6 +47,7 @@ mod pool;
 mod program;
 mod ready;
 mod site;
+mod socket;
 mod sources;
 mod steer;
 mod turn;

@@ -22,7 +22,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tidewire_link::{
-    Arrival, ByteStream, CallId, Config, Depends, Limits, Link, Links, Reason, feature, random_boot,
+    Arrival, CallId, Config, Depends, Limits, Link, Links, Reason, feature, random_boot,
 };
 use tidewire_service::{Call, Enclosing, Headers, Outcome, Reply, Result, Target};
 use tokio::net::UnixStream;
@@ -33,6 +33,7 @@ use tokio_util::task::TaskTracker;
 use crate::commands;
 use crate::headers;
 use crate::peer::{Peer, Shared};
+use crate::socket::Socket;
 
 /// The session with one process.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ impl Native {
         let links = Links::new(config(), Arc::clone(&peer) as _, tasks, 0);
         let anybody = async |_| Ok(bytes::Bytes::new());
         let arrival = Arrival { is_started_here: true, ..Arrival::default() };
-        let greeted = links.greet(ByteStream::new(transport), arrival, anybody).await;
+        let greeted = links.greet(Socket::new(transport), arrival, anybody).await;
         let (link, connection) = greeted.ok_or("it said no hello of the live protocol")?;
         let (ends, over) = watch::channel(false);
         let (ended, of) = (link.clone(), Arc::clone(&peer));

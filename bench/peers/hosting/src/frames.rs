@@ -24,6 +24,7 @@ use crate::Result;
 use crate::worker::Worker;
 
 const METHOD: &[u8] = b"\x01/hosting.v1.Greeter/Greet";
+const NAME: &[u8] = br#"{"name":"Ada"}"#;
 const REQUEST: u8 = 3;
 const REPLY: u8 = 4;
 const END: u8 = 1;
@@ -72,26 +73,47 @@ fn frames(read: &mut Vec<u8>, mut hear: impl FnMut(u8, u32, &[u8])) {
     read.drain(..at);
 }
 
-/// Starts a worker with a request waiting in its socket, until that is answered.
-pub fn answers(worker: &Worker) -> Result<Child> {
-    let (mut ours, theirs) = Socket::pair()?;
-    ours.set_read_timeout(Some(Duration::from_secs(20)))?;
-    ours.write_all(&hello())?;
-    ours.write_all(&request(2, true, br#"{"name":"Ada"}"#))?;
-    let child = worker.spawn(theirs.as_fd())?;
-    drop(theirs);
-    let (mut read, mut buffer, mut is_answered) = (Vec::new(), [0; 4096], false);
-    while !is_answered {
-        let count = ours.read(&mut buffer)?;
-        if count == 0 {
-            return Err("the worker closed its socket".into());
-        }
-        read.extend_from_slice(&buffer[..count]);
-        frames(&mut read, |kind, _, payload| {
-            is_answered |= kind == REPLY && payload.windows(10).any(|ten| ten == b"Hello, Ada");
-        });
+/// A worker and nothing before it: its socket, asked one call at a time.
+pub struct Direct {
+    socket: Socket,
+    read: Vec<u8>,
+    pub worker: Child,
+}
+
+impl Direct {
+    /// Starts a worker with a request waiting in its socket, until that is answered.
+    pub fn open(worker: &Worker) -> Result<Self> {
+        let (mut socket, theirs) = Socket::pair()?;
+        socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+        socket.write_all(&hello())?;
+        socket.write_all(&request(2, true, NAME))?;
+        let worker = worker.spawn(theirs.as_fd())?;
+        drop(theirs);
+        let mut direct = Self { socket, read: Vec::new(), worker };
+        direct.answer()?;
+        Ok(direct)
     }
-    Ok(child)
+
+    /// Makes another call.
+    pub fn ask(&mut self) -> Result<()> {
+        self.socket.write_all(&request(2, false, NAME))?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Result<()> {
+        let (mut buffer, mut is_answered) = ([0; 4096], false);
+        while !is_answered {
+            let count = self.socket.read(&mut buffer)?;
+            if count == 0 {
+                return Err("the worker closed its socket".into());
+            }
+            self.read.extend_from_slice(&buffer[..count]);
+            frames(&mut self.read, |kind, _, payload| {
+                is_answered |= kind == REPLY && payload.windows(10).any(|ten| ten == b"Hello, Ada");
+            });
+        }
+        Ok(())
+    }
 }
 
 /// Who waits, and what is to be written.

@@ -1,8 +1,8 @@
 //! What a front of hosted workers costs, cold and warm: one front, one case, as many seconds as it is told.
 //!
 //! `hosting FRONT CASE SECONDS` starts the front and its worker, asks over HTTP/1.1 and prints what it
-//! counted as one line of JSON. Warm: eight connections, each with one request under way. Cold: one at
-//! a time, each timed from before it is sent to its full answer, once no worker is left.
+//! counted as one line of JSON. Warm: eight connections, each with one request under way; alone: one of them.
+//! Cold: one at a time, each timed from before it is sent to its full answer, once no worker is left.
 //!
 //! | front | is |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `nginx`, `proxy` | a proxy before the same worker: nginx, and hyper as barely as it goes (`proxy.rs`) |
 //! | `frames` | hyper, and the least that speaks frames to the same worker (`frames.rs`) |
 //! | `uwsgi` | the same page, served by uWSGI |
-//! | `bare` | no front: the worker started with the request waiting in its socket, which is the floor |
+//! | `bare` | no front: the worker started with the request waiting in its socket, which is the floor; alone: asked by its socket |
 
 mod ask;
 mod frames;
@@ -22,6 +22,7 @@ mod worker;
 use std::time::{Duration, Instant};
 
 use ask::{Connection, Latencies};
+use frames::Direct;
 use front::Front;
 use worker::Worker;
 
@@ -79,8 +80,11 @@ fn run() -> Result<()> {
         [front, case, seconds] => {
             let (case, time) = (Case::parse(case)?, Duration::from_secs_f64(seconds.parse()?));
             let counted = match (*front, case.state.as_str()) {
+                ("bare", "alone") => direct(&case, time)?,
                 ("bare", _) => bare(&case, time)?,
-                (_, "warm" | "cached") => warm(&Front::start(front, &case)?, &case, time)?,
+                (_, "warm" | "cached" | "alone") => {
+                    warm(&Front::start(front, &case)?, &case, time)?
+                }
                 _ => cold(&Front::start(front, &case)?, &case, time)?,
             };
             println!("{counted}");
@@ -90,7 +94,7 @@ fn run() -> Result<()> {
     }
 }
 
-/// Eight connections all the time.
+/// So many connections all the time.
 fn warm(front: &Front, case: &Case, time: Duration) -> Result<serde_json::Value> {
     let request = case.request();
     let mut one = Connection::open(&front.address)?;
@@ -102,7 +106,8 @@ fn warm(front: &Front, case: &Case, time: Duration) -> Result<serde_json::Value>
     }
     let before = front.cpu();
     let began = Instant::now();
-    let threads: Vec<_> = (0..8)
+    let connections = if case.state == "alone" { 1 } else { 8 };
+    let threads: Vec<_> = (0..connections)
         .map(|_| {
             let (address, request) = (front.address.clone(), request.clone());
             std::thread::spawn(move || -> Result<Latencies> {
@@ -154,6 +159,25 @@ fn cold(front: &Front, case: &Case, time: Duration) -> Result<serde_json::Value>
     Ok(all.counted(total.as_secs_f64(), first, front.cpu() - before, front.memory()))
 }
 
+/// The worker alone, asked by its socket.
+fn direct(case: &Case, time: Duration) -> Result<serde_json::Value> {
+    let began = Instant::now();
+    let mut worker = Direct::open(&case.worker)?;
+    let first = began.elapsed();
+    for _ in 0..200 {
+        worker.ask()?;
+    }
+    let pid = worker.worker.id();
+    let (mut all, before, began) = (Latencies::default(), usage::cpu(&[pid]), Instant::now());
+    while began.elapsed() < time {
+        all.time(|| worker.ask())?;
+    }
+    let (seconds, cpu) = (began.elapsed().as_secs_f64(), usage::cpu(&[pid]) - before);
+    let counted = all.counted(seconds, first, cpu, usage::memory(&[pid], &[pid]));
+    worker::end(worker.worker);
+    Ok(counted)
+}
+
 /// The worker alone.
 fn bare(case: &Case, time: Duration) -> Result<serde_json::Value> {
     let (mut all, began) = (Latencies::default(), Instant::now());
@@ -161,7 +185,7 @@ fn bare(case: &Case, time: Duration) -> Result<serde_json::Value> {
     while began.elapsed() < time || all.count() < 5 {
         let child = match case.kind.as_str() {
             "http" => all.time(|| case.worker.answers_http(&case.request()))?,
-            _ => all.time(|| frames::answers(&case.worker))?,
+            _ => all.time(|| Ok(Direct::open(&case.worker)?.worker))?,
         };
         let pid = child.id();
         (memory, cpu) = (usage::memory(&[pid], &[pid]), cpu + usage::cpu(&[pid]));

@@ -10,7 +10,8 @@ pub(super) const HOSTING: Suite = Suite {
     about: "workers in Python, Node, Go, Rust: kept, HTTP and pipe, warm, cold, frozen, spare; nginx, uWSGI, bare proxies",
     reading: "A worker greets whoever asks, over HTTP (http.server, node:http, net/http, hyper) or over the \
               pipe (the live protocol on an inherited socket, by the file for its language). Warm: eight \
-              connections, each with one request under way. Cold: one request at a time, each timed from before it \
+              connections, each with one request under way; alone: one of them, beside the same worker asked by its \
+              socket with nothing between (*bare process*). Cold: one request at a time, each timed from before it \
               is sent to its full answer, with no worker there when it comes; frozen with one that is \
               stopped, spare with one that stands by. *first* is \
               the first request of all. CPU and RSS are the front's without its worker's, PSS is that of all \
@@ -35,6 +36,10 @@ pub(super) const HOSTING: Suite = Suite {
         case("Pipe warm, Node", "pipe-warm", "pipe-warm-node"),
         case("Pipe warm, Go", "pipe-warm", "pipe-warm-go"),
         case("Pipe warm, Rust", "pipe-warm", "pipe-warm-rust"),
+        case("Pipe alone, Python", "alone", "pipe-alone-python"),
+        case("Pipe alone, Node", "alone", "pipe-alone-node"),
+        case("Pipe alone, Go", "alone", "pipe-alone-go"),
+        case("Pipe alone, Rust", "alone", "pipe-alone-rust"),
         case("Pipe cold, Python", "cold", "pipe-cold-python"),
         case("Pipe cold, Node", "cold", "pipe-cold-node"),
         case("Pipe cold, Go", "cold", "pipe-cold-go"),

@@ -121,6 +121,28 @@ async fn children_hang_on_the_only_thread_of_the_warden() {
 }
 
 #[tokio::test]
+async fn what_is_forked_for_a_start_is_small_however_large_the_gateway_is() {
+    // A fork copies the tables of all pages: of a gateway of 1 GiB that takes 30 ms.
+    let large = vec![1_u8; 1 << 30];
+    let resident = |pid: &str| -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    assert!(resident("self") > 1 << 20);
+    for program in programs(&[]) {
+        let host = host();
+        let hosted = host.add(program, Life::default());
+        let pid = get(&hosted, "/pid").await.unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let warden = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().to_owned();
+        assert!(resident(&warden) < 64 << 10, "{} KiB", resident(&warden));
+        host.stop().await;
+    }
+    assert_eq!(large.last(), Some(&1));
+}
+
+#[tokio::test]
 async fn nothing_is_left_of_a_chain_of_forks_when_its_service_is_stopped() {
     for program in programs(&["chain"]) {
         let host = host();
