@@ -24,7 +24,7 @@ pub(crate) use self::dial::Server;
 use crate::deadline::earlier;
 use crate::endpoint::Speaks;
 use crate::limits::ClientLimits;
-use crate::replica::Shelf;
+use crate::replica::{Asked, Shelf};
 use crate::trace::now;
 
 /// What all clones of a client share.
@@ -53,8 +53,12 @@ impl Live {
     /// Answers a call, from what is kept here if it is.
     pub(crate) fn answer(self: Arc<Self>, call: Call) -> Answer {
         if let Some(shelf) = &self.shelf
-            && let Some(key) = Shelf::key(&call)
+            && let Some(asked) = Asked::of(&call)
         {
+            if let Some(reply) = shelf.hit(&asked, &call) {
+                return Answer::ready(Ok(reply));
+            }
+            let key = asked.to_key();
             return shelf.answer(key, call);
         }
         let is_command = match call.spec() {

@@ -33,13 +33,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tidewire_memo::{Cached, Graph, Memo, Source, Suspension};
-use tidewire_service::{Answer, Body, Call, Code, Error, Freshness, Reply, Result, StreamKind};
+use tidewire_service::{Answer, Call, Code, Error, Forms, Freshness, Reply, Result, Room};
 use tokio::sync::Notify;
 
-use self::key::Key;
-use self::place::{Content, Place, Standing};
+pub(crate) use self::key::Asked;
+use self::key::{Key, Lends};
+use self::place::{Content, Place, Replica, Standing};
 use crate::live::Live;
 
 /// How remote queries are replicated; see [`Builder::replicas`](crate::Builder::replicas).
@@ -76,7 +76,7 @@ impl Replicas {
 
 /// The replicas of a client.
 pub(crate) struct Shelf {
-    memo: Memo<Key, Arc<Given>>,
+    memo: Memo<Key, Given>,
     shared: Arc<Shared>,
 }
 
@@ -90,6 +90,8 @@ pub(crate) struct Shared {
     passing: Source<()>,
     _never_kept: Suspension,
     places: Mutex<HashMap<Key, Weak<Place>>>,
+    /// None: whoever gives an answer on makes other forms of it, and may keep them.
+    room: Arc<Room>,
     /// The standing of a replica changed.
     changed: Notify,
 }
@@ -97,7 +99,7 @@ pub(crate) struct Shared {
 /// What a run of a query gave.
 enum Given {
     /// An answer that the server tells of.
-    Held(Arc<Place>, Content),
+    Held(Arc<Replica>),
     /// The same, while nobody knows whether it is right.
     Unconfirmed(Content),
     /// An answer for who asked.
@@ -115,6 +117,7 @@ impl Shelf {
             passing,
             _never_kept: passing.suspend(),
             places: Mutex::default(),
+            room: Arc::new(Room::new(0)),
             changed: Notify::new(),
         });
         let weak = Arc::downgrade(&shared);
@@ -122,27 +125,20 @@ impl Shelf {
             let shared = weak.upgrade();
             async move {
                 let gone = || Error::unavailable("the client of a replica was dropped");
-                shared.ok_or_else(gone)?.run(key).await.map(Arc::new)
+                shared.ok_or_else(gone)?.run(key).await
             }
         });
         Self { memo, shared }
     }
 
-    /// What the answer to a call is kept by; `None` for what is no query with one answer.
-    pub(crate) fn key(call: &Call) -> Option<Key> {
-        call.spec().filter(|method| method.is_query() && method.kind == StreamKind::Unary)?;
-        match &call.body {
-            Body::Full(message) => Key::of(call, message.clone()),
-            Body::Empty => Key::of(call, Bytes::new()),
-            Body::Stream(_) => None,
-        }
+    /// The replica that answers a query, if there is one.
+    pub(crate) fn hit(&self, asked: &Asked<'_>, call: &Call) -> Option<Reply> {
+        let cached = self.memo.cached::<dyn Lends + '_>(asked)?;
+        Some(self.shared.give(&cached, call))
     }
 
-    /// Answers a query from its replica.
+    /// Answers a query of which there is no replica.
     pub(crate) fn answer(&self, key: Key, call: Call) -> Answer {
-        if let Some(cached) = self.memo.cached(&key) {
-            return Answer::ready(Ok(self.shared.give(&cached, &call)));
-        }
         let (memo, shared) = (self.memo, Arc::clone(&self.shared));
         Answer::pending(async move {
             let asked = async { memo.get(key).await };
@@ -197,7 +193,7 @@ impl Shared {
             // Before the look, so that no word after it is missed.
             changed.as_mut().enable();
             match place.held() {
-                Some((Standing::Right, content)) => return Ok(Given::Held(place, content)),
+                Some((Standing::Right, content)) => return Ok(self.held(place, content)),
                 Some((Standing::Unconfirmed, content)) => match self.when_lost {
                     WhenLost::Wait => changed.await,
                     WhenLost::Serve => return Ok(self.unconfirmed(content)),
@@ -241,10 +237,14 @@ impl Shared {
         if let Some(hold) = hold
             && place.keep(ear, content.clone(), hold)
         {
-            return Ok(Given::Held(place, content));
+            return Ok(self.held(place, content));
         }
         self.passing.read(&());
         Ok(Given::Passing(content))
+    }
+
+    fn held(&self, place: Arc<Place>, content: Content) -> Given {
+        Given::Held(Replica::new(place, content, Forms::new(Arc::clone(&self.room))))
     }
 
     fn unconfirmed(&self, content: Content) -> Given {
@@ -253,12 +253,12 @@ impl Shared {
     }
 
     /// What one caller is given.
-    fn give(&self, cached: &Cached<Arc<Given>>, call: &Call) -> Reply {
+    fn give(&self, cached: &Cached<Given>, call: &Call) -> Reply {
         let over = || Freshness::lasting(Duration::ZERO);
-        let (content, freshness) = match &***cached {
+        let (content, freshness) = match &**cached {
             // Outdated while it was made: right for who asked before the change.
-            Given::Held(_, content) if cached.version() == 0 => (content, over()),
-            Given::Held(place, content) => (content, place.freshness()),
+            Given::Held(replica) if cached.version() == 0 => (replica.content(), over()),
+            Given::Held(replica) => (replica.content(), replica.freshness()),
             Given::Unconfirmed(content) => {
                 self.passing.read(&());
                 (content, over())
@@ -299,7 +299,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 impl PartialEq for Given {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Held(_, one), Self::Held(_, two)) => one == two,
+            (Self::Held(one), Self::Held(two)) => one == two,
             _ => false,
         }
     }

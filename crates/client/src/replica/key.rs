@@ -1,16 +1,18 @@
 //! What a replica is of: a query as it is sent.
 //!
 //! Headers belong to it, since the answer may depend on them (credentials above all); but for those of a
-//! trace, which differ with each call.
+//! trace, which differ with each call. A call is looked up by what it lends ([`Asked`]), at no cost; a key of
+//! its own is made where there is no replica yet.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
-use tidewire_service::{Call, Codec, Context, Method, Target, Validator};
+use http::{HeaderMap, HeaderName};
+use tidewire_service::{Body, Call, Codec, Context, Method, StreamKind, Target, Validator};
 
 use crate::trace::now;
 
@@ -22,23 +24,119 @@ struct Parts {
     method: Method,
     codec: Codec,
     message: Bytes,
+    /// Without those of a trace.
     headers: HeaderMap,
 }
 
-impl Key {
-    /// The key of a call of a method; `None` for other calls.
-    pub(crate) fn of(call: &Call, message: Bytes) -> Option<Self> {
+/// The same, lent by a call.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    method: &'a Method,
+    codec: Codec,
+    message: &'a [u8],
+    headers: &'a HeaderMap,
+}
+
+impl<'a> Asked<'a> {
+    /// What is asked by a call; `None` for what is no query with one answer.
+    pub(crate) fn of(call: &'a Call) -> Option<Self> {
         let Target::Method(method) = &call.target else { return None };
-        if call.codec != call.accept {
+        if !method.is_query() || method.kind != StreamKind::Unary || call.codec != call.accept {
             return None;
         }
-        let mut headers = call.context.headers().clone();
-        for name in ["traceparent", "tracestate"] {
-            headers.remove(name);
-        }
-        Some(Self(Arc::new(Parts { method: method.clone(), codec: call.codec, message, headers })))
+        let message = match &call.body {
+            Body::Full(message) => &message[..],
+            Body::Empty => &[],
+            Body::Stream(_) => return None,
+        };
+        Some(Self { method, codec: call.codec, message, headers: call.context.headers() })
     }
 
+    /// The key, with bytes of its own.
+    pub(crate) fn to_key(self) -> Key {
+        let Self { method, codec, message, headers } = self;
+        let mut headers = headers.clone();
+        for name in OF_A_TRACE {
+            headers.remove(name);
+        }
+        let message = Bytes::copy_from_slice(message);
+        Key(Arc::new(Parts { method: method.clone(), codec, message, headers }))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'a HeaderName> + use<'a> {
+        self.headers.keys().filter(|name| !OF_A_TRACE.contains(&name.as_str()))
+    }
+
+    fn has_headers_of(&self, other: &Self) -> bool {
+        if self.headers.is_empty() && other.headers.is_empty() {
+            return true;
+        }
+        let [one, two] = [self.headers, other.headers];
+        self.names().count() == other.names().count()
+            && self.names().all(|name| one.get_all(name) == two.get_all(name))
+    }
+}
+
+/// Headers that say of which trace a call is a part.
+const OF_A_TRACE: [&str; 2] = ["traceparent", "tracestate"];
+
+impl PartialEq for Asked<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.message == other.message
+            && self.codec == other.codec
+            && self.method.path == other.method.path
+            && self.has_headers_of(other)
+    }
+}
+
+impl Hash for Asked<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.method.path.hash(state);
+        self.codec.hash(state);
+        self.message.hash(state);
+        self.names().count().hash(state);
+    }
+}
+
+/// Keys and what is lent, for looking up one by the other.
+pub(crate) trait Lends {
+    fn asked(&self) -> Asked<'_>;
+}
+
+impl Lends for Key {
+    fn asked(&self) -> Asked<'_> {
+        let Parts { method, codec, message, headers } = &*self.0;
+        Asked { method, codec: *codec, message, headers }
+    }
+}
+
+impl Lends for Asked<'_> {
+    fn asked(&self) -> Asked<'_> {
+        *self
+    }
+}
+
+impl<'a> Borrow<dyn Lends + 'a> for Key {
+    fn borrow(&self) -> &(dyn Lends + 'a) {
+        self
+    }
+}
+
+impl PartialEq for dyn Lends + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.asked() == other.asked()
+    }
+}
+
+impl Eq for dyn Lends + '_ {}
+
+impl Hash for dyn Lends + '_ {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.asked().hash(state);
+    }
+}
+
+impl Key {
     /// The call that asks for it, of who holds the content with this validator.
     pub(crate) fn call(&self, held: Option<Validator>, timeout: Duration) -> Call {
         let Parts { method, codec, message, headers } = &*self.0;
@@ -50,12 +148,7 @@ impl Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        let (one, two) = (&*self.0, &*other.0);
-        Arc::ptr_eq(&self.0, &other.0)
-            || one.message == two.message
-                && one.codec == two.codec
-                && one.method.path == two.method.path
-                && one.headers == two.headers
+        Arc::ptr_eq(&self.0, &other.0) || self.asked() == other.asked()
     }
 }
 
@@ -63,11 +156,7 @@ impl Eq for Key {}
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Parts { method, codec, message, headers } = &*self.0;
-        method.path.hash(state);
-        codec.hash(state);
-        message.hash(state);
-        headers.len().hash(state);
+        self.asked().hash(state);
     }
 }
 
@@ -75,5 +164,58 @@ impl fmt::Debug for Key {
     /// Without headers, which may be credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({} bytes)", self.0.method.path, self.0.message.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::BuildHasher;
+
+    use tidewire_service::{Idempotency, Spec};
+
+    use super::*;
+
+    fn call(message: &'static str, headers: &[(&'static str, &str)]) -> Call {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().expect("a header value"));
+        }
+        let spec = Spec::dynamic("a.B", "C", StreamKind::Unary, ["a.D", "a.E"])
+            .idempotency(Idempotency::NoSideEffects);
+        let message = Bytes::from_static(message.as_bytes());
+        Call::method(Arc::new(spec), Context::new(map), Codec::Proto, message)
+    }
+
+    #[test]
+    fn what_is_lent_finds_the_key_that_is_made_of_it_and_no_other() {
+        let (a, b) = (("authorization", "a"), ("authorization", "b"));
+        let (trace, x, y) = (("traceparent", "1"), ("x", "1"), ("x", "2"));
+        let calls = [
+            vec![call("1", &[]), call("1", &[trace])],
+            vec![call("2", &[])],
+            vec![call("1", &[a]), call("1", &[trace, a]), call("1", &[a, trace])],
+            vec![call("1", &[b])],
+            vec![call("1", &[x, y]), call("1", &[trace, x, y])],
+            vec![call("1", &[y, x])],
+            vec![call("1", &[x])],
+            vec![call("1", &[a, x]), call("1", &[x, a])],
+        ];
+        let hasher = std::hash::RandomState::new();
+        for (at, these) in calls.iter().enumerate() {
+            for (other, those) in calls.iter().enumerate() {
+                for (one, two) in
+                    these.iter().flat_map(|one| those.iter().map(move |two| (one, two)))
+                {
+                    let key = Asked::of(one).expect("a query").to_key();
+                    let lent = Asked::of(two).expect("a query");
+                    let lent: &dyn Lends = &lent;
+                    let borrowed: &dyn Lends = key.borrow();
+                    assert_eq!(borrowed == lent, at == other, "{at} and {other}");
+                    if at == other {
+                        assert_eq!(hasher.hash_one(&key), hasher.hash_one(lent), "{at}");
+                    }
+                }
+            }
+        }
     }
 }

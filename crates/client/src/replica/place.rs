@@ -3,7 +3,7 @@
 //! What a memo made of an answer stays valid when the next answer is equal, and with it the value that the
 //! memo keeps; so that value holds on to the place, and the place to the newest answer and its watch.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 
@@ -11,7 +11,9 @@ use bytes::Bytes;
 use http::StatusCode;
 use tidewire_link::{Hold, Watcher, Word};
 use tidewire_memo::Source;
-use tidewire_service::{Body, Freshness, Headers, Lifetime, Reply, Staleness, Validator, Wakers};
+use tidewire_service::{
+    Body, Forms, Freshness, Headers, Keeper, Lifetime, Reply, Staleness, Validator, Wakers,
+};
 
 use super::key::Key;
 use super::{Shared, lock};
@@ -23,7 +25,17 @@ pub(crate) struct Place {
     shelf: Weak<Shared>,
     /// How often it ceased to be known as right.
     doubts: AtomicU32,
+    /// The answer that is held is right, and says nothing of itself but that. Written under the lock of the
+    /// state, read by each hit.
+    is_plain: AtomicBool,
     state: Mutex<State>,
+}
+
+/// An answer that the server tells of, as the memo keeps it.
+pub(crate) struct Replica {
+    place: Arc<Place>,
+    content: Content,
+    forms: Forms,
 }
 
 #[derive(Default)]
@@ -73,8 +85,8 @@ pub(crate) struct Content {
 
 impl Place {
     pub(crate) fn new(key: Key, told: Source<Key>, shelf: Weak<Shared>) -> Arc<Self> {
-        let (doubts, state) = (AtomicU32::new(0), Mutex::default());
-        Arc::new(Self { key, told, shelf, doubts, state })
+        let (doubts, is_plain) = (AtomicU32::new(0), AtomicBool::new(false));
+        Arc::new(Self { key, told, shelf, doubts, is_plain, state: Mutex::default() })
     }
 
     /// What hears of the answer that is asked for next.
@@ -92,6 +104,7 @@ impl Place {
             return false;
         }
         let before = state.held.replace(Held { nth: ear.nth, ear, content, _hold: hold });
+        self.look(&state);
         drop(state);
         drop(before);
         true
@@ -103,22 +116,14 @@ impl Place {
         state.held.as_ref().map(|held| (held.ear.standing(), held.content.clone()))
     }
 
-    /// How long the answer stays true, for whoever is given it now; nothing to go by if it is not known to
-    /// be right any more.
-    pub(crate) fn freshness(self: &Arc<Self>) -> Freshness {
-        // Before the look: a doubt is there to be seen before it counts.
-        let doubts = self.doubts.load(Ordering::SeqCst);
-        let Some((Standing::Right, content)) = self.held() else {
-            return Freshness::lasting(std::time::Duration::ZERO);
-        };
-        // The server tells of the end of any other lifetime.
-        let lifetime = match content.freshness.lifetime() {
-            Lifetime::Immutable => Lifetime::Immutable,
-            _ => Lifetime::Unknown,
-        };
-        Freshness::tracked(Arc::new(Seen(Arc::clone(self), doubts)))
-            .with_lifetime(lifetime)
-            .with_tokens(content.freshness.tokens())
+    /// Whether hits need to look no further than the number of doubts.
+    fn look(&self, state: &State) {
+        let is_plain = state.held.as_ref().is_some_and(|held| {
+            let own = &held.content.freshness;
+            let says_more = own.lifetime() == Lifetime::Immutable || !own.tokens().is_empty();
+            held.ear.standing() == Standing::Right && !says_more
+        });
+        self.is_plain.store(is_plain, Ordering::SeqCst);
     }
 
     fn doubt(&self) {
@@ -126,6 +131,66 @@ impl Place {
         self.told.changed(&self.key);
         let waiting = std::mem::take(&mut lock(&self.state).waiting);
         waiting.wake();
+    }
+}
+
+impl Replica {
+    pub(crate) fn new(place: Arc<Place>, content: Content, forms: Forms) -> Arc<Self> {
+        Arc::new(Self { place, content, forms })
+    }
+
+    pub(crate) fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// How long the answer stays true, for whoever is given it now; nothing to go by if it is not known to
+    /// be right any more.
+    pub(crate) fn freshness(self: &Arc<Self>) -> Freshness {
+        let place = &*self.place;
+        // Before the look: a doubt is there to be seen before it counts.
+        let doubts = place.doubts.load(Ordering::SeqCst);
+        let freshness = || Freshness::kept(Arc::clone(self) as _, doubts.into());
+        if place.is_plain.load(Ordering::SeqCst) {
+            return freshness();
+        }
+        let Some((Standing::Right, content)) = place.held() else {
+            return Freshness::lasting(std::time::Duration::ZERO);
+        };
+        let freshness = freshness().with_tokens(content.freshness.tokens());
+        match content.freshness.lifetime() {
+            Lifetime::Immutable => freshness.with_lifetime(Lifetime::Immutable),
+            // The server tells of the end of any other lifetime.
+            _ => freshness,
+        }
+    }
+}
+
+impl Keeper for Replica {
+    fn validator(&self) -> Option<Validator> {
+        self.content.validator
+    }
+
+    fn is_stale(&self, doubts: u64) -> bool {
+        u64::from(self.place.doubts.load(Ordering::SeqCst)) != doubts
+    }
+
+    fn staleness(&self, doubts: u64) -> Arc<dyn Staleness> {
+        Arc::new(Seen(Arc::clone(&self.place), doubts))
+    }
+
+    fn body(&self) -> &Bytes {
+        &self.content.body
+    }
+
+    fn forms(&self) -> &Forms {
+        &self.forms
+    }
+}
+
+/// Equal content leaves what was made of it valid.
+impl PartialEq for Replica {
+    fn eq(&self, other: &Self) -> bool {
+        self.content == other.content
     }
 }
 
@@ -158,6 +223,7 @@ impl Watcher for Ear {
         };
         self.standing.store(standing as u8, Ordering::SeqCst);
         let Some(place) = self.place.upgrade() else { return };
+        place.look(&lock(&place.state));
         if standing != Standing::Right {
             place.doubt();
         }
@@ -168,11 +234,11 @@ impl Watcher for Ear {
 }
 
 /// A replica as it was when somebody was given it: stale with the first doubt since.
-struct Seen(Arc<Place>, u32);
+struct Seen(Arc<Place>, u64);
 
 impl Staleness for Seen {
     fn is_stale(&self) -> bool {
-        self.0.doubts.load(Ordering::SeqCst) != self.1
+        u64::from(self.0.doubts.load(Ordering::SeqCst)) != self.1
     }
 
     fn poll_stale(&self, cx: &mut Context<'_>) -> Poll<()> {

@@ -8,11 +8,14 @@ use std::cell::Cell;
 use http::HeaderMap;
 use tidewire_edge::Edge;
 use tidewire_memo::{Graph, Source};
-use tidewire_service::{Body, Call, Codec, Context, Reply, Sharing};
+use tidewire_service::{Body, Call, Codec, Context, Reply, Sharing, StaleSet, Staleness};
 
 use crate::harness::{Behind, query};
 
 struct Counting;
+
+/// What one test frees another may have made: one at a time.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 thread_local! {
     static TAKEN: Cell<isize> = const { Cell::new(0) };
@@ -59,10 +62,14 @@ fn rows(graph: &Graph, sharing: Sharing, reply: fn() -> Reply) -> (Source<u64>, 
 }
 
 async fn ask(behind: &Behind, row: u64) {
+    asked(behind, row).await;
+}
+
+async fn asked(behind: &Behind, row: u64) -> Reply {
     let context = Context::new(HeaderMap::new()).with_conditions();
     let body = Body::from(row.to_be_bytes().to_vec());
     let call = Call::method(behind.method(), context, Codec::Proto, body);
-    behind.service.call(call).await.expect("an answer");
+    behind.service.call(call).await.expect("an answer")
 }
 
 fn small() -> Reply {
@@ -79,6 +86,7 @@ fn with_headers() -> Reply {
 
 #[tokio::test]
 async fn what_answers_are_counted_as_is_what_they_take() {
+    let _alone = ALONE.lock().await;
     // Kept to the end, so that no case is given the places of another.
     let mut graphs = Vec::new();
     for (what, sharing, reply, rows_kept) in [
@@ -109,6 +117,7 @@ async fn what_answers_are_counted_as_is_what_they_take() {
 
 #[tokio::test]
 async fn rows_that_are_made_read_and_deleted_leave_little_behind() {
+    let _alone = ALONE.lock().await;
     let graph = Graph::new();
     let (source, behind) = rows(&graph, Sharing::Public, small);
     for row in 0..1_000 {
@@ -130,4 +139,36 @@ async fn rows_that_are_made_read_and_deleted_leave_little_behind() {
         ask(&behind, row).await;
     }
     assert_eq!(behind.runs(), runs, "what is current stays");
+}
+
+#[tokio::test]
+async fn a_place_in_a_set_of_subscriptions_takes_little_and_all_ring_in_one_go() {
+    let _alone = ALONE.lock().await;
+    // What a table of 32,768 places takes.
+    const ROWS: u64 = 28_000;
+    let graph = Graph::new();
+    graph.set_budget(1 << 30);
+    let (source, behind) = rows(&graph, Sharing::Public, small);
+    for row in 0..ROWS {
+        ask(&behind, row).await;
+    }
+    let (mut set, mut joined) = (StaleSet::default(), Vec::with_capacity(ROWS as usize));
+    let before = taken();
+    for row in 0..ROWS {
+        let reply = asked(&behind, row).await;
+        let staleness: &std::sync::Arc<dyn Staleness> = reply.freshness.staleness().expect("kept");
+        joined.push(set.add(row as u32, staleness));
+    }
+    assert!(joined.iter().all(|joined| !joined.is_stale()));
+    let each = (taken() - before) as f64 / ROWS as f64;
+    println!("a subscription takes {each:.1} bytes in the graph, the set and the edge");
+    assert!(each < 90.0, "{each:.1}");
+    source.changed_all();
+    let mut rung = Vec::new();
+    set.take(&mut rung);
+    assert!(rung.iter().copied().eq(0..ROWS as u32));
+    assert!(joined.iter().all(|joined| joined.is_stale()));
+    drop(joined);
+    let left = (taken() - before) / ROWS as isize;
+    assert!(left < 40, "{left}: what is left is the table of the graph");
 }
