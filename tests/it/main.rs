@@ -39,6 +39,7 @@ mod replicas;
 mod run_time_schema;
 mod secure;
 mod silent;
+mod streams;
 mod trouble;
 mod upstream;
 mod vocabulary;
