@@ -11,7 +11,7 @@ use tidewire_tests::proto::*;
 use crate::harness::{behaviour, start};
 
 /// Every way in which a client can speak to a plain TCP port.
-fn ways(address: SocketAddr) -> Vec<(String, Client)> {
+pub(crate) fn ways(address: SocketAddr) -> Vec<(String, Client)> {
     let mut ways = http_ways(address);
     for scheme in ["ws", "tcp"] {
         for codec in [Codec::Proto, Codec::Json] {

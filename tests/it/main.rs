@@ -39,6 +39,7 @@ mod replicas;
 mod run_time_schema;
 mod secure;
 mod silent;
+mod streams;
 mod subscribed;
 mod trouble;
 mod upstream;

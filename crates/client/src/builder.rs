@@ -38,7 +38,7 @@ pub struct Builder {
     protocol: Protocol,
     http: HttpVersion,
     codec: Codec,
-    compression: Compression,
+    compression: Option<Compression>,
     queries_by_get: bool,
     passes_host: bool,
     closes_after_bodies: bool,
@@ -60,7 +60,7 @@ impl Builder {
             protocol: Protocol::Connect,
             http: HttpVersion::default(),
             codec: Codec::Proto,
-            compression: Compression::default(),
+            compression: None,
             queries_by_get: false,
             passes_host: false,
             closes_after_bodies: false,
@@ -102,9 +102,10 @@ impl Builder {
         self
     }
 
-    /// Sets what is compressed; replies may be, unless set.
+    /// Sets what is compressed. Unless set, replies may be; but not those of servers on this machine, which
+    /// are sent in less time than they are compressed.
     pub fn compression(mut self, compression: Compression) -> Self {
-        self.compression = compression;
+        self.compression = Some(compression);
         self
     }
 
@@ -203,7 +204,8 @@ impl Builder {
                 "gRPC needs HTTP/2; leave the HTTP version out, or use Connect or gRPC-Web",
             ));
         }
-        if self.protocol == Protocol::Live || self.endpoints()?.iter().any(|it| it.is_live) {
+        let endpoints = self.endpoints()?;
+        if self.protocol == Protocol::Live || endpoints.iter().any(|it| it.is_live) {
             return self.build_live();
         }
         if self.replicas.is_some() {
@@ -223,9 +225,11 @@ impl Builder {
             }
         };
         let sources: Result<Vec<_>, _> = self.urls.iter().map(|url| self.source(url)).collect();
+        let is_near = endpoints.iter().all(Endpoint::is_on_this_machine);
+        let usual = if is_near { Compression::none() } else { Compression::default() };
         let caller = Caller {
             dialect,
-            compression: self.compression,
+            compression: self.compression.unwrap_or(usual),
             queries_by_get: self.queries_by_get,
             message_bytes_max: self.limits.message_bytes_max,
             coders: Arc::new(Coders::default()),

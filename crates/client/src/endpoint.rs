@@ -2,6 +2,7 @@
 //! `tcp://host:port`, `unix:/run/shop.sock`.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use http::Uri;
@@ -117,6 +118,17 @@ impl Endpoint {
         }
     }
 
+    /// Whether no network is on the way to it.
+    pub(crate) fn is_on_this_machine(&self) -> bool {
+        match &self.place {
+            Place::Unix(_) => true,
+            Place::Host { host, .. } => {
+                let address = host.parse::<IpAddr>();
+                host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+            }
+        }
+    }
+
     pub(crate) fn scheme(&self) -> Scheme {
         if self.is_tls { Scheme::HTTPS } else { Scheme::HTTP }
     }
@@ -149,6 +161,14 @@ mod tests {
             let endpoint = Endpoint::parse(url).unwrap();
             assert_eq!(endpoint.name(), name);
             assert_eq!((endpoint.is_tls, endpoint.prefix.as_str()), (is_tls, prefix), "{url}");
+        }
+        let near = ["http://127.0.0.9:80", "https://[::1]", "http://localhost:1", "unix:/a"];
+        for (urls, is_near) in
+            [(near, true), (["http://10.0.0.1", "a.b", "[::2]:1", "localhost.a"], false)]
+        {
+            for url in urls {
+                assert_eq!(Endpoint::parse(url).unwrap().is_on_this_machine(), is_near, "{url}");
+            }
         }
         for url in ["ftp://a", "unix:", "", "http://", "http://a?b=c"] {
             let error = Endpoint::parse(url).unwrap_err().to_string();

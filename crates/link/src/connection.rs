@@ -6,9 +6,8 @@
 //! ```
 //!
 //! A call of the peer is polled once in place, which is all that most handlers of a fast service need,
-//! and goes on in a task if it has to wait. That is done for 200 µs, or 256 calls; then what they answered is
-//! written. Of the first 64 those for which there is no time begin in a task, as do those of methods that once
-//! took longer. So one slow handler does not hold up the connection twice.
+//! and goes on in a task if it has to wait. That is done for 200 µs, or 256 calls (`turn.rs`); then what they
+//! answered is written.
 //!
 //! Nothing is read while the peer does not take what is written to it, and what it does not take for
 //! [`SILENCE`] ends the connection, which parks the session.
@@ -19,7 +18,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant as StdInstant};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use tidewire_live::{Micros, Reason};
@@ -30,6 +29,7 @@ use crate::beside::Beside;
 use crate::link::Link;
 use crate::serve::{Rest, Serving, Taken};
 use crate::transport::{Broken, Transport};
+use crate::turn::{SlowMethods, Turn};
 
 /// A session's connection.
 pub struct Connection<T> {
@@ -43,8 +43,7 @@ pub struct Connection<T> {
     stuck_since: Option<Micros>,
     sleep: Pin<Box<Sleep>>,
     due: Option<Micros>,
-    /// Methods, by number, whose handlers once took long in place.
-    slow: Vec<u32>,
+    slow: SlowMethods,
 }
 
 /// Why a connection ended.
@@ -79,7 +78,7 @@ impl<T: Transport> Connection<T> {
             stuck_since: None,
             sleep,
             due: None,
-            slow: Vec::new(),
+            slow: SlowMethods::default(),
         }
     }
 
@@ -194,9 +193,7 @@ impl<T: Transport> Connection<T> {
     ) {
         let Some(host) = self.link.0.host.clone() else { return };
         let (call, number, runs_on) = (taken.call, taken.number, taken.runs_on());
-        let is_slow = number.is_some_and(|number| self.slow.contains(&number));
-        let in_place = turn.begins_in_place() && !is_slow;
-        turn.calls += 1;
+        let in_place = turn.call() && !self.slow.has(number);
         let watch = taken.watch;
         let arrived = taken.arrived(&self.link, peer);
         let serving = Serving::of(&self.link, (call, watch), &arrived);
@@ -204,8 +201,8 @@ impl<T: Transport> Connection<T> {
             true => serving.begin(cx, host, arrived),
             false => Some(Box::pin(serving.run(host, arrived)) as Rest),
         };
-        if in_place && turn.look() > IN_PLACE_TIME_MAX {
-            self.slow.extend(number.filter(|_| self.slow.len() < SLOW_METHODS_MAX));
+        if in_place {
+            self.slow.took(number, turn.look());
         }
         let Some(rest) = rest else { return };
         let mut state = self.link.lock();
@@ -312,40 +309,6 @@ impl<T> Drop for Connection<T> {
     }
 }
 
-/// Calls that begin between two writes. One look at the time is the end of a call and the beginning of the next.
-struct Turn {
-    calls: usize,
-    began: StdInstant,
-    now: StdInstant,
-}
-
-impl Turn {
-    fn begin() -> Self {
-        let began = StdInstant::now();
-        Self { calls: 0, began, now: began }
-    }
-
-    fn is_late(&self) -> bool {
-        self.now.duration_since(self.began) >= IN_PLACE_TIME_MAX
-    }
-
-    /// Whether the next call is polled in place.
-    fn begins_in_place(&self) -> bool {
-        !self.is_late()
-    }
-
-    /// Whether there is another call in it: those that are quick go together, as long as there is time.
-    fn takes_more(&self) -> bool {
-        self.calls < if self.is_late() { CALLS_AT_LEAST } else { CALLS_MAX }
-    }
-
-    /// Looks at the time: what the last call took.
-    fn look(&mut self) -> Duration {
-        let began = std::mem::replace(&mut self.now, StdInstant::now());
-        self.now.duration_since(began)
-    }
-}
-
 /// Writes the last bytes and ends the connection: no longer than [`GOODBYE`], and not before the peer
 /// has read them, since what is unread at its end could take them along.
 pub(crate) async fn leave(transport: &mut impl Transport, out: &mut Vec<u8>, reason: Reason) {
@@ -371,13 +334,6 @@ impl<T> fmt::Debug for Connection<T> {
     }
 }
 
-/// How many calls begin between two writes: when there is no time for more, and at most.
-const CALLS_AT_LEAST: usize = 64;
-const CALLS_MAX: usize = 256;
-/// For how long calls are polled in place between two writes.
-const IN_PLACE_TIME_MAX: Duration = Duration::from_micros(200);
-/// How many methods are remembered as slow: a peer numbers them.
-const SLOW_METHODS_MAX: usize = 1024;
 /// How long a peer may take nothing of what is written to it.
 const SILENCE: Duration = Duration::from_secs(25);
 /// How long a peer may take to read the last bytes.

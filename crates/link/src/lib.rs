@@ -28,6 +28,7 @@ mod pour;
 mod process;
 mod serve;
 mod transport;
+mod turn;
 mod watch;
 mod websocket;
 

@@ -82,8 +82,9 @@ where
         if pushed == Push::Queued
             && let Some(item) = &self.next
         {
-            // It begins the next frame, unless it is too large to share one.
-            if !self.messages.add(item) {
+            // It begins the next frame, unless it is too large to share one: then the one after it is put together
+            // where it is sent from.
+            if item.len() > SHARES_BYTES_MAX || !self.messages.add(item) {
                 pushed = session.push_shared(self.call, item);
             }
             if pushed == Push::Queued {
@@ -169,6 +170,8 @@ impl Turn {
     }
 }
 
+/// The largest item that begins a frame for others.
+const SHARES_BYTES_MAX: usize = 4 << 10;
 /// How long a turn takes.
 const TURN: Duration = Duration::from_micros(200);
 /// Items between two looks at the time, at most, as a power of two.

@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 use tidewire_live::Violation;
@@ -84,12 +84,16 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
 }
 
 /// Frames as a stream of bytes.
-pub struct ByteStream<S>(S);
+pub struct ByteStream<S> {
+    stream: S,
+    /// How much is read at once.
+    reads: usize,
+}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream<S> {
     /// Frames over `stream`.
     pub fn new(stream: S) -> Self {
-        Self(stream)
+        Self { stream, reads: READ_BYTES_MIN }
     }
 }
 
@@ -99,14 +103,22 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Transport for ByteStream<S> {
         cx: &mut Context<'_>,
         into: &mut BytesMut,
     ) -> Poll<Result<usize, Broken>> {
-        into.reserve(READ_BYTES);
-        tokio_util::io::poll_read_buf(Pin::new(&mut self.0), cx, into).map_err(Broken::Lost)
+        into.reserve(self.reads);
+        let stream = Pin::new(&mut self.stream);
+        let read = ready!(tokio_util::io::poll_read_buf(stream, cx, into)).map_err(Broken::Lost)?;
+        // Who sends much is read in large pieces, and others take little memory.
+        if read >= self.reads {
+            self.reads = (self.reads * 2).min(READ_BYTES_MAX);
+        } else if read < self.reads / 4 {
+            self.reads = (self.reads / 2).max(READ_BYTES_MIN);
+        }
+        Poll::Ready(Ok(read))
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<io::Result<()>> {
         let mut written = 0;
         while written < out.len() {
-            match Pin::new(&mut self.0).poll_write(cx, &out[written..]) {
+            match Pin::new(&mut self.stream).poll_write(cx, &out[written..]) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(more)) => written += more,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -117,11 +129,11 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Transport for ByteStream<S> {
             }
         }
         out.clear();
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>, _: Option<u8>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
@@ -131,5 +143,6 @@ impl<S> fmt::Debug for ByteStream<S> {
     }
 }
 
-/// What is read at once: a frame of the usual largest size and its head.
-const READ_BYTES: usize = 32 << 10;
+/// What is read at once, at least: a frame of the usual largest size and its head.
+const READ_BYTES_MIN: usize = 32 << 10;
+const READ_BYTES_MAX: usize = 256 << 10;

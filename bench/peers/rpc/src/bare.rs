@@ -10,9 +10,10 @@ use tokio::sync::Mutex;
 
 use crate::load::Caller;
 
-/// A call of Sum over live: a head of 16 bytes, a few for its fields, the message. Counted by the protocol, not seen on a wire.
-const REQUEST_BYTES: usize = 26;
-const REPLY_BYTES: usize = 20;
+/// A call of Sum over live, as a proxy counted it: 23.9 bytes there and 18.9 back, on average over the numbers that
+/// are asked for. Heads of 16 bytes, three for the method's number, the message.
+const REQUEST_BYTES: usize = 24;
+const REPLY_BYTES: usize = 19;
 
 pub async fn serve(address: &str) -> Result<()> {
     let path = address.trim_start_matches("unix:");

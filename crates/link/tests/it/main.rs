@@ -8,6 +8,7 @@ mod ends;
 mod herd;
 mod holding;
 mod pair;
+mod pouring;
 mod streaming;
 mod takeover;
 mod watching;
