@@ -4,12 +4,15 @@
 //! for in another way. Headers of calls are not among them: their values are shown only where a list says so
 //! (`observe::Record`). Of messages it is what their schema marks with `debug_redact`, too.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use tidewire_schema::{Kind, MessageType, Single};
 
 /// A text without the passwords of addresses, nor values of what is called a secret: `token=…`, `password: …`,
 /// `"apiKey":"…"`, `--secret …`, also within JSON and queries.
 pub(crate) fn text(text: &str) -> String {
+    let text = &*under_names(text);
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(begin) = rest.find(is_of_name) {
@@ -30,6 +33,44 @@ pub(crate) fn text(text: &str) -> String {
     }
     shown.push_str(rest);
     after_bearer(without_passwords(&shown))
+}
+
+/// A line of several that came one by one, of which this one was `before` it.
+pub(crate) fn line(before: &str, line: &str) -> String {
+    under(before, line).unwrap_or_else(|| text(line))
+}
+
+/// Hides words that stand by themselves below the name of a secret.
+fn under_names(text: &str) -> Cow<'_, str> {
+    if !text.contains('\n') {
+        return Cow::Borrowed(text);
+    }
+    let mut before = "";
+    let lines = text.split_inclusive('\n').map(|line| {
+        let shown = under(before, line);
+        before = line;
+        shown.map_or(Cow::Borrowed(line), Cow::Owned)
+    });
+    Cow::Owned(lines.collect())
+}
+
+/// The line without the secret that it is: a word by itself where the line before ends with the name of one,
+/// `password:`. More words are no value, nor is what has a name of its own.
+fn under(before: &str, line: &str) -> Option<String> {
+    let word = line.trim();
+    let name = word.split([':', '=']).next().unwrap_or_default();
+    let value = word[name.len()..].trim_start_matches([':', '=']);
+    let is_named = name.len() < word.len() && (word.ends_with(':') || !value.is_empty());
+    let is_value = !word.is_empty() && !word.contains(char::is_whitespace) && !is_named;
+    (is_value && ends_with_name(before)).then(|| line.replacen(word, HIDDEN, 1))
+}
+
+/// Whether a line ends with the name of a secret and a colon, or what begins a text of YAML.
+fn ends_with_name(line: &str) -> bool {
+    let line = line.trim_end().trim_end_matches(['|', '>', '-', '+']).trim_end();
+    let Some(line) = line.strip_suffix(':') else { return false };
+    let line = line.trim_end_matches(['"', '\'', '\\', ']', ' ']);
+    is_secret(line.rsplit(|c| !is_of_name(c)).next().unwrap_or_default())
 }
 
 const fn is_of_name(c: char) -> bool {
@@ -245,7 +286,17 @@ mod tests {
             ("run --api-key=hunter2 --port 1", "run --api-key=*** --port 1"),
             ("Cookie: a=b; c=d\nhost: x", "Cookie: ***\nhost: x"),
             ("env['DB_PASSWORD'] = hunter2", "env['DB_PASSWORD'] = ***"),
-            ("password:\nhunter2", "password:\nhunter2"),
+            ("password:\nhunter2", "password:\n***"),
+            (
+                "a:\n  \"api-key\": |-\n    aHVudA==\nready",
+                "a:\n  \"api-key\": ***\n    ***\nready",
+            ),
+            ("password:\nuser: ada\nready", "password:\nuser: ada\nready"),
+            ("password:\nuser=ada", "password:\nuser=ada"),
+            ("tokens:\n- a\nb", "tokens:\n- a\nb"),
+            ("token:\n\nstarted in 3 ms\nready", "token:\n\nstarted in 3 ms\nready"),
+            ("a password is asked for\nready", "a password is asked for\nready"),
+            ("token_file:\n/run/token", "token_file:\n/run/token"),
             ("a\npassword:\thunter2\nb", "a\npassword:\t***\nb"),
             (r#"url="postgres://ada:hunter2@db/shop","#, r#"url="postgres://***@db/shop","#),
             ("tökens and token", "tökens and token"),
@@ -256,5 +307,12 @@ mod tests {
         ] {
             assert_eq!(text(told), shown);
         }
+    }
+
+    #[test]
+    fn a_line_that_comes_by_itself_is_known_by_the_one_before() {
+        assert_eq!(line("password:", "  hunter2"), "  ***");
+        assert_eq!(line("ready", "hunter2"), "hunter2");
+        assert_eq!(line("password:", "token=hunter2"), "token=***");
     }
 }
