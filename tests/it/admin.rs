@@ -255,7 +255,21 @@ async fn the_level_of_the_log_is_set_while_it_runs() {
     let head = "POST /v1/system:setLogLevel\ncontent-type: application/json";
     watched.ask(head, r#"{"level":"debug"}"#).await.check(200, &[]);
     watched.ask(head, r#"{"level":"loud"}"#).await.check(400, &["no such level"]);
+    for nothing in ["{}", r#"{"level":""}"#, r#"{"level":" "}"#] {
+        watched.ask(head, nothing).await.check(400, &["level is empty"]);
+    }
     assert_eq!(*watched.levels.lock().unwrap(), ["debug", "loud"]);
+    let settings = watched.json("GET /v1/settings").await;
+    let of_log = settings["settings"].as_array().unwrap().iter().find(|s| s["key"] == "log.level");
+    let (value, origin) = (&of_log.unwrap()["value"], &of_log.unwrap()["origin"]);
+    assert_eq!((value, origin), (&"debug".into(), &"the admin listener".into()));
+}
+
+#[tokio::test]
+async fn a_token_is_shown_once() {
+    let watched = watched("").await;
+    let twice = "GET /v1/system\nauthorization: Bearer x";
+    watched.ask(twice, "").await.check(401, &["authorization is sent twice"]);
 }
 
 #[tokio::test]

@@ -39,7 +39,11 @@ impl Guard {
 
     /// Whose token was shown, where one was.
     fn shown(&self, headers: &HeaderMap) -> Result<Option<Principal>> {
-        let Some(value) = headers.get(AUTHORIZATION) else { return Ok(None) };
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let Some(value) = values.next() else { return Ok(None) };
+        if values.next().is_some() {
+            return Err(Error::unauthenticated("authorization is sent twice"));
+        }
         let token = value.as_bytes().split_at_checked(b"Bearer ".len());
         let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "));
         let token = token.map_or(&b""[..], |(_, token)| token);

@@ -146,12 +146,12 @@ fn without_passwords(text: &str) -> String {
 /// Whether something is a secret by its name; one that names a file or a header is none.
 pub(crate) fn is_secret(name: &str) -> bool {
     let is_place = name.ends_with("_file") || name.ends_with("_header");
-    !is_place && is_called_secret(name)
+    !is_place && !FOLDERS.contains(&name) && is_called_secret(name)
 }
 
 fn is_called_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    SECRETS.iter().any(|word| name.contains(word))
+    SECRETS.iter().any(|word| name.contains(word)) || WHOLE_SECRETS.contains(&&*name)
 }
 
 /// Whether a text has an address with a user and a password.
@@ -229,7 +229,9 @@ fn after_bearer(text: String) -> String {
     let mut shown = Vec::new();
     while let Some(word) = words.next() {
         shown.push(word);
-        if is_scheme(word) && words.next_if(|next| next.len() >= 8).is_some() {
+        // A credential is long, or it is all there is.
+        let is_all = shown.len() == 1 && word == "Bearer" && words.clone().count() == 1;
+        if is_scheme(word) && words.next_if(|next| is_all || next.len() >= 8).is_some() {
             shown.push(HIDDEN);
         }
     }
@@ -241,7 +243,17 @@ fn is_scheme(word: &str) -> bool {
 }
 
 const HIDDEN: &str = "***";
-const SECRETS: [&str; 11] = [
+/// What shells call the folder that they are in.
+const FOLDERS: [&str; 2] = ["PWD", "OLDPWD"];
+/// Names that are secrets, and parts of others that are none.
+const WHOLE_SECRETS: [&str; 4] = ["pin", "session", "sid", "bearer"];
+const SECRETS: [&str; 17] = [
+    "pwd",
+    "passphrase",
+    "passcode",
+    "session_id",
+    "session-id",
+    "sessionid",
     "token",
     "secret",
     "password",
@@ -302,6 +314,11 @@ mod tests {
             ("tökens and token", "tökens and token"),
             ("token=", "token="),
             ("a basic fact", "a basic fact"),
+            ("Bearer a.b", "Bearer ***"),
+            ("PWD=/srv/a and OLDPWD=/srv", "PWD=/srv/a and OLDPWD=/srv"),
+            ("DB_PWD=hunter2 passphrase=hunter2", "DB_PWD=*** passphrase=***"),
+            ("pin: 1234, ping: 3 ms, spinning: 1", "pin: ***, ping: 3 ms, spinning: 1"),
+            ("session_id=hunter2 sessions=3", "session_id=*** sessions=3"),
             ("password: hunter2 for ada", "password: *** for ada"),
             ("amqp://u:p@h password=x", "amqp://***@h password=***"),
         ] {
