@@ -31,12 +31,16 @@ fn tcp(running: &Running) -> SocketAddr {
 }
 
 async fn watched(more: &str) -> Watched {
-    let folder = tempfile::tempdir().unwrap();
+    watched_in(tempfile::tempdir().unwrap(), more, "").await
+}
+
+/// The same with files in a folder, and more settings of the listener.
+async fn watched_in(folder: tempfile::TempDir, more: &str, admin: &str) -> Watched {
     let token = folder.path().join("token");
     let file = folder.path().join("tidewire.toml");
     let text = format!(
         "{more}[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
-         token_file = \"{}\"\n",
+         token_file = \"{}\"\n{admin}\n",
         token.display()
     );
     std::fs::write(&file, text).unwrap();
@@ -104,6 +108,65 @@ async fn probes_pass_without_a_token_and_nothing_else_does() {
     }
     // What is told on one port is not on the other.
     send(watched.data, "GET /metrics", b"").await.check(404, &[]);
+}
+
+#[tokio::test]
+async fn who_has_the_token_for_reading_reads_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("read.token");
+    let setting = format!("read_token_file = \"{}\"", path.display());
+    let watched = watched_in(folder, "", &setting).await;
+    assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    let token = std::fs::read_to_string(&path).unwrap().trim().to_owned();
+    assert_ne!(token, watched.token);
+    let reads = async |head: &str, body: &str| {
+        let (first, more) = head.split_once('\n').unwrap_or((head, ""));
+        let head = format!("{first}\nauthorization: Bearer {token}\n{more}");
+        raw(watched.admin, &head, body).await
+    };
+    reads("GET /metrics", "").await.check(200, &["tidewire_"]);
+    reads("GET /v1/system", "").await.check(200, &["\"version\""]);
+    let json = "content-type: application/json";
+    let connect = format!("POST /tidewire.admin.v1.System/Settings\n{json}");
+    reads(&connect, "{}").await.check(200, &["admin.read_token_file"]);
+    let level = "{\"level\":\"debug\"}";
+    for (head, body) in [
+        ("POST /v1/system:setLogLevel", level),
+        ("POST /tidewire.admin.v1.System/SetLogLevel", level),
+        ("POST /v1/system:drain", "{}"),
+        ("POST /tidewire.admin.v1.System/Drain", "{}"),
+        ("POST /v1/calls:record", "{\"seconds\":9}"),
+        ("POST /v1/memo:countHits", "{\"seconds\":9}"),
+        ("POST /tidewire.admin.v1.Memo/CountHits", "{\"seconds\":9}"),
+    ] {
+        let refused = reads(&format!("{head}\n{json}"), body).await;
+        let text = refused.text().to_lowercase();
+        assert_eq!(refused.status, 403, "{head}: {refused:?}");
+        assert!(text.contains("permission_denied") && text.contains("admin.act"), "{head}: {text}");
+    }
+    assert!(watched.levels.lock().unwrap().is_empty());
+    raw(watched.admin, "GET /readyz", "").await.check(200, &["ready"]);
+    // The other token is good for both.
+    watched.ask(&format!("POST /v1/system:setLogLevel\n{json}"), level).await.check(200, &[]);
+    assert_eq!(*watched.levels.lock().unwrap(), ["debug"]);
+}
+
+#[test]
+fn a_token_for_reading_is_not_the_other_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let files = |token: &str, read: &str| {
+        let files = format!("token_file = {:?}\nread_token_file = {:?}", path(token), path(read));
+        let text = format!("[admin]\nlisten = \"127.0.0.1:0\"\n{files}\n");
+        let builder = Config::parse(&text, "t.toml").unwrap().server();
+        builder.map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(files("a", "b"), Ok(()));
+    let same = "admin.read_token_file holds the token of admin.token_file";
+    assert!(files("a", "a").unwrap_err().starts_with(same));
+    std::fs::copy(path("a"), path("b")).unwrap();
+    assert!(files("a", "b").unwrap_err().starts_with(same));
+    assert!(files("a", "").unwrap_err().starts_with("admin.read_token_file = /"));
 }
 
 #[tokio::test]
@@ -192,7 +255,21 @@ async fn the_level_of_the_log_is_set_while_it_runs() {
     let head = "POST /v1/system:setLogLevel\ncontent-type: application/json";
     watched.ask(head, r#"{"level":"debug"}"#).await.check(200, &[]);
     watched.ask(head, r#"{"level":"loud"}"#).await.check(400, &["no such level"]);
+    for nothing in ["{}", r#"{"level":""}"#, r#"{"level":" "}"#] {
+        watched.ask(head, nothing).await.check(400, &["level is empty"]);
+    }
     assert_eq!(*watched.levels.lock().unwrap(), ["debug", "loud"]);
+    let settings = watched.json("GET /v1/settings").await;
+    let of_log = settings["settings"].as_array().unwrap().iter().find(|s| s["key"] == "log.level");
+    let (value, origin) = (&of_log.unwrap()["value"], &of_log.unwrap()["origin"]);
+    assert_eq!((value, origin), (&"debug".into(), &"the admin listener".into()));
+}
+
+#[tokio::test]
+async fn a_token_is_shown_once() {
+    let watched = watched("").await;
+    let twice = "GET /v1/system\nauthorization: Bearer x";
+    watched.ask(twice, "").await.check(401, &["authorization is sent twice"]);
 }
 
 #[tokio::test]

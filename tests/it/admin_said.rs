@@ -10,7 +10,8 @@ use tidewire::admin::proto::tidewire::admin::v1::{
 };
 use tidewire::client::Protocol;
 use tidewire::config::Config;
-use tidewire::{Address, Client, Code, Context, Running};
+use tidewire::http::Method;
+use tidewire::{Address, Builder, Client, Code, Context, Running};
 use tidewire_tests::behaviour::Behaviour;
 use tidewire_tests::proto::*;
 
@@ -25,14 +26,19 @@ struct Watched {
 }
 
 async fn watched(folder: &Path) -> Watched {
+    watched_with(folder, |builder| builder).await
+}
+
+/// The same, and what else it serves.
+async fn watched_with(folder: &Path, more: impl FnOnce(Builder) -> Builder) -> Watched {
     let file = folder.join("token");
     let text = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken_file = \"{}\"\n",
         file.display()
     );
     let builder = Config::parse(&text, "t.toml").unwrap().server().unwrap();
-    let running =
-        builder.service(BehaviourServiceServer::new(Behaviour::default())).start().await.unwrap();
+    let builder = more(builder).service(BehaviourServiceServer::new(Behaviour::default()));
+    let running = builder.start().await.unwrap();
     let Address::Tcp(data) = running.addresses()[0] else { panic!("it is TCP") };
     let Address::Tcp(admin) = running.beside().unwrap().addresses()[0] else { panic!("TCP") };
     let token = std::fs::read_to_string(file).unwrap().trim().to_owned();
@@ -189,6 +195,7 @@ async fn what_is_served_is_described_and_has_a_request_to_fill_in() {
 
 #[tokio::test]
 async fn hits_within_the_program_are_counted_for_a_stated_time() {
+    let _alone = COUNTS.lock().await;
     let folder = tempfile::tempdir().unwrap();
     let watched = watched(folder.path()).await;
     let memo = tidewire::memo::Memo::infallible("admin_said.row", |id: u32| async move { id });
@@ -212,3 +219,48 @@ async fn hits_within_the_program_are_counted_for_a_stated_time() {
     memo.get(7).await.unwrap();
     assert_eq!(served().await, (20, false));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn not_one_hit_of_calls_is_missed_while_they_are_observed_and_counted() {
+    let _alone = COUNTS.lock().await;
+    let folder = tempfile::tempdir().unwrap();
+    let row = tidewire::memo::Memo::infallible("admin_said.hit", |id: u32| async move { id });
+    row.get(7).await.unwrap();
+    let watched = watched_with(folder.path(), |builder| {
+        builder.route(Method::POST, "/row", move |_: tidewire::Call| {
+            let row = row.clone();
+            async move {
+                // By each way of reading; a GET would be answered by one that is kept.
+                row.get(7).await.unwrap();
+                row.with(&7, |_| ()).unwrap();
+                Ok(row.copied(&7).unwrap().to_string())
+            }
+        })
+    })
+    .await;
+    for command in ["observe", "countHits"] {
+        let head = format!("POST /v1/memo:{command}\ncontent-type: application/json");
+        watched.rest(&head, r#"{"seconds":60}"#).await;
+    }
+    let callers = (0..CALLERS).map(|_| {
+        let data = watched.data;
+        tokio::spawn(async move {
+            for _ in 0..CALLS {
+                crate::harness::send(data, "POST /row", b"").await.check(200, &["7"]);
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap();
+    }
+    let listed = watched.rest("GET /v1/memo/memos", "").await;
+    let memos = listed["memos"].as_array().unwrap();
+    let own = memos.iter().find(|memo| memo["name"] == "admin_said.hit").unwrap();
+    assert_eq!(own["served"], json!(3 * CALLERS * CALLS));
+}
+
+/// Tests in one process have one graph, and who begins to count forgets what was counted.
+static COUNTS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+const CALLERS: u64 = 8;
+const CALLS: u64 = 50;

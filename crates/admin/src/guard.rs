@@ -6,9 +6,9 @@
 //! | `Origin`, where one is sent, is `Host` | 403: a page of another origin |
 //! | `Sec-Fetch-Site`, where it is sent, is `same-origin` or `none` | 403: the same |
 //! | what is sent is JSON or protobuf | 415: what a form of any page may send |
-//! | the token, unless the request came by a Unix socket | 401 |
+//! | a token, unless the request came by a Unix socket | 401 |
 //!
-//! There are no cookies and no headers for other origins. Probes pass without a token.
+//! Who shows the token that is for reading may read, and is refused with 403 whatever changes something. There are no cookies and no headers for other origins. Probes pass without a token.
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, StatusCode, Uri};
@@ -16,13 +16,13 @@ use tidewire_service::{Admission, Error, Gate, Head, Principal, Result, Target};
 
 use crate::{ACT, READ, Token};
 
-pub(crate) struct Guard(Token);
+/// Who has which token: that of the operator, and that of whoever may only read, where there is one.
+pub(crate) struct Guard {
+    pub(crate) operator: Token,
+    pub(crate) reader: Option<Token>,
+}
 
 impl Guard {
-    pub(crate) fn new(token: Token) -> Self {
-        Self(token)
-    }
-
     fn decide(&self, head: &mut Head) -> Result<()> {
         let by_socket = head.context.peer().is_none_or(|peer| peer.address.is_none());
         let headers = head.context.headers();
@@ -32,26 +32,35 @@ impl Guard {
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return Err(Error::invalid_argument(text).with_http_status(status));
         }
-        if by_socket || self.shown(headers)? {
-            let operator = Principal::new("admin", "operator").with_scope(READ).with_scope(ACT);
-            head.context.set_principal(operator);
-        }
+        let principal = if by_socket { Some(operator()) } else { self.shown(headers)? };
+        head.context.set_principal(principal);
         Ok(())
     }
 
-    /// Whether the token was shown.
-    fn shown(&self, headers: &HeaderMap) -> Result<bool> {
-        let Some(value) = headers.get(AUTHORIZATION) else { return Ok(false) };
+    /// Whose token was shown, where one was.
+    fn shown(&self, headers: &HeaderMap) -> Result<Option<Principal>> {
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let Some(value) = values.next() else { return Ok(None) };
+        if values.next().is_some() {
+            return Err(Error::unauthenticated("authorization is sent twice"));
+        }
         let token = value.as_bytes().split_at_checked(b"Bearer ".len());
-        match token {
-            Some((scheme, token))
-                if scheme.eq_ignore_ascii_case(b"Bearer ") && self.0.is(token) =>
-            {
-                Ok(true)
-            }
-            _ => Err(Error::unauthenticated("this is not the token of admin.token_file")),
+        let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "));
+        let token = token.map_or(&b""[..], |(_, token)| token);
+        // Both are looked at, whichever it is.
+        let is_reader = self.reader.as_ref().is_some_and(|reader| reader.is(token));
+        match (self.operator.is(token), is_reader) {
+            (true, _) => Ok(Some(operator())),
+            (false, true) => Ok(Some(Principal::new("admin", "reader").with_scope(READ))),
+            (false, false) => Err(Error::unauthenticated(
+                "this is not the token of admin.token_file, nor of admin.read_token_file",
+            )),
         }
     }
+}
+
+fn operator() -> Principal {
+    Principal::new("admin", "operator").with_scope(READ).with_scope(ACT)
 }
 
 impl Gate for Guard {

@@ -8,7 +8,7 @@
 //!
 //! It is a server of its own beside the one that it tells of ([`Builder::beside`]), on an address of its own:
 //! loopback or a Unix socket. Whoever comes by TCP shows the token of a file that only its owner can read
-//! (`token.rs`); who comes by the socket owns it. Pages of browsers are kept out by what browsers say of
+//! (`token.rs`), or that of another file which is good for `admin.read` alone; who comes by the socket owns it. Pages of browsers are kept out by what browsers say of
 //! themselves (`guard.rs`), and nothing here says a secret.
 
 mod bodies;
@@ -57,6 +57,7 @@ pub type SetLogLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 #[must_use = "nothing listens until a server is made of it"]
 pub struct Admin {
     token: Token,
+    read_token: Option<Token>,
     metrics: Metrics,
     graph: Graph,
     told: Told,
@@ -70,6 +71,7 @@ impl Admin {
     pub fn new(token: Token, metrics: Metrics, graph: Graph) -> Self {
         Self {
             token,
+            read_token: None,
             metrics,
             graph,
             told: Told::default(),
@@ -77,6 +79,12 @@ impl Admin {
             set_log_level: None,
             begun: Instant::now(),
         }
+    }
+
+    /// Sets a token for who may read, and change nothing.
+    pub fn read_token(mut self, token: Option<Token>) -> Self {
+        self.read_token = token;
+        self
     }
 
     /// Sets the settings that are told.
@@ -112,7 +120,7 @@ impl Admin {
         let builder = Server::builder()
             .listen(listen)
             .private_sockets(true)
-            .gate(guard::Guard::new(self.token.clone()))
+            .gate(guard::Guard { operator: self.token.clone(), reader: self.read_token.clone() })
             .access(rules)
             .route(Method::GET, "/livez", async |_: Call| Ok("ok\n"))
             .route(Method::GET, "/readyz", move |_: Call| {

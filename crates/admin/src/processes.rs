@@ -1,6 +1,6 @@
 //! `Processes`: programs that are hosted, and what is done to them.
 
-use tidewire_process::{Hosted, State};
+use tidewire_process::{Hosted, Line, State};
 use tidewire_service::{Context, Error, Reply, Result};
 
 use crate::proto::tidewire::admin::v1::{
@@ -49,11 +49,16 @@ impl Processes for OfProcesses {
         request: ProcessLogsRequest,
     ) -> Result<Reply<ProcessLogsReply>> {
         let hosted = self.find(&request.name)?;
-        let (first, lines) = hosted.output_after(request.after, limit(request.limit));
+        // A line may be the value of a name that is on one before it.
+        let earlier = request.after.saturating_sub(LINES_BEFORE);
+        let most = limit(request.limit).saturating_add((request.after - earlier) as usize);
+        let (first, lines) = hosted.output_after(earlier, most);
+        let known = request.after.saturating_sub(first) as usize;
+        let shown = (known..lines.len()).map(|at| line(&lines[..at], &lines[at]));
         let reply = ProcessLogsReply {
-            next: first + lines.len() as u64,
-            dropped: first - request.after,
-            lines: lines.into_iter().map(line).collect(),
+            next: (first + lines.len() as u64).max(request.after),
+            dropped: first.saturating_sub(request.after),
+            lines: shown.collect(),
             ..Default::default()
         };
         Ok(reply.into())
@@ -121,6 +126,12 @@ pub(crate) fn told(hosted: &Hosted) -> Process {
     }
 }
 
-fn line(line: tidewire_process::Line) -> LogLine {
-    LogLine { pipe: line.pipe.to_string(), text: redact::text(&line.text), ..Default::default() }
+/// A line as it is told, by the one before it of the same pipe.
+fn line(before: &[Line], line: &Line) -> LogLine {
+    let before = before.iter().rev().find(|known| known.pipe == line.pipe);
+    let text = redact::line(before.map_or("", |known| &known.text), &line.text);
+    LogLine { pipe: line.pipe.to_string(), text, ..Default::default() }
 }
+
+/// How far one of a program's two pipes may be behind the other for its lines to be known as neighbours.
+const LINES_BEFORE: u64 = 16;

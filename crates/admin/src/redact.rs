@@ -4,12 +4,15 @@
 //! for in another way. Headers of calls are not among them: their values are shown only where a list says so
 //! (`observe::Record`). Of messages it is what their schema marks with `debug_redact`, too.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use tidewire_schema::{Kind, MessageType, Single};
 
 /// A text without the passwords of addresses, nor values of what is called a secret: `token=…`, `password: …`,
 /// `"apiKey":"…"`, `--secret …`, also within JSON and queries.
 pub(crate) fn text(text: &str) -> String {
+    let text = &*under_names(text);
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(begin) = rest.find(is_of_name) {
@@ -30,6 +33,44 @@ pub(crate) fn text(text: &str) -> String {
     }
     shown.push_str(rest);
     after_bearer(without_passwords(&shown))
+}
+
+/// A line of several that came one by one, of which this one was `before` it.
+pub(crate) fn line(before: &str, line: &str) -> String {
+    under(before, line).unwrap_or_else(|| text(line))
+}
+
+/// Hides words that stand by themselves below the name of a secret.
+fn under_names(text: &str) -> Cow<'_, str> {
+    if !text.contains('\n') {
+        return Cow::Borrowed(text);
+    }
+    let mut before = "";
+    let lines = text.split_inclusive('\n').map(|line| {
+        let shown = under(before, line);
+        before = line;
+        shown.map_or(Cow::Borrowed(line), Cow::Owned)
+    });
+    Cow::Owned(lines.collect())
+}
+
+/// The line without the secret that it is: a word by itself where the line before ends with the name of one,
+/// `password:`. More words are no value, nor is what has a name of its own.
+fn under(before: &str, line: &str) -> Option<String> {
+    let word = line.trim();
+    let name = word.split([':', '=']).next().unwrap_or_default();
+    let value = word[name.len()..].trim_start_matches([':', '=']);
+    let is_named = name.len() < word.len() && (word.ends_with(':') || !value.is_empty());
+    let is_value = !word.is_empty() && !word.contains(char::is_whitespace) && !is_named;
+    (is_value && ends_with_name(before)).then(|| line.replacen(word, HIDDEN, 1))
+}
+
+/// Whether a line ends with the name of a secret and a colon, or what begins a text of YAML.
+fn ends_with_name(line: &str) -> bool {
+    let line = line.trim_end().trim_end_matches(['|', '>', '-', '+']).trim_end();
+    let Some(line) = line.strip_suffix(':') else { return false };
+    let line = line.trim_end_matches(['"', '\'', '\\', ']', ' ']);
+    is_secret(line.rsplit(|c| !is_of_name(c)).next().unwrap_or_default())
 }
 
 const fn is_of_name(c: char) -> bool {
@@ -105,12 +146,12 @@ fn without_passwords(text: &str) -> String {
 /// Whether something is a secret by its name; one that names a file or a header is none.
 pub(crate) fn is_secret(name: &str) -> bool {
     let is_place = name.ends_with("_file") || name.ends_with("_header");
-    !is_place && is_called_secret(name)
+    !is_place && !FOLDERS.contains(&name) && is_called_secret(name)
 }
 
 fn is_called_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    SECRETS.iter().any(|word| name.contains(word))
+    SECRETS.iter().any(|word| name.contains(word)) || WHOLE_SECRETS.contains(&&*name)
 }
 
 /// Whether a text has an address with a user and a password.
@@ -188,7 +229,9 @@ fn after_bearer(text: String) -> String {
     let mut shown = Vec::new();
     while let Some(word) = words.next() {
         shown.push(word);
-        if is_scheme(word) && words.next_if(|next| next.len() >= 8).is_some() {
+        // A credential is long, or it is all there is.
+        let is_all = shown.len() == 1 && word == "Bearer" && words.clone().count() == 1;
+        if is_scheme(word) && words.next_if(|next| is_all || next.len() >= 8).is_some() {
             shown.push(HIDDEN);
         }
     }
@@ -200,7 +243,17 @@ fn is_scheme(word: &str) -> bool {
 }
 
 const HIDDEN: &str = "***";
-const SECRETS: [&str; 11] = [
+/// What shells call the folder that they are in.
+const FOLDERS: [&str; 2] = ["PWD", "OLDPWD"];
+/// Names that are secrets, and parts of others that are none.
+const WHOLE_SECRETS: [&str; 4] = ["pin", "session", "sid", "bearer"];
+const SECRETS: [&str; 17] = [
+    "pwd",
+    "passphrase",
+    "passcode",
+    "session_id",
+    "session-id",
+    "sessionid",
     "token",
     "secret",
     "password",
@@ -245,16 +298,38 @@ mod tests {
             ("run --api-key=hunter2 --port 1", "run --api-key=*** --port 1"),
             ("Cookie: a=b; c=d\nhost: x", "Cookie: ***\nhost: x"),
             ("env['DB_PASSWORD'] = hunter2", "env['DB_PASSWORD'] = ***"),
-            ("password:\nhunter2", "password:\nhunter2"),
+            ("password:\nhunter2", "password:\n***"),
+            (
+                "a:\n  \"api-key\": |-\n    aHVudA==\nready",
+                "a:\n  \"api-key\": ***\n    ***\nready",
+            ),
+            ("password:\nuser: ada\nready", "password:\nuser: ada\nready"),
+            ("password:\nuser=ada", "password:\nuser=ada"),
+            ("tokens:\n- a\nb", "tokens:\n- a\nb"),
+            ("token:\n\nstarted in 3 ms\nready", "token:\n\nstarted in 3 ms\nready"),
+            ("a password is asked for\nready", "a password is asked for\nready"),
+            ("token_file:\n/run/token", "token_file:\n/run/token"),
             ("a\npassword:\thunter2\nb", "a\npassword:\t***\nb"),
             (r#"url="postgres://ada:hunter2@db/shop","#, r#"url="postgres://***@db/shop","#),
             ("tökens and token", "tökens and token"),
             ("token=", "token="),
             ("a basic fact", "a basic fact"),
+            ("Bearer a.b", "Bearer ***"),
+            ("PWD=/srv/a and OLDPWD=/srv", "PWD=/srv/a and OLDPWD=/srv"),
+            ("DB_PWD=hunter2 passphrase=hunter2", "DB_PWD=*** passphrase=***"),
+            ("pin: 1234, ping: 3 ms, spinning: 1", "pin: ***, ping: 3 ms, spinning: 1"),
+            ("session_id=hunter2 sessions=3", "session_id=*** sessions=3"),
             ("password: hunter2 for ada", "password: *** for ada"),
             ("amqp://u:p@h password=x", "amqp://***@h password=***"),
         ] {
             assert_eq!(text(told), shown);
         }
+    }
+
+    #[test]
+    fn a_line_that_comes_by_itself_is_known_by_the_one_before() {
+        assert_eq!(line("password:", "  hunter2"), "  ***");
+        assert_eq!(line("ready", "hunter2"), "hunter2");
+        assert_eq!(line("password:", "token=hunter2"), "token=***");
     }
 }

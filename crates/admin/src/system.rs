@@ -1,5 +1,7 @@
 //! `System`: the program as a whole.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use tidewire_server::Handle;
 use tidewire_service::{Context, Error, Reply, Result};
 
@@ -12,11 +14,17 @@ use crate::proto::tidewire::admin::v1::{
 pub(crate) struct OfSystem {
     admin: Admin,
     handle: Handle,
+    /// The level of the log, where it was set here.
+    level: Mutex<Option<String>>,
 }
 
 impl OfSystem {
     pub(crate) fn new(admin: Admin, handle: Handle) -> Self {
-        Self { admin, handle }
+        Self { admin, handle, level: Mutex::default() }
+    }
+
+    fn level(&self) -> MutexGuard<'_, Option<String>> {
+        self.level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -26,12 +34,16 @@ impl System for OfSystem {
     }
 
     async fn settings(&self, _: Context, _: SettingsRequest) -> Result<Reply<SettingsReply>> {
-        let settings = self.admin.settings.iter().map(|setting| Setting {
-            key: setting.key.clone(),
-            value: setting.value.clone(),
-            origin: setting.origin.clone(),
-            about: setting.about.clone(),
-            ..Default::default()
+        let level = self.level().clone();
+        let settings = self.admin.settings.iter().map(|setting| {
+            let set = level.as_ref().filter(|_| setting.key == "log.level");
+            Setting {
+                key: setting.key.clone(),
+                value: set.unwrap_or(&setting.value).clone(),
+                origin: set.map_or_else(|| setting.origin.clone(), |_| SET_HERE.to_owned()),
+                about: setting.about.clone(),
+                ..Default::default()
+            }
         });
         Ok(SettingsReply { settings: settings.collect(), ..Default::default() }.into())
     }
@@ -50,11 +62,19 @@ impl System for OfSystem {
         let Some(set) = &self.admin.set_log_level else {
             return Err(Error::unimplemented("the log of this program cannot be changed"));
         };
+        if request.level.trim().is_empty() {
+            let text = "level is empty; write info, or off for no log at all";
+            return Err(Error::invalid_argument(text));
+        }
         set(&request.level).map_err(Error::invalid_argument)?;
+        *self.level() = Some(request.level.clone());
         tracing::warn!(level = request.level, "the level of the log was set by the admin listener");
         Ok(SetLogLevelReply::default().into())
     }
 }
+
+/// Where a setting comes from that was set while the program runs.
+const SET_HERE: &str = "the admin listener";
 
 /// What it does now, in one look.
 pub(crate) fn overview(admin: &Admin, handle: &Handle) -> OverviewReply {

@@ -50,6 +50,11 @@ impl Token {
         Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()))
     }
 
+    /// Whether both are the same, so that one who has this has that too.
+    pub fn is_that(&self, other: &Self) -> bool {
+        self.is(other.0.as_bytes())
+    }
+
     /// Whether somebody showed it; how long that takes says nothing of it.
     pub(crate) fn is(&self, shown: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(shown).into()
@@ -91,7 +96,7 @@ pub struct TokenError(String);
 
 impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "admin.token_file = {}", self.0)
+        f.write_str(&self.0)
     }
 }
 
@@ -116,6 +121,7 @@ mod tests {
         assert_eq!(format!("{read:?}"), "Token");
         let other = Token::of_file(&folder.path().join("other")).unwrap();
         assert!(!other.is(text.trim().as_bytes()));
+        assert!(read.is_that(&made) && !read.is_that(&other));
     }
 
     #[test]

@@ -159,6 +159,9 @@ fn known(
     expected: &Expected,
     now: SystemTime,
 ) -> Result<(Principal, SystemTime), Refused> {
+    if !claims.get("iss").is_some_and(Value::is_string) {
+        return Err(Refused::Issuer);
+    }
     let expires = time(&claims, "exp")?.ok_or(Refused::Expired)?;
     let expires = expires.checked_add(expected.leeway).unwrap_or(Duration::MAX);
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -5,7 +5,8 @@
 //! | none were yet | now, and the call waits |
 //! | they are older than `refresh` | now; this call waits, others go on with those there are |
 //! | a token names one that is not there | now, but for that no more often than once in `retry` |
-//! | fetching fails | those there are stay; again after `retry` |
+//! | fetching fails, or what comes is no set | those there are stay; again after `retry`, or `refresh` where that is less |
+//! | the set is empty, or has none that can verify | now there are none: no token is good |
 //!
 //! There is no task: the call that finds out fetches. Other keys than before are a new generation, and
 //! what was verified by an older one is verified again.
@@ -112,15 +113,16 @@ impl Keys {
 
     fn may_be_fetched(&self, wanted: Wanted, now: SystemTime) -> bool {
         let state = self.state();
+        let retry = self.retry.min(self.refresh);
         let is_over = |since: Option<SystemTime>, time| match since {
             None => true,
             // A clock that went back says nothing of how long it was.
             Some(since) => now.duration_since(since).map_or(true, |passed| passed >= time),
         };
-        let may = is_over(state.tried, self.retry) || state.tried == state.fetched;
+        let may = is_over(state.tried, retry) || state.tried == state.fetched;
         match wanted {
             Wanted::Any => is_over(state.fetched, self.refresh) && may,
-            Wanted::Another => is_over(state.missed, self.retry) && may,
+            Wanted::Another => is_over(state.missed, retry) && may,
         }
     }
 
@@ -176,7 +178,8 @@ impl Keys {
         }
         let keys = keys(&text).ok_or_else(|| Error::unavailable("they are no set of keys"))?;
         if keys.is_empty() {
-            return Err(Error::unavailable("none of them can verify a token"));
+            let source = self.source.name();
+            tracing::warn!(source, "none of the keys of an issuer can verify a token");
         }
         Ok(Arc::new(KnownKeys { generation: before.generation + 1, text, keys }))
     }

@@ -1,7 +1,7 @@
 //! The observer that counts: rates, errors and durations by method and protocol.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -75,33 +75,33 @@ impl Metrics {
         &self.record
     }
 
-    fn series(&self, target: &Target, protocol: Option<Protocol>) -> (Arc<Series>, bool) {
-        let find = |known: Option<&ByProtocol>| {
-            let series = known?.iter().find(|(of, _)| *of == protocol)?;
-            Some(Arc::clone(&series.1))
-        };
-        let plain = plain_label(target);
+    fn series(&self, target: &Target, protocol: Option<Protocol>) -> Arc<Series> {
         {
             let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-            let known = match (target, plain) {
-                (Target::Method(method), _) => all.methods.get(&*method.path),
-                (_, label) => all.plain.get(label),
+            let known = match target {
+                Target::Method(method) => all.methods.get(&*method.path),
+                _ => all.plain.get(plain_label(target)),
             };
-            if let Some(series) = find(known) {
-                return (series, is_plain(target));
+            if let Some(series) = known.and_then(|known| find(known, protocol)) {
+                return series;
             }
         }
+        self.new_series(target, protocol)
+    }
+
+    #[cold]
+    fn new_series(&self, target: &Target, protocol: Option<Protocol>) -> Arc<Series> {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         let known = match target {
             Target::Method(method) => all.methods.entry(method.path.to_string()).or_default(),
-            _ => all.plain.entry(plain).or_default(),
+            _ => all.plain.entry(plain_label(target)).or_default(),
         };
-        if let Some(series) = find(Some(known)) {
-            return (series, is_plain(target));
-        }
-        let series = Arc::<Series>::default();
-        known.push((protocol, Arc::clone(&series)));
-        (series, is_plain(target))
+        // Another may have been as fast.
+        find(known, protocol).unwrap_or_else(|| {
+            let series = Arc::new(Series::new(matches!(target, Target::Http(_))));
+            known.push((protocol, Arc::clone(&series)));
+            series
+        })
     }
 
     /// The figures of every method that was called, in the order of names.
@@ -196,8 +196,9 @@ const GAUGES: [Gauge; 5] = [
     }),
 ];
 
-const fn is_plain(target: &Target) -> bool {
-    matches!(target, Target::Http(_))
+fn find(known: &ByProtocol, protocol: Option<Protocol>) -> Option<Arc<Series>> {
+    let series = known.iter().find(|(of, _)| *of == protocol)?;
+    Some(Arc::clone(&series.1))
 }
 
 /// What a request is called that is for no method: one of few words, whatever callers send.
@@ -217,45 +218,30 @@ fn plain_label(target: &Target) -> &'static str {
 
 impl Observer for Metrics {
     fn begin(&self, head: &Head) -> Arc<dyn Observation> {
-        let (series, is_plain) = self.series(&head.target, head.context.protocol());
+        let series = self.series(&head.target, head.context.protocol());
         series.running.fetch_add(1, Ordering::Relaxed);
         let trace = self.has_exemplars.then(|| Trace::sampled(head.context.headers())).flatten();
         let recording = self.record.begin(head);
-        let memory = AtomicU8::new(NOT_ASKED);
-        Arc::new(Counting { series, is_plain, memory, trace, recording })
+        if trace.is_none() && recording.is_none() {
+            return series;
+        }
+        Arc::new(Counting { series, trace, recording })
     }
 }
 
+/// A request of which more is kept than that it was counted.
 struct Counting {
     series: Arc<Series>,
-    is_plain: bool,
-    /// One of the three below.
-    memory: AtomicU8,
     trace: Option<Trace>,
     recording: Option<Box<Recording>>,
 }
 
-/// Nobody looked among what is kept.
-const NOT_ASKED: u8 = 0;
-/// Somebody did, and found it unless more is told.
-const FOUND: u8 = 1;
-/// It was not there.
-const MISSED: u8 = 2;
-
 impl Observation for Counting {
     fn phases(&self) -> Phases {
-        match self.recording {
-            None => Phases::NONE.with(Phase::Memo).with(Phase::Computed),
-            Some(_) => Phases::ALL,
-        }
+        if self.recording.is_some() { Phases::ALL } else { Phases::NONE }
     }
 
     fn phase(&self, phase: Phase) {
-        match phase {
-            Phase::Memo => self.memory.store(FOUND, Ordering::Relaxed),
-            Phase::Computed => self.memory.store(MISSED, Ordering::Relaxed),
-            _ => {}
-        }
         if let Some(recording) = &self.recording {
             recording.phase(phase);
         }
@@ -272,17 +258,12 @@ impl Observation for Counting {
     }
 
     fn end(&self, end: &End) {
-        self.series.end(end, self.is_plain);
-        let memory = self.memory.load(Ordering::Relaxed);
-        if memory != NOT_ASKED {
-            self.series.asked_memory.fetch_add(1, Ordering::Relaxed);
-            self.series.from_memory.fetch_add(u64::from(memory == FOUND), Ordering::Relaxed);
-        }
+        self.series.end(end);
         if let Some(trace) = self.trace {
             self.series.exemplars.note(trace, end.took);
         }
         if let Some(recording) = &self.recording {
-            recording.end(end, memory == FOUND);
+            recording.end(end, Series::from_memory(end) == Some(true));
         }
     }
 }

@@ -232,8 +232,8 @@ impl Connection {
                 reply
             });
             match outcome {
-                Ok(reply) => plain::response(reply, ResponseBody::Plain),
-                Err(error) => plain::error_response(&error).map(ResponseBody::Plain),
+                Ok(reply) => plain::response(reply, ResponseBody::plain),
+                Err(error) => plain::error_response(&error).map(ResponseBody::plain),
             }
         })
     }

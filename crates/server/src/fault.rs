@@ -21,7 +21,7 @@ use http_body::{Body, Frame, SizeHint};
 use tidewire_service::{Error, Fault, Script, Signal};
 use tokio::time::Sleep;
 
-use crate::response::{Later, Responding, ResponseBody};
+use crate::response::{Kind, Later, Responding, ResponseBody};
 
 /// Whether the end of a response is left out.
 pub(crate) fn loses_trailers(script: Option<&Script>) -> bool {
@@ -46,7 +46,7 @@ pub(crate) fn play(response: Responding, goes_away: Signal) -> Later<ResponseBod
         response.map(|body| {
             let (queue, pause) = (VecDeque::new(), None);
             let faulty = Faulty { body, plan, goes_away, frames: 0, sent: 0, queue, pause };
-            ResponseBody::Faulty(Box::new(faulty))
+            ResponseBody::of(Kind::Faulty(Box::new(faulty)))
         })
     })
 }

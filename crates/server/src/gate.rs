@@ -27,7 +27,8 @@ type Gates = Vec<Arc<dyn Gate>>;
 /// The gates that bounds ask for: those before the gates of the program, and those after them.
 pub(crate) fn of_limits(limits: &Limits, counters: &Arc<Counters>) -> [Gates; 2] {
     let [mut before, mut after]: [Gates; 2] = Default::default();
-    if let Some(gate) = caller::Rate::of_address(limits, counters) {
+    let callers = caller::Callers::new(counters);
+    if let Some(gate) = caller::Rate::of_address(limits, &callers) {
         before.push(Arc::new(gate));
     }
     if let Some(gate) = deadline::Deadlines::new(limits, counters) {
@@ -36,10 +37,10 @@ pub(crate) fn of_limits(limits: &Limits, counters: &Arc<Counters>) -> [Gates; 2]
     if let Some(gate) = calls::Calls::new(limits, counters) {
         before.push(Arc::new(gate));
     }
-    if let Some(gate) = caller::CallerCalls::new(limits, counters) {
+    if let Some(gate) = caller::CallerCalls::new(limits, &callers) {
         after.push(Arc::new(gate));
     }
-    if let Some(gate) = caller::Rate::of_caller(limits, counters) {
+    if let Some(gate) = caller::Rate::of_caller(limits, &callers) {
         after.push(Arc::new(gate));
     }
     [before, after]

@@ -181,13 +181,13 @@ impl Found<'_> {
             Self::Answer(answered) if is_rpc(answered.protocol) => {
                 match negotiate(&head(parts), None) {
                     Ok(exchange) => rpc::failed(&exchange, error),
-                    Err(_) => plain::error_response(&error).map(ResponseBody::Plain),
+                    Err(_) => plain::error_response(&error).map(ResponseBody::plain),
                 }
             }
             _ if self.protocol() == Protocol::Rest => {
-                app.rest.refusal(&error).map(ResponseBody::Plain)
+                app.rest.refusal(&error).map(ResponseBody::plain)
             }
-            _ => plain::error_response(&error).map(ResponseBody::Plain),
+            _ => plain::error_response(&error).map(ResponseBody::plain),
         }
     }
 }
@@ -206,7 +206,7 @@ fn http(parts: &Parts) -> Target {
 }
 
 fn answered<'a>(target: Target, protocol: Protocol, response: Response<Body>) -> Found<'a> {
-    let response = response.map(ResponseBody::Plain);
+    let response = response.map(ResponseBody::plain);
     Found::Answer(Box::new(Answered { target, protocol, response }))
 }
 

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
-use http_body::{Body, Frame};
+use http_body::{Body as _, Frame};
 use tidewire_service::{
     Code, Codec, End, Error, Guards, Head, How, Observation, Observer, Phase, Phases, Side,
 };
@@ -32,11 +32,11 @@ pub(crate) struct Watch(Arc<Seen>);
 struct Seen {
     /// Who observes, in their order; most servers have one.
     first: Option<Arc<dyn Observation>>,
-    more: Vec<Arc<dyn Observation>>,
+    more: Box<[Arc<dyn Observation>]>,
     /// The phases that somebody wants to be told.
     wanted: Phases,
     wants_messages: bool,
-    /// One more than the number of the last phase.
+    /// The phases that it reached, and the end.
     reached: AtomicU8,
     watches: AtomicUsize,
     guards: Mutex<Guards>,
@@ -72,20 +72,23 @@ impl Watch {
         head: &mut Head,
         (id, is_head): (Option<HeaderValue>, bool),
     ) -> Self {
-        let mut begun = observers.iter().filter_map(|observer| shielded(|| observer.begin(head)));
-        let (first, more) = (begun.next(), begun.collect::<Vec<_>>());
-        let phases = first
-            .iter()
-            .chain(&more)
-            .map(|observation| shielded(|| observation.phases()).unwrap_or(Phases::NONE));
-        let wanted = phases.fold(Phases::NONE, Phases::or);
-        let wants_messages = first
-            .iter()
-            .chain(&more)
-            .any(|observation| shielded(|| observation.wants_messages()).unwrap_or(false));
+        let (mut first, mut more) = (None, Vec::new());
+        let (mut wanted, mut wants_messages) = (Phases::NONE, false);
+        for observer in observers {
+            let Some(told) = shielded(|| observer.begin(head)) else { continue };
+            let wants = shielded(|| (told.phases(), told.wants_messages()));
+            let (phases, messages) = wants.unwrap_or((Phases::NONE, false));
+            wanted = wanted.or(phases);
+            wants_messages |= messages;
+            match first {
+                None => first = Some(told),
+                Some(_) => more.push(told),
+            }
+        }
+        let is_observed = first.is_some();
         let seen = Arc::new(Seen {
             first,
-            more,
+            more: more.into(),
             wanted,
             wants_messages,
             reached: AtomicU8::default(),
@@ -99,17 +102,19 @@ impl Watch {
             bytes_out: AtomicU64::default(),
             outcome: Outcome::default(),
         });
-        if wanted != Phases::NONE || wants_messages {
+        if is_observed {
             head.context.observe(Arc::clone(&seen) as Arc<dyn Observation>);
         }
         Self(seen)
     }
 
     /// Keeps what gates left until the end.
-    pub(crate) fn keep(&self, guards: Guards) {
+    #[inline]
+    pub(crate) fn keep(self, guards: Guards) -> Self {
         if !guards.is_empty() {
             *self.0.guards.lock().unwrap_or_else(PoisonError::into_inner) = guards;
         }
+        self
     }
 
     /// Where what is read of the request's body is counted.
@@ -131,11 +136,24 @@ impl Watch {
         self.0.outcome.set(response.status(), failed);
         self.phase(Phase::FirstByte);
         // A body that is empty, or is left out, is never asked for a frame.
-        let is_over = self.0.is_head || response.body().is_end_stream();
-        if is_over {
+        if self.0.is_head || response.body().is_end_stream() {
             self.over();
         }
-        response.map(|body| ResponseBody::watched(Watched { body, watch: self, is_over }))
+        response.body_mut().watch = Some(self);
+        response
+    }
+
+    /// Takes note of what a body has to say, and whether it has no more.
+    #[inline]
+    pub(crate) fn frame(&self, frame: Option<&Result<Frame<Bytes>, Error>>, is_last: bool) {
+        match frame {
+            Some(Ok(frame)) => self.sent(frame.data_ref().map_or(0, Bytes::len)),
+            Some(Err(error)) => self.failed(error),
+            None => {}
+        }
+        if frame.is_none() || is_last {
+            self.over();
+        }
     }
 
     pub(crate) fn phase(&self, phase: Phase) {
@@ -147,7 +165,7 @@ impl Watch {
         self.0.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// The last of the answer was given.
+    /// The last of the answer was given, which may be said again.
     pub(crate) fn over(&self) {
         self.0.outcome.add(None);
         self.phase(Phase::Written);
@@ -178,6 +196,7 @@ impl Seen {
         (end.code, end.status) = (code, status);
         end.bytes_in = self.bytes_in.load(Ordering::Relaxed);
         end.bytes_out = self.bytes_out.load(Ordering::Relaxed);
+        end.phases = Phases::of_bits(self.reached.fetch_or(ENDED, Ordering::Relaxed));
         if self.first.is_some() {
             let now = tokio::time::Instant::now().into_std();
             end.took = now.saturating_duration_since(self.begun);
@@ -192,19 +211,29 @@ impl Seen {
         }
     }
 
+    #[cold]
+    fn tell(&self, phase: Phase) {
+        for told in self.each() {
+            shielded(|| told.phase(phase));
+        }
+    }
+
     fn each(&self) -> impl Iterator<Item = &Arc<dyn Observation>> {
         self.first.iter().chain(&self.more)
     }
 }
 
+/// The bit of the end, which is over those of all phases.
+const ENDED: u8 = 1 << 7;
+
 /// Each phase is told once and in their order, and none after the end.
 impl Observation for Seen {
     fn phase(&self, phase: Phase) {
-        let number = phase as u8 + 1;
-        if self.reached.fetch_max(number, Ordering::Relaxed) < number && self.wanted.has(phase) {
-            for told in self.each() {
-                shielded(|| told.phase(phase));
-            }
+        let reached = 1 << phase as u8;
+        // One that is further has a higher bit.
+        let is_new = || self.reached.fetch_or(reached, Ordering::Relaxed) < reached;
+        if self.reached.load(Ordering::Relaxed) < reached && is_new() && self.wanted.has(phase) {
+            self.tell(phase);
         }
     }
 
@@ -219,7 +248,6 @@ impl Observation for Seen {
     }
 
     fn end(&self, end: &End) {
-        self.reached.store(u8::MAX, Ordering::Relaxed);
         for told in self.each() {
             shielded(|| told.end(end));
         }
@@ -319,51 +347,6 @@ impl std::error::Error for Ended {}
 pub(crate) fn is_late(error: &Error) -> bool {
     let cause = std::error::Error::source(error);
     cause.and_then(|cause| cause.downcast_ref()) == Some(&Ended::Deadline)
-}
-
-/// The body of a watched response.
-pub(crate) struct Watched {
-    body: ResponseBody,
-    watch: Watch,
-    is_over: bool,
-}
-
-impl Watched {
-    /// The body that is watched.
-    pub(crate) const fn inner(&self) -> &ResponseBody {
-        &self.body
-    }
-}
-
-impl Body for Watched {
-    type Data = Bytes;
-    type Error = Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut TaskContext<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let this = &mut *self;
-        let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
-        match &frame {
-            Some(Ok(frame)) => this.watch.sent(frame.data_ref().map_or(0, Bytes::len)),
-            Some(Err(error)) => this.watch.failed(error),
-            None => {}
-        }
-        if !this.is_over && (frame.is_none() || this.body.is_end_stream()) {
-            this.is_over = true;
-            this.watch.over();
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.body.size_hint()
-    }
 }
 
 /// A response that comes later, and is watched.

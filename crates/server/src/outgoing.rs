@@ -17,7 +17,7 @@ use http_body::{Frame, SizeHint};
 use tidewire_service::{Body, Error};
 
 use crate::plain;
-use crate::response::ResponseBody;
+use crate::response::{Kind, ResponseBody};
 use crate::vigil::{Slot, Vigil};
 
 /// The body of a reply that is counted.
@@ -49,7 +49,7 @@ impl Outgoing {
             return response;
         }
         let counted = Self::counted(response, Slot::begin(vigil));
-        counted.map(|body| ResponseBody::Counted(Box::new(body)))
+        counted.map(|body| ResponseBody::of(Kind::Counted(Box::new(body))))
     }
 
     /// The next piece of what is there.
@@ -105,7 +105,7 @@ impl http_body::Body for Outgoing {
 fn refused(headers: &HeaderMap, error: &Error) -> Response<ResponseBody> {
     tracing::debug!(%error, "a reply is not sent");
     let content_type = headers.get(CONTENT_TYPE).cloned();
-    let mut response = plain::error_response(error).map(ResponseBody::Plain);
+    let mut response = plain::error_response(error).map(ResponseBody::plain);
     if let Some(content_type) = content_type
         && content_type.as_bytes().starts_with(b"application/grpc")
         && let Ok(message) = HeaderValue::from_str(error.message())
@@ -116,7 +116,7 @@ fn refused(headers: &HeaderMap, error: &Error) -> Response<ResponseBody> {
         headers.insert("grpc-message", message);
         headers.insert(CONTENT_TYPE, content_type);
         *response.status_mut() = http::StatusCode::OK;
-        *response.body_mut() = ResponseBody::Plain(Body::Empty);
+        *response.body_mut() = ResponseBody::plain(Body::Empty);
     }
     response
 }

@@ -12,7 +12,7 @@ use tidewire_service::{Body, Error, Reply};
 
 use crate::cors::Marked;
 use crate::fault::Faulty;
-use crate::observe::{Watch, Watched, Watching};
+use crate::observe::{Watch, Watching};
 use crate::outgoing::Outgoing;
 use crate::plain;
 use crate::rpc::{Replies, RpcCall, Whole};
@@ -44,12 +44,12 @@ pub(crate) type Later<B> = Pin<Box<dyn Future<Output = Response<B>> + Send>>;
 impl Responding {
     /// A response that is there.
     pub(crate) fn ready(response: Response<Body>) -> Self {
-        Self::Ready(Some(Box::new(response.map(ResponseBody::Plain))))
+        Self::Ready(Some(Box::new(response.map(ResponseBody::plain))))
     }
 
     /// The same response, told to who observes.
-    pub(crate) fn watched(self, watch: Watch) -> Self {
-        Self::Watched(Box::new(Watching { response: self, watch: Some(watch) }))
+    pub(crate) fn watched(self, watch: Option<Watch>) -> Self {
+        Self::Watched(Box::new(Watching { response: self, watch }))
     }
 }
 
@@ -63,16 +63,16 @@ impl Future for Responding {
             Self::Ready(response) => Poll::Ready(Ok(*response.take().expect(TAKEN))),
             Self::Answered(reply) => {
                 let reply = reply.take().expect(TAKEN);
-                Poll::Ready(Ok(plain::response(*reply, ResponseBody::Plain)))
+                Poll::Ready(Ok(plain::response(*reply, ResponseBody::plain)))
             }
             Self::Plain(answer) => Pin::new(answer).poll(cx).map(|outcome| {
                 Ok(match outcome {
-                    Ok(reply) => plain::response(reply, ResponseBody::Plain),
-                    Err(error) => plain::error_response(&error).map(ResponseBody::Plain),
+                    Ok(reply) => plain::response(reply, ResponseBody::plain),
+                    Err(error) => plain::error_response(&error).map(ResponseBody::plain),
                 })
             }),
             Self::Rest(response) => {
-                response.as_mut().poll(cx).map(|response| Ok(response.map(ResponseBody::Plain)))
+                response.as_mut().poll(cx).map(|response| Ok(response.map(ResponseBody::plain)))
             }
             Self::Rpc(call) => Pin::new(&mut **call).poll(cx).map(Ok),
             Self::Late(response) => response.as_mut().poll(cx).map(Ok),
@@ -82,36 +82,45 @@ impl Future for Responding {
     }
 }
 
-/// The body of a response. What is seldom or large is boxed, since every response is moved about.
-pub(crate) enum ResponseBody {
+/// The body of a response, and who is told of it.
+pub(crate) struct ResponseBody {
+    kind: Kind,
+    pub(crate) watch: Option<Watch>,
+}
+
+/// What a body consists of. What is seldom or large is boxed, since every response is moved about.
+pub(crate) enum Kind {
     /// Of plain HTTP, REST, or one piece.
     Plain(Body),
     /// Of an RPC protocol, in pieces that are there.
     Whole(Box<Whole>),
     /// Of an RPC protocol, messages as they come.
     Replies(Box<Replies>),
-    /// Observed.
-    Watched(Box<Watched>),
     /// Wrong on purpose.
-    Faulty(Box<Faulty<Self>>),
+    Faulty(Box<Faulty<ResponseBody>>),
     /// Large, and counted until it has left.
     Counted(Box<Outgoing>),
 }
 
 impl ResponseBody {
-    pub(crate) fn watched(body: Watched) -> Self {
-        Self::Watched(Box::new(body))
+    #[inline]
+    pub(crate) const fn plain(body: Body) -> Self {
+        Self::of(Kind::Plain(body))
+    }
+
+    #[inline]
+    pub(crate) const fn of(kind: Kind) -> Self {
+        Self { kind, watch: None }
     }
 
     /// How many bytes are there and wait to be sent.
     pub(crate) fn waiting_bytes(&self) -> usize {
-        match self {
-            Self::Plain(Body::Full(bytes)) => bytes.len(),
-            Self::Plain(_) | Self::Counted(_) => 0,
-            Self::Whole(body) => body.waiting_bytes(),
-            Self::Replies(body) => body.waiting_bytes(),
-            Self::Watched(body) => body.inner().waiting_bytes(),
-            Self::Faulty(body) => body.inner().waiting_bytes(),
+        match &self.kind {
+            Kind::Plain(Body::Full(bytes)) => bytes.len(),
+            Kind::Plain(_) | Kind::Counted(_) => 0,
+            Kind::Whole(body) => body.waiting_bytes(),
+            Kind::Replies(body) => body.waiting_bytes(),
+            Kind::Faulty(body) => body.inner().waiting_bytes(),
         }
     }
 }
@@ -120,39 +129,43 @@ impl http_body::Body for ResponseBody {
     type Data = Bytes;
     type Error = Error;
 
+    #[inline]
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match &mut *self {
-            Self::Plain(body) => Pin::new(body).poll_frame(cx),
-            Self::Whole(body) => Poll::Ready(body.next().map(Ok)),
-            Self::Replies(body) => body.poll_frame(cx).map(|frame| frame.map(Ok)),
-            Self::Watched(body) => Pin::new(&mut **body).poll_frame(cx),
-            Self::Faulty(body) => Pin::new(&mut **body).poll_frame(cx),
-            Self::Counted(body) => Pin::new(&mut **body).poll_frame(cx),
+        let polled = match &mut self.kind {
+            Kind::Plain(body) => Pin::new(body).poll_frame(cx),
+            Kind::Whole(body) => Poll::Ready(body.next().map(Ok)),
+            Kind::Replies(body) => body.poll_frame(cx).map(|frame| frame.map(Ok)),
+            Kind::Faulty(body) => Pin::new(&mut **body).poll_frame(cx),
+            Kind::Counted(body) => Pin::new(&mut **body).poll_frame(cx),
+        };
+        if let Some(watch) = &self.watch
+            && let Poll::Ready(frame) = &polled
+        {
+            watch.frame(frame.as_ref(), self.is_end_stream());
         }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Plain(body) => body.is_end_stream(),
-            Self::Whole(body) => body.is_over(),
-            Self::Replies(body) => body.is_over(),
-            Self::Watched(body) => body.is_end_stream(),
-            Self::Faulty(body) => body.is_end_stream(),
-            Self::Counted(body) => body.is_end_stream(),
+        match &self.kind {
+            Kind::Plain(body) => body.is_end_stream(),
+            Kind::Whole(body) => body.is_over(),
+            Kind::Replies(body) => body.is_over(),
+            Kind::Faulty(body) => body.is_end_stream(),
+            Kind::Counted(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Plain(body) => body.size_hint(),
-            Self::Whole(body) => body.size_hint(),
-            Self::Replies(_) => SizeHint::default(),
-            Self::Watched(body) => body.size_hint(),
-            Self::Faulty(body) => body.size_hint(),
-            Self::Counted(body) => body.size_hint(),
+        match &self.kind {
+            Kind::Plain(body) => body.size_hint(),
+            Kind::Whole(body) => body.size_hint(),
+            Kind::Replies(_) => SizeHint::default(),
+            Kind::Faulty(body) => body.size_hint(),
+            Kind::Counted(body) => body.size_hint(),
         }
     }
 }

@@ -260,7 +260,7 @@ impl RpcCall {
             if reply.is_unchanged() {
                 // As the whole answer would (RFC 9110, section 15.4.5).
                 reply.headers.append(VARY, HeaderValue::from_static("accept-encoding"));
-                return Ok(plain::response(reply, ResponseBody::Plain));
+                return Ok(plain::response(reply, ResponseBody::plain));
             }
         }
         let mut response = if exchange.is_single_reply() {

@@ -69,67 +69,78 @@ impl Connection {
 
     /// Answers a request that gates or observers see.
     pub(crate) fn watched(&self, request: Request<Incoming>) -> Responding {
-        let (mut parts, body) = self.split(request);
+        let (parts, body) = self.split(request);
         let app = &self.app;
         let found = app.find(&parts);
         let target = found.target(&parts);
-        let headers = std::mem::take(&mut parts.headers);
-        let extensions = std::mem::take(&mut parts.extensions);
+        let Parts { method: verb, uri, version, headers, extensions, .. } = parts;
         let now = Instant::now();
-        let mut context = self.context((&found, Some(now)), &parts.method, headers, extensions);
+        let mut context = self.context((&found, Some(now)), &verb, headers, extensions);
         if app.shows_host {
-            add_host(&mut context, &parts.uri);
+            add_host(&mut context, &uri);
         }
         let id = app.traces.map(|sampled| trace::mark(&mut context, sampled));
-        let mut head = Head::new(target, context).arrived_at(now.into_std());
-        let is_head = parts.method == Method::HEAD;
+        let mut head = Head::new(target, context);
+        head.set_arrived(now.into_std());
+        let is_head = verb == Method::HEAD;
         let watch = Watch::of_request(&app.observers, &app.stop, &mut head, (id, is_head));
         watch.phase(Phase::Gates);
         let asked = catch_unwind(AssertUnwindSafe(|| ask(&app.gates, &mut head)));
-        let decision = match asked.unwrap_or_else(|panic| Err(panicked(&*panic))) {
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
+        match asked.unwrap_or_else(|panic| Err(panicked(&*panic))) {
+            Ok(None) => {
+                let (_, context, guards) = head.into_parts();
+                let watch = Some(watch.keep(guards));
+                self.passed(found, Inbound { verb, uri, version, context, body, watch })
+            }
+            Err(error) => {
+                let (_, context, guards) = head.into_parts();
+                let watch = Some(watch.keep(guards));
+                let refused = Inbound { verb, uri, version, context, body, watch };
+                self.refused(&found, refused, error)
+            }
             Ok(Some(waits)) => {
                 let (connection, found) = (self.clone(), found.into_owned());
-                return Responding::Late(Box::pin(async move {
+                Responding::Late(Box::pin(async move {
                     // Should this be dropped while it waits, its end is told before its guards go.
                     let (mut head, watch) = (head, watch);
                     let gates = &connection.app.gates[waits..];
                     let decision = admitted(gates, &mut head, true).await;
-                    let response =
-                        connection.decided(found, (parts, body), (head, watch), decision);
+                    let (_, context, guards) = head.into_parts();
+                    let watch = Some(watch.keep(guards));
+                    let request = Inbound { verb, uri, version, context, body, watch };
+                    let response = match decision {
+                        Ok(()) => connection.passed(found, request),
+                        Err(error) => connection.refused(&found, request, error),
+                    };
                     response.await.unwrap_or_else(|never| match never {})
-                }));
+                }))
             }
-        };
-        self.decided(found, (parts, body), (head, watch), decision)
+        }
     }
 
-    /// Answers a request on which the gates have decided.
-    fn decided(
-        &self,
-        found: Found<'_>,
-        (mut parts, body): (Parts, Inflow),
-        (head, watch): (Head, Watch),
-        decision: Result<()>,
-    ) -> Responding {
-        let (_, mut context, guards) = head.into_parts();
-        watch.keep(guards);
-        if let Err(error) = decision {
-            parts.headers = std::mem::take(context.headers_mut());
-            let response = found.refusal(&self.app, &parts, error);
-            return self.after_body(parts.version, &parts.headers, body, response).watched(watch);
+    /// Answers a request that the gates refuse.
+    #[cold]
+    fn refused(&self, found: &Found<'_>, request: Inbound, error: Error) -> Responding {
+        let Inbound { verb, uri, version, mut context, body, watch } = request;
+        let (mut parts, ()) = Request::new(()).into_parts();
+        (parts.method, parts.uri, parts.version) = (verb, uri, version);
+        parts.headers = std::mem::take(context.headers_mut());
+        let response = found.refusal(&self.app, &parts, error);
+        self.after_body(version, &parts.headers, body, response).watched(watch)
+    }
+
+    /// Answers a request that the gates let pass.
+    #[inline]
+    fn passed(&self, found: Found<'_>, request: Inbound) -> Responding {
+        if let Some(watch) = &request.watch {
+            watch.phase(Phase::Handler);
         }
-        watch.phase(Phase::Handler);
-        let Parts { method: verb, uri, version, .. } = parts;
         // A call of an RPC protocol tells of its response itself.
-        let outer = (!matches!(found, Found::Method(..))).then(|| watch.clone());
-        let watch = Some(watch);
-        let response = self.call(found, Inbound { verb, uri, version, context, body, watch });
-        match outer {
-            None => response,
-            Some(watch) => response.watched(watch),
+        if matches!(found, Found::Method(..)) {
+            return self.call(found, request);
         }
+        let watch = request.watch.clone();
+        self.call(found, request).watched(watch)
     }
 
     #[inline]

@@ -8,11 +8,12 @@
 //!
 //! A gate sees every request, also one whose target does not exist, and every protocol alike. What it
 //! finds out (who calls) goes into the context; what has to be given back when the request is over (a
-//! permit) it leaves as a guard.
+//! permit) it leaves as a guard, or owes it to whoever lent it.
 
 use std::any::Any;
 use std::fmt;
 use std::future::{Future, poll_fn, ready};
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -38,24 +39,33 @@ pub struct Head {
 #[must_use = "dropping them says that the request is over"]
 #[derive(Default)]
 pub struct Guards {
-    /// By itself, since most requests have one at most.
-    first: Option<Guard>,
-    more: Vec<Guard>,
+    /// By themselves, since most requests have no more of them.
+    few: ManuallyDrop<[Option<Guard>; 2]>,
+    more: ManuallyDrop<Vec<Guard>>,
 }
 
-type Guard = Box<dyn Any + Send>;
+enum Guard {
+    Left(Box<dyn Any + Send>),
+    Owed(Arc<dyn Lender>),
+}
+
+/// Who lends requests something of which there is a number, such as places.
+pub trait Lender: Send + Sync + 'static {
+    /// One that was lent is back.
+    fn take_back(&self);
+}
 
 impl Head {
     /// The head of a request.
+    #[inline]
     pub fn new(target: Target, context: Context) -> Self {
         Self { target, context, arrived: None, guards: Guards::default() }
     }
 
-    /// The same request, which arrived then.
-    #[must_use]
-    pub fn arrived_at(mut self, now: Instant) -> Self {
+    /// Says when it arrived.
+    #[inline]
+    pub fn set_arrived(&mut self, now: Instant) {
         self.arrived = Some(now);
-        self
     }
 
     /// When it arrived, so that not everybody who looks at it looks at the clock; `None` inside a process.
@@ -66,14 +76,18 @@ impl Head {
     /// Leaves something to be dropped when the request is over: after its last byte was written and
     /// its observation ended.
     pub fn leave(&mut self, guard: impl Any + Send) {
-        let guard = Box::new(guard);
-        match &mut self.guards.first {
-            None => self.guards.first = Some(guard),
-            Some(_) => self.guards.more.push(guard),
-        }
+        self.guards.add(Guard::Left(Box::new(guard)));
+    }
+
+    /// Takes note of something that was lent, to be given back when the request is over, as what is
+    /// [left](Self::leave) is dropped: without an allocation, for gates that every request passes.
+    #[inline]
+    pub fn owe(&mut self, lender: Arc<dyn Lender>) {
+        self.guards.add(Guard::Owed(lender));
     }
 
     /// The target, the context, and what gates left.
+    #[inline]
     pub fn into_parts(self) -> (Target, Context, Guards) {
         (self.target, self.context, self.guards)
     }
@@ -91,14 +105,35 @@ impl fmt::Debug for Head {
 
 impl Guards {
     /// Whether nothing was left.
-    pub const fn is_empty(&self) -> bool {
-        self.first.is_none()
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.few[0].is_none()
     }
 
-    fn give_back(&mut self) {
-        for guard in self.first.take().into_iter().chain(self.more.drain(..)) {
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(guard)));
+    #[inline]
+    fn add(&mut self, guard: Guard) {
+        match self.few.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some(guard),
+            None => self.more.push(guard),
         }
+    }
+
+    /// Leaves nothing behind that would have to be dropped.
+    fn give_back(&mut self) {
+        self.few.iter_mut().filter_map(Option::take).for_each(Guard::give_back);
+        if !self.more.is_empty() {
+            std::mem::take(&mut *self.more).into_iter().for_each(Guard::give_back);
+        }
+    }
+}
+
+impl Guard {
+    #[inline]
+    fn give_back(self) {
+        let _ = catch_unwind(AssertUnwindSafe(|| match self {
+            Self::Left(guard) => drop(guard),
+            Self::Owed(lender) => lender.take_back(),
+        }));
     }
 }
 
@@ -113,7 +148,7 @@ impl Drop for Guards {
 
 impl fmt::Debug for Guards {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Guards({})", usize::from(!self.is_empty()) + self.more.len())
+        write!(f, "Guards({})", self.few.iter().flatten().count() + self.more.len())
     }
 }
 
@@ -292,6 +327,50 @@ mod tests {
         let mut all = head();
         admit(&gates, &mut all, false).now_or_never().unwrap().unwrap();
         assert_eq!(asked(&all), "abcd");
+    }
+
+    /// Says its number when it is given back, or dropped; some panic then.
+    struct Lent(u32, Arc<std::sync::Mutex<Vec<u32>>>);
+
+    impl Lent {
+        fn is_back(&self) {
+            self.1.lock().unwrap().push(self.0);
+            assert_ne!(self.0, 2, "a lender");
+        }
+    }
+
+    impl Lender for Lent {
+        fn take_back(&self) {
+            self.is_back();
+        }
+    }
+
+    struct Left(Lent);
+
+    impl Drop for Left {
+        fn drop(&mut self) {
+            self.0.is_back();
+        }
+    }
+
+    #[test]
+    fn what_is_owed_is_given_back_with_what_is_left_in_their_order_and_once() {
+        for several in 0..6 {
+            let back = Arc::new(std::sync::Mutex::new(Vec::new()));
+            let mut head = head();
+            for number in 1..=several {
+                let lent = Lent(number, Arc::clone(&back));
+                match number % 2 {
+                    0 => head.owe(Arc::new(lent)),
+                    _ => head.leave(Left(lent)),
+                }
+            }
+            let (_, _, guards) = head.into_parts();
+            assert_eq!(guards.is_empty(), several == 0);
+            assert_eq!(format!("{guards:?}"), format!("Guards({several})"));
+            drop(guards);
+            assert_eq!(*back.lock().unwrap(), (1..=several).collect::<Vec<_>>());
+        }
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub use error::{Detail, Error, ErrorParts, Outcome};
 pub use follow::{Pace, Timer, follow, follow_from};
 pub use forms::{Coding, Form, Format, Forms, Keeper, Room};
 pub use freshness::{Freshness, Lifetime, NotAValidator, Staleness, Validator};
-pub use head::{Admission, Gate, Guards, Head, Waits, admit, ask, gated};
+pub use head::{Admission, Gate, Guards, Head, Lender, Waits, admit, ask, gated};
 pub use headers::Headers;
 pub use held::HeldTags;
 pub use interface::{Interface, Layered, RpcService};

@@ -101,8 +101,21 @@ impl Phases {
     }
 
     /// Whether it is one of these.
+    #[inline]
     pub const fn has(self, phase: Phase) -> bool {
         self.0 & 1 << phase as u8 != 0
+    }
+
+    /// These as a number, one bit each, in their order from below.
+    #[inline]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Those of such a number.
+    #[inline]
+    pub const fn of_bits(bits: u8) -> Self {
+        Self(bits)
     }
 }
 
@@ -122,6 +135,8 @@ pub struct End {
     pub bytes_in: u64,
     /// Bytes of the answer's body as they were handed to the connection.
     pub bytes_out: u64,
+    /// The phases that it reached, whether or not they were told.
+    pub phases: Phases,
 }
 
 /// What ended a request.
@@ -143,6 +158,7 @@ pub enum How {
 impl End {
     /// An end of this kind, without code, status and bytes.
     pub const fn new(how: How) -> Self {
-        Self { how, code: None, status: None, took: Duration::ZERO, bytes_in: 0, bytes_out: 0 }
+        let (took, phases) = (Duration::ZERO, Phases::NONE);
+        Self { how, code: None, status: None, took, bytes_in: 0, bytes_out: 0, phases }
     }
 }

@@ -1,6 +1,9 @@
 //! The other side of the connection that a call arrived by.
 
 use core::net::SocketAddr;
+use std::any::Any;
+use std::fmt;
+use std::sync::OnceLock;
 
 /// The other side of the connection that a call arrived by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,12 +15,18 @@ pub struct Peer {
     pub certificates: Vec<Vec<u8>>,
     /// Whether the connection is encrypted by TLS.
     pub is_secure: bool,
+    kept: Kept,
 }
+
+/// What somebody keeps of the connection; nothing by which two peers would differ.
+#[derive(Default)]
+struct Kept(OnceLock<Box<dyn Any + Send + Sync>>);
 
 impl Peer {
     /// A peer with an address and no certificates.
     pub fn new(address: impl Into<Option<SocketAddr>>) -> Self {
-        Self { address: address.into(), certificates: Vec::new(), is_secure: false }
+        let (certificates, kept) = Default::default();
+        Self { address: address.into(), certificates, is_secure: false, kept }
     }
 
     /// Says that the connection is encrypted by TLS.
@@ -32,5 +41,47 @@ impl Peer {
     pub fn with_certificates(mut self, certificates: Vec<Vec<u8>>) -> Self {
         self.certificates = certificates;
         self
+    }
+
+    /// What a gate keeps of the connection, so that it is not found again for each of its requests; made for
+    /// the first. There is one place: `None` for whoever comes second with something of another kind.
+    #[inline]
+    pub fn keep<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
+        self.kept.0.get_or_init(|| Box::new(make())).downcast_ref()
+    }
+}
+
+impl Clone for Kept {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for Kept {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Kept {}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kept")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_connection_is_made_once_and_is_of_one_kind() {
+        let peer = Peer::new(None);
+        assert_eq!(peer.keep(|| 7_u32), Some(&7));
+        assert_eq!(peer.keep(|| 8_u32), Some(&7));
+        assert_eq!(peer.keep(|| "another"), None);
+        let same = peer.clone();
+        assert_eq!((same.keep(|| 9_u32), &same), (Some(&9), &peer));
     }
 }

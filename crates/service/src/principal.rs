@@ -49,6 +49,13 @@ impl Principal {
         self
     }
 
+    /// Whether both are clones of one, which is a quick look: of two that were made apart it says no, although they
+    /// may be equal.
+    #[inline]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Who vouches for the caller.
     pub fn issuer(&self) -> &str {
         &self.0.issuer

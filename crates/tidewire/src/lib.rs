@@ -71,10 +71,10 @@ pub use tidewire_service::{
     Access, Admission, Answer, Body, Caching, Call, Channel, Code, Codec, CommandKey, Context,
     ContextPart, ContextWatch, DURATION_FORMS, Detail, Duplex, End, Error, ErrorParts, Fault,
     Frame, Freshness, Gate, Guards, Head, Headers, How, HttpTarget, Idempotency, Interface, Layer,
-    Layered, Lifetime, Method, Observation, Observer, Offer, Outcome, Pace, PathParams, Peer,
-    Phase, Phases, Principal, Protocol, Query, Reply, Result, RpcService, Script, Sender, Service,
-    Sharing, Side, Signal, Spec, Staleness, Stream, StreamKind, Target, Timer, Token, Tokens,
-    Upgrade, Validator, Waits, follow, gated, parse_duration,
+    Layered, Lender, Lifetime, Method, Observation, Observer, Offer, Outcome, Pace, PathParams,
+    Peer, Phase, Phases, Principal, Protocol, Query, Reply, Result, RpcService, Script, Sender,
+    Service, Sharing, Side, Signal, Spec, Staleness, Stream, StreamKind, Target, Timer, Token,
+    Tokens, Upgrade, Validator, Waits, follow, gated, parse_duration,
 };
 
 /// Includes the code that `tidewire_build` made: one module a package.

@@ -19,6 +19,7 @@
 //! | deadlines as headers | `timeout.rs` |
 //! | errors | `status.rs` (gRPC), `error_json.rs` (Connect) |
 //! | which headers are the protocol's | `headers.rs` |
+//! | what a `Host` may be | `host.rs` |
 //!
 //! Sources: the Connect protocol (connectrpc.com/docs/protocol), gRPC's `PROTOCOL-HTTP2.md` and
 //! `PROTOCOL-WEB.md`, RFC 9110.
@@ -35,6 +36,7 @@ mod gathered;
 mod grpc;
 mod grpc_web;
 pub mod headers;
+mod host;
 mod negotiate;
 mod read_reply;
 mod read_request;
@@ -48,6 +50,7 @@ pub use compression::{Coders, Compression, Encoding};
 pub use dialect::Dialect;
 pub use envelope::{HEAD as ENVELOPE_HEAD, Head as EnvelopeHead, Message};
 pub use headers::{binary, binary_value};
+pub use host::is_host;
 pub use negotiate::{Exchange, Head, Refusal, negotiate, speaks};
 pub use read_reply::{Event, Replies};
 pub use read_request::{Next, Requests};

@@ -144,9 +144,12 @@ pub(crate) struct Checked {
 
 impl Checked {
     pub(crate) fn new(published: &Published) -> Self {
+        Self::with(Keys::new(published.clone()))
+    }
+
+    pub(crate) fn with(keys: Keys) -> Self {
         let now = Arc::new(AtomicU64::new(START));
         let clock = Arc::clone(&now);
-        let keys = Keys::new(published.clone());
         let issuer = Issuer::new(Expected::new("https://id.example", "shop"), keys);
         let gate = Authentication::new(move || {
             UNIX_EPOCH + Duration::from_secs(clock.load(Ordering::SeqCst))

@@ -1,5 +1,9 @@
 //! Keys that are fetched when they are needed, that rotate, and that cannot be had.
 
+use std::time::Duration;
+
+use serde_json::json;
+use tidewire_auth::Keys;
 use tidewire_service::Code;
 
 use crate::issuer::{Checked, Published, Signer, claims};
@@ -87,9 +91,40 @@ async fn keys_that_cannot_be_had_again_are_used_on_and_without_any_a_call_may_be
     let fetched = published.fetched();
     checked.of(&token).await.unwrap();
     assert_eq!(published.fetched(), fetched, "not so soon");
-    published.publish(&[]);
-    checked.pass(301);
+}
+
+#[tokio::test]
+async fn an_issuer_that_publishes_no_key_any_more_has_no_good_token() {
+    let signer = Signer::ecdsa("a");
+    let published = Published::of(&[signer.jwk()]);
+    let checked = Checked::new(&published);
+    let token = signer.sign(&claims());
     checked.of(&token).await.unwrap();
+    for nothing in [vec![], vec![json!({"kty": "oct", "k": "c2VjcmV0", "kid": "a"})]] {
+        published.publish(&nothing);
+        checked.pass(301);
+        let error = checked.of(&token).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unauthenticated, "{error}");
+        published.publish(&[signer.jwk()]);
+        checked.pass(10);
+        checked.of(&token).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn keys_that_are_read_often_are_read_again_as_soon_after_it_failed() {
+    let signer = Signer::ecdsa("a");
+    let published = Published::of(&[signer.jwk()]);
+    let checked = Checked::with(Keys::new(published.clone()).refresh(Duration::from_secs(1)));
+    checked.of(&signer.sign(&claims())).await.unwrap();
+    published.break_down();
+    checked.pass(1);
+    checked.of(&signer.sign(&claims())).await.unwrap();
+    let new = Signer::ecdsa("a");
+    published.publish(&[new.jwk()]);
+    checked.pass(1);
+    checked.of(&new.sign(&claims())).await.unwrap();
+    checked.of(&signer.sign(&claims())).await.unwrap_err();
 }
 
 #[tokio::test]

@@ -38,6 +38,7 @@ async fn a_token_whose_claims_are_wrong_is_refused() {
         ("iss", json!("https://evil.example"), "of another issuer"),
         ("iss", Value::Null, "of another issuer"),
         ("iss", json!(7), "of another issuer"),
+        ("iss", json!(["https://id.example"]), "of another issuer"),
         ("aud", json!("elsewhere"), "for another audience"),
         ("aud", json!([]), "for another audience"),
         ("aud", json!({"shop": true}), "for another audience"),

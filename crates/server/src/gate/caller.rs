@@ -4,112 +4,145 @@
 //!
 //! A caller is its principal, or, where nobody knows it, its address: of IPv6 the network of 64 bits that
 //! a household has, and all of a Unix socket are one. A rate is a bucket of tokens, as many as the rate
-//! has a second, which fills as it empties. What is known of a caller who would find its bucket full is
-//! the same as nothing, and is dropped when there is no room.
+//! has a second, which fills as it empties. A connection keeps what is known of its caller, so that a call
+//! looks nobody up. What is known of a caller who has no connection and would find its buckets full is the
+//! same as nothing, and is dropped when there is no room.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use foldhash::quality::RandomState;
 use http::StatusCode;
 use tidewire_listen::network;
-use tidewire_service::{Admission, Gate, Head, Result};
+use tidewire_service::{Admission, Error, Gate, Head, Lender, Principal, Result};
 
 use super::later;
 use crate::limits::Limits;
 use crate::usage::{Bound, Counters};
 
-/// What is known of each caller, in shards, by a keyed hash of who it is.
-struct Callers<T> {
-    random: RandomState,
-    shards: [Mutex<Shard<T>>; SHARDS],
+/// The callers of a server.
+pub(super) struct Callers {
+    known: tidewire_listen::Callers<Caller>,
+    begun: Instant,
+    counters: Arc<Counters>,
 }
 
-type Shard<T> = HashMap<u64, T, BuildHasherDefault<Hashed>>;
-
-/// A key that is a hash already.
+/// What is known of one.
 #[derive(Default)]
-struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
+struct Caller {
+    /// The calls that it has at once.
+    running: AtomicUsize,
+    /// When its bucket will be full, in nanoseconds since the server began, and that of its address.
+    full_at: AtomicU64,
+    address_full_at: AtomicU64,
 }
 
-const SHARDS: usize = 16;
-/// Over all shards some 65,000 callers.
-const SHARD_MAX: usize = 4096;
+/// Who calls by a connection: without a principal, and the principal that did last.
+struct OfConnection {
+    callers: Arc<Callers>,
+    nobody: Arc<Caller>,
+    last: Mutex<Option<(Principal, Arc<Caller>)>>,
+}
 
-impl<T> Callers<T> {
-    fn new() -> Self {
-        Self { random: RandomState::default(), shards: std::array::from_fn(|_| Mutex::default()) }
+impl Callers {
+    pub(super) fn new(counters: &Arc<Counters>) -> Arc<Self> {
+        let (known, counters) = (tidewire_listen::Callers::new(), Arc::clone(counters));
+        Arc::new(Self { known, begun: Instant::now(), counters })
     }
 
-    fn caller(&self, head: &Head) -> u64 {
-        let mut hasher = self.random.build_hasher();
-        match head.context.principal() {
-            Some(principal) => {
-                hasher.write_u8(1);
-                (principal.issuer(), principal.subject()).hash(&mut hasher);
-            }
-            None => {
-                let peer = head.context.peer();
-                network(peer.and_then(|peer| peer.address).map(|at| at.ip())).hash(&mut hasher);
+    /// Does something with what is known of who calls, or of the address that calls.
+    #[inline]
+    fn with<T>(self: &Arc<Self>, head: &Head, who: Who, then: impl FnOnce(&Arc<Caller>) -> T) -> T {
+        let peer = head.context.peer();
+        let principal = if who == Who::Address { None } else { head.context.principal() };
+        let kept = peer.and_then(|peer| peer.keep(|| OfConnection::new(self, head)));
+        let Some(of) = kept.filter(|kept| Arc::ptr_eq(&kept.callers, self)) else {
+            return then(&self.find(principal, head));
+        };
+        let Some(principal) = principal else { return then(&of.nobody) };
+        let mut last = of.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some((known, caller)) if known.is_same(principal) => then(caller),
+            _ => {
+                let caller = self.find(Some(principal), head);
+                let (_, caller) = last.insert((principal.clone(), caller));
+                then(caller)
             }
         }
-        hasher.finish()
     }
 
-    fn shard(&self, caller: u64) -> MutexGuard<'_, Shard<T>> {
-        // By other bits than those by which the table puts it in a bucket.
-        let shard = &self.shards[(caller >> 40) as usize % SHARDS];
-        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    #[cold]
+    fn find(&self, principal: Option<&Principal>, head: &Head) -> Arc<Caller> {
+        let now = self.arrived(head);
+        let is_needed = |caller: &Caller| {
+            let full_at = [&caller.full_at, &caller.address_full_at];
+            full_at.iter().any(|full_at| full_at.load(Ordering::Relaxed) > now)
+        };
+        match principal {
+            Some(known) => self.known.find((1, known.issuer(), known.subject()), is_needed),
+            None => {
+                let address = head.context.peer().and_then(|peer| peer.address);
+                self.known.find((0, network(address.map(|at| at.ip()))), is_needed)
+            }
+        }
+    }
+
+    /// When a request arrived, in nanoseconds since the server began.
+    fn arrived(&self, head: &Head) -> u64 {
+        let now = head.arrived().unwrap_or_else(|| tokio::time::Instant::now().into_std());
+        nanoseconds(now.saturating_duration_since(self.begun))
+    }
+}
+
+impl OfConnection {
+    fn new(callers: &Arc<Callers>, head: &Head) -> Self {
+        let nobody = callers.find(None, head);
+        Self { callers: Arc::clone(callers), nobody, last: Mutex::default() }
+    }
+}
+
+/// A call of it is over.
+impl Lender for Caller {
+    fn take_back(&self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// How many calls a caller has at once.
 pub(super) struct CallerCalls {
     calls_max: usize,
-    callers: Arc<Callers<usize>>,
-    counters: Arc<Counters>,
+    callers: Arc<Callers>,
 }
 
 impl CallerCalls {
-    pub(super) fn new(limits: &Limits, counters: &Arc<Counters>) -> Option<Self> {
-        let counters = Arc::clone(counters);
-        let callers = Arc::new(Callers::new());
-        limits.caller_calls_max.map(|calls_max| Self { calls_max, callers, counters })
+    pub(super) fn new(limits: &Limits, callers: &Arc<Callers>) -> Option<Self> {
+        limits.caller_calls_max.map(|calls_max| Self { calls_max, callers: Arc::clone(callers) })
     }
 
     fn decide(&self, head: &mut Head) -> Result<()> {
-        let caller = self.callers.caller(head);
-        {
-            let mut shard = self.callers.shard(caller);
-            let running = shard.entry(caller).or_default();
-            if *running < self.calls_max {
-                *running += 1;
-                drop(shard);
-                head.leave(OneOf { caller, callers: Arc::clone(&self.callers) });
-                return Ok(());
+        let lent = self.callers.with(head, Who::Caller, |caller| {
+            let one_more = |running| (running < self.calls_max).then_some(running + 1);
+            let order = Ordering::Relaxed;
+            let counted = caller.running.fetch_update(order, order, one_more);
+            counted.is_ok().then(|| Arc::clone(caller))
+        });
+        match lent {
+            Some(caller) => {
+                head.owe(caller);
+                Ok(())
             }
+            None => Err(self.refusal()),
         }
-        self.counters.reach(Bound::CallerCalls);
+    }
+
+    #[cold]
+    fn refusal(&self) -> Error {
+        self.callers.counters.reach(Bound::CallerCalls);
         let text = format!(
             "this caller has limits.caller_calls_max = {} calls at once already",
             self.calls_max
         );
-        Err(later(StatusCode::TOO_MANY_REQUESTS, Duration::from_secs(1), text))
+        later(StatusCode::TOO_MANY_REQUESTS, Duration::from_secs(1), text)
     }
 }
 
@@ -119,103 +152,82 @@ impl Gate for CallerCalls {
     }
 }
 
-/// One call of a caller, until it is over.
-struct OneOf {
-    caller: u64,
-    callers: Arc<Callers<usize>>,
-}
-
-impl Drop for OneOf {
-    fn drop(&mut self) {
-        let mut shard = self.callers.shard(self.caller);
-        if let Some(running) = shard.get_mut(&self.caller) {
-            *running -= 1;
-            if *running == 0 {
-                shard.remove(&self.caller);
-            }
-        }
-    }
+/// Of whom a rate is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Caller,
+    Address,
 }
 
 /// How often a caller calls; or an address, where it is asked before there is a principal.
 pub(super) struct Rate {
     rate: u32,
-    /// How soon an empty bucket has one more, and is full.
-    one: Duration,
-    full: Duration,
-    bound: Bound,
-    /// When each caller's bucket will be full.
-    full_at: Callers<Instant>,
-    counters: Arc<Counters>,
+    /// How soon an empty bucket has one more, and is full, in nanoseconds.
+    one: u64,
+    full: u64,
+    who: Who,
+    callers: Arc<Callers>,
 }
 
 impl Rate {
-    pub(super) fn of_caller(limits: &Limits, counters: &Arc<Counters>) -> Option<Self> {
-        limits.caller_rate.map(|rate| Self::new(rate, Bound::CallerRate, counters))
+    pub(super) fn of_caller(limits: &Limits, callers: &Arc<Callers>) -> Option<Self> {
+        limits.caller_rate.map(|rate| Self::new(rate, Who::Caller, callers))
     }
 
-    pub(super) fn of_address(limits: &Limits, counters: &Arc<Counters>) -> Option<Self> {
-        limits.address_rate.map(|rate| Self::new(rate, Bound::AddressRate, counters))
+    pub(super) fn of_address(limits: &Limits, callers: &Arc<Callers>) -> Option<Self> {
+        limits.address_rate.map(|rate| Self::new(rate, Who::Address, callers))
     }
 
-    fn new(rate: u32, bound: Bound, counters: &Arc<Counters>) -> Self {
-        let one = Duration::from_secs(1) / rate;
-        Self {
-            rate,
-            one,
-            full: one * rate,
-            bound,
-            full_at: Callers::new(),
-            counters: Arc::clone(counters),
+    fn new(rate: u32, who: Who, callers: &Arc<Callers>) -> Self {
+        let one = nanoseconds(Duration::from_secs(1) / rate);
+        Self { rate, one, full: one * u64::from(rate), who, callers: Arc::clone(callers) }
+    }
+
+    fn decide(&self, head: &Head) -> Result<()> {
+        let now = self.callers.arrived(head);
+        let counted = self.callers.with(head, self.who, |caller| {
+            let full_at = match self.who {
+                Who::Caller => &caller.full_at,
+                Who::Address => &caller.address_full_at,
+            };
+            // As many as the rate has a second may come at once.
+            full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| {
+                let next = full_at.max(now) + self.one;
+                (next - now <= self.full).then_some(next)
+            })
+        });
+        match counted {
+            Ok(_) => Ok(()),
+            Err(full_at) => Err(self.refusal(full_at.max(now) + self.one - now - self.full)),
         }
     }
 
-    fn decide(&self, head: &Head, now: Instant) -> Result<()> {
-        let caller = self.full_at.caller(head);
-        let wait = {
-            let mut shard = self.full_at.shard(caller);
-            if shard.len() >= SHARD_MAX && !shard.contains_key(&caller) {
-                make_room(&mut shard, now);
-            }
-            let full_at = shard.entry(caller).or_insert(now);
-            let next = (*full_at).max(now) + self.one;
-            // As many as the rate has a second may come at once.
-            match (next - now).checked_sub(self.full) {
-                None | Some(Duration::ZERO) => {
-                    *full_at = next;
-                    return Ok(());
-                }
-                Some(wait) => wait,
-            }
+    #[cold]
+    fn refusal(&self, wait: u64) -> Error {
+        let bound = match self.who {
+            Who::Caller => Bound::CallerRate,
+            Who::Address => Bound::AddressRate,
         };
-        self.counters.reach(self.bound);
-        let text =
-            format!("this caller is over {} = {} calls a second", self.bound.key(), self.rate);
-        Err(later(StatusCode::TOO_MANY_REQUESTS, wait, text))
-    }
-}
-
-/// Drops callers whose buckets are full, or, where none are, any one.
-fn make_room(shard: &mut Shard<Instant>, now: Instant) {
-    shard.retain(|_, full_at| *full_at > now);
-    if shard.len() >= SHARD_MAX
-        && let Some(any) = shard.keys().next().copied()
-    {
-        shard.remove(&any);
+        self.callers.counters.reach(bound);
+        let text = format!("this caller is over {} = {} calls a second", bound.key(), self.rate);
+        later(StatusCode::TOO_MANY_REQUESTS, Duration::from_nanos(wait), text)
     }
 }
 
 impl Gate for Rate {
     fn admit(&self, head: &mut Head) -> Admission {
-        let now = head.arrived().unwrap_or_else(|| tokio::time::Instant::now().into_std());
-        Admission::Ready(self.decide(head, now))
+        Admission::Ready(self.decide(head))
     }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidewire_service::{Context, Peer, Principal, Target};
+    use tidewire_service::{Context, Peer, Target};
 
     fn from(address: &str) -> Head {
         let peer = Peer::new(Some(address.parse().unwrap()));
@@ -223,10 +235,17 @@ mod tests {
         Head::new(Target::Unknown("/".into()), context)
     }
 
+    fn from_at(address: &str, now: Instant) -> Head {
+        let mut head = from(address);
+        head.set_arrived(now);
+        head
+    }
+
     #[test]
     fn callers_are_told_apart_by_principal_or_by_network() {
-        let callers = Callers::<()>::new();
-        let of = |address: &str| callers.caller(&from(address));
+        let callers = Callers::new(&Arc::default());
+        let of = |head: &Head| callers.with(head, Who::Caller, Arc::as_ptr);
+        let (of, whom) = (|address: &str| of(&from(address)), of);
         assert_eq!(of("10.0.0.1:1"), of("10.0.0.1:2"));
         assert_eq!(of("10.0.0.1:1"), of("[::ffff:10.0.0.1]:1"));
         assert_ne!(of("10.0.0.1:1"), of("10.0.0.2:1"));
@@ -235,7 +254,7 @@ mod tests {
         let known = |subject: &str, address| {
             let mut head = from(address);
             head.context.set_principal(Principal::new("id", subject));
-            callers.caller(&head)
+            whom(&head)
         };
         assert_eq!(known("ada", "10.0.0.1:1"), known("ada", "10.0.0.2:1"));
         assert_ne!(known("ada", "10.0.0.1:1"), known("eve", "10.0.0.1:1"));
@@ -244,31 +263,16 @@ mod tests {
     #[test]
     fn a_caller_may_call_as_often_as_the_rate_says_and_so_many_at_once() {
         let limits = Limits { caller_rate: Some(10), ..Limits::default() };
-        let gate = Rate::of_caller(&limits, &Arc::default()).unwrap();
-        let pass = |address: &str, now| gate.decide(&from(address), now).is_ok();
+        let gate = Rate::of_caller(&limits, &Callers::new(&Arc::default())).unwrap();
+        let pass = |address: &str, now| gate.decide(&from_at(address, now)).is_ok();
         let start = Instant::now();
         assert_eq!((0..100).filter(|_| pass("10.0.0.1:1", start)).count(), 10);
         assert!(pass("10.0.0.2:1", start), "of another caller");
-        let refused = gate.decide(&from("10.0.0.1:1"), start).unwrap_err();
+        let refused = gate.decide(&from_at("10.0.0.1:1", start)).unwrap_err();
         assert_eq!(refused.headers().get("retry-after").unwrap(), "1");
         let later = start + Duration::from_millis(300);
         assert_eq!((0..100).filter(|_| pass("10.0.0.1:1", later)).count(), 3);
         let much_later = start + Duration::from_secs(3600);
         assert_eq!((0..100).filter(|_| pass("10.0.0.1:1", much_later)).count(), 10);
-    }
-
-    #[test]
-    fn there_is_a_bound_on_callers() {
-        let limits = Limits { caller_rate: Some(1), ..Limits::default() };
-        let gate = Rate::of_caller(&limits, &Arc::default()).unwrap();
-        let now = Instant::now();
-        for number in 0..200_000_u32 {
-            let address = format!("{}:1", std::net::Ipv4Addr::from_bits(number));
-            let at = now + Duration::from_millis(u64::from(number));
-            assert!(gate.decide(&from(&address), at).is_ok());
-        }
-        let known: usize =
-            gate.full_at.shards.iter().map(|shard| shard.lock().unwrap().len()).sum();
-        assert!(known <= SHARDS * SHARD_MAX, "{known} callers");
     }
 }

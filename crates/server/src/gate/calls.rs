@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use tidewire_service::{Admission, Error, Gate, Head, Phase, Result, Waits};
+use tidewire_service::{Admission, Error, Gate, Head, Lender, Phase, Result, Waits};
 use tokio::sync::Semaphore;
 
 use super::{is_health, later};
@@ -16,16 +16,25 @@ use crate::limits::Limits;
 use crate::usage::{Bound, Counters};
 
 pub(super) struct Calls {
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     calls_max: usize,
     queue_timeout: Duration,
     counters: Arc<Counters>,
 }
 
+/// Places for calls, which are in the order in which they came.
+struct Places(Semaphore);
+
+impl Lender for Places {
+    fn take_back(&self) {
+        self.0.add_permits(1);
+    }
+}
+
 impl Calls {
     pub(super) fn new(limits: &Limits, counters: &Arc<Counters>) -> Option<Self> {
         limits.calls_max.map(|calls_max| Self {
-            places: Arc::new(Semaphore::new(calls_max)),
+            places: Arc::new(Places(Semaphore::new(calls_max))),
             calls_max,
             queue_timeout: limits.queue_timeout,
             counters: Arc::clone(counters),
@@ -35,9 +44,10 @@ impl Calls {
     async fn place(&self, head: &mut Head) -> Result<()> {
         head.context.phase(Phase::Queued);
         let _waiting = self.counters.waiting();
-        let place = Arc::clone(&self.places).acquire_owned();
+        let place = self.places.0.acquire();
         if let Ok(Ok(place)) = tokio::time::timeout(self.queue_timeout, place).await {
-            head.leave(place);
+            place.forget();
+            head.owe(Arc::clone(&self.places) as Arc<dyn Lender>);
             return Ok(());
         }
         Err(self.refusal())
@@ -58,9 +68,10 @@ impl Gate for Calls {
         if is_health(head) {
             return Admission::Ready(Ok(()));
         }
-        match Arc::clone(&self.places).try_acquire_owned() {
+        match self.places.0.try_acquire() {
             Ok(place) => {
-                head.leave(place);
+                place.forget();
+                head.owe(Arc::clone(&self.places) as Arc<dyn Lender>);
                 Admission::Ready(Ok(()))
             }
             Err(_) if self.queue_timeout.is_zero() => Admission::Ready(Err(self.refusal())),

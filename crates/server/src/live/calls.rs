@@ -83,7 +83,7 @@ impl App {
         watch.phase(Phase::Gates);
         let admitted = admitted(&self.gates, &mut head, false).await;
         let (call, guards) = Call::from_head(head, body);
-        watch.keep(guards);
+        let watch = watch.keep(guards);
         let outcome = match admitted {
             Ok(()) => {
                 watch.phase(Phase::Handler);

@@ -15,7 +15,7 @@ use tidewire_wire::{Closing, Coders, Exchange, Message, Pieces};
 
 use crate::observe::{Failed, Watch};
 use crate::plain::log;
-use crate::response::ResponseBody;
+use crate::response::{Kind, ResponseBody};
 
 /// The response for an error before anything was sent.
 pub(crate) fn failed(exchange: &Exchange, error: Error) -> Response<ResponseBody> {
@@ -29,9 +29,11 @@ pub(crate) fn failed(exchange: &Exchange, error: Error) -> Response<ResponseBody
 pub(crate) fn whole(response: tidewire_wire::Response) -> Response<ResponseBody> {
     let tidewire_wire::Response { status, headers, body: mut pieces, trailers } = response;
     let body = match (trailers, pieces.next(), pieces.is_empty()) {
-        (None, None, _) => ResponseBody::Plain(Body::Empty),
-        (None, Some(only), true) => ResponseBody::Plain(Body::Full(only)),
-        (trailers, first, _) => ResponseBody::Whole(Box::new(Whole { first, pieces, trailers })),
+        (None, None, _) => ResponseBody::plain(Body::Empty),
+        (None, Some(only), true) => ResponseBody::plain(Body::Full(only)),
+        (trailers, first, _) => {
+            ResponseBody::of(Kind::Whole(Box::new(Whole { first, pieces, trailers })))
+        }
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -121,7 +123,7 @@ pub(super) fn many(
         without_end,
         watch,
     };
-    let mut response = Response::new(ResponseBody::Replies(Box::new(body)));
+    let mut response = Response::new(ResponseBody::of(Kind::Replies(Box::new(body))));
     *response.headers_mut() = exchange.head(headers.into_map());
     response
 }

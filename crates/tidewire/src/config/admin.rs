@@ -22,6 +22,8 @@ pub struct AdminConfig {
     pub listen: Option<Address>,
     /// The file with the token for it.
     pub token_file: Option<PathBuf>,
+    /// The file with a token for who may only read there.
+    pub read_token_file: Option<PathBuf>,
 }
 
 /// What sets the level of the log while the program runs; the program says how.
@@ -57,12 +59,23 @@ impl AdminConfig {
         }
     }
 
-    fn token(&self) -> Result<Token, ConfigError> {
-        let token = match &self.token_file {
-            Some(path) => Token::of_file(path),
-            None => Token::unknown(),
+    /// The token for all there is, and that for reading.
+    fn tokens(&self) -> Result<(Token, Option<Token>), ConfigError> {
+        let of_file = |key: &str, path: &PathBuf| {
+            let token = Token::of_file(path);
+            token.map_err(|error| ConfigError::new(format!("admin.{key} = {error}")))
         };
-        token.map_err(|error| ConfigError::new(error.to_string()))
+        let token = match &self.token_file {
+            Some(path) => of_file("token_file", path)?,
+            None => Token::unknown().map_err(|error| ConfigError::new(error.to_string()))?,
+        };
+        let Some(path) = &self.read_token_file else { return Ok((token, None)) };
+        let read = of_file("read_token_file", path)?;
+        if read.is_that(&token) {
+            let text = "admin.read_token_file holds the token of admin.token_file, which is good for more; name another file";
+            return Err(ConfigError::new(text.to_owned()));
+        }
+        Ok((token, Some(read)))
     }
 }
 
@@ -81,7 +94,8 @@ impl Config {
             true => Metrics::new().with_exemplars(),
             false => Metrics::new(),
         };
-        let admin = Admin::new(self.admin.token()?, metrics.clone(), Graph::global());
+        let (token, read_token) = self.admin.tokens()?;
+        let admin = Admin::new(token, metrics.clone(), Graph::global()).read_token(read_token);
         let mut admin = admin.settings(self.origins.settings()).telling(self.told.0.clone());
         #[cfg(feature = "log")]
         if let Some(set) = super::log::level_control() {

@@ -284,6 +284,12 @@ pub const KEYS: &[Key] = &[
         "file with the token for it, made where it is not there; a Unix socket needs none",
     ),
     key(
+        "admin.read_token_file",
+        "admin.read.token",
+        "none",
+        "file with a token for who may read there and change nothing, made where it is not there",
+    ),
+    key(
         "traces.endpoint",
         "http://127.0.0.1:4318/v1/traces",
         "nowhere",
@@ -339,8 +345,9 @@ pub(super) fn of_name(name: &str) -> Result<&'static Key, ConfigError> {
 
 /// The value of a variable or flag: a boolean or number where it reads as one, else text.
 pub(super) fn value(key: &Key, text: &str) -> Value {
-    const TEXTS: [&str; 15] = [
+    const TEXTS: [&str; 16] = [
         "admin.listen",
+        "admin.read_token_file",
         "admin.token_file",
         "auth.api_key_header",
         "auth.jwt.audience",
