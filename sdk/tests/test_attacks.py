@@ -21,7 +21,8 @@ SDK = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(SDK / "python"))
 sys.dont_write_bytecode = True
 
-import tidewire as wire  # noqa: E402
+from tidewire import frames as wire  # noqa: E402
+from tidewire.session import Session  # noqa: E402
 
 FOLDER = tempfile.TemporaryDirectory()
 GO = pathlib.Path(FOLDER.name) / "service"
@@ -325,9 +326,9 @@ def a_reader_of_no_items(command):
     with Gateway(command) as gateway:
         gateway.greet().send(request(2, "Count", b'{"number":100000000}'))
         taken = 0
-        while taken < wire.Session.stream_window:
+        while taken < Session.stream_window:
             taken += len(gateway.until("items", 2).payload)
-        assert taken < wire.Session.stream_window + wire.PAYLOAD_MAX
+        assert taken < Session.stream_window + wire.PAYLOAD_MAX
         gateway.send(request(4, "Echo"))
         gateway.until("reply", 4)
         gateway.ends()
