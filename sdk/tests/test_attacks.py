@@ -146,6 +146,7 @@ FRAMES = {
     "resume out of place": (frame("resume", payload=bytes(3)), "unexpected"),
     "a long ping": (frame("ping", payload=bytes(65)), "malformed"),
     "a ping on a call": (frame("ping", 2), "malformed"),
+    "a pong on a call": (frame("pong", 2), "malformed"),
     "a goaway for a reason": (WAITS + frame("goaway", metadata=wire.put_field(16, 21)), None),
 }
 # What answers a call of the program's own, on stream 1.
@@ -167,6 +168,7 @@ HARMLESS = {
     "items of a call that is over": items(2, SPAM) + frame("end", 2) + credit(2, 0, wire.END),
     "kinds, flags and fields of the future": wire.HEAD.pack(3, 9, 77, 255, 0, 9)
     + b"abc"
+    + wire.HEAD.pack(0, 9, 0, 0, 0, 0)
     + frame("ping", metadata=wire.put_field(40, b"x") + wire.put_field(200, b"x")),
     "seen of nothing": frame("seen", payload=b"\2"),
     "a deadline that has passed": request(2, "Echo", deadline=1) + frame("cancel", 2),
@@ -345,6 +347,16 @@ def an_answer_without_end(command):
         gateway.ends()
 
 
+def an_error_over_metadata_max(command):
+    """What was made of too much to be said is told as an error all the same, and the program goes on."""
+    with Gateway(command) as gateway:
+        long = b'{"text":"' + b"x" * 17_000 + b'"}'
+        gateway.greet().send(request(2, "Fail", long) + request(4, "Fail", b'{"text":"a"}'))
+        said = [gateway.until("error", 2), gateway.until("error", 4)]
+        assert [wire.CODES[error.number(8)] for error in said] == ["internal", "not_found"]
+        gateway.ends()
+
+
 def a_handler_that_blocks(command):
     """It waits for what nobody says, and its gateway is gone."""
     with Gateway(command) as gateway:
@@ -381,7 +393,7 @@ def a_gateway_that_dies(command):
 CASES = named({})
 for extra in (
     *(calls_in_turn, a_reader_of_no_pongs, a_reader_of_no_errors, a_reader_of_no_items),
-    *(an_answer_without_end, a_handler_that_blocks, a_handler_that_blocks_in_a_drain, a_drain),
+    *(an_error_over_metadata_max, an_answer_without_end, a_handler_that_blocks, a_handler_that_blocks_in_a_drain, a_drain),
     a_gateway_that_dies,
 ):
     CASES[extra.__name__.replace("_", " ")] = extra

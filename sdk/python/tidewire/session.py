@@ -10,7 +10,7 @@ from .frames import put_headers, put_string, put_varint, take_number, take_strin
 
 __version__ = "0.1.0"
 METADATA_MAX, CALLS_MAX, METHODS_MAX, OUTPUT_MAX = 16_384, 1024, 1024, 1 << 20
-OF_CALLS, OF_BOTH = {"request", "reply", "error", "items", "end"}, {"cancel", "credit"}
+OF_CALLS, OF_BOTH = {"request", "reply", "error", "items", "end"}, {"cancel", "credit", "unknown"}
 # A process has no watches and resumes nothing.
 NEVER = {"stale": "unknown_stream", "resume": "unexpected", "resumed": "unexpected"}
 
@@ -93,16 +93,15 @@ class Session:
         is_first = name in ("hello", "goaway")
         must(self.is_greeted or is_first, "magic", "the first frame is not a hello")
         must(name not in NEVER, NEVER.get(name), f"{name} for a process")
-        receive = getattr(self, "on_" + name, None)
-        if receive is None:
-            return
         of_call, where = name in OF_CALLS, f"{name} on stream {stream}"
         must(name in OF_BOTH or of_call == (stream > 0), "malformed", where)
+        if name == "unknown":
+            return
         must(is_ours or stream <= 2 * CALLS_MAX, "stream_number", where)
         call = self.calls.get(stream)
         must(call or not is_ours or name == "request", "unknown_stream", where)
         must(not (of_call and frame.flags & ZSTD), "feature", "compression was not offered")
-        receive(frame, call)
+        getattr(self, "on_" + name, lambda *_: None)(frame, call)
 
     def on_hello(self, frame, _):
         must(not self.is_greeted, "unexpected", "a second hello")
@@ -288,8 +287,11 @@ class Session:
 
     def take(self):
         """The bytes to be written now: connection frames, calls, then a turn for each stream."""
-        out = self.control + self.main
-        self.control, self.main = bytearray(), bytearray()
+        out, self.control = self.control, bytearray()
+        # What the program says before it is greeted waits.
+        if self.is_greeted or self.closed is not None:
+            out += self.main
+            self.main = bytearray()
         if self.pong is not None:
             out += put_frame("pong", payload=self.pong)
             self.pong = None
