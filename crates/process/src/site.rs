@@ -49,11 +49,13 @@ impl Site {
             None => (route, false),
         };
         let is_path = prefix.starts_with('/') || (prefix.is_empty() && has_paths_below);
-        let is_plain = !prefix.contains(['*', '{', '}', '?', '#']) && !prefix.contains("//");
+        let is_plain = prefix.bytes().all(|byte| byte.is_ascii_graphic())
+            && !prefix.contains(['*', '{', '}', '?', '#', '%'])
+            && !prefix.contains("//");
         if !is_path || !is_plain || (has_paths_below && prefix.ends_with('/')) {
             return Err(SiteError(format!(
                 "route {route:?} is none; write \"/shop/*\" for /shop and all below it, \"/shop\" \
-                 for that path alone, or \"/*\" for everything"
+                 for that path alone, or \"/*\" for everything, in ASCII and without %"
             )));
         }
         let prefix = prefix.to_owned();
@@ -263,7 +265,20 @@ mod tests {
 
     #[test]
     fn what_is_no_route_is_refused() {
-        for route in ["", "shop", "/sh*p", "/*/a", "/a//b", "shop/*", "//*", "/a/{b}", "/a?b"] {
+        for route in [
+            "",
+            "/\u{fc}/*",
+            "/a b",
+            "/a%20b",
+            "shop",
+            "/sh*p",
+            "/*/a",
+            "/a//b",
+            "shop/*",
+            "//*",
+            "/a/{b}",
+            "/a?b",
+        ] {
             assert!(Site::new(route).is_err(), "{route}");
         }
         let error = sites().add(Site::new("/shop/*").unwrap(), named("b")).unwrap_err();

@@ -332,6 +332,16 @@ mod tests {
             ("idle_stop = \"soon\"", "5:13: \"soon\" is not a duration"),
             ("start_timeout = 0", "5:17: a duration of 0 allows nothing"),
             ("folder = \"no/such\"", "5:10: no/such is no folder"),
+            ("host = \"shop.example:80\"", "1:1: host \"shop.example:80\" matches nothing"),
+            ("host = \"*.example\"", "1:1: host \"*.example\" matches nothing"),
+            (
+                "environment = { PORT = \"1\" }",
+                "1:1: environment sets PORT, by which the gateway says where to listen",
+            ),
+            (
+                "environment = { \"A=B\" = \"x\" }",
+                "1:1: environment has \"A=B\", which cannot be a variable",
+            ),
             ("idle_stpo = 1", "5:1: unknown key idle_stpo; did you mean idle_stop?"),
         ] {
             check(&format!("{shop}{line}\n"), &[expected]);
@@ -341,6 +351,14 @@ mod tests {
         check(&format!("{reports}host = \"a\"\n"), &["1:1: host goes with route"]);
         check("[[service]]\nname = \"a\"\nrun = [\"sh\"]\n", &["1:1: route is missing"]);
         check("[[service]]\nrun = [\"sh\"]\n", &["1:1: name is missing"]);
+        check(
+            "[[service]]\nname = \"a\"\nroute = \"/*\"\nrun = [\"sh\", \"{socket}\"]\n",
+            &["1:1: run has {socket}, and listen is another"],
+        );
+        check(
+            "[[service]]\nname = \"a\\n\"\nroute = \"/*\"\nrun = [\"sh\"]\n",
+            &["1:1: name \"a\\n\" has control characters"],
+        );
         check(
             "[[service]]\nname = \"a\"\nroute = \"a\"\nrun = [\"sh\"]\n",
             &["1:1: route \"a\" is none"],

@@ -78,8 +78,12 @@ impl TryFrom<Table> for ProgramConfig {
         };
         let name = table.name.clone().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| missing("name", "name = \"shop\""))?;
+        if name.contains(char::is_control) {
+            return Err(format!("name {name:?} has control characters; name it in plain text"));
+        }
         let listen = listen(&table)?;
         let site = site(&table)?;
+        can_be_told(&table, listen)?;
         if site.is_none() && table.proto.is_none() {
             return Err(missing("route", "route = \"/shop/*\""));
         }
@@ -131,6 +135,35 @@ fn listen(table: &Table) -> Result<Listen, String> {
     }
 }
 
+/// Whether it can be told what the table says, and hears nothing else than what the gateway tells it.
+fn can_be_told(table: &Table, listen: Listen) -> Result<(), String> {
+    let told: &[&str] = match listen {
+        Listen::Port => &["PORT"],
+        Listen::Unix => &["SOCKET"],
+        Listen::Inherited => &["LISTEN_FDS", "LISTEN_PID"],
+        _ => &["TIDEWIRE_FD"],
+    };
+    for (name, value) in table.environment.iter().flatten() {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            return Err(format!("environment has {name:?}, which cannot be a variable"));
+        }
+        if told.contains(&name.as_str()) {
+            return Err(format!(
+                "environment sets {name}, by which the gateway says where to listen; remove it"
+            ));
+        }
+    }
+    for (place, of) in [("{port}", Listen::Port), ("{socket}", Listen::Unix)] {
+        let mut words = table.run.iter().flatten();
+        if of != listen && words.any(|word| word.contains(place)) {
+            return Err(format!(
+                "run has {place}, and listen is another; set listen, or remove it"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Where its pages are found.
 fn site(table: &Table) -> Result<Option<Site>, String> {
     let Some(route) = &table.route else {
@@ -142,6 +175,12 @@ fn site(table: &Table) -> Result<Option<Site>, String> {
     };
     let mut site = Site::new(route).map_err(|error| error.to_string())?;
     if let Some(host) = &table.host {
+        if host.is_empty() || !host.is_ascii() || host.contains([':', '*', '/', ' ']) {
+            return Err(format!(
+                "host {host:?} matches nothing; write one name in ASCII without a port, such as \
+                 \"shop.example\""
+            ));
+        }
         site = site.host(host);
     }
     Ok(Some(site.strip_prefix(table.strip_prefix.unwrap_or(false))))
