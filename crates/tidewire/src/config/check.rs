@@ -352,7 +352,7 @@ mod tests {
         // A source text, which is a file and no program.
         check(
             "[[service]]\nname = \"a\"\nroute = \"/*\"\nrun = [\"./src/lib.rs\"]\n",
-            &["4:7: ./src/lib.rs may not be executed; write its interpreter before it"],
+            &["4:7: ./src/lib.rs may not be executed"],
         );
         check(
             "[[service]]\nproto = \".\"\nroute = \"/a\"\n",
