@@ -228,7 +228,6 @@ async fn not_one_hit_of_calls_is_missed_while_they_are_observed_and_counted() {
     row.get(7).await.unwrap();
     let watched = watched_with(folder.path(), |builder| {
         builder.route(Method::POST, "/row", move |_: tidewire::Call| {
-            let row = row.clone();
             async move {
                 // By each way of reading; a GET would be answered by one that is kept.
                 row.get(7).await.unwrap();
