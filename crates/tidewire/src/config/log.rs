@@ -28,10 +28,20 @@ pub(super) fn level_control() -> Option<SetLevel> {
 type SetLevel = fn(&str) -> Result<(), String>;
 
 fn set_level(level: &str) -> Result<(), String> {
-    let wanted: Targets =
-        level.parse().map_err(|error| format!("{error}; write info, or info,hyper=debug"))?;
+    let wanted = targets(level)?;
     let started = STARTED.get().ok_or("the log is not started")?;
     started.reload(wanted).map_err(|error| error.to_string())
+}
+
+/// What a level says. The library takes a word that is no level for a module, and nothing for no log.
+fn targets(level: &str) -> Result<Targets, String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let is_level = |word: &str| LEVELS.iter().any(|known| word.eq_ignore_ascii_case(known));
+    let mut words = level.split(',').map(str::trim);
+    if let Some(word) = words.find(|word| !word.contains('=') && !is_level(word)) {
+        return Err(format!("{word:?} is no level; write info, or info,hyper=debug"));
+    }
+    level.parse().map_err(|error| format!("{error}; write info, or info,hyper=debug"))
 }
 
 impl LogConfig {
@@ -64,12 +74,8 @@ impl LogConfig {
     }
 
     fn filter(&self) -> Result<Targets, ConfigError> {
-        self.level.parse().map_err(|error| {
-            let level = &self.level;
-            ConfigError::new(format!(
-                "log.level = {level:?}: {error}; write info, or info,hyper=debug"
-            ))
-        })
+        let level = &self.level;
+        targets(level).map_err(|error| ConfigError::new(format!("log.level = {level:?}: {error}")))
     }
 }
 
@@ -87,5 +93,15 @@ mod tests {
         assert_eq!(LogConfig::default().start(), Ok(()));
         let again = LogConfig::default().start().unwrap_err();
         assert_eq!(again.to_string(), "a log is started already; start it once");
+    }
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused_and_so_is_nothing() {
+        for wrong in ["ifno", "", " ", "info,,", "info,nosuch", "info=x", ",info"] {
+            assert!(targets(wrong).is_err(), "{wrong:?}");
+        }
+        for right in ["info", "WARN", "off", "info,hyper=debug", "tidewire_edge=debug, warn"] {
+            assert!(targets(right).is_ok(), "{right:?}");
+        }
     }
 }
