@@ -178,11 +178,13 @@ HARMLESS = {
 class Gateway:
     """The other end of a program's socket."""
 
-    def __init__(self, command):
+    def __init__(self, command, cwd=None):
         self.socket, theirs = socket.socketpair()
         environment = dict(os.environ, TIDEWIRE_FD=str(theirs.fileno()))
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.program = subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()], **quiet)
+        self.program = subprocess.Popen(
+            command, cwd=cwd, env=environment, pass_fds=[theirs.fileno()], **quiet
+        )
         theirs.close()
         self.socket.settimeout(HANG)
         self.data = b""
@@ -393,7 +395,13 @@ def a_gateway_that_dies(command):
 CASES = named({})
 for extra in (
     *(calls_in_turn, a_reader_of_no_pongs, a_reader_of_no_errors, a_reader_of_no_items),
-    *(an_error_over_metadata_max, an_answer_without_end, a_handler_that_blocks, a_handler_that_blocks_in_a_drain, a_drain),
+    *(
+        an_error_over_metadata_max,
+        an_answer_without_end,
+        a_handler_that_blocks,
+        a_handler_that_blocks_in_a_drain,
+        a_drain,
+    ),
     a_gateway_that_dies,
 ):
     CASES[extra.__name__.replace("_", " ")] = extra
