@@ -1,8 +1,9 @@
 //! Keys that are fetched when they are needed, that rotate, and that cannot be had.
 
+use serde_json::json;
 use tidewire_service::Code;
 
-use crate::issuer::{Checked, Published, Signer, claims};
+use crate::issuer::{Checked, Published, Signer, claims, with};
 
 #[tokio::test]
 async fn keys_are_fetched_once_however_many_wait_for_them() {
@@ -87,8 +88,45 @@ async fn keys_that_cannot_be_had_again_are_used_on_and_without_any_a_call_may_be
     let fetched = published.fetched();
     checked.of(&token).await.unwrap();
     assert_eq!(published.fetched(), fetched, "not so soon");
+}
+
+#[tokio::test]
+async fn keys_that_the_issuer_took_back_verify_nothing_also_the_last_one() {
+    let signer = Signer::ecdsa("a");
+    let published = Published::of(&[signer.jwk()]);
+    let checked = Checked::new(&published);
+    let (seen, unseen) = (signer.sign(&claims()), signer.sign(&with("sub", json!("bob"))));
+    checked.of(&seen).await.unwrap();
     published.publish(&[]);
     checked.pass(301);
+    for token in [&seen, &unseen, &seen] {
+        let error = checked.of(token).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unauthenticated, "{error}");
+    }
+    published.publish(&[signer.jwk()]);
+    checked.pass(301);
+    checked.of(&seen).await.unwrap();
+}
+
+#[tokio::test]
+async fn keys_that_cannot_be_had_for_ten_times_their_age_verify_nothing_until_they_can() {
+    let signer = Signer::ecdsa("a");
+    let published = Published::of(&[signer.jwk()]);
+    let checked = Checked::new(&published);
+    let token = signer.sign(&claims());
+    checked.of(&token).await.unwrap();
+    published.break_down();
+    for passed in [301, 2698] {
+        checked.pass(passed);
+        checked.of(&token).await.unwrap();
+    }
+    checked.pass(1);
+    for _ in 0..2 {
+        let error = checked.of(&token).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unavailable, "{error}");
+    }
+    published.publish(&[signer.jwk()]);
+    checked.pass(10);
     checked.of(&token).await.unwrap();
 }
 
@@ -110,8 +148,7 @@ async fn a_verified_token_ends_with_its_time() {
     let signer = Signer::ecdsa("a");
     let published = Published::of(&[signer.jwk()]);
     let checked = Checked::new(&published);
-    let token =
-        signer.sign(&crate::issuer::with("exp", serde_json::json!(crate::issuer::START + 5)));
+    let token = signer.sign(&crate::issuer::with("exp", json!(crate::issuer::START + 5)));
     checked.of(&token).await.unwrap();
     checked.pass(34);
     checked.of(&token).await.unwrap();
