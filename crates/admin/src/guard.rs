@@ -41,7 +41,11 @@ impl Guard {
 
     /// Whether the token was shown.
     fn shown(&self, headers: &HeaderMap) -> Result<bool> {
-        let Some(value) = headers.get(AUTHORIZATION) else { return Ok(false) };
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let Some(value) = values.next() else { return Ok(false) };
+        if values.next().is_some() {
+            return Err(Error::unauthenticated("authorization is sent twice"));
+        }
         let token = value.as_bytes().split_at_checked(b"Bearer ".len());
         match token {
             Some((scheme, token))
@@ -154,6 +158,22 @@ mod tests {
         ] {
             let lines: Vec<_> = [host].into_iter().chain(more).collect();
             assert_eq!(is_ours(&headers(&lines)).is_ok(), ours, "{more:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_shown_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let guard = Guard::new(Token::of_file(&path).unwrap());
+        let token = format!("Bearer {}", std::fs::read_to_string(&path).unwrap().trim());
+        let mut headers = HeaderMap::new();
+        headers.append(AUTHORIZATION, token.parse().unwrap());
+        assert!(guard.shown(&headers).unwrap());
+        for other in ["Bearer x", &token] {
+            headers.append(AUTHORIZATION, other.parse().unwrap());
+            let error = guard.shown(&headers).unwrap_err();
+            assert_eq!(error.message(), "authorization is sent twice");
         }
     }
 
