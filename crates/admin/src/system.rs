@@ -1,5 +1,7 @@
 //! `System`: the program as a whole.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use tidewire_server::Handle;
 use tidewire_service::{Context, Error, Reply, Result};
 
@@ -12,11 +14,17 @@ use crate::proto::tidewire::admin::v1::{
 pub(crate) struct OfSystem {
     admin: Admin,
     handle: Handle,
+    /// The level of the log that was set here.
+    level: Mutex<Option<String>>,
 }
 
 impl OfSystem {
     pub(crate) fn new(admin: Admin, handle: Handle) -> Self {
-        Self { admin, handle }
+        Self { admin, handle, level: Mutex::default() }
+    }
+
+    fn level(&self) -> MutexGuard<'_, Option<String>> {
+        self.level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -26,12 +34,14 @@ impl System for OfSystem {
     }
 
     async fn settings(&self, _: Context, _: SettingsRequest) -> Result<Reply<SettingsReply>> {
-        let settings = self.admin.settings.iter().map(|setting| Setting {
-            key: setting.key.clone(),
-            value: setting.value.clone(),
-            origin: setting.origin.clone(),
-            about: setting.about.clone(),
-            ..Default::default()
+        let level = self.level().clone();
+        let settings = self.admin.settings.iter().map(|setting| {
+            let (value, origin) = match &level {
+                Some(level) if setting.key == "log.level" => (level.clone(), "admin".to_owned()),
+                _ => (setting.value.clone(), setting.origin.clone()),
+            };
+            let (key, about) = (setting.key.clone(), setting.about.clone());
+            Setting { key, value, origin, about, ..Default::default() }
         });
         Ok(SettingsReply { settings: settings.collect(), ..Default::default() }.into())
     }
@@ -50,7 +60,10 @@ impl System for OfSystem {
         let Some(set) = &self.admin.set_log_level else {
             return Err(Error::unimplemented("the log of this program cannot be changed"));
         };
+        let mut level = self.level();
         set(&request.level).map_err(Error::invalid_argument)?;
+        *level = Some(request.level.clone());
+        drop(level);
         tracing::warn!(level = request.level, "the level of the log was set by the admin listener");
         Ok(SetLogLevelReply::default().into())
     }

@@ -303,7 +303,12 @@ pub const KEYS: &[Key] = &[
         "1",
         "of how many requests that went well there is one; those that fail here always have one",
     ),
-    key("log.level", "info", "info", "error, warn, info, debug, trace, or directives a module"),
+    key(
+        "log.level",
+        "info",
+        "info",
+        "off, error, warn, info, debug, trace, or directives a module",
+    ),
 ];
 
 const fn key(
