@@ -167,6 +167,22 @@ mod tests {
     }
 
     #[test]
+    fn a_token_is_shown_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let guard = Guard::new(Token::of_file(&path).unwrap());
+        let token = format!("Bearer {}", std::fs::read_to_string(&path).unwrap().trim());
+        let mut headers = HeaderMap::new();
+        headers.append(AUTHORIZATION, token.parse().unwrap());
+        assert!(guard.shown(&headers).unwrap());
+        for other in ["Bearer x", &token] {
+            headers.append(AUTHORIZATION, other.parse().unwrap());
+            let error = guard.shown(&headers).unwrap_err();
+            assert_eq!(error.message(), "authorization is sent twice");
+        }
+    }
+
+    #[test]
     fn what_a_form_sends_is_no_data() {
         for (kind, data) in [
             ("application/json; charset=utf-8", true),

@@ -10,7 +10,7 @@ pub struct Setting {
     pub key: String,
     /// Its value as text.
     pub value: String,
-    /// `default`, a file, a variable, or `flag`.
+    /// `default`, a file, a variable, `flag`, or `admin` where it was set at the admin listener.
     pub origin: String,
     /// What it does.
     pub about: String,

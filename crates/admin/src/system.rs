@@ -62,12 +62,10 @@ impl System for OfSystem {
         let Some(set) = &self.admin.set_log_level else {
             return Err(Error::unimplemented("the log of this program cannot be changed"));
         };
-        if request.level.trim().is_empty() {
-            let text = "level is empty; write info, or off for no log at all";
-            return Err(Error::invalid_argument(text));
-        }
+        let mut level = self.level();
         set(&request.level).map_err(Error::invalid_argument)?;
-        *self.level() = Some(request.level.clone());
+        *level = Some(request.level.clone());
+        drop(level);
         tracing::warn!(level = request.level, "the level of the log was set by the admin listener");
         Ok(SetLogLevelReply::default().into())
     }

@@ -133,8 +133,8 @@ pub(crate) fn verify(
     let mut validation = Validation::new(head.alg);
     validation.set_issuer(&[&expected.issuer]);
     validation.set_audience(&[&expected.audience]);
-    validation.set_required_spec_claims(&["exp", "iss", "aud"]);
-    // Against the time that is given.
+    // Those that are times are looked at below, against the time that is given.
+    validation.set_required_spec_claims(&["iss", "aud"]);
     (validation.validate_exp, validation.validate_nbf) = (false, false);
     let of_token: Vec<&Key> = keys.named(head.kid.as_deref()).collect();
     if of_token.is_empty() {
@@ -159,7 +159,8 @@ fn known(
     expected: &Expected,
     now: SystemTime,
 ) -> Result<(Principal, SystemTime), Refused> {
-    if !claims.get("iss").is_some_and(Value::is_string) {
+    // A list with it in it is none (RFC 7519, section 4.1.1).
+    if claims.get("iss").and_then(Value::as_str) != Some(&*expected.issuer) {
         return Err(Refused::Issuer);
     }
     let expires = time(&claims, "exp")?.ok_or(Refused::Expired)?;
@@ -225,8 +226,7 @@ fn refused(kind: &ErrorKind) -> Refused {
         ErrorKind::InvalidAudience => Refused::Audience,
         ErrorKind::MissingRequiredClaim(name) => match &**name {
             "iss" => Refused::Issuer,
-            "aud" => Refused::Audience,
-            _ => Refused::Expired,
+            _ => Refused::Audience,
         },
         ErrorKind::InvalidAlgorithm
         | ErrorKind::UnsupportedAlgorithm

@@ -5,8 +5,9 @@
 //! | none were yet | now, and the call waits |
 //! | they are older than `refresh` | now; this call waits, others go on with those there are |
 //! | a token names one that is not there | now, but for that no more often than once in `retry` |
-//! | fetching fails, or what comes is no set | those there are stay; again after `retry`, or `refresh` where that is less |
-//! | the set is empty, or has none that can verify | now there are none: no token is good |
+//! | fetching fails, or what comes is no set | those there are stay, up to ten times `refresh` and at least a minute; again after `retry`, or `refresh` where that is less |
+//!
+//! A set that can be read is the issuer's word: one without a key that can verify takes the others away.
 //!
 //! There is no task: the call that finds out fetches. Other keys than before are a new generation, and
 //! what was verified by an older one is verified again.
@@ -49,7 +50,7 @@ struct State {
     missed: Option<SystemTime>,
 }
 
-/// The keys as they were fetched.
+/// The keys as they were fetched; the first are generation 1.
 #[derive(Default)]
 pub(crate) struct KnownKeys {
     pub(crate) generation: u64,
@@ -108,7 +109,14 @@ impl Keys {
 
     /// Whether a call has to ask for them: there are none, or they should be fetched now.
     pub(crate) fn is_due(&self, now: SystemTime) -> bool {
-        self.known().generation == 0 || self.may_be_fetched(Wanted::Any, now)
+        self.are_lost(now) || self.may_be_fetched(Wanted::Any, now)
+    }
+
+    /// Whether there are none: they never were fetched, or not for so long that nobody knows of them.
+    fn are_lost(&self, now: SystemTime) -> bool {
+        let kept = self.refresh.saturating_mul(10).max(KEPT_MIN);
+        let is_over = |since| now.duration_since(since).is_ok_and(|passed| passed >= kept);
+        self.state().fetched.is_none_or(is_over)
     }
 
     fn may_be_fetched(&self, wanted: Wanted, now: SystemTime) -> bool {
@@ -137,11 +145,11 @@ impl Keys {
         let before = self.known().generation;
         let _guard = match self.fetching.try_lock() {
             Ok(guard) => guard,
-            Err(_) if before > 0 && wanted == Wanted::Any => return Ok(()),
+            Err(_) if wanted == Wanted::Any && !self.are_lost(now) => return Ok(()),
             Err(_) => self.fetching.lock().await,
         };
         if self.known().generation != before || !self.may_be_fetched(wanted, now) {
-            return self.usable();
+            return self.usable(now);
         }
         let fetched = self.source.fetch().await.and_then(|text| self.parse(text));
         let mut state = self.state();
@@ -153,20 +161,30 @@ impl Keys {
             Ok(known) => {
                 state.known = known;
                 state.fetched = Some(now);
+                drop(state);
             }
             Err(error) => {
-                let source = self.source.name();
-                tracing::warn!(source, %error, "keys of an issuer cannot be fetched");
+                drop(state);
+                self.complain(&error, now);
             }
         }
-        drop(state);
-        self.usable()
+        self.usable(now)
     }
 
-    fn usable(&self) -> Result<()> {
-        match self.known().generation {
-            0 => Err(Error::unavailable("the keys of the issuer of tokens cannot be had now")),
-            _ => Ok(()),
+    fn complain(&self, error: &Error, now: SystemTime) {
+        let source = self.source.name();
+        match self.are_lost(now) {
+            true => {
+                tracing::error!(source, %error, "keys of an issuer cannot be fetched: no token is verified");
+            }
+            false => tracing::warn!(source, %error, "keys of an issuer cannot be fetched"),
+        }
+    }
+
+    fn usable(&self, now: SystemTime) -> Result<()> {
+        match self.are_lost(now) {
+            true => Err(Error::unavailable("the keys of the issuer of tokens cannot be had now")),
+            false => Ok(()),
         }
     }
 
@@ -179,7 +197,10 @@ impl Keys {
         let keys = keys(&text).ok_or_else(|| Error::unavailable("they are no set of keys"))?;
         if keys.is_empty() {
             let source = self.source.name();
-            tracing::warn!(source, "none of the keys of an issuer can verify a token");
+            tracing::warn!(
+                source,
+                "none of the keys of an issuer can verify a token: all are refused"
+            );
         }
         Ok(Arc::new(KnownKeys { generation: before.generation + 1, text, keys }))
     }
@@ -210,6 +231,9 @@ fn keys(text: &[u8]) -> Option<Vec<Key>> {
             .collect(),
     )
 }
+
+/// The least time for which keys that cannot be fetched again are kept.
+const KEPT_MIN: Duration = Duration::from_secs(60);
 
 /// More than any issuer has.
 const KEYS_MAX: usize = 64;

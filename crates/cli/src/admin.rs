@@ -1,8 +1,8 @@
 //! Reaching the admin listener of a running program: where it is, and the token for it.
 //!
 //! Without `--admin` it is that of the settings, as the program in this folder has them (`tidewire.toml`,
-//! `TIDEWIRE_ADMIN_LISTEN`), with their token. An address that is named gets a token only from `--token-file`:
-//! the token of one program is none of another's business.
+//! `TIDEWIRE_ADMIN_LISTEN`), with their token. An address that is named gets the token of `--token-file`, or that
+//! of the settings where its file is there and the address is of this machine: it is nobody's business elsewhere.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow};
 use tidewire::config::Flags;
 use tidewire::http::HeaderValue;
 use tidewire::http::header::AUTHORIZATION;
-use tidewire::{Answer, Call, Channel, Client, Code, Error, Service};
+use tidewire::{Address, Answer, Call, Channel, Client, Code, Error, Service};
 
 use crate::Failure;
 
@@ -21,7 +21,7 @@ pub(crate) struct Admin {
     /// tidewire.toml]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
-    /// File with the token (`admin.token_file`); a Unix socket needs none.
+    /// File with the token [default: `admin.token_file` of tidewire.toml]; a Unix socket needs none.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Configuration file of the program [default: tidewire.toml where there is one].
@@ -43,11 +43,16 @@ impl Admin {
     }
 
     fn place(&self) -> Result<(String, Option<PathBuf>), Failure> {
-        if let Some(address) = &self.admin {
-            return Ok((address.clone(), self.token_file.clone()));
-        }
         let flags = Flags { file: self.config.clone(), ..Flags::default() };
-        let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
+        let config = flags.load(std::env::vars());
+        if let Some(address) = &self.admin {
+            // Settings that are wrong are no reason not to look at a program.
+            let known = config.ok().and_then(|config| config.admin.token_file);
+            let is_here = address.parse::<Address>().is_ok_and(|address| address.is_local());
+            let known = known.filter(|file| is_here && file.exists());
+            return Ok((address.clone(), self.token_file.clone().or(known)));
+        }
+        let config = config.map_err(Failure::usage)?;
         let address = config.admin.listen.ok_or_else(|| {
             Failure::usage(anyhow!(
                 "where is the program? write --admin ADDRESS, or admin.listen into tidewire.toml"
@@ -67,7 +72,11 @@ pub(crate) fn answered<T>(reply: tidewire::Result<tidewire::Reply<T>>) -> Result
             Code::Unavailable => "the admin listener does not answer",
             _ => "the admin listener refuses",
         };
-        anyhow!("{}: {}", error.code().as_str(), error.message()).context(told)
+        let hint = match error.code() {
+            Code::Unauthenticated => "; name the file of its token by --token-file",
+            _ => "",
+        };
+        anyhow!("{}: {}{hint}", error.code().as_str(), error.message()).context(told)
     };
     Ok(reply.map_err(refused)?.body)
 }

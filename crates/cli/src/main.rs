@@ -23,6 +23,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::call::printable::printable_lines;
 use crate::command::processes::Act;
 
 /// Gives memory back after a peak, which the allocator of the system hardly does: see
@@ -147,9 +148,10 @@ fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Says something on standard error, which nobody may be reading any more.
+/// Says something on standard error, which nobody may be reading any more; it may have words of a file or
+/// of a server in it.
 fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "tidewire: {text}");
+    let _ = writeln!(std::io::stderr(), "tidewire: {}", printable_lines(text));
 }
 
 /// Why a command failed, and the exit code for it.

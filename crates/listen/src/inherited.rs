@@ -6,8 +6,9 @@
 
 #![expect(unsafe_code, reason = "a number becomes a file that this process owns")]
 
+use std::io;
 use std::net::TcpListener;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -19,35 +20,69 @@ pub(crate) enum Inherited {
     Unix(UnixListener),
 }
 
+/// Those that nobody took yet.
+type Sockets = Vec<(Address, Inherited)>;
+
 /// The inherited socket of an address, which nobody else gets.
-pub(crate) fn take(address: &Address) -> Option<Inherited> {
-    static SOCKETS: OnceLock<Mutex<Vec<(Address, Inherited)>>> = OnceLock::new();
+///
+/// # Errors
+/// Descriptors that are said to be there and are not: whoever started the program did so wrongly.
+pub(crate) fn take(address: &Address) -> io::Result<Option<Inherited>> {
+    static SOCKETS: OnceLock<Result<Mutex<Sockets>, String>> = OnceLock::new();
     let sockets = SOCKETS.get_or_init(|| {
-        let variable = |name| std::env::var(name).ok()?.parse::<u32>().ok();
-        let is_ours = variable("LISTEN_PID") == Some(std::process::id());
-        let count = variable("LISTEN_FDS").filter(|_| is_ours).unwrap_or(0).min(COUNT_MAX);
-        Mutex::new((FIRST..).take(count as usize).filter_map(adopt).collect())
+        let pid = std::env::var("LISTEN_PID").ok().and_then(|pid| pid.parse().ok());
+        match std::env::var("LISTEN_FDS") {
+            Ok(count) if pid == Some(std::process::id()) => all(&count).map(Mutex::new),
+            _ => Ok(Mutex::default()),
+        }
     });
+    let sockets = sockets.as_ref().map_err(|why| io::Error::other(why.as_str()))?;
     let mut sockets = sockets.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = sockets.iter().position(|(of, _)| of == address)?;
-    Some(sockets.swap_remove(found).1)
+    let found = sockets.iter().position(|(of, _)| of == address);
+    Ok(found.map(|found| sockets.swap_remove(found).1))
 }
 
 /// The number of the first one.
 const FIRST: RawFd = 3;
 const COUNT_MAX: u32 = 64;
 
-fn adopt(number: RawFd) -> Option<(Address, Inherited)> {
+fn all(count: &str) -> Result<Sockets, String> {
+    let number = count.parse::<u32>().ok().filter(|number| *number <= COUNT_MAX);
+    let number = number.ok_or_else(|| {
+        format!("LISTEN_FDS = {count:?} is no number of sockets, 0 to {COUNT_MAX}")
+    })?;
+    let mut sockets = Vec::new();
+    for descriptor in (FIRST..).take(number as usize) {
+        let adopted = adopt(descriptor).map_err(|error| {
+            format!("LISTEN_FDS = {count}, but descriptor {descriptor} is no open socket: {error}")
+        })?;
+        sockets.extend(adopted);
+    }
+    Ok(sockets)
+}
+
+/// The socket of a number that listens at an address; `None` of one that does so at none. A number that is no
+/// socket is left as it is: it may be a file of this program.
+fn adopt(number: RawFd) -> io::Result<Option<(Address, Inherited)>> {
+    // SAFETY: it is borrowed for as long as it takes to ask for a second number of the same file, which the
+    // system refuses where there is none; nothing in this process closes one meanwhile.
+    let file = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()?;
+    let tcp = TcpListener::from(file.try_clone()?);
+    let found = match tcp.local_addr() {
+        Ok(address) => {
+            tcp.set_nonblocking(true)?;
+            (Address::Tcp(address), Inherited::Tcp(tcp))
+        }
+        Err(_) => {
+            let unix = UnixListener::from(file);
+            let address = unix.local_addr()?;
+            let Some(path) = address.as_pathname() else { return Ok(None) };
+            unix.set_nonblocking(true)?;
+            (Address::Unix(path.to_owned()), Inherited::Unix(unix))
+        }
+    };
     // SAFETY: `LISTEN_PID` says that these numbers were opened for this process; each is adopted once,
     // under the lock of `take`, and nothing else in it opens files by number.
-    let file = unsafe { OwnedFd::from_raw_fd(number) };
-    let tcp = TcpListener::from(file.try_clone().ok()?);
-    if let Ok(address) = tcp.local_addr() {
-        tcp.set_nonblocking(true).ok()?;
-        return Some((Address::Tcp(address), Inherited::Tcp(tcp)));
-    }
-    let unix = UnixListener::from(file);
-    let path = unix.local_addr().ok()?.as_pathname()?.to_owned();
-    unix.set_nonblocking(true).ok()?;
-    Some((Address::Unix(path), Inherited::Unix(unix)))
+    drop(unsafe { OwnedFd::from_raw_fd(number) });
+    Ok(Some(found))
 }

@@ -35,7 +35,7 @@ impl Listener {
     /// # Errors
     /// What the system says; a file in the way that is no socket.
     pub async fn bind(address: &Address, is_private: bool) -> io::Result<Self> {
-        match inherited::take(address) {
+        match inherited::take(address)? {
             Some(Inherited::Tcp(listener)) => {
                 return TcpListener::from_std(listener).map(Self::Tcp);
             }

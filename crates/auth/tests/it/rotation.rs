@@ -6,7 +6,7 @@ use serde_json::json;
 use tidewire_auth::Keys;
 use tidewire_service::Code;
 
-use crate::issuer::{Checked, Published, Signer, claims};
+use crate::issuer::{Checked, Published, Signer, claims, with};
 
 #[tokio::test]
 async fn keys_are_fetched_once_however_many_wait_for_them() {
@@ -181,4 +181,44 @@ async fn an_issuer_that_cannot_be_reached_holds_up_no_token_of_another() {
     assert!(checked.of(&signer.sign(&claims())).await.unwrap().is_some());
     let error = checked.of(&stranger.sign(&claims())).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "it may be the other's: {error}");
+}
+
+#[tokio::test]
+async fn keys_that_the_issuer_took_back_verify_nothing_also_the_last_one() {
+    let signer = Signer::ecdsa("a");
+    let published = Published::of(&[signer.jwk()]);
+    let checked = Checked::new(&published);
+    let (seen, unseen) = (signer.sign(&claims()), signer.sign(&with("sub", json!("bob"))));
+    checked.of(&seen).await.unwrap();
+    published.publish(&[]);
+    checked.pass(301);
+    for token in [&seen, &unseen, &seen] {
+        let error = checked.of(token).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unauthenticated, "{error}");
+    }
+    published.publish(&[signer.jwk()]);
+    checked.pass(301);
+    checked.of(&seen).await.unwrap();
+}
+
+#[tokio::test]
+async fn keys_that_cannot_be_had_for_ten_times_their_age_verify_nothing_until_they_can() {
+    let signer = Signer::ecdsa("a");
+    let published = Published::of(&[signer.jwk()]);
+    let checked = Checked::new(&published);
+    let token = signer.sign(&claims());
+    checked.of(&token).await.unwrap();
+    published.break_down();
+    for passed in [301, 2698] {
+        checked.pass(passed);
+        checked.of(&token).await.unwrap();
+    }
+    checked.pass(1);
+    for _ in 0..2 {
+        let error = checked.of(&token).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unavailable, "{error}");
+    }
+    published.publish(&[signer.jwk()]);
+    checked.pass(10);
+    checked.of(&token).await.unwrap();
 }

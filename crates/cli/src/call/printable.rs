@@ -18,6 +18,26 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// The same text of several lines; breaks and tabs stay.
+pub(crate) fn printable_lines(text: &str) -> String {
+    let lines =
+        text.split('\n').map(|line| line.split('\t').map(printable).collect::<Vec<_>>().join("\t"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The same JSON, with what is no plain character as JSON escapes it.
+pub(crate) fn printable_json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match acts(c) {
+            // All of these are of the first plane.
+            true => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => out.push(c),
+        }
+    }
+    out
+}
+
 fn acts(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -35,5 +55,7 @@ mod tests {
         check("a\r\nb\tc", r"a\r\nb\tc");
         check("\u{9b}31m\u{7f}", r"\u{9b}31m\u{7f}");
         check("\u{202e}txt.exe", r"\u{202e}txt.exe");
+        assert_eq!(printable_lines("a\x1b:\n\tb\r\n"), "a\\u{1b}:\n\tb\\r\n");
+        assert_eq!(printable_json("{\"a\":\"\u{9b}\u{7f}ü\"}"), r#"{"a":"\u009b\u007fü"}"#);
     }
 }

@@ -185,3 +185,30 @@ fn a_service_that_every_server_has_is_refused_by_check_as_by_serve() {
     run(folder.path(), &["serve", "protos", "--port", "0"]).check(2, &[twice]);
     run(folder.path(), &["check", "protos"]).check(1, &[&format!("protos: error: {twice}")]);
 }
+
+#[test]
+fn a_level_of_the_log_that_is_none_is_refused_by_check_and_by_serve() {
+    for level in ["ifno", "", "info,,", "info=x"] {
+        let toml = format!("[log]\nlevel = \"{level}\"\n");
+        let folder = folder(&[("tidewire.toml", &toml), ("shop.proto", GOOD)]);
+        let expected = format!("log.level = \"{level}\": ");
+        run(folder.path(), &["check"])
+            .check(1, &[&expected, "off, error, warn, info, debug, trace"]);
+        run(folder.path(), &["serve", "shop.proto", "--port", "0"]).check(2, &[&expected]);
+    }
+}
+
+#[test]
+fn what_a_terminal_would_act_on_is_escaped_in_findings() {
+    let toml =
+        "[server]\n\"lis\\u001bten\\u009b\" = 1\n# \u{1b}[2J\n[log]\naccess = \"a\u{9b}b\"\n";
+    let proto = GOOD.replace("string id", "strng\u{1b}]0;pwn\u{7} id");
+    let folder = folder(&[("tidewire.toml", toml), ("protos/shop.proto", &proto)]);
+    for arguments in [&["check"][..], &["check", "--json"]] {
+        let ran = run(folder.path(), arguments);
+        ran.check(1, &["tidewire.toml", "shop.proto"]);
+        let acts = |c: &char| c.is_control() && !"\n\t".contains(*c);
+        let found = ran.stdout.chars().find(acts);
+        assert_eq!(found, None, "{:?}", ran.stdout);
+    }
+}

@@ -70,6 +70,8 @@ fn top_shows_what_was_called_over_a_socket_or_with_the_token() {
         } else {
             let with = [&named[..], &["--token-file", "admin.token"]].concat();
             run(folder, &with).check(0, &shows);
+            run(folder, &named).check(0, &shows);
+            std::fs::remove_file(folder.join("tidewire.toml")).unwrap();
             run(folder, &named).check(1, &["the admin listener refuses", "unauthenticated"]);
         }
     }
@@ -267,4 +269,73 @@ fn who_serves_no_mock_and_who_has_no_admin_listener_is_told() {
     run(folder.path(), &["stop", "shop"]).check(1, &["this server hosts none"]);
     let empty = crate::program::folder(&[]);
     run(empty.path(), &["top", "--once"]).check(2, &["where is the program?"]);
+}
+
+#[test]
+fn the_level_of_the_log_is_set_to_one_that_there_is_and_told_and_a_named_address_gets_the_token() {
+    let settings = "[admin]\nlisten = \"127.0.0.1:0\"\ntoken_file = \"admin.token\"\n";
+    let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", settings)]);
+    let folder = folder.path();
+    let mut serve = Running::start(folder, &["serve", "shop.proto", "--port", "0"]);
+    let admin = serve.admin();
+    let token = std::fs::read_to_string(folder.join("admin.token")).unwrap();
+    let send = |line: &str, body: &str| {
+        let mut stream = TcpStream::connect(&admin).unwrap();
+        let (token, length) = (token.trim(), body.len());
+        write!(
+            stream,
+            "{line} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    for body in ["{}", r#"{"level":"nosuch"}"#, r#"{"level":"info,,"}"#, r#"{"log_level":"info"}"#]
+    {
+        let answer = send("POST /v1/system:setLogLevel", body);
+        assert!(answer.starts_with("HTTP/1.1 400"), "{body}: {answer}");
+        assert!(answer.contains("off, error, warn, info, debug, trace"), "{body}: {answer}");
+    }
+    let level =
+        |value, origin| format!(r#""key":"log.level","value":"{value}","origin":"{origin}""#);
+    let told = send("GET /v1/settings", "");
+    assert!(told.contains(&level("info", "default")), "{told}");
+    let answer = send("POST /v1/system:setLogLevel", r#"{"level":"info,hyper=debug"}"#);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let told = send("GET /v1/settings", "");
+    assert!(told.contains(&level("info,hyper=debug", "admin")), "{told}");
+
+    run(folder, &["top", "--once", "--admin", &admin]).check(0, &["ready"]);
+    let elsewhere = crate::program::folder(&[]);
+    let ran = run(elsewhere.path(), &["top", "--once", "--admin", &admin]);
+    ran.check(1, &["name the file of its token by --token-file"]);
+}
+
+#[test]
+fn what_a_server_says_reaches_the_terminal_as_text() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                head.push(byte[0]);
+            }
+            let body = r#"{"code":"internal","message":"a\u001b]0;pwn\u0007\u001b[31m\r\u009bb"}"#;
+            let head = "HTTP/1.1 500 No\r\ncontent-type: application/json\r\nconnection: close";
+            write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        }
+    });
+    let folder = folder(&[]);
+    for command in
+        [&["ps"][..], &["top", "--once"], &["calls"], &["inspect"], &["mocks"], &["logs", "a"]]
+    {
+        let arguments: Vec<_> = command.iter().copied().chain(["--admin", &address]).collect();
+        run(folder.path(), &arguments).check(1, &[r"a\u{1b}]0;pwn\u{7}\u{1b}[31m\r\u{9b}b"]);
+    }
 }

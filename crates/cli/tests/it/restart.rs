@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::program::{command, folder};
+use crate::program::{command, folder, ran};
 
 const PROTO: &str = r#"
 syntax = "proto3";
@@ -133,4 +133,24 @@ fn a_restart_under_load_refuses_nobody_and_loses_no_call() {
         caller.join().expect("every call is answered");
     }
     supervisor.stop(third);
+}
+
+#[test]
+fn sockets_that_are_not_there_are_an_error_and_not_files_of_the_program() {
+    let folder = folder(&[("shop.proto", PROTO)]);
+    for (count, script, expected) in [
+        ("5", "exec 3</dev/null", "LISTEN_FDS = 5, but descriptor 3 is no open socket: "),
+        ("2", "exec 3<&- 4<&-", "LISTEN_FDS = 2, but descriptor 3 is no open socket: "),
+        ("-1", ":", "LISTEN_FDS = \"-1\" is no number of sockets, 0 to 64"),
+        ("abc", ":", "LISTEN_FDS = \"abc\" is no number of sockets, 0 to 64"),
+    ] {
+        let program = command(folder.path(), &["serve", "shop.proto", "--port", "0"]);
+        let mut shell = Command::new("timeout");
+        let script = format!("{script}; export LISTEN_PID=$$; exec \"$0\" \"$@\"");
+        shell.args(["60", "sh", "-c", &script]).arg(program.get_program());
+        shell.args(program.get_args()).current_dir(folder.path()).env("LISTEN_FDS", count);
+        let ran = ran(shell.stdin(Stdio::null()).output().unwrap());
+        ran.check(1, &[expected]);
+        assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
+    }
 }

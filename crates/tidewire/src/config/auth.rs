@@ -186,12 +186,15 @@ impl JwtConfig {
         if let Some(leeway) = self.leeway {
             expected = expected.leeway(leeway);
         }
-        let (mut keys, refresh) = match crate::keys::of_address(self)? {
-            Some(remote) => (Keys::new(remote), None),
-            // Looked at again within a second, so that a rotation is seen.
-            None => (Keys::new(crate::keys::File::new(&self.keys)), Some(Duration::from_secs(1))),
+        let mut keys = match crate::keys::of_address(self)? {
+            Some(remote) => Keys::new(remote),
+            None => {
+                // Looked at again within a second, so that a rotation or a mend is seen.
+                let second = Duration::from_secs(1);
+                Keys::new(crate::keys::File::new(&self.keys)).refresh(second).retry(second)
+            }
         };
-        if let Some(refresh) = self.refresh.or(refresh) {
+        if let Some(refresh) = self.refresh {
             keys = keys.refresh(refresh);
         }
         Ok(authentication.issuer(Issuer::new(expected, keys)))

@@ -226,7 +226,7 @@ pub const KEYS: &[Key] = &[
         "auth.jwt.refresh",
         "5m",
         "5m, of a file 1s",
-        "how old keys may become; an unknown one is looked for at once",
+        "how old keys may become, an unknown one is looked for at once; where they cannot be had, ten times that and at least a minute",
     ),
     key("auth.jwt.leeway", "30s", "30s", "how far the issuer's clock may be off"),
     key("memo.enabled", "true", "true", "whether answers of queries are kept"),
@@ -309,7 +309,12 @@ pub const KEYS: &[Key] = &[
         "1",
         "of how many requests that went well there is one; those that fail here always have one",
     ),
-    key("log.level", "info", "info", "error, warn, info, debug, trace, or directives a module"),
+    key(
+        "log.level",
+        "info",
+        "info",
+        "off, error, warn, info, debug, trace, or directives a module",
+    ),
 ];
 
 const fn key(

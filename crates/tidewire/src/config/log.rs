@@ -28,20 +28,9 @@ pub(super) fn level_control() -> Option<SetLevel> {
 type SetLevel = fn(&str) -> Result<(), String>;
 
 fn set_level(level: &str) -> Result<(), String> {
-    let wanted = targets(level)?;
+    let wanted = filter(level)?;
     let started = STARTED.get().ok_or("the log is not started")?;
     started.reload(wanted).map_err(|error| error.to_string())
-}
-
-/// What a level says. The library takes a word that is no level for a module, and nothing for no log.
-fn targets(level: &str) -> Result<Targets, String> {
-    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
-    let is_level = |word: &str| LEVELS.iter().any(|known| word.eq_ignore_ascii_case(known));
-    let mut words = level.split(',').map(str::trim);
-    if let Some(word) = words.find(|word| !word.contains('=') && !is_level(word)) {
-        return Err(format!("{word:?} is no level; write info, or info,hyper=debug"));
-    }
-    level.parse().map_err(|error| format!("{error}; write info, or info,hyper=debug"))
 }
 
 impl LogConfig {
@@ -75,13 +64,59 @@ impl LogConfig {
 
     fn filter(&self) -> Result<Targets, ConfigError> {
         let level = &self.level;
-        targets(level).map_err(|error| ConfigError::new(format!("log.level = {level:?}: {error}")))
+        filter(level).map_err(|error| ConfigError::new(format!("log.level = {level:?}: {error}")))
     }
 }
+
+/// What a level, or a list of directives, lets through. A word that is no level would be taken for a module
+/// and silence all others, so it is refused.
+fn filter(text: &str) -> Result<Targets, String> {
+    let refused = |why: String| format!("{why}; write {}, or info,hyper=debug", LEVELS.join(", "));
+    for directive in text.split(',') {
+        let (module, level) = match directive.split_once('=') {
+            Some((module, level)) => (Some(module), level),
+            None => (None, directive),
+        };
+        if !LEVELS.iter().any(|known| known.eq_ignore_ascii_case(level)) {
+            return Err(refused(format!("{level:?} is no level")));
+        }
+        let of_name = |c: char| c.is_ascii_alphanumeric() || "_:-".contains(c);
+        if let Some(module) = module.filter(|name| name.is_empty() || !name.chars().all(of_name)) {
+            return Err(refused(format!("{module:?} is no module")));
+        }
+    }
+    text.parse().map_err(|error| refused(format!("{error}")))
+}
+
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_level_is_one_of_those_there_are_or_directives_with_one_each() {
+        for text in ["info", "OFF", "trace", "info,hyper=debug", "tidewire::access=off,my-app=warn"]
+        {
+            assert!(filter(text).is_ok(), "{text}");
+        }
+        for (text, why) in [
+            (
+                "",
+                "\"\" is no level; write off, error, warn, info, debug, trace, or info,hyper=debug",
+            ),
+            ("ifno", "\"ifno\" is no level"),
+            ("info,,", "\"\" is no level"),
+            ("info,hyper", "\"hyper\" is no level"),
+            ("x=verbose", "\"verbose\" is no level"),
+            ("hyper=", "\"\" is no level"),
+            ("=info", "\"\" is no module"),
+            ("a\u{1b}[31m=debug", "\"a\\u{1b}[31m\" is no module"),
+        ] {
+            let error = filter(text).unwrap_err();
+            assert!(error.starts_with(why), "{text:?}: {error}");
+        }
+    }
 
     #[test]
     fn a_log_is_started_once_and_at_a_level_that_is_one() {

@@ -13,6 +13,7 @@ use std::io::{self, Write as _};
 
 use super::Found;
 use super::finding::{Finding, Severity};
+use crate::call::printable::{printable_json, printable_lines};
 
 /// The texts of files, each read once.
 #[derive(Debug, Default)]
@@ -44,9 +45,9 @@ pub(super) fn print(found: &Found, as_json: bool) -> io::Result<()> {
     let mut texts = Texts::default();
     for finding in &found.findings {
         if as_json {
-            writeln!(out, "{}", serde_json::to_string(finding)?)?;
+            writeln!(out, "{}", printable_json(&serde_json::to_string(finding)?))?;
         } else {
-            out.write_all(shown(finding, &mut texts).as_bytes())?;
+            out.write_all(printable_lines(&shown(finding, &mut texts)).as_bytes())?;
         }
     }
     if !as_json {
