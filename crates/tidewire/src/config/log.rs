@@ -72,7 +72,7 @@ impl LogConfig {
 /// and silence all others, so it is refused.
 fn filter(text: &str) -> Result<Targets, String> {
     let refused = |why: String| format!("{why}; write {}, or info,hyper=debug", LEVELS.join(", "));
-    for directive in text.split(',') {
+    for directive in text.split(',').map(str::trim) {
         let (module, level) = match directive.split_once('=') {
             Some((module, level)) => (Some(module), level),
             None => (None, directive),
@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn a_level_is_one_of_those_there_are_or_directives_with_one_each() {
-        for text in ["info", "OFF", "trace", "info,hyper=debug", "tidewire::access=off,my-app=warn"]
+        for text in
+            ["info", "OFF", "trace", "info,hyper=debug", "tidewire::access=off, my-app=warn"]
         {
             assert!(filter(text).is_ok(), "{text}");
         }
@@ -106,6 +107,7 @@ mod tests {
                 "\"\" is no level; write off, error, warn, info, debug, trace, or info,hyper=debug",
             ),
             ("ifno", "\"ifno\" is no level"),
+            (" ", "\"\" is no level"),
             ("info,,", "\"\" is no level"),
             ("info,hyper", "\"hyper\" is no level"),
             ("x=verbose", "\"verbose\" is no level"),
@@ -128,15 +130,5 @@ mod tests {
         assert_eq!(LogConfig::default().start(), Ok(()));
         let again = LogConfig::default().start().unwrap_err();
         assert_eq!(again.to_string(), "a log is started already; start it once");
-    }
-
-    #[test]
-    fn a_word_that_is_no_level_is_refused_and_so_is_nothing() {
-        for wrong in ["ifno", "", " ", "info,,", "info,nosuch", "info=x", ",info"] {
-            assert!(targets(wrong).is_err(), "{wrong:?}");
-        }
-        for right in ["info", "WARN", "off", "info,hyper=debug", "tidewire_edge=debug, warn"] {
-            assert!(targets(right).is_ok(), "{right:?}");
-        }
     }
 }
