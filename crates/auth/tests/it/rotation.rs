@@ -145,8 +145,7 @@ async fn a_verified_token_ends_with_its_time() {
     let signer = Signer::ecdsa("a");
     let published = Published::of(&[signer.jwk()]);
     let checked = Checked::new(&published);
-    let token =
-        signer.sign(&crate::issuer::with("exp", serde_json::json!(crate::issuer::START + 5)));
+    let token = signer.sign(&with("exp", json!(crate::issuer::START + 5)));
     checked.of(&token).await.unwrap();
     checked.pass(34);
     checked.of(&token).await.unwrap();
