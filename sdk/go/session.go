@@ -289,6 +289,7 @@ type session struct {
 func newSession(agent string, begin func(*stream), lock sync.Locker) *session {
 	s := &session{called: map[method]uint64{}, calls: map[uint32]*stream{}, asked: map[uint32]*stream{},
 		ended: map[uint64]bool{}, running: map[uint64]bool{}, nextCommand: 1, done: 1, now: time.Now, begin: begin,
+		peer: limits{4 << 20, 1024, 1024, streamCredit, connectionCredit, 16384},
 		room: sync.NewCond(lock), window: streamCredit, connectionWindow: connectionCredit}
 	hello := putNumber(putNumber([]byte{1, 4, 1, 0, 1, 0}, 2, 2|32), 3, 32)
 	hello = putField(putNumber(hello, 4, bodyMax), 16, agent)
@@ -330,8 +331,11 @@ func (s *session) feed(data []byte) {
 
 // take gives the bytes to be written now: connection frames, calls, then a turn for each stream.
 func (s *session) take() []byte {
-	out := append(s.control, s.main...)
-	s.control, s.main = nil, nil
+	out := s.control
+	s.control = nil
+	if s.isGreeted || s.closed != "" { // What the program says before it is greeted waits.
+		out, s.main = append(out, s.main...), nil
+	}
 	if s.pong != nil {
 		out = putFrame(out, kPong, 0, 0, nil, s.pong, 0)
 		s.pong = nil
@@ -411,7 +415,7 @@ func (s *session) close(why string) {
 func (s *session) receive(kind byte, number uint32, flags byte, meta, payload []byte, deadline uint32) {
 	must(s.isGreeted || kind == kHello || kind == kGoaway, rMagic, "the first frame is not a hello")
 	isOfCalls := kind >= kRequest && kind <= kEnd
-	isOfBoth := kind == kCancel || kind == kCredit || kind > kDescriptors
+	isOfBoth := kind == kCancel || kind == kCredit || kind == 0 || kind > kDescriptors
 	must(isOfBoth || isOfCalls == (number > 0), rMalformed, "kind %d on stream %d", kind, number)
 	must(!isOfCalls || flags&fZstd == 0, rFeature, "compression was not offered")
 	switch kind {
@@ -475,6 +479,7 @@ func (s *session) onHello(payload []byte, said uint32) {
 		entries.number(8, streamCredit), entries.number(9, connectionCredit), entries.number(10, 16384)}
 	s.isGreeted = true
 	s.control = putFrame(s.control, kReady, 0, 0, nil, nil, 0)
+	s.room.Broadcast()
 }
 
 func (s *session) onRequest(number uint32, flags byte, meta, payload []byte, deadline uint32) {
@@ -733,6 +738,8 @@ func (s *session) head(said answer) []byte {
 	return putTrailers(out, said.trailers)
 }
 
+var errTooLong = Errorf("internal", "headers are over metadata_max")
+
 // reply answers a call whole.
 func (s *session) reply(call *stream, payload []byte, said answer) {
 	metadata := s.head(said)
@@ -742,7 +749,7 @@ func (s *session) reply(call *stream, payload []byte, said answer) {
 		text := fmt.Sprintf("a reply of %d bytes is over body_max = %d", len(payload), s.peer.body)
 		s.fail(call, &Error{Code: "resource_exhausted", Message: text, Outcome: Ran}, nil)
 	case uint64(len(metadata)) > s.peer.metadata:
-		s.fail(call, Errorf("internal", "headers are over metadata_max"), nil)
+		s.fail(call, errTooLong, nil)
 	case call.isCancelled:
 		s.fail(call, nil, nil)
 	case len(payload) > smallMax:
@@ -759,9 +766,14 @@ func (s *session) reply(call *stream, payload []byte, said answer) {
 
 // open sends the head of an answer whose items follow.
 func (s *session) open(call *stream, said answer) {
-	if call.isOpen && !call.hasHead {
+	if !call.isOpen || call.hasHead {
+		return
+	}
+	if head := s.head(said); uint64(len(head)) > s.peer.metadata {
+		s.fail(call, errTooLong, nil)
+	} else {
 		call.hasHead = true
-		s.main = putFrame(s.main, kReply, call.number, call.flags, s.head(said), nil, 0)
+		s.main = putFrame(s.main, kReply, call.number, call.flags, head, nil, 0)
 	}
 }
 
@@ -792,8 +804,12 @@ func (s *session) push(call *stream, data []byte) {
 
 // finish ends a call of the gateway, or the request of one of this side, after its items.
 func (s *session) finish(call *stream, trailers []Header) {
+	metadata := putHeaders(nil, trailers)
+	if uint64(len(metadata)) > s.peer.metadata {
+		s.fail(call, errTooLong, nil)
+	}
 	if call.isOpen && call.last == nil {
-		call.last = putFrame(nil, kEnd, call.number, 0, putHeaders(nil, trailers), nil, 0)
+		call.last = putFrame(nil, kEnd, call.number, 0, metadata, nil, 0)
 		if len(call.chunks) == 0 {
 			s.line = append(s.line, call)
 		}
@@ -827,6 +843,9 @@ func (s *session) fail(call *stream, failed *Error, depends [][2]string) {
 		}
 		out = putTrailers(putDepends(putHeaders(out, failed.Headers), depends), failed.Trailers)
 	}
+	if uint64(len(out)) > s.peer.metadata {
+		out = putField(putNumber(nil, 8, 13), 9, errTooLong.Message)
+	}
 	frame := putFrame(nil, kError, call.number, 0, out, nil, 0)
 	if len(call.chunks) > 0 {
 		call.last = frame
@@ -838,11 +857,15 @@ func (s *session) fail(call *stream, failed *Error, depends [][2]string) {
 
 // ask calls the gateway; it waits while no call is free.
 func (s *session) ask(path string, codec byte, payload []byte, parent uint32, deadline time.Time, o options) (*stream, error) {
-	for s.closed == "" && !s.isDraining && uint64(len(s.asked)) >= s.peer.calls {
+	for s.closed == "" && !s.isDraining && (!s.isGreeted || uint64(len(s.asked)) >= s.peer.calls) {
 		s.room.Wait()
 	}
 	if s.closed != "" || s.isDraining {
 		return nil, &Error{Code: "unavailable", Message: "the gateway takes no calls any more", Outcome: NotRun}
+	}
+	headers := putHeaders(nil, o.headers)
+	if uint64(len(headers)) > s.peer.metadata {
+		return nil, errTooLong
 	}
 	if len(s.free) == 0 {
 		s.free = append(s.free, 2*s.slots+1)
@@ -872,7 +895,7 @@ func (s *session) ask(path string, codec byte, payload []byte, parent uint32, de
 	if parent > 0 {
 		out = putNumber(out, 19, uint64(parent))
 	}
-	out = putHeaders(out, o.headers)
+	out = append(out, headers...)
 	left := uint32(0)
 	if !deadline.IsZero() {
 		left = uint32(max(1, (deadline.Sub(s.now())+time.Millisecond-1)/time.Millisecond))

@@ -90,6 +90,7 @@ type App struct {
 func New() *App {
 	a := &App{handlers: map[string]func(*Context) error{}}
 	a.taken = sync.NewCond(&a.lock)
+	a.session = newSession("tidewire-go/"+Version, func(call *stream) { go a.answer(call) }, &a.lock)
 	return a
 }
 
@@ -316,9 +317,10 @@ func (a *App) Log(level, text string, fields ...Header) {
 	}
 	metadata := putHeaders(putNumber(nil, 17, number), fields)
 	a.do(func(s *session) {
-		if uint64(len(metadata)) <= s.peer.metadata {
-			s.control = putFrame(s.control, kLog, 0, 0, metadata, []byte(text[:min(len(text), payloadMax)]), 0)
+		if uint64(len(metadata)) > s.peer.metadata {
+			metadata = putNumber(nil, 17, number)
 		}
+		s.main = putFrame(s.main, kLog, 0, 0, metadata, []byte(text[:min(len(text), payloadMax)]), 0)
 	})
 }
 
@@ -328,7 +330,7 @@ func (a *App) Busy() (done func()) {
 	count := func(more uint64) {
 		a.do(func(s *session) {
 			a.jobs += more
-			s.control = putFrame(s.control, kBusy, 0, 0, nil, putVarint(nil, a.jobs), 0)
+			s.main = putFrame(s.main, kBusy, 0, 0, nil, putVarint(nil, a.jobs), 0)
 		})
 	}
 	count(1)
@@ -404,8 +406,8 @@ func (a *App) update(what func(*session)) bool {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	what(a.session)
-	isFree := !a.isWriting
-	a.isWriting = true
+	isFree := !a.isWriting && a.socket != nil
+	a.isWriting = a.isWriting || isFree
 	return isFree
 }
 
@@ -480,13 +482,12 @@ func (a *App) Serve() error {
 	}
 	os.Unsetenv("TIDEWIRE_FD")
 	file := os.NewFile(uintptr(number), "tidewire")
-	a.socket, err = net.FileConn(file)
+	socket, err := net.FileConn(file)
 	file.Close()
 	if err != nil {
 		return err
 	}
-	a.session = newSession("tidewire-go/"+Version, func(call *stream) { go a.answer(call) }, &a.lock)
-	a.do(func(*session) {})
+	a.do(func(*session) { a.socket = socket })
 	buffer := make([]byte, 64<<10)
 	for {
 		count, err := a.socket.Read(buffer)

@@ -21,7 +21,8 @@ SDK = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(SDK / "python"))
 sys.dont_write_bytecode = True
 
-import tidewire as wire  # noqa: E402
+from tidewire import frames as wire  # noqa: E402
+from tidewire.session import Session  # noqa: E402
 
 FOLDER = tempfile.TemporaryDirectory()
 GO = pathlib.Path(FOLDER.name) / "service"
@@ -145,6 +146,7 @@ FRAMES = {
     "resume out of place": (frame("resume", payload=bytes(3)), "unexpected"),
     "a long ping": (frame("ping", payload=bytes(65)), "malformed"),
     "a ping on a call": (frame("ping", 2), "malformed"),
+    "a pong on a call": (frame("pong", 2), "malformed"),
     "a goaway for a reason": (WAITS + frame("goaway", metadata=wire.put_field(16, 21)), None),
 }
 # What answers a call of the program's own, on stream 1.
@@ -166,6 +168,7 @@ HARMLESS = {
     "items of a call that is over": items(2, SPAM) + frame("end", 2) + credit(2, 0, wire.END),
     "kinds, flags and fields of the future": wire.HEAD.pack(3, 9, 77, 255, 0, 9)
     + b"abc"
+    + wire.HEAD.pack(0, 9, 0, 0, 0, 0)
     + frame("ping", metadata=wire.put_field(40, b"x") + wire.put_field(200, b"x")),
     "seen of nothing": frame("seen", payload=b"\2"),
     "a deadline that has passed": request(2, "Echo", deadline=1) + frame("cancel", 2),
@@ -175,11 +178,13 @@ HARMLESS = {
 class Gateway:
     """The other end of a program's socket."""
 
-    def __init__(self, command):
+    def __init__(self, command, cwd=None):
         self.socket, theirs = socket.socketpair()
         environment = dict(os.environ, TIDEWIRE_FD=str(theirs.fileno()))
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.program = subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()], **quiet)
+        self.program = subprocess.Popen(
+            command, cwd=cwd, env=environment, pass_fds=[theirs.fileno()], **quiet
+        )
         theirs.close()
         self.socket.settimeout(HANG)
         self.data = b""
@@ -325,9 +330,9 @@ def a_reader_of_no_items(command):
     with Gateway(command) as gateway:
         gateway.greet().send(request(2, "Count", b'{"number":100000000}'))
         taken = 0
-        while taken < wire.Session.stream_window:
+        while taken < Session.stream_window:
             taken += len(gateway.until("items", 2).payload)
-        assert taken < wire.Session.stream_window + wire.PAYLOAD_MAX
+        assert taken < Session.stream_window + wire.PAYLOAD_MAX
         gateway.send(request(4, "Echo"))
         gateway.until("reply", 4)
         gateway.ends()
@@ -341,6 +346,16 @@ def an_answer_without_end(command):
         gateway.send(frame("reply", 1) + items(1, b"{}", b"{}"))
         gateway.until("cancel", 1)
         assert gateway.until("error", 2).number(8) == wire.CODES.index("unimplemented")
+        gateway.ends()
+
+
+def an_error_over_metadata_max(command):
+    """What was made of too much to be said is told as an error all the same, and the program goes on."""
+    with Gateway(command) as gateway:
+        long = b'{"text":"' + b"x" * 17_000 + b'"}'
+        gateway.greet().send(request(2, "Fail", long) + request(4, "Fail", b'{"text":"a"}'))
+        said = [gateway.until("error", 2), gateway.until("error", 4)]
+        assert [wire.CODES[error.number(8)] for error in said] == ["internal", "not_found"]
         gateway.ends()
 
 
@@ -380,7 +395,13 @@ def a_gateway_that_dies(command):
 CASES = named({})
 for extra in (
     *(calls_in_turn, a_reader_of_no_pongs, a_reader_of_no_errors, a_reader_of_no_items),
-    *(an_answer_without_end, a_handler_that_blocks, a_handler_that_blocks_in_a_drain, a_drain),
+    *(
+        an_error_over_metadata_max,
+        an_answer_without_end,
+        a_handler_that_blocks,
+        a_handler_that_blocks_in_a_drain,
+        a_drain,
+    ),
     a_gateway_that_dies,
 ):
     CASES[extra.__name__.replace("_", " ")] = extra

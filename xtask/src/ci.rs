@@ -221,7 +221,7 @@ fn python(root: &Path) -> Result<Outcome> {
     execute(Command::new("python3").arg("tests/live_py/test_fixtures.py").current_dir(root))
 }
 
-/// The file of each language; its behaviour behind a gateway is a test of `process`.
+/// The folder of each language; its behaviour behind a gateway is a test of `process`.
 fn sdk(root: &Path) -> Result<Outcome> {
     for (program, words, folder) in [
         ("python3", "tests/test_fixtures.py", "sdk/python"),
@@ -229,6 +229,8 @@ fn sdk(root: &Path) -> Result<Outcome> {
         ("go", "test -count=1 ./...", "sdk/go"),
         // Gateways that misbehave, against all of them.
         ("python3", "tests/test_attacks.py", "sdk"),
+        // What a user installs.
+        ("python3", "tests/test_packages.py", "sdk"),
     ] {
         let mut command = Command::new(program);
         command.args(words.split(' ')).current_dir(root.join(folder));

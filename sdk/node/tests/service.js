@@ -107,3 +107,4 @@ function http(request, response) {
 const pages = process.argv[2] === "http" ? { http } : { fetch };
 const handlers = Object.entries(methods).map(([name, handler]) => [NAME + name, handler]);
 const app = serve({ ...Object.fromEntries(handlers), ...pages });
+app.log("debug", "said before it is known who hears it");

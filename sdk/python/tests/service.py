@@ -205,4 +205,5 @@ if __name__ == "__main__":
     app.wsgi(page)
     if sys.argv[1:] == ["async"]:
         in_the_loop()
+    app.log("debug", "said before it is known who hears it")
     app.serve()

@@ -9,6 +9,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 sys.dont_write_bytecode = True
 
 import tidewire  # noqa: E402
+from tidewire import frames  # noqa: E402
+from tidewire.session import Session  # noqa: E402
 
 FIXTURES = pathlib.Path(__file__).parents[3] / "tests" / "fixtures" / "live"
 
@@ -26,14 +28,14 @@ class Fixtures(unittest.TestCase):
         for fixture in load("frames.json"):
             with self.subTest(fixture["name"]):
                 data, want = bytes.fromhex(fixture["hex"]), fixture["frame"]
-                head = tidewire.HEAD.unpack_from(data)
+                head = frames.HEAD.unpack_from(data)
                 length, stream, kind, flags, meta, deadline = head
                 self.assertEqual(len(data), 16 + length)
                 self.assertEqual(
                     (stream, kind, flags, deadline),
                     (want["stream"], want["number"], want["flags"], want["deadline_ms"]),
                 )
-                found = tidewire.Frame(head, data[16 : 16 + meta], data[16 + meta :])
+                found = frames.Frame(head, data[16 : 16 + meta], data[16 + meta :])
                 entries = [
                     (e["tag"], e["name"], bytes.fromhex(e["value"])) for e in want["metadata"]
                 ]
@@ -44,28 +46,28 @@ class Fixtures(unittest.TestCase):
                 fields = {tag: value for tag, value in found.fields.items() if tag not in repeated}
                 self.assertEqual(fields, own)
                 known = [
-                    (name or tidewire.HEADERS[tag - 64], value.decode("utf-8", "surrogateescape"))
+                    (name or frames.HEADERS[tag - 64], value.decode("utf-8", "surrogateescape"))
                     for tag, name, value in entries
-                    if tag == 0 or 64 <= tag < 64 + len(tidewire.HEADERS)
+                    if tag == 0 or 64 <= tag < 64 + len(frames.HEADERS)
                 ]
                 self.assertEqual(found.headers, known)
                 put = b"".join(
                     (
-                        tidewire.put_field(0, name.encode()) + tidewire.put_string(value)
+                        frames.put_field(0, name.encode()) + frames.put_string(value)
                         if tag == 0
-                        else tidewire.put_field(tag, value)
+                        else frames.put_field(tag, value)
                     )
                     for tag, name, value in entries
                 )
                 payload = bytes.fromhex(want["payload"])
                 self.assertEqual(
-                    tidewire.put_frame(found.name, stream, flags, put, payload, deadline), data
+                    frames.put_frame(found.name, stream, flags, put, payload, deadline), data
                 )
 
     def test_a_process_writes_what_the_conversation_says(self):
         talk = load("hosted.json")
         app = tidewire.App()
-        session = app.session = tidewire.Session()
+        session = app.session = Session()
         session.agent = talk["agent"]
         session.greet()
         for number, step in enumerate(talk["steps"]):
@@ -131,7 +133,7 @@ class Talk:
     """One conversation, in which a session is the client; what it offers in its hello is its own."""
 
     def __init__(self, test, talk):
-        limits, self.session = talk["limits"], tidewire.Session()
+        limits, self.session = talk["limits"], Session()
         self.test, self.talk, self.asked, self.heard = test, talk, {}, {}
         self.session.stream_window = limits["stream_credit"]
         self.session.window = limits["connection_credit"]
@@ -182,7 +184,7 @@ class Talk:
         same, what, session = self.test.assertEqual, event["event"], self.session
         call, items = self.asked.get(event.get("stream")), self.heard.get(event.get("stream"))
         if what == "connected":
-            same(session.control[8], tidewire.NUMBERS["ready"])
+            same(session.control[8], frames.NUMBERS["ready"])
         elif what == "request":
             same(session.calls[event["stream"]].items[0][0].hex(), event["payload"])
         elif what == "reply" and event["then"] == "nothing":
@@ -195,14 +197,12 @@ class Talk:
             same([items.pop(0).hex() for _ in event["items"]], event["items"])
         elif what == "piece" and event["last"]:
             begun = sum(len(item) for item in items) + sum(len(item) for item, _ in call.items)
-            same(begun % tidewire.PIECE, event["bytes"])
+            same(begun % frames.PIECE, event["bytes"])
         elif what == "end":
             same((call.is_open, call.error), (False, None))
         elif what == "failed":
             error = call.error
-            same(
-                (tidewire.CODES.index(error.code), error.outcome), (event["code"], event["outcome"])
-            )
+            same((frames.CODES.index(error.code), error.outcome), (event["code"], event["outcome"]))
         elif what == "draining":
             same(session.is_draining, True)
         elif what == "closed":

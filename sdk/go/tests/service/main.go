@@ -141,6 +141,7 @@ func main() {
 	})
 	tidewire.Unary(app, name+"Do", func(c *tidewire.Context, request text) (text, error) { return do(app, c, request) })
 	app.Handle(http.HandlerFunc(page))
+	app.Log("debug", "said before it is known who hears it")
 	if err := app.Serve(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

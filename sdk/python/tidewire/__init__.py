@@ -1,0 +1,489 @@
+"""Serve methods and pages behind a Tidewire gateway, by this folder and the standard library.
+
+    import tidewire
+
+    app = tidewire.App()
+
+    @app.unary("shop.v1.Shop/GetItem")
+    def get_item(request, context):
+        context.depends("items", request["id"])  # the answer is kept until this item changes
+        return {"name": "tea"}
+
+    app.serve()
+
+The gateway starts the program, passes calls on a socket that it inherits (`TIDEWIRE_FD`), and ends it.
+Functions run in threads, `async` ones in an event loop. Messages are dicts where tidewire.toml says
+`codec = "json"`; else they are bytes, encoded as protobuf. What a program prints is in the gateway's log.
+
+ bytes ─▶ Frame ─▶ Session: calls, credit ─▶ App: handlers, pages ─▶ Session ─▶ bytes
+         frames.py          session.py          this file: a socket, threads, an event loop
+
+Python 3.9 and newer. Modules that take long to import are imported where they are needed: a program
+starts with its first call.
+"""
+
+import json
+import os
+import queue
+import socket
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from functools import partial
+
+from .frames import BEHIND, LEVELS, NOT_RUN, PAYLOAD_MAX, RAN, UNKNOWN, Error, given_up, key_text
+from .frames import put_field, put_frame, put_headers, put_string, put_varint
+from .session import Call, Session, __version__
+
+__all__ = ["App", "Context", "Error", "NOT_RUN", "UNKNOWN", "RAN", "BEHIND", "__version__"]
+JSON, GRACE = 1, 2  # The number of a codec, and the seconds in which the last word is read.
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+class Context(Call):
+    """A call of the gateway, for its handler: who asks, and what the answer is made of.
+
+    `reply_headers` and `reply_trailers` are lists of pairs; `cancelled` is whether the caller gave up, its
+    deadline passed among the reasons (a command runs on). Of a stream it iterates over the requests.
+    """
+
+    def __init__(self, app, number, window):
+        super().__init__(number, window)
+        self.app, self.changed, self.log = app, app.changed, app.log
+
+    def header(self, name, default=None):
+        """The first value of a header."""
+        return next((value for known, value in self.headers if known == name.lower()), default)
+
+    def remaining(self):
+        """Seconds until the deadline; None without one."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+    def until_cancelled(self):
+        """Waits until the caller gave up."""
+        in_this_thread(self.app.wait(self, lambda: self.cancelled or None))
+
+    def depends(self, source, *key):
+        """The answer was made of this, and is kept until it changes."""
+        self.sources.append((source, key_text(key)))
+
+    def call(self, path, request, **more):
+        """Calls a method of the gateway as part of this call: see App.call."""
+        return in_this_thread(self.call_async(path, request, **more))
+
+    def call_async(self, path, request, **more):
+        """The same for `async` handlers."""
+        return self.app.call_async(path, request, parent=self, **more)
+
+    async def next_item(self):
+        """The bytes of the next item that the caller sends; None after the last."""
+
+        def found():
+            if self.items:
+                return (self.app.session.take_item(self),)
+            return () if self.is_whole or not self.is_open else None
+
+        item = await self.app.wait(self, found)
+        if not item and not self.is_whole:
+            raise given_up()
+        return item[0] if item else None
+
+    def __iter__(self):
+        while (item := in_this_thread(self.next_item())) is not None:
+            yield decode(item, self.codec)
+
+    async def __aiter__(self):
+        while (item := await self.next_item()) is not None:
+            yield decode(item, self.codec)
+
+
+# -- application -----------------------------------------------------------------------------------
+def decode(data, codec):
+    return json.loads(data) if codec == JSON else data
+
+
+def encode(value, codec):
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    if codec == JSON:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    what = type(value).__name__
+    raise TypeError(f'{what} is not bytes; write codec = "json" for this service in tidewire.toml')
+
+
+def in_this_thread(coroutine):
+    """Runs what waits for nothing but this thread: see `App.wait`."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    coroutine.close()
+    raise RuntimeError("await the asynchronous form of this in an `async` handler")
+
+
+async def one_by_one(values):
+    for value in values:
+        yield value
+
+
+class App:
+    """What a program serves. `threads` is how many functions that are not `async` run at once."""
+
+    def __init__(self, threads=64):
+        self.handlers, self.pages, self.threads, self.jobs = {}, (None, False), threads, 0
+        self.session, self.socket = Session(self.begin, partial(Context, self)), None
+        self.loop = self.loop_thread = None
+        self.lock, self.is_writing = threading.RLock(), False
+        self.taken = threading.Condition(self.lock)  # What was to be written is taken, or lost.
+        self.work, self.idle, self.started = queue.SimpleQueue(), 0, 0
+
+    # What is served.
+
+    def unary(self, path):
+        """A method with one request and one reply: `function(request, context)`."""
+        return self._method(path)
+
+    def server_stream(self, path):
+        """A method whose function yields replies."""
+        return self._method(path, streams_out=True)
+
+    def client_stream(self, path):
+        """A method whose function is given an iterator of requests."""
+        return self._method(path, streams_in=True)
+
+    def bidi_stream(self, path):
+        """A method whose function is given an iterator of requests and yields replies."""
+        return self._method(path, streams_in=True, streams_out=True)
+
+    def _method(self, path, streams_in=False, streams_out=False):
+        def register(function):
+            is_async = bool(function.__code__.co_flags & 0x280)  # A coroutine, or one that yields.
+
+            async def answer(call):
+                request = call if streams_in else decode(await call.next_item() or b"", call.codec)
+                answer = function(request, call)
+                if not streams_out:
+                    answer = await answer if is_async else answer
+                    return self.do("reply", call, encode(answer, call.codec))
+                async for item in answer if is_async else one_by_one(answer):
+                    await self.push(call, encode(item, call.codec))
+                self.finish(call)
+
+            self.handlers[path.lstrip("/")] = answer, is_async
+            return function
+
+        return register
+
+    def wsgi(self, application):
+        """Serves the pages of the program's `route` by a WSGI application: Flask, Django."""
+        self.pages = lambda call: wsgi(self, application, call), False
+
+    def asgi(self, application):
+        """Serves the pages of the program's `route` by an ASGI application: Starlette, FastAPI."""
+        self.pages = lambda call: asgi(self, application, call), True
+
+    # What the program does by itself.
+
+    def changed(self, source, *key):
+        """Says that a source changed: no answer that was made of it is given any more."""
+        self.say("changed", put_string(source) + put_string(key_text(key)))
+
+    def log(self, level, text, **fields):
+        """Writes a line to the gateway's log: trace, debug, info, warn or error."""
+        metadata = put_field(17, LEVELS.index(level) + 1 if level in LEVELS else 3)
+        said = put_headers((name.replace("_", "-"), str(value)) for name, value in fields.items())
+        if len(metadata) + len(said) <= self.session.peer[10]:
+            metadata += said
+        self.say("log", text.encode("utf-8", "replace")[:PAYLOAD_MAX], metadata)
+
+    @contextmanager
+    def busy(self):
+        """`with app.busy():` around work that is no call keeps the program from being frozen or ended."""
+        self._job(1)
+        try:
+            yield
+        finally:
+            self._job(-1)
+
+    def _job(self, more):
+        with self.lock:
+            self.jobs += more
+            self.say("busy", put_varint(self.jobs))
+
+    def call(self, path, request, **more):
+        """Calls a method of the gateway, and waits for the reply: see `call_async`."""
+        return in_this_thread(self.call_async(path, request, **more))
+
+    async def call_async(self, path, request, query=False, headers=(), parent=None):
+        """Calls a method of the gateway with bytes, or a dict for JSON; `query` where it changes nothing."""
+        codec = JSON if isinstance(request, dict) else 0
+        payload = encode(request, codec)
+
+        def asked():
+            is_within = parent and parent.is_open and not parent.has_head
+            number = parent.number if is_within else None
+            return self.session.ask(path, codec, payload, headers, number, query)
+
+        call = await self.wait(self.session.room, asked)
+        try:
+            await self.wait(call, lambda: not call.is_open or len(call.items) > 1 or None)
+        finally:
+            self.do("cancel", call)
+        if call.error:
+            raise call.error
+        if len(call.items) != 1:
+            raise Error("unimplemented", path + " streams its replies", outcome=UNKNOWN)
+        return decode(call.items[0][0], codec)
+
+    # Waiting and writing.
+
+    async def wait(self, call, found):
+        """Waits until `found`, asked under the lock, has something: a task of the loop, or this thread.
+
+        In a thread nothing is suspended: what awaits this can be run by `in_this_thread`.
+        """
+        in_loop = self.loop_thread == threading.get_ident()
+        while True:
+            with self.lock:
+                if (result := found()) is not None:
+                    break
+                woken = self.loop.create_future() if in_loop else threading.Event()
+                call.waiting.append(partial(self._wake, woken) if in_loop else woken.set)
+            self.flush()
+            await woken if in_loop else woken.wait()
+        self.flush()
+        return result
+
+    def _wake(self, woken):
+        self.loop.call_soon_threadsafe(lambda: woken.done() or woken.set_result(None))
+
+    async def push(self, call, item):
+        """Sends an item of an answer, once there is room for it."""
+        await self.wait(call, lambda: call.queued < PAYLOAD_MAX or not call.is_open or None)
+        if not call.is_open:
+            raise given_up()
+        self.do("begin", call)
+        self.do("push", call, item)
+
+    def finish(self, call):
+        self.do("begin", call)
+        self.do("finish", call)
+
+    def say(self, name, payload, metadata=b""):
+        """Sends a frame of the connection."""
+        with self.lock:
+            self.session.main += put_frame(name, payload=payload, metadata=metadata)
+        self.flush()
+
+    def do(self, what, *arguments):
+        """Does something of the session, and writes what arose."""
+        with self.lock:
+            getattr(self.session, what)(*arguments)
+        self.flush()
+
+    def flush(self):
+        """Writes what is queued; one thread at a time does, for all."""
+        with self.lock:
+            if self.is_writing or not self.socket:
+                return
+            self.is_writing = True
+        self._write(b"", socket.MSG_DONTWAIT)
+
+    def _write(self, data, flags):
+        try:
+            while data := data or self._next():
+                data = data[self.socket.send(data, flags) :]
+        except BlockingIOError:  # Nobody waits here for a gateway that does not read.
+            threading.Thread(target=self._write, args=(data, 0), daemon=True).start()
+        except OSError as error:
+            with self.lock:
+                self.session.close(str(error))
+                self.is_writing = False
+                self.taken.notify_all()
+
+    def _next(self):
+        with self.lock:
+            data = self.session.take()
+            self.is_writing = bool(data)
+            self.taken.notify_all()
+            return data
+
+    # Serving.
+
+    def serve(self):
+        """Serves until the gateway ends the program."""
+        number = os.environ.pop("TIDEWIRE_FD", None)
+        if number is None:
+            sys.exit(
+                "this program is started by Tidewire: write a [[service]] with run = [...] into "
+                "tidewire.toml, and call it through `tidewire serve`"
+            )
+        self.socket = socket.socket(fileno=int(number))
+        self.socket.set_inheritable(False)
+        self.socket.setblocking(True)
+        if any(is_async for _, is_async in [*self.handlers.values(), self.pages]):
+            import asyncio
+
+            self.loop = asyncio.new_event_loop()
+            loop = threading.Thread(target=self.loop.run_forever, daemon=True)
+            loop.start()
+            self.loop_thread = loop.ident
+        self.do("greet")
+        while self._read():
+            pass
+        with self.lock:  # The last word is written, unless nobody reads it.
+            self.taken.wait_for(lambda: not self.is_writing, GRACE)
+
+    def _read(self):
+        """Reads once; whether there is more to come."""
+        try:
+            data = self.socket.recv(PAYLOAD_MAX)
+        except OSError:
+            data = b""
+        with self.lock:
+            if data:
+                self.session.feed(data)
+            else:
+                self.session.close("it closed the socket")
+        self.flush()
+        with self.lock:
+            self.taken.wait_for(lambda: self.session.closed or not self.session.is_full())
+            is_done = self.session.is_draining and not self.session.calls
+            return self.session.closed is None and not is_done
+
+    def begin(self, call):
+        """Answers a call of the gateway in the loop, or in a thread."""
+        answer, is_async = self.pages if call.verb else self.handlers.get(call.path, (None, False))
+        if answer is None:
+            text = f"this program does not serve {call.path}"
+            self.session.fail(call, Error("unimplemented", text, outcome=NOT_RUN))
+        elif is_async:
+            import asyncio
+
+            task = asyncio.run_coroutine_threadsafe(self._answer(answer, call), self.loop)
+            call.on_cancel = task.cancel
+        else:
+            self.work.put((answer, call))
+            if self.idle:
+                self.idle -= 1
+            elif self.started < self.threads:
+                self.started += 1
+                threading.Thread(target=self._work, daemon=True).start()
+
+    def _work(self):
+        while True:
+            in_this_thread(self._answer(*self.work.get()))
+            with self.lock:
+                self.idle += 1
+
+    async def _answer(self, answer, call):
+        try:
+            await answer(call)
+        except BaseException as error:
+            if not isinstance(error, Error):
+                if call.is_open:
+                    sys.excepthook(type(error), error, error.__traceback__)
+                error = Error("internal", "the handler failed; its log says why")
+            self.do("fail", call, error)
+
+
+# -- pages -----------------------------------------------------------------------------------------
+
+
+async def send_body(app, call, data):
+    for at in range(0, len(data), PAYLOAD_MAX):
+        await app.push(call, data[at : at + PAYLOAD_MAX])
+
+
+def address(call):
+    """The scheme, the host, the port and the prefix by which a caller knows this program."""
+    scheme = call.header("x-forwarded-proto", "http")
+    host, _, port = call.header("host", "localhost").partition(":")
+    port = port if port.isdigit() else "443" if scheme == "https" else "80"
+    return scheme, host, port, call.header("x-forwarded-prefix", "")
+
+
+async def wsgi(app, application, call):
+    import io
+    from urllib.parse import unquote_to_bytes
+
+    (scheme, host, port, prefix), (path, _, query) = address(call), call.path.partition("?")
+
+    class Body(io.RawIOBase):
+        rest = b""
+
+        def readable(self):
+            return True
+
+        def readinto(self, into):
+            self.rest = self.rest or in_this_thread(call.next_item()) or b""
+            count = min(len(into), len(self.rest))
+            into[:count], self.rest = self.rest[:count], self.rest[count:]
+            return count
+
+    environ = {"REQUEST_METHOD": call.verb, "SCRIPT_NAME": prefix, "QUERY_STRING": query}
+    environ["PATH_INFO"] = unquote_to_bytes(path).decode("latin-1")
+    environ.update(SERVER_NAME=host, SERVER_PORT=port, SERVER_PROTOCOL="HTTP/1.1")
+    server = {"version": (1, 0), "url_scheme": scheme, "errors": sys.stderr, "multithread": True}
+    server.update(input=io.BufferedReader(Body()), input_terminated=True)
+    server.update(multiprocess=False, run_once=False)
+    environ.update(("wsgi." + name, value) for name, value in server.items())
+    for name, value in call.headers:
+        key = name.upper().replace("-", "_")
+        key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_" + key
+        value = value.encode("utf-8", "surrogateescape").decode("latin-1")
+        environ[key] = environ[key] + "," + value if key in environ else value
+
+    def write(data):
+        in_this_thread(send_body(app, call, data))
+
+    def start_response(status, headers, exc_info=None):
+        if exc_info and call.has_head:
+            raise exc_info[1]
+        call.status = int(status.split(" ")[0])
+        call.reply_headers = [(name, value.encode("latin-1")) for name, value in headers]
+        return write
+
+    body = application(environ, start_response)
+    try:
+        for data in body:
+            write(data)
+    finally:
+        getattr(body, "close", lambda: None)()
+    app.finish(call)
+
+
+async def asgi(app, application, call):
+    from urllib.parse import unquote
+
+    (scheme, host, port, prefix), (path, _, query) = address(call), call.path.partition("?")
+    scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}}
+    scope.update(
+        http_version="1.1", method=call.verb, scheme=scheme, server=(host, int(port)), client=None
+    )
+    scope.update(path=prefix + unquote(path), raw_path=path.encode(), root_path=prefix)
+    scope.update(query_string=query.encode(), headers=[])
+    for name, value in call.headers:
+        scope["headers"].append((name.encode(), value.encode("utf-8", "surrogateescape")))
+    is_read = False
+
+    async def receive():
+        nonlocal is_read
+        if is_read:
+            await app.wait(call, lambda: None if call.is_open else True)
+            return {"type": "http.disconnect"}
+        body = await call.next_item()
+        is_read = body is None or call.is_whole and not call.items
+        return {"type": "http.request", "body": body or b"", "more_body": not is_read}
+
+    async def send(message):
+        if message["type"] == "http.response.start":
+            call.status, call.reply_headers = message["status"], message.get("headers", ())
+        elif message["type"] == "http.response.body":
+            await send_body(app, call, bytes(message.get("body", b"")))
+            if not message.get("more_body", False):
+                app.finish(call)
+
+    await application(scope, receive, send)
