@@ -42,7 +42,7 @@ pub(crate) fn metadata(
         let builder = if trailers.is_empty() { builder } else { builder.trailers() };
         put(builder, trailers).build()
     };
-    let fits = |metadata: &Metadata| metadata.len() + FIELDS_BYTES_MAX <= max.into();
+    let fits = |metadata: &Metadata| metadata.raw().len() + FIELDS_BYTES_MAX <= max.into();
     let exact = with(&once(depends));
     if fits(&exact) {
         return exact;
@@ -102,7 +102,7 @@ mod tests {
         headers.insert("x-own", "1".parse().unwrap());
         for (read, said) in cases {
             let metadata = metadata(&headers, &headers, &read, 16_384);
-            assert!(metadata.len() <= 16_384);
+            assert!(metadata.raw().len() <= 16_384);
             assert_eq!(metadata.depends().map(owned).collect::<Vec<_>>(), said);
             assert_eq!((metadata.headers().count(), metadata.trailers().count()), (1, 1));
         }
