@@ -23,23 +23,8 @@ use crate::body::ItemsOf;
 use crate::exchange::{Answered, Heard};
 use crate::hold::{Hold, Watcher};
 use crate::link::{ByCall, Link};
+use crate::made_of::Depends;
 use crate::place::Order;
-
-/// A source that a hosted process read for an answer, as it names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Depends {
-    /// The name of the source.
-    pub source: Bytes,
-    /// The key in it.
-    pub key: Bytes,
-}
-
-impl Depends {
-    pub(crate) fn of((source, key): (&[u8], &[u8])) -> Self {
-        Self { source: Bytes::copy_from_slice(source), key: Bytes::copy_from_slice(key) }
-    }
-}
 
 /// What became of a call that was made.
 pub(crate) struct Made {

@@ -11,8 +11,8 @@ use tidewire_live::{IncomingReply, KeptItems, Metadata, Piece, Then, varint};
 use tidewire_service::{Body, Error, Freshness, Lifetime, Reply, Token, Tokens};
 use tokio::task::AbortHandle;
 
-use crate::call::Depends;
 use crate::hold::{Watcher, Word};
+use crate::made_of::{self, Depends};
 
 /// A call, while anybody has a part in it.
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl Answered {
         if !metadata.is_empty() {
             let (headers, trailers) = metadata.to_maps();
             reply = reply.with_headers(headers).with_trailers(trailers);
-            depends.extend(metadata.depends().map(Depends::of));
+            depends.extend(metadata.depends().map(made_of::owned));
         }
         if validator.is_some() || incoming.max_age_ms().is_some() || !metadata.is_empty() {
             reply = reply.with_freshness(freshness(incoming, &metadata));
@@ -113,7 +113,7 @@ impl Exchange {
     /// It ended without an answer, or with an error.
     pub(crate) fn failed(&mut self, error: Error, metadata: &Metadata) {
         self.let_go();
-        self.hear(Heard::Failed(error, metadata.depends().map(Depends::of).collect()));
+        self.hear(Heard::Failed(error, metadata.depends().map(made_of::owned).collect()));
         self.room();
     }
 

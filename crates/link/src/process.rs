@@ -13,10 +13,10 @@ use tidewire_live::{CallId, Config, Metadata, Session, Violation};
 use tidewire_service::{Call, Reply, Result};
 use tokio_util::task::TaskTracker;
 
-use crate::call::Depends;
 use crate::clock::Clock;
 use crate::connection::Connection;
 use crate::link::Link;
+use crate::made_of::Depends;
 use crate::serve::{Answering, Failed, Host};
 use crate::transport::Transport;
 
@@ -87,7 +87,7 @@ impl Process {
 /// The answer that this task makes is made of this; nothing where it makes none for a host.
 pub fn depends(source: &str, key: &str) {
     let copy = |text: &str| Bytes::copy_from_slice(text.as_bytes());
-    let depends = Depends { source: copy(source), key: copy(key) };
+    let depends = Depends::Key(copy(source), copy(key));
     // Elsewhere nobody asks what an answer is made of.
     let _ = RUNNING.try_with(|running| running.depends.borrow_mut().push(depends));
 }

@@ -20,9 +20,9 @@ use tidewire_service::{
 };
 
 use crate::body::RequestBody;
-use crate::call::Depends;
 use crate::exchange::owned;
 use crate::link::{Link, State};
+use crate::made_of::{self, Depends};
 use crate::pour::Pour;
 use crate::process;
 use crate::watch::Again;
@@ -295,7 +295,8 @@ impl Serving {
         let body = match std::mem::take(&mut reply.body) {
             Body::Stream(frames) => {
                 let trailers = std::mem::take(&mut reply.trailers);
-                state.session.reply_stream(call, &head_made_of(&reply, depends));
+                let max = state.session.peer().limits.metadata_max;
+                state.session.reply_stream(call, &head_made_of(&reply, depends, max));
                 return Some((frames, trailers));
             }
             Body::Full(body) => body,
@@ -306,7 +307,8 @@ impl Serving {
             let again = self.again.clone();
             state.reply_watched(&self.link, call, head, &reply.freshness, again);
         } else {
-            state.session.reply_body(call, &head_made_of(&reply, depends), &body);
+            let max = state.session.peer().limits.metadata_max;
+            state.session.reply_body(call, &head_made_of(&reply, depends, max), &body);
         }
         None
     }
@@ -335,7 +337,9 @@ impl State {
     fn fail(&mut self, call: CallId, failed: &Failed, depends: &[Depends]) {
         match failed.outcome {
             Outcome::Answered => {
-                let maps = made_of(failed.error.headers(), failed.error.trailers(), depends);
+                let max = self.session.peer().limits.metadata_max;
+                let (headers, trailers) = (failed.error.headers(), failed.error.trailers());
+                let maps = made_of::metadata(headers, trailers, depends, max);
                 self.session.fail_made_of(call, &failed.error, &maps);
             }
             outcome => self.session.refuse(call, &failed.error, outcome),
@@ -344,10 +348,10 @@ impl State {
 }
 
 /// What the session is told of a reply before its payload, and what it was made of.
-fn head_made_of<'a>(reply: &'a Reply, depends: &[Depends]) -> OutgoingReply<'a> {
+fn head_made_of<'a>(reply: &'a Reply, depends: &[Depends], max: u16) -> OutgoingReply<'a> {
     let mut head = head_of(reply, &[]);
     if !depends.is_empty() {
-        head.metadata = made_of(&reply.headers, &reply.trailers, depends);
+        head.metadata = made_of::metadata(&reply.headers, &reply.trailers, depends, max);
     }
     head
 }
@@ -364,24 +368,6 @@ pub(crate) fn head_of<'a>(reply: &'a Reply, payload: &'a [u8]) -> OutgoingReply<
         status: Some(status.as_u16()).filter(|status| *status != 200),
         watch: false,
     }
-}
-
-/// The metadata of an answer, with what it was made of.
-fn made_of(headers: &HeaderMap, trailers: &HeaderMap, depends: &[Depends]) -> Metadata {
-    let mut builder = Metadata::builder();
-    for (name, value) in headers {
-        builder = builder.header(name.as_str(), value.as_bytes());
-    }
-    for Depends { source, key } in depends {
-        builder = builder.depends(source, key);
-    }
-    if !trailers.is_empty() {
-        builder = builder.trailers();
-    }
-    for (name, value) in trailers {
-        builder = builder.header(name.as_str(), value.as_bytes());
-    }
-    builder.build()
 }
 
 /// Headers and trailers as the protocol has them, without those that are HTTP's own.

@@ -147,8 +147,12 @@ impl Fields {
             tag::TRAILERS => value.is_empty(),
             tag::DETAIL => std::str::from_utf8(varint::take_string(&mut value)?).is_ok(),
             tag::DEPENDS => {
-                varint::take_string(&mut value)?;
-                varint::take_string(&mut value)?;
+                // A source and a key, a source, or nothing.
+                for _ in 0..2 {
+                    if !value.is_empty() {
+                        varint::take_string(&mut value)?;
+                    }
+                }
                 value.is_empty()
             }
             _ => return Some(()),

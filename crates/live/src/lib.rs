@@ -90,7 +90,7 @@ pub use message::{
     CallKind, CallRefused, Change, Destination, Extra, HttpRequest, MethodId, OutgoingReply, Push,
     Refresh, Request, RequestBody, Watch,
 };
-pub use metadata::{CommandOrigin, Metadata, MetadataBuilder};
+pub use metadata::{CommandOrigin, Depends, Metadata, MetadataBuilder};
 pub use methods::PeerMethod;
 pub use reason::{Reason, Violation};
 pub use session::{Session, Usage};

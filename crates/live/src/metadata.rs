@@ -249,11 +249,16 @@ impl Metadata {
         self.headers().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// Sources that a hosted process read for this answer, as (source, key).
-    pub fn depends(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.entries().filter(|entry| entry.tag == tag::DEPENDS).filter_map(|entry| {
-            let mut rest = entry.value;
-            Some((varint::take_string(&mut rest)?, varint::take_string(&mut rest)?))
+    /// What a hosted process read for this answer.
+    pub fn depends(&self) -> impl Iterator<Item = Depends<&[u8]>> {
+        let entries = self.entries().filter(|entry| entry.tag == tag::DEPENDS);
+        entries.map(|Entry { mut value, .. }| {
+            let source = varint::take_string(&mut value);
+            match (source, varint::take_string(&mut value)) {
+                (Some(source), Some(key)) => Depends::Key(source, key),
+                (Some(source), None) => Depends::Source(source),
+                (None, _) => Depends::Untold,
+            }
         })
     }
 
@@ -303,6 +308,17 @@ fn to_map<'a>(pairs: impl Iterator<Item = (&'a str, &'a [u8])>) -> HeaderMap {
         })
 }
 
+/// What an answer of a hosted process was made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Depends<T> {
+    /// A key of a source.
+    Key(T, T),
+    /// Keys of a source that are too many or too long to be named: a change of any key is one of them.
+    Source(T),
+    /// What cannot be named: the answer is not kept.
+    Untold,
+}
+
 /// Builds [`Metadata`]: headers, then [`trailers`](Self::trailers) and what follows.
 #[derive(Debug, Default)]
 pub struct MetadataBuilder(Vec<u8>);
@@ -327,12 +343,18 @@ impl MetadataBuilder {
         self
     }
 
-    /// Says that the answer read this source.
+    /// Says what the answer read.
     #[must_use]
-    pub fn depends(mut self, source: &[u8], key: &[u8]) -> Self {
-        let mut value = Vec::with_capacity(source.len() + key.len() + 2);
-        varint::put_string(&mut value, source);
-        varint::put_string(&mut value, key);
+    pub fn depends<T: AsRef<[u8]>>(mut self, read: &Depends<T>) -> Self {
+        let mut value = Vec::new();
+        match read {
+            Depends::Key(source, key) => {
+                varint::put_string(&mut value, source.as_ref());
+                varint::put_string(&mut value, key.as_ref());
+            }
+            Depends::Source(source) => varint::put_string(&mut value, source.as_ref()),
+            Depends::Untold => {}
+        }
         put_entry(&mut self.0, tag::DEPENDS, &value);
         self
     }
@@ -406,7 +428,9 @@ mod tests {
             .header("set-cookie", "a=1")
             .header("x-own", b"\xff")
             .header("set-cookie", "b=2")
-            .depends(b"contacts", b"7")
+            .depends(&Depends::Key("contacts", "7"))
+            .depends(&Depends::Source("groups"))
+            .depends(&Depends::<&str>::Untold)
             .trailers()
             .header("x-sum", "9")
             .build();
@@ -418,7 +442,9 @@ mod tests {
         assert_eq!(metadata.trailers().collect::<Vec<_>>(), [("x-sum", &b"9"[..])]);
         let (head, trailers) = metadata.split();
         assert_eq!((head.len() + 2 + trailers.len(), trailers[0]), (metadata.len(), 0));
-        assert_eq!(metadata.depends().collect::<Vec<_>>(), [(&b"contacts"[..], &b"7"[..])]);
+        let read: [Depends<&[u8]>; 3] =
+            [Depends::Key(b"contacts", b"7"), Depends::Source(b"groups"), Depends::Untold];
+        assert_eq!(metadata.depends().collect::<Vec<_>>(), read);
         let (headers, trailers) = metadata.to_maps();
         assert_eq!((headers.len(), trailers.len()), (3, 1));
     }

@@ -181,12 +181,7 @@ impl Native {
     /// Records what an answer was made of: an answer that names nothing ends with nothing, unless its
     /// method says how long it lasts.
     fn made_of(&self, depends: &[Depends], is_kept: bool) {
-        for Depends { source, key, .. } in depends {
-            // Both are text by the protocol.
-            if let (Ok(source), Ok(key)) = (str::from_utf8(source), str::from_utf8(key)) {
-                self.peer.depends(source, key);
-            }
-        }
+        depends.iter().for_each(|read| self.peer.depends(read));
         if is_kept || !depends.is_empty() {
             self.peer.depends_on_service();
         }

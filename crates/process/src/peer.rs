@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
-use tidewire_link::{Answering, Arrived, ByCall, CallId, Changed, Failed, Host, Said};
+use tidewire_link::{Answering, Arrived, ByCall, CallId, Changed, Depends, Failed, Host, Said};
 use tidewire_memo::Graph;
 use tidewire_service::{Enclosing, Error, Reply};
 use tokio::sync::{oneshot, watch};
@@ -124,9 +124,21 @@ impl Peer {
     }
 
     /// An answer was made of this: what is running depends on it.
-    pub(crate) fn depends(&self, source: &str, key: &str) {
+    pub(crate) fn depends(&self, read: &Depends) {
+        let (source, key) = match read {
+            Depends::Key(source, key) => (str::from_utf8(source), Some(str::from_utf8(key))),
+            Depends::Source(source) => (str::from_utf8(source), None),
+            Depends::Untold => return self.shared.sources.read_untold(),
+        };
+        let sources = &self.shared.sources;
+        // Both are text by the protocol.
+        let Ok(source) = source else { return sources.read_untold() };
         self.commands.named().add(source);
-        self.shared.sources.read(source, key);
+        match key {
+            Some(Ok(key)) => sources.read(source, key),
+            Some(Err(_)) => sources.read_untold(),
+            None => sources.read_all(source),
+        }
     }
 
     /// What is running depends on the memory of the service.

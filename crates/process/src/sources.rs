@@ -5,6 +5,8 @@
 //! | a source that the gateway shares ([`Sources::share`]) | that one: a change on either side is one for both |
 //! | any other | a source of keys as text, made with its first use; others may change what it stands for unseen, so it is [external](tidewire_memo::Source::external) |
 //! | a key that a shared source has no form for | what cannot be told: the answer is not kept; its change is one of all keys |
+//! | a source without a key | each of its keys: an answer that was made of more than it can name |
+//! | nothing | what cannot be told |
 //!
 //! Beside what it names, an answer that is kept reads its service, which changes when a process of it
 //! crashes.
@@ -28,14 +30,19 @@ pub struct Sources {
 trait Named: Send + Sync {
     /// Whether there is such a key.
     fn read(&self, key: &str) -> bool;
+    fn read_all(&self);
     fn changed(&self, key: &str);
     fn changed_all(&self);
 }
 
-impl<K: SourceKey> Named for Source<K> {
+impl<K: SourceKey + Ord> Named for Source<K> {
     fn read(&self, key: &str) -> bool {
         let key = K::from_text(key);
         key.inspect(|key| Self::read(self, key)).is_some()
+    }
+
+    fn read_all(&self) {
+        self.range(..);
     }
 
     fn changed(&self, key: &str) {
@@ -57,6 +64,10 @@ impl Named for Foreign {
     fn read(&self, key: &str) -> bool {
         self.0.read(&key.to_owned());
         true
+    }
+
+    fn read_all(&self) {
+        self.0.range(..);
     }
 
     fn changed(&self, key: &str) {
@@ -82,7 +93,7 @@ impl Sources {
     }
 
     /// Lets processes name a source of this program.
-    pub fn share<K: SourceKey>(&self, source: Source<K>) {
+    pub fn share<K: SourceKey + Ord>(&self, source: Source<K>) {
         self.lock().insert(source.name().to_owned(), Arc::new(source));
     }
 
@@ -90,8 +101,21 @@ impl Sources {
     pub(crate) fn read(&self, source: &str, key: &str) {
         if !self.named(source).is_some_and(|named| named.read(key)) {
             tracing::debug!(source, key, "what an answer was made of cannot be told");
-            self.untold.read(&());
+            self.read_untold();
         }
+    }
+
+    /// The running computation depends on each key of a source.
+    pub(crate) fn read_all(&self, source: &str) {
+        match self.named(source) {
+            Some(named) => named.read_all(),
+            None => self.read_untold(),
+        }
+    }
+
+    /// The running computation depends on what cannot be told: it is not kept.
+    pub(crate) fn read_untold(&self) {
+        self.untold.read(&());
     }
 
     /// The running computation depends on a service.

@@ -42,8 +42,12 @@ const methods = {
     context.changed("items", request.text);
     return request;
   },
-  *Count(request) {
+  *Count(request, context) {
     for (let number = 1; number <= (request.number || 0); number++) yield { number };
+    if (request.number < 0) {
+      yield { number: 1 };
+      context.replyTrailers.push(["x-long", "y".repeat(20_000)]);
+    }
   },
   Sum: streaming(async (requests) => {
     let number = 0;
@@ -88,9 +92,31 @@ const methods = {
       case "busy": app.busy(new Promise((resolve) => (rest = resolve))); break;
       case "idle": rest(); break;
     }
+    sayTooMuch(request.text, context);
     return request;
   },
 };
+
+/** What there is no room for, or no form. */
+function sayTooMuch(what, context) {
+  const upTo = (count) => [...Array(count).keys()];
+  const reads = { few: [1, "a/b", 1], many: upTo(20_000), two: upTo(2_000) };
+  for (const key of reads[what] ?? []) context.depends("items", key);
+  const long = ["x-long", "y".repeat(20_000)];
+  const said = {
+    two: () => context.depends("tags"),
+    "long key": () => context.depends("items", "x".repeat(20_000)),
+    "long source": () => context.depends("s".repeat(20_000)),
+    "long header": () => context.replyHeaders.push(long),
+    "long trailer": () => context.replyTrailers.push(long),
+    "long changed": () => context.changed("items", "x".repeat(70_000)),
+    "long log": () => context.log("info", "x" + "é".repeat(40_000)),
+    "wrong depends": () => context.depends(undefined),
+    "wrong changed": () => context.changed(undefined),
+    "wrong log": () => context.log("info", undefined),
+  };
+  said[what]?.();
+}
 
 async function fetch(request) {
   const { pathname, search } = new URL(request.url);
@@ -99,6 +125,8 @@ async function fetch(request) {
 }
 
 function http(request, response) {
+  if (request.url === "/destroy") return response.destroy();
+  if (request.url === "/half") return response.write("half", () => response.destroy());
   response.writeHead(201, { "x-page": "yes" });
   response.write(pageText(request.method, request.url));
   request.pipe(response);

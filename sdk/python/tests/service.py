@@ -53,6 +53,9 @@ def set_(request, context):
 def count(request, context):
     for number in range(1, request.get("number", 0) + 1):
         yield {"number": number}
+    if request.get("number", 0) < 0:
+        yield {"number": 1}
+        context.reply_trailers.append(("x-long", "y" * 20_000))
 
 
 @app.client_stream(NAME + "Sum")
@@ -133,7 +136,37 @@ def do(request, context):
         jobs[0].__enter__()
     if what == "idle":
         jobs.pop().__exit__(None, None, None)
+    if what == "nan":
+        return {"text": float("nan")}
+    say_too_much(what, context)
     return request
+
+
+def say_too_much(what, context):
+    """What there is no room for, or no form."""
+    reads = {"few": [1, "a/b", 1], "many": range(20_000), "two": range(2_000)}
+    for key in reads.get(what, ()):
+        context.depends("items", key)
+    if what == "two":
+        context.depends("tags")
+    if what == "long key":
+        context.depends("items", "x" * 20_000)
+    if what == "long source":
+        context.depends("s" * 20_000)
+    if what == "long header":
+        context.reply_headers.append(("x-long", "y" * 20_000))
+    if what == "long trailer":
+        context.reply_trailers.append(("x-long", "y" * 20_000))
+    if what == "long changed":
+        context.changed("items", "x" * 70_000)
+    if what == "long log":
+        context.log("info", "x" + "é" * 40_000)
+    if what == "wrong depends":
+        context.depends(None)
+    if what == "wrong changed":
+        context.changed(None)
+    if what == "wrong log":
+        context.log("info", None)
 
 
 def page(environ, start_response):
@@ -154,8 +187,8 @@ def in_the_loop():
 
     @app.server_stream(NAME + "Count")
     async def count_(request, context):
-        for number in range(1, request.get("number", 0) + 1):
-            yield {"number": number}
+        for item in count(request, context):
+            yield item
 
     @app.client_stream(NAME + "Sum")
     async def sum__(requests, context):

@@ -32,8 +32,8 @@ import time
 from contextlib import contextmanager
 from functools import partial
 
-from .frames import BEHIND, LEVELS, NOT_RUN, PAYLOAD_MAX, RAN, UNKNOWN, Error, given_up, key_text
-from .frames import put_field, put_frame, put_headers, put_string, put_varint
+from .frames import BEHIND, LEVELS, NOT_RUN, PAYLOAD_MAX, RAN, UNKNOWN, Error, cut, given_up
+from .frames import key_text, put_field, put_frame, put_headers, put_string, put_varint
 from .session import Call, Session, __version__
 
 __all__ = ["App", "Context", "Error", "NOT_RUN", "UNKNOWN", "RAN", "BEHIND", "__version__"]
@@ -67,7 +67,7 @@ class Context(Call):
 
     def depends(self, source, *key):
         """The answer was made of this, and is kept until it changes."""
-        self.sources.append((source, key_text(key)))
+        self.sources[source.encode(), key_text(key).encode()] = None
 
     def call(self, path, request, **more):
         """Calls a method of the gateway as part of this call: see App.call."""
@@ -108,7 +108,10 @@ def encode(value, codec):
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     if codec == JSON:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+        value = {} if value is None else value
+        return json.dumps(
+            value, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        ).encode()
     what = type(value).__name__
     raise TypeError(f'{what} is not bytes; write codec = "json" for this service in tidewire.toml')
 
@@ -188,7 +191,10 @@ class App:
 
     def changed(self, source, *key):
         """Says that a source changed: no answer that was made of it is given any more."""
-        self.say("changed", put_string(source) + put_string(key_text(key)))
+        payload = put_string(source.encode()) + put_string(key_text(key).encode())
+        if len(payload) > PAYLOAD_MAX:
+            raise ValueError(f"a source and its key of {len(payload)} bytes are over {PAYLOAD_MAX}")
+        self.say("changed", payload)
 
     def log(self, level, text, **fields):
         """Writes a line to the gateway's log: trace, debug, info, warn or error."""
@@ -196,7 +202,7 @@ class App:
         said = put_headers((name.replace("_", "-"), str(value)) for name, value in fields.items())
         if len(metadata) + len(said) <= self.session.peer[10]:
             metadata += said
-        self.say("log", text.encode("utf-8", "replace")[:PAYLOAD_MAX], metadata)
+        self.say("log", cut(text, PAYLOAD_MAX), metadata)
 
     @contextmanager
     def busy(self):

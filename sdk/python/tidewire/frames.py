@@ -97,6 +97,35 @@ def put_headers(headers):
     return out
 
 
+def put_sources(sources, room):
+    """What an answer was made of, in at most so many bytes: every key, or else the sources, as any key of
+    theirs may be one of it, or else that it cannot be told; the answer is not kept then."""
+    sources = list(sources)
+    for known in (sources, dict.fromkeys(parts[:1] for parts in sources), [()]):
+        out = bytearray()
+        for parts in known:
+            out += put_field(15, b"".join(map(put_string, parts)))
+            if len(out) > room:
+                break
+        else:
+            break
+    return bytes(out)
+
+
+def put_error(error):
+    fields = put_field(8, CODES.index(error.code))
+    if error.message:
+        fields += put_field(9, cut(error.message, 1024))
+    for name, value in error.details:
+        fields += put_field(10, put_string(name.encode()) + value)
+    return fields + (b"" if error.outcome is None else put_field(11, error.outcome))
+
+
+def cut(text, size):
+    """The beginning of a text in at most so many bytes."""
+    return text.encode("utf-8", "replace")[:size].decode("utf-8", "ignore").encode()
+
+
 def put_frame(name, stream=0, flags=0, metadata=b"", payload=b"", deadline_ms=0):
     size = len(metadata) + len(payload)
     head = HEAD.pack(size, stream, NUMBERS[name], flags, len(metadata), deadline_ms)

@@ -5,8 +5,8 @@ from collections import deque
 
 from .frames import BODY_MAX, CODES, END, FEATURE_HOSTED, FEATURE_HTTP, HEAD, HTTP, MAGIC, MORE
 from .frames import NOT_RUN, PAYLOAD_MAX, PIECE, RAN, REASONS, SMALL_MAX, UNCHANGED, UNKNOWN
-from .frames import WATCHED, ZSTD, Error, Frame, Violation, given_up, must, put_field, put_frame
-from .frames import put_headers, put_string, put_varint, take_number, take_string, take_varint
+from .frames import WATCHED, ZSTD, Error, Frame, Violation, given_up, must, put_error, put_field
+from .frames import put_frame, put_headers, put_sources, put_string, put_varint, take_number, take_string, take_varint
 
 __version__ = "0.1.0"
 METADATA_MAX, CALLS_MAX, METHODS_MAX, OUTPUT_MAX = 16_384, 1024, 1024, 1 << 20
@@ -20,7 +20,7 @@ class Call:
 
     def __init__(self, number, window):
         self.number, self.is_ours = number, number % 2 == 1
-        self.path, self.codec, self.verb, self.headers, self.sources = "", 0, None, [], []
+        self.path, self.codec, self.verb, self.headers, self.sources = "", 0, None, [], {}
         self.status, self.reply_headers, self.reply_trailers = 200, [], []
         self.deadline = self.command = self.error = None
         self.is_open, self.cancelled, self.waiting, self.on_cancel = True, False, [], None
@@ -343,19 +343,21 @@ class Session:
         return item
 
     def metadata(self, fields, headers, sources=(), trailers=()):
-        """The metadata of a request or an answer."""
+        """The metadata of a request or an answer; sources are said in the room that is left."""
         fields += put_headers(headers)
-        for source, key in sources:
-            fields += put_field(15, put_string(source) + put_string(key))
-        if trailers:
-            fields += put_field(7, b"") + put_headers(trailers)
+        trailers = put_field(7, b"") + put_headers(trailers) if trailers else b""
+        room = self.peer[10] - len(fields) - len(trailers)
+        fields += put_sources(sources, room) + trailers
         if len(fields) > self.peer[10]:
-            raise Error("internal", f"headers are over metadata_max = {self.peer[10]}")
+            text = f"headers of {len(fields)} bytes are over the {self.peer[10]} that a gateway takes"
+            raise Error("internal", text)
         return fields
 
     def begin(self, call, whole=None):
         """Sends the head of an answer whose items follow, or the whole answer."""
         if call.is_open and not call.has_head:
+            if not 100 <= call.status <= 999:
+                raise Error("internal", f"{call.status} is no status")
             fields = put_field(14, call.status) if call.status != 200 else b""
             trailers = () if whole is None else call.reply_trailers
             fields = self.metadata(fields, call.reply_headers, call.sources, trailers)
@@ -412,18 +414,12 @@ class Session:
         self.enlist(call, self.error_frame(call, given_up(RAN) if call.cancelled else error))
 
     def error_frame(self, call, error):
-        fields = put_field(8, CODES.index(error.code))
-        if error.message:
-            fields += put_field(9, error.message.encode("utf-8", "replace")[:4096])
-        for name, value in error.details:
-            fields += put_field(10, put_string(name) + value)
-        if error.outcome is not None:
-            fields += put_field(11, error.outcome)
+        sources = () if call.cancelled else call.sources
         try:
-            sources = () if call.cancelled else call.sources
-            metadata = self.metadata(fields, error.headers, sources)
-        except Error as too_long:
-            metadata = put_field(8, CODES.index("internal")) + put_field(9, too_long.message)
+            metadata = self.metadata(put_error(error), error.headers, sources)
+        except Exception as wrong:  # What the program says of its error cannot be sent.
+            wrong = wrong if isinstance(wrong, Error) else Error("internal", f"an error: {wrong}")
+            metadata = self.metadata(put_error(wrong), (), sources)
         return put_frame("error", call.number, metadata=metadata)
 
     def ask(self, path, codec, payload, headers=(), parent=None, is_query=False):

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 use tidewire_live::{
-    Acceptor, CallId, Config, Extra, Limits, Metadata, OutgoingReply, Push, Request, Session,
-    feature,
+    Acceptor, CallId, Config, Depends, Extra, Limits, Metadata, OutgoingReply, Push, Request,
+    Session, feature,
 };
 use tidewire_service::{Codec, Detail, Error};
 
@@ -125,7 +125,8 @@ fn command(payload: &[u8]) -> impl FnOnce(&mut Session) -> Request {
 
 fn unary_calls(stage: &mut Stage) {
     let (_, call) = stage.asked(query(b"a"));
-    let made_of = Metadata::builder().header("x-own", "1").depends(b"items", b"7/a%2Fb").build();
+    let made_of =
+        Metadata::builder().header("x-own", "1").depends(&Depends::Key("items", "7/a%2Fb")).build();
     let said = json!({ "headers": [["x-own", "1"]], "depends": [["items", "7/a%2Fb"]] });
     stage.reply(call, b"A", made_of, said);
     let (_, call) = stage.asked(command(b"write"));
@@ -207,6 +208,13 @@ fn calls_back(stage: &mut Stage) {
     stage.reply(outer, b"out", Metadata::default(), json!({}));
 }
 
+fn what_cannot_be_named(stage: &mut Stage) {
+    let (_, call) = stage.asked(query(b"all"));
+    let made_of = Metadata::builder().depends(&Depends::Source("items"));
+    let made_of = made_of.depends(&Depends::<&str>::Untold).build();
+    stage.reply(call, b"A", made_of, json!({ "depends": [["items"], []] }));
+}
+
 #[test]
 fn what_a_hosted_process_writes_has_its_golden_bytes() {
     let mut stage = Stage::new();
@@ -219,6 +227,7 @@ fn what_a_hosted_process_writes_has_its_golden_bytes() {
         p.log(4, "tea", &Metadata::builder().header("n", "1").build());
     });
     calls_back(&mut stage);
+    what_cannot_be_named(&mut stage);
     check(
         "hosted.json",
         &json!({

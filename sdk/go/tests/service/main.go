@@ -69,6 +69,12 @@ func main() {
 				return err
 			}
 		}
+		if request.Number < 0 {
+			if err := send(number{1}); err != nil {
+				return err
+			}
+			c.AddTrailer("x-long", strings.Repeat("y", 20_000))
+		}
 		return nil
 	})
 	tidewire.ClientStream(app, name+"Sum", func(c *tidewire.Context, requests *tidewire.Requests[number]) (number, error) {
@@ -174,11 +180,45 @@ func do(app *tidewire.App, c *tidewire.Context, request text) (text, error) {
 	case "idle":
 		rest()
 	}
+	sayTooMuch(request.Text, c)
 	return request, nil
+}
+
+// sayTooMuch says what there is no room for.
+func sayTooMuch(what string, c *tidewire.Context) {
+	upTo := func(count int) {
+		for key := range count {
+			c.Depends("items", key)
+		}
+	}
+	switch long := strings.Repeat("y", 20_000); what {
+	case "few":
+		c.Depends("items", 1)
+		c.Depends("items", "a/b")
+		c.Depends("items", 1)
+	case "many":
+		upTo(20_000)
+	case "two":
+		upTo(2_000)
+		c.Depends("tags")
+	case "long key":
+		c.Depends("items", long)
+	case "long source":
+		c.Depends(long)
+	case "long header":
+		c.AddHeader("x-long", long)
+	case "long trailer":
+		c.AddTrailer("x-long", long)
+	case "long changed":
+		c.Changed("items", strings.Repeat("x", 70_000))
+	case "long log":
+		c.Log("info", "x"+strings.Repeat("é", 40_000))
+	}
 }
 
 func page(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-page", "yes")
+	w.Header().Set("x-remote", r.RemoteAddr)
 	w.WriteHeader(http.StatusCreated)
 	target := r.URL.Path
 	if r.URL.RawQuery != "" {

@@ -1,0 +1,164 @@
+"""Answers that cannot be sent as they are, by the program of each language: python3 sdk/tests/test_answers.py [PROGRAM...]
+
+An answer that was made of more than its metadata can name goes out, and is never kept for too long: it says that it
+was made of whole sources, or of what cannot be told. Whatever else a handler says that the protocol has no room for
+fails that one call, at once; the next call of the same program is answered.
+"""
+
+import sys
+import unittest
+
+import test_attacks as attacks
+
+wire, Gateway = attacks.wire, attacks.Gateway
+ITEMS, UNTOLD = [b"items"], []
+
+
+def page(verb, target, *headers):
+    fields = wire.put_field(12, verb.encode()) + wire.put_field(13, target.encode())
+    return wire.put_frame("request", 2, wire.END | wire.HTTP, fields + wire.put_headers(headers))
+
+
+def made_of(metadata):
+    """What an answer says that it was made of: lists of a source and a key, of a source, of nothing."""
+    found, at = [], 0
+    while at < len(metadata):
+        tag, at = metadata[at], at + 1
+        if tag == 0:
+            _, at = wire.take_string(metadata, at)
+        value, at = wire.take_string(metadata, at)
+        if tag == 15:
+            parts, within = [], 0
+            while within < len(value):
+                part, within = wire.take_string(value, within)
+                parts.append(part)
+            found.append(parts)
+    return found
+
+
+class Told(Gateway):
+    """A gateway that keeps what came before an answer."""
+
+    def ask(self, data):
+        """The frames of an answer to what is asked on stream 2, those of stream 0 before them."""
+        self.send(data)
+        found = []
+        while not found or found[-1].stream != 2 or not self.is_last(found[-1]):
+            found.append(self.frame())
+            assert found[-1], "the program ended"
+        return found
+
+    def is_last(self, frame):
+        return frame.name in ("error", "end") or frame.name == "reply" and frame.flags & wire.END
+
+    def do(self, text):
+        return self.ask(attacks.request(2, "Do", b'{"text":"%s"}' % text.encode()))
+
+
+def code(frames):
+    """Of an error its code, of another answer `reply`."""
+    last = frames[-1]
+    return wire.CODES[last.number(8)] if last.name == "error" else "reply"
+
+
+def an_answer_made_of(text, expected):
+    def play(gateway, program):
+        found = gateway.do(text)[-1]
+        assert (found.name, found.payload) == ("reply", b'{"text":"%s"}' % text.encode()), found.text(9)
+        assert made_of(found.metadata) == expected, made_of(found.metadata)[:9]
+
+    return play
+
+
+def an_answer_that_fails(text):
+    def play(gateway, program):
+        assert code(gateway.do(text)) == "internal"
+
+    return play
+
+
+def an_error_made_of_more_than_fits(gateway, program):
+    found = gateway.ask(attacks.request(2, "Fail", b'{"text":"%s"}' % ("x" + "é" * 9_000).encode()))
+    assert code(found) == "not_found", found[-1].text(9)
+    assert made_of(found[-1].metadata) == [ITEMS]
+    assert found[-1].fields[9].decode().startswith("there is no x"), "the message is text"
+
+
+def a_stream_whose_trailers_are_too_long(gateway, program):
+    found = gateway.ask(attacks.request(2, "Count", b'{"number":-1}'))
+    assert code(found) == "internal"
+    assert [frame.name for frame in found] == ["reply", "items", "error"]
+
+
+def a_line_of_the_log_that_is_too_long(gateway, program):
+    log = gateway.do("long log")[0]
+    assert log.name == "log" and len(log.payload) <= wire.PAYLOAD_MAX
+    assert log.payload.decode().startswith("xéé"), "it is text"
+
+
+def an_answer_that_is_no_json(gateway, program):
+    if program in ("python", "async"):
+        assert code(gateway.do("nan")) == "internal"
+
+
+def a_page_that_is_destroyed(gateway, program):
+    if program == "http":
+        assert code(gateway.ask(page("GET", "/destroy"))) == "unavailable"
+        found = gateway.ask(page("GET", "/half"))
+        assert [frame.name for frame in found] == ["reply", "items", "error"]
+
+
+def a_trace(gateway, program):
+    if program == "node":
+        assert gateway.ask(page("TRACE", "/"))[0].number(14) == 501
+
+
+def the_address_of_a_caller(gateway, program):
+    if program == "go":
+        callers = (("10.1.2.3", "10.1.2.3:0"), ("10.1.2.3:77", "10.1.2.3:77"))
+        for said, expected in (*callers, ("::1", "[::1]:0"), ("10.9.9.9, 10.1.2.3", "10.9.9.9:0")):
+            head = gateway.ask(page("GET", "/", ("x-forwarded-for", said)))[0]
+            assert ("x-remote", expected) in head.headers, head.headers
+
+
+CASES = {
+    "an answer made of two things, one of them twice": an_answer_made_of(
+        "few", [[b"items", b"1"], [b"items", b"a%2Fb"]]
+    ),
+    "an answer made of twenty thousand things": an_answer_made_of("many", [ITEMS]),
+    "an answer made of many things of two sources": an_answer_made_of("two", [ITEMS, [b"tags"]]),
+    "an answer made of a long key": an_answer_made_of("long key", [ITEMS]),
+    "an answer made of a long source": an_answer_made_of("long source", [UNTOLD]),
+    "an answer with a long header": an_answer_that_fails("long header"),
+    "an answer with a long trailer": an_answer_that_fails("long trailer"),
+    "a change of a key that is too long": an_answer_that_fails("long changed"),
+}
+for case in (
+    *(an_error_made_of_more_than_fits, a_stream_whose_trailers_are_too_long),
+    *(a_line_of_the_log_that_is_too_long, an_answer_that_is_no_json, a_page_that_is_destroyed),
+    *(a_trace, the_address_of_a_caller),
+):
+    CASES[case.__name__.replace("_", " ")] = case
+# What the types of Go refuse.
+WRONG = {"wrong " + what: an_answer_that_fails("wrong " + what) for what in ("depends", "changed", "log")}
+
+
+class Answers(unittest.TestCase):
+    def check(self, program):
+        cases = CASES if program == "go" else {**CASES, **WRONG}
+        with Told([str(word) for word in attacks.PROGRAMS[program]]) as gateway:
+            gateway.greet()
+            for name, play in cases.items():
+                with self.subTest(name):
+                    play(gateway, program)
+                    gateway.ask(attacks.request(2, "Echo"))
+            gateway.ends()
+
+
+for chosen in sys.argv[1:] or attacks.PROGRAMS:
+    name = f"test_a_program_of_{chosen}_fails_one_call_by_what_cannot_be_sent"
+    setattr(Answers, name, lambda self, chosen=chosen: self.check(chosen))
+
+if __name__ == "__main__":
+    attacks.build()
+    unittest.main(argv=sys.argv[:1])
