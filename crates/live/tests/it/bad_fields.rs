@@ -36,7 +36,7 @@ const FIELDS: [Field; 21] = [
     (tag::HTTP_METHOD, false, b"GET", &[]),
     (tag::TARGET, false, b"/", &[]),
     (tag::STATUS, false, &[0xc8, 1], &[b"", &[1, 1], &[0x80, 0x80, 4], OVER]),
-    (tag::DEPENDS, true, b"\x01a\x01b", &[b"", b"\x01a", b"\x01a\x02b", b"\x01a\x01bc"]),
+    (tag::DEPENDS, true, b"\x01a\x01b", &[b"\x02a", b"\x01a\x02b", b"\x01a\x01bc"]),
     (tag::REASON, false, &[3], NUMBER),
     (tag::LEVEL, false, &[3], NUMBER),
     (tag::KEY, false, &OLD, &[b"", &[7; 16], &[7; 18], &[7; 15]]),
