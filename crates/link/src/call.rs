@@ -15,7 +15,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
-use bytes::Bytes;
 use tidewire_live::{CallId, Then};
 use tidewire_service::{Body, Call, Error, Frame, Frames, Headers, Messages, Reply, Result};
 
