@@ -81,10 +81,10 @@ type details struct {
 	Level, Text                                     string
 	Query                                           bool
 	Detail                                          []string
-	Headers, Trailers, Depends, Fields              [][2]string
+	Headers, Trailers, Depends, Fields              [][]string
 }
 
-func pairs(list [][2]string) (found []Header) {
+func pairs(list [][]string) (found []Header) {
 	for _, pair := range list {
 		found = append(found, Header{pair[0], pair[1]})
 	}

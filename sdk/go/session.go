@@ -518,11 +518,38 @@ func (s *session) takeItem(call *stream) []byte {
 	return next.data
 }
 
-func putDepends(out []byte, depends [][2]string) []byte {
-	for _, pair := range depends {
-		out = putField(out, 15, putString(putString(nil, pair[0]), pair[1]))
+// putDepends says what an answer was made of, in at most so many bytes: every key, or else the sources, as any key of
+// theirs may be one of it, or else that it cannot be told; the answer is not kept then.
+func putDepends(out []byte, depends [][]string, room int) []byte {
+	for _, parts := range []int{2, 1} {
+		if said, fits := madeOf(depends, parts, room); fits {
+			return append(out, said...)
+		}
 	}
-	return out
+	return putField(out, 15, "")
+}
+
+func madeOf(depends [][]string, parts, room int) (out []byte, fits bool) {
+	seen := map[string]bool{}
+	for _, named := range depends {
+		var value []byte
+		for _, part := range named[:min(parts, len(named))] {
+			value = putString(value, part)
+		}
+		if seen[string(value)] {
+			continue
+		}
+		seen[string(value)] = true
+		if out = putField(out, 15, value); len(out) > room {
+			return nil, false
+		}
+	}
+	return out, true
+}
+
+// cut is the beginning of a text in at most so many bytes.
+func cut(text string, size int) string {
+	return strings.ToValidUTF8(text[:min(len(text), size)], "")
 }
 
 func (s *session) head(said answer) []byte {
@@ -533,12 +560,12 @@ func (s *session) head(said answer) []byte {
 	if said.status > 0 && said.status != 200 {
 		out = putNumber(out, 14, uint64(said.status))
 	}
-	out = putHeaders(out, said.headers)
-	out = putDepends(out, said.depends)
-	return putTrailers(out, said.trailers)
+	out, trailers := putHeaders(out, said.headers), putTrailers(nil, said.trailers)
+	out = putDepends(out, said.depends, int(s.peer.metadata)-len(out)-len(trailers))
+	return append(out, trailers...)
 }
 
-var errTooLong = Errorf("internal", "headers are over metadata_max")
+var errTooLong = Errorf("internal", "headers are over what a gateway takes")
 
 // reply answers a call whole.
 func (s *session) reply(call *stream, payload []byte, said answer) {
@@ -549,7 +576,7 @@ func (s *session) reply(call *stream, payload []byte, said answer) {
 		text := fmt.Sprintf("a reply of %d bytes is over body_max = %d", len(payload), s.peer.body)
 		s.fail(call, &Error{Code: "resource_exhausted", Message: text, Outcome: Ran}, nil)
 	case uint64(len(metadata)) > s.peer.metadata:
-		s.fail(call, errTooLong, nil)
+		s.fail(call, errTooLong, said.depends)
 	case call.isCancelled:
 		s.fail(call, nil, nil)
 	case len(payload) > smallMax:
@@ -570,7 +597,7 @@ func (s *session) open(call *stream, said answer) {
 		return
 	}
 	if head := s.head(said); uint64(len(head)) > s.peer.metadata {
-		s.fail(call, errTooLong, nil)
+		s.fail(call, errTooLong, said.depends)
 	} else {
 		call.hasHead = true
 		s.main = putFrame(s.main, kReply, call.number, call.flags, head, nil, 0)
@@ -617,7 +644,7 @@ func (s *session) finish(call *stream, trailers []Header) {
 }
 
 // fail ends a call with an error; nil for a command whose caller gave up.
-func (s *session) fail(call *stream, failed *Error, depends [][2]string) {
+func (s *session) fail(call *stream, failed *Error, depends [][]string) {
 	if !call.isOpen {
 		return
 	}
@@ -633,18 +660,21 @@ func (s *session) fail(call *stream, failed *Error, depends [][2]string) {
 		}
 		out = putNumber(out, 8, code)
 		if failed.Message != "" {
-			out = putField(out, 9, failed.Message[:min(len(failed.Message), 4096)])
+			out = putField(out, 9, cut(failed.Message, 1024))
 		}
 		for _, detail := range failed.Details {
-			out = putField(out, 10, append(putString(nil, detail.Type), detail.Value...))
+			out = putField(out, 10, append(putString(nil, cut(detail.Type, len(detail.Type))), detail.Value...))
 		}
 		if failed.Outcome > 0 {
 			out = putNumber(out, 11, uint64(failed.Outcome))
 		}
-		out = putTrailers(putDepends(putHeaders(out, failed.Headers), depends), failed.Trailers)
+		trailers := putTrailers(nil, failed.Trailers)
+		out = putHeaders(out, failed.Headers)
+		out = append(putDepends(out, depends, int(s.peer.metadata)-len(out)-len(trailers)), trailers...)
 	}
 	if uint64(len(out)) > s.peer.metadata {
 		out = putField(putNumber(nil, 8, 13), 9, errTooLong.Message)
+		out = putDepends(out, depends, int(s.peer.metadata)-len(out))
 	}
 	frame := putFrame(nil, kError, call.number, 0, out, nil, 0)
 	if len(call.chunks) > 0 {

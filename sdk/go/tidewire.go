@@ -97,7 +97,7 @@ func New() *App {
 // answer is what a reply says beside its message.
 type answer struct {
 	headers, trailers []Header
-	depends           [][2]string
+	depends           [][]string
 	status            int
 	maxAge            uint64
 }
@@ -133,7 +133,7 @@ func (c *Context) AddTrailer(name, value string) {
 
 // Depends says that the answer was made of this: it is kept until that changes.
 func (c *Context) Depends(source string, key ...any) {
-	c.said.depends = append(c.said.depends, [2]string{source, KeyText(key...)})
+	c.said.depends = append(c.said.depends, []string{strings.ToValidUTF8(source, "\uFFFD"), KeyText(key...)})
 }
 
 // Changed says that this changed: whoever asks after this call is answered sees it.
@@ -201,7 +201,7 @@ func KeyText(parts ...any) string {
 			texts[at] = strings.ReplaceAll(strings.ReplaceAll(fmt.Sprint(part), "%", "%25"), "/", "%2F")
 		}
 	}
-	return strings.Join(texts, "/")
+	return strings.ToValidUTF8(strings.Join(texts, "/"), "\uFFFD")
 }
 
 // Unary serves a method with one request and one reply.
@@ -300,11 +300,14 @@ func (c *Context) finish(err error) error {
 	return err
 }
 
-// Changed says that a source changed: no answer that was made of it is given any more.
+// Changed says that a source changed: no answer that was made of it is given any more. It panics where both are over
+// 64 KiB, as they cannot be sent.
 func (a *App) Changed(source string, key ...any) {
-	a.do(func(s *session) {
-		s.main = putFrame(s.main, kChanged, 0, 0, nil, putString(putString(nil, source), KeyText(key...)), 0)
-	})
+	payload := putString(putString(nil, strings.ToValidUTF8(source, "\uFFFD")), KeyText(key...))
+	if len(payload) > payloadMax {
+		panic(fmt.Sprintf("a source and its key of %d bytes are over %d", len(payload), payloadMax))
+	}
+	a.do(func(s *session) { s.main = putFrame(s.main, kChanged, 0, 0, nil, payload, 0) })
 }
 
 // Log writes a line to the gateway's log: trace, debug, info, warn or error.
@@ -320,7 +323,7 @@ func (a *App) Log(level, text string, fields ...Header) {
 		if uint64(len(metadata)) > s.peer.metadata {
 			metadata = putNumber(nil, 17, number)
 		}
-		s.main = putFrame(s.main, kLog, 0, 0, metadata, []byte(text[:min(len(text), payloadMax)]), 0)
+		s.main = putFrame(s.main, kLog, 0, 0, metadata, []byte(cut(text, payloadMax)), 0)
 	})
 }
 
@@ -627,6 +630,15 @@ func (w *writer) Write(data []byte) (int, error) {
 // Flush is there for handlers that stream: what is written leaves at once.
 func (w *writer) Flush() {}
 
+// remote is the address of a caller in the form of net/http, with port 0 where it is not told.
+func remote(forwarded string) string {
+	first, _, _ := strings.Cut(forwarded, ",")
+	if _, _, err := net.SplitHostPort(first); err == nil || first == "" {
+		return first
+	}
+	return net.JoinHostPort(strings.Trim(first, "[] "), "0")
+}
+
 func (a *App) page(c *Context) {
 	request, err := http.NewRequestWithContext(c, c.call.verb, c.call.path, &body{a: a, call: c.call, rest: c.call.payload})
 	if err != nil {
@@ -641,7 +653,7 @@ func (a *App) page(c *Context) {
 			request.Header.Add(header.Name, header.Value)
 		}
 	}
-	request.RemoteAddr = request.Header.Get("X-Forwarded-For")
+	request.RemoteAddr = remote(request.Header.Get("X-Forwarded-For"))
 	request.ContentLength = -1
 	if length, err := strconv.ParseInt(request.Header.Get("Content-Length"), 10, 64); err == nil {
 		request.ContentLength = length

@@ -106,6 +106,33 @@ function putHeaders(headers) {
   return Buffer.concat(out);
 }
 
+/**
+ * What an answer was made of, in at most so many bytes: every key, or else the sources, as any key of theirs
+ * may be one of it, or else that it cannot be told; the answer is not kept then.
+ */
+function putDepends(depends, room) {
+  for (const parts of [2, 1]) {
+    const out = new Map();
+    let size = 0;
+    for (const named of depends) {
+      const field = putField(TAG.depends, Buffer.concat(named.slice(0, parts).map(putString)));
+      const known = field.toString("latin1");
+      if (!out.has(known)) size += field.length;
+      out.set(known, field);
+      if (size > room) break;
+    }
+    if (size <= room) return Buffer.concat([...out.values()]);
+  }
+  return putField(TAG.depends, EMPTY);
+}
+
+/** The beginning of a text in at most so many bytes. */
+function cut(text, size) {
+  const bytes = Buffer.from(text);
+  while (bytes.length > size && (bytes[size] & 0xc0) === 0x80) size--;
+  return bytes.subarray(0, size);
+}
+
 function putFrame(name, stream = 0, flags = 0, metadata = EMPTY, payload = EMPTY, deadline = 0) {
   const head = Buffer.allocUnsafe(16);
   head.writeUInt32LE(metadata.length + payload.length, 0);
@@ -236,6 +263,8 @@ module.exports = {
   putString,
   putField,
   putHeaders,
+  putDepends,
+  cut,
   putFrame,
   Reader,
   Frame,

@@ -4,7 +4,7 @@
 const { CODES, NOT_RUN, UNKNOWN, RAN, GAVE_UP, TidewireError, Violation } = require("./frames.js");
 const { must, REASONS, FLAG, TAG, LEVELS, MAGIC, PAYLOAD_MAX, PIECE } = require("./frames.js");
 const { SMALL_MAX, BODY_MAX, EMPTY, putVarint, putString, putField } = require("./frames.js");
-const { putHeaders, putFrame, Reader, Frame, numberOf, wholeNumber } = require("./frames.js");
+const { putHeaders, putDepends, cut, putFrame, Reader, Frame, numberOf, wholeNumber } = require("./frames.js");
 
 const VERSION = "0.1.0";
 const HOSTED = 32;
@@ -426,16 +426,17 @@ class Session {
     return item;
   }
 
-  /** The metadata of an answer. */
+  /** The metadata of an answer; what it was made of is said in the room that is left. */
   metadata(fields, headers = [], depends = [], trailers = []) {
-    const out = [...fields, putHeaders(headers)];
-    for (const [source, key] of depends) {
-      out.push(putField(TAG.depends, Buffer.concat([putString(source), putString(key)])));
-    }
-    if (trailers.length) out.push(putField(TAG.trailers, EMPTY), putHeaders(trailers));
-    const metadata = Buffer.concat(out);
-    if (metadata.length <= this.peer.metadataMax) return metadata;
-    throw new TidewireError("internal", `headers are over metadata_max = ${this.peer.metadataMax}`);
+    const { metadataMax } = this.peer;
+    const head = Buffer.concat([...fields, putHeaders(headers)]);
+    const mark = trailers.length ? putField(TAG.trailers, EMPTY) : EMPTY;
+    const tail = Buffer.concat([mark, putHeaders(trailers)]);
+    const madeOf = putDepends(depends, metadataMax - head.length - tail.length);
+    const metadata = Buffer.concat([head, madeOf, tail]);
+    if (metadata.length <= metadataMax) return metadata;
+    const text = `headers of ${metadata.length} bytes are over the ${metadataMax} that a gateway takes`;
+    throw new TidewireError("internal", text);
   }
 
   /** Sends the head of an answer whose items follow, or the whole answer. */
@@ -498,17 +499,15 @@ class Session {
   }
 
   errorFrame(call, error, depends) {
-    const fields = [putField(TAG.code, CODES.indexOf(error.code))];
-    if (error.message) fields.push(putField(TAG.message, error.message.slice(0, 2048)));
-    for (const [name, value] of error.details) {
-      fields.push(putField(TAG.detail, Buffer.concat([putString(name), value])));
-    }
-    if (error.outcome) fields.push(putField(TAG.outcome, error.outcome));
+    let metadata;
     try {
-      return putFrame("error", call.number, 0, this.metadata(fields, error.headers, depends));
-    } catch (tooLong) {
-      return this.errorFrame(call, tooLong);
+      metadata = this.metadata(errorFields(error), error.headers, depends);
+    } catch (wrong) {
+      // What the program says of its error cannot be sent.
+      const told = new TidewireError("internal", wrong.message);
+      metadata = this.metadata(errorFields(told), [], depends);
     }
+    return putFrame("error", call.number, 0, metadata);
   }
 
   /** Calls the gateway; undefined while no call is free. */
@@ -565,13 +564,17 @@ class Session {
 
   changed(source, key) {
     const payload = Buffer.concat([putString(source), putString(key)]);
+    const { length } = payload;
+    if (length > PAYLOAD_MAX) {
+      throw new RangeError(`a source and its key of ${length} bytes are over ${PAYLOAD_MAX}`);
+    }
     this.main.push(putFrame("changed", 0, 0, EMPTY, payload));
   }
 
   log(level, text, fields) {
     const metadata = putField(TAG.level, LEVELS.indexOf(level) + 1 || 3);
     const said = Buffer.concat([metadata, putHeaders(fields)]);
-    const payload = Buffer.from(String(text)).subarray(0, PAYLOAD_MAX);
+    const payload = cut(text, PAYLOAD_MAX);
     const isShort = said.length <= this.peer.metadataMax;
     this.main.push(putFrame("log", 0, 0, isShort ? said : metadata, payload));
   }
@@ -579,6 +582,16 @@ class Session {
   busy(jobs) {
     this.main.push(putFrame("busy", 0, 0, EMPTY, putVarint(jobs)));
   }
+}
+
+function errorFields({ code, message, details, outcome }) {
+  const fields = [putField(TAG.code, CODES.indexOf(code))];
+  if (message) fields.push(putField(TAG.message, cut(message, 1024)));
+  for (const [name, value] of details) {
+    fields.push(putField(TAG.detail, Buffer.concat([putString(name), value])));
+  }
+  if (outcome) fields.push(putField(TAG.outcome, outcome));
+  return fields;
 }
 
 module.exports = { Session };

@@ -35,6 +35,11 @@ function encode(value, isJson) {
   );
 }
 
+function text(what, value) {
+  if (typeof value === "string") return value;
+  throw new TypeError(`${what} is a string, not ${typeof value}`);
+}
+
 /** What surrounds a call: who asks, until when, and what the answer is made of. */
 class Context {
   #app;
@@ -67,7 +72,7 @@ class Context {
 
   /** The answer was made of this, and is kept until it changes. */
   depends(source, ...key) {
-    this.sources.push([source, keyText(key)]);
+    this.sources.push([text("a source", source), keyText(key)]);
   }
 
   /** This changed: whoever asks after this call is answered sees it. */
@@ -273,13 +278,13 @@ class App {
 
   /** Says that a source changed: no answer that was made of it is given any more. */
   changed(source, ...key) {
-    this.#session.changed(source, keyText(key));
+    this.#session.changed(text("a source", source), keyText(key));
     this.flush();
   }
 
   /** A line in the gateway's log. */
-  log(level, text, fields = {}) {
-    this.#session.log(level, text, Object.entries(fields));
+  log(level, line, fields = {}) {
+    this.#session.log(level, text("a line", line), Object.entries(fields));
     this.flush();
   }
 
@@ -313,6 +318,8 @@ class App {
 
   /** A page of a handler in the manner of `fetch`. */
   async #fetch(call, handler) {
+    // A Request of these cannot be made.
+    if (["CONNECT", "TRACE", "TRACK"].includes(call.verb)) return this.#page(call, 501, []);
     const header = (name) => call.headers.find(([known]) => known === name)?.[1];
     const host = header("x-forwarded-host") || header("host") || "localhost";
     const items = this.#items(call);
@@ -356,11 +363,18 @@ class App {
       asking.on("response", resolve).on("error", reject),
     );
     pipeline(this.#items(call), asking, () => {});
-    const response = await answered;
+    const response = await answered.catch((error) => {
+      if (!call.isOpen) throw error;
+    });
+    // The listener destroyed its response.
+    if (!response) return this.#page(call, 502, []);
     const pairs = response.rawHeaders.flatMap((name, at, all) =>
       at % 2 ? [] : [[name.toLowerCase(), all[at + 1]]],
     );
-    await this.#page(call, response.statusCode, pairs, response);
+    await this.#page(call, response.statusCode, pairs, response).catch((error) => {
+      if (error.code !== "ECONNRESET") throw error;
+      throw new TidewireError("aborted", "the handler broke its answer off");
+    });
   }
 
   #server;
@@ -384,6 +398,11 @@ function streamPair() {
         final(done) {
           ends[1 - own].push(null);
           done();
+        },
+        // What was not ended is broken off at both ends.
+        destroy(error, done) {
+          if (!this.writableFinished) ends[1 - own].destroy();
+          done(error);
         },
       }),
   );

@@ -387,7 +387,7 @@ def a_gateway_that_dies(command):
 CASES = named({})
 for extra in (
     *(calls_in_turn, a_reader_of_no_pongs, a_reader_of_no_errors, a_reader_of_no_items),
-    *(an_error_over_metadata_max, an_answer_without_end, a_handler_that_blocks),
+    *(an_answer_without_end, a_handler_that_blocks),
     *(a_handler_that_blocks_in_a_drain, a_drain, a_gateway_that_dies),
 ):
     CASES[extra.__name__.replace("_", " ")] = extra

@@ -187,7 +187,7 @@ func do(app *tidewire.App, c *tidewire.Context, request text) (text, error) {
 // sayTooMuch says what there is no room for.
 func sayTooMuch(what string, c *tidewire.Context) {
 	upTo := func(count int) {
-		for key := range count {
+		for key := 0; key < count; key++ {
 			c.Depends("items", key)
 		}
 	}
