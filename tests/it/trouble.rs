@@ -408,9 +408,10 @@ async fn calls_go_to_all_addresses_in_turn() {
 
 #[tokio::test]
 async fn a_name_whose_address_fails_is_resolved_again() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let gone = listener.local_addr().unwrap();
-    drop(listener);
+    // Bound, so that no other test has it, and not listened at.
+    let nobody = tokio::net::TcpSocket::new_v4().unwrap();
+    nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let gone = nobody.local_addr().unwrap();
     let (server, _) = behaviour();
     let (_running, address) = start(server).await;
     let asked = Arc::new(AtomicUsize::new(0));

@@ -62,6 +62,11 @@ impl System for OfSystem {
         let Some(set) = &self.admin.set_log_level else {
             return Err(Error::unimplemented("the log of this program cannot be changed"));
         };
+        if request.level.trim().is_empty() {
+            let text =
+                "level is empty; write off, error, warn, info, debug, trace, or info,hyper=debug";
+            return Err(Error::invalid_argument(text));
+        }
         let mut level = self.level();
         set(&request.level).map_err(Error::invalid_argument)?;
         *level = Some(request.level.clone());

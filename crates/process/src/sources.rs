@@ -169,3 +169,32 @@ impl fmt::Debug for Sources {
 
 /// How many names processes may make sources of: a source is never freed.
 pub(crate) const NAMES_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tidewire_memo::Memo;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_change_of_any_key_ends_what_is_made_of_a_whole_source() {
+        for is_shared in [true, false] {
+            let graph = Graph::new();
+            let sources = Arc::new(Sources::new(&graph));
+            if is_shared {
+                sources.share(Source::<u64>::new_in(&graph, "items"));
+            }
+            let (made, read) = (AtomicUsize::new(0), Arc::clone(&sources));
+            let memo = Memo::infallible_in(&graph, "list", move |(): ()| {
+                read.read_all("items");
+                let made = made.fetch_add(1, Ordering::Relaxed) + 1;
+                async move { made }
+            });
+            assert_eq!((*memo.get(()).await.unwrap(), *memo.get(()).await.unwrap()), (1, 1));
+            sources.changed("items", "7");
+            assert_eq!((*memo.get(()).await.unwrap(), *memo.get(()).await.unwrap()), (2, 2));
+        }
+    }
+}

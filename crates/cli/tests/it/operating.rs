@@ -305,7 +305,7 @@ fn the_level_of_the_log_is_set_to_one_that_there_is_and_told_and_a_named_address
     let answer = send("POST /v1/system:setLogLevel", r#"{"level":"info,hyper=debug"}"#);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let told = send("GET /v1/settings", "");
-    assert!(told.contains(&level("info,hyper=debug", "admin")), "{told}");
+    assert!(told.contains(&level("info,hyper=debug", "the admin listener")), "{told}");
 
     run(folder, &["top", "--once", "--admin", &admin]).check(0, &["ready"]);
     let elsewhere = crate::program::folder(&[]);
