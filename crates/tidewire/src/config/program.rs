@@ -3,7 +3,7 @@
 //! | `protocol` | it is found | it has |
 //! |---|---|---|
 //! | `"http"`, the default without `proto` | at its `route` | no change: it listens for HTTP |
-//! | `"native"`, the default with `proto` | by the methods of its `proto`, at its `route`, or both | one file of ours |
+//! | `"native"`, the default with `proto` | by the methods of its `proto`, at its `route`, or both | a few files of ours |
 //!
 //! The table also says how it lives; bounds that are not set are those of [`Life`].
 
