@@ -67,7 +67,10 @@ enum Way {
 
 /// The task that reads what a process prints, which ends with its owner.
 #[derive(Debug)]
-struct Drain(Mutex<JoinHandle<()>>);
+struct Drain {
+    task: Mutex<JoinHandle<()>>,
+    ring: Ring,
+}
 
 impl Instance {
     /// Starts a process and waits until it can be called.
@@ -208,14 +211,22 @@ impl Instance {
 impl Drain {
     fn start(pipes: Pipes, service: &str, pid: i32, ring: &Ring) -> Self {
         let (service, ring) = (service.to_owned(), ring.clone());
-        Self(Mutex::new(tokio::spawn(async move { pipes.drain(&service, pid, &ring).await })))
+        let to = ring.clone();
+        let task = tokio::spawn(async move { pipes.drain(&service, pid, &to).await });
+        Self { task: Mutex::new(task), ring }
     }
 
     /// Waits until all who had the pipes closed them. They are killed with the process, but for those
     /// that hid, which are not waited for.
     async fn to_its_end(&self) {
-        let mut task = self.0.lock().await;
-        if !task.is_finished() {
+        let mut task = self.task.lock().await;
+        let mut told = None;
+        // A busy machine may need longer for what is in the pipes.
+        for _ in 0..LAST_LINES_ROUNDS {
+            if task.is_finished() || told == Some(self.ring.told()) {
+                return;
+            }
+            told = Some(self.ring.told());
             let _ = tokio::time::timeout(LAST_LINES, &mut *task).await;
         }
     }
@@ -223,7 +234,7 @@ impl Drain {
 
 impl Drop for Drain {
     fn drop(&mut self) {
-        self.0.get_mut().abort();
+        self.task.get_mut().abort();
     }
 }
 
@@ -369,5 +380,7 @@ const OVERDUE_MAX: u32 = 3;
 /// or 5 s (Node), one that was frozen as soon as it goes on: a call that is sent in that moment would be lost.
 const UNUSED_MAX: Duration = Duration::from_secs(1);
 const LAST_LINES: Duration = Duration::from_secs(1);
+/// How often that is waited for, while there are more.
+const LAST_LINES_ROUNDS: usize = 10;
 /// How long a process may take to end once its session is over.
 const LAST_WORDS: Duration = Duration::from_millis(500);

@@ -67,6 +67,12 @@ impl Ring {
         (number.max(ring.dropped), lines)
     }
 
+    /// How many lines there were so far.
+    pub(crate) fn told(&self) -> u64 {
+        let ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ring.dropped + ring.lines.len() as u64
+    }
+
     /// How many lines gave way.
     pub(crate) fn dropped(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).dropped
@@ -129,7 +135,8 @@ impl Pipes {
 /// A text of a program without what a terminal would do, or a log take for an end of a line.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let is_hidden = |character: char| character.is_control() && character != '\t';
-    if !text.contains(is_hidden) {
+    // 0xc2 begins the control characters beyond ASCII, and others.
+    if !text.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f || byte == 0xc2) {
         return Cow::Borrowed(text);
     }
     let mut printable = String::with_capacity(text.len() + 16);

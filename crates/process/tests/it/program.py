@@ -25,8 +25,8 @@ ctypes.CDLL(None).prctl(2, ctypes.byref(SIGNAL_OF_DEATH))
 RAW = {
     "/switch": b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
     "/coded": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n\x1f\x8b",
-    "/sums": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n1\r\na\r\n0\r\nx-sum: 42\r\n\r\n",
-    "/nothing": b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n",
+    "/sums": b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n1\r\na\r\n0\r\nx-sum: 42\r\n\r\n",
+    "/nothing": b"HTTP/1.1 204 No Content\r\nConnection: close\r\nContent-Length: 5\r\n\r\n",
 }
 
 
