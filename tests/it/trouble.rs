@@ -409,7 +409,7 @@ async fn calls_go_to_all_addresses_in_turn() {
 #[tokio::test]
 async fn a_name_whose_address_fails_is_resolved_again() {
     // Bound, so that no other test has it, and not listened at.
-    let nobody = tokio::net::TcpSocket::new_v4().unwrap();
+    let nobody = TcpSocket::new_v4().unwrap();
     nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let gone = nobody.local_addr().unwrap();
     let (server, _) = behaviour();
