@@ -366,6 +366,7 @@ class Session {
     const waiting = [];
     while (this.line.length && bytes < PAYLOAD_MAX) {
       const call = this.line.shift();
+      if (!call.out.length) continue; // It has ended since.
       const frame = this.turn(call);
       if (frame) bytes += out.push(frame) && frame.length;
       if (call.out.length) (frame ? this.line : waiting).push(call);
