@@ -26,7 +26,6 @@ class Call {
     this.isCancelled = false;
     this.headers = [];
     this.waiting = [];
-    this.gone = new AbortController();
     // What comes: items with what each counts as, and pieces of one that is not complete.
     this.items = [];
     this.partial = EMPTY;
@@ -40,6 +39,11 @@ class Call {
     this.out = [];
     this.queued = 0;
     this.outstanding = 0;
+  }
+
+  /** What tells that the caller gave up; made for who asks, as most do not. */
+  get gone() {
+    return (this.controller ??= new AbortController());
   }
 
   wake() {
@@ -429,6 +433,7 @@ class Session {
 
   /** The metadata of an answer; what it was made of is said in the room that is left. */
   metadata(fields, headers = [], depends = [], trailers = []) {
+    if (!fields.length && !headers.length && !depends.length && !trailers.length) return EMPTY;
     const { metadataMax } = this.peer;
     const head = Buffer.concat([...fields, putHeaders(headers)]);
     const mark = trailers.length ? putField(TAG.trailers, EMPTY) : EMPTY;
