@@ -8,10 +8,7 @@ const { putHeaders, putDepends, cut, putFrame, Reader, Frame, numberOf, wholeNum
 
 const VERSION = "0.1.0";
 const HOSTED = 32;
-const METADATA_MAX = 16384;
-const CALLS_MAX = 1024;
-const METHODS_MAX = 1024;
-const OUTPUT_MAX = 1 << 20;
+const [METADATA_MAX, CALLS_MAX, METHODS_MAX, OUTPUT_MAX] = [16384, 1024, 1024, 1 << 20];
 const OF_CALLS = new Set(["request", "reply", "error", "items", "end"]);
 const OF_BOTH = new Set(["cancel", "credit", "unknown"]);
 /** What a process, which watches and resumes nothing, is never sent, with the reasons. */
