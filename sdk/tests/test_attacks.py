@@ -381,6 +381,19 @@ def a_handler_that_blocks_in_a_drain(command):
         gateway.ends()
 
 
+def calls_that_call_their_own_program(command):
+    """All of a hundred calls wait for what the same program answers."""
+    with Gateway(command) as gateway:
+        streams = range(2, 202, 2)
+        gateway.greet().send(b"".join(request(number, "Within", b'{"text":"a"}') for number in streams))
+        asked = [gateway.until("request").stream for _ in streams]
+        gateway.send(request(204, "Echo"))
+        gateway.until("reply", 204)
+        gateway.send(b"".join(frame("reply", number, wire.END, b"{}") for number in asked))
+        assert sorted(gateway.until("reply").stream for _ in streams) == list(streams)
+        gateway.ends()
+
+
 def a_drain(command):
     """It ends by itself once nothing is open."""
     with Gateway(command) as gateway:
@@ -402,7 +415,7 @@ CASES = named({})
 for extra in (
     *(calls_in_turn, a_reader_of_no_pongs, a_reader_of_no_errors, a_reader_of_no_items),
     *(a_reader_of_no_items_that_gives_up, an_answer_without_end, a_handler_that_blocks),
-    *(a_handler_that_blocks_in_a_drain, a_drain, a_gateway_that_dies),
+    *(a_handler_that_blocks_in_a_drain, calls_that_call_their_own_program, a_drain, a_gateway_that_dies),
 ):
     CASES[extra.__name__.replace("_", " ")] = extra
 

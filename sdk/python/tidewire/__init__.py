@@ -135,7 +135,8 @@ async def one_by_one(values):
 
 
 class App:
-    """What a program serves. `threads` is how many functions that are not `async` run at once."""
+    """What a program serves. `threads` is how many functions that are not `async` run at once, beside those
+    that wait for calls of their own."""
 
     def __init__(self, threads=64):
         self.handlers, self.pages, self.threads, self.jobs = {}, (None, False), threads, 0
@@ -143,7 +144,9 @@ class App:
         self.loop = self.loop_thread = None
         self.lock, self.is_writing = threading.RLock(), False
         self.taken = threading.Condition(self.lock)  # What was to be written is taken, or lost.
-        self.work, self.idle, self.started = queue.SimpleQueue(), 0, 0
+        # Threads that have no work, less the work that has no thread; all; those that wait for the gateway; who.
+        self.work, self.idle, self.started, self.away = queue.SimpleQueue(), 0, 0, 0
+        self.workers = set()
         # The thread that reads, what it runs itself, and whether and how often it does; who is not quick.
         self.leader, self.ready, self.is_busy, self.turns, self.slow = None, deque(), False, 0, set()
         self.alarm, self.is_watched = queue.SimpleQueue(), False
@@ -260,17 +263,25 @@ class App:
 
         In a thread nothing is suspended: what awaits this can be run by `in_this_thread`.
         """
-        in_loop = self.loop_thread == threading.get_ident()
+        me = threading.get_ident()
+        in_loop = self.loop_thread == me
+        # What this waits for may be answered by this program.
+        is_away = me in self.workers and not isinstance(call, Context)
         while True:
             with self.lock:
                 if (result := found()) is not None:
                     break
                 woken = self.loop.create_future() if in_loop else threading.Event()
                 call.waiting.append(partial(self._wake, woken) if in_loop else woken.set)
-                if self.leader == threading.get_ident():
+                if self.leader == me:
                     self._hand_over()
+                self.away += is_away
+                self._employ()
             self.flush()
             await woken if in_loop else woken.wait()
+            if is_away:
+                with self.lock:
+                    self.away -= 1
         self.flush()
         return result
 
@@ -385,17 +396,25 @@ class App:
 
             task = asyncio.run_coroutine_threadsafe(self._answer(answer, call), self.loop)
             call.on_cancel = task.cancel
-        elif answer in self.slow or call.is_streaming or self.started - self.idle >= self.threads:
+        elif answer in self.slow or call.is_streaming or self._running() - self.idle >= self.threads:
             self._hire(answer, call)
         else:
             self.ready.append((answer, call))
 
     def _hire(self, answer, call):
         self.work.put((answer, call))
-        if self.idle:
-            self.idle -= 1
-        elif self.started < self.threads:
+        self.idle -= 1
+        self._employ()
+
+    def _running(self):
+        """The threads that count: who waits for the gateway does not, as it may call this program for that."""
+        return self.started - self.away
+
+    def _employ(self):
+        """Starts a thread where work has none."""
+        if self.idle < 0 and self._running() < self.threads:
             self.started += 1
+            self.idle += 1
             threading.Thread(target=self._work, daemon=True).start()
 
     # A hand-over to another thread takes longer than a quick function. Thus who reads a call runs its function
@@ -404,6 +423,7 @@ class App:
     def _lead(self):
         """Reads, and runs what is quick, until another thread does or the session is over."""
         me = self.leader = threading.get_ident()
+        self.workers.add(me)
         self.flush()
         try:
             while self.leader == me and self._read():
@@ -412,9 +432,8 @@ class App:
         finally:
             if self.leader == me:
                 self.alarm.put(False)
-        with self.lock:
-            self.idle += 1
-        self._work()
+        if self._rests():
+            self._work()
 
     def _turn(self):
         """What the thread that reads is to run next."""
@@ -444,7 +463,7 @@ class App:
     def _hand_over(self):
         """Another thread reads on; the one that did is a worker from now on, in place of one that is idle."""
         self.leader, self.is_busy = None, False
-        if self.idle:
+        if self.idle > 0:
             self.idle -= 1
             self.work.put(None)
         else:
@@ -455,10 +474,23 @@ class App:
         threading.Thread(target=self._lead, daemon=True).start()
 
     def _work(self):
+        self.workers.add(threading.get_ident())
         while job := self.work.get():
             self._run(*job)
-            with self.lock:
+            if not self._rests():
+                return
+        self.workers.discard(threading.get_ident())
+
+    def _rests(self):
+        """Whether this thread, which is done with its work, is kept."""
+        with self.lock:
+            is_kept = self._running() <= self.threads
+            if is_kept:
                 self.idle += 1
+            else:
+                self.started -= 1
+                self.workers.discard(threading.get_ident())
+            return is_kept
 
     def _run(self, answer, call):
         begun = time.perf_counter()
