@@ -93,15 +93,16 @@ function putField(tag, value) {
   ]);
 }
 
-/** Headers as pairs; what the protocol cannot carry is left out. */
+/** Headers as pairs of a name and a text or bytes; what the protocol cannot carry is left out. */
 function putHeaders(headers) {
   const out = [];
   for (const [said, value] of headers) {
     const name = String(said).toLowerCase();
-    const text = String(value);
-    if (!/^[a-z0-9!#$%&'*+.^_`|~-]{1,256}$/.test(name) || /[\r\n\0]/.test(text)) continue;
+    const bytes = value instanceof Uint8Array ? value : Buffer.from(String(value));
+    const isSafe = ![0, 10, 13].some((byte) => bytes.includes(byte));
+    if (!/^[a-z0-9!#$%&'*+.^_`|~-]{1,256}$/.test(name) || !isSafe) continue;
     const tag = HEADER_TAGS.get(name);
-    out.push(tag ? putField(tag, text) : Buffer.concat([putField(0, name), putString(text)]));
+    out.push(tag ? putField(tag, bytes) : Buffer.concat([putField(0, name), putString(bytes)]));
   }
   return Buffer.concat(out);
 }
@@ -190,12 +191,14 @@ class Frame {
     this.fields = new Map();
     this.headers = [];
     this.details = [];
+    // A character of a page's header is a byte, as for node:http and fetch; else headers are UTF-8.
+    const encoding = this.has(FLAG.http) ? "latin1" : "utf8";
     const reader = new Reader(data.subarray(16, payload));
     while (reader.hasMore) {
       const tag = reader.byte();
       const name = tag === 0 ? reader.string().toString("latin1") : HEADERS[tag - 64];
       const value = reader.string();
-      if (name !== undefined) this.headers.push([name, value.toString()]);
+      if (name !== undefined) this.headers.push([name, value.toString(encoding)]);
       else if (tag === TAG.detail) this.details.push(value);
       else {
         const isNew = !this.fields.has(tag) || tag === 6 || tag === TAG.depends || tag > 21;

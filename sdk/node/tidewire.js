@@ -307,7 +307,9 @@ class App {
     const hopByHop = ["connection", "keep-alive", "transfer-encoding"];
     this.#session.begin(call, {
       status,
-      headers: headers.filter(([name]) => !hopByHop.includes(name)),
+      headers: headers
+        .filter(([name]) => !hopByHop.includes(name))
+        .map(([name, value]) => [name, Buffer.from(value, "latin1")]), // As it came: see Frame.
     });
     for await (const chunk of body ?? []) {
       for (let at = 0; at < chunk.length; at += PAYLOAD_MAX) {

@@ -113,6 +113,13 @@ def a_trace(gateway, program):
         assert gateway.ask(page("TRACE", "/"))[0].number(14) == 501
 
 
+def a_header_of_any_bytes(gateway, program):
+    for said in ("name=ł".encode(), b"\xff\xfe", "é".encode(), "é".encode("latin-1")):
+        head = gateway.ask(page("GET", "/", ("x-name", said)))[0]
+        assert head.name == "reply", head.text(9)
+        assert ("x-back", said.decode("utf-8", "surrogateescape")) in head.headers, head.headers
+
+
 def the_address_of_a_caller(gateway, program):
     if program == "go":
         callers = (("10.1.2.3", "10.1.2.3:0"), ("10.1.2.3:77", "10.1.2.3:77"))
@@ -136,7 +143,7 @@ CASES = {
 for case in (
     *(an_error_made_of_more_than_fits, a_stream_whose_trailers_are_too_long),
     *(a_line_of_the_log_that_is_too_long, an_answer_that_is_no_json, a_page_that_is_destroyed),
-    *(a_trace, the_address_of_a_caller),
+    *(a_trace, a_header_of_any_bytes, the_address_of_a_caller),
 ):
     CASES[case.__name__.replace("_", " ")] = case
 # What the types of Go refuse.

@@ -121,13 +121,14 @@ function sayTooMuch(what, context) {
 async function fetch(request) {
   const { pathname, search } = new URL(request.url);
   const body = request.body ? await request.text() : "";
-  return new Response(pageText(request.method, pathname + search) + body, { status: 201, headers: { "x-page": "yes" } });
+  const headers = { "x-page": "yes", "x-back": request.headers.get("x-name") ?? "" };
+  return new Response(pageText(request.method, pathname + search) + body, { status: 201, headers });
 }
 
 function http(request, response) {
   if (request.url === "/destroy") return response.destroy();
   if (request.url === "/half") return response.write("half", () => response.destroy());
-  response.writeHead(201, { "x-page": "yes" });
+  response.writeHead(201, { "x-page": "yes", "x-back": request.headers["x-name"] ?? "" });
   response.write(pageText(request.method, request.url));
   request.pipe(response);
 }

@@ -171,7 +171,7 @@ def say_too_much(what, context):
 
 def page(environ, start_response):
     body = environ["wsgi.input"].read()
-    start_response("201 Created", [("x-page", "yes")])
+    start_response("201 Created", [("x-page", "yes"), ("x-back", environ.get("HTTP_X_NAME", ""))])
     query = "?" + environ["QUERY_STRING"] if environ["QUERY_STRING"] else ""
     yield f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}{query} ".encode()
     yield body
@@ -220,7 +220,8 @@ def in_the_loop():
         while more:
             message = await receive()
             body, more = body + message["body"], message["more_body"]
-        await send({"type": "http.response.start", "status": 201, "headers": [(b"x-page", b"yes")]})
+        headers = [(b"x-page", b"yes"), (b"x-back", dict(scope["headers"]).get(b"x-name", b""))]
+        await send({"type": "http.response.start", "status": 201, "headers": headers})
         query = "?" + scope["query_string"].decode() if scope["query_string"] else ""
         await send(
             {

@@ -219,6 +219,7 @@ func sayTooMuch(what string, c *tidewire.Context) {
 func page(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-page", "yes")
 	w.Header().Set("x-remote", r.RemoteAddr)
+	w.Header().Set("x-back", r.Header.Get("x-name"))
 	w.WriteHeader(http.StatusCreated)
 	target := r.URL.Path
 	if r.URL.RawQuery != "" {
