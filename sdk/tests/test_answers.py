@@ -5,6 +5,9 @@ was made of whole sources, or of what cannot be told. Whatever else a handler sa
 fails that one call, at once; the next call of the same program is answered.
 """
 
+import os
+import socket
+import subprocess
 import sys
 import unittest
 
@@ -121,11 +124,18 @@ def a_header_of_any_bytes(gateway, program):
 
 
 def the_address_of_a_caller(gateway, program):
-    if program == "go":
-        callers = (("10.1.2.3", "10.1.2.3:0"), ("10.1.2.3:77", "10.1.2.3:77"))
-        for said, expected in (*callers, ("::1", "[::1]:0"), ("10.9.9.9, 10.1.2.3", "10.9.9.9:0")):
-            head = gateway.ask(page("GET", "/", ("x-forwarded-for", said)))[0]
-            assert ("x-remote", expected) in head.headers, head.headers
+    forms = {"go": "{}:{}", "async": "{}:{}", "python": "{}"}
+    callers = (("10.1.2.3", "10.1.2.3", 0), ("10.1.2.3:77", "10.1.2.3", 77), ("::1", "::1", 0))
+    for said, host, port in (*callers, ("[::1]:7", "::1", 7), ("10.9.9.9, 10.1.2.3", "10.9.9.9", 0)):
+        head = gateway.ask(page("GET", "/", ("x-forwarded-for", said)))[0]
+        host = f"[{host}]" if program == "go" and ":" in host else host
+        is_told = ("x-remote", forms.get(program, "").format(host, port)) in head.headers
+        assert is_told or program not in forms, head.headers
+
+
+def the_life_of_an_application(gateway, program):
+    if program == "async":
+        assert ("x-pool", "open") in gateway.ask(page("GET", "/"))[0].headers
 
 
 CASES = {
@@ -143,7 +153,7 @@ CASES = {
 for case in (
     *(an_error_made_of_more_than_fits, a_stream_whose_trailers_are_too_long),
     *(a_line_of_the_log_that_is_too_long, an_answer_that_is_no_json, a_page_that_is_destroyed),
-    *(a_trace, a_header_of_any_bytes, the_address_of_a_caller),
+    *(a_trace, a_header_of_any_bytes, the_address_of_a_caller, the_life_of_an_application),
 ):
     CASES[case.__name__.replace("_", " ")] = case
 # What the types of Go refuse.
@@ -160,6 +170,35 @@ class Answers(unittest.TestCase):
                     play(gateway, program)
                     gateway.ask(attacks.request(2, "Echo"))
             gateway.ends()
+
+
+class Life(unittest.TestCase):
+    """The start and the end of an application that speaks ASGI."""
+
+    def run_until(self, what, **environment):
+        near, far = socket.socketpair()
+        with near, far:
+            variables = {**os.environ, **environment, "TIDEWIRE_FD": str(far.fileno())}
+            command = [str(word) for word in attacks.PROGRAMS["async"]]
+            program = subprocess.Popen(
+                command, env=variables, pass_fds=[far.fileno()], stderr=subprocess.PIPE, text=True
+            )
+            far.close()
+            heard = near.recv(65_536)
+            what(program, near)
+            _, said = program.communicate(timeout=attacks.HANG)
+            return heard, program.returncode, said
+
+    def test_an_application_is_told_of_its_end_however_it_comes(self):
+        ends = (lambda program, _: program.terminate(), lambda _, near: near.close())
+        for end in ends:
+            heard, code, said = self.run_until(end)
+            self.assertEqual((bool(heard), code, said), (True, 0, "shutdown ran\n"))
+
+    def test_an_application_that_does_not_start_is_no_program(self):
+        heard, code, said = self.run_until(lambda *_: None, START="fails")
+        self.assertEqual((heard, code), (b"", 1))
+        self.assertEqual(said, "the application did not start: no pool\n")
 
 
 for chosen in sys.argv[1:] or attacks.PROGRAMS:

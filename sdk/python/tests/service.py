@@ -171,7 +171,8 @@ def say_too_much(what, context):
 
 def page(environ, start_response):
     body = environ["wsgi.input"].read()
-    start_response("201 Created", [("x-page", "yes"), ("x-back", environ.get("HTTP_X_NAME", ""))])
+    headers = [("x-page", "yes"), ("x-back", environ.get("HTTP_X_NAME", ""))]
+    start_response("201 Created", [*headers, ("x-remote", environ["REMOTE_ADDR"])])
     query = "?" + environ["QUERY_STRING"] if environ["QUERY_STRING"] else ""
     yield f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}{query} ".encode()
     yield body
@@ -216,11 +217,22 @@ def in_the_loop():
         return await context.call_async(NAME + "Echo", {"text": "inner " + request["text"]})
 
     async def page_(scope, receive, send):
+        if scope["type"] == "lifespan":
+            await receive()
+            if os.environ.get("START") == "fails":
+                return await send({"type": "lifespan.startup.failed", "message": "no pool"})
+            scope["state"]["pool"] = "open"
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            print("shutdown ran", file=sys.stderr, flush=True)
+            return await send({"type": "lifespan.shutdown.complete"})
         body, more = b"", True
         while more:
             message = await receive()
             body, more = body + message["body"], message["more_body"]
         headers = [(b"x-page", b"yes"), (b"x-back", dict(scope["headers"]).get(b"x-name", b""))]
+        headers.append((b"x-remote", "{}:{}".format(*scope["client"]).encode()))
+        headers.append((b"x-pool", scope["state"]["pool"].encode()))
         await send({"type": "http.response.start", "status": 201, "headers": headers})
         query = "?" + scope["query_string"].decode() if scope["query_string"] else ""
         await send(

@@ -150,6 +150,7 @@ class App:
         # The thread that reads, what it runs itself, and whether and how often it does; who is not quick.
         self.leader, self.ready, self.is_busy, self.turns, self.slow = None, deque(), False, 0, set()
         self.alarm, self.is_watched = queue.SimpleQueue(), False
+        self.asgi_application = self.lifespan = None
 
     # What is served.
 
@@ -192,12 +193,16 @@ class App:
         """Serves the pages of the program's `route` by a WSGI application: Flask, Django."""
         from .pages import wsgi
 
-        self.pages = partial(wsgi, self, application), False
+        self.pages, self.asgi_application = (partial(wsgi, self, application), False), None
 
     def asgi(self, application):
-        """Serves the pages of the program's `route` by an ASGI application: Starlette, FastAPI."""
+        """Serves the pages of the program's `route` by an ASGI application: Starlette, FastAPI.
+
+        It starts before the first call, and ends after the last one: its `lifespan`.
+        """
         from .pages import asgi
 
+        self.asgi_application = application
         self.pages = partial(asgi, self, application), True
 
     # What the program does by itself.
@@ -361,12 +366,29 @@ class App:
             loop = threading.Thread(target=self.loop.run_forever, daemon=True)
             loop.start()
             self.loop_thread = loop.ident
+        if self.asgi_application:
+            from .pages import Lifespan
+
+            self.lifespan = Lifespan(self.asgi_application, self.loop)
+            if failure := self.lifespan.run("startup"):
+                sys.exit(f"the application did not start: {failure}")
+            self._end_by_signal()
         self.do("greet")
         threading.Thread(target=self._lead, daemon=True).start()
         while self.alarm.get():  # True to look at who reads, False at the end.
             self._watch()
         with self.lock:  # The last word is written, unless nobody reads it.
             self.taken.wait_for(lambda: not self.is_writing, GRACE)
+        if self.lifespan and (failure := self.lifespan.run("shutdown")):
+            sys.exit(f"the application did not end well: {failure}")
+
+    def _end_by_signal(self):
+        """An application is told of its end where the gateway ends the program by a signal, too."""
+        import signal
+
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, lambda *_: self.alarm.put(False))
 
     def _read(self):
         """Reads once; whether there is more to come."""

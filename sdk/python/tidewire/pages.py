@@ -5,6 +5,8 @@ import sys
 from . import in_this_thread
 from .frames import PAYLOAD_MAX
 
+ASGI = {"version": "3.0", "spec_version": "2.3"}
+
 
 async def send_body(app, call, data):
     for at in range(0, len(data), PAYLOAD_MAX):
@@ -17,6 +19,15 @@ def address(call):
     host, _, port = call.header("host", "localhost").partition(":")
     port = port if port.isdigit() else "443" if scheme == "https" else "80"
     return scheme, host, port, call.header("x-forwarded-prefix", "")
+
+
+def client(call):
+    """The address and the port of the caller, as the gateway tells it; port 0 where it does not."""
+    said = call.header("x-forwarded-for", "").split(",")[0].strip()
+    host, _, port = said.rpartition(":")
+    if port.isdigit() and (host.endswith("]") or host and ":" not in host):
+        return host.strip("[]"), int(port)
+    return said.strip("[]"), 0
 
 
 async def wsgi(app, application, call):
@@ -39,6 +50,7 @@ async def wsgi(app, application, call):
 
     environ = {"REQUEST_METHOD": call.verb, "SCRIPT_NAME": prefix, "QUERY_STRING": query}
     environ["PATH_INFO"] = unquote_to_bytes(path).decode("latin-1")
+    environ["REMOTE_ADDR"] = client(call)[0]
     environ.update(SERVER_NAME=host, SERVER_PORT=port, SERVER_PROTOCOL="HTTP/1.1")
     server = {"version": (1, 0), "url_scheme": scheme, "errors": sys.stderr, "multithread": True}
     server.update(input=io.BufferedReader(Body()), input_terminated=True)
@@ -69,14 +81,49 @@ async def wsgi(app, application, call):
     app.finish(call)
 
 
+class Lifespan:
+    """The start and the end of an ASGI application. One that knows of neither is served without."""
+
+    def __init__(self, application, loop):
+        self.application, self.loop, self.state = application, loop, {}
+        self.is_known, self.task = False, None
+
+    def run(self, what):
+        """Says that the program starts or ends; the message where that failed."""
+        import asyncio
+
+        return asyncio.run_coroutine_threadsafe(self.step(what), self.loop).result()
+
+    async def step(self, what):
+        import asyncio
+
+        if what == "startup":
+            self.told, self.answers = asyncio.Queue(), asyncio.Queue()
+            scope = {"type": "lifespan", "asgi": ASGI, "state": self.state}
+            self.task = asyncio.ensure_future(
+                self.application(scope, self.told.get, self.answers.put)
+            )
+        elif not self.is_known or self.task.done():
+            return None
+        await self.told.put({"type": "lifespan." + what})
+        answer = asyncio.ensure_future(self.answers.get())
+        await asyncio.wait((answer, self.task), return_when=asyncio.FIRST_COMPLETED)
+        answered = answer.result() if answer.done() else {"type": ""}
+        answer.cancel()
+        self.is_known = answered["type"] == "lifespan.startup.complete"
+        if answered["type"].endswith(".failed"):
+            return answered.get("message") or what + " failed"
+        return None
+
+
 async def asgi(app, application, call):
     from urllib.parse import unquote
 
     (scheme, host, port, prefix), (path, _, query) = address(call), call.path.partition("?")
-    scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}}
-    scope.update(
-        http_version="1.1", method=call.verb, scheme=scheme, server=(host, int(port)), client=None
-    )
+    scope = {"type": "http", "asgi": ASGI, "http_version": "1.1", "method": call.verb}
+    scope.update(scheme=scheme, server=(host, int(port)), client=client(call))
+    if app.lifespan.is_known:
+        scope["state"] = app.lifespan.state.copy()
     scope.update(path=prefix + unquote(path), raw_path=path.encode(), root_path=prefix)
     scope.update(query_string=query.encode(), headers=[])
     for name, value in call.headers:
