@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // violation is a rule of the protocol that the gateway broke.
@@ -281,9 +282,13 @@ func madeOf(depends [][]string, parts, room int) (out []byte, fits bool) {
 	return out, true
 }
 
-// cut is the beginning of a text in at most so many bytes.
+// cut is the beginning of a text in at most so many bytes; what is not UTF-8 is replaced, as it could not be sent.
 func cut(text string, size int) string {
-	return strings.ToValidUTF8(text[:min(len(text), size)], "")
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	for size < len(text) && !utf8.RuneStart(text[size]) {
+		size--
+	}
+	return text[:min(len(text), size)]
 }
 
 // putError says why a call failed, but for headers.

@@ -527,10 +527,13 @@ func (a *App) begin(call *stream) {
 
 func (a *App) answer(c *Context, cancel context.CancelFunc) {
 	defer cancel()
+	hasReturned := false
 	defer func() {
 		if caught := recover(); caught != nil {
 			fmt.Fprintf(os.Stderr, "%v\n%s", caught, debug.Stack())
 			a.failed(c, errPanic)
+		} else if !hasReturned {
+			a.failed(c, errGoexit)
 		}
 	}()
 	served, isServed := a.handlers[c.call.path]
@@ -545,14 +548,18 @@ func (a *App) answer(c *Context, cancel context.CancelFunc) {
 			a.failed(c, err)
 		}
 	}
+	hasReturned = true
 }
 
-var errPanic = errors.New("a panic")
+var (
+	errPanic  = errors.New("a panic")
+	errGoexit = errors.New("it ended its goroutine by runtime.Goexit")
+)
 
 // failed tells the caller why a handler failed.
 func (a *App) failed(c *Context, err error) {
 	var failed *Error
-	if !errors.As(err, &failed) {
+	if !errors.As(err, &failed) || failed == nil {
 		if !errors.Is(err, context.Canceled) && err != errPanic {
 			fmt.Fprintln(os.Stderr, "the handler of", c.call.path, "failed:", err)
 		}

@@ -99,6 +99,18 @@ class Context {
   }
 }
 
+const handlerFailed = () =>
+  new TidewireError("internal", "the handler failed; its log says why");
+
+/** Shows what a handler threw, which may throw in turn when it is looked at. */
+function tell(error) {
+  try {
+    console.error(error);
+  } catch {
+    console.error("a handler failed; what it threw cannot be shown");
+  }
+}
+
 /** Marks a handler that is given an asynchronous iterator of requests. */
 function streaming(handler) {
   return Object.assign((...args) => handler(...args), { streams: true });
@@ -178,10 +190,15 @@ class App {
     } catch (error) {
       let failed = error;
       if (!(error instanceof TidewireError)) {
-        if (call.isOpen) console.error(error);
-        failed = new TidewireError("internal", "the handler failed; its log says why");
+        if (call.isOpen) tell(error);
+        failed = handlerFailed();
       }
-      this.#session.fail(call, failed, context.sources);
+      try {
+        this.#session.fail(call, failed, context.sources);
+      } catch (wrong) {
+        tell(wrong);
+        this.#session.fail(call, handlerFailed());
+      }
     }
     this.flush();
   }

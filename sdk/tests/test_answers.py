@@ -133,6 +133,18 @@ def the_address_of_a_caller(gateway, program):
         assert is_told or program not in forms, head.headers
 
 
+def what_is_no_error_of_go(gateway, program):
+    if program == "go":
+        assert code(gateway.do("goexit")) == code(gateway.do("nil error")) == "internal"
+        found = gateway.do("no text")[-1]
+        assert (found.name, found.text(9)) == ("error", "a \ufffd b"), found.text(9)
+
+
+def what_is_no_source_of_node(gateway, program):
+    if program in ("node", "http"):
+        assert code(gateway.do("bad depends")) == "internal"
+
+
 def the_life_of_an_application(gateway, program):
     if program == "async":
         assert ("x-pool", "open") in gateway.ask(page("GET", "/"))[0].headers
@@ -148,12 +160,14 @@ CASES = {
     "an answer made of a long source": an_answer_made_of("long source", [UNTOLD]),
     "an answer with a long header": an_answer_that_fails("long header"),
     "an answer with a long trailer": an_answer_that_fails("long trailer"),
+    "an error that cannot be shown": an_answer_that_fails("hook"),
     "a change of a key that is too long": an_answer_that_fails("long changed"),
 }
 for case in (
     *(an_error_made_of_more_than_fits, a_stream_whose_trailers_are_too_long),
     *(a_line_of_the_log_that_is_too_long, an_answer_that_is_no_json, a_page_that_is_destroyed),
     *(a_trace, a_header_of_any_bytes, the_address_of_a_caller, the_life_of_an_application),
+    *(what_is_no_error_of_go, what_is_no_source_of_node),
 ):
     CASES[case.__name__.replace("_", " ")] = case
 # What the types of Go refuse.

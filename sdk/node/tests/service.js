@@ -2,6 +2,7 @@
 "use strict";
 
 const fs = require("node:fs");
+const util = require("node:util");
 const { serve, streaming, TidewireError } = require("../tidewire.js");
 
 const NAME = "tidewire.hosted.v1.Hosted/";
@@ -89,6 +90,8 @@ const methods = {
         context.log("warn", "noise is over", { lines: 20_000 });
         break;
       case "raise": throw new RangeError("secret");
+      case "hook": throw { get [Symbol.toStringTag]() { throw 1; }, [util.inspect.custom]() { throw new Error("no"); } };
+      case "bad depends": context.sources.push(7); throw new RangeError("secret");
       case "busy": app.busy(new Promise((resolve) => (rest = resolve))); break;
       case "idle": rest(); break;
     }

@@ -129,6 +129,14 @@ def in_this_thread(coroutine):
     raise RuntimeError("await the asynchronous form of this in an `async` handler")
 
 
+def tell(error):
+    """Shows what a handler raised; a hook that raises itself must not end the thread of the call."""
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    except BaseException:
+        sys.__excepthook__(type(error), error, error.__traceback__)
+
+
 async def one_by_one(values):
     for value in values:
         yield value
@@ -526,6 +534,6 @@ class App:
         except BaseException as error:
             if not isinstance(error, Error):
                 if call.is_open:
-                    sys.excepthook(type(error), error, error.__traceback__)
+                    tell(error)
                 error = Error("internal", "the handler failed; its log says why")
             self.do("fail", call, error)

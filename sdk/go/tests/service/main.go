@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -175,6 +176,15 @@ func do(app *tidewire.App, c *tidewire.Context, request text) (text, error) {
 		c.Log("warn", "noise is over", tidewire.Header{Name: "lines", Value: "20000"})
 	case "raise":
 		panic("secret")
+	case "goexit":
+		runtime.Goexit()
+	case "hook":
+		return text{}, unshowable{}
+	case "nil error":
+		var none *tidewire.Error
+		return text{}, none
+	case "no text":
+		return text{}, &tidewire.Error{Code: "not_found", Message: "a \xff b"}
 	case "busy":
 		rest = app.Busy()
 	case "idle":
@@ -228,3 +238,8 @@ func page(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s %s ", r.Method, target)
 	_, _ = io.Copy(w, r.Body)
 }
+
+// unshowable is an error that cannot be printed.
+type unshowable struct{}
+
+func (unshowable) Error() string { panic("it has no text") }
