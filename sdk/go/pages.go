@@ -41,6 +41,9 @@ type writer struct {
 func (w *writer) Header() http.Header { return w.header }
 
 func (w *writer) WriteHeader(status int) {
+	if status == http.StatusSwitchingProtocols {
+		panic("101 is no status of an answer: nobody switches")
+	}
 	if w.c.said.status > 0 || status < 200 {
 		return
 	}
@@ -94,6 +97,12 @@ func (a *App) page(c *Context) {
 		request.ContentLength = length
 	}
 	w := &writer{c: c, header: http.Header{}}
+	if request.Header.Get("Sec-WebSocket-Version") != "" {
+		// A page cannot switch; a program of plain HTTP can.
+		w.WriteHeader(http.StatusNotImplemented)
+		_ = c.finish(nil)
+		return
+	}
 	a.pages.ServeHTTP(w, request)
 	w.WriteHeader(http.StatusOK)
 	_ = c.finish(nil)

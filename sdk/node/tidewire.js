@@ -211,6 +211,8 @@ class App {
         outcome: NOT_RUN,
       });
     }
+    // A page cannot switch to a WebSocket; a program of plain HTTP can.
+    if (call.verb && context.header("sec-websocket-version")) return this.#page(call, 501, []);
     if (call.verb)
       return pages === "http" ? this.#listen(call, handler) : this.#fetch(call, handler);
     const request = handler.streams
@@ -322,6 +324,8 @@ class App {
   /** Sends a page: its head, and its body as it comes. */
   async #page(call, status, headers, body) {
     const hopByHop = ["connection", "keep-alive", "transfer-encoding"];
+    // 1xx are said by the gateway or by nobody; 0 is that of Response.error().
+    if (status < 200) throw new RangeError(`${status} is no status of an answer`);
     this.#session.begin(call, {
       status,
       headers: headers
@@ -380,7 +384,10 @@ class App {
     };
     const asking = request({ ...options, signal: call.gone.signal });
     const answered = new Promise((resolve, reject) =>
-      asking.on("response", resolve).on("error", reject),
+      asking
+        .on("response", resolve)
+        .on("error", reject)
+        .on("upgrade", (response, socket) => resolve(response) || socket.destroy()),
     );
     pipeline(this.#items(call), asking, () => {});
     const response = await answered.catch((error) => {

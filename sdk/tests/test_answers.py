@@ -116,6 +116,12 @@ def a_trace(gateway, program):
         assert gateway.ask(page("TRACE", "/"))[0].number(14) == 501
 
 
+def a_page_that_switches(gateway, program):
+    assert code(gateway.ask(page("GET", "/switch"))) == "internal"
+    handshake = page("GET", "/", ("sec-websocket-version", "13"))
+    assert gateway.ask(handshake)[0].number(14) == 501
+
+
 def a_header_of_any_bytes(gateway, program):
     for said in ("name=ł".encode(), b"\xff\xfe", "é".encode(), "é".encode("latin-1")):
         head = gateway.ask(page("GET", "/", ("x-name", said)))[0]
@@ -166,7 +172,7 @@ CASES = {
 for case in (
     *(an_error_made_of_more_than_fits, a_stream_whose_trailers_are_too_long),
     *(a_line_of_the_log_that_is_too_long, an_answer_that_is_no_json, a_page_that_is_destroyed),
-    *(a_trace, a_header_of_any_bytes, the_address_of_a_caller, the_life_of_an_application),
+    *(a_trace, a_page_that_switches, a_header_of_any_bytes, the_address_of_a_caller, the_life_of_an_application),
     *(what_is_no_error_of_go, what_is_no_source_of_node),
 ):
     CASES[case.__name__.replace("_", " ")] = case

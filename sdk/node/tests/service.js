@@ -123,6 +123,7 @@ function sayTooMuch(what, context) {
 
 async function fetch(request) {
   const { pathname, search } = new URL(request.url);
+  if (pathname === "/switch") return Response.error();
   const body = request.body ? await request.text() : "";
   const headers = { "x-page": "yes", "x-back": request.headers.get("x-name") ?? "" };
   return new Response(pageText(request.method, pathname + search) + body, { status: 201, headers });
@@ -130,6 +131,7 @@ async function fetch(request) {
 
 function http(request, response) {
   if (request.url === "/destroy") return response.destroy();
+  if (request.url === "/switch") return response.writeHead(101, { connection: "upgrade", upgrade: "x" }).end();
   if (request.url === "/half") return response.write("half", () => response.destroy());
   response.writeHead(201, { "x-page": "yes", "x-back": request.headers["x-name"] ?? "" });
   response.write(pageText(request.method, request.url));

@@ -173,6 +173,9 @@ def say_too_much(what, context):
 
 
 def page(environ, start_response):
+    if environ["PATH_INFO"] == "/switch":
+        start_response("101 Switching Protocols", [])
+        return
     body = environ["wsgi.input"].read()
     headers = [("x-page", "yes"), ("x-back", environ.get("HTTP_X_NAME", ""))]
     start_response("201 Created", [*headers, ("x-remote", environ["REMOTE_ADDR"])])
@@ -229,6 +232,9 @@ def in_the_loop():
             await receive()
             print("shutdown ran", file=sys.stderr, flush=True)
             return await send({"type": "lifespan.shutdown.complete"})
+        if scope["path"] == "/switch":
+            await send({"type": "http.response.start", "status": 101, "headers": []})
+            return await send({"type": "http.response.body"})
         body, more = b"", True
         while more:
             message = await receive()

@@ -421,6 +421,8 @@ class App:
         if answer is None:
             text = f"this program does not serve {call.path}"
             self.session.fail(call, Error("unimplemented", text, outcome=NOT_RUN))
+        elif call.verb and call.header("sec-websocket-version"):
+            self.session.status(call, 501)  # A page cannot switch; a program of plain HTTP can.
         elif is_async:
             import asyncio
 

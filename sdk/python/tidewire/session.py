@@ -356,8 +356,8 @@ class Session:
     def begin(self, call, whole=None):
         """Sends the head of an answer whose items follow, or the whole answer."""
         if call.is_open and not call.has_head:
-            if not 100 <= call.status <= 999:
-                raise Error("internal", f"{call.status} is no status")
+            if not 200 <= call.status <= 999:  # The gateway says 1xx itself, or nobody does.
+                raise ValueError(f"{call.status} is no status of an answer")
             fields = put_field(14, call.status) if call.status != 200 else b""
             trailers = () if whole is None else call.reply_trailers
             fields = self.metadata(fields, call.reply_headers, call.sources, trailers)
@@ -366,6 +366,11 @@ class Session:
             call.has_head = True
             if whole is not None:
                 self.end(call)
+
+    def status(self, call, status):
+        """Answers a call of a page by a status alone."""
+        call.status = status
+        self.begin(call, b"")
 
     def enlist(self, call, payload, flags=None):
         """A call that has something to send takes turns, until the frame that is its last."""

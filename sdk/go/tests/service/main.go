@@ -227,6 +227,10 @@ func sayTooMuch(what string, c *tidewire.Context) {
 }
 
 func page(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/switch" {
+		w.WriteHeader(http.StatusSwitchingProtocols)
+		return
+	}
 	w.Header().Set("x-page", "yes")
 	w.Header().Set("x-remote", r.RemoteAddr)
 	w.Header().Set("x-back", r.Header.Get("x-name"))
