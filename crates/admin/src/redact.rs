@@ -89,8 +89,10 @@ fn assigned(name: &str, after: &str) -> Option<(usize, usize)> {
     // `--token hunter2`, as arguments of a program have it.
     let is_argument = name.starts_with("--") && after.starts_with(' ');
     // `<token>hunter2</token>`
-    if after.starts_with('>') && after.contains("</") {
-        return Some((1, after[1..].find('<').unwrap_or_default()));
+    if after.starts_with('>')
+        && let Some(end) = after.find(&format!("</{name}>"))
+    {
+        return Some((1, end - 1));
     }
     if !has_sign && !is_argument {
         return None;
