@@ -25,6 +25,9 @@ impl Connection {
         self.stream.write_all(request)?;
         let mut filled = 0;
         loop {
+            if filled == self.buffer.len() {
+                self.buffer.resize(2 * filled, 0);
+            }
             let read = self.stream.read(&mut self.buffer[filled..])?;
             filled += read;
             if let Some(body) = body_of(&self.buffer[..filled])? {

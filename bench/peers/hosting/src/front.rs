@@ -155,6 +155,10 @@ fn tidewire(case: &Case, folder: &Path, address: &str) -> Result<Command> {
     writeln!(toml, "run = {run}\nenvironment = {{ PYTHONPATH = {:?} }}", sdk()?)?;
     match case.state.as_str() {
         "cold" => toml.push_str("idle_stop = \"10ms\"\n"),
+        "large" => {
+            toml.push_str("idle_stop = \"10ms\"\n[memo]\nbudget_bytes = \"3GiB\"\n");
+            toml.push_str("key_bytes_max = \"1MiB\"\nreply_bytes_max = \"1MiB\"\n");
+        }
         "spare" => {
             let admin = folder.join(ADMIN);
             writeln!(toml, "idle_stop = \"10ms\"\nspares = 1\n[admin]")?;

@@ -30,6 +30,12 @@ RAW = {
 }
 
 
+def signals(which):
+    """A set of signals of this process, as bits."""
+    line = next(line for line in open("/proc/self/status") if line.startswith(which))
+    return int(line.split()[1], 16)
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -101,8 +107,9 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/descriptors":
             self.answer(" ".join(sorted(os.listdir("/proc/self/fd"), key=int)))
         elif path == "/sigpipe":
-            mask = int(next(line for line in open("/proc/self/status") if line.startswith("SigIgn")).split()[1], 16)
-            self.answer(str(bool(mask & (1 << (signal.SIGPIPE - 1)))))
+            self.answer(str(bool(signals("SigIgn") & (1 << (signal.SIGPIPE - 1)))))
+        elif path == "/blocked":
+            self.answer(str(signals("SigBlk")))
         else:
             self.answer(self.path)
 
