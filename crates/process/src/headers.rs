@@ -12,14 +12,13 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidewire_service::{Call, Context, Method, Sharing, StreamKind, Target};
 
-/// The call as a process gets it: what else surrounds it stays here, but for who waits for it.
-pub(crate) fn prepared(mut call: Call) -> Call {
+/// Makes a call what a process gets of it: what else surrounds it stays here, but for who waits for it.
+pub(crate) fn prepare(call: &mut Call) {
     let deadline = call.context.deadline();
     let enclosing = call.context.enclosing().cloned();
     let headers = for_process(&call.target, &mut call.context);
     call.context = Context::new(headers).with_deadline(deadline);
     enclosing.into_iter().for_each(|enclosing| call.context.set_enclosing(enclosing));
-    call
 }
 
 /// The headers of a call that go to a process.

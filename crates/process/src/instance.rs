@@ -102,7 +102,15 @@ impl Instance {
                 None => Box::pin(upstream.call(call)).await,
                 Some(wanted) => Box::pin(upgrade::pass(address, call, wanted)).await,
             },
-            Way::Native(native) => native.call(call).await,
+            Way::Native(native) => native.call(call).await?.await,
+        }
+    }
+
+    /// Its session, if it speaks the live protocol.
+    pub(crate) fn native(&self) -> Option<&Native> {
+        match &self.way {
+            Way::Http(..) => None,
+            Way::Native(native) => Some(native),
         }
     }
 
@@ -335,9 +343,9 @@ async fn reach(
     surroundings: &Surroundings<'_>,
     peer: &Arc<Peer>,
 ) -> Result<Way, String> {
-    let Surroundings { generation, shared, .. } = surroundings;
+    let Surroundings { generation, .. } = surroundings;
     if let Some(socket) = place.take_socket() {
-        return Native::greet(socket, peer, shared).await.map(Way::Native);
+        return Native::greet(socket, peer).await.map(Way::Native);
     }
     let address = place.until_open().await;
     let upstream = upstream(&address.url(), &generation.life);

@@ -42,6 +42,7 @@ mod mark;
 mod message;
 mod native;
 mod output;
+mod passing;
 mod peer;
 mod pool;
 mod program;
