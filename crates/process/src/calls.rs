@@ -8,7 +8,8 @@
 //! | the process ends within the body | a body that breaks off |
 //! | no head within `request_timeout`, by the process's own [clock](crate::turn) | 504; after three in a row the process is killed |
 //!
-//! A seat is held until the last byte of the answer was read, so that an open stream counts as a call.
+//! A seat is held until the last byte of the answer was read, so that an open stream counts as a call; one that came
+//! whole with its head was.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;

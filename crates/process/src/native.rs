@@ -24,6 +24,7 @@ use tidewire_link::{
     Arrival, CallId, Config, Limits, Link, Links, Placed, Reason, feature, random_boot,
 };
 use tidewire_service::{Call, Headers, Outcome, Reply, Result, Target};
+use tidewire_wire::headers::end_to_end;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -31,7 +32,6 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::commands::{self, Command};
-use crate::headers;
 use crate::peer::{Parent, Peer};
 use crate::socket::Socket;
 
@@ -289,7 +289,7 @@ fn is_kept(call: &Call) -> bool {
 
 fn from_process(headers: &mut Headers) {
     if !headers.is_empty() {
-        *headers = headers::end_to_end(std::mem::take(headers).into_map()).into();
+        *headers = end_to_end(std::mem::take(headers).into_map()).into();
     }
 }
 

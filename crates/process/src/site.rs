@@ -31,12 +31,15 @@ pub struct Site {
 /// Services by their sites: a [`Service`] itself. Clones share what is where.
 #[derive(Clone, Default)]
 pub struct Sites {
-    places: Arc<RwLock<Vec<Place>>>,
+    places: Arc<RwLock<Vec<Arc<Place>>>>,
     is_https: bool,
 }
 
 /// A service at its site.
-type Place = (Site, Arc<dyn Service>);
+struct Place {
+    site: Site,
+    service: Box<dyn Service>,
+}
 
 impl Site {
     /// A site by its route: `/shop/*` for a path and all below it, `/shop` for it alone.
@@ -115,11 +118,11 @@ impl Sites {
                 && known.has_paths_below == site.has_paths_below
         };
         let mut sites = self.places.write().unwrap_or_else(PoisonError::into_inner);
-        if sites.iter().any(|(known, _)| is_same(known)) {
+        if sites.iter().any(|known| is_same(&known.site)) {
             return Err(SiteError(format!("route {site} is there twice; remove one of the two")));
         }
-        sites.push((site, Arc::new(service)));
-        sites.sort_by_key(|(site, _)| std::cmp::Reverse(site.rank()));
+        sites.push(Arc::new(Place { site, service: Box::new(service) }));
+        sites.sort_by_key(|place| std::cmp::Reverse(place.site.rank()));
         Ok(())
     }
 
@@ -130,9 +133,9 @@ impl Sites {
         *self.places.write().unwrap_or_else(PoisonError::into_inner) = others;
     }
 
-    fn find(&self, host: Option<&str>, path: &str) -> Option<Place> {
+    fn find(&self, host: Option<&str>, path: &str) -> Option<Arc<Place>> {
         let sites = self.places.read().unwrap_or_else(PoisonError::into_inner);
-        sites.iter().find(|(site, _)| site.matches(host, path)).cloned()
+        sites.iter().find(|place| place.site.matches(host, path)).cloned()
     }
 }
 
@@ -141,19 +144,19 @@ impl Service for Sites {
         let Target::Http(target) = &mut call.target else {
             return Answer::ready(Err(Error::unimplemented("only plain HTTP requests go here")));
         };
-        let (uri, headers) = (target.uri.clone(), call.context.headers());
-        let host = forwarded::host(headers, &uri);
-        let Some((site, service)) = self.find(host, uri.path()) else {
-            let text = format!("nothing is at {}", uri.path());
+        let host = forwarded::host(call.context.headers(), &target.uri);
+        let Some(place) = self.find(host, target.uri.path()) else {
+            let text = format!("nothing is at {}", target.uri.path());
             return Answer::ready(Err(Error::not_found(text)));
         };
+        let Place { site, service } = &*place;
         let prefix = site.strips_prefix.then_some(site.prefix.as_str());
-        if let Some(prefix) = prefix {
-            target.uri = without_prefix(&uri, prefix.len());
-        }
-        let peer = call.context.peer().cloned();
+        let address = call.context.peer().and_then(|peer| peer.address);
         let headers = call.context.headers_mut();
-        forwarded::set(headers, &uri, peer.as_ref(), self.is_https, prefix);
+        forwarded::set(headers, &target.uri, address, self.is_https, prefix);
+        if let Some(prefix) = prefix {
+            target.uri = without_prefix(&target.uri, prefix.len());
+        }
         service.call(call)
     }
 }
@@ -184,7 +187,7 @@ impl fmt::Display for Site {
 impl fmt::Debug for Sites {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sites = self.places.read().unwrap_or_else(PoisonError::into_inner);
-        f.debug_list().entries(sites.iter().map(|(site, _)| site)).finish()
+        f.debug_list().entries(sites.iter().map(|place| &place.site)).finish()
     }
 }
 

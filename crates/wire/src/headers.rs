@@ -25,13 +25,17 @@ pub(crate) fn own(headers: HeaderMap) -> HeaderMap {
     without(headers, is_response_protocol)
 }
 
-/// The headers of a plain HTTP message without those of its connection.
+/// The headers of a plain HTTP message without those of its connection (RFC 9110, section 7.6.1).
 pub fn end_to_end(headers: HeaderMap) -> HeaderMap {
     without(headers, is_of_connection)
 }
 
-/// Without what the predicate says, and without what a `connection` header names.
-fn without(headers: HeaderMap, is_dropped: impl Fn(&str) -> bool) -> HeaderMap {
+/// Without what the predicate says, `connection` too, and without what that names.
+pub fn without(headers: HeaderMap, is_dropped: impl Fn(&str) -> bool) -> HeaderMap {
+    // Most have nothing of the kind.
+    if headers.keys().all(|name| !is_dropped(name.as_str())) {
+        return headers;
+    }
     let named: Vec<String> = headers
         .get_all(header::CONNECTION)
         .iter()
@@ -63,11 +67,11 @@ fn filtered(headers: HeaderMap, is_dropped: impl Fn(&str) -> bool) -> HeaderMap 
     kept
 }
 
-fn is_of_connection(name: &str) -> bool {
+/// Whether a header is of one connection, whatever the protocol.
+pub fn is_of_connection(name: &str) -> bool {
     matches!(
         name,
         "connection"
-            | "host"
             | "keep-alive"
             | "proxy-authenticate"
             | "proxy-authorization"
@@ -94,6 +98,7 @@ fn is_request_protocol(name: &str) -> bool {
                 | "content-length"
                 | "content-type"
                 | "expect"
+                | "host"
                 | "x-grpc-web"
         )
 }
@@ -114,6 +119,7 @@ fn is_response_protocol(name: &str) -> bool {
                 | "grpc-status"
                 | "grpc-status-details-bin"
                 | "grpc-timeout"
+                | "host"
         )
         || name.starts_with(TRAILER)
 }
@@ -167,7 +173,7 @@ mod tests {
         }
         let kept = end_to_end(headers.clone());
         assert_eq!(kept.get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
-        assert_eq!(kept.len(), 4, "{kept:?}");
+        assert_eq!(kept.len(), 5, "{kept:?}");
         let kept = passed_on(headers);
         assert_eq!(kept.get_all("x-a").iter().count(), 2);
         assert!(!kept.contains_key("content-type") && !kept.contains_key("grpc-timeout"));

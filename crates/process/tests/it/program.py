@@ -42,7 +42,12 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         path = self.path.split("?")[0]
         if path == "/pid":
-            self.answer(str(os.getpid()))
+            # In pieces: such an answer is open until it is read.
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.chunk(str(os.getpid()).encode())
+            self.chunk(b"")
         elif path == "/crash":
             os._exit(3)
         elif path == "/crash-in-stream":
