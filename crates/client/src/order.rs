@@ -15,11 +15,12 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use http::header::{CONTENT_LENGTH, HOST};
+use http::header::CONTENT_LENGTH;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method as Verb};
-use tidewire_service::{Body, Call, Codec, Error, Frame, HttpTarget, Method, Result, Target};
-use tidewire_wire::headers::end_to_end;
+use tidewire_service::{
+    Body, Call, Codec, Error, Frame, HttpTarget, Method, Result, Target, end_to_end,
+};
 use tidewire_wire::{Caller, Request};
 
 use crate::exchange::Outbound;
@@ -78,10 +79,8 @@ impl Order {
                 Ok(Self { what: What::Method(method, codec), headers, body, is_sent: false })
             }
             Target::Http(HttpTarget { method, uri, .. }) => {
-                // The connection says whether it is passed on.
-                let host = headers.get(HOST).cloned();
+                // `host` among them: the connection says whether it is passed on.
                 let mut headers = end_to_end(headers);
-                headers.extend(host.map(|host| (HOST, host)));
                 let path = uri.path_and_query().cloned();
                 let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
                 let body = match body {

@@ -124,7 +124,7 @@ mod tests {
         headers.insert("x-own", HeaderValue::from_static("a"));
         let peer = Peer::new(std::net::SocketAddr::from(([192, 0, 2, 7], 1234)));
         set(&mut headers, &Uri::from_static("http://a/b"), Some(&peer), true, None);
-        let passed = crate::headers::end_to_end(headers.clone());
+        let passed = tidewire_service::end_to_end(headers.clone());
         assert_eq!(passed[FOR], "192.0.2.7");
         assert_eq!(passed[PROTO], "https");
         assert_eq!(passed[HOST], "a");

@@ -24,14 +24,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tidewire_link::{
     Arrival, CallId, Config, Depends, Limits, Link, Links, Reason, feature, random_boot,
 };
-use tidewire_service::{Call, Enclosing, Headers, Outcome, Reply, Result, Target};
+use tidewire_service::{Call, Enclosing, Headers, Outcome, Reply, Result, Target, end_to_end};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::commands;
-use crate::headers;
 use crate::peer::{Peer, Shared};
 use crate::socket::Socket;
 
@@ -205,7 +204,7 @@ fn is_command(target: &Target) -> bool {
 }
 
 fn from_process(headers: Headers) -> Headers {
-    headers::end_to_end(headers.into_map()).into()
+    end_to_end(headers.into_map()).into()
 }
 
 /// The protocol's settings of the gateway's side.
