@@ -19,10 +19,10 @@ use futures_util::StreamExt;
 use http::StatusCode;
 use tidewire_service::{Body, Call, Error, Reply, Result, StreamKind, Target, Upgrade};
 
+use crate::clock::Clock;
 use crate::headers;
 use crate::hosted::{Inner, Seat};
 use crate::program::Listen;
-use crate::turn::Clock;
 
 /// Passes a call to an instance.
 pub(crate) async fn pass(inner: Arc<Inner>, call: Call) -> Result<Reply> {
