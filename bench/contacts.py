@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The reference application, measured: what typing costs, PostgreSQL against Go and against memory, memory.
 
-Needs, from the repository: `cargo build --profile bench -p contacts -p tidewire-cli`, `go build -o
+Needs, from the repository: `cargo build --release -p contacts -p tidewire-cli`, `go build -o
 ../../target/release/go-contacts .` in bench/peers/stacks/go, and Debian's PostgreSQL; for the part
 `instructions` also valgrind. PostgreSQL is started here, in a temporary folder.
 
