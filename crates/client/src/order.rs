@@ -20,9 +20,8 @@ use http::header::CONTENT_LENGTH;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method as Verb};
 use tidewire_service::{
-    Body, Call, Codec, Error, Frame, Frames, HttpTarget, Method, Result, Target,
+    Body, Call, Codec, Error, Frame, Frames, HttpTarget, Method, Result, Target, end_to_end,
 };
-use tidewire_wire::headers::end_to_end;
 use tidewire_wire::{Caller, Request};
 
 use crate::exchange::Outbound;

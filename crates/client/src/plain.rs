@@ -10,8 +10,7 @@ use std::task::Poll;
 
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, StatusCode};
-use tidewire_service::{Body, Error, Frame, Reply, Result};
-use tidewire_wire::headers::end_to_end;
+use tidewire_service::{Body, Error, Frame, Reply, Result, end_to_end};
 
 use crate::exchange::Received;
 use crate::trace::{Step, tell};

@@ -20,10 +20,10 @@ use futures_util::StreamExt;
 use http::StatusCode;
 use tidewire_service::{Body, Call, Error, Reply, Result, StreamKind, Target, Upgrade};
 
+use crate::clock::Clock;
 use crate::headers;
 use crate::hosted::{Inner, Seat, Waiting};
 use crate::program::Listen;
-use crate::turn::Clock;
 
 /// Where a call is on its way to an instance.
 #[derive(Debug)]

@@ -157,7 +157,7 @@ mod tests {
         headers.insert("x-own", HeaderValue::from_static("a"));
         let address = SocketAddr::from(([192, 0, 2, 7], 1234));
         set(&mut headers, &Uri::from_static("http://a/b"), Some(address), true, None);
-        let passed = tidewire_wire::headers::end_to_end(headers.clone());
+        let passed = tidewire_service::end_to_end(headers.clone());
         assert_eq!(passed[FOR], "192.0.2.7");
         assert_eq!(passed[PROTO], "https");
         assert_eq!(passed[HOST], "a");

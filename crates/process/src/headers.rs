@@ -10,8 +10,10 @@
 //! foreign program reads: so it is not given the others.
 
 use http::{HeaderMap, HeaderName};
-use tidewire_service::{Call, Context, Method, Sharing, StreamKind, Target};
-use tidewire_wire::headers::{end_to_end, is_of_connection, without};
+use tidewire_service::{
+    Call, Context, Method, Sharing, StreamKind, Target, end_to_end, headers_without,
+    is_of_connection,
+};
 
 /// Makes a call what a process gets of it: what else surrounds it stays here, but for who waits for it.
 pub(crate) fn prepare(call: &mut Call) {
@@ -28,7 +30,7 @@ fn for_process(target: &Target, context: &mut Context) -> HeaderMap {
         Target::Method(method) if method.is_query() && method.kind == StreamKind::Unary => {
             of_query(method, context)
         }
-        Target::Method(_) => without(std::mem::take(context.headers_mut()), is_of_rpc),
+        Target::Method(_) => headers_without(std::mem::take(context.headers_mut()), is_of_rpc),
         _ => end_to_end(std::mem::take(context.headers_mut())),
     }
 }

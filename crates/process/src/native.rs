@@ -23,8 +23,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tidewire_link::{
     Arrival, CallId, Config, Limits, Link, Links, Placed, Reason, feature, random_boot,
 };
-use tidewire_service::{Call, Headers, Outcome, Reply, Result, Target};
-use tidewire_wire::headers::end_to_end;
+use tidewire_service::{Call, Headers, Outcome, Reply, Result, Target, end_to_end};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

@@ -17,10 +17,10 @@ use tidewire_service::{Body, Call, Error, PendingAnswer, Reply, Result};
 use tokio::time::Instant;
 
 use crate::calls::{self, Place};
+use crate::clock;
 use crate::headers;
 use crate::hosted::{Inner, Seat};
 use crate::native::Underway;
-use crate::turn;
 
 /// The future of a call of a hosted service.
 pub(crate) struct Passing {
@@ -54,7 +54,7 @@ impl Passing {
     fn begin(&mut self, cx: &Context<'_>) -> Result<Stage> {
         let (inner, asked) = (&self.inner, &mut self.call);
         let call = asked.as_mut().expect(TAKEN);
-        if !turn::is_whole(call) || call.context.enclosing().is_some() || !inner.is_native() {
+        if !clock::is_whole(call) || call.context.enclosing().is_some() || !inner.is_native() {
             let call = asked.take().expect(TAKEN);
             return Ok(Stage::Later(Box::pin(calls::pass(Arc::clone(inner), call))));
         }

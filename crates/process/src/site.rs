@@ -7,7 +7,8 @@
 //! | `/*` | everything | |
 //!
 //! Routes with a `host` are asked before those without; among each the longest wins. Paths are compared as they arrive,
-//! without decoding, as is usual among proxies.
+//! without decoding, as is usual among proxies. A path that programs could read as one elsewhere (`/shop/..;/admin`)
+//! is refused.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -54,7 +55,8 @@ impl Site {
         let is_path = prefix.starts_with('/') || (prefix.is_empty() && has_paths_below);
         let is_plain = prefix.bytes().all(|byte| byte.is_ascii_graphic())
             && !prefix.contains(['*', '{', '}', '?', '#', '%'])
-            && !prefix.contains("//");
+            && !prefix.contains("//")
+            && !has_dot_segments(prefix);
         if !is_path || !is_plain || (has_paths_below && prefix.ends_with('/')) {
             return Err(SiteError(format!(
                 "route {route:?} is none; write \"/shop/*\" for /shop and all below it, \"/shop\" \
@@ -144,6 +146,10 @@ impl Service for Sites {
         let Target::Http(target) = &mut call.target else {
             return Answer::ready(Err(Error::unimplemented("only plain HTTP requests go here")));
         };
+        if has_dot_segments(target.uri.path()) {
+            let text = "a path has no segments . and .. when it is sent; resolve them first";
+            return Answer::ready(Err(Error::invalid_argument(text)));
+        }
         let host = forwarded::host(call.context.headers(), &target.uri);
         let Some(place) = self.find(host, target.uri.path()) else {
             let text = format!("nothing is at {}", target.uri.path());
@@ -160,6 +166,20 @@ impl Service for Sites {
         service.call(call)
     }
 }
+
+/// Whether a segment of a path is `.` or `..` to somebody: as it is, encoded, or with parameters behind a
+/// semicolon, which servlet containers take off before they look.
+fn has_dot_segments(path: &str) -> bool {
+    let read = path.contains('%').then(|| {
+        let plain = path.to_ascii_lowercase();
+        ENCODED.iter().fold(plain, |path, (encoded, byte)| path.replace(encoded, byte))
+    });
+    let mut segments = read.as_deref().unwrap_or(path).split(['/', '\\']);
+    segments.any(|segment| matches!(segment.split(';').next(), Some("." | "..")))
+}
+
+/// What segments are told from each other by, and from `..`.
+const ENCODED: [(&str, &str); 4] = [("%2e", "."), ("%2f", "/"), ("%5c", "\\"), ("%3b", ";")];
 
 /// `host` without `:port` and without the dot of the root; an IPv6 address keeps its brackets.
 fn name_of(host: &str) -> &str {
@@ -266,6 +286,38 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_path_that_a_program_could_read_as_one_elsewhere_is_refused() {
+        for path in [
+            "/shop/..",
+            "/shop/./x",
+            "/shop/../admin",
+            "/shop;x=1/../admin",
+            "/shop/..;/admin",
+            "/shop/..;x=1/admin",
+            "/shop/.;/admin",
+            "/shop/%2e%2E/admin",
+            "/shop/.%2e;x/admin",
+            "/shop/..%3bx/admin",
+            "/shop/..%2fadmin",
+            "/shop/x%5C..%5Cadmin",
+            "/shop/..\\admin",
+        ] {
+            let said = ask("a.example", path).await;
+            assert!(said.starts_with("invalid_argument"), "{path}: {said}");
+        }
+        for path in [
+            "/shop/...",
+            "/shop/..a",
+            "/shop/a;b/c",
+            "/shop/a..;b",
+            "/shop/x?y=/../z",
+            "/shop/%252e%252e",
+        ] {
+            assert_eq!(ask("a.example", path).await, format!("shop {path}"));
+        }
+    }
+
     #[test]
     fn what_is_no_route_is_refused() {
         for route in [
@@ -281,6 +333,9 @@ mod tests {
             "//*",
             "/a/{b}",
             "/a?b",
+            "/a/../b",
+            "/a/..;/b/*",
+            "/a/.",
         ] {
             assert!(Site::new(route).is_err(), "{route}");
         }

@@ -19,8 +19,9 @@ use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1;
 use hyper::ext::Protocol;
 use hyper_util::rt::TokioIo;
-use tidewire_service::{Body, Call, Error, Frame, Outcome, Reply, Result, Target, Upgrade};
-use tidewire_wire::headers::end_to_end;
+use tidewire_service::{
+    Body, Call, Error, Frame, Outcome, Reply, Result, Target, Upgrade, end_to_end,
+};
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 
 use crate::ready::Address;
