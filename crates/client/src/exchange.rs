@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::header::{CONTENT_LENGTH, HOST};
+use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, response};
 use http_body::Body as _;
@@ -154,6 +154,12 @@ fn bind(
             if !(target.dialer.passes_host && headers.contains_key(HOST)) {
                 let host = HeaderValue::from_str(target.authority.as_str());
                 headers.insert(HOST, host.unwrap_or(HeaderValue::from_static("")));
+            }
+            // Such requests seldom have a body, so that hyper sends none of unknown length unless it is said.
+            let is_seldom = matches!(method, Method::GET | Method::HEAD);
+            let is_long = body.size_hint().exact().is_none() && !body.is_end_stream();
+            if is_seldom && is_long && !headers.contains_key(CONTENT_LENGTH) {
+                headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
             }
             Version::HTTP_11
         }

@@ -99,6 +99,8 @@ class Handler(BaseHTTPRequestHandler):
         elif path in RAW:
             self.wfile.write(RAW[path])
             self.close_connection = True
+        elif path == "/long-get":
+            self.do_POST()
         elif path == "/connections":
             self.answer(str(self.server.connections))
         elif path == "/place":
