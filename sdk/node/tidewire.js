@@ -305,10 +305,8 @@ class App {
   /** Sends a page: its head, and its body as it comes. */
   async #page(call, status, headers, body) {
     const hopByHop = ["connection", "keep-alive", "transfer-encoding"];
-    this.#session.begin(call, {
-      status,
-      headers: headers.filter(([name]) => !hopByHop.includes(name)),
-    });
+    const own = headers.filter(([name]) => !hopByHop.includes(name));
+    this.#session.begin(call, { status, headers: own.map(([name, value]) => [name, toText(value)]) });
     for await (const chunk of body ?? []) {
       for (let at = 0; at < chunk.length; at += PAYLOAD_MAX) {
         await this.#push(call, Buffer.from(chunk.subarray(at, at + PAYLOAD_MAX)));
@@ -333,7 +331,7 @@ class App {
     });
     const hasBody = call.verb !== "GET" && call.verb !== "HEAD";
     const request = new Request(`${header("x-forwarded-proto") || "http"}://${host}${call.path}`, {
-      ...{ method: call.verb, headers: call.headers, signal: call.gone.signal },
+      ...{ method: call.verb, headers: toBytes(call.headers), signal: call.gone.signal },
       ...(hasBody ? { body, duplex: "half" } : {}),
     });
     const response = await handler(request);
@@ -351,7 +349,7 @@ class App {
     const [near, far] = streamPair();
     this.#server.emit("connection", far);
     const headers = {};
-    for (const [name, value] of call.headers) (headers[name] ??= []).push(value);
+    for (const [name, value] of toBytes(call.headers)) (headers[name] ??= []).push(value);
     const options = {
       method: call.verb,
       path: call.path,
@@ -379,6 +377,17 @@ class App {
   }
 
   #server;
+}
+
+/** Headers as pages of Node have them: a character for each byte. */
+function toBytes(headers) {
+  return headers.map(([name, value]) => [name, Buffer.from(value).toString("latin1")]);
+}
+
+/** Such a value as text, if it is any. */
+function toText(value) {
+  const text = Buffer.from(value, "latin1").toString();
+  return text.includes("\uFFFD") ? value : text;
 }
 
 /** Two streams; what is written to one is read from the other. */

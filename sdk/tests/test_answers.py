@@ -113,6 +113,20 @@ def a_trace(gateway, program):
         assert gateway.ask(page("TRACE", "/"))[0].number(14) == 501
 
 
+def a_header_of_a_page_that_is_text_beyond_latin_1(gateway, program):
+    if program in ("node", "http"):
+        head = gateway.ask(page("GET", "/", ("x-name", "łé")))[0]
+        assert (head.number(14), dict(head.headers)["x-page"]) == (201, "łé"), head.headers
+
+
+def a_program_all_of_whose_threads_wait_for_calls_of_its_own(gateway, program):
+    for number in range(80):
+        gateway.send(attacks.request(4 + 2 * number, "Within", b'{"text":"a"}'))
+    asked = 0
+    while asked < 80:
+        asked += gateway.frame().name == "request"
+
+
 def the_address_of_a_caller(gateway, program):
     if program == "go":
         callers = (("10.1.2.3", "10.1.2.3:0"), ("10.1.2.3:77", "10.1.2.3:77"))
@@ -136,7 +150,9 @@ CASES = {
 for case in (
     *(an_error_made_of_more_than_fits, a_stream_whose_trailers_are_too_long),
     *(a_line_of_the_log_that_is_too_long, an_answer_that_is_no_json, a_page_that_is_destroyed),
-    *(a_trace, the_address_of_a_caller),
+    *(a_trace, the_address_of_a_caller, a_header_of_a_page_that_is_text_beyond_latin_1),
+    # The last: its calls stay open.
+    a_program_all_of_whose_threads_wait_for_calls_of_its_own,
 ):
     CASES[case.__name__.replace("_", " ")] = case
 # What the types of Go refuse.

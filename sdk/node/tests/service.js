@@ -121,13 +121,16 @@ function sayTooMuch(what, context) {
 async function fetch(request) {
   const { pathname, search } = new URL(request.url);
   const body = request.body ? await request.text() : "";
-  return new Response(pageText(request.method, pathname + search) + body, { status: 201, headers: { "x-page": "yes" } });
+  return new Response(pageText(request.method, pathname + search) + body, {
+    status: 201,
+    headers: { "x-page": request.headers.get("x-name") ?? "yes" },
+  });
 }
 
 function http(request, response) {
   if (request.url === "/destroy") return response.destroy();
   if (request.url === "/half") return response.write("half", () => response.destroy());
-  response.writeHead(201, { "x-page": "yes" });
+  response.writeHead(201, { "x-page": request.headers["x-name"] ?? "yes" });
   response.write(pageText(request.method, request.url));
   request.pipe(response);
 }

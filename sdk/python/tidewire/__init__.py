@@ -242,16 +242,34 @@ class App:
             number = parent.number if is_within else None
             return self.session.ask(path, codec, payload, headers, number, query)
 
-        call = await self.wait(self.session.room, asked)
-        try:
-            await self.wait(call, lambda: not call.is_open or len(call.items) > 1 or None)
-        finally:
-            self.do("cancel", call)
+        with self._in_place_of_this_thread():
+            call = await self.wait(self.session.room, asked)
+            try:
+                await self.wait(call, lambda: not call.is_open or len(call.items) > 1 or None)
+            finally:
+                self.do("cancel", call)
         if call.error:
             raise call.error
         if len(call.items) != 1:
             raise Error("unimplemented", path + " streams its replies", outcome=UNKNOWN)
         return decode(call.items[0][0], codec)
+
+    @contextmanager
+    def _in_place_of_this_thread(self):
+        """Another thread works while this one waits for a call, which may be one of this program's own."""
+        if self.loop_thread == threading.get_ident():
+            yield
+            return
+        with self.lock:
+            self.started -= 1
+            if not self.idle and not self.work.empty():
+                self.started += 1
+                threading.Thread(target=self._work, daemon=True).start()
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.started += 1
 
     # Waiting and writing.
 
@@ -458,6 +476,9 @@ class App:
         while job := self.work.get():
             self._run(*job)
             with self.lock:
+                if self.started > self.threads:  # It worked in place of one that waited.
+                    self.started -= 1
+                    return
                 self.idle += 1
 
     def _run(self, answer, call):
