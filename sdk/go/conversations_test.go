@@ -65,7 +65,7 @@ func TestEveryConversationThatIsHostedIsPlayed(t *testing.T) {
 
 func play(t *testing.T, c conversation) {
 	s := newSession("test/1", func(*stream) {}, &sync.Mutex{})
-	s.window, s.connectionWindow = c.Limits.Stream, c.Limits.Connection
+	s.streamWindow, s.window = c.Limits.Stream, c.Limits.Connection
 	p := talk{t, s, c.Name, map[uint32]*stream{}, map[uint32][]string{}}
 	for number, step := range c.Steps {
 		p.where = fmt.Sprintf("%s, step %d", c.Name, number)
@@ -94,7 +94,7 @@ func play(t *testing.T, c conversation) {
 		case step.Does == "cancel":
 			s.cancel(p.known[step.Details.Stream])
 		case step.Does == "reply":
-			s.reply(s.calls[step.Details.Stream], unhex(t, step.Details.Payload), answer{})
+			s.reply(s.calls[step.Details.Stream], unhex(t, step.Details.Payload), &answer{})
 		}
 		for _, event := range step.Hears {
 			p.hear(event)
@@ -127,7 +127,7 @@ func (p *talk) hear(e event) {
 	case "request":
 		p.same(hex.EncodeToString(p.calls[e.Stream].payload), e.Payload)
 	case "reply":
-		p.same([]any{call.hasReply, call.failure}, []any{true, nil})
+		p.same([]any{call.hasHead, call.failure}, []any{true, nil})
 		p.same(hex.EncodeToString(call.payload), e.Payload)
 	case "items":
 		p.same(p.heard[e.Stream][:len(e.Items)], e.Items)

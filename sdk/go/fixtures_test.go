@@ -67,7 +67,7 @@ func TestEveryFrameIsReadAsDescribedAndWrittenTheSame(t *testing.T) {
 				t.Errorf("%s: header %v", fixture.Name, header)
 			}
 		}
-		again := putFrame(nil, want.Number, want.Stream, want.Flags, data[16:16+meta], unhex(t, want.Payload), want.Deadline)
+		again := putFrame(nil, frame{want.Number, want.Flags, want.Stream, want.Deadline, data[16 : 16+meta], unhex(t, want.Payload)})
 		if hex.EncodeToString(again) != fixture.Hex {
 			t.Errorf("%s is written as %x", fixture.Name, again)
 		}
@@ -142,12 +142,12 @@ func act(t *testing.T, app *App, what string, d details) {
 	switch what {
 	case "reply":
 		said := answer{headers: pairs(d.Headers), trailers: pairs(d.Trailers), depends: d.Depends, status: d.Status}
-		s.reply(call, unhex(t, d.Payload), said)
+		s.reply(call, unhex(t, d.Payload), &said)
 	case "fail":
 		failed := &Error{Code: d.Code, Message: d.Message, Details: []Detail{{d.Detail[0], unhex(t, d.Detail[1])}}}
 		s.fail(call, failed, nil)
 	case "begin":
-		s.open(call, answer{})
+		s.open(call, &answer{})
 	case "push":
 		s.push(call, unhex(t, d.Item))
 	case "finish":

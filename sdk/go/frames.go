@@ -3,8 +3,10 @@ package tidewire
 // Frames of the live protocol, as bytes: what their parts are called, how they are read and written.
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -41,10 +43,30 @@ const (
 )
 
 const (
-	kHello, kRequest, kReply, kError, kItems, kEnd, kCancel, kCredit = 1, 3, 4, 5, 6, 7, 8, 9
-	kPing, kPong, kGoaway, kReady, kBusy, kLog, kChanged             = 10, 11, 12, 16, 17, 18, 19
-	kStale, kResume, kResumed, kDescriptors                          = 13, 14, 15, 21
+	kHello = iota + 1
+	kAuth
+	kRequest
+	kReply
+	kError
+	kItems
+	kEnd
+	kCancel
+	kCredit
+	kPing
+	kPong
+	kGoaway
+	kStale
+	kResume
+	kResumed
+	kReady
+	kBusy
+	kLog
+	kChanged
+	kSeen
+	kDescriptors
+)
 
+const (
 	fEnd, fZstd, fHTTP, fMore, fWatched, fUnchanged = 1, 2, 4, 8, 16, 32
 
 	magic            = 0x564c5754
@@ -149,35 +171,67 @@ func putHeaders(out []byte, list []Header) []byte {
 	return out
 }
 
-func putTrailers(out []byte, list []Header) []byte {
-	if len(list) == 0 {
-		return out
-	}
-	return putHeaders(append(out, 7, 0), list)
+// frame is one of the protocol, its metadata as bytes.
+type frame struct {
+	kind, flags       byte
+	stream, deadline  uint32
+	metadata, payload []byte
 }
 
-func putFrame(out []byte, kind byte, stream uint32, flags byte, metadata, payload []byte, deadline uint32) []byte {
-	out = binary.LittleEndian.AppendUint32(out, uint32(len(metadata)+len(payload)))
-	out = binary.LittleEndian.AppendUint32(out, stream)
-	out = append(out, kind, flags)
-	out = binary.LittleEndian.AppendUint16(out, uint16(len(metadata)))
-	out = binary.LittleEndian.AppendUint32(out, deadline)
-	return append(append(out, metadata...), payload...)
+func putFrame(out []byte, f frame) []byte {
+	out = binary.LittleEndian.AppendUint32(out, uint32(len(f.metadata)+len(f.payload)))
+	out = binary.LittleEndian.AppendUint32(out, f.stream)
+	out = append(out, f.kind, f.flags)
+	out = binary.LittleEndian.AppendUint16(out, uint16(len(f.metadata)))
+	out = binary.LittleEndian.AppendUint32(out, f.deadline)
+	return append(append(out, f.metadata...), f.payload...)
+}
+
+// takeFrame is the frame at the beginning of some bytes, and its size; 0 where it is not whole.
+func takeFrame(data []byte, metadataMax int) (frame, int) {
+	if len(data) < 16 {
+		return frame{}, 0
+	}
+	length, meta := int(binary.LittleEndian.Uint32(data)), int(binary.LittleEndian.Uint16(data[10:]))
+	must(meta <= length, rMalformed, "metadata longer than its frame")
+	must(length-meta <= payloadMax, rTooLarge, "a frame over the limit")
+	must(meta <= metadataMax, rMetadataMax, "metadata over the limit")
+	if len(data) < 16+length {
+		return frame{}, 0
+	}
+	body := bytes.Clone(data[16 : 16+length])
+	return frame{data[8], data[9], binary.LittleEndian.Uint32(data[4:]), binary.LittleEndian.Uint32(data[12:]),
+		body[:meta], body[meta:]}, 16 + length
+}
+
+// fields are values by their tags; those of the future are left out.
+type fields [32][]byte
+
+func (f *fields) put(tag byte, value []byte, mayRepeat bool) {
+	if int(tag) < len(f) {
+		must(f[tag] == nil || mayRepeat, rMalformed, "field %d comes twice", tag)
+		f[tag] = value
+	}
+}
+
+func (f *fields) number(tag byte, otherwise uint64) uint64 {
+	if f[tag] == nil {
+		return otherwise
+	}
+	return wholeNumber(f[tag])
 }
 
 // metadata is what goes with a frame: fields by their tags, headers and trailers.
 type metadata struct {
-	fields            map[byte][]byte
+	fields
 	headers, trailers []Header
 	details           [][]byte
 }
 
-func readMetadata(data []byte) metadata {
-	found, r := metadata{fields: map[byte][]byte{}}, reader{data}
-	into := &found.headers
+func readMetadata(data []byte) (found metadata) {
+	r, into := reader{data}, &found.headers
 	for len(r.data) > 0 {
-		tag := r.byte()
-		name := ""
+		tag, name := r.byte(), ""
 		if tag == 0 {
 			name = string(r.string())
 		} else if tag >= 64 && int(tag) < 64+len(headers) {
@@ -192,17 +246,76 @@ func readMetadata(data []byte) metadata {
 		case tag == 10:
 			found.details = append(found.details, value)
 		default:
-			_, isTwice := found.fields[tag]
-			must(!isTwice || tag == 6 || tag == 15 || tag > 21, rMalformed, "field %d comes twice", tag)
-			found.fields[tag] = value
+			found.put(tag, value, tag == 6 || tag == 15 || tag > 21)
 		}
 	}
 	return found
 }
 
-func (m metadata) number(tag byte, otherwise uint64) uint64 {
-	if value, ok := m.fields[tag]; ok {
-		return wholeNumber(value)
+// putDepends says what an answer was made of, in at most so many bytes: every key, or else the sources, as any key of
+// theirs may be one of it, or else that it cannot be told; the answer is not kept then.
+func putDepends(out []byte, depends [][]string, room int) []byte {
+	for _, parts := range []int{2, 1} {
+		if said, fits := madeOf(depends, parts, room); fits {
+			return append(out, said...)
+		}
 	}
-	return otherwise
+	return putField(out, 15, "")
+}
+
+func madeOf(depends [][]string, parts, room int) (out []byte, fits bool) {
+	seen := map[string]bool{}
+	for _, named := range depends {
+		var value []byte
+		for _, part := range named[:min(parts, len(named))] {
+			value = putString(value, part)
+		}
+		if seen[string(value)] {
+			continue
+		}
+		seen[string(value)] = true
+		if out = putField(out, 15, value); len(out) > room {
+			return nil, false
+		}
+	}
+	return out, true
+}
+
+// cut is the beginning of a text in at most so many bytes.
+func cut(text string, size int) string {
+	return strings.ToValidUTF8(text[:min(len(text), size)], "")
+}
+
+// putError says why a call failed, but for headers.
+func putError(out []byte, failed *Error) []byte {
+	code := uint64(2)
+	if number := slices.Index(codes, failed.Code); number > 0 {
+		code = uint64(number)
+	}
+	out = putNumber(out, 8, code)
+	if failed.Message != "" {
+		out = putField(out, 9, cut(failed.Message, 1024))
+	}
+	for _, detail := range failed.Details {
+		out = putField(out, 10, append(putString(nil, strings.ToValidUTF8(detail.Type, "")), detail.Value...))
+	}
+	if failed.Outcome > 0 {
+		out = putNumber(out, 11, uint64(failed.Outcome))
+	}
+	return out
+}
+
+func readError(said metadata) *Error {
+	failed := &Error{Code: "unknown", Message: string(said.fields[9]), Headers: said.headers, Trailers: said.trailers,
+		Outcome: int(said.number(11, 0))}
+	code := said.number(8, 0)
+	must(code > 0, rMalformed, "an error without a code")
+	if code < uint64(len(codes)) {
+		failed.Code = codes[code]
+	}
+	for _, detail := range said.details {
+		r := reader{detail}
+		failed.Details = append(failed.Details, Detail{string(r.string()), r.data})
+	}
+	return failed
 }

@@ -24,7 +24,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -90,7 +92,7 @@ type App struct {
 func New() *App {
 	a := &App{handlers: map[string]func(*Context) error{}}
 	a.taken = sync.NewCond(&a.lock)
-	a.session = newSession("tidewire-go/"+Version, func(call *stream) { go a.answer(call) }, &a.lock)
+	a.session = newSession("tidewire-go/"+Version, a.begin, &a.lock)
 	return a
 }
 
@@ -232,7 +234,7 @@ type Requests[Request any] struct{ c *Context }
 
 // Next waits for the next request; io.EOF after the last.
 func (r *Requests[Request]) Next() (request Request, err error) {
-	data, err := r.c.app.next(r.c.call)
+	data, err := r.c.next()
 	if err == nil {
 		err = r.c.app.decode(data, r.c.call.codec, &request)
 	}
@@ -264,7 +266,7 @@ func (a *App) register(path string, run func(*Context) error) {
 func whole[Request any](c *Context) (request Request, err error) {
 	data := c.call.payload
 	if c.call.isStreaming {
-		if data, err = c.app.next(c.call); err != nil {
+		if data, err = c.next(); err != nil {
 			return request, err
 		}
 	}
@@ -277,7 +279,7 @@ func (c *Context) reply(message any, err error) error {
 	}
 	data, err := c.app.encode(message, c.call.codec)
 	if err == nil {
-		c.app.do(func(s *session) { s.reply(c.call, data, c.said) })
+		c.app.do(func(s *session) { s.reply(c.call, data, &c.said) })
 	}
 	return err
 }
@@ -287,17 +289,51 @@ func (c *Context) send(message any) error {
 	if err != nil {
 		return err
 	}
-	return c.app.push(c.call, data, c.said)
+	return c.push(data)
+}
+
+// push sends an item, once there is room for it.
+func (c *Context) push(data []byte) (err error) {
+	c.app.do(func(s *session) {
+		for c.call.isOpen && c.call.queued >= queuedMax {
+			c.call.changed.Wait()
+		}
+		if !c.call.isOpen {
+			err = errGone
+			return
+		}
+		s.open(c.call, &c.said)
+		s.push(c.call, data)
+	})
+	return err
 }
 
 func (c *Context) finish(err error) error {
 	if err == nil {
 		c.app.do(func(s *session) {
-			s.open(c.call, answer{headers: c.said.headers, depends: c.said.depends, status: c.said.status})
+			s.open(c.call, &c.said)
 			s.finish(c.call, c.said.trailers)
 		})
 	}
 	return err
+}
+
+// next waits for the next item that the caller sends; io.EOF after the last.
+func (c *Context) next() (data []byte, err error) {
+	c.app.do(func(s *session) {
+		for len(c.call.items) == 0 && !c.call.isWhole && c.call.isOpen {
+			c.call.changed.Wait()
+		}
+		switch {
+		case len(c.call.items) > 0:
+			data = s.takeItem(c.call)
+		case c.call.isWhole:
+			err = io.EOF
+		default:
+			err = errGone
+		}
+	})
+	return data, err
 }
 
 // Changed says that a source changed: no answer that was made of it is given any more. It panics where both are over
@@ -307,23 +343,21 @@ func (a *App) Changed(source string, key ...any) {
 	if len(payload) > payloadMax {
 		panic(fmt.Sprintf("a source and its key of %d bytes are over %d", len(payload), payloadMax))
 	}
-	a.do(func(s *session) { s.main = putFrame(s.main, kChanged, 0, 0, nil, payload, 0) })
+	a.do(func(s *session) { s.main = putFrame(s.main, frame{kind: kChanged, payload: payload}) })
 }
 
 // Log writes a line to the gateway's log: trace, debug, info, warn or error.
 func (a *App) Log(level, text string, fields ...Header) {
 	number := uint64(3)
-	for at, name := range []string{"trace", "debug", "info", "warn", "error"} {
-		if name == level {
-			number = uint64(at + 1)
-		}
+	if at := slices.Index([]string{"trace", "debug", "info", "warn", "error"}, level); at >= 0 {
+		number = uint64(at + 1)
 	}
 	metadata := putHeaders(putNumber(nil, 17, number), fields)
 	a.do(func(s *session) {
 		if uint64(len(metadata)) > s.peer.metadata {
 			metadata = putNumber(nil, 17, number)
 		}
-		s.main = putFrame(s.main, kLog, 0, 0, metadata, []byte(cut(text, payloadMax)), 0)
+		s.main = putFrame(s.main, frame{kind: kLog, metadata: metadata, payload: []byte(cut(text, payloadMax))})
 	})
 }
 
@@ -333,7 +367,7 @@ func (a *App) Busy() (done func()) {
 	count := func(more uint64) {
 		a.do(func(s *session) {
 			a.jobs += more
-			s.main = putFrame(s.main, kBusy, 0, 0, nil, putVarint(nil, a.jobs), 0)
+			s.main = putFrame(s.main, frame{kind: kBusy, payload: putVarint(nil, a.jobs)})
 		})
 	}
 	count(1)
@@ -370,54 +404,48 @@ func (a *App) ask(ctx context.Context, parent *stream, path string, request, rep
 	if err != nil {
 		return err
 	}
-	for isOpen := true; isOpen; {
-		select {
-		case <-call.heard:
-			a.do(func(s *session) {
-				isOpen = call.isOpen
-				if len(call.items) > 1 {
-					s.cancel(call)
-					err = &Error{Code: "unimplemented", Message: path + " streams its replies", Outcome: Unknown}
-				}
-			})
-			if err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			a.do(func(s *session) { s.cancel(call) })
-			return ctx.Err()
+	giveUp := func() {
+		a.do(func(s *session) {
+			s.cancel(call)
+			call.changed.Broadcast()
+		})
+	}
+	defer context.AfterFunc(ctx, giveUp)()
+	a.do(func(*session) {
+		for call.isOpen && !call.isCancelled && len(call.items) < 2 {
+			call.changed.Wait()
 		}
+		data, err = call.payload, call.failure
+		switch {
+		case err != nil:
+		case call.isCancelled:
+			err = ctx.Err()
+		case len(call.items) > 1:
+			err = &Error{Code: "unimplemented", Message: path + " streams its replies", Outcome: Unknown}
+		case len(call.items) == 1:
+			data = call.items[0].data
+		}
+	})
+	if err != nil {
+		giveUp()
+		return err
 	}
-	if call.failure != nil {
-		return call.failure
-	}
-	if len(call.items) > 0 {
-		return a.decode(call.items[0].data, codec, reply)
-	}
-	return a.decode(call.payload, codec, reply)
+	return a.decode(data, codec, reply)
 }
 
-// do does something under the lock, and writes what arose.
+// do does something under the lock, and writes what arose, unless that is being done.
 func (a *App) do(what func(*session)) {
-	if a.update(what) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	what(a.session)
+	if !a.isWriting && a.socket != nil && a.session.isDue() {
+		a.isWriting = true
 		a.write()
 	}
 }
 
-// update does something under the lock; whether it is to be written by who asks.
-func (a *App) update(what func(*session)) bool {
-	a.lock.Lock()
-	defer a.lock.Unlock()
-	what(a.session)
-	isFree := !a.isWriting && a.socket != nil
-	a.isWriting = a.isWriting || isFree
-	return isFree
-}
-
-// write writes what is queued, for all goroutines.
+// write writes what is queued, for all goroutines; the lock is free meanwhile.
 func (a *App) write() {
-	a.lock.Lock()
-	defer a.lock.Unlock()
 	for data := a.session.take(); len(data) > 0; data = a.session.take() {
 		a.taken.Broadcast()
 		a.lock.Unlock()
@@ -434,48 +462,6 @@ func (a *App) write() {
 
 var errGone = &Error{Code: "canceled", Message: gaveUp}
 
-// next waits for the next item of a call.
-func (a *App) next(call *stream) (data []byte, err error) {
-	for {
-		isThere := false
-		a.do(func(s *session) {
-			switch {
-			case len(call.items) > 0:
-				data, isThere = s.takeItem(call), true
-			case call.isWhole:
-				err = io.EOF
-			case !call.isOpen:
-				err = errGone
-			}
-		})
-		if isThere || err != nil {
-			return data, err
-		}
-		<-call.heard
-	}
-}
-
-// push sends an item, once there is room for it.
-func (a *App) push(call *stream, data []byte, said answer) error {
-	for {
-		isSent, isOver := false, false
-		a.do(func(s *session) {
-			if isOver = !call.isOpen; !isOver && call.queued < queuedMax {
-				s.open(call, answer{headers: said.headers, depends: said.depends, status: said.status})
-				s.push(call, data)
-				isSent = true
-			}
-		})
-		if isOver {
-			return errGone
-		}
-		if isSent {
-			return nil
-		}
-		<-call.room
-	}
-}
-
 // Serve serves until the gateway ends the program.
 func (a *App) Serve() error {
 	number, err := strconv.Atoi(os.Getenv("TIDEWIRE_FD"))
@@ -491,33 +477,34 @@ func (a *App) Serve() error {
 		return err
 	}
 	a.do(func(*session) { a.socket = socket })
-	buffer := make([]byte, 64<<10)
-	for {
-		count, err := a.socket.Read(buffer)
-		isFree := a.update(func(s *session) {
-			s.feed(buffer[:count])
-			if err != nil {
-				s.close("it closed the socket")
-			}
-		})
-		if isFree {
-			go a.write() // A gateway that does not read must not keep this side from reading.
-		}
-		if a.isOver() {
-			return nil
-		}
+	for buffer := make([]byte, 64<<10); !a.read(buffer); {
+		runtime.Gosched() // Handlers first: what they answer at once saves a look at a socket that is empty.
 	}
+	return nil
 }
 
-// isOver waits until there is room to be read more, or until the last word is written.
-func (a *App) isOver() bool {
+// read reads once; whether it was the last time. It waits until there is room for more, or the last word is written.
+func (a *App) read(buffer []byte) (isOver bool) {
+	count, err := a.socket.Read(buffer)
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	s := a.session
+	s.feed(buffer[:count])
+	if err != nil {
+		s.close("it closed the socket")
+	}
+	if !a.isWriting && s.isDue() {
+		a.isWriting = true
+		go func() { // A gateway that does not read must not keep this side from reading.
+			a.lock.Lock()
+			defer a.lock.Unlock()
+			a.write()
+		}()
+	}
 	for s.closed == "" && s.isFull() {
 		a.taken.Wait()
 	}
-	isOver := s.closed != "" || s.isDraining && len(s.calls)+len(s.asked) == 0
+	isOver = s.closed != "" || s.isDraining && len(s.calls) == 0
 	if isOver {
 		_ = a.socket.SetWriteDeadline(time.Now().Add(grace))
 		for a.isWriting {
@@ -527,32 +514,32 @@ func (a *App) isOver() bool {
 	return isOver
 }
 
-func (a *App) answer(call *stream) {
-	ctx, cancel := context.WithCancel(context.Background())
-	if !call.deadline.IsZero() {
-		ctx, cancel = context.WithDeadline(context.Background(), call.deadline)
+// begin answers a call in a goroutine of its own.
+func (a *App) begin(call *stream) {
+	c := &Context{app: a, call: call}
+	if call.deadline.IsZero() {
+		c.Context, call.cancel = context.WithCancel(context.Background())
+	} else {
+		c.Context, call.cancel = context.WithDeadline(context.Background(), call.deadline)
 	}
+	go a.answer(c, call.cancel)
+}
+
+func (a *App) answer(c *Context, cancel context.CancelFunc) {
 	defer cancel()
-	a.lock.Lock()
-	call.cancel = cancel
-	isGone := call.isCancelled && !call.isOpen
-	served, isServed := a.handlers[call.path]
-	a.lock.Unlock()
-	if isGone {
-		return
-	}
-	c := &Context{Context: ctx, app: a, call: call}
 	defer func() {
 		if caught := recover(); caught != nil {
 			fmt.Fprintf(os.Stderr, "%v\n%s", caught, debug.Stack())
-			a.failed(c, errors.New("a panic"))
+			a.failed(c, errPanic)
 		}
 	}()
+	served, isServed := a.handlers[c.call.path]
 	switch {
-	case call.verb != "" && a.pages != nil:
+	case c.call.verb != "" && a.pages != nil:
 		a.page(c)
-	case call.verb != "" || !isServed:
-		a.failed(c, &Error{Code: "unimplemented", Message: "this program does not serve " + call.path, Outcome: NotRun})
+	case c.call.verb != "" || !isServed:
+		text := "this program does not serve " + c.call.path
+		a.failed(c, &Error{Code: "unimplemented", Message: text, Outcome: NotRun})
 	default:
 		if err := served(c); err != nil {
 			a.failed(c, err)
@@ -560,106 +547,16 @@ func (a *App) answer(call *stream) {
 	}
 }
 
+var errPanic = errors.New("a panic")
+
 // failed tells the caller why a handler failed.
 func (a *App) failed(c *Context, err error) {
 	var failed *Error
 	if !errors.As(err, &failed) {
-		if !errors.Is(err, context.Canceled) && err.Error() != "a panic" {
+		if !errors.Is(err, context.Canceled) && err != errPanic {
 			fmt.Fprintln(os.Stderr, "the handler of", c.call.path, "failed:", err)
 		}
 		failed = Errorf("internal", "the handler failed; its log says why")
 	}
 	a.do(func(s *session) { s.fail(c.call, failed, c.said.depends) })
-}
-
-// -------------------------------------------------------------------------------------------------- pages
-
-// body is that of a request, as net/http reads it.
-type body struct {
-	a    *App
-	call *stream
-	rest []byte
-}
-
-func (b *body) Read(into []byte) (int, error) {
-	for len(b.rest) == 0 {
-		next, err := b.a.next(b.call)
-		if err != nil {
-			return 0, err
-		}
-		b.rest = next
-	}
-	count := copy(into, b.rest)
-	b.rest = b.rest[count:]
-	return count, nil
-}
-
-func (b *body) Close() error { return nil }
-
-// writer is the answer to a page.
-type writer struct {
-	c      *Context
-	header http.Header
-	err    error
-}
-
-func (w *writer) Header() http.Header { return w.header }
-
-func (w *writer) WriteHeader(status int) {
-	if w.c.said.status > 0 || status < 200 {
-		return
-	}
-	w.c.said.status = status
-	for name, values := range w.header {
-		for _, value := range values {
-			w.c.AddHeader(name, value)
-		}
-	}
-}
-
-func (w *writer) Write(data []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
-	if len(data) > 0 {
-		if err := w.c.app.push(w.c.call, append([]byte(nil), data...), w.c.said); err != nil {
-			return 0, err
-		}
-	}
-	return len(data), nil
-}
-
-// Flush is there for handlers that stream: what is written leaves at once.
-func (w *writer) Flush() {}
-
-// remote is the address of a caller in the form of net/http, with port 0 where it is not told.
-func remote(forwarded string) string {
-	first, _, _ := strings.Cut(forwarded, ",")
-	if _, _, err := net.SplitHostPort(first); err == nil || first == "" {
-		return first
-	}
-	return net.JoinHostPort(strings.Trim(first, "[] "), "0")
-}
-
-func (a *App) page(c *Context) {
-	request, err := http.NewRequestWithContext(c, c.call.verb, c.call.path, &body{a: a, call: c.call, rest: c.call.payload})
-	if err != nil {
-		a.failed(c, Errorf("invalid_argument", "no request: %v", err))
-		return
-	}
-	request.RequestURI = c.call.path
-	for _, header := range c.call.headers {
-		if header.Name == "host" {
-			request.Host = header.Value
-		} else {
-			request.Header.Add(header.Name, header.Value)
-		}
-	}
-	request.RemoteAddr = remote(request.Header.Get("X-Forwarded-For"))
-	request.ContentLength = -1
-	if length, err := strconv.ParseInt(request.Header.Get("Content-Length"), 10, 64); err == nil {
-		request.ContentLength = length
-	}
-	w := &writer{c: c, header: http.Header{}}
-	a.pages.ServeHTTP(w, request)
-	w.WriteHeader(http.StatusOK)
-	_ = c.finish(nil)
 }

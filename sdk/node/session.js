@@ -8,10 +8,7 @@ const { putHeaders, putDepends, cut, putFrame, Reader, Frame, numberOf, wholeNum
 
 const VERSION = "0.1.0";
 const HOSTED = 32;
-const METADATA_MAX = 16384;
-const CALLS_MAX = 1024;
-const METHODS_MAX = 1024;
-const OUTPUT_MAX = 1 << 20;
+const [METADATA_MAX, CALLS_MAX, METHODS_MAX, OUTPUT_MAX] = [16384, 1024, 1024, 1 << 20];
 const OF_CALLS = new Set(["request", "reply", "error", "items", "end"]);
 const OF_BOTH = new Set(["cancel", "credit", "unknown"]);
 /** What a process, which watches and resumes nothing, is never sent, with the reasons. */
@@ -26,7 +23,6 @@ class Call {
     this.isCancelled = false;
     this.headers = [];
     this.waiting = [];
-    this.gone = new AbortController();
     // What comes: items with what each counts as, and pieces of one that is not complete.
     this.items = [];
     this.partial = EMPTY;
@@ -40,6 +36,11 @@ class Call {
     this.out = [];
     this.queued = 0;
     this.outstanding = 0;
+  }
+
+  /** What tells that the caller gave up; made for who asks, as most do not. */
+  get gone() {
+    return (this.controller ??= new AbortController());
   }
 
   wake() {
@@ -366,6 +367,7 @@ class Session {
     const waiting = [];
     while (this.line.length && bytes < PAYLOAD_MAX) {
       const call = this.line.shift();
+      if (!call.out.length) continue; // It has ended since.
       const frame = this.turn(call);
       if (frame) bytes += out.push(frame) && frame.length;
       if (call.out.length) (frame ? this.line : waiting).push(call);
@@ -428,6 +430,7 @@ class Session {
 
   /** The metadata of an answer; what it was made of is said in the room that is left. */
   metadata(fields, headers = [], depends = [], trailers = []) {
+    if (!fields.length && !headers.length && !depends.length && !trailers.length) return EMPTY;
     const { metadataMax } = this.peer;
     const head = Buffer.concat([...fields, putHeaders(headers)]);
     const mark = trailers.length ? putField(TAG.trailers, EMPTY) : EMPTY;

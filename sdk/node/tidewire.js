@@ -227,6 +227,7 @@ class App {
   }
 
   async #whole(call) {
+    if (call.isWhole) return call.items.length ? this.#session.takeItem(call) : EMPTY;
     for await (const item of this.#items(call)) return item;
     return EMPTY;
   }

@@ -340,6 +340,20 @@ def a_reader_of_no_items(command):
         gateway.ends()
 
 
+def a_reader_of_no_items_that_gives_up(command):
+    """What waits for credit is not sent any more; the next call is answered."""
+    with Gateway(command) as gateway:
+        gateway.greet().send(request(2, "Count", b'{"number":100000000}'))
+        taken = 0
+        while taken < Session.stream_window:
+            taken += len(gateway.until("items", 2).payload)
+        gateway.send(frame("cancel", 2))
+        gateway.until("error", 2)
+        gateway.send(request(4, "Echo"))
+        gateway.until("reply", 4)
+        gateway.ends()
+
+
 def an_answer_without_end(command):
     """A call of the program's own is answered by a stream that does not end: it is given up."""
     with Gateway(command) as gateway:
@@ -387,7 +401,7 @@ def a_gateway_that_dies(command):
 CASES = named({})
 for extra in (
     *(calls_in_turn, a_reader_of_no_pongs, a_reader_of_no_errors, a_reader_of_no_items),
-    *(an_answer_without_end, a_handler_that_blocks),
+    *(a_reader_of_no_items_that_gives_up, an_answer_without_end, a_handler_that_blocks),
     *(a_handler_that_blocks_in_a_drain, a_drain, a_gateway_that_dies),
 ):
     CASES[extra.__name__.replace("_", " ")] = extra

@@ -35,6 +35,8 @@ pub(crate) struct Failed {
     pub(crate) body: Option<(Outgoing, Option<Cancel>)>,
     /// The address could not be reached, or the connection broke.
     pub(crate) is_address_bad: bool,
+    /// The connection had been kept from an earlier call, and was closed before it answered this one.
+    pub(crate) was_closed: bool,
 }
 
 /// The head of a response, and its body as it comes.
@@ -57,7 +59,7 @@ pub(crate) struct Inbound {
 
 impl Failed {
     fn sent(error: Error) -> Self {
-        Self { error, body: None, is_address_bad: false }
+        Self { error, body: None, is_address_bad: false, was_closed: false }
     }
 }
 
@@ -92,13 +94,18 @@ pub(crate) async fn exchange(
                 return Err(Failed::sent(own));
             }
             let is_address_bad = !error.is_reset();
+            let was_closed = lease.is_kept && error.is_closed();
+            if was_closed {
+                // Those beside it were kept as long.
+                lease.pool.close_idle();
+            }
             let (body, is_unsent) = match body {
                 Unsent::Whole(body) => (Some((body, cancel)), true),
                 Unsent::Nothing => (None, false),
             };
             let error = broken(&host, error, is_unsent);
             let error = deadline.explain(error, Phase::Headers, &host);
-            return Err(Failed { error, body, is_address_bad });
+            return Err(Failed { error, body, is_address_bad, was_closed });
         }
     };
     tell(trace.as_ref(), || Step::Response {

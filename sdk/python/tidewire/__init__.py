@@ -16,7 +16,7 @@ Functions run in threads, `async` ones in an event loop. Messages are dicts wher
 `codec = "json"`; else they are bytes, encoded as protobuf. What a program prints is in the gateway's log.
 
  bytes ─▶ Frame ─▶ Session: calls, credit ─▶ App: handlers, pages ─▶ Session ─▶ bytes
-         frames.py          session.py          this file: a socket, threads, an event loop
+         frames.py          session.py          this file: a socket, threads, an event loop; pages.py
 
 Python 3.9 and newer. Modules that take long to import are imported where they are needed: a program
 starts with its first call.
@@ -29,6 +29,7 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
 from contextlib import contextmanager
 from functools import partial
 
@@ -38,6 +39,8 @@ from .session import Call, Session, __version__
 
 __all__ = ["App", "Context", "Error", "NOT_RUN", "UNKNOWN", "RAN", "BEHIND", "__version__"]
 JSON, GRACE = 1, 2  # The number of a codec, and the seconds in which the last word is read.
+# Seconds: who takes no longer is quick, and how long the socket is left alone for one that was.
+QUICK, PATIENCE = 0.0002, 0.005
 
 # -- calls -----------------------------------------------------------------------------------------
 
@@ -141,6 +144,9 @@ class App:
         self.lock, self.is_writing = threading.RLock(), False
         self.taken = threading.Condition(self.lock)  # What was to be written is taken, or lost.
         self.work, self.idle, self.started = queue.SimpleQueue(), 0, 0
+        # The thread that reads, what it runs itself, and whether and how often it does; who is not quick.
+        self.leader, self.ready, self.is_busy, self.turns, self.slow = None, deque(), False, 0, set()
+        self.alarm, self.is_watched = queue.SimpleQueue(), False
 
     # What is served.
 
@@ -181,11 +187,15 @@ class App:
 
     def wsgi(self, application):
         """Serves the pages of the program's `route` by a WSGI application: Flask, Django."""
-        self.pages = lambda call: wsgi(self, application, call), False
+        from .pages import wsgi
+
+        self.pages = partial(wsgi, self, application), False
 
     def asgi(self, application):
         """Serves the pages of the program's `route` by an ASGI application: Starlette, FastAPI."""
-        self.pages = lambda call: asgi(self, application, call), True
+        from .pages import asgi
+
+        self.pages = partial(asgi, self, application), True
 
     # What the program does by itself.
 
@@ -257,6 +267,8 @@ class App:
                     break
                 woken = self.loop.create_future() if in_loop else threading.Event()
                 call.waiting.append(partial(self._wake, woken) if in_loop else woken.set)
+                if self.leader == threading.get_ident():
+                    self._hand_over()
             self.flush()
             await woken if in_loop else woken.wait()
         self.flush()
@@ -292,7 +304,9 @@ class App:
     def flush(self):
         """Writes what is queued; one thread at a time does, for all."""
         with self.lock:
-            if self.is_writing or not self.socket:
+            # Answers to calls that came together leave together.
+            is_early = self.is_busy and self.ready and self.leader == threading.get_ident()
+            if self.is_writing or is_early or not self.socket:
                 return
             self.is_writing = True
         self._write(b"", socket.MSG_DONTWAIT)
@@ -337,8 +351,9 @@ class App:
             loop.start()
             self.loop_thread = loop.ident
         self.do("greet")
-        while self._read():
-            pass
+        threading.Thread(target=self._lead, daemon=True).start()
+        while self.alarm.get():  # True to look at who reads, False at the end.
+            self._watch()
         with self.lock:  # The last word is written, unless nobody reads it.
             self.taken.wait_for(lambda: not self.is_writing, GRACE)
 
@@ -370,19 +385,86 @@ class App:
 
             task = asyncio.run_coroutine_threadsafe(self._answer(answer, call), self.loop)
             call.on_cancel = task.cancel
+        elif answer in self.slow or call.is_streaming or self.started - self.idle >= self.threads:
+            self._hire(answer, call)
         else:
-            self.work.put((answer, call))
-            if self.idle:
-                self.idle -= 1
-            elif self.started < self.threads:
-                self.started += 1
-                threading.Thread(target=self._work, daemon=True).start()
+            self.ready.append((answer, call))
+
+    def _hire(self, answer, call):
+        self.work.put((answer, call))
+        if self.idle:
+            self.idle -= 1
+        elif self.started < self.threads:
+            self.started += 1
+            threading.Thread(target=self._work, daemon=True).start()
+
+    # A hand-over to another thread takes longer than a quick function. Thus who reads a call runs its function
+    # if that was quick before, and no other thread is woken. Should it wait this time, another one reads on.
+
+    def _lead(self):
+        """Reads, and runs what is quick, until another thread does or the session is over."""
+        me = self.leader = threading.get_ident()
+        self.flush()
+        try:
+            while self.leader == me and self._read():
+                while job := self._turn():
+                    self._run(*job)
+        finally:
+            if self.leader == me:
+                self.alarm.put(False)
+        with self.lock:
+            self.idle += 1
+        self._work()
+
+    def _turn(self):
+        """What the thread that reads is to run next."""
+        with self.lock:
+            if self.leader != threading.get_ident():
+                return None
+            self.is_busy = bool(self.ready)
+            if not self.is_busy:
+                return None
+            self.turns += 1
+            if not self.is_watched:
+                self.is_watched = True
+                self.alarm.put(True)
+            return self.ready.popleft()
+
+    def _watch(self):
+        """Looks from time to time whether one function keeps the thread that reads, while it runs any."""
+        seen = None
+        while seen != self.turns:
+            seen = self.turns
+            time.sleep(PATIENCE)
+        with self.lock:
+            self.is_watched = False
+            if self.is_busy:
+                self._hand_over()
+
+    def _hand_over(self):
+        """Another thread reads on; the one that did is a worker from now on, in place of one that is idle."""
+        self.leader, self.is_busy = None, False
+        if self.idle:
+            self.idle -= 1
+            self.work.put(None)
+        else:
+            self.started += 1
+        for job in self.ready:
+            self._hire(*job)
+        self.ready.clear()
+        threading.Thread(target=self._lead, daemon=True).start()
 
     def _work(self):
-        while True:
-            in_this_thread(self._answer(*self.work.get()))
+        while job := self.work.get():
+            self._run(*job)
             with self.lock:
                 self.idle += 1
+
+    def _run(self, answer, call):
+        begun = time.perf_counter()
+        in_this_thread(self._answer(answer, call))
+        is_quick = time.perf_counter() - begun < QUICK
+        (self.slow.discard if is_quick else self.slow.add)(answer)
 
     async def _answer(self, answer, call):
         try:
@@ -393,103 +475,3 @@ class App:
                     sys.excepthook(type(error), error, error.__traceback__)
                 error = Error("internal", "the handler failed; its log says why")
             self.do("fail", call, error)
-
-
-# -- pages -----------------------------------------------------------------------------------------
-
-
-async def send_body(app, call, data):
-    for at in range(0, len(data), PAYLOAD_MAX):
-        await app.push(call, data[at : at + PAYLOAD_MAX])
-
-
-def address(call):
-    """The scheme, the host, the port and the prefix by which a caller knows this program."""
-    scheme = call.header("x-forwarded-proto", "http")
-    host, _, port = call.header("host", "localhost").partition(":")
-    port = port if port.isdigit() else "443" if scheme == "https" else "80"
-    return scheme, host, port, call.header("x-forwarded-prefix", "")
-
-
-async def wsgi(app, application, call):
-    import io
-    from urllib.parse import unquote_to_bytes
-
-    (scheme, host, port, prefix), (path, _, query) = address(call), call.path.partition("?")
-
-    class Body(io.RawIOBase):
-        rest = b""
-
-        def readable(self):
-            return True
-
-        def readinto(self, into):
-            self.rest = self.rest or in_this_thread(call.next_item()) or b""
-            count = min(len(into), len(self.rest))
-            into[:count], self.rest = self.rest[:count], self.rest[count:]
-            return count
-
-    environ = {"REQUEST_METHOD": call.verb, "SCRIPT_NAME": prefix, "QUERY_STRING": query}
-    environ["PATH_INFO"] = unquote_to_bytes(path).decode("latin-1")
-    environ.update(SERVER_NAME=host, SERVER_PORT=port, SERVER_PROTOCOL="HTTP/1.1")
-    server = {"version": (1, 0), "url_scheme": scheme, "errors": sys.stderr, "multithread": True}
-    server.update(input=io.BufferedReader(Body()), input_terminated=True)
-    server.update(multiprocess=False, run_once=False)
-    environ.update(("wsgi." + name, value) for name, value in server.items())
-    for name, value in call.headers:
-        key = name.upper().replace("-", "_")
-        key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_" + key
-        value = value.encode("utf-8", "surrogateescape").decode("latin-1")
-        environ[key] = environ[key] + "," + value if key in environ else value
-
-    def write(data):
-        in_this_thread(send_body(app, call, data))
-
-    def start_response(status, headers, exc_info=None):
-        if exc_info and call.has_head:
-            raise exc_info[1]
-        call.status = int(status.split(" ")[0])
-        call.reply_headers = [(name, value.encode("latin-1")) for name, value in headers]
-        return write
-
-    body = application(environ, start_response)
-    try:
-        for data in body:
-            write(data)
-    finally:
-        getattr(body, "close", lambda: None)()
-    app.finish(call)
-
-
-async def asgi(app, application, call):
-    from urllib.parse import unquote
-
-    (scheme, host, port, prefix), (path, _, query) = address(call), call.path.partition("?")
-    scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}}
-    scope.update(
-        http_version="1.1", method=call.verb, scheme=scheme, server=(host, int(port)), client=None
-    )
-    scope.update(path=prefix + unquote(path), raw_path=path.encode(), root_path=prefix)
-    scope.update(query_string=query.encode(), headers=[])
-    for name, value in call.headers:
-        scope["headers"].append((name.encode(), value.encode("utf-8", "surrogateescape")))
-    is_read = False
-
-    async def receive():
-        nonlocal is_read
-        if is_read:
-            await app.wait(call, lambda: None if call.is_open else True)
-            return {"type": "http.disconnect"}
-        body = await call.next_item()
-        is_read = body is None or call.is_whole and not call.items
-        return {"type": "http.request", "body": body or b"", "more_body": not is_read}
-
-    async def send(message):
-        if message["type"] == "http.response.start":
-            call.status, call.reply_headers = message["status"], message.get("headers", ())
-        elif message["type"] == "http.response.body":
-            await send_body(app, call, bytes(message.get("body", b"")))
-            if not message.get("more_body", False):
-                app.finish(call)
-
-    await application(scope, receive, send)

@@ -298,7 +298,7 @@ class Session:
         waiting = []
         while self.line and len(out) < PAYLOAD_MAX:
             call = self.line.popleft()
-            frame = self.turn(call)
+            frame = self.turn(call) if call.out else b""  # Of a call that has ended nothing is left.
             out += frame
             if call.out:
                 (self.line if frame else waiting).append(call)

@@ -100,6 +100,7 @@ async fn a_program_finds_a_clean_world() {
     }
     assert!(!names.iter().any(|name| name.starts_with("CARGO")), "{names:?}");
     assert_eq!(get(&hosted, "/sigpipe").await.unwrap(), "True", "as Python itself sets it");
+    assert_eq!(get(&hosted, "/blocked").await.unwrap(), "0", "no signal is");
     // The streams, its socket, the connection, and the folder that is being listed.
     assert_eq!(get(&hosted, "/descriptors").await.unwrap(), "0 1 2 3 4 5");
     host.stop().await;
