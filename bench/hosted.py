@@ -6,9 +6,10 @@ connections make a call each, again and again. Counted are the instructions of C
 starting cancels out. Beside it the bare front of the suite (hyper and frames), whose 1.3-fold is the bar. What
 callgrind counts does not depend on what else the machine does; the kernel's work is not counted.
 
+--http             plain HTTP to the same worker as an unmodified program, beside hyper as a bare proxy (`proxy`)
 --functions N      the N functions in which most of the difference is, by themselves
 --connections N    in place of eight
---only FRONT       `tidewire` or `frames`
+--only FRONT       `tidewire`, `frames` or `proxy`
 
 Needs valgrind and the suite's peers (bench/peers/setup.sh); TIDEWIRE names another gateway. Usage: bench/hosted.py
 """
@@ -20,8 +21,9 @@ BIN = os.path.join(PEERS, "target", "release")
 GATEWAY = os.environ.get("TIDEWIRE", os.path.join(HERE, "..", "target", "release", "tidewire"))
 COUNTED, BEFORE = 2000, 400
 BODY = b'{"name":"Ada"}'
-REQUEST = (b"POST /hosting.v1.Greeter/Greet HTTP/1.1\r\nhost: a.example\r\ncontent-type: application/json\r\n"
-           b"content-length: %d\r\n\r\n" % len(BODY)) + BODY
+CALL = (b"POST /hosting.v1.Greeter/Greet HTTP/1.1\r\nhost: a.example\r\ncontent-type: application/json\r\n"
+        b"content-length: %d\r\n\r\n" % len(BODY)) + BODY
+REQUEST = b"GET /worker HTTP/1.1\r\nhost: a.example\r\n\r\n"
 
 
 # Under valgrind /proc/self/exe is valgrind's, which the gateway would start as its warden.
@@ -44,14 +46,27 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def front(name, folder, address):
+def worker(path):
+    """The program of plain HTTP, listening there."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(64)
+        given = lambda: os.dup2(listener.fileno(), 3)
+        return subprocess.Popen([os.path.join(BIN, "hosting-worker"), "http"], env={"TIDEWIRE_FD": "3"}, preexec_fn=given,
+                                pass_fds=[3], stdout=subprocess.DEVNULL)
+
+
+def front(name, kind, folder, address):
     """The command of a front, and its environment."""
     if name == "frames":
         return [os.path.join(BIN, "hosting"), "serve", "frames", "rust"], {"LISTEN": address}
+    if name == "proxy":
+        return [os.path.join(BIN, "hosting"), "serve", "proxy", os.path.join(folder, "worker.sock")], {"LISTEN": address}
     file = os.path.join(folder, "tidewire.toml")
+    is_found = {"pipe": f'proto = "{HERE}/peers/hosting/proto"\nnames = ["hosting.v1.Greeter"]\ncodec = "json"\n',
+                "http": 'route = "/worker"\nlisten = "inherited"\n'}[kind]
     with open(file, "w") as text:
-        text.write(f'[[service]]\nname = "worker"\nproto = "{HERE}/peers/hosting/proto"\nnames = ["hosting.v1.Greeter"]\n'
-                   f'codec = "json"\nidle_stop = "never"\nrun = ["{BIN}/hosting-worker", "pipe"]\n')
+        text.write(f'[[service]]\nname = "worker"\n{is_found}idle_stop = "never"\nrun = ["{BIN}/hosting-worker", "{kind}"]\n')
     shim = os.path.join(folder, "itself.so")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, "-x", "c", "-"], input=ITSELF, text=True, check=True)
     return [GATEWAY, "serve", "--config", file, "--listen", address], {"LD_PRELOAD": shim, "ITSELF": os.path.abspath(GATEWAY)}
@@ -78,11 +93,11 @@ def connected(address, process):
     sys.exit("it did not start")
 
 
-def calls(address, process, connections, count):
+def calls(request, address, process, connections, count):
     open_ones = [connected(address, process) for _ in range(connections)]
     for _ in range(count // connections):
         for connection in open_ones:
-            connection.sendall(REQUEST)
+            connection.sendall(request)
         for connection in open_ones:
             answer(connection)
 
@@ -97,33 +112,38 @@ def functions(out):
     return own
 
 
-def run(name, connections, count):
+def run(name, kind, connections, count):
     """All instructions, and those of each function."""
     with tempfile.TemporaryDirectory() as folder:
         out, address = os.path.join(folder, "callgrind"), f"127.0.0.1:{free_port()}"
-        command, more = front(name, folder, address)
+        command, more = front(name, kind, folder, address)
+        behind = worker(os.path.join(folder, "worker.sock")) if name == "proxy" else None
         environment = {**os.environ, **more, "TOKIO_WORKER_THREADS": "1"}
         process = subprocess.Popen(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", *command],
                                    cwd=PEERS, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        calls(address, process, connections, count)
+        calls({"pipe": CALL, "http": REQUEST}[kind], address, process, connections, count)
         process.send_signal(signal.SIGTERM)
         process.wait()
+        if behind:
+            behind.kill()
+            behind.wait()
         total = int(re.search(r"^totals: (\d+)", open(out).read(), re.M).group(1))
         return total, functions(out)
 
 
 def main():
     arguments = argparse.ArgumentParser()
+    arguments.add_argument("--http", dest="kind", action="store_const", const="http", default="pipe")
     arguments.add_argument("--functions", type=int, default=0)
     arguments.add_argument("--connections", type=int, default=8)
     arguments.add_argument("--only", default="")
     options = arguments.parse_args()
     floor = None
-    for name in ("frames", "tidewire"):
+    for name in ("proxy" if options.kind == "http" else "frames", "tidewire"):
         if options.only not in name:
             continue
-        less, before = run(name, options.connections, BEFORE)
-        more, after = run(name, options.connections, BEFORE + COUNTED)
+        less, before = run(name, options.kind, options.connections, BEFORE)
+        more, after = run(name, options.kind, options.connections, BEFORE + COUNTED)
         each = (more - less) / COUNTED
         floor = floor or each
         print(f"{name}: {each:,.0f} instructions a call, {each / floor:.2f}", flush=True)

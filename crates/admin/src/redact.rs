@@ -70,7 +70,9 @@ fn ends_with_name(line: &str) -> bool {
     let line = line.trim_end().trim_end_matches(['|', '>', '-', '+']).trim_end();
     let Some(line) = line.strip_suffix(':') else { return false };
     let line = line.trim_end_matches(['"', '\'', '\\', ']', ' ']);
-    is_secret(line.rsplit(|c| !is_of_name(c)).next().unwrap_or_default())
+    let mut words = line.rsplit(|c| !is_of_name(c));
+    let (last, before) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    is_secret(last) || is_secret(&format!("{before}_{last}"))
 }
 
 const fn is_of_name(c: char) -> bool {
@@ -86,6 +88,12 @@ fn assigned(name: &str, after: &str) -> Option<(usize, usize)> {
     let has_sign = after[quoted..sign].contains(['=', ':']);
     // `--token hunter2`, as arguments of a program have it.
     let is_argument = name.starts_with("--") && after.starts_with(' ');
+    // `<token>hunter2</token>`
+    if after.starts_with('>')
+        && let Some(end) = after.find(&format!("</{name}>"))
+    {
+        return Some((1, end - 1));
+    }
     if !has_sign && !is_argument {
         return None;
     }
@@ -95,7 +103,9 @@ fn assigned(name: &str, after: &str) -> Option<(usize, usize)> {
     // All of such a header is one.
     let is_header = name.ends_with("authorization") || name.ends_with("cookie");
     let (open, length) = match value.chars().next() {
-        Some('"') => (1, until_quote(&value[1..], after[..begin].ends_with('\\'))),
+        Some(quote @ ('"' | '\'')) => {
+            (1, until_quote(&value[1..], quote, after[..begin].ends_with('\\')))
+        }
         Some('{' | '[') => (0, balanced(value)),
         _ if is_header => (0, value.find(['\n', '"']).unwrap_or(value.len())),
         _ => (0, value.find(ENDS).unwrap_or(value.len())),
@@ -105,13 +115,13 @@ fn assigned(name: &str, after: &str) -> Option<(usize, usize)> {
 
 const ENDS: [char; 12] = [' ', '\t', '\n', '\r', ',', ';', '&', '"', '\'', '}', ']', ')'];
 
-/// How long a text is that ends with a quote; one that begins with a quote that is escaped ends with such a one.
-fn until_quote(text: &str, is_escaped: bool) -> usize {
+/// How long a text is that ends with this quote; one that begins with a quote that is escaped ends with such a one.
+fn until_quote(text: &str, quote: char, is_escaped: bool) -> usize {
     let mut follows_backslash = false;
     for (at, c) in text.char_indices() {
         match c {
-            '"' if follows_backslash && is_escaped => return at - 1,
-            '"' if !follows_backslash => return at,
+            _ if c == quote && follows_backslash && is_escaped => return at - 1,
+            _ if c == quote && !follows_backslash => return at,
             // A backslash that has one before it is itself meant.
             _ => follows_backslash = c == '\\' && !follows_backslash,
         }
@@ -212,10 +222,14 @@ fn hide(value: &mut Value) {
     *value = Value::String(HIDDEN.to_owned());
 }
 
-/// Where the credential of an address stands: between `://` and the last `@` before the path.
+/// Where the credential of an address stands: between `://` and the last `@` before the path. A password that
+/// is not written as it should be may have a slash in it; what is behind a host and its port has none.
 fn password(text: &str) -> Option<(usize, usize)> {
     let begin = text.find("://")? + 3;
     let authority = text[begin..].split(['/', '?', '#']).next().unwrap_or_default();
+    let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
+    let is_cut = !authority.contains(['@', ']']) && !port.chars().all(|c| c.is_ascii_digit());
+    let authority = if is_cut { &text[begin..] } else { authority };
     let end = begin + authority.rfind('@')?;
     Some((begin, end))
 }
@@ -246,8 +260,9 @@ const HIDDEN: &str = "***";
 /// What shells call the folder that they are in.
 const FOLDERS: [&str; 2] = ["PWD", "OLDPWD"];
 /// Names that are secrets, and parts of others that are none.
-const WHOLE_SECRETS: [&str; 4] = ["pin", "session", "sid", "bearer"];
-const SECRETS: [&str; 17] = [
+const WHOLE_SECRETS: [&str; 5] = ["pin", "pass", "session", "sid", "bearer"];
+const SECRETS: [&str; 18] = [
+    "_pass",
     "pwd",
     "passphrase",
     "passcode",
@@ -298,7 +313,14 @@ mod tests {
             ("run --api-key=hunter2 --port 1", "run --api-key=*** --port 1"),
             ("Cookie: a=b; c=d\nhost: x", "Cookie: ***\nhost: x"),
             ("env['DB_PASSWORD'] = hunter2", "env['DB_PASSWORD'] = ***"),
+            ("password='two words' x", "password='***' x"),
+            ("{'password': 'it\\'s', 'a': 'b'}", "{'password': '***', 'a': 'b'}"),
+            ("DB_PASS=hunter2, passed=3 bypass=no", "DB_PASS=***, passed=3 bypass=no"),
+            ("mysql://u:hunter/2@h/d", "mysql://***@h/d"),
+            ("http://h:80/a@b and http://[::1]/a@b", "http://h:80/a@b and http://[::1]/a@b"),
+            ("<password>hunter2</password> <a>b</a>", "<password>***</password> <a>b</a>"),
             ("password:\nhunter2", "password:\n***"),
+            ("API key:\nhunter2", "API key:\n***"),
             (
                 "a:\n  \"api-key\": |-\n    aHVudA==\nready",
                 "a:\n  \"api-key\": ***\n    ***\nready",

@@ -90,23 +90,27 @@ impl Client {
 
 impl Service for Client {
     fn call(&self, call: Call) -> Answer {
-        match self.0.clone() {
-            Kind::Http(http) => Answer::pending(async move { http.run(call).await }),
-            Kind::Live(live) => live.answer(call),
+        match &self.0 {
+            Kind::Http(http) => http.answer(call),
+            Kind::Live(live) => live.clone().answer(call),
         }
     }
 }
 
 impl Inner {
-    async fn run(&self, call: Call) -> Result<Reply> {
+    /// What of a call is not needed is left here: it would be moved about with the future.
+    fn answer(self: &Arc<Self>, call: Call) -> Answer {
         if call.codec != call.accept {
-            return Err(Error::internal("a remote service answers in the codec of its request"));
+            let text = "a remote service answers in the codec of its request";
+            return Answer::ready(Err(Error::internal(text)));
         }
         let own = call.context.extensions().get::<Trace>().cloned();
         let trace = own.or_else(|| self.trace.clone());
         let at = self.deadline(&call.context);
-        let order = Order::of(call).await?;
-        self.call_until_done(order, at, trace.as_ref()).await
+        match Order::of(call) {
+            Ok(order) => Answer::pending(Arc::clone(self).call_until_done(order, at, trace)),
+            Err(error) => Answer::ready(Err(error)),
+        }
     }
 
     fn deadline(&self, context: &Context) -> Option<Instant> {
@@ -115,11 +119,13 @@ impl Inner {
 
     /// Makes a call, and makes it again where that is allowed.
     async fn call_until_done(
-        &self,
+        self: Arc<Self>,
         mut order: Order,
         at: Option<Instant>,
-        trace: Option<&Trace>,
+        trace: Option<Trace>,
     ) -> Result<Reply> {
+        let trace = trace.as_ref();
+        order.gather().await?;
         let is_repeatable = order.is_repeatable() && self.retries.is_on();
         let mut failures = Failures::default();
         loop {
@@ -153,7 +159,7 @@ impl Inner {
     ) -> Result<Reply> {
         let (received, backend) = self.send(order, at, trace).await?;
         let outcome = match order.read() {
-            Read::Plain => plain::reply(received),
+            Read::Plain => plain::reply(received).await,
             Read::Method(expected) => wire::reply(&self.caller, &expected, received).await,
         };
         backend.answered(outcome.as_ref().err());
@@ -168,6 +174,7 @@ impl Inner {
         trace: Option<&Trace>,
     ) -> Result<(Received, Arc<Backend>)> {
         let mut tried: Vec<Arc<Backend>> = Vec::new();
+        let mut closed = 0;
         loop {
             let mut deadline = Deadline::new(at);
             let backend = match self.balancer.other_than(&tried) {
@@ -189,11 +196,18 @@ impl Inner {
                     }
                     Err(Unconnected { error, backend, is_address_bad }) => {
                         let error = error.with_outcome(Outcome::NotRun);
-                        let failed = Failed { error, body: None, is_address_bad };
+                        let failed =
+                            Failed { error, body: None, is_address_bad, was_closed: false };
                         (backend, failed, is_address_bad)
                     }
                 };
-            let Failed { error, body, is_address_bad } = failed;
+            let Failed { error, body, is_address_bad, was_closed } = failed;
+            // A kept connection may be closed in the very moment of its next request.
+            if was_closed && closed < CLOSED_MAX && order.is_safe_and_bare() {
+                closed += 1;
+                tell(trace, || Step::Retrying { error: &error, after: Duration::ZERO });
+                continue;
+            }
             if is_address_bad {
                 backend.broke();
                 self.balancer.suspect();
@@ -215,6 +229,10 @@ impl Inner {
         }
     }
 }
+
+/// How many kept connections are found closed by one call. The first is closed with all that wait; others were
+/// given back meanwhile.
+const CLOSED_MAX: usize = 3;
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::header::{CONTENT_LENGTH, HOST};
+use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, response};
 use http_body::Body as _;
@@ -35,6 +35,8 @@ pub(crate) struct Failed {
     pub(crate) body: Option<(Outgoing, Option<Cancel>)>,
     /// The address could not be reached, or the connection broke.
     pub(crate) is_address_bad: bool,
+    /// The connection had been kept from an earlier call, and was closed before it answered this one.
+    pub(crate) was_closed: bool,
 }
 
 /// The head of a response, and its body as it comes.
@@ -57,7 +59,7 @@ pub(crate) struct Inbound {
 
 impl Failed {
     fn sent(error: Error) -> Self {
-        Self { error, body: None, is_address_bad: false }
+        Self { error, body: None, is_address_bad: false, was_closed: false }
     }
 }
 
@@ -92,13 +94,18 @@ pub(crate) async fn exchange(
                 return Err(Failed::sent(own));
             }
             let is_address_bad = !error.is_reset();
+            let was_closed = lease.is_kept && error.is_closed();
+            if was_closed {
+                // Those beside it were kept as long.
+                lease.pool.close_idle();
+            }
             let (body, is_unsent) = match body {
                 Unsent::Whole(body) => (Some((body, cancel)), true),
                 Unsent::Nothing => (None, false),
             };
             let error = broken(&host, error, is_unsent);
             let error = deadline.explain(error, Phase::Headers, &host);
-            return Err(Failed { error, body, is_address_bad });
+            return Err(Failed { error, body, is_address_bad, was_closed });
         }
     };
     tell(trace.as_ref(), || Step::Response {
@@ -147,6 +154,12 @@ fn bind(
             if !(target.dialer.passes_host && headers.contains_key(HOST)) {
                 let host = HeaderValue::from_str(target.authority.as_str());
                 headers.insert(HOST, host.unwrap_or(HeaderValue::from_static("")));
+            }
+            // Such requests seldom have a body, so that hyper sends none of unknown length unless it is said.
+            let is_seldom = matches!(method, Method::GET | Method::HEAD);
+            let is_long = body.size_hint().exact().is_none() && !body.is_end_stream();
+            if is_seldom && is_long && !headers.contains_key(CONTENT_LENGTH) {
+                headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
             }
             Version::HTTP_11
         }

@@ -44,6 +44,13 @@ impl Broken {
         matches!(self, Self::Http2(error) if error.is_reset())
     }
 
+    /// Whether a connection of HTTP/1.1 was closed, with nothing said that is no HTTP.
+    pub(crate) fn is_closed(&self) -> bool {
+        let Self::Http1(error) = self else { return false };
+        let is_of_socket = || error.source().is_some_and(|cause| cause.is::<std::io::Error>());
+        error.is_incomplete_message() || error.is_closed() || error.is_canceled() || is_of_socket()
+    }
+
     /// Whether the server says that it did not process the request.
     ///
     /// The library fails calls with a `GOAWAY` only where it does not cover them.

@@ -10,16 +10,18 @@
 //! Whether it is sent again is decided elsewhere ([`retry`](crate::retry), [`client`](crate::client)).
 //! What an attempt did not begin to send comes back and goes with the next one, whatever it is.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use http::header::{CONTENT_LENGTH, HOST};
+use http::header::CONTENT_LENGTH;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method as Verb};
-use tidewire_service::{Body, Call, Codec, Error, Frame, HttpTarget, Method, Result, Target};
-use tidewire_wire::headers::end_to_end;
+use tidewire_service::{
+    Body, Call, Codec, Error, Frame, Frames, HttpTarget, Method, Result, Target, end_to_end,
+};
 use tidewire_wire::{Caller, Request};
 
 use crate::exchange::Outbound;
@@ -49,6 +51,8 @@ enum What {
 enum Source {
     /// It is there.
     Whole(Bytes),
+    /// One message that comes, and is there before it is sent.
+    Coming(Pin<Box<dyn Frames>>),
     /// It comes as it is sent, and may be kept meanwhile.
     Stream(Body, Option<Arc<Mutex<Kept>>>),
     /// It was taken by an attempt, and may have been kept.
@@ -64,7 +68,11 @@ pub(crate) enum Read {
 }
 
 impl Order {
-    pub(crate) async fn of(call: Call) -> Result<Self> {
+    /// The order of a call.
+    ///
+    /// # Errors
+    /// It is neither a call of a method nor plain HTTP.
+    pub(crate) fn of(call: Call) -> Result<Self> {
         let Call { target, context, codec, body, .. } = call;
         let headers = context.into_headers();
         match target {
@@ -73,15 +81,13 @@ impl Order {
                     Body::Full(message) => Source::Whole(message),
                     body if method.kind.client_streams() => Source::Stream(body, None),
                     Body::Empty => Source::Whole(Bytes::new()),
-                    Body::Stream(frames) => Source::Whole(one_message(frames).await?),
+                    Body::Stream(frames) => Source::Coming(frames),
                 };
                 Ok(Self { what: What::Method(method, codec), headers, body, is_sent: false })
             }
             Target::Http(HttpTarget { method, uri, .. }) => {
-                // The connection says whether it is passed on.
-                let host = headers.get(HOST).cloned();
+                // Of `Host` the connection says whether it is passed on.
                 let mut headers = end_to_end(headers);
-                headers.extend(host.map(|host| (HOST, host)));
                 let path = uri.path_and_query().cloned();
                 let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
                 let body = match body {
@@ -102,6 +108,23 @@ impl Order {
                 Err(Error::unimplemented(format!("{what} is nothing that can be sent")))
             }
         }
+    }
+
+    /// Waits for what has to be there before anything is sent.
+    ///
+    /// # Errors
+    /// Other than one message came.
+    pub(crate) async fn gather(&mut self) -> Result<()> {
+        if let Source::Coming(frames) = &mut self.body {
+            self.body = Source::Whole(one_message(frames).await?);
+        }
+        Ok(())
+    }
+
+    /// Whether a server that closed the connection may be sent it again at once: a safe request without a body.
+    pub(crate) fn is_safe_and_bare(&self) -> bool {
+        let is_safe = matches!(&self.what, What::Http(verb, _) if verb.is_safe());
+        is_safe && matches!(&self.body, Source::Whole(bytes) if bytes.is_empty())
     }
 
     /// Whether to make the call twice does no more than to make it once.
@@ -144,7 +167,7 @@ impl Order {
                 is_small || !self.is_sent || matches!(self.what, What::Method(..))
             }
             Source::Sent(_) => false,
-            Source::Stream(..) | Source::Back(..) => true,
+            Source::Coming(_) | Source::Stream(..) | Source::Back(..) => true,
         }
     }
 
@@ -207,7 +230,7 @@ impl Order {
                 self.body = Source::Sent(kept);
                 Ok((body, cancel))
             }
-            Source::Whole(_) | Source::Sent(_) => {
+            Source::Coming(_) | Source::Whole(_) | Source::Sent(_) => {
                 Err(Error::internal("a body is not there to be sent again"))
             }
         }

@@ -5,10 +5,12 @@
 //! another transfer coding than `chunked`, whose bytes would be taken for the content, and 101 to somebody who
 //! asked for no other protocol.
 
+use std::future::poll_fn;
+use std::task::Poll;
+
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, StatusCode};
-use tidewire_service::{Body, Error, Reply, Result};
-use tidewire_wire::headers::end_to_end;
+use tidewire_service::{Body, Error, Frame, Reply, Result, end_to_end};
 
 use crate::exchange::Received;
 use crate::trace::{Step, tell};
@@ -17,7 +19,7 @@ use crate::trace::{Step, tell};
 ///
 /// # Errors
 /// It is none that could be passed on: `internal`, 502.
-pub(crate) fn reply(received: Received) -> Result<Reply> {
+pub(crate) async fn reply(received: Received) -> Result<Reply> {
     let Received { head, mut body } = received;
     check(head.status, &head.headers)?;
     let mut reply = Reply::new(Body::Empty).with_status(head.status);
@@ -33,9 +35,21 @@ pub(crate) fn reply(received: Received) -> Result<Reply> {
         }
         return Ok(reply);
     }
+    // Of most answers all came at once.
+    let mut begun = match poll_fn(|cx| Poll::Ready(body.poll_frame(cx))).await {
+        Poll::Ready(Some(Ok(Frame::Data(data)))) if body.is_end() => {
+            let wire_bytes = data.len();
+            tell(body.trace(), || Step::MessageReceived { wire_bytes });
+            body.finish();
+            reply.body = Body::Full(data);
+            return Ok(reply);
+        }
+        begun => Some(begun),
+    };
     reply.body = Body::frames(futures_util::stream::poll_fn(move |cx| {
-        let frame = std::task::ready!(body.poll_frame(cx));
-        if let Some(Ok(tidewire_service::Frame::Data(data))) = &frame {
+        let begun = begun.take().filter(Poll::is_ready);
+        let frame = std::task::ready!(begun.unwrap_or_else(|| body.poll_frame(cx)));
+        if let Some(Ok(Frame::Data(data))) = &frame {
             let wire_bytes = data.len();
             tell(body.trace(), || Step::MessageReceived { wire_bytes });
             // Whoever knows the length asks for no more than that, and drops what there is.
@@ -43,7 +57,7 @@ pub(crate) fn reply(received: Received) -> Result<Reply> {
                 body.finish();
             }
         }
-        std::task::Poll::Ready(frame)
+        Poll::Ready(frame)
     }));
     Ok(reply)
 }

@@ -84,6 +84,8 @@ pub(crate) struct Dialing {
 pub(crate) struct Lease {
     pub(crate) pool: Arc<Pool>,
     pub(crate) kind: Kind,
+    /// The connection was used before.
+    pub(crate) is_kept: bool,
     /// What happened when it was opened, for the call that waited for it.
     pub(crate) log: Option<Box<Log>>,
 }
@@ -136,7 +138,7 @@ impl Pool {
     }
 
     fn lease(self: &Arc<Self>, kind: Kind) -> Lease {
-        Lease { pool: Arc::clone(self), kind, log: None }
+        Lease { pool: Arc::clone(self), kind, is_kept: true, log: None }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -200,7 +202,7 @@ impl Pool {
                 let kind = Kind::Http1 { sender: Some(sender), abort, is_reusable: true };
                 drop(inner);
                 let mut lease = self.lease(kind);
-                lease.log = Some(Box::new(log));
+                (lease.is_kept, lease.log) = (false, Some(Box::new(log)));
                 self.give(lease);
                 self.serve();
                 return;
@@ -303,6 +305,14 @@ impl Pool {
         // With it go streamed requests that were not begun, which may hold leases of this pool.
         let _: Vec<Arc<Http2>> = gone;
         self.serve();
+    }
+
+    /// Closes all HTTP/1.1 connections that wait for a call.
+    pub(crate) fn close_idle(&self) {
+        let mut inner = self.lock();
+        let idle = std::mem::take(&mut inner.idle);
+        inner.http1_open -= idle.len();
+        idle.iter().for_each(|idle| idle.abort.abort());
     }
 
     /// How many connections are open, for tests and metrics.

@@ -3,6 +3,7 @@
 //! | the call | is made again |
 //! |---|---|
 //! | surely not seen by a server (refused, `GOAWAY`, `REFUSED_STREAM`) | at once, on another address; any call |
+//! | a safe verb of plain HTTP without a body, whose kept connection was closed before its answer | at once, on another connection, up to three times |
 //! | `unavailable`, of a query or an `IDEMPOTENT` method, or a safe verb of plain HTTP | after a wait, within the budget |
 //! | anything else | never |
 //!
@@ -53,7 +54,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// No call is made again, but those that no server has seen.
+    /// No call is made again, but those that no server has seen, and safe ones of plain HTTP whose kept connection was closed.
     pub fn none() -> Self {
         Self { attempts_max: 1, ..Self::default() }
     }

@@ -129,6 +129,7 @@ impl Attempt {
 
     fn put_aside(&self, outcome: Result<Reply>, refusal: &Refusal) -> Passing {
         self.terms.note(refusal);
+        self.terms.note_page(&self.key, false);
         *self.aside.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
         Passing::Aside
     }

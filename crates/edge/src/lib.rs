@@ -23,7 +23,8 @@
 //! | a header of `names` | private | private | in the key |
 //! | any other header, the peer, the protocol, extensions | private | private | private |
 //!
-//! Where several calls with one key arrive at once, the service runs once. If that run turns out to be
+//! Where several calls with one key arrive at once, the service runs once; for a plain `GET` only where an answer was
+//! kept before, since nothing else says of it that the others may have it. If that run turns out to be
 //! private or untracked, it answers its own caller only and the others run by themselves, so that no
 //! caller is given what was computed before its own write; a method that declares `coalesce` is shared
 //! all the same where it is not private.
@@ -49,6 +50,7 @@
 
 mod attempt;
 mod edge;
+mod flights;
 mod http;
 mod identity;
 mod kept;

@@ -79,8 +79,19 @@ impl Shared {
             return self.inner.call(call);
         }
         let Some(key) = asked.to_key() else { return self.inner.call(call) };
+        let flight = match &place.terms.flights {
+            Some(flights) => match flights.begin(&key) {
+                Some(flight) => Some(flight),
+                None => return self.inner.call(call),
+            },
+            None => None,
+        };
         let (shared, place) = (Arc::clone(self), Arc::clone(place));
-        Answer::pending(async move { shared.compute(&place, key, call).await })
+        Answer::pending(async move {
+            let answer = shared.compute(&place, key, call).await;
+            drop(flight);
+            answer
+        })
     }
 
     /// Runs the service, or waits for the run that is under way.

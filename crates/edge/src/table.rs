@@ -10,6 +10,7 @@ use tidewire_service::{Call, Lifetime, Method, Room, Sharing, StreamKind, Target
 
 use crate::attempt::{Attempt, Passing};
 use crate::edge::Settings;
+use crate::flights::Flights;
 use crate::http::Rules;
 use crate::kept::Kept;
 use crate::key::Key;
@@ -39,6 +40,8 @@ pub(crate) struct Terms {
     memo: OnceLock<Memo<Key, Kept>>,
     /// What the service may be asked about by its own name for it.
     pub(crate) previous: Previous,
+    /// What is known of plain pages, which do not say by a schema that they may be kept.
+    pub(crate) flights: Option<Arc<Flights>>,
 }
 
 /// The memo of one method.
@@ -80,8 +83,14 @@ impl Terms {
     /// Notes that an answer was kept.
     pub(crate) fn note_kept(&self, kept: &Kept) {
         self.previous.note(kept);
+        self.note_page(kept.key(), true);
         self.refused.store(0, Ordering::Relaxed);
         self.has_kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes of a plain page whether an answer was kept.
+    pub(crate) fn note_page(&self, key: &Key, is_kept: bool) {
+        self.flights.iter().for_each(|flights| flights.note(key, is_kept));
     }
 
     /// Whether no answer was ever kept, so that looking for one is in vain.
@@ -181,6 +190,7 @@ impl Table {
             has_kept: AtomicBool::new(false),
             memo: OnceLock::new(),
             previous: Previous::default(),
+            flights: is_page.then(Arc::default),
         }
     }
 }

@@ -10,7 +10,9 @@
 //! | which bytes are a field's | `scan.rs` |
 //! | which members there are, and their order | `print.rs` |
 //! | how a value looks | `value.rs`, `list.rs`, `known.rs` |
+//! | whether JSON already is what would be printed | `canonical.rs` |
 
+mod canonical;
 mod fault;
 mod known;
 mod list;
@@ -20,6 +22,7 @@ mod style;
 mod value;
 pub mod well_known;
 
+pub use canonical::is_canonical;
 pub use fault::Fault;
 pub use print::{Asked, print};
 pub use style::JsonStyle;

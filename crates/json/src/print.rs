@@ -265,7 +265,7 @@ impl<'p, 'b> Printer<'p, 'b, '_> {
     }
 }
 
-fn is_implicit(field: &FieldDescriptor) -> bool {
+pub(crate) fn is_implicit(field: &FieldDescriptor) -> bool {
     field.presence() == FieldPresence::Implicit
 }
 

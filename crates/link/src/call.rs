@@ -5,8 +5,8 @@
 //! by a task, which ends with the call. What a failed call became is in [`Error::outcome`].
 //!
 //! ```text
-//!  Calling ─ placed (place.rs) ─▶ Open ─ one answer ──────▶ reply; nothing is left of the call
-//!                                  └──── a stream's head ─▶ reply, whose body is the Open
+//!  Calling ─ placed (place.rs) ─▶ Placed ─ one answer ──────▶ reply; nothing is left of the call
+//!                                    └──── a stream's head ─▶ reply, whose body is the Open
 //! ```
 
 use std::fmt;
@@ -23,7 +23,6 @@ use crate::exchange::{Answered, Heard};
 use crate::hold::{Hold, Watcher};
 use crate::link::{ByCall, Link};
 use crate::made_of::Depends;
-use crate::place::Order;
 
 /// What became of a call that was made.
 pub(crate) struct Made {
@@ -42,10 +41,24 @@ pub struct Calling(Stage);
 #[expect(clippy::large_enum_variant, reason = "every call begins as the largest")]
 enum Stage {
     Asked(Option<(Link, Call)>),
-    Open(Option<Open>),
+    Placed(Placed),
     /// It has to wait for something that few calls do.
-    Later(Pin<Box<dyn Future<Output = Result<Reply>> + Send>>),
+    Later(Later),
 }
+
+/// A call that the session has, until its answer is there, or the head of it: dropping it cancels the call.
+///
+/// # Panics
+/// When polled again after it was ready.
+#[must_use = "a call is over when nobody waits for its answer"]
+pub struct Placed(Rest);
+
+enum Rest {
+    Head(Option<Open>),
+    Items(Later),
+}
+
+type Later = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
 
 const TAKEN: &str = "a call is polled until it is answered, once";
 
@@ -59,42 +72,47 @@ impl Link {
         Calling(Stage::Asked(Some((self.clone(), call))))
     }
 
-    /// [`call`](Self::call) of a hosted process: `begins` is told the call's name before anything can come
-    /// from the process that is part of it ([`Arrived::parent`](crate::Arrived)), and `made_of` becomes what
-    /// the answer was made of, be it a reply or an error. `begins` must not wait, nor use the link, whose
-    /// lock is held.
+    /// Gives a call of a hosted process to the session, once there is room for it: `begins` is told the
+    /// call's name before anything can come from the process that is part of it
+    /// ([`Arrived::parent`](crate::Arrived)). It must not wait, nor use the link, whose lock is held.
     ///
     /// # Errors
     /// As [`call`](Self::call).
     ///
     /// # Cancel safety
-    /// As [`call`](Self::call).
+    /// Dropped before it is ready, the call is not made.
     pub async fn call_hosted(
         &self,
         call: Call,
         begins: impl FnOnce(CallId) + Send,
-        made_of: &mut Vec<Depends>,
-    ) -> Result<Reply> {
-        Ok(self.make(call, None, begins, made_of).await?.reply)
+    ) -> Result<Placed> {
+        let call = if is_whole(&call) { call } else { Box::pin(with_message(call)).await? };
+        self.place(call, None, begins).await.map(Placed::new)
     }
 
-    pub(crate) async fn make(
+    /// [`call_hosted`](Self::call_hosted) of a call whose body is no stream, here and now: its body is taken
+    /// out, and `cx` is woken by its answer. Where there is no room the call is left as it is, and `cx` woken
+    /// when there may be.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn try_call_hosted(
         &self,
-        call: Call,
-        watcher: Option<Arc<dyn Watcher>>,
+        call: &mut Call,
         begins: impl FnOnce(CallId) + Send,
-        made_of: &mut Vec<Depends>,
-    ) -> Result<Made> {
+        cx: &TaskContext<'_>,
+    ) -> Poll<Result<Placed>> {
+        self.try_place(call, None, &mut Some(begins), cx).map_ok(Placed::new)
+    }
+
+    /// Makes a call whose answer `watcher` is told of.
+    pub(crate) async fn make(&self, call: Call, watcher: Arc<dyn Watcher>) -> Result<Made> {
         let call = if is_whole(&call) { call } else { Box::pin(with_message(call)).await? };
-        let mut open = self.place(Order::of(self, call)?, watcher, begins).await?;
+        let mut open = self.place(call, Some(watcher), |_| ()).await?;
         match poll_fn(|cx| open.poll_head(cx)).await {
-            Heard::Failed(error, depends) => {
-                *made_of = depends;
-                Err(error)
-            }
+            Heard::Failed(error, _) => Err(error),
             Heard::Reply(answered) => {
-                let Answered { reply, then, depends } = *answered;
-                *made_of = depends;
+                let Answered { reply, then, .. } = *answered;
                 Ok(match then {
                     Then::Nothing => Made { reply, hold: None },
                     Then::Watch => Made { reply, hold: Some(open.into_hold()) },
@@ -129,17 +147,16 @@ impl Calling {
     }
 
     /// Makes the call, and comes to the next stage.
-    fn begin(link: Link, call: Call, cx: &TaskContext<'_>) -> Result<Stage> {
+    fn begin(link: Link, mut call: Call, cx: &TaskContext<'_>) -> Result<Stage> {
         if !is_whole(&call) {
             let whole = async move { link.call(with_message(call).await?).await };
             return Ok(Stage::Later(Box::pin(whole)));
         }
-        let mut order = Order::of(&link, call)?;
-        match link.try_place(&mut order, &mut None::<fn(CallId)>, cx) {
-            Poll::Ready(placed) => Ok(Stage::Open(Some(placed?))),
+        match link.try_place(&mut call, None, &mut None::<fn(CallId)>, cx) {
+            Poll::Ready(placed) => Ok(Stage::Placed(Placed::new(placed?))),
             Poll::Pending => Ok(Stage::Later(Box::pin(async move {
-                let open = link.place(order, None, |_| ()).await?;
-                Self(Stage::Open(Some(open))).await
+                let open = link.place(call, None, |_| ()).await?;
+                Self(Stage::Placed(Placed::new(open))).await
             }))),
         }
     }
@@ -150,29 +167,56 @@ impl Future for Calling {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         loop {
-            let open = match &mut self.0 {
+            match &mut self.0 {
                 Stage::Asked(asked) => {
                     let (link, call) = asked.take().expect(TAKEN);
                     self.0 = Self::begin(link, call, cx)?;
-                    if matches!(self.0, Stage::Open(_)) {
+                    if matches!(self.0, Stage::Placed(_)) {
                         // It was placed by this task, which is woken by its answer.
                         return Poll::Pending;
                     }
-                    continue;
                 }
                 Stage::Later(later) => return later.as_mut().poll(cx),
-                Stage::Open(open) => open,
+                Stage::Placed(placed) => return placed.poll_answer(cx, &mut Vec::new()),
+            }
+        }
+    }
+}
+
+impl Placed {
+    fn new(open: Open) -> Self {
+        Self(Rest::Head(Some(open)))
+    }
+
+    /// The answer, or the head of it; `made_of` becomes what it was made of, be it a reply or an error.
+    ///
+    /// # Errors
+    /// As [`Link::call`].
+    pub fn poll_answer(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        made_of: &mut Vec<Depends>,
+    ) -> Poll<Result<Reply>> {
+        loop {
+            let open = match &mut self.0 {
+                Rest::Items(items) => return items.as_mut().poll(cx),
+                Rest::Head(open) => open,
             };
             let answered = match ready!(open.as_mut().expect(TAKEN).poll_head(cx)) {
                 Heard::Reply(answered) => answered,
-                Heard::Failed(error, _) => return Poll::Ready(Err(error)),
+                Heard::Failed(error, depends) => {
+                    *made_of = depends;
+                    return Poll::Ready(Err(error));
+                }
                 _ => return Poll::Ready(Err(unanswered())),
             };
-            if answered.then != Then::Items {
-                return Poll::Ready(Ok(answered.reply));
+            let Answered { reply, then, depends } = *answered;
+            *made_of = depends;
+            if then != Then::Items {
+                return Poll::Ready(Ok(reply));
             }
             let open = open.take().expect(TAKEN);
-            self.0 = Stage::Later(Box::pin(open.rest(answered.reply)));
+            self.0 = Rest::Items(Box::pin(open.rest(reply)));
         }
     }
 }
@@ -288,5 +332,11 @@ pub(crate) fn given_up() -> Heard {
 impl fmt::Debug for Calling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Calling")
+    }
+}
+
+impl fmt::Debug for Placed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Placed")
     }
 }

@@ -70,7 +70,7 @@ impl Link {
         call: Call,
         watcher: Arc<dyn Watcher>,
     ) -> Result<(Reply, Option<Hold>)> {
-        let made = self.make(call, Some(watcher), |_| (), &mut Vec::new()).await?;
+        let made = self.make(call, watcher).await?;
         Ok((made.reply, made.hold))
     }
 

@@ -34,7 +34,7 @@ mod watch;
 mod websocket;
 
 pub use accept::{Arrival, Links, random_boot};
-pub use call::Calling;
+pub use call::{Calling, Placed};
 pub use clock::Clock;
 pub use connection::{Connection, Ended};
 pub use dial::{Dial, Remote};

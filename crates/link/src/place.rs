@@ -12,8 +12,7 @@ use tidewire_live::{
     Watch,
 };
 use tidewire_service::{
-    Body, Call, Codec, Context, Error, Frames, Headers, Idempotency, Outcome, Result, Target,
-    Validator,
+    Body, Call, Codec, Error, Frames, Headers, Idempotency, Outcome, Result, Target, Validator,
 };
 
 use crate::call::Open;
@@ -24,34 +23,32 @@ use crate::pour::Pour;
 use crate::process;
 use crate::serve::metadata;
 
-/// A call as the session takes it, but for the number of its method; empty once it was placed.
-pub(crate) struct Order {
-    target: Target,
+/// What the session needs of a call; its body stays in the call until there is room for it.
+struct Order<'a> {
+    target: &'a Target,
+    body: &'a mut Body,
     codec: Codec,
     kind: CallKind,
     metadata: Metadata,
-    payload: Bytes,
-    frames: Option<Items>,
     deadline: Micros,
     held: Option<Validator>,
     tokens: Vec<Bytes>,
     parent: Option<CallId>,
-    streams_out: bool,
-    /// Who is told of the answer.
-    watcher: Option<Arc<dyn Watcher>>,
+    watch: Watch,
 }
 
 impl Link {
     /// Gives a call to the session, once there is room for it.
     pub(crate) async fn place(
         &self,
-        mut order: Order,
+        mut call: Call,
         watcher: Option<Arc<dyn Watcher>>,
         begins: impl FnOnce(CallId) + Send,
     ) -> Result<Open> {
-        order.watcher = watcher.filter(|_| order.may_be_watched());
-        let (deadline, mut begins) = (order.deadline, Some(begins));
-        let mut place = |cx: &mut TaskContext<'_>| self.try_place(&mut order, &mut begins, cx);
+        let (deadline, mut begins) = (self.deadline(&call), Some(begins));
+        let watcher = watcher.filter(|_| may_be_watched(&call));
+        let mut place =
+            |cx: &mut TaskContext<'_>| self.try_place(&mut call, watcher.as_ref(), &mut begins, cx);
         // What is seldom waited for is apart: the future of a call is moved, and most are small.
         match poll_fn(|cx| Poll::Ready(place(cx))).await {
             Poll::Ready(placed) => placed,
@@ -59,14 +56,17 @@ impl Link {
         }
     }
 
-    /// Gives a call to the session, if there is room for it: `cx` is woken by its answer. Otherwise lets `cx`
-    /// know when there may be room.
+    /// Gives a call to the session, if there is room for it: `cx` is woken by its answer, and its body is
+    /// taken out. Otherwise lets `cx` know when there may be room.
     pub(crate) fn try_place(
         &self,
-        order: &mut Order,
+        call: &mut Call,
+        watcher: Option<&Arc<dyn Watcher>>,
         begins: &mut Option<impl FnOnce(CallId) + Send>,
         cx: &TaskContext<'_>,
     ) -> Poll<Result<Open>> {
+        let streams_out = call.spec().is_none_or(|method| method.kind.server_streams());
+        let order = Order::of(self, call, watcher.is_some())?;
         let mut state = self.lock();
         state.let_go(self, None);
         match state.session.may_call(order.kind) {
@@ -77,7 +77,7 @@ impl Link {
                 return Poll::Pending;
             }
         }
-        let request = order.request(&mut state);
+        let (request, frames) = order.request(&mut state);
         // Who neither gives up nor is known again by a key does not ask for the time.
         let is_timeless = request.deadline == Micros::MAX && request.kind == CallKind::Query;
         let now = if is_timeless { 0 } else { self.0.clock.now() };
@@ -87,16 +87,21 @@ impl Link {
         let is_unsent = !state.is_greeted;
         let exchange = state.exchanges.entry(id).or_default();
         exchange.is_unsent = is_unsent;
-        exchange.watcher = order.watcher.as_ref().map(Arc::downgrade);
+        exchange.watcher = watcher.map(Arc::downgrade);
         exchange.wait_to_read(cx);
         if let Some(begins) = begins.take() {
             begins(id);
         }
         self.write_at_once(state);
-        if let Some(frames) = order.frames.take() {
+        if let Some(frames) = frames {
             self.send_items(id, frames);
         }
-        Poll::Ready(Ok(Open::new(self.clone(), id, order.streams_out)))
+        Poll::Ready(Ok(Open::new(self.clone(), id, streams_out)))
+    }
+
+    /// Until when an answer is wanted, as the session counts it.
+    fn deadline(&self, call: &Call) -> Micros {
+        call.context.deadline().map_or(Micros::MAX, |at| self.0.clock.micros(at))
     }
 
     /// Waits for a place no longer than the caller does.
@@ -151,49 +156,31 @@ fn over(state: &State) -> Error {
     Error::unavailable(format!("the session is over: {ended}")).with_outcome(Outcome::NotRun)
 }
 
-impl Order {
-    /// What the session needs of a call.
-    pub(crate) fn of(link: &Link, call: Call) -> Result<Self> {
-        let streams_out = call.spec().is_none_or(|method| method.kind.server_streams());
+impl<'a> Order<'a> {
+    fn of(link: &Link, call: &'a mut Call, is_watched: bool) -> Result<Self> {
+        let deadline = link.deadline(call);
         let Call { target, context, codec, accept, body, .. } = call;
         if codec != accept {
             return Err(Error::internal("a remote service answers in the codec of its request"));
         }
-        let kind = kind(&target);
-        let (payload, frames) = match body {
-            Body::Empty => (Bytes::new(), None),
-            Body::Full(payload) => (payload, None),
-            Body::Stream(frames) => (Bytes::new(), Some(frames)),
-        };
-        let deadline = context.deadline().map_or(Micros::MAX, |at| link.0.clock.micros(at));
-        let held = context.held().first().copied();
         let tokens = context.tokens().iter();
-        let tokens = tokens.map(|token| Bytes::copy_from_slice(token.bytes())).collect();
-        let (metadata, parent, watcher) = (headers(context), process::parent(link), None);
         Ok(Self {
+            kind: kind(target),
             target,
-            codec,
-            kind,
-            metadata,
-            payload,
-            frames,
+            body,
+            codec: *codec,
+            metadata: metadata(context.headers(), &Headers::default()),
             deadline,
-            held,
-            tokens,
-            parent,
-            streams_out,
-            watcher,
+            held: context.held().first().copied(),
+            tokens: tokens.map(|token| Bytes::copy_from_slice(token.bytes())).collect(),
+            parent: process::parent(link),
+            watch: if is_watched { Watch::Notify } else { Watch::No },
         })
     }
 
-    /// Whether its caller may be told of the answer.
-    fn may_be_watched(&self) -> bool {
-        self.kind == CallKind::Query && !self.streams_out && self.frames.is_none()
-    }
-
-    /// The request, which is taken out.
-    fn request(&mut self, state: &mut State) -> Request {
-        let destination = match &self.target {
+    /// The request, and what is to be streamed after it.
+    fn request(self, state: &mut State) -> (Request, Option<Items>) {
+        let destination = match self.target {
             Target::Http(http) => {
                 let target = http.uri.path_and_query().map_or("/", |target| target.as_str());
                 Request::http(http.method.as_str(), target, Bytes::new()).destination
@@ -204,22 +191,32 @@ impl Order {
             other => Destination::Method(state.session.method(&other.describe(), self.codec)),
         };
         let extra = (!self.tokens.is_empty() || self.parent.is_some()).then(|| {
-            let (tokens, parent) = (take(&mut self.tokens), self.parent);
-            Box::new(Extra { tokens, parent, ..Extra::default() })
+            Box::new(Extra { tokens: self.tokens, parent: self.parent, ..Extra::default() })
         });
-        let is_stream = self.frames.is_some();
-        Request {
+        let (payload, body, frames) = match take(self.body) {
+            Body::Empty => (Bytes::new(), RequestBody::Whole, None),
+            Body::Full(payload) => (payload, RequestBody::Whole, None),
+            Body::Stream(frames) => (Bytes::new(), RequestBody::Stream, Some(frames)),
+        };
+        let request = Request {
             destination,
             kind: self.kind,
-            watch: if self.watcher.is_some() { Watch::Notify } else { Watch::No },
-            metadata: take(&mut self.metadata),
-            payload: take(&mut self.payload),
-            body: if is_stream { RequestBody::Stream } else { RequestBody::Whole },
+            watch: self.watch,
+            metadata: self.metadata,
+            payload,
+            body,
             validator: self.held,
             deadline: self.deadline,
             extra,
-        }
+        };
+        (request, frames)
     }
+}
+
+/// Whether a caller may be told of the answer.
+fn may_be_watched(call: &Call) -> bool {
+    let streams_out = call.spec().is_none_or(|method| method.kind.server_streams());
+    kind(&call.target) == CallKind::Query && !streams_out && !matches!(call.body, Body::Stream(_))
 }
 
 /// What a call has to stream.
@@ -235,8 +232,4 @@ fn kind(target: &Target) -> CallKind {
         Target::Http(http) if http.method.is_safe() => CallKind::Query,
         _ => CallKind::Command,
     }
-}
-
-fn headers(context: Context) -> Metadata {
-    metadata(&context.into_headers(), &Headers::default())
 }

@@ -8,7 +8,8 @@
 //! | the process ends within the body | a body that breaks off |
 //! | no head within `request_timeout`, by the process's own [clock](crate::turn) | 504; after three in a row the process is killed |
 //!
-//! A seat is held until the last byte of the answer was read, so that an open stream counts as a call.
+//! A seat is held until the last byte of the answer was read, so that an open stream counts as a call; one that came
+//! whole with its head was.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -19,27 +20,66 @@ use futures_util::StreamExt;
 use http::StatusCode;
 use tidewire_service::{Body, Call, Error, Reply, Result, StreamKind, Target, Upgrade};
 
+use crate::clock::Clock;
 use crate::headers;
-use crate::hosted::{Inner, Seat};
+use crate::hosted::{Inner, Seat, Waiting};
 use crate::program::Listen;
-use crate::turn::Clock;
+
+/// Where a call is on its way to an instance.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// Nowhere yet.
+    None,
+    /// In line for a seat.
+    Waits(Waiting),
+    /// It has one.
+    Has(Seat),
+}
 
 /// Passes a call to an instance.
-pub(crate) async fn pass(inner: Arc<Inner>, call: Call) -> Result<Reply> {
-    let is_native = inner.generation().program.listen == Listen::Native;
+pub(crate) async fn pass(inner: Arc<Inner>, mut call: Call) -> Result<Reply> {
+    let is_native = inner.is_native();
     if call.http_target().is_none() && !is_native {
         let name = inner.name();
         return Err(Error::unimplemented(format!("{name} answers plain HTTP only")));
     }
-    let call = if is_native { headers::prepared(call) } else { call };
-    let again = again(&call);
-    match once(&inner, call).await {
-        Err(Failed { error, is_crash: true }) => match again {
-            Some(call) => Box::pin(once(&inner, call)).await.map_err(|failed| failed.error),
-            None => Err(error),
-        },
-        outcome => outcome.map_err(|failed| failed.error),
+    if is_native {
+        headers::prepare(&mut call);
     }
+    pass_prepared(inner, call, Place::None).await
+}
+
+/// [`pass`] of a call as the process gets it.
+pub(crate) async fn pass_prepared(inner: Arc<Inner>, call: Call, place: Place) -> Result<Reply> {
+    let seat = match place {
+        Place::None => inner.seat(call.context.enclosing()).await?,
+        Place::Waits(waiting) => waiting.seat().await?,
+        Place::Has(seat) => seat,
+    };
+    let again = body_again(&call).map(|body| copy(&call, body));
+    match once(&inner, call, seat).await {
+        Ok(reply) => Ok(reply),
+        Err(failed) => try_again(&inner, failed, again).await,
+    }
+}
+
+/// What a call whose process failed comes to: the same once more, where that may be.
+async fn try_again(inner: &Arc<Inner>, failed: Failed, again: Option<Call>) -> Result<Reply> {
+    let Some(call) = again.filter(|_| failed.is_crash) else { return Err(failed.error) };
+    let seat = inner.seat(call.context.enclosing()).await?;
+    Box::pin(once(inner, call, seat)).await.map_err(|failed| failed.error)
+}
+
+/// What a call comes to that could not reach its process any more.
+pub(crate) async fn lost_and_again(
+    inner: Arc<Inner>,
+    seat: Seat,
+    error: Error,
+    again: Option<Call>,
+) -> Result<Reply> {
+    let failed = lost(&inner, &seat, error).await;
+    drop(seat);
+    try_again(&inner, failed, again).await
 }
 
 /// Why there is no answer.
@@ -49,9 +89,7 @@ struct Failed {
     is_crash: bool,
 }
 
-async fn once(inner: &Arc<Inner>, mut call: Call) -> Result<Reply, Failed> {
-    let failed = |error, is_crash| Failed { error, is_crash };
-    let seat = inner.seat(call.context.enclosing()).await.map_err(|error| failed(error, false))?;
+async fn once(inner: &Arc<Inner>, mut call: Call, seat: Seat) -> Result<Reply, Failed> {
     let timeout = seat.instance.generation.life.request_timeout;
     let outcome = {
         // In its place: the future of a call is large, and a timeout that had it would have it moved.
@@ -64,24 +102,20 @@ async fn once(inner: &Arc<Inner>, mut call: Call) -> Result<Reply, Failed> {
         }
     };
     match outcome {
-        Some(Ok(reply)) => {
-            seat.instance.answered();
-            Ok(seated(reply, seat))
-        }
+        Some(Ok(reply)) => Ok(answered(reply, seat)),
         Some(Err(error)) => Err(lost(inner, &seat, error).await),
-        None => {
-            seat.instance.did_not_answer();
-            let name = inner.name();
-            let text = format!("{name} did not answer within {timeout:?}");
-            let error = Error::deadline_exceeded(text);
-            Err(failed(
-                match seat.instance.hint() {
-                    Some(hint) => error.with_cause(hint),
-                    None => error,
-                },
-                false,
-            ))
-        }
+        None => Err(Failed { error: overdue(inner, &seat), is_crash: false }),
+    }
+}
+
+/// A call was not answered in time.
+pub(crate) fn overdue(inner: &Inner, seat: &Seat) -> Error {
+    seat.instance.did_not_answer();
+    let (name, timeout) = (inner.name(), seat.instance.generation.life.request_timeout);
+    let error = Error::deadline_exceeded(format!("{name} did not answer within {timeout:?}"));
+    match seat.instance.hint() {
+        Some(hint) => error.with_cause(hint),
+        None => error,
     }
 }
 
@@ -116,23 +150,28 @@ fn lost<'a>(
     })
 }
 
-/// The same call once more, where that does no more than once.
-fn again(call: &Call) -> Option<Call> {
-    let body = match (&call.target, &call.body) {
-        (Target::Http(http), Body::Empty) if http.method.is_safe() => Body::Empty,
+/// The body of a call that may be made once more, since that does no more than once.
+pub(crate) fn body_again(call: &Call) -> Option<Body> {
+    match (&call.target, &call.body) {
+        (Target::Http(http), Body::Empty) if http.method.is_safe() => Some(Body::Empty),
         (Target::Method(method), Body::Full(message))
             if method.is_query() && method.kind == StreamKind::Unary =>
         {
-            Body::Full(message.clone())
+            Some(Body::Full(message.clone()))
         }
-        _ => return None,
-    };
-    let again = Call::of_target(call.target.clone(), call.context.clone(), body);
-    Some(again.with_codecs(call.codec, call.accept))
+        _ => None,
+    }
+}
+
+/// The call with another body.
+fn copy(call: &Call, body: Body) -> Call {
+    let copy = Call::of_target(call.target.clone(), call.context.clone(), body);
+    copy.with_codecs(call.codec, call.accept)
 }
 
 /// The reply, which gives the seat back when its body is over, or the connection that it takes over.
-fn seated(mut reply: Reply, seat: Seat) -> Reply {
+pub(crate) fn answered(mut reply: Reply, seat: Seat) -> Reply {
+    seat.instance.answered();
     if let Some(upgrade) = reply.take_upgrade() {
         let upgrade = Upgrade::new(move |connection| async move {
             upgrade.run(connection).await;

@@ -33,15 +33,18 @@ pub(crate) struct Named {
 }
 
 /// The commands of one process whose end is not known.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Commands {
     named: Arc<Named>,
-    under_way: Arc<AtomicUsize>,
+    under_way: AtomicUsize,
 }
 
 /// A command under way: it stays so unless it is settled.
 #[derive(Debug)]
-pub(crate) struct Command(Commands);
+pub(crate) struct Command {
+    of: Arc<Commands>,
+    link: Link,
+}
 
 impl Named {
     pub(crate) fn new(service: &str, shared: &Arc<Shared>) -> Self {
@@ -71,7 +74,7 @@ impl Named {
 
 impl Commands {
     pub(crate) fn new(named: &Arc<Named>) -> Self {
-        Self { named: Arc::clone(named), under_way: Arc::default() }
+        Self { named: Arc::clone(named), under_way: AtomicUsize::new(0) }
     }
 
     /// What the service has named.
@@ -80,9 +83,9 @@ impl Commands {
     }
 
     /// One is sent.
-    pub(crate) fn begin(&self) -> Command {
+    pub(crate) fn begin(self: &Arc<Self>, link: &Link) -> Command {
         self.under_way.fetch_add(1, Ordering::SeqCst);
-        Command(self.clone())
+        Command { of: Arc::clone(self), link: link.clone() }
     }
 
     /// The process is gone.
@@ -97,13 +100,13 @@ impl Command {
     fn settle(self) {
         // The process may have ended in the same moment, and all its commands with it.
         let less = |count: usize| count.checked_sub(1);
-        let _ = self.0.under_way.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        let _ = self.of.under_way.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
     }
 
     /// It ended with an error. Whoever is told so finds nothing that was kept from before.
-    pub(crate) fn failed(self, error: &Error, link: &Link) {
+    pub(crate) fn failed(self, error: &Error) {
         match error.outcome() {
-            Outcome::Unknown if link.is_over() => self.0.named.changed(),
+            Outcome::Unknown if self.link.is_over() => self.of.named.changed(),
             Outcome::Unknown => {}
             _ => self.settle(),
         }
@@ -111,7 +114,7 @@ impl Command {
 }
 
 /// The reply to a command, which is under way until it was read to its end.
-pub(crate) fn settled_by(mut reply: Reply, command: Option<Command>, link: Link) -> Reply {
+pub(crate) fn settled_by(mut reply: Reply, command: Option<Command>) -> Reply {
     let Some(command) = command else { return reply };
     let Body::Stream(mut frames) = reply.body else {
         command.settle();
@@ -123,7 +126,7 @@ pub(crate) fn settled_by(mut reply: Reply, command: Option<Command>, link: Link)
         match (&frame, command.is_some()) {
             (None, true) => command.take().into_iter().for_each(Command::settle),
             (Some(Err(error)), true) => {
-                command.take().into_iter().for_each(|command| command.failed(error, &link));
+                command.take().into_iter().for_each(|command| command.failed(error));
             }
             _ => {}
         }

@@ -13,9 +13,11 @@
 //! hyphen, and what the caller's `Connection` names, before these are set, since that would take them out again
 //! on the way.
 
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::{BufMut, BytesMut};
 use http::header::{CONNECTION, FORWARDED, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
-use tidewire_service::Peer;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const OF_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -32,26 +34,47 @@ pub(crate) fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> 
 pub(crate) fn set(
     headers: &mut HeaderMap,
     uri: &Uri,
-    peer: Option<&Peer>,
+    address: Option<SocketAddr>,
     is_https: bool,
     prefix: Option<&str>,
 ) {
-    let host = host(headers, uri).and_then(|host| HeaderValue::from_str(host).ok());
+    let of_uri = uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
+    let is_of_uri = of_uri.is_some();
+    let host = of_uri.or_else(|| headers.get(HOST).cloned());
     settle_connection(headers);
     take_out(headers);
-    let address = peer.and_then(|peer| peer.address).map(|address| address.ip().to_string());
-    let address = address.and_then(|address| HeaderValue::from_str(&address).ok());
-    let prefix = prefix.and_then(|prefix| HeaderValue::from_str(prefix).ok());
     // HTTP/2 has it in the URL; the program is spoken to in HTTP/1.1.
-    if let Some(host) = &host {
+    if let Some(host) = host.as_ref().filter(|_| is_of_uri || !headers.contains_key(HOST)) {
         headers.insert(HOST, host.clone());
     }
+    let address = address.and_then(|address| written(address.ip()));
+    let prefix = prefix.and_then(|prefix| HeaderValue::from_str(prefix).ok());
+    headers.reserve(4);
     let proto = Some(HeaderValue::from_static(if is_https { "https" } else { "http" }));
     for (name, value) in [(FOR, address), (OF_HOST, host), (PROTO, proto), (PREFIX, prefix)] {
         if let Some(value) = value {
             headers.insert(name, value);
         }
     }
+}
+
+/// An address as a header; those of four numbers, of which most are, without what formats anything.
+fn written(address: IpAddr) -> Option<HeaderValue> {
+    let IpAddr::V4(address) = address else {
+        return HeaderValue::from_str(&address.to_string()).ok();
+    };
+    let mut text = BytesMut::with_capacity(15);
+    for (place, number) in address.octets().into_iter().enumerate() {
+        if place > 0 {
+            text.put_u8(b'.');
+        }
+        for (least, digit) in [(100, number / 100), (10, number / 10 % 10), (0, number % 10)] {
+            if number >= least {
+                text.put_u8(b'0' + digit);
+            }
+        }
+    }
+    HeaderValue::from_maybe_shared(text.freeze()).ok()
 }
 
 /// Takes out what only a proxy may say, and names that a program could take for others.
@@ -66,6 +89,9 @@ fn take_out(headers: &mut HeaderMap) {
 
 /// Takes out what is of the caller's connection alone, but for its wish to become another.
 fn settle_connection(headers: &mut HeaderMap) {
+    if !headers.contains_key(CONNECTION) {
+        return;
+    }
     let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let names = values.flat_map(|names| names.split(',')).map(|name| name.trim().to_lowercase());
     let (upgrade, named): (Vec<_>, Vec<_>) = names.partition(|name| name == "upgrade");
@@ -86,14 +112,21 @@ mod tests {
         headers.insert(HOST, HeaderValue::from_static("shop.example"));
         headers.insert(FOR, HeaderValue::from_static("10.0.0.1"));
         headers.insert(FORWARDED, HeaderValue::from_static("for=10.0.0.1"));
-        let peer = Peer::new(std::net::SocketAddr::from(([192, 0, 2, 7], 1234)));
-        set(&mut headers, &Uri::from_static("/a"), Some(&peer), true, Some("/shop"));
+        let address = SocketAddr::from(([192, 0, 2, 7], 1234));
+        set(&mut headers, &Uri::from_static("/a"), Some(address), true, Some("/shop"));
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap());
         assert_eq!(text(FOR), Some("192.0.2.7"));
         assert_eq!(text(OF_HOST), Some("shop.example"));
         assert_eq!(text(PROTO), Some("https"));
         assert_eq!(text(PREFIX), Some("/shop"));
         assert_eq!(text(FORWARDED), None);
+    }
+
+    #[test]
+    fn addresses_are_written_as_everywhere() {
+        for text in ["0.0.0.0", "1.10.100.255", "9.99.199.200", "2001:db8::7"] {
+            assert_eq!(written(text.parse().unwrap()).unwrap(), text);
+        }
     }
 
     #[test]
@@ -122,9 +155,9 @@ mod tests {
         headers.insert(CONNECTION, HeaderValue::from_static("X-Forwarded-For, Upgrade, x-own"));
         headers.append(CONNECTION, HeaderValue::from_static("x-forwarded-proto"));
         headers.insert("x-own", HeaderValue::from_static("a"));
-        let peer = Peer::new(std::net::SocketAddr::from(([192, 0, 2, 7], 1234)));
-        set(&mut headers, &Uri::from_static("http://a/b"), Some(&peer), true, None);
-        let passed = crate::headers::end_to_end(headers.clone());
+        let address = SocketAddr::from(([192, 0, 2, 7], 1234));
+        set(&mut headers, &Uri::from_static("http://a/b"), Some(address), true, None);
+        let passed = tidewire_service::end_to_end(headers.clone());
         assert_eq!(passed[FOR], "192.0.2.7");
         assert_eq!(passed[PROTO], "https");
         assert_eq!(passed[HOST], "a");

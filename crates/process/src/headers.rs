@@ -9,17 +9,19 @@
 //! An answer that is shared cannot depend on what is one caller's, and nobody sees which headers a
 //! foreign program reads: so it is not given the others.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
-use tidewire_service::{Call, Context, Method, Sharing, StreamKind, Target};
+use http::{HeaderMap, HeaderName};
+use tidewire_service::{
+    Call, Context, Method, Sharing, StreamKind, Target, end_to_end, headers_without,
+    is_of_connection,
+};
 
-/// The call as a process gets it: what else surrounds it stays here, but for who waits for it.
-pub(crate) fn prepared(mut call: Call) -> Call {
+/// Makes a call what a process gets of it: what else surrounds it stays here, but for who waits for it.
+pub(crate) fn prepare(call: &mut Call) {
     let deadline = call.context.deadline();
     let enclosing = call.context.enclosing().cloned();
     let headers = for_process(&call.target, &mut call.context);
     call.context = Context::new(headers).with_deadline(deadline);
     enclosing.into_iter().for_each(|enclosing| call.context.set_enclosing(enclosing));
-    call
 }
 
 /// The headers of a call that go to a process.
@@ -28,14 +30,9 @@ fn for_process(target: &Target, context: &mut Context) -> HeaderMap {
         Target::Method(method) if method.is_query() && method.kind == StreamKind::Unary => {
             of_query(method, context)
         }
-        Target::Method(_) => filtered(std::mem::take(context.headers_mut()), is_of_rpc),
-        _ => filtered(std::mem::take(context.headers_mut()), is_of_connection),
+        Target::Method(_) => headers_without(std::mem::take(context.headers_mut()), is_of_rpc),
+        _ => end_to_end(std::mem::take(context.headers_mut())),
     }
-}
-
-/// All but those of the connection.
-pub(crate) fn end_to_end(headers: HeaderMap) -> HeaderMap {
-    filtered(headers, is_of_connection)
 }
 
 fn of_query(method: &Method, context: &Context) -> HeaderMap {
@@ -54,38 +51,6 @@ fn of_query(method: &Method, context: &Context) -> HeaderMap {
     }
     context.trace().for_each(|(name, value)| _ = headers.append(name, value.clone()));
     headers
-}
-
-fn filtered(headers: HeaderMap, is_dropped: fn(&str) -> bool) -> HeaderMap {
-    let named = headers.get("connection").and_then(|value| value.to_str().ok());
-    let named: Vec<String> =
-        named.iter().flat_map(|names| names.split(',')).map(|n| n.trim().to_lowercase()).collect();
-    let mut kept: HeaderMap<HeaderValue> = HeaderMap::with_capacity(headers.keys_len());
-    let mut last = None;
-    for (name, value) in headers {
-        last = name.or(last);
-        if let Some(name) = &last
-            && !is_dropped(name.as_str())
-            && !named.iter().any(|named| named == name.as_str())
-        {
-            kept.append(name, value);
-        }
-    }
-    kept
-}
-
-/// RFC 9110, section 7.6.1.
-fn is_of_connection(name: &str) -> bool {
-    matches!(
-        name,
-        "connection"
-            | "keep-alive"
-            | "proxy-connection"
-            | "te"
-            | "trailer"
-            | "transfer-encoding"
-            | "upgrade"
-    )
 }
 
 fn is_of_rpc(name: &str) -> bool {
@@ -108,6 +73,7 @@ fn is_of_rpc(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::HeaderValue;
     use std::sync::Arc;
     use tidewire_service::{Idempotency, Spec};
 

@@ -22,9 +22,10 @@ use crate::launcher::Launcher;
 use crate::life::Life;
 use crate::message::End;
 use crate::output::{Line, Ring};
+use crate::passing::Passing;
 use crate::peer::Shared;
 use crate::pool::{Count, Failure, Grant, Pool, Refusal, Step, Taken};
-use crate::program::Program;
+use crate::program::{Listen, Program};
 
 /// A hosted service; cheap to clone.
 #[derive(Debug, Clone)]
@@ -161,7 +162,7 @@ impl Hosted {
 
 impl Service for Hosted {
     fn call(&self, call: Call) -> Answer {
-        Answer::pending(crate::calls::pass(Arc::clone(&self.0), call))
+        Answer::pending(Passing::new(Arc::clone(&self.0), call))
     }
 }
 
@@ -225,6 +226,11 @@ impl Inner {
                     instance.freeze();
                     return Step::Freeze(instance);
                 }
+                Step::Wait(until) => {
+                    let native = pool.instances().filter_map(|instance| instance.native());
+                    let due = native.filter_map(|native| native.wake_overdue(now));
+                    return Step::Wait(until.into_iter().chain(due).min());
+                }
                 step => return step,
             }
         }
@@ -280,35 +286,35 @@ impl Inner {
         if let Some(grant) = above {
             return Ok(self.seated(grant));
         }
-        let receiver = match self.take() {
-            Taken::Granted(grant) => return Ok(self.seated(grant)),
-            Taken::Refused(refusal) => return Err(self.refused(refusal)),
-            Taken::Later(receiver) => receiver,
-        };
-        self.wake.notify_one();
-        let mut waiting = Waiting { inner: self, receiver };
-        let timeout = self.generation().life.queue_timeout;
-        match tokio::time::timeout(timeout, &mut waiting.receiver).await {
-            Ok(Ok(Ok(grant))) => Ok(self.seated(grant)),
-            Ok(Ok(Err(refusal))) => Err(self.refused(refusal)),
-            Ok(Err(_)) => Err(self.refused(Refusal::Draining)),
-            Err(_) => {
-                let name = self.name();
-                let text = format!("{name} had no place for a call within {timeout:?}");
-                Err(retry_after(Error::unavailable(text), SHORT_WAIT))
-            }
+        match self.try_seat(Instant::now())? {
+            Ok(seat) => Ok(seat),
+            Err(waiting) => waiting.seat().await,
         }
     }
 
-    fn take(&self) -> Taken<Arc<Instance>> {
-        let mut pool = self.pool();
-        let taken = pool.take(Instant::now());
-        if let Taken::Granted(grant) = &taken
-            && grant.is_frozen
-        {
-            grant.instance.thaw();
+    /// [`seat`](Self::seat) of a call from outside: a place, or the wait for one.
+    ///
+    /// # Errors
+    /// As [`seat`](Self::seat).
+    pub(crate) fn try_seat(self: &Arc<Self>, now: Instant) -> Result<Result<Seat, Waiting>> {
+        let taken = {
+            let mut pool = self.pool();
+            let taken = pool.take(now);
+            if let Taken::Granted(grant) = &taken
+                && grant.is_frozen
+            {
+                grant.instance.thaw();
+            }
+            taken
+        };
+        match taken {
+            Taken::Granted(grant) => Ok(Ok(self.seated(grant))),
+            Taken::Refused(refusal) => Err(self.refused(refusal)),
+            Taken::Later(receiver) => {
+                self.wake.notify_one();
+                Ok(Err(Waiting { inner: Arc::clone(self), receiver }))
+            }
         }
-        taken
     }
 
     fn seated(self: &Arc<Self>, grant: Grant<Arc<Instance>>) -> Seat {
@@ -356,14 +362,23 @@ impl Inner {
         &self.name
     }
 
+    /// Whether what is run from now on speaks the live protocol.
+    pub(crate) fn is_native(&self) -> bool {
+        self.lock_generation().program.listen == Listen::Native
+    }
+
     /// What is run from now on.
     pub(crate) fn generation(&self) -> Arc<Generation> {
-        Arc::clone(&self.generation.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.lock_generation())
     }
 
     /// Says what is run from now on; the pool is locked.
     pub(crate) fn set_generation(&self, generation: Arc<Generation>) {
-        *self.generation.lock().unwrap_or_else(PoisonError::into_inner) = generation;
+        *self.lock_generation() = generation;
+    }
+
+    fn lock_generation(&self) -> MutexGuard<'_, Arc<Generation>> {
+        self.generation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was kept of its answers ends.
@@ -403,12 +418,35 @@ async fn reached(at: Option<Instant>) {
 }
 
 /// A place that was promised: given back if nobody waits for it any more.
-struct Waiting<'a> {
-    inner: &'a Arc<Inner>,
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    inner: Arc<Inner>,
     receiver: oneshot::Receiver<Result<Grant<Arc<Instance>>, Refusal>>,
 }
 
-impl Drop for Waiting<'_> {
+impl Waiting {
+    /// Waits for it.
+    ///
+    /// # Errors
+    /// As [`Inner::seat`].
+    pub(crate) async fn seat(mut self) -> Result<Seat> {
+        let timeout = self.inner.generation().life.queue_timeout;
+        let told = tokio::time::timeout(timeout, &mut self.receiver).await;
+        let inner = &self.inner;
+        match told {
+            Ok(Ok(Ok(grant))) => Ok(inner.seated(grant)),
+            Ok(Ok(Err(refusal))) => Err(inner.refused(refusal)),
+            Ok(Err(_)) => Err(inner.refused(Refusal::Draining)),
+            Err(_) => {
+                let name = inner.name();
+                let text = format!("{name} had no place for a call within {timeout:?}");
+                Err(retry_after(Error::unavailable(text), SHORT_WAIT))
+            }
+        }
+    }
+}
+
+impl Drop for Waiting {
     fn drop(&mut self) {
         self.receiver.close();
         if let Ok(Ok(grant)) = self.receiver.try_recv() {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tidewire_client::{Client, ClientLimits, HttpVersion, Retry, Upstream};
+use tidewire_client::{BuildError, Client, ClientLimits, HttpVersion, Retry};
 use tidewire_service::{Call, Code, Error, Outcome, Reply, Service};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -61,7 +61,7 @@ pub(crate) struct Instance {
 /// How a process is called.
 #[derive(Debug)]
 enum Way {
-    Http(Upstream, Address),
+    Http(Client, Address),
     Native(Native),
 }
 
@@ -98,11 +98,19 @@ impl Instance {
     /// Makes a call.
     pub(crate) async fn call(&self, call: Call) -> tidewire_service::Result<Reply> {
         match &self.way {
-            Way::Http(upstream, address) => match upgrade::wanted(&call) {
-                None => Box::pin(upstream.call(call)).await,
+            Way::Http(client, address) => match upgrade::wanted(&call) {
+                None => client.call(call).await,
                 Some(wanted) => Box::pin(upgrade::pass(address, call, wanted)).await,
             },
-            Way::Native(native) => native.call(call).await,
+            Way::Native(native) => native.call(call).await?.await,
+        }
+    }
+
+    /// Its session, if it speaks the live protocol.
+    pub(crate) fn native(&self) -> Option<&Native> {
+        match &self.way {
+            Way::Http(..) => None,
+            Way::Native(native) => Some(native),
         }
     }
 
@@ -335,24 +343,22 @@ async fn reach(
     surroundings: &Surroundings<'_>,
     peer: &Arc<Peer>,
 ) -> Result<Way, String> {
-    let Surroundings { generation, shared, .. } = surroundings;
+    let Surroundings { generation, .. } = surroundings;
     if let Some(socket) = place.take_socket() {
-        return Native::greet(socket, peer, shared).await.map(Way::Native);
+        return Native::greet(socket, peer).await.map(Way::Native);
     }
     let address = place.until_open().await;
-    let upstream = upstream(&address.url(), &generation.life);
-    let upstream = upstream.map_err(|error| error.to_string())?;
-    Ok(Way::Http(upstream, address))
+    let client = client(&address.url(), &generation.life);
+    Ok(Way::Http(client.map_err(|error| error.to_string())?, address))
 }
 
-fn upstream(url: &str, life: &Life) -> Result<Upstream, tidewire_client::BuildError> {
+fn client(url: &str, life: &Life) -> Result<Client, BuildError> {
     let mut limits = ClientLimits::default();
     limits.http1_connections_max = life.concurrency;
     limits.waiting_max = life.concurrency;
     limits.idle_timeout = UNUSED_MAX;
     let client = Client::builder(url).http(HttpVersion::Http1).retry(Retry::none());
-    let client = client.pass_host().close_after_bodies().limits(limits);
-    Ok(Upstream::new(client.build()?))
+    client.pass_host().close_after_bodies().limits(limits).build()
 }
 
 /// A process has never answered a call that waits in the socket that it inherited.

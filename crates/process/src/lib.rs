@@ -20,7 +20,7 @@
 //! | `native.rs`, `socket.rs` | calls of a process that speaks the live protocol, both ways |
 //! | `peer.rs` | what such a process says by itself |
 //! | `steer.rs` | what an operator does to a service |
-//! | `turn.rs` | what a process is given time for |
+//! | `clock.rs` | what a process is given time for |
 //! | `typed.rs` | such a process as a service of a schema |
 //! | `sources.rs` | what its answers are made of |
 //! | `upgrade.rs` | WebSockets of programs |
@@ -29,6 +29,7 @@
 
 mod breaker;
 mod calls;
+mod clock;
 mod commands;
 mod forwarded;
 mod generation;
@@ -42,6 +43,7 @@ mod mark;
 mod message;
 mod native;
 mod output;
+mod passing;
 mod peer;
 mod pool;
 mod program;
@@ -50,7 +52,6 @@ mod site;
 mod socket;
 mod sources;
 mod steer;
-mod turn;
 mod typed;
 mod upgrade;
 mod warden;

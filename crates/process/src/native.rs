@@ -10,29 +10,28 @@
 //! `commands.rs` has what becomes of a command then.
 //! What a call is told of its caller is in `headers.rs`, what the process says by itself in `peer.rs`.
 
-use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tidewire_link::{
-    Arrival, CallId, Config, Depends, Limits, Link, Links, Reason, feature, random_boot,
+    Arrival, CallId, Config, Limits, Link, Links, Placed, Reason, feature, random_boot,
 };
-use tidewire_service::{Call, Enclosing, Headers, Outcome, Reply, Result, Target};
+use tidewire_service::{Call, Headers, Outcome, Reply, Result, Target, end_to_end};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::commands;
-use crate::headers;
-use crate::peer::{Peer, Shared};
+use crate::commands::{self, Command};
+use crate::peer::{Parent, Peer};
 use crate::socket::Socket;
 
 /// The session with one process.
@@ -40,7 +39,6 @@ use crate::socket::Socket;
 pub(crate) struct Native {
     link: Link,
     peer: Arc<Peer>,
-    shared: Arc<Shared>,
     over: watch::Receiver<bool>,
     runs: JoinHandle<()>,
 }
@@ -68,7 +66,6 @@ impl Native {
     pub(crate) async fn greet(
         socket: std::os::unix::net::UnixStream,
         peer: &Arc<Peer>,
-        shared: &Arc<Shared>,
     ) -> Result<Self, String> {
         let transport = UnixStream::from_std(socket).map_err(|error| error.to_string())?;
         let (peer, tasks) = (Arc::clone(peer), TaskTracker::new());
@@ -87,7 +84,7 @@ impl Native {
             of.commands.end();
             ends.send_replace(true);
         });
-        let native = Self { link, peer, shared: Arc::clone(shared), over, runs };
+        let native = Self { link, peer, over, runs };
         tokio::select! {
             biased;
             () = native.peer.ready() => Ok(native),
@@ -129,62 +126,142 @@ impl Native {
         self.link.drain(u32::try_from(grace.as_millis()).unwrap_or(u32::MAX), 0);
     }
 
-    /// Makes a call, and answers what the process calls meanwhile as a part of it.
-    pub(crate) async fn call(&self, call: Call) -> Result<Reply> {
+    /// Gives a call to the process, once its session has room.
+    ///
+    /// # Errors
+    /// The session is over.
+    ///
+    /// # Cancel safety
+    /// Dropped, the call is not made.
+    pub(crate) async fn call(&self, call: Call) -> Result<Underway> {
+        let is_kept = is_kept(&call);
+        let mut begun = None;
+        let begins = self.begins(&call, None, None, &mut begun);
+        let placed = self.link.call_hosted(call, begins).await?;
+        Ok(Underway::new(begun, placed, is_kept))
+    }
+
+    /// Gives a call whose body is no stream to the process here and now, if its session has room: the body is
+    /// taken out. `cx` is woken by the answer, and when the call is `due`.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub(crate) fn try_call(
+        &self,
+        call: &mut Call,
+        due: Option<Instant>,
+        cx: &Context<'_>,
+    ) -> Poll<Result<Underway>> {
+        let is_kept = is_kept(call);
+        let mut begun = None;
+        let begins = self.begins(call, due, Some(cx.waker().clone()), &mut begun);
+        let placed = ready!(self.link.try_call_hosted(call, begins, cx))?;
+        Poll::Ready(Ok(Underway::new(begun, placed, is_kept)))
+    }
+
+    /// Takes note of a call as it is placed.
+    fn begins<'a>(
+        &'a self,
+        call: &Call,
+        due: Option<Instant>,
+        waits: Option<Waker>,
+        begun: &'a mut Option<Begun>,
+    ) -> impl FnOnce(CallId) + Send + use<'a> {
         let is_command = is_command(&call.target);
-        let is_kept = call.spec().is_some_and(|spec| spec.ttl_ms.is_some() || spec.immutable);
-        let enclosing = Enclosing::within(call.context.enclosing(), self.peer.holder);
-        let opened = Opened { peer: &self.peer, id: OnceLock::new() };
-        let command = OnceLock::new();
-        let begins = |id: CallId| {
-            self.peer.opens(id, enclosing);
-            // It begins once.
-            let _ = opened.id.set(id);
-            if is_command {
-                let _ = command.set(self.peer.commands.begin());
-            }
-        };
-        let mut depends = Vec::new();
-        let outcome = {
-            let mut answer = std::pin::pin!(self.link.call_hosted(call, begins, &mut depends));
-            // Most calls have none within them.
-            let mut running = None;
-            poll_fn(|cx| match answer.as_mut().poll(cx) {
-                Poll::Pending => {
-                    opened.poll_nested(&self.shared, &mut running, cx);
-                    Poll::Pending
-                }
-                outcome => outcome,
-            })
-            .await
-        };
-        let command = command.into_inner();
-        match outcome {
-            Ok(reply) => {
-                self.made_of(&depends, is_kept || reply.freshness.is_known());
-                let mut reply = commands::settled_by(reply, command, self.link.clone());
-                reply.headers = from_process(std::mem::take(&mut reply.headers));
-                Ok(reply)
-            }
-            Err(mut error) => {
-                command.into_iter().for_each(|command| command.failed(&error, &self.link));
-                if error.outcome() == Outcome::Answered {
-                    self.made_of(&depends, false);
-                    let headers = from_process(std::mem::take(error.headers_mut()));
-                    *error.headers_mut() = headers;
-                }
-                Err(error)
-            }
+        let parent = Parent::new(call.context.enclosing().cloned(), waits, due);
+        move |id| {
+            let is_due_first = self.peer.opens(id, parent);
+            let opened = Opened { peer: Arc::clone(&self.peer), id };
+            let command = is_command.then(|| self.peer.commands.begin(&self.link));
+            *begun = Some(Begun { command, opened, is_due_first });
         }
     }
 
-    /// Records what an answer was made of: an answer that names nothing ends with nothing, unless its
-    /// method says how long it lasts.
-    fn made_of(&self, depends: &[Depends], is_kept: bool) {
-        depends.iter().for_each(|read| self.peer.depends(read));
-        if is_kept || !depends.is_empty() {
-            self.peer.depends_on_service();
+    /// Wakes those whose call is overdue; returns when to look again.
+    pub(crate) fn wake_overdue(&self, now: Instant) -> Option<Instant> {
+        self.peer.wake_overdue(now)
+    }
+}
+
+/// A call that the process has, until its answer begins: what the process calls meanwhile as a part of it is
+/// answered here. Dropped, it is cancelled.
+#[derive(Debug)]
+pub(crate) struct Underway {
+    /// Most calls have none within them.
+    running: Option<Running>,
+    placed: Placed,
+    /// None once it is answered.
+    begun: Option<Begun>,
+    is_kept: bool,
+}
+
+/// What is noted of a call as it is placed.
+#[derive(Debug)]
+struct Begun {
+    command: Option<Command>,
+    opened: Opened,
+    /// It is overdue before all that are looked for.
+    is_due_first: bool,
+}
+
+/// The calls that are part of one, under way.
+type Running = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
+
+impl Underway {
+    fn new(begun: Option<Begun>, placed: Placed, is_kept: bool) -> Self {
+        Self { running: None, placed, begun, is_kept }
+    }
+
+    /// Whether it is overdue sooner than the keeper of its service looks for that.
+    pub(crate) fn is_due_first(&self) -> bool {
+        self.begun.as_ref().is_some_and(|begun| begun.is_due_first)
+    }
+
+    /// The answer, or the head of it.
+    pub(crate) fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply>> {
+        let mut depends = Vec::new();
+        let Poll::Ready(outcome) = self.placed.poll_answer(cx, &mut depends) else {
+            self.poll_nested(cx);
+            return Poll::Pending;
+        };
+        let Begun { command, opened, .. } = self.begun.take().expect(TAKEN);
+        // What runs within it ends with it.
+        self.running = None;
+        Poll::Ready(match outcome {
+            Ok(reply) => {
+                opened.peer.made_of(&depends, self.is_kept || reply.freshness.is_known());
+                let mut reply = commands::settled_by(reply, command);
+                from_process(&mut reply.headers);
+                Ok(reply)
+            }
+            Err(mut error) => {
+                command.into_iter().for_each(|command| command.failed(&error));
+                if error.outcome() == Outcome::Answered {
+                    opened.peer.made_of(&depends, false);
+                    from_process(error.headers_mut());
+                }
+                Err(error)
+            }
+        })
+    }
+
+    /// Answers what came that is part of it, as far as that goes now.
+    fn poll_nested(&mut self, cx: &mut Context<'_>) {
+        let Some(Begun { opened: Opened { peer, id }, .. }) = &self.begun else { return };
+        for nested in peer.nested(*id, cx.waker()) {
+            let running = self.running.get_or_insert_default();
+            running.push(Box::pin(nested.run(Arc::clone(peer.shared()))));
         }
+        let Some(running) = &mut self.running else { return };
+        while let Poll::Ready(Some(())) = running.poll_next_unpin(cx) {}
+    }
+}
+
+impl Future for Underway {
+    type Output = Result<Reply>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_answer(cx)
     }
 }
 
@@ -204,8 +281,15 @@ fn is_command(target: &Target) -> bool {
     }
 }
 
-fn from_process(headers: Headers) -> Headers {
-    headers::end_to_end(headers.into_map()).into()
+/// Whether its method says how long an answer lasts.
+fn is_kept(call: &Call) -> bool {
+    call.spec().is_some_and(|spec| spec.ttl_ms.is_some() || spec.immutable)
+}
+
+fn from_process(headers: &mut Headers) {
+    if !headers.is_empty() {
+        *headers = end_to_end(std::mem::take(headers).into_map()).into();
+    }
 }
 
 /// The protocol's settings of the gateway's side.
@@ -224,36 +308,15 @@ fn config() -> Config {
 }
 
 /// A call that the process knows by its name, until it is over for whoever made it.
-struct Opened<'a> {
-    peer: &'a Peer,
-    id: OnceLock<CallId>,
+#[derive(Debug)]
+struct Opened {
+    peer: Arc<Peer>,
+    id: CallId,
 }
 
-/// The calls that are part of one, under way.
-type Running = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
-
-impl Opened<'_> {
-    /// Answers what came that is part of it, as far as that goes now.
-    fn poll_nested(
-        &self,
-        shared: &Arc<Shared>,
-        running: &mut Option<Running>,
-        cx: &mut Context<'_>,
-    ) {
-        let Some(id) = self.id.get() else { return };
-        for nested in self.peer.nested(*id, cx.waker()) {
-            running.get_or_insert_default().push(Box::pin(nested.run(Arc::clone(shared))));
-        }
-        let Some(running) = running else { return };
-        while let Poll::Ready(Some(())) = running.poll_next_unpin(cx) {}
-    }
-}
-
-impl Drop for Opened<'_> {
+impl Drop for Opened {
     fn drop(&mut self) {
-        if let Some(id) = self.id.get() {
-            self.peer.closes(*id);
-        }
+        self.peer.closes(self.id);
     }
 }
 
@@ -266,3 +329,5 @@ impl Drop for Native {
 
 /// The largest message of a process.
 const BODY_BYTES_MAX: u32 = 64 << 20;
+
+const TAKEN: &str = "a call is polled until it is answered, once";

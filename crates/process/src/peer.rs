@@ -14,6 +14,7 @@ use tidewire_link::{Answering, Arrived, ByCall, CallId, Changed, Depends, Failed
 use tidewire_memo::Graph;
 use tidewire_service::{Enclosing, Error, Reply};
 use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 
 use crate::commands::{Commands, Named};
 use crate::output::printable;
@@ -46,18 +47,40 @@ pub(crate) struct Peer {
     shared: Arc<Shared>,
     is_ready: watch::Sender<bool>,
     jobs: AtomicU64,
-    parents: Mutex<ByCall<Parent>>,
-    pub(crate) commands: Commands,
+    parents: Mutex<Parents>,
+    pub(crate) commands: Arc<Commands>,
+}
+
+/// The calls that the process serves.
+#[derive(Debug, Default)]
+struct Parents {
+    open: ByCall<Parent>,
+    /// When those are looked for that are overdue.
+    looks_at: Option<Instant>,
 }
 
 /// A call that the process serves.
 #[derive(Debug)]
-struct Parent {
-    enclosing: Enclosing,
+pub(crate) struct Parent {
+    /// What waits for it.
+    outer: Option<Enclosing>,
     /// What is part of it and nobody has begun to answer.
     nested: Vec<Nested>,
     /// Who waits for it.
     waits: Option<Waker>,
+    /// When whoever waits for it is woken, should it not be answered by then.
+    due: Option<Instant>,
+}
+
+impl Parent {
+    /// A call inside of `outer`, for which `waits` waits.
+    pub(crate) fn new(
+        outer: Option<Enclosing>,
+        waits: Option<Waker>,
+        due: Option<Instant>,
+    ) -> Self {
+        Self { outer, nested: Vec::new(), waits, due }
+    }
 }
 
 /// A call that is part of one that the process serves.
@@ -77,7 +100,7 @@ impl Peer {
             is_ready: watch::Sender::new(false),
             jobs: AtomicU64::new(0),
             parents: Mutex::default(),
-            commands: Commands::new(named),
+            commands: Arc::new(Commands::new(named)),
         }
     }
 
@@ -88,6 +111,11 @@ impl Peer {
 
     fn pid(&self) -> i32 {
         self.pid.load(Ordering::Relaxed)
+    }
+
+    /// What it has in common with others.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Waits until it takes calls.
@@ -101,15 +129,33 @@ impl Peer {
         self.jobs.load(Ordering::Relaxed) > 0
     }
 
-    /// It begins to serve a call, of which others may be part.
-    pub(crate) fn opens(&self, call: CallId, enclosing: Enclosing) {
-        self.parents().insert(call, Parent { enclosing, nested: Vec::new(), waits: None });
+    /// It begins to serve a call, of which others may be part; returns whether those that are overdue have to
+    /// be looked for sooner than is planned.
+    pub(crate) fn opens(&self, call: CallId, parent: Parent) -> bool {
+        let mut parents = self.parents();
+        let is_sooner = |due: Instant| parents.looks_at.is_none_or(|at| due < at);
+        let looks_at = parent.due.filter(|due| is_sooner(*due));
+        parents.looks_at = looks_at.or(parents.looks_at);
+        parents.open.insert(call, parent);
+        looks_at.is_some()
+    }
+
+    /// Wakes those whose call is overdue; returns when to look again.
+    pub(crate) fn wake_overdue(&self, now: Instant) -> Option<Instant> {
+        let mut parents = self.parents();
+        for parent in parents.open.values_mut().filter(|parent| parent.due <= Some(now)) {
+            if parent.due.take().is_some() {
+                parent.waits.iter().for_each(Waker::wake_by_ref);
+            }
+        }
+        parents.looks_at = parents.open.values().filter_map(|parent| parent.due).min();
+        parents.looks_at
     }
 
     /// What came that is part of a call; `waits` is woken when more does.
     pub(crate) fn nested(&self, call: CallId, waits: &Waker) -> Vec<Nested> {
         let mut parents = self.parents();
-        let Some(parent) = parents.get_mut(&call) else { return Vec::new() };
+        let Some(parent) = parents.open.get_mut(&call) else { return Vec::new() };
         if !parent.waits.as_ref().is_some_and(|known| known.will_wake(waits)) {
             parent.waits = Some(waits.clone());
         }
@@ -119,12 +165,12 @@ impl Peer {
     /// It answered a call, or nobody waits for it any more.
     pub(crate) fn closes(&self, call: CallId) {
         // What it still has may use the link as it is dropped, whose lock is taken before this one.
-        let closed = self.parents().remove(&call);
+        let closed = self.parents().open.remove(&call);
         drop(closed);
     }
 
     /// An answer was made of this: what is running depends on it.
-    pub(crate) fn depends(&self, read: &Depends) {
+    fn depends(&self, read: &Depends) {
         let (source, key) = match read {
             Depends::Key(source, key) => (str::from_utf8(source), Some(str::from_utf8(key))),
             Depends::Source(source) => (str::from_utf8(source), None),
@@ -141,9 +187,13 @@ impl Peer {
         }
     }
 
-    /// What is running depends on the memory of the service.
-    pub(crate) fn depends_on_service(&self) {
-        self.shared.sources.read_service(&self.service);
+    /// Records what an answer was made of: an answer that names nothing ends with nothing, unless its
+    /// method says how long it lasts.
+    pub(crate) fn made_of(&self, depends: &[Depends], is_kept: bool) {
+        depends.iter().for_each(|read| self.depends(read));
+        if is_kept || !depends.is_empty() {
+            self.shared.sources.read_service(&self.service);
+        }
     }
 
     /// What came from it made no sense.
@@ -162,7 +212,7 @@ impl Peer {
         }
     }
 
-    fn parents(&self) -> MutexGuard<'_, ByCall<Parent>> {
+    fn parents(&self) -> MutexGuard<'_, Parents> {
         lock(&self.parents)
     }
 
@@ -172,13 +222,14 @@ impl Peer {
             Box::pin(async { Err(Failed::not_run(Error::failed_precondition(text))) })
         };
         let mut parents = self.parents();
-        let Some(Parent { enclosing, nested, waits }) = parents.get_mut(&parent) else {
+        let Some(Parent { outer, nested, waits, .. }) = parents.open.get_mut(&parent) else {
             return refuse("the call that this one is part of is not open".to_owned());
         };
+        let enclosing = Enclosing::within(outer.as_ref(), self.holder);
         if enclosing.depth() >= REENTRANCY {
             return refuse(format!("calls within calls are over reentrancy = {REENTRANCY}"));
         }
-        arrived.context.set_enclosing(enclosing.clone());
+        arrived.context.set_enclosing(enclosing);
         let (answer, answered) = oneshot::channel();
         // Whoever waits and is gone by now drops what would answer.
         nested.push(Nested { arrived, answer });

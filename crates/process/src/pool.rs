@@ -263,7 +263,9 @@ impl<M: Clone> Pool<M> {
         }
         self.waiting.retain(|waiting| !waiting.is_closed());
         // What was started to spare calls the wait, and is not needed by now.
-        let is_spare = !replaces && self.wanted_since.is_none() && self.waiting.is_empty();
+        let is_wanted = self.wanted_since.is_some() || !self.waiting.is_empty();
+        let is_full = self.current() >= self.life.instances_max;
+        let is_spare = is_full || !replaces && !is_wanted;
         self.wanted_since = (!is_newest).then_some(now);
         if replaces {
             let older = self.members.iter_mut().filter(|m| m.generation < generation);
@@ -277,7 +279,7 @@ impl<M: Clone> Pool<M> {
             idle_since: now,
             condition: Condition::Ready,
             is_spare: is_spare && self.is_short_of_spares(),
-            retires: false,
+            retires: is_full && !self.is_short_of_spares(),
         });
         self.hand_out(now);
         replaces
@@ -405,15 +407,19 @@ impl<M: Clone> Pool<M> {
         if self.is_starting {
             return None;
         }
-        // Those of older settings are about to leave, and take no place.
-        let current = |m: &&Member<M>| m.is_active() && m.generation == self.generation;
-        let current = self.members.iter().filter(current).count();
+        let current = self.current();
         let needed = earliest(self.waiting_since, self.wanted_since)
             .filter(|_| current < self.life.instances_max)
             .map(|since| if current == 0 { since } else { since + PATIENCE });
         let ahead = self.is_short_of_spares().then_some(now);
         let wanted = earliest(needed, ahead)?;
         Some(self.breaker.rests_until(now).map_or(wanted, |until| until.max(wanted)))
+    }
+
+    /// How many instances serve. Those of older settings are about to leave, and take no place.
+    fn current(&self) -> usize {
+        let current = |m: &&Member<M>| m.is_active() && m.generation == self.generation;
+        self.members.iter().filter(current).count()
     }
 
     /// Whether instances serve that are to be replaced.

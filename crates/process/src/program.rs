@@ -96,6 +96,14 @@ impl Program {
         self
     }
 
+    /// Whether its user is known on this machine.
+    ///
+    /// # Errors
+    /// There is no such user, or nobody can tell.
+    pub fn check_user(&self) -> io::Result<()> {
+        self.runs_as().map(drop)
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name

@@ -7,7 +7,8 @@
 //! | `/*` | everything | |
 //!
 //! Routes with a `host` are asked before those without; among each the longest wins. Paths are compared as they arrive,
-//! without decoding, as is usual among proxies.
+//! without decoding, as is usual among proxies. A path that programs could read as one elsewhere (`/shop/..;/admin`)
+//! is refused.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -31,12 +32,15 @@ pub struct Site {
 /// Services by their sites: a [`Service`] itself. Clones share what is where.
 #[derive(Clone, Default)]
 pub struct Sites {
-    places: Arc<RwLock<Vec<Place>>>,
+    places: Arc<RwLock<Vec<Arc<Place>>>>,
     is_https: bool,
 }
 
 /// A service at its site.
-type Place = (Site, Arc<dyn Service>);
+struct Place {
+    site: Site,
+    service: Box<dyn Service>,
+}
 
 impl Site {
     /// A site by its route: `/shop/*` for a path and all below it, `/shop` for it alone.
@@ -51,7 +55,8 @@ impl Site {
         let is_path = prefix.starts_with('/') || (prefix.is_empty() && has_paths_below);
         let is_plain = prefix.bytes().all(|byte| byte.is_ascii_graphic())
             && !prefix.contains(['*', '{', '}', '?', '#', '%'])
-            && !prefix.contains("//");
+            && !prefix.contains("//")
+            && !has_dot_segments(prefix);
         if !is_path || !is_plain || (has_paths_below && prefix.ends_with('/')) {
             return Err(SiteError(format!(
                 "route {route:?} is none; write \"/shop/*\" for /shop and all below it, \"/shop\" \
@@ -115,11 +120,11 @@ impl Sites {
                 && known.has_paths_below == site.has_paths_below
         };
         let mut sites = self.places.write().unwrap_or_else(PoisonError::into_inner);
-        if sites.iter().any(|(known, _)| is_same(known)) {
+        if sites.iter().any(|known| is_same(&known.site)) {
             return Err(SiteError(format!("route {site} is there twice; remove one of the two")));
         }
-        sites.push((site, Arc::new(service)));
-        sites.sort_by_key(|(site, _)| std::cmp::Reverse(site.rank()));
+        sites.push(Arc::new(Place { site, service: Box::new(service) }));
+        sites.sort_by_key(|place| std::cmp::Reverse(place.site.rank()));
         Ok(())
     }
 
@@ -130,9 +135,9 @@ impl Sites {
         *self.places.write().unwrap_or_else(PoisonError::into_inner) = others;
     }
 
-    fn find(&self, host: Option<&str>, path: &str) -> Option<Place> {
+    fn find(&self, host: Option<&str>, path: &str) -> Option<Arc<Place>> {
         let sites = self.places.read().unwrap_or_else(PoisonError::into_inner);
-        sites.iter().find(|(site, _)| site.matches(host, path)).cloned()
+        sites.iter().find(|place| place.site.matches(host, path)).cloned()
     }
 }
 
@@ -141,22 +146,40 @@ impl Service for Sites {
         let Target::Http(target) = &mut call.target else {
             return Answer::ready(Err(Error::unimplemented("only plain HTTP requests go here")));
         };
-        let (uri, headers) = (target.uri.clone(), call.context.headers());
-        let host = forwarded::host(headers, &uri);
-        let Some((site, service)) = self.find(host, uri.path()) else {
-            let text = format!("nothing is at {}", uri.path());
+        if has_dot_segments(target.uri.path()) {
+            let text = "a path has no segments . and .. when it is sent; resolve them first";
+            return Answer::ready(Err(Error::invalid_argument(text)));
+        }
+        let host = forwarded::host(call.context.headers(), &target.uri);
+        let Some(place) = self.find(host, target.uri.path()) else {
+            let text = format!("nothing is at {}", target.uri.path());
             return Answer::ready(Err(Error::not_found(text)));
         };
+        let Place { site, service } = &*place;
         let prefix = site.strips_prefix.then_some(site.prefix.as_str());
-        if let Some(prefix) = prefix {
-            target.uri = without_prefix(&uri, prefix.len());
-        }
-        let peer = call.context.peer().cloned();
+        let address = call.context.peer().and_then(|peer| peer.address);
         let headers = call.context.headers_mut();
-        forwarded::set(headers, &uri, peer.as_ref(), self.is_https, prefix);
+        forwarded::set(headers, &target.uri, address, self.is_https, prefix);
+        if let Some(prefix) = prefix {
+            target.uri = without_prefix(&target.uri, prefix.len());
+        }
         service.call(call)
     }
 }
+
+/// Whether a segment of a path is `.` or `..` to somebody: as it is, encoded, or with parameters behind a
+/// semicolon, which servlet containers take off before they look.
+fn has_dot_segments(path: &str) -> bool {
+    let read = path.contains('%').then(|| {
+        let plain = path.to_ascii_lowercase();
+        ENCODED.iter().fold(plain, |path, (encoded, byte)| path.replace(encoded, byte))
+    });
+    let mut segments = read.as_deref().unwrap_or(path).split(['/', '\\']);
+    segments.any(|segment| matches!(segment.split(';').next(), Some("." | "..")))
+}
+
+/// What segments are told from each other by, and from `..`.
+const ENCODED: [(&str, &str); 4] = [("%2e", "."), ("%2f", "/"), ("%5c", "\\"), ("%3b", ";")];
 
 /// `host` without `:port` and without the dot of the root; an IPv6 address keeps its brackets.
 fn name_of(host: &str) -> &str {
@@ -184,7 +207,7 @@ impl fmt::Display for Site {
 impl fmt::Debug for Sites {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sites = self.places.read().unwrap_or_else(PoisonError::into_inner);
-        f.debug_list().entries(sites.iter().map(|(site, _)| site)).finish()
+        f.debug_list().entries(sites.iter().map(|place| &place.site)).finish()
     }
 }
 
@@ -263,6 +286,38 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_path_that_a_program_could_read_as_one_elsewhere_is_refused() {
+        for path in [
+            "/shop/..",
+            "/shop/./x",
+            "/shop/../admin",
+            "/shop;x=1/../admin",
+            "/shop/..;/admin",
+            "/shop/..;x=1/admin",
+            "/shop/.;/admin",
+            "/shop/%2e%2E/admin",
+            "/shop/.%2e;x/admin",
+            "/shop/..%3bx/admin",
+            "/shop/..%2fadmin",
+            "/shop/x%5C..%5Cadmin",
+            "/shop/..\\admin",
+        ] {
+            let said = ask("a.example", path).await;
+            assert!(said.starts_with("invalid_argument"), "{path}: {said}");
+        }
+        for path in [
+            "/shop/...",
+            "/shop/..a",
+            "/shop/a;b/c",
+            "/shop/a..;b",
+            "/shop/x?y=/../z",
+            "/shop/%252e%252e",
+        ] {
+            assert_eq!(ask("a.example", path).await, format!("shop {path}"));
+        }
+    }
+
     #[test]
     fn what_is_no_route_is_refused() {
         for route in [
@@ -278,6 +333,9 @@ mod tests {
             "//*",
             "/a/{b}",
             "/a?b",
+            "/a/../b",
+            "/a/..;/b/*",
+            "/a/.",
         ] {
             assert!(Site::new(route).is_err(), "{route}");
         }

@@ -5,7 +5,7 @@
 //! | a source that the gateway shares ([`Sources::share`]) | that one: a change on either side is one for both |
 //! | any other | a source of keys as text, made with its first use; others may change what it stands for unseen, so it is [external](tidewire_memo::Source::external) |
 //! | a key that a shared source has no form for | what cannot be told: the answer is not kept; its change is one of all keys |
-//! | a source without a key | each of its keys: an answer that was made of more than it can name |
+//! | a source without a key, or with an empty one | each of its keys, read or changed |
 //! | nothing | what cannot be told |
 //!
 //! Beside what it names, an answer that is kept reads its service, which changes when a process of it
@@ -99,6 +99,9 @@ impl Sources {
 
     /// The running computation depends on what a process named.
     pub(crate) fn read(&self, source: &str, key: &str) {
+        if key.is_empty() {
+            return self.read_all(source);
+        }
         if !self.named(source).is_some_and(|named| named.read(key)) {
             tracing::debug!(source, key, "what an answer was made of cannot be told");
             self.read_untold();
@@ -125,6 +128,9 @@ impl Sources {
 
     /// A process says that a source changed.
     pub(crate) fn changed(&self, source: &str, key: &str) {
+        if key.is_empty() {
+            return self.changed_all(source);
+        }
         if let Some(named) = self.named(source) {
             named.changed(key);
         }
@@ -179,21 +185,23 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_change_of_any_key_ends_what_is_made_of_a_whole_source() {
-        for is_shared in [true, false] {
+    async fn a_source_without_a_key_is_all_of_its_keys() {
+        for (is_shared, read, changed) in
+            [true, false].into_iter().flat_map(|it| [(it, "", "7"), (it, "7", ""), (it, "", "")])
+        {
             let graph = Graph::new();
             let sources = Arc::new(Sources::new(&graph));
             if is_shared {
                 sources.share(Source::<u64>::new_in(&graph, "items"));
             }
-            let (made, read) = (AtomicUsize::new(0), Arc::clone(&sources));
+            let (made, reads) = (AtomicUsize::new(0), Arc::clone(&sources));
             let memo = Memo::infallible_in(&graph, "list", move |(): ()| {
-                read.read_all("items");
+                reads.read("items", read);
                 let made = made.fetch_add(1, Ordering::Relaxed) + 1;
                 async move { made }
             });
             assert_eq!((*memo.get(()).await.unwrap(), *memo.get(()).await.unwrap()), (1, 1));
-            sources.changed("items", "7");
+            sources.changed("items", changed);
             assert_eq!((*memo.get(()).await.unwrap(), *memo.get(()).await.unwrap()), (2, 2));
         }
     }

@@ -19,10 +19,11 @@ use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1;
 use hyper::ext::Protocol;
 use hyper_util::rt::TokioIo;
-use tidewire_service::{Body, Call, Error, Frame, Outcome, Reply, Result, Target, Upgrade};
+use tidewire_service::{
+    Body, Call, Error, Frame, Outcome, Reply, Result, Target, Upgrade, end_to_end,
+};
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 
-use crate::headers;
 use crate::ready::Address;
 
 /// What a request wants its connection to become.
@@ -90,7 +91,7 @@ where
     Ok(match response.status() {
         StatusCode::SWITCHING_PROTOCOLS if is_over_http2 => {
             let reply = switched(response);
-            let mut headers = headers::end_to_end(reply.headers.clone().into_map());
+            let mut headers = end_to_end(reply.headers.clone().into_map());
             headers.remove(SEC_WEBSOCKET_ACCEPT);
             reply.with_status(StatusCode::OK).with_headers(headers)
         }
@@ -108,7 +109,7 @@ fn request(call: Call, wanted: HeaderValue) -> Result<Request<String>> {
     *request.method_mut() = target.method;
     *request.uri_mut() = path.parse().unwrap_or_else(|_| Uri::from_static("/"));
     *request.version_mut() = Version::HTTP_11;
-    let mut headers = headers::end_to_end(context.into_headers());
+    let mut headers = end_to_end(context.into_headers());
     // Of a body nothing passes.
     headers.remove(CONTENT_LENGTH);
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -146,7 +147,7 @@ fn answered(response: Response<Incoming>) -> Reply {
             })
         })
     });
-    let headers = headers::end_to_end(head.headers);
+    let headers = end_to_end(head.headers);
     Reply::new(Body::frames(frames)).with_status(head.status).with_headers(headers)
 }
 

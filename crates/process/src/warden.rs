@@ -1,14 +1,14 @@
 //! The warden: a process of this program that does nothing but start and end hosted processes.
 //!
-//! The gateway runs itself again once, under the name `tidewire-warden`. The warden has one thread, a
-//! session of its own and little memory, so that a start in it is cheap (a fork copies no large page
-//! tables) and the signal that a child gets with the death of its parent's thread can be relied on. It
+//! The gateway runs itself again once, under the name `tidewire-warden`. The warden starts everything in
+//! the thread of its `main`, so that the signal that a child gets with the death of its parent's thread can
+//! be relied on, and has a session of its own. It
 //! adopts whatever below it loses its parent. When its gateway is gone, be it by `kill -9`, everything
 //! below it is killed, daemons too, and it ends.
 //!
 //! | event | what is done |
 //! |---|---|
-//! | order to start | fork and exec (`spawn.rs`); the answer is the pid or the error of the system |
+//! | order to start | clone and exec (`spawn.rs`); the answer is the pid or the error of the system |
 //! | order to signal | the process group, as long as its leader was not reaped; to stop or go on, all of its descendants too |
 //! | a child ended | its group is killed, what it left is swept (`sweep.rs`), the gateway is told |
 //! | the gateway's end of the socket is closed | all is killed, until nothing is below |
@@ -121,7 +121,7 @@ impl Warden {
 
     fn start(&mut self, start: &Start, fds: Vec<OwnedFd>) -> io::Result<()> {
         let id = start.id;
-        match spawn::spawn(start, fds, self.itself) {
+        match spawn::spawn(start, &fds, self.itself) {
             Ok(pid) => {
                 self.instances.insert(pid, id);
                 self.tell(&Notice::Started { id, pid: pid.as_raw_nonzero().get() })

@@ -196,7 +196,7 @@ impl Schema {
         json::read_tree(&self.pool, index, json, Unknown::Refused).map(Message)
     }
 
-    fn index(&self, type_name: &str) -> Result<MessageIndex> {
+    pub(crate) fn index(&self, type_name: &str) -> Result<MessageIndex> {
         self.pool
             .message_index(type_name)
             .ok_or_else(|| Error::internal(format!("the schema has no message type {type_name}")))

@@ -1,13 +1,15 @@
 //! Calls in a codec that who answers does not speak: messages are translated on the way, both ways.
 //!
-//! Headers, errors and trailers pass as they are. A call in the right codec passes untouched, and nothing
-//! of it is decoded.
+//! Headers, errors and trailers pass as they are. Protobuf passes untouched where both sides speak it. JSON
+//! has many texts for one message: one that already is as it would be printed passes, and any other is
+//! read and printed, so that who answers sees one text of a value, and nobody what is not of the schema.
 
 use std::future::ready;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use tidewire_service::{Answer, Body, Call, Codec, Error, Frame, Result, Service, Target};
+use tidewire_json::is_canonical;
+use tidewire_service::{Answer, Body, Call, Code, Codec, Error, Frame, Result, Service, Target};
 
 use crate::Schema;
 
@@ -16,13 +18,13 @@ impl Schema {
     pub fn transcode(&self, codec: Codec, service: &dyn Service, mut call: Call) -> Answer {
         let Target::Method(method) = &call.target else { return service.call(call) };
         let (sent, wanted) = (call.codec, call.accept);
-        let (input, output) =
-            (method.input.clone().into_owned(), method.output.clone().into_owned());
+        let (input, output, kind) = (method.input.clone(), method.output.clone(), method.kind);
         (call.codec, call.accept) = (codec, codec);
-        if sent != codec {
+        if (sent, codec) != (Codec::Proto, Codec::Proto) {
             let schema = self.clone();
-            let body = each(std::mem::take(&mut call.body), move |message| {
-                schema.decode(&input, sent, message)?.encode(codec)
+            let one = !kind.client_streams();
+            let body = each(std::mem::take(&mut call.body), one, move |message| {
+                schema.translated(&input, (sent, codec), message)
             });
             match body {
                 Ok(body) => call.body = body,
@@ -30,30 +32,46 @@ impl Schema {
             }
         }
         let answer = service.call(call);
-        if wanted == codec {
+        if (codec, wanted) == (Codec::Proto, Codec::Proto) {
             return answer;
         }
         let schema = self.clone();
         Answer::pending(async move {
             answer.await?.try_map(|body| {
-                each(body, move |message| {
-                    let answer = schema.decode(&output, codec, message).map_err(|e| wrong(&e))?;
-                    answer.encode(wanted)
+                each(body, !kind.server_streams(), move |message| {
+                    schema.translated(&output, (codec, wanted), message).map_err(wrong)
                 })
             })
         })
     }
+
+    /// A message in another codec, or in JSON as it is printed.
+    fn translated(&self, name: &str, way: (Codec, Codec), message: &Bytes) -> Result<Bytes> {
+        if way == (Codec::Json, Codec::Json) && is_canonical(&self.pool, self.index(name)?, message)
+        {
+            return Ok(message.clone());
+        }
+        self.decode(name, way.0, message)?.encode(way.1)
+    }
 }
 
 /// What the service answered is none of its caller's fault.
-fn wrong(error: &Error) -> Error {
+fn wrong(error: Error) -> Error {
+    if error.code() != Code::InvalidArgument {
+        return error;
+    }
     let text = format!("the service's answer is not of its schema: {}", error.message());
     Error::internal(text)
 }
 
-/// Changes each message of a body.
-fn each(body: Body, change: impl Fn(&Bytes) -> Result<Bytes> + Send + 'static) -> Result<Body> {
+/// Changes each message of a body, which is nothing less than `one`, if it is that.
+fn each(
+    body: Body,
+    one: bool,
+    change: impl Fn(&Bytes) -> Result<Bytes> + Send + 'static,
+) -> Result<Body> {
     Ok(match body {
+        Body::Empty if one => Body::Full(change(&Bytes::new())?),
         Body::Empty => Body::Empty,
         Body::Full(message) => Body::Full(change(&message)?),
         Body::Stream(frames) => Body::frames(frames.then(move |frame| {

@@ -221,7 +221,9 @@ impl Query {
     /// The call itself, to be made once.
     pub fn into_call(self) -> Call {
         let Self { target, context, codec, accept, message } = self;
-        Call { target, context, codec, accept, body: Body::Full(message) }
+        let is_empty = message.is_empty() && matches!(target, Target::Http(_));
+        let body = if is_empty { Body::Empty } else { Body::Full(message) };
+        Call { target, context, codec, accept, body }
     }
 
     /// What is called.

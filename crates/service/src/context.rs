@@ -265,6 +265,11 @@ impl Context {
         if self.is_watched() {
             self.read(ContextPart::Header(&name.to_ascii_lowercase()));
         }
+        // Less is compared than would be hashed.
+        if self.headers.keys_len() <= FEW_HEADERS {
+            let named = |known: &HeaderName| known.as_str().eq_ignore_ascii_case(name);
+            return self.headers.iter().find(|(known, _)| named(known)).map(|(_, value)| value);
+        }
         self.headers.get(name)
     }
 
@@ -409,13 +414,11 @@ impl Context {
         outgoing
     }
 
-    /// The headers that say which trace it is part of: `traceparent` and `tracestate`.
+    /// The headers that say which trace it is part of: `traceparent` and `tracestate` (W3C Trace Context).
     pub fn trace(&self) -> impl Iterator<Item = (HeaderName, &HeaderValue)> {
-        let of = |name: HeaderName| {
-            let values = self.headers.get_all(&name);
-            values.into_iter().map(move |value| (name.clone(), value))
-        };
-        TRACE.into_iter().flat_map(of)
+        let is_of_trace = |name: &HeaderName| matches!(name.as_str(), "traceparent" | "tracestate");
+        let of_trace = self.headers.iter().filter(move |(name, _)| is_of_trace(name));
+        of_trace.map(|(name, value)| (name.clone(), value))
     }
 
     fn rare(&mut self) -> &mut Rare {
@@ -436,9 +439,8 @@ impl Context {
     }
 }
 
-/// W3C Trace Context.
-const TRACE: [HeaderName; 2] =
-    [HeaderName::from_static("traceparent"), HeaderName::from_static("tracestate")];
+/// How many headers are compared with a name one by one.
+const FEW_HEADERS: usize = 8;
 
 impl fmt::Debug for Context {
     /// Names headers without their values, which may be credentials.

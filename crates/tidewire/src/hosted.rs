@@ -106,11 +106,28 @@ impl<K: SourceKey> Source<K> {
         tidewire_link::depends(self.0.name(), &key.to_text());
     }
 
+    /// The answer that is computed is made of every key there is: it is kept until any of them changes.
+    pub fn read_all(&self)
+    where
+        K: Ord,
+    {
+        self.0.range(..);
+        tidewire_link::depends(self.0.name(), ALL_KEYS);
+    }
+
     /// This changed: whoever asks after the call that is answered now sees it.
     pub fn changed(&self, key: &K) {
         self.0.changed(key);
         if let Some(process) = PROCESS.get() {
             process.changed(self.0.name(), &key.to_text());
+        }
+    }
+
+    /// Any key may have changed.
+    pub fn changed_all(&self) {
+        self.0.changed_all();
+        if let Some(process) = PROCESS.get() {
+            process.changed(self.0.name(), ALL_KEYS);
         }
     }
 }
@@ -251,6 +268,8 @@ fn config() -> Config {
 static PROCESS: OnceLock<Process> = OnceLock::new();
 static JOBS: AtomicU64 = AtomicU64::new(0);
 
+/// An empty key stands for every key of its source.
+const ALL_KEYS: &str = "";
 const VARIABLE: &str = "TIDEWIRE_FD";
 const BODY_BYTES_MAX: u32 = 64 << 20;
 const PANICKED: &str = "the handler failed; its log says why";

@@ -10,73 +10,17 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderValue};
+use tidewire_service::{headers_without, is_of_connection};
 
 /// The headers of a call that go to the server.
 pub(crate) fn passed_on(headers: HeaderMap) -> HeaderMap {
-    filtered(headers, is_request_protocol)
+    headers_without(headers, is_request_protocol)
 }
 
 /// The headers or trailers of a response that are the service's own.
 pub(crate) fn own(headers: HeaderMap) -> HeaderMap {
-    if headers.is_empty() {
-        return headers;
-    }
-    without(headers, is_response_protocol)
-}
-
-/// The headers of a plain HTTP message without those of its connection.
-pub fn end_to_end(headers: HeaderMap) -> HeaderMap {
-    without(headers, is_of_connection)
-}
-
-/// Without what the predicate says, and without what a `connection` header names.
-fn without(headers: HeaderMap, is_dropped: impl Fn(&str) -> bool) -> HeaderMap {
-    let named: Vec<String> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(|name| name.trim().to_ascii_lowercase())
-        .collect();
-    if named.is_empty() {
-        return filtered(headers, is_dropped);
-    }
-    filtered(headers, |name| is_dropped(name) || named.iter().any(|n| n == name))
-}
-
-fn filtered(headers: HeaderMap, is_dropped: impl Fn(&str) -> bool) -> HeaderMap {
-    if headers.keys().all(|name| !is_dropped(name.as_str())) {
-        return headers;
-    }
-    // As many names as there were fit for certain; there may be any number of values.
-    let mut kept = HeaderMap::with_capacity(headers.keys_len());
-    let mut last = None;
-    for (name, value) in headers {
-        last = name.or(last);
-        if let Some(name) = &last
-            && !is_dropped(name.as_str())
-        {
-            kept.append(name, value);
-        }
-    }
-    kept
-}
-
-fn is_of_connection(name: &str) -> bool {
-    matches!(
-        name,
-        "connection"
-            | "host"
-            | "keep-alive"
-            | "proxy-authenticate"
-            | "proxy-authorization"
-            | "proxy-connection"
-            | "te"
-            | "trailer"
-            | "transfer-encoding"
-            | "upgrade"
-    )
+    headers_without(headers, is_response_protocol)
 }
 
 fn is_request_protocol(name: &str) -> bool {
@@ -94,6 +38,7 @@ fn is_request_protocol(name: &str) -> bool {
                 | "content-length"
                 | "content-type"
                 | "expect"
+                | "host"
                 | "x-grpc-web"
         )
 }
@@ -114,6 +59,7 @@ fn is_response_protocol(name: &str) -> bool {
                 | "grpc-status"
                 | "grpc-status-details-bin"
                 | "grpc-timeout"
+                | "host"
         )
         || name.starts_with(TRAILER)
 }
@@ -165,12 +111,9 @@ mod tests {
         ] {
             headers.append(name, HeaderValue::from_static(value));
         }
-        let kept = end_to_end(headers.clone());
-        assert_eq!(kept.get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
-        assert_eq!(kept.len(), 4, "{kept:?}");
         let kept = passed_on(headers);
-        assert_eq!(kept.get_all("x-a").iter().count(), 2);
-        assert!(!kept.contains_key("content-type") && !kept.contains_key("grpc-timeout"));
+        assert_eq!(kept.get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(kept.keys_len(), 1, "{kept:?}");
     }
 
     #[test]

@@ -35,7 +35,7 @@ mod error_json;
 mod gathered;
 mod grpc;
 mod grpc_web;
-pub mod headers;
+mod headers;
 mod host;
 mod negotiate;
 mod read_reply;

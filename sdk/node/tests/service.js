@@ -32,7 +32,7 @@ const methods = {
     return request;
   },
   Get(request, context) {
-    context.depends("items", request.text);
+    context.depends("items", request.text ?? ""); // Text that is empty is left out.
     return methods.Bare(request);
   },
   Bare(request) {
@@ -40,7 +40,7 @@ const methods = {
     return { number: runs.get(request.text) };
   },
   Set(request, context) {
-    context.changed("items", request.text);
+    context.changed("items", request.text ?? "");
     return request;
   },
   *Count(request, context) {

@@ -1,23 +1,39 @@
 //! Asking over HTTP/1.1, and how long it took.
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use crate::Result;
 
 /// A connection that is kept.
 pub struct Connection {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     buffer: Vec<u8>,
+}
+
+/// A socket of either kind.
+pub trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
+/// Opens `HOST:PORT` or `unix:PATH`.
+pub fn open(address: &str) -> Result<Box<dyn Stream>> {
+    let patience = Some(Duration::from_secs(20));
+    if let Some(path) = address.strip_prefix("unix:") {
+        let stream = UnixStream::connect(path)?;
+        stream.set_read_timeout(patience)?;
+        return Ok(Box::new(stream));
+    }
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(patience)?;
+    Ok(Box::new(stream))
 }
 
 impl Connection {
     pub fn open(address: &str) -> Result<Self> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-        Ok(Self { stream, buffer: vec![0; 16_384] })
+        Ok(Self { stream: open(address)?, buffer: vec![0; 16_384] })
     }
 
     /// Sends a request and reads its whole answer: the body of a good one.
@@ -25,6 +41,9 @@ impl Connection {
         self.stream.write_all(request)?;
         let mut filled = 0;
         loop {
+            if filled == self.buffer.len() {
+                self.buffer.resize(2 * filled, 0);
+            }
             let read = self.stream.read(&mut self.buffer[filled..])?;
             filled += read;
             if let Some(body) = body_of(&self.buffer[..filled])? {

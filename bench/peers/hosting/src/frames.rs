@@ -16,8 +16,8 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, UnixStream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::{Notify, oneshot};
 
 use crate::Result;
@@ -162,17 +162,31 @@ pub fn serve(worker: &Worker) -> Result<()> {
                 });
             }
         });
-        let listener = TcpListener::bind(std::env::var("LISTEN")?).await?;
+        let address = std::env::var("LISTEN")?;
+        if let Some(path) = address.strip_prefix("unix:") {
+            let listener = UnixListener::bind(path)?;
+            loop {
+                answer(listener.accept().await?.0, &table, &more);
+            }
+        }
+        let listener = TcpListener::bind(address).await?;
         loop {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
-            let (table, more) = (Rc::clone(&table), Rc::clone(&more));
-            let answers =
-                service_fn(move |request| call(request, Rc::clone(&table), Rc::clone(&more)));
-            let serves = hyper::server::conn::http1::Builder::new();
-            tokio::task::spawn_local(serves.serve_connection(TokioIo::new(stream), answers));
+            answer(stream, &table, &more);
         }
     })
+}
+
+/// Answers the calls of a connection.
+fn answer<S>(stream: S, table: &Rc<RefCell<Table>>, more: &Rc<Notify>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let (table, more) = (Rc::clone(table), Rc::clone(more));
+    let answers = service_fn(move |request| call(request, Rc::clone(&table), Rc::clone(&more)));
+    let serves = hyper::server::conn::http1::Builder::new();
+    tokio::task::spawn_local(serves.serve_connection(TokioIo::new(stream), answers));
 }
 
 async fn call(

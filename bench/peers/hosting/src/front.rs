@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -32,8 +32,11 @@ impl Front {
     pub fn start(name: &str, case: &Case) -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("hosting-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let address = format!("127.0.0.1:{port}");
+        // Whoever is alone is compared with a worker that is asked by its Unix socket.
+        let address = match case.state.as_str() {
+            "alone" => format!("unix:{}", folder.join("front.sock").display()),
+            _ => TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string(),
+        };
         let socket = folder.join("worker.sock");
         let needs_worker = matches!(name, "nginx" | "proxy");
         let worker = if needs_worker { Some(listening(&case.worker, &socket)?) } else { None };
@@ -53,7 +56,7 @@ impl Front {
         let child = command.spawn()?;
         let front =
             Self { address, child, worker, is_tree: matches!(name, "nginx" | "uwsgi"), folder };
-        let takes = usage::until(|| TcpStream::connect(&front.address).is_ok(), "it listens");
+        let takes = usage::until(|| ask::open(&front.address).is_ok(), "it listens");
         match takes {
             Ok(()) => Ok(front),
             Err(_) => {
@@ -155,6 +158,10 @@ fn tidewire(case: &Case, folder: &Path, address: &str) -> Result<Command> {
     writeln!(toml, "run = {run}\nenvironment = {{ PYTHONPATH = {:?} }}", sdk()?)?;
     match case.state.as_str() {
         "cold" => toml.push_str("idle_stop = \"10ms\"\n"),
+        "large" => {
+            toml.push_str("idle_stop = \"10ms\"\n[memo]\nbudget_bytes = \"3GiB\"\n");
+            toml.push_str("key_bytes_max = \"1MiB\"\nreply_bytes_max = \"1MiB\"\n");
+        }
         "spare" => {
             let admin = folder.join(ADMIN);
             writeln!(toml, "idle_stop = \"10ms\"\nspares = 1\n[admin]")?;

@@ -1,8 +1,10 @@
 //! What a front of hosted workers costs, cold and warm: one front, one case, as many seconds as it is told.
 //!
 //! `hosting FRONT CASE SECONDS` starts the front and its worker, asks over HTTP/1.1 and prints what it
-//! counted as one line of JSON. Warm: eight connections, each with one request under way; alone: one of them.
-//! Cold: one at a time, each timed from before it is sent to its full answer, once no worker is left.
+//! counted as one line of JSON. Warm: eight connections, each with one request under way; alone: one of them,
+//! over a Unix socket.
+//! Cold: one at a time, each timed from before it is sent to its full answer, once no worker is left; large:
+//! once the front has a gibibyte resident.
 //!
 //! | front | is |
 //! |---|---|
@@ -47,18 +49,23 @@ impl Case {
 
     /// The request, as its bytes.
     fn request(&self) -> Vec<u8> {
-        let method = if self.state == "cached" { "Kept" } else { "Greet" };
-        let body = r#"{"name":"Ada"}"#;
-        match self.kind.as_str() {
-            "http" => b"GET /worker HTTP/1.1\r\nhost: a.example\r\n\r\n".to_vec(),
-            _ => format!(
-                "POST /hosting.v1.Greeter/{method} HTTP/1.1\r\nhost: a.example\r\n\
-                 content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-                body.len()
-            )
-            .into_bytes(),
+        match (self.kind.as_str(), self.state.as_str()) {
+            ("http", _) => b"GET /worker HTTP/1.1\r\nhost: a.example\r\n\r\n".to_vec(),
+            (_, "cached") => call("Kept", "Ada"),
+            _ => call("Greet", "Ada"),
         }
     }
+}
+
+/// A call of the worker, as its bytes.
+fn call(method: &str, name: &str) -> Vec<u8> {
+    let body = format!(r#"{{"name":"{name}"}}"#);
+    format!(
+        "POST /hosting.v1.Greeter/{method} HTTP/1.1\r\nhost: a.example\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
 }
 
 fn main() -> std::process::ExitCode {
@@ -132,8 +139,10 @@ fn warm(front: &Front, case: &Case, time: Duration) -> Result<serde_json::Value>
 fn cold(front: &Front, case: &Case, time: Duration) -> Result<serde_json::Value> {
     let request = case.request();
     let mut connection = Connection::open(&front.address)?;
-    if case.state == "spare" {
-        usage::until(|| front.has_spare(), "a process stands by")?;
+    match case.state.as_str() {
+        "spare" => usage::until(|| front.has_spare(), "a process stands by")?,
+        "large" => fill(front, &mut connection)?,
+        _ => {}
     }
     let mut all = Latencies::default();
     let (before, began) = (front.cpu(), Instant::now());
@@ -158,6 +167,26 @@ fn cold(front: &Front, case: &Case, time: Duration) -> Result<serde_json::Value>
     let (first, total) = (first.unwrap_or_default(), all.total());
     Ok(all.counted(total.as_secs_f64(), first, front.cpu() - before, front.memory()))
 }
+
+/// Lets the front keep large answers until it has a gibibyte resident.
+fn fill(front: &Front, connection: &mut Connection) -> Result<()> {
+    let (padding, mut pid) = ("x".repeat(LARGE_BYTES), None);
+    for number in 0..LARGE_MAX {
+        // What they have is read page by page.
+        if number % 100 == 0 && front.memory().0 >= 1 << 30 {
+            let Some(pid) = pid else { break };
+            return usage::until(|| !usage::is_alive(pid), "the worker is stopped");
+        }
+        let request = call("Kept", &format!("Ada {number} {padding}"));
+        pid = Some(worker::pid_of(&connection.ask(&request)?)?);
+    }
+    Err(format!("it keeps {} bytes, not a gibibyte", front.memory().0).into())
+}
+
+/// How large the name is that a front keeps with its answer.
+const LARGE_BYTES: usize = 500_000;
+/// So many would be two gibibytes without their answers.
+const LARGE_MAX: usize = (2 << 30) / LARGE_BYTES;
 
 /// The worker alone, asked by its socket.
 fn direct(case: &Case, time: Duration) -> Result<serde_json::Value> {

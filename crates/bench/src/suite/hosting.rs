@@ -10,10 +10,10 @@ pub(super) const HOSTING: Suite = Suite {
     about: "workers in Python, Node, Go, Rust: kept, HTTP and pipe, warm, cold, frozen, spare; nginx, uWSGI, bare proxies",
     reading: "A worker greets whoever asks, over HTTP (http.server, node:http, net/http, hyper) or over the \
               pipe (the live protocol on an inherited socket, by the file for its language). Warm: eight \
-              connections, each with one request under way; alone: one of them, beside the same worker asked by its \
-              socket with nothing between (*bare process*). Cold: one request at a time, each timed from before it \
-              is sent to its full answer, with no worker there when it comes; frozen with one that is \
-              stopped, spare with one that stands by. *first* is \
+              connections, each with one request under way; alone: one of them, over a Unix socket as the same worker \
+              beside it is asked by, with nothing between (*bare process*). Cold: one request at a time, each timed from before it \
+              is sent to its full answer, with no worker there when it comes; of 1 GiB where the gateway has \
+              so much resident in answers that it keeps; frozen with one that is stopped, spare with one that stands by. *first* is \
               the first request of all. CPU and RSS are the front's without its worker's, PSS is that of all \
               processes; a bare process and uWSGI are front and worker in one. *bare process* is the worker \
               started with the request waiting in its socket: the floor of a cold start. All cores are for everyone.",
@@ -44,6 +44,7 @@ pub(super) const HOSTING: Suite = Suite {
         case("Pipe cold, Node", "cold", "pipe-cold-node"),
         case("Pipe cold, Go", "cold", "pipe-cold-go"),
         case("Pipe cold, Rust", "cold", "pipe-cold-rust"),
+        case("Pipe cold of 1 GiB, Rust", "large", "pipe-large-rust"),
         case("Frozen, Python", "frozen", "pipe-frozen-python"),
         case("Frozen, Node", "frozen", "pipe-frozen-node"),
         case("Frozen, Go", "frozen", "pipe-frozen-go"),

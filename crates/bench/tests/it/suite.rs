@@ -303,9 +303,14 @@ fn a_peer_that_brings_its_client_is_loaded_by_it_on_another_core_and_pays_as_ser
                   echo '{\"calls\":4000,\"made\":5000,\"seconds\":2,\"cpu_seconds\":50,\"rss_bytes\":1048576,\
                   \"latency\":{\"mean\":0.001,\"p50\":0.001,\"p90\":0.002,\"p95\":0.003,\"p99\":0.004}}'";
     let serves = "echo listening on here:1; exec sleep 600";
+    // Its client is not done before its server is, which has ended and is not waited for yet.
+    let dies = "echo $$ > dead; echo here:2";
+    let after = format!(
+        "until grep -qs 'State:.*[ZX]' /proc/$(cat dead)/status || ! test -e /proc/$(cat dead); do :; done; {counts}"
+    );
     let text = peer("tidewire", serves, Some(counts))
         + &peer("in process", counts, None)
-        + &peer("dead", "echo here:2", Some(counts))
+        + &peer("dead", dies, Some(&after))
         + &peer("silent", "exit 3", Some(counts));
     std::fs::write(folder.join("peers.toml"), text).unwrap();
     let out = scratch("suite");

@@ -232,6 +232,7 @@ async fn a_page_is_kept_by_its_uri_and_what_the_caller_accepts() {
     let source = Source::<u8>::new_in(&graph, "rows");
     let behind = Behind::new(&graph, query(Sharing::Public), move |call: Call| async move {
         source.read(&1);
+        assert!(matches!(call.body, Body::Empty), "what has no body is asked for without one");
         let accept = call.context.header("accept").cloned();
         let uri = call.http_target().expect("a page").uri.clone();
         Ok(Reply::text(format!("{uri} {accept:?}")))

@@ -236,3 +236,41 @@ async fn a_hot_key_under_constant_changes_never_gives_what_is_older_than_the_cal
     let last = writer.await.unwrap();
     assert_eq!(behind.text("", Context::default()).await, last.to_string());
 }
+
+/// Only the head of its answer says of a page whether it may be shared, and that may be long in coming.
+#[tokio::test]
+async fn callers_of_a_page_wait_for_each_other_once_an_answer_was_kept() {
+    let graph = Graph::new();
+    let source = Source::<u8>::new_in(&graph, "rows");
+    let (signals, read) = ([(); 3].map(|()| Signal::new()), source.clone());
+    let (waits, count) = (signals.clone(), Arc::new(AtomicUsize::new(0)));
+    let behind = Behind::new(&graph, query(Sharing::Public), move |_| {
+        read.read(&1);
+        let number = count.fetch_add(1, Ordering::SeqCst);
+        let waited = waits[number].clone();
+        async move {
+            waited.fired().await;
+            Ok(Reply::text(number.to_string()))
+        }
+    });
+    let ask = async || {
+        let uri = "/a".parse().unwrap();
+        let call = Call::http(http::Method::GET, uri, Context::default(), Body::Empty);
+        let mut answer = behind.service.call(call);
+        assert!(poll_immediate(&mut answer).await.is_none());
+        answer
+    };
+    let (first, second) = (ask().await, ask().await);
+    assert_eq!(behind.runs(), 2, "nobody waits for another");
+    signals[1].fire();
+    assert_eq!(text(second.await.unwrap()).await, "1");
+    signals[0].fire();
+    assert_eq!(text(first.await.unwrap()).await, "0");
+    source.changed(&1);
+    let (first, second) = (ask().await, ask().await);
+    assert_eq!(behind.runs(), 3, "one asks for both");
+    signals[2].fire();
+    for answer in [first, second] {
+        assert_eq!(text(answer.await.unwrap()).await, "2");
+    }
+}

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
+mod beside;
 mod calls;
 mod cuts;
 mod ends;

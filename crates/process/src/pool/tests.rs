@@ -300,6 +300,26 @@ fn a_spare_is_taken_at_once_when_others_are_busy_and_no_more_than_may_serve() {
 }
 
 #[test]
+fn calls_that_wait_make_no_more_instances_of_spares_than_may_serve() {
+    let (mut pool, now) = pool(|life| {
+        (life.spares, life.instances_max, life.concurrency) = (1, 2, 1);
+    });
+    let mut calls: Vec<_> = (0..60).map(|_| later(&mut pool, now)).collect();
+    let at = now + Duration::from_secs(1);
+    for id in 1..=3 {
+        assert_eq!(pool.step(at), Step::Start);
+        pool.started(id, id, 1, at);
+    }
+    assert_eq!(pool.step(at), Step::Wait(None), "two serve, one stands by");
+    assert_eq!((pool.count().ready, pool.count().spares), (2, 1));
+    let served = calls.iter_mut().filter_map(|call| call.try_recv().ok()?.ok());
+    let served: Vec<_> = served.map(|grant| grant.id).collect();
+    assert_eq!(served, [1, 2]);
+    pool.give_back(1, at);
+    assert_eq!(pool.count().ready, 2, "the next that waits has its place");
+}
+
+#[test]
 fn an_operator_who_stops_a_service_gets_no_spares_until_it_is_called() {
     let (mut pool, now) = pool(|life| life.spares = 1);
     assert_eq!(pool.step(now), Step::Start);

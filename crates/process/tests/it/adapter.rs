@@ -144,6 +144,21 @@ async fn a_program_is_told_whom_and_what_its_caller_asked_for() {
 }
 
 #[tokio::test]
+async fn a_path_that_leads_elsewhere_when_it_is_read_reaches_no_program() {
+    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    for path in
+        ["/shop/..;/admin", "/shop;x=1/../admin", "/shop/%2e%2e;x/admin", "/shop/..%2Fadmin"]
+    {
+        let mut stream = gateway.ask(path, "").await;
+        assert_eq!(answer(&mut stream).await.0, "HTTP/1.1 400 Bad Request", "{path}");
+    }
+    assert_eq!(gateway.hosted.status().starts, 0);
+    let mut stream = gateway.ask("/shop/told;x=1", "").await;
+    assert_ne!(answer(&mut stream).await.0, "HTTP/1.1 400 Bad Request");
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn an_answer_that_could_not_be_passed_on_as_what_it_is_is_502() {
     let gateway = Gateway::start(Listen::Port, Life::default()).await;
     for path in ["/shop/switch", "/shop/coded"] {

@@ -49,12 +49,13 @@ async fn a_program_in_node_is_hosted_as_it_is() {
 async fn bodies_pass_in_both_directions_piece_by_piece_and_any_verb_does() {
     let host = host();
     let hosted = host.add(python(&[]), Life::default());
-    let (send, mut pieces) = mpsc::channel::<&'static str>(1);
-    let body = Body::frames(futures_util::stream::poll_fn(move |cx| {
-        pieces.poll_recv(cx).map(|piece| piece.map(|piece| Ok(Frame::Data(Bytes::from(piece)))))
-    }));
-    let reply = hosted.call(call(Method::POST, "/echo", body));
-    let echo = async {
+    // A GET seldom has a body, and may.
+    for (verb, path) in [(Method::POST, "/echo"), (Method::GET, "/long-get")] {
+        let (send, mut pieces) = mpsc::channel::<&'static str>(1);
+        let body = Body::frames(futures_util::stream::poll_fn(move |cx| {
+            pieces.poll_recv(cx).map(|piece| piece.map(|piece| Ok(Frame::Data(Bytes::from(piece)))))
+        }));
+        let reply = hosted.call(call(verb, path, body));
         let Body::Stream(mut frames) = reply.await.unwrap().body else { panic!("a stream") };
         for piece in ["one", "two", "three"] {
             // The next piece is sent once this one is back.
@@ -66,8 +67,7 @@ async fn bodies_pass_in_both_directions_piece_by_piece_and_any_verb_does() {
         }
         drop(send);
         assert!(frames.next().await.is_none());
-    };
-    echo.await;
+    }
     let verb = Method::from_bytes(b"PROPFIND").unwrap();
     let reply = hosted.call(call(verb, "/x", Body::Empty)).await.unwrap();
     assert_eq!(text(reply.body.collect(100).await.unwrap()), "PROPFIND /x");
@@ -100,6 +100,7 @@ async fn a_program_finds_a_clean_world() {
     }
     assert!(!names.iter().any(|name| name.starts_with("CARGO")), "{names:?}");
     assert_eq!(get(&hosted, "/sigpipe").await.unwrap(), "True", "as Python itself sets it");
+    assert_eq!(get(&hosted, "/blocked").await.unwrap(), "0", "no signal is");
     // The streams, its socket, the connection, and the folder that is being listed.
     assert_eq!(get(&hosted, "/descriptors").await.unwrap(), "0 1 2 3 4 5");
     host.stop().await;

@@ -286,8 +286,7 @@ async fn start_gateway(name: &str, program: &[&str]) -> (Child, PathBuf) {
 /// The number that the program of a gateway answers with.
 fn ask(socket: &Path, path: &str) -> i32 {
     let mut stream = UnixStream::connect(socket).expect("it listens");
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
-        .expect("it reads");
+    write!(stream, "GET {path} HTTP/1.0\r\nhost: a\r\n\r\n").expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");
     let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();

@@ -6,6 +6,7 @@
 mod adapter;
 mod calls;
 mod clock;
+mod closing;
 mod commands;
 mod ends;
 mod native;

@@ -60,7 +60,9 @@ func handle(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.URL.Path {
 	case "/pid":
+		// In pieces: such an answer is open until it is read.
 		fmt.Fprint(w, os.Getpid())
+		w.(http.Flusher).Flush()
 	case "/crash":
 		os.Exit(3)
 	case "/crash-in-stream":

@@ -30,13 +30,24 @@ RAW = {
 }
 
 
+def signals(which):
+    """A set of signals of this process, as bits."""
+    line = next(line for line in open("/proc/self/status") if line.startswith(which))
+    return int(line.split()[1], 16)
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
         path = self.path.split("?")[0]
         if path == "/pid":
-            self.answer(str(os.getpid()))
+            # In pieces: such an answer is open until it is read.
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.chunk(str(os.getpid()).encode())
+            self.chunk(b"")
         elif path == "/crash":
             os._exit(3)
         elif path == "/crash-in-stream":
@@ -88,6 +99,8 @@ class Handler(BaseHTTPRequestHandler):
         elif path in RAW:
             self.wfile.write(RAW[path])
             self.close_connection = True
+        elif path == "/long-get":
+            self.do_POST()
         elif path == "/connections":
             self.answer(str(self.server.connections))
         elif path == "/place":
@@ -101,8 +114,9 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/descriptors":
             self.answer(" ".join(sorted(os.listdir("/proc/self/fd"), key=int)))
         elif path == "/sigpipe":
-            mask = int(next(line for line in open("/proc/self/status") if line.startswith("SigIgn")).split()[1], 16)
-            self.answer(str(bool(mask & (1 << (signal.SIGPIPE - 1)))))
+            self.answer(str(bool(signals("SigIgn") & (1 << (signal.SIGPIPE - 1)))))
+        elif path == "/blocked":
+            self.answer(str(signals("SigBlk")))
         else:
             self.answer(self.path)
 

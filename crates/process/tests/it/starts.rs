@@ -96,6 +96,28 @@ async fn a_program_that_is_not_there_is_an_error_at_once_and_no_storm() {
 }
 
 #[tokio::test]
+async fn a_program_is_looked_for_in_the_path_of_its_own_environment() {
+    let folder = std::env::temp_dir().join(format!("tidewire-path-{}", std::process::id()));
+    // The first folder is not there, what is in the second may not be run, the third has a script without `#!`.
+    let files = [("data", 0o644, ""), ("shell", 0o755, "exec python3 -I -S \"$1\"\n")];
+    let mut path = format!("{}/none", folder.display());
+    for (name, mode, contents) in files {
+        let at = folder.join(name);
+        std::fs::create_dir_all(&at).unwrap();
+        std::fs::write(at.join("found"), contents).unwrap();
+        std::fs::set_permissions(at.join("found"), std::fs::Permissions::from_mode(mode)).unwrap();
+        path = format!("{path}:{}", at.display());
+    }
+    let path = format!("{path}:{}", std::env::var("PATH").unwrap());
+    let program = Program::new("found", ["found", crate::PYTHON[3]]).listen(Listen::Unix);
+    let host = host();
+    let hosted = host.add(program.environment("PATH", path), Life::default());
+    assert_eq!(get(&hosted, "/path").await.unwrap(), "/path");
+    host.stop().await;
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[tokio::test]
 async fn a_program_that_is_taken_away_is_an_error_of_its_next_start() {
     // What is run is the file itself: one in Go, and a script that names its interpreter.
     let folder = std::env::temp_dir().join(format!("tidewire-taken-{}", std::process::id()));

@@ -8,7 +8,7 @@
 //!
 //! The gate comes after those that find out who calls. It is there only where a rule asks for something.
 //! A path is judged as it is written and as a program may read it (percent-decoded, dots and double
-//! slashes resolved), and has to be let pass as both.
+//! slashes resolved, without parameters behind `;`), and has to be let pass as each.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -113,10 +113,9 @@ impl Gate for AccessGate {
             Target::Http(http) => {
                 let written = http.uri.path();
                 let first = check(self.of_path(written), principal);
-                match resolved(written) {
-                    Some(read) => first.and_then(|()| check(self.of_path(&read), principal)),
-                    None => first,
-                }
+                readings(written).iter().fold(first, |before, read| {
+                    before.and_then(|()| check(self.of_path(read), principal))
+                })
             }
             _ => check(&self.otherwise, principal),
         })
@@ -154,9 +153,29 @@ fn check(access: &Access, principal: Option<&Principal>) -> Result<()> {
     }
 }
 
-/// A path as a lenient program may read it, where that differs.
-fn resolved(path: &str) -> Option<String> {
-    let decoded = percent_encoding::percent_decode_str(path).decode_utf8_lossy().replace('\\', "/");
+/// A path as lenient programs may read it; servlet containers take `;x=1` off each segment, then decode.
+fn readings(path: &str) -> Vec<String> {
+    let decoded = decoded(path);
+    match decoded.contains(';') {
+        true => vec![
+            resolved(&decoded),
+            resolved(&without_parameters(&decoded)),
+            resolved(&self::decoded(&without_parameters(path))),
+        ],
+        false => Some(resolved(&decoded)).filter(|read| read != path).into_iter().collect(),
+    }
+}
+
+fn decoded(path: &str) -> String {
+    percent_encoding::percent_decode_str(path).decode_utf8_lossy().replace('\\', "/")
+}
+
+fn without_parameters(path: &str) -> String {
+    let names = path.split('/').map(|segment| segment.split(';').next().unwrap_or_default());
+    names.collect::<Vec<_>>().join("/")
+}
+
+fn resolved(decoded: &str) -> String {
     let mut segments: Vec<&str> = Vec::new();
     for segment in decoded.split('/') {
         match segment {
@@ -168,8 +187,7 @@ fn resolved(path: &str) -> Option<String> {
         }
     }
     let end = if decoded.ends_with('/') && !segments.is_empty() { "/" } else { "" };
-    let read = format!("/{}{end}", segments.join("/"));
-    (read != path).then_some(read)
+    format!("/{}{end}", segments.join("/"))
 }
 
 /// A rule for what is not there.
@@ -295,6 +313,12 @@ mod tests {
             ("/assets/./own", false),
             ("/assets/x/..%5cown/a", false),
             ("/assets/a%20b", true),
+            ("/assets/a;v=1", true),
+            ("/assets/own;v=1/a", false),
+            ("/assets/own%3bv=1/a", false),
+            ("/assets/own;a%2fb/a", false),
+            ("/assets/x/..;/own/a", false),
+            ("/assets/..;v=1/other", false),
         ] {
             assert_eq!(code(&gate, path(at), None).is_none(), passes, "{at}");
         }

@@ -17,7 +17,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, Deserializer};
 
 use super::error::{explain, offset, place};
-use super::{Config, ServiceEntry, TlsConfig};
+use super::{Config, ServiceEntry, TlsConfig, service};
 
 impl Config {
     /// All that is wrong with the text of a configuration file, which is called `name` in what is
@@ -57,13 +57,18 @@ struct Checker<'a> {
 impl Checker<'_> {
     /// Reads the table, without what is wrong in it.
     fn read(&mut self, table: &mut Spanned<DeTable<'_>>) -> Config {
+        let mut incomplete = Vec::new();
         loop {
             let error = match Config::deserialize(Deserializer::from(table.clone())) {
                 Ok(config) => return config,
                 Err(error) => error,
             };
             let offset = offset(&error, table.get_ref());
-            self.report(offset, error.message());
+            // A service without what was taken out of it lacks that.
+            if !incomplete.contains(&offset) {
+                self.report(offset, error.message());
+            }
+            incomplete.extend(service::around(table.get_ref(), offset));
             if !take_out(table.get_mut(), offset) {
                 return Config::default();
             }
@@ -288,8 +293,8 @@ mod tests {
         check(
             "[limits]\nstreams_max = \"many\"\nconnections_max = -1\ndrain_timeout = \"soon\"\n",
             &[
-                "2:15: invalid type: string \"many\", expected u32",
-                "3:19: invalid value: integer `-1`, expected usize",
+                "2:15: invalid type: string \"many\", expected a whole number, 0 or more",
+                "3:19: invalid value: integer `-1`, expected a whole number, 0 or more",
                 "4:17: \"soon\" is not a duration",
             ],
         );
@@ -315,32 +320,48 @@ mod tests {
             &format!("{shop}{shop}"),
             &["6:8: another program is called \"shop\", too", "7:9: route /shop/* is there twice"],
         );
-        check(&format!("{shop}[[service]]\nrun = []\n"), &["5:1: run names no program"]);
+        check(&format!("{shop}[[service]]\nrun = []\n"), &["6:7: run names no program"]);
         for (line, expected) in [
             (
                 "protocol = \"native\"\nlisten = \"unix\"",
-                "1:1: listen goes with protocol = \"http\"",
+                "6:10: listen goes with protocol = \"http\"",
             ),
-            ("protocol = \"http\"\nproto = \".\"", "1:1: proto goes with protocol = \"native\""),
-            ("codec = \"json\"", "1:1: codec goes with proto"),
-            ("names = [\"a\"]", "1:1: names goes with proto, not with run"),
+            ("protocol = \"http\"\nproto = \".\"", "6:9: proto goes with protocol = \"native\""),
+            ("codec = \"json\"", "5:9: codec goes with proto"),
+            ("names = [\"a\"]", "5:9: names goes with proto, not with run"),
             (
                 "protocol = \"grpc\"",
                 "1:1: a protocol other than http and native goes with proto, not with run",
             ),
-            ("concurrency = 0", "1:1: concurrency = 0 would never let a call through"),
+            ("concurrency = 0", "5:15: concurrency = 0 would never let a call through"),
             ("idle_stop = \"soon\"", "5:13: \"soon\" is not a duration"),
             ("start_timeout = 0", "5:17: a duration of 0 allows nothing"),
             ("folder = \"no/such\"", "5:10: no/such is no folder"),
-            ("host = \"shop.example:80\"", "1:1: host \"shop.example:80\" matches nothing"),
-            ("host = \"*.example\"", "1:1: host \"*.example\" matches nothing"),
+            ("host = \"shop.example:80\"", "5:8: host \"shop.example:80\" matches nothing"),
+            ("host = \"*.example\"", "5:8: host \"*.example\" matches nothing"),
             (
                 "environment = { PORT = \"1\" }",
-                "1:1: environment sets PORT, by which the gateway says where to listen",
+                "5:15: environment sets PORT, by which the gateway says where to listen",
             ),
             (
                 "environment = { \"A=B\" = \"x\" }",
-                "1:1: environment has \"A=B\", which cannot be a variable",
+                "5:15: environment has \"A=B\", which cannot be a variable",
+            ),
+            ("user = \"nobody-here\"", "5:8: there is no user nobody-here in /etc/passwd"),
+            ("host = \"shop.example.\"", "5:8: host \"shop.example.\" matches nothing"),
+            ("listen = 8080", "5:10: expected a text in quotation marks"),
+            (
+                "watch = \"a.py\"",
+                "5:9: invalid type: string \"a.py\", expected a list, such as [\"a\"]",
+            ),
+            ("folder = \"\"", "5:10: \"\" is no folder"),
+            (
+                "idle_freeze = \"5m\"",
+                "5:15: idle_freeze is not before the end by idle_stop, after 300s",
+            ),
+            (
+                "environment = { HOSTED_BY_TIDEWIRE = \"1\" }",
+                "5:15: environment sets HOSTED_BY_TIDEWIRE, which is the gateway's own",
             ),
             ("idle_stpo = 1", "5:1: unknown key idle_stpo; did you mean idle_stop?"),
         ] {
@@ -348,20 +369,20 @@ mod tests {
         }
         let reports = "[[service]]\nname = \"reports\"\nproto = \".\"\nrun = [\"sh\"]\n";
         check(&format!("{reports}codec = \"json\"\nnames = [\"a.A\"]\n"), &[]);
-        check(&format!("{reports}host = \"a\"\n"), &["1:1: host goes with route"]);
+        check(&format!("{reports}host = \"a\"\n"), &["5:8: host goes with route"]);
         check("[[service]]\nname = \"a\"\nrun = [\"sh\"]\n", &["1:1: route is missing"]);
         check("[[service]]\nrun = [\"sh\"]\n", &["1:1: name is missing"]);
         check(
             "[[service]]\nname = \"a\"\nroute = \"/*\"\nrun = [\"sh\", \"{socket}\"]\n",
-            &["1:1: run has {socket}, and listen is another"],
+            &["4:7: run has {socket}, and listen is another"],
         );
         check(
             "[[service]]\nname = \"a\\n\"\nroute = \"/*\"\nrun = [\"sh\"]\n",
-            &["1:1: name \"a\\n\" has control characters"],
+            &["2:8: name \"a\\n\" has control characters"],
         );
         check(
             "[[service]]\nname = \"a\"\nroute = \"a\"\nrun = [\"sh\"]\n",
-            &["1:1: route \"a\" is none"],
+            &["3:9: route \"a\" is none"],
         );
         check(
             "[[service]]\nname = \"a\"\nroute = \"/*\"\nrun = [\"no-such-program\"]\n",
@@ -374,7 +395,27 @@ mod tests {
         );
         check(
             "[[service]]\nproto = \".\"\nroute = \"/a\"\n",
-            &["1:1: route goes with run, not with proto"],
+            &["3:9: route goes with run, not with proto"],
+        );
+    }
+
+    #[test]
+    fn a_run_that_cannot_be_run_is_one_fault_at_its_place() {
+        for (run, expected) in [
+            ("\"sleep 9\"", "4:7: run is a list, which no shell reads"),
+            ("[\"sleep\", 9]", "4:7: run is a list of texts"),
+            ("[\"/tmp\"]", "4:7: /tmp is a folder"),
+            ("[\"sleep 9\"]", "4:7: sleep 9 does not exist"),
+            ("[\"sleep\", \"\\u0000\"]", "4:7: run has a NUL, which no argument can have"),
+        ] {
+            let shop = "[[service]]\nname = \"shop\"\nroute = \"/shop/*\"\n";
+            check(&format!("{shop}run = {run}\n"), &[expected]);
+        }
+        // What else is wrong with the service is said too.
+        check(
+            "[[service]]\nname = \"a\"\nroute = \"a\"\nrun = [\"sh\"]\nidle_freeze = \"never\"\n\
+             queue_timeout = \"soon\"\n",
+            &["3:9: route \"a\" is none", "6:17: \"soon\" is not a duration"],
         );
     }
 

@@ -65,16 +65,32 @@ pub(super) fn place(text: &str, offset: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, column)
 }
 
-/// Serde's words for an unknown key in ours, with the nearest known key.
+/// Serde's words in ours: for an unknown key with the nearest known one, for a wrong type with what to write.
 pub(super) fn explain(message: &str) -> String {
     let Some(rest) = message.strip_prefix("unknown field `") else {
-        return message.trim_end().to_owned();
+        let message = message.trim_end();
+        let known = WANTED.iter().find_map(|(serde, ours)| {
+            message.strip_suffix(serde).map(|before| format!("{before}{ours}"))
+        });
+        return known.unwrap_or_else(|| message.to_owned());
     };
     let mut quoted = rest.split('`');
     let name = quoted.next().unwrap_or_default();
     let known: Vec<_> = quoted.skip(1).step_by(2).collect();
     format!("unknown key {name}{}", suggestion(name, &known))
 }
+
+/// What serde calls a type, and what a reader of TOML does.
+const WANTED: [(&str, &str); 8] = [
+    ("expected a sequence", "expected a list, such as [\"a\"]"),
+    ("expected a map", "expected a table, such as { NAME = \"value\" }"),
+    ("expected a string", "expected a text in quotation marks"),
+    ("wanted string or table", "expected a text in quotation marks"),
+    ("expected a boolean", "expected true or false"),
+    ("expected usize", "expected a whole number, 0 or more"),
+    ("expected u32", "expected a whole number, 0 or more"),
+    ("expected u64", "expected a whole number, 0 or more"),
+];
 
 /// `; did you mean x?` for a near name, otherwise all of them.
 fn suggestion(name: &str, known: &[&str]) -> String {

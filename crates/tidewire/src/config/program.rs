@@ -58,12 +58,10 @@ pub(super) enum CodecSetting {
     Json,
 }
 
-/// `idle_stop`: a duration, or `"never"`.
+/// `idle_freeze`, `idle_stop`: a duration, or `"never"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
-pub(super) struct IdleStop(
-    #[serde(deserialize_with = "value::duration_or_never")] Option<Duration>,
-);
+pub(super) struct Idle(#[serde(deserialize_with = "value::duration_or_never")] Option<Duration>);
 
 impl TryFrom<Table> for ProgramConfig {
     type Error = String;
@@ -76,6 +74,9 @@ impl TryFrom<Table> for ProgramConfig {
         let missing = |key, example| {
             format!("{key} is missing; a service with run needs one, such as {example}")
         };
+        if command.iter().any(|word| word.contains('\0')) {
+            return Err("run has a NUL, which no argument can have; remove it".to_owned());
+        }
         let name = table.name.clone().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| missing("name", "name = \"shop\""))?;
         if name.contains(char::is_control) {
@@ -145,7 +146,12 @@ fn can_be_told(table: &Table, listen: Listen) -> Result<(), String> {
     };
     for (name, value) in table.environment.iter().flatten() {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(format!("environment has {name:?}, which cannot be a variable"));
+            return Err(format!(
+                "environment has {name:?}, which cannot be a variable; name it without = and NUL"
+            ));
+        }
+        if name == "HOSTED_BY_TIDEWIRE" {
+            return Err(format!("environment sets {name}, which is the gateway's own; remove it"));
         }
         if told.contains(&name.as_str()) {
             return Err(format!(
@@ -175,10 +181,14 @@ fn site(table: &Table) -> Result<Option<Site>, String> {
     };
     let mut site = Site::new(route).map_err(|error| error.to_string())?;
     if let Some(host) = &table.host {
-        if host.is_empty() || !host.is_ascii() || host.contains([':', '*', '/', ' ']) {
+        let is_label = |label: &str| {
+            let may_be = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+            !label.is_empty() && label.bytes().all(may_be)
+        };
+        if !host.split('.').all(is_label) {
             return Err(format!(
-                "host {host:?} matches nothing; write one name in ASCII without a port, such as \
-                 \"shop.example\""
+                "host {host:?} matches nothing; write one name in ASCII, without a port and a dot at \
+                 its end, such as \"shop.example\""
             ));
         }
         site = site.host(host);
@@ -194,8 +204,10 @@ fn life(table: &Table) -> Result<Life, String> {
     take! {
         instances_max spares concurrency queue_max queue_timeout start_timeout request_timeout stop_grace
     }
-    life.idle_freeze = table.idle_freeze;
-    if let Some(IdleStop(idle_stop)) = table.idle_stop {
+    if let Some(Idle(idle_freeze)) = table.idle_freeze {
+        life.idle_freeze = idle_freeze;
+    }
+    if let Some(Idle(idle_stop)) = table.idle_stop {
         life.idle_stop = idle_stop;
     }
     for (key, value) in [
@@ -207,6 +219,14 @@ fn life(table: &Table) -> Result<Life, String> {
             return Err(format!("{key} = 0 would never let a call through; write 1 or more"));
         }
     }
+    if let (Some(freeze), Some(stop)) = (life.idle_freeze, life.idle_stop)
+        && freeze >= stop
+    {
+        return Err(format!(
+            "idle_freeze is not before the end by idle_stop, after {stop:?}; shorten it, or write \
+             idle_stop = \"never\""
+        ));
+    }
     Ok(life)
 }
 
@@ -215,11 +235,22 @@ impl ProgramConfig {
     pub(super) fn missing(&self) -> Option<(&'static str, String)> {
         if let Some(folder) = self.folder.as_ref().filter(|folder| !folder.is_dir()) {
             let text = "is no folder; paths are relative to where the server is started";
-            return Some(("folder", format!("{} {text}", folder.display())));
+            let name = Some(folder.display().to_string()).filter(|name| !name.is_empty());
+            return Some(("folder", format!("{} {text}", name.as_deref().unwrap_or("\"\""))));
+        }
+        if let Err(error) = self.program.check_user() {
+            return Some(("user", format!("{error}; add it, or name another")));
         }
         let has_path = self.run.contains('/') || std::env::var_os("PATH").is_some();
         let is_there = !has_path || self.executable().is_some_and(|path| path.is_file());
         let text = match self.run.contains('/') {
+            true if self.executable().is_some_and(|path| path.is_dir()) => {
+                "is a folder; name the program in it"
+            }
+            _ if self.run.contains(char::is_whitespace) => {
+                "does not exist; write the program and each argument by itself, as \
+                 run = [\"python3\", \"app.py\"]"
+            }
             true => "does not exist; paths are relative to the folder of the service",
             false => "is in no folder of PATH; install it, or write its path",
         };

@@ -165,15 +165,29 @@ pub fn sources(path: &Path) -> Sources {
     }
 }
 
-/// Where the first `[[service]]` begins in which keys do not go together: that is known once it was read
-/// whole, when places are forgotten.
+/// Where the first `[[service]]` is wrong in which keys do not go together: that is known once it was read
+/// whole, when places are forgotten. It is the key that the message begins with, if there is one.
 pub(super) fn first_wrong(table: &DeTable<'_>) -> Option<Range<usize>> {
     let DeValue::Array(services) = table.get("service")?.get_ref() else { return None };
     services.iter().find_map(|service| {
         let DeValue::Table(keys) = service.get_ref() else { return None };
-        let keys = Deserializer::from(Spanned::new(service.span(), keys.clone()));
-        ServiceEntry::deserialize(keys).is_err().then(|| service.span())
+        let whole = Deserializer::from(Spanned::new(service.span(), keys.clone()));
+        let error = ServiceEntry::deserialize(whole).err()?;
+        let key = error.message().split(' ').next().and_then(|key| keys.get(key));
+        Some(key.map_or_else(|| service.span(), Spanned::span))
     })
+}
+
+/// Where the `[[service]]` begins that has a key or a value at `offset`.
+pub(super) fn around(table: &DeTable<'_>, offset: usize) -> Option<usize> {
+    let DeValue::Array(services) = table.get("service")?.get_ref() else { return None };
+    let service = services.iter().find(|service| match service.get_ref() {
+        DeValue::Table(keys) => keys
+            .iter()
+            .any(|(key, value)| key.span().contains(&offset) || value.span().contains(&offset)),
+        _ => false,
+    });
+    Some(service?.span().start)
 }
 
 /// All keys that a `[[service]]` may have.
@@ -189,6 +203,7 @@ pub(super) struct Table {
     authorities: Option<PathBuf>,
     #[serde(deserialize_with = "value::duration")]
     timeout: Option<Duration>,
+    #[serde(deserialize_with = "value::command")]
     pub(super) run: Option<Vec<String>>,
     pub(super) name: Option<String>,
     pub(super) route: Option<String>,
@@ -210,9 +225,8 @@ pub(super) struct Table {
     pub(super) start_timeout: Option<Duration>,
     #[serde(deserialize_with = "value::positive_duration")]
     pub(super) request_timeout: Option<Duration>,
-    #[serde(deserialize_with = "value::duration")]
-    pub(super) idle_freeze: Option<Duration>,
-    pub(super) idle_stop: Option<super::program::IdleStop>,
+    pub(super) idle_freeze: Option<super::program::Idle>,
+    pub(super) idle_stop: Option<super::program::Idle>,
     #[serde(deserialize_with = "value::duration")]
     pub(super) stop_grace: Option<Duration>,
 }

@@ -154,6 +154,31 @@ pub(super) fn list<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<String>, D
     Ok(parts.filter(|part| !part.is_empty()).collect())
 }
 
+/// A program and its arguments, each a text of its own.
+pub(super) fn command<'de, D: Deserializer<'de>>(
+    input: D,
+) -> Result<Option<Vec<String>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Command {
+        Words(Vec<String>),
+        Line(String),
+    }
+
+    match Command::deserialize(input) {
+        Ok(Command::Words(words)) => Ok(Some(words)),
+        Ok(Command::Line(line)) => {
+            let words: Vec<_> = line.split_whitespace().collect();
+            let text = format!("run is a list, which no shell reads; write run = {words:?}");
+            Err(D::Error::custom(text))
+        }
+        Err(_) => {
+            let text = "run is a list of texts; write run = [\"python3\", \"app.py\"]";
+            Err(D::Error::custom(text))
+        }
+    }
+}
+
 /// One text or a list of them.
 pub(super) fn texts<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]

@@ -156,6 +156,14 @@ async fn answers_are_kept_until_what_they_are_made_of_changes(gateway: &Gateway)
     // What says nothing of what it was made of is never kept.
     assert_eq!(gateway.number("Bare", &one).await, 3);
     assert_eq!(gateway.number("Bare", &one).await, 4);
+    // Without a key it is all of the source.
+    let whole = gateway.number("Get", "").await;
+    assert_eq!(gateway.number("Get", "").await, whole);
+    gateway.text("Set", &two).await.unwrap();
+    assert_eq!(gateway.number("Get", "").await, whole + 1);
+    assert_eq!(gateway.number("Get", &two).await, 2);
+    gateway.text("Set", "").await.unwrap();
+    assert_eq!(gateway.number("Get", &two).await, 3);
 }
 
 async fn protobuf_passes_untouched(command: &[String]) {

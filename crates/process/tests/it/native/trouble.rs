@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use serde_json::json;
 use tidewire_process::{Life, State};
 use tidewire_service::{Body, Code, Codec, Context, Error};
@@ -16,6 +17,7 @@ pub(super) async fn all(command: &[String]) {
     a_crash_within_a_call_is_an_error(&gateway, "garbage").await;
     gateway.stop().await;
     a_crash_within_a_stream_breaks_it_off(command).await;
+    a_call_that_hangs_ends_in_time_and_a_process_that_hangs_is_killed(command).await;
     what_is_kept_outlives_an_idle_stop_and_no_crash(command).await;
     what_is_kept_ends_with_the_program_that_is_replaced(command).await;
     work_that_is_no_call_keeps_it_alive(command).await;
@@ -48,6 +50,30 @@ async fn a_crash_within_a_stream_breaks_it_off(command: &[String]) {
     assert!(gateway.text("Do", "crash").await.is_err());
     let error: Error = frames.next().await.unwrap().unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
+    gateway.stop().await;
+}
+
+async fn a_call_that_hangs_ends_in_time_and_a_process_that_hangs_is_killed(command: &[String]) {
+    // Long enough for a process that answers on a busy machine.
+    let life = crate::life(|life| life.request_timeout = Duration::from_secs(2));
+    let gateway = Gateway::start(command, Codec::Json, life).await;
+    for hanging in [2, 3] {
+        // As long as other calls are answered it is slow, and does not hang.
+        assert_eq!(gateway.text("Echo", "a").await.unwrap(), "a");
+        let keys: Vec<_> = (0..hanging).map(|_| key()).collect();
+        for ended in join_all(keys.iter().map(|key| gateway.text("Wait", key))).await {
+            let error = ended.unwrap_err();
+            let text = "hosted did not answer within 2s";
+            assert_eq!((error.code(), error.message()), (Code::DeadlineExceeded, text));
+        }
+        if hanging == 2 {
+            assert_eq!(gateway.text("Heard", &keys[1]).await.unwrap(), keys[1], "it is told");
+            assert_eq!(gateway.hosted.status().starts, 1);
+        }
+    }
+    let killed = "it was ended by signal 9";
+    gateway.hosted.until(|status| status.failure.as_deref() == Some(killed)).await;
+    assert_eq!(gateway.text("Echo", "again").await.unwrap(), "again");
     gateway.stop().await;
 }
 

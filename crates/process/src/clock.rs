@@ -32,6 +32,12 @@ pub(crate) enum Clock {
     None,
 }
 
+/// Whether the request is there, and its answer comes in a piece: it is the process's turn from then on.
+pub(crate) fn is_whole(call: &Call) -> bool {
+    let is_answered_by_stream = call.spec().is_some_and(|method| method.kind.server_streams());
+    !is_answered_by_stream && !matches!(call.body, Body::Stream(_))
+}
+
 impl Clock {
     /// The clock of a call, whose body is looked at on its way from now on.
     pub(crate) fn of(call: &mut Call) -> Self {

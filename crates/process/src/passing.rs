@@ -1,0 +1,147 @@
+//! A call on its way through the gateway: one that finds a process ready, and room in its session, is placed
+//! when it is polled first and is a few pointers from then on, without a future or a timer of its own.
+//!
+//! ```text
+//!  asked ─ a seat, a session, a whole request ─▶ warm ─▶ answer
+//!    └─ a start, a queue, a stream, plain HTTP, a call within a call, a crash ─▶ later (calls.rs) ─▶ answer
+//! ```
+//!
+//! The keeper of the service wakes a warm call once it is overdue, which it looks for when the first of them
+//! is.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tidewire_service::{Body, Call, Error, PendingAnswer, Reply, Result};
+use tokio::time::Instant;
+
+use crate::calls::{self, Place};
+use crate::clock;
+use crate::headers;
+use crate::hosted::{Inner, Seat};
+use crate::native::Underway;
+
+/// The future of a call of a hosted service.
+pub(crate) struct Passing {
+    inner: Arc<Inner>,
+    /// Taken out where it is passed on; kept where it may have to be made once more.
+    call: Option<Call>,
+    stage: Stage,
+}
+
+enum Stage {
+    Asked,
+    Warm(Warm),
+    Later(PendingAnswer),
+    Over,
+}
+
+/// A call that a process has.
+struct Warm {
+    underway: Underway,
+    /// None once it is answered.
+    seat: Option<Seat>,
+    due: Option<Instant>,
+}
+
+impl Passing {
+    pub(crate) fn new(inner: Arc<Inner>, call: Call) -> Self {
+        Self { inner, call: Some(call), stage: Stage::Asked }
+    }
+
+    /// Makes the call, or begins to do what has to be done before.
+    fn begin(&mut self, cx: &Context<'_>) -> Result<Stage> {
+        let (inner, asked) = (&self.inner, &mut self.call);
+        let call = asked.as_mut().expect(TAKEN);
+        if !clock::is_whole(call) || call.context.enclosing().is_some() || !inner.is_native() {
+            let call = asked.take().expect(TAKEN);
+            return Ok(Stage::Later(Box::pin(calls::pass(Arc::clone(inner), call))));
+        }
+        headers::prepare(call);
+        let later = |asked: &mut Option<Call>, place| {
+            let call = asked.take().expect(TAKEN);
+            Stage::Later(Box::pin(calls::pass_prepared(Arc::clone(inner), call, place)))
+        };
+        let now = Instant::now();
+        let seat = match inner.try_seat(now)? {
+            Ok(seat) => seat,
+            Err(waiting) => return Ok(later(asked, Place::Waits(waiting))),
+        };
+        let due = now.checked_add(seat.instance.generation.life.request_timeout);
+        let again = calls::body_again(call);
+        let Some(native) = seat.instance.native() else {
+            return Ok(later(asked, Place::Has(seat)));
+        };
+        match native.try_call(call, due, cx) {
+            Poll::Ready(Ok(underway)) => {
+                Self::keep(asked, again);
+                if underway.is_due_first() {
+                    inner.wake.notify_one();
+                }
+                Ok(Stage::Warm(Warm { underway, seat: Some(seat), due }))
+            }
+            Poll::Ready(Err(error)) => {
+                Self::keep(asked, again);
+                self.lost(seat, error)
+            }
+            Poll::Pending => Ok(later(asked, Place::Has(seat))),
+        }
+    }
+
+    /// Keeps a call that may be made again.
+    fn keep(call: &mut Option<Call>, body: Option<Body>) {
+        match (body, call) {
+            (Some(body), Some(call)) => call.body = body,
+            (_, call) => *call = None,
+        }
+    }
+
+    /// What an error of a call comes to: it is final, or its process is at its end.
+    fn lost(&mut self, seat: Seat, error: Error) -> Result<Stage> {
+        if !seat.instance.is_out_of_reach(&error) {
+            return Err(error);
+        }
+        let again = self.call.take();
+        let lost = calls::lost_and_again(Arc::clone(&self.inner), seat, error, again);
+        Ok(Stage::Later(Box::pin(lost)))
+    }
+}
+
+impl Future for Passing {
+    type Output = Result<Reply>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if matches!(this.stage, Stage::Asked) {
+            this.stage = this.begin(cx)?;
+            if matches!(this.stage, Stage::Warm(_)) {
+                // It was placed by this task, which is woken by its answer.
+                return Poll::Pending;
+            }
+        }
+        if let Stage::Warm(warm) = &mut this.stage {
+            let outcome = match warm.underway.poll_answer(cx) {
+                Poll::Ready(outcome) => outcome,
+                Poll::Pending if warm.due.is_some_and(|due| due <= Instant::now()) => {
+                    let error = calls::overdue(&this.inner, warm.seat.as_ref().expect(TAKEN));
+                    // Nobody waits for it any more.
+                    this.stage = Stage::Over;
+                    return Poll::Ready(Err(error));
+                }
+                Poll::Pending => return Poll::Pending,
+            };
+            let seat = warm.seat.take().expect(TAKEN);
+            match outcome {
+                Ok(reply) => return Poll::Ready(Ok(calls::answered(reply, seat))),
+                Err(error) => this.stage = this.lost(seat, error)?,
+            }
+        }
+        match &mut this.stage {
+            Stage::Later(later) => later.as_mut().poll(cx),
+            _ => unreachable!("{TAKEN}"),
+        }
+    }
+}
+
+const TAKEN: &str = "a call is polled until it is answered, once";

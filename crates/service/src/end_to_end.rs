@@ -1,0 +1,100 @@
+//! Which headers belong to one connection, and stay behind where a message is passed on.
+//!
+//! Those that RFC 9110 (section 7.6.1) says, those that `Connection` names, and those for a proxy (section
+//! 11.7), which this one is asked by. `Host` is the message's own.
+
+use http::{HeaderMap, header};
+
+/// The headers of a message without those of its connection.
+///
+/// ```
+/// use http::HeaderValue;
+/// let mut headers = http::HeaderMap::new();
+/// headers.insert("connection", HeaderValue::from_static("x-hop, close"));
+/// headers.insert("x-hop", HeaderValue::from_static("1"));
+/// headers.insert("host", HeaderValue::from_static("shop.example"));
+/// let passed = tidewire_service::end_to_end(headers);
+/// assert_eq!(passed.keys().collect::<Vec<_>>(), ["host"]);
+/// ```
+pub fn end_to_end(headers: HeaderMap) -> HeaderMap {
+    headers_without(headers, is_of_connection)
+}
+
+/// The headers without what the predicate says, and without what a `Connection` header names.
+pub fn headers_without(headers: HeaderMap, is_dropped: impl Fn(&str) -> bool) -> HeaderMap {
+    // Most have nothing of the kind.
+    if headers.keys().all(|name| name != header::CONNECTION && !is_dropped(name.as_str())) {
+        return headers;
+    }
+    let named: Vec<String> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .collect();
+    if named.is_empty() {
+        return filtered(headers, is_dropped);
+    }
+    filtered(headers, |name| is_dropped(name) || named.iter().any(|n| n == name))
+}
+
+/// Whether a header of this name, in lower case, belongs to the connection that it came by.
+pub fn is_of_connection(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "keep-alive"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "proxy-connection"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+    )
+}
+
+fn filtered(headers: HeaderMap, is_dropped: impl Fn(&str) -> bool) -> HeaderMap {
+    // As many names as there were fit for certain; there may be any number of values.
+    let mut kept = HeaderMap::with_capacity(headers.keys_len());
+    let mut last = None;
+    for (name, value) in headers {
+        last = name.or(last);
+        if let Some(name) = &last
+            && !is_dropped(name.as_str())
+        {
+            kept.append(name, value);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    #[test]
+    fn headers_of_a_connection_stay_behind() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("x-a", "1"),
+            ("connection", "close, X-Hop"),
+            ("connection", "x-other"),
+            ("x-a", "2"),
+            ("x-hop", "1"),
+            ("x-other", "1"),
+            ("proxy-authorization", "Basic YTpi"),
+            ("host", "a"),
+            ("content-type", "text/plain"),
+        ] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        let kept = end_to_end(headers);
+        assert_eq!(kept.get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
+        let mut names: Vec<_> = kept.keys().map(http::HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["content-type", "host", "x-a"]);
+    }
+}
