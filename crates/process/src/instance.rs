@@ -16,7 +16,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tidewire_client::{BuildError, Client, ClientLimits, HttpVersion, Retry};
 use tidewire_service::{Call, Code, Error, Outcome, Reply, Service};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
 
 use crate::commands::Named;
@@ -69,7 +69,7 @@ enum Way {
 #[derive(Debug)]
 struct Drain {
     task: Mutex<JoinHandle<()>>,
-    ring: Ring,
+    last: Arc<Notify>,
 }
 
 impl Instance {
@@ -219,23 +219,23 @@ impl Instance {
 impl Drain {
     fn start(pipes: Pipes, service: &str, pid: i32, ring: &Ring) -> Self {
         let (service, ring) = (service.to_owned(), ring.clone());
-        let to = ring.clone();
-        let task = tokio::spawn(async move { pipes.drain(&service, pid, &to).await });
-        Self { task: Mutex::new(task), ring }
+        let last = Arc::new(Notify::new());
+        let told = Arc::clone(&last);
+        let task = tokio::spawn(async move { pipes.drain(&service, pid, &ring, &told).await });
+        Self { task: Mutex::new(task), last }
     }
 
-    /// Waits until all who had the pipes closed them. They are killed with the process, but for those
-    /// that hid, which are not waited for.
+    /// Waits until all that the process wrote was read, and all who had the pipes closed them. They are killed with
+    /// the process, but for those that hid, which are not waited for.
     async fn to_its_end(&self) {
         let mut task = self.task.lock().await;
-        let mut told = None;
-        // A busy machine may need longer for what is in the pipes.
-        for _ in 0..LAST_LINES_ROUNDS {
-            if task.is_finished() || told == Some(self.ring.told()) {
-                return;
-            }
-            told = Some(self.ring.told());
-            let _ = tokio::time::timeout(LAST_LINES, &mut *task).await;
+        if task.is_finished() {
+            return;
+        }
+        if tokio::time::timeout(LAST_LINES, &mut *task).await.is_err() {
+            self.last.notify_one();
+            // A panic of it would be its own.
+            let _ = (&mut *task).await;
         }
     }
 }
@@ -385,8 +385,7 @@ const OVERDUE_MAX: u32 = 3;
 /// How long a connection of plain HTTP waits for its next call. Programs close theirs after 2 s (gunicorn)
 /// or 5 s (Node), one that was frozen as soon as it goes on: a call that is sent in that moment would be lost.
 const UNUSED_MAX: Duration = Duration::from_secs(1);
+/// How long those who have the pipes of a process that ended may take to close them.
 const LAST_LINES: Duration = Duration::from_secs(1);
-/// How often that is waited for, while there are more.
-const LAST_LINES_ROUNDS: usize = 10;
 /// How long a process may take to end once its session is over.
 const LAST_WORDS: Duration = Duration::from_millis(500);

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use tokio::net::unix::pipe::Receiver;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Where a line was printed.
@@ -67,12 +68,6 @@ impl Ring {
         (number.max(ring.dropped), lines)
     }
 
-    /// How many lines there were so far.
-    pub(crate) fn told(&self) -> u64 {
-        let ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        ring.dropped + ring.lines.len() as u64
-    }
-
     /// How many lines gave way.
     pub(crate) fn dropped(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).dropped
@@ -108,8 +103,9 @@ impl Pipes {
         Ok((Self { output, errors }, [to_output, to_errors]))
     }
 
-    /// Reads until both pipes are closed by all who have them.
-    pub(crate) async fn drain(self, service: &str, pid: i32, ring: &Ring) {
+    /// Reads until both pipes are closed by all who have them; once it is told that the `last` was written, what is
+    /// there.
+    pub(crate) async fn drain(self, service: &str, pid: i32, ring: &Ring, last: &Notify) {
         let mut log = Log { service, pid, until: Instant::now(), left: 0, left_out: 0 };
         let mut take = |pipe, text: &[u8]| {
             let text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -122,10 +118,15 @@ impl Pipes {
         while is_output_open || is_error_open {
             tokio::select! {
                 _ = self.output.readable(), if is_output_open => {
-                    is_output_open = output.read(&self.output, &mut take);
+                    is_output_open = output.read(|buffer| self.output.try_read(buffer), &mut take) != Found::End;
                 }
                 _ = self.errors.readable(), if is_error_open => {
-                    is_error_open = errors.read(&self.errors, &mut take);
+                    is_error_open = errors.read(|buffer| self.errors.try_read(buffer), &mut take) != Found::End;
+                }
+                () = last.notified() => {
+                    output.read_rest(&self.output, &mut take);
+                    errors.read_rest(&self.errors, &mut take);
+                    return;
                 }
             }
         }
@@ -156,6 +157,15 @@ fn pipe() -> io::Result<(Receiver, OwnedFd)> {
     Ok((Receiver::from_owned_fd(read)?, write))
 }
 
+/// What a read found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Some,
+    Nothing,
+    /// Nobody writes any more.
+    End,
+}
+
 /// Cuts what is read into lines.
 struct Lined {
     pipe: Pipe,
@@ -167,13 +177,31 @@ impl Lined {
         Self { pipe, rest: Vec::new() }
     }
 
-    /// Reads what is there once; returns whether more may come.
-    fn read(&mut self, from: &Receiver, take: &mut impl FnMut(Pipe, &[u8])) -> bool {
+    /// Reads what is in the pipe, and no more than fits into it twice: somebody may go on writing.
+    fn read_rest(&mut self, from: &Receiver, take: &mut impl FnMut(Pipe, &[u8])) {
+        for _ in 0..2 * PIPE_BYTES / READ_BYTES {
+            // Whatever the runtime has heard of it by now.
+            let read = |buffer: &mut [u8]| Ok(rustix::io::read(from, buffer)?);
+            if self.read(read, take) != Found::Some {
+                break;
+            }
+        }
+        if !self.rest.is_empty() {
+            take(self.pipe, &self.rest);
+            self.rest.clear();
+        }
+    }
+
+    /// Reads once.
+    fn read(
+        &mut self,
+        read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+        take: &mut impl FnMut(Pipe, &[u8]),
+    ) -> Found {
         let mut buffer = [0; READ_BYTES];
-        let count = match from.try_read(&mut buffer) {
-            Ok(0) => 0,
+        let count = match read(&mut buffer) {
             Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Found::Nothing,
             Err(_) => 0,
         };
         self.rest.extend_from_slice(&buffer[..count]);
@@ -187,7 +215,7 @@ impl Lined {
             take(self.pipe, &self.rest);
             self.rest.clear();
         }
-        count > 0
+        if count > 0 { Found::Some } else { Found::End }
     }
 }
 
@@ -262,9 +290,23 @@ mod tests {
         rustix::io::write(&output, b"one\r\ntwo\n\xffthree").unwrap();
         rustix::io::write(&errors, b"\x1b[31mbad\0\tb\rforged\n").unwrap();
         drop((output, errors));
-        pipes.drain("test", 1, &ring).await;
+        pipes.drain("test", 1, &ring, &Notify::new()).await;
         let mut lines: Vec<_> = ring.lines().into_iter().map(|line| line.text).collect();
         lines.sort();
         assert_eq!(lines, ["\\u{1b}[31mbad\\u{0}\tb\\rforged", "one", "two", "\u{fffd}three"]);
+    }
+
+    #[tokio::test]
+    async fn all_that_was_written_is_read_although_somebody_else_has_the_pipe() {
+        let (pipes, [output, _errors]) = Pipes::new().unwrap();
+        let (ring, last) = (Ring::default(), Notify::new());
+        let line = [b'x'; 99].iter().chain(b"\n").copied().collect::<Vec<_>>();
+        (0..600).for_each(|_| assert_eq!(rustix::io::write(&output, &line).unwrap(), 100));
+        rustix::io::write(&output, b"no end").unwrap();
+        // Nothing was read yet.
+        last.notify_one();
+        pipes.drain("test", 1, &ring, &last).await;
+        assert_eq!(ring.lines().len() as u64 + ring.dropped(), 601);
+        assert_eq!(ring.lines().last().unwrap().text, "no end");
     }
 }
