@@ -55,7 +55,8 @@ pub struct Placed(Rest);
 
 enum Rest {
     Head(Option<Open>),
-    Items(Later),
+    /// What the answer was made of, too.
+    Items(Later, Vec<Depends>),
 }
 
 type Later = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
@@ -199,7 +200,11 @@ impl Placed {
     ) -> Poll<Result<Reply>> {
         loop {
             let open = match &mut self.0 {
-                Rest::Items(items) => return items.as_mut().poll(cx),
+                Rest::Items(items, depends) => {
+                    let reply = ready!(items.as_mut().poll(cx));
+                    *made_of = std::mem::take(depends);
+                    return Poll::Ready(reply);
+                }
                 Rest::Head(open) => open,
             };
             let answered = match ready!(open.as_mut().expect(TAKEN).poll_head(cx)) {
@@ -211,12 +216,12 @@ impl Placed {
                 _ => return Poll::Ready(Err(unanswered())),
             };
             let Answered { reply, then, depends } = *answered;
-            *made_of = depends;
             if then != Then::Items {
+                *made_of = depends;
                 return Poll::Ready(Ok(reply));
             }
             let open = open.take().expect(TAKEN);
-            self.0 = Rest::Items(Box::pin(open.rest(reply)));
+            self.0 = Rest::Items(Box::pin(open.rest(reply)), depends);
         }
     }
 }

@@ -242,10 +242,10 @@ async fn a_hot_key_under_constant_changes_never_gives_what_is_older_than_the_cal
 async fn callers_of_a_page_wait_for_each_other_once_an_answer_was_kept() {
     let graph = Graph::new();
     let source = Source::<u8>::new_in(&graph, "rows");
-    let (signals, read) = ([(); 3].map(|()| Signal::new()), source.clone());
+    let signals = [(); 3].map(|()| Signal::new());
     let (waits, count) = (signals.clone(), Arc::new(AtomicUsize::new(0)));
     let behind = Behind::new(&graph, query(Sharing::Public), move |_| {
-        read.read(&1);
+        source.read(&1);
         let number = count.fetch_add(1, Ordering::SeqCst);
         let waited = waits[number].clone();
         async move {
@@ -253,21 +253,23 @@ async fn callers_of_a_page_wait_for_each_other_once_an_answer_was_kept() {
             Ok(Reply::text(number.to_string()))
         }
     });
-    let ask = async || {
+    let ask = || {
         let uri = "/a".parse().unwrap();
         let call = Call::http(http::Method::GET, uri, Context::default(), Body::Empty);
-        let mut answer = behind.service.call(call);
-        assert!(poll_immediate(&mut answer).await.is_none());
-        answer
+        behind.service.call(call)
     };
-    let (first, second) = (ask().await, ask().await);
+    let (mut first, mut second) = (ask(), ask());
+    assert!(poll_immediate(&mut first).await.is_none());
+    assert!(poll_immediate(&mut second).await.is_none());
     assert_eq!(behind.runs(), 2, "nobody waits for another");
     signals[1].fire();
     assert_eq!(text(second.await.unwrap()).await, "1");
     signals[0].fire();
     assert_eq!(text(first.await.unwrap()).await, "0");
     source.changed(&1);
-    let (first, second) = (ask().await, ask().await);
+    let (mut first, mut second) = (ask(), ask());
+    assert!(poll_immediate(&mut first).await.is_none());
+    assert!(poll_immediate(&mut second).await.is_none());
     assert_eq!(behind.runs(), 3, "one asks for both");
     signals[2].fire();
     for answer in [first, second] {
