@@ -258,8 +258,9 @@ async fn callers_of_a_page_wait_for_each_other_once_an_answer_was_kept() {
         let call = Call::http(http::Method::GET, uri, Context::default(), Body::Empty);
         behind.service.call(call)
     };
-    let (mut first, mut second) = (ask(), ask());
+    let mut first = ask();
     assert!(poll_immediate(&mut first).await.is_none());
+    let mut second = ask();
     assert!(poll_immediate(&mut second).await.is_none());
     assert_eq!(behind.runs(), 2, "nobody waits for another");
     signals[1].fire();
@@ -267,8 +268,9 @@ async fn callers_of_a_page_wait_for_each_other_once_an_answer_was_kept() {
     signals[0].fire();
     assert_eq!(text(first.await.unwrap()).await, "0");
     source.changed(&1);
-    let (mut first, mut second) = (ask(), ask());
+    let mut first = ask();
     assert!(poll_immediate(&mut first).await.is_none());
+    let mut second = ask();
     assert!(poll_immediate(&mut second).await.is_none());
     assert_eq!(behind.runs(), 3, "one asks for both");
     signals[2].fire();
