@@ -6,7 +6,7 @@
 //! | the process ends before the head, of a unary query or a safe request without a body | one more try, at a new process |
 //! | the process ends before the head, of another | 502, `unavailable`; `aborted` for a command of the live protocol: it may have run |
 //! | the process ends within the body | a body that breaks off |
-//! | no head within `request_timeout`, by the process's own [clock](crate::turn) | 504; after three in a row the process is killed |
+//! | no head within `request_timeout`, by the process's own [clock](crate::clock) | 504; after three in a row the process is killed |
 //!
 //! A seat is held until the last byte of the answer was read, so that an open stream counts as a call; one that came
 //! whole with its head was.
