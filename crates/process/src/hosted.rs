@@ -297,16 +297,7 @@ impl Inner {
     /// # Errors
     /// As [`seat`](Self::seat).
     pub(crate) fn try_seat(self: &Arc<Self>, now: Instant) -> Result<Result<Seat, Waiting>> {
-        let taken = {
-            let mut pool = self.pool();
-            let taken = pool.take(now);
-            if let Taken::Granted(grant) = &taken
-                && grant.is_frozen
-            {
-                grant.instance.thaw();
-            }
-            taken
-        };
+        let taken = self.pool().take(now);
         match taken {
             Taken::Granted(grant) => Ok(Ok(self.seated(grant))),
             Taken::Refused(refusal) => Err(self.refused(refusal)),
@@ -318,6 +309,13 @@ impl Inner {
     }
 
     fn seated(self: &Arc<Self>, grant: Grant<Arc<Instance>>) -> Seat {
+        // Nothing freezes it while the place is taken, so that no lock is needed.
+        if grant.is_frozen {
+            grant.instance.thaw();
+        }
+        if grant.was_spare {
+            self.wake.notify_one();
+        }
         Seat { inner: Arc::clone(self), instance: grant.instance }
     }
 

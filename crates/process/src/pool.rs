@@ -151,7 +151,8 @@ impl<M: Clone> Pool<M> {
         let at = ids.find_map(|id| self.members.iter().position(|member| member.id == id))?;
         let member = &mut self.members[at];
         member.calls += 1;
-        Some(Grant { id: member.id, instance: member.instance.clone(), is_frozen: false })
+        let (id, instance) = (member.id, member.instance.clone());
+        Some(Grant { id, instance, is_frozen: false, was_spare: false })
     }
 
     /// An instance that was to be frozen or ended has work that is no call; returns whether it goes on.
@@ -311,6 +312,8 @@ impl<M: Clone> Pool<M> {
             return false;
         };
         let member = self.members.remove(index);
+        // A spare may serve in its place.
+        self.hand_out(now);
         let is_leaving = end == End::Code(0) && member.calls == 0;
         let is_wanted = member.condition != Condition::Stopping && !member.retires;
         if !is_wanted || is_leaving && !member.is_spare {
@@ -455,11 +458,10 @@ impl<M: Clone> Pool<M> {
         self.waiting.retain(|waiting| !waiting.is_closed());
         while !self.waiting.is_empty() {
             let Some(grant) = self.grant() else { return };
-            let id = grant.id;
             let first = self.waiting.pop_front().expect("it is not empty");
-            if first.send(Ok(grant)).is_err() {
-                let member = self.members.iter_mut().find(|member| member.id == id);
-                member.expect("it was just granted").calls -= 1;
+            if let Err(Ok(grant)) = first.send(Ok(grant)) {
+                let member = self.members.iter_mut().find(|member| member.id == grant.id);
+                member.expect("it was just granted").take_back(&grant);
             }
             // Whoever is next waits anew for an instance of its own.
             self.waiting_since = Some(now);

@@ -35,6 +35,8 @@ pub(crate) struct Grant<M> {
     pub(crate) instance: M,
     /// It is frozen, and has to be thawed before it is called.
     pub(crate) is_frozen: bool,
+    /// It stood by, so that the next one has to be started.
+    pub(crate) was_spare: bool,
 }
 
 impl<M: Clone> Member<M> {
@@ -58,10 +60,19 @@ impl<M: Clone> Member<M> {
 
     /// Gives a place at it.
     pub(super) fn grant(&mut self) -> Grant<M> {
-        let is_frozen = self.condition == Condition::Frozen;
+        let (is_frozen, was_spare) = (self.condition == Condition::Frozen, self.is_spare);
         (self.condition, self.is_spare) = (Condition::Ready, false);
         self.calls += 1;
-        Grant { id: self.id, instance: self.instance.clone(), is_frozen }
+        Grant { id: self.id, instance: self.instance.clone(), is_frozen, was_spare }
+    }
+
+    /// Takes a place back that nobody had.
+    pub(super) fn take_back(&mut self, grant: &Grant<M>) {
+        self.calls -= 1;
+        self.is_spare = grant.was_spare;
+        if grant.is_frozen {
+            self.condition = Condition::Frozen;
+        }
     }
 
     /// When there is something to do with it, once it is idle.

@@ -320,6 +320,27 @@ fn calls_that_wait_make_no_more_instances_of_spares_than_may_serve() {
 }
 
 #[test]
+fn a_call_that_waits_gets_the_spare_once_an_instance_has_crashed() {
+    let (mut pool, now) = pool(|life| {
+        (life.spares, life.instances_max, life.concurrency) = (1, 1, 1);
+        life.idle_freeze = Some(Duration::ZERO);
+    });
+    for id in [1, 2] {
+        assert_eq!(pool.step(now), Step::Start);
+        pool.started(id, id, 1, now);
+        assert_eq!(pool.step(now), Step::Freeze(id));
+        if id == 1 {
+            assert!(matches!(pool.take(now), Taken::Granted(_)));
+        }
+    }
+    let mut waits = later(&mut pool, now);
+    assert!(pool.ended(1, End::Code(1), now), "a crash");
+    let grant = waits.try_recv().expect("no start is waited for").unwrap();
+    assert_eq!((grant.id, grant.is_frozen), (2, true));
+    assert_eq!((pool.count().ready, pool.count().spares), (1, 0));
+}
+
+#[test]
 fn an_operator_who_stops_a_service_gets_no_spares_until_it_is_called() {
     let (mut pool, now) = pool(|life| life.spares = 1);
     assert_eq!(pool.step(now), Step::Start);

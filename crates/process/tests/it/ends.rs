@@ -116,6 +116,31 @@ async fn an_idle_process_is_frozen_and_a_call_thaws_it() {
 }
 
 #[tokio::test]
+async fn who_waits_for_a_process_that_is_killed_gets_the_frozen_spare() {
+    for program in programs(&[]) {
+        let host = host();
+        let life = life(|life| {
+            (life.spares, life.instances_max, life.concurrency) = (1, 1, 1);
+            life.idle_freeze = Some(Duration::ZERO);
+        });
+        let hosted = host.add(program, life);
+        // Not read, so that its process is busy.
+        let _open = crate::reply(&hosted, "/pid").await.unwrap();
+        let pids = hosted.until(|status| status.spares == 1).await.pids;
+        let [serving, spare] = pids[..] else { panic!("{pids:?}") };
+        until_state(spare, |state| state == 'T').await;
+        let waits = tokio::spawn({
+            let hosted = hosted.clone();
+            async move { get(&hosted, "/pid").await }
+        });
+        hosted.until(|status| status.waiting == 1).await;
+        kill(serving, Signal::KILL);
+        assert_eq!(waits.await.unwrap().unwrap(), spare.to_string());
+        host.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn what_left_the_group_of_a_process_is_frozen_with_it_and_goes_on_with_it() {
     for program in programs(&[]) {
         let host = host();

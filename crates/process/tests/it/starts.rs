@@ -230,6 +230,21 @@ async fn spares_take_the_first_call_and_are_replaced() {
 }
 
 #[tokio::test]
+async fn the_next_spare_is_started_while_the_call_that_took_one_goes_on() {
+    for program in programs(&[]) {
+        let host = host();
+        let hosted = host.add(program, life(|life| life.spares = 1));
+        hosted.until(|status| status.spares == 1).await;
+        // Not read, so that it goes on.
+        let open = crate::reply(&hosted, "/pid").await.unwrap();
+        let status = hosted.until(|status| status.spares == 1).await;
+        assert_eq!((status.starts, status.pids.len(), status.calls), (2, 2, 1));
+        drop(open);
+        host.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn a_replaced_program_serves_until_the_next_can_and_no_call_fails() {
     for program in programs(&[]) {
         let host = host();
