@@ -327,14 +327,19 @@ def a_reader_of_no_errors(command):
         gateway.ends()
 
 
+def read_until_it_waits(gateway):
+    """A stream without end on stream 2, until there is no more credit for it."""
+    gateway.greet().send(request(2, "Count", b'{"number":100000000}'))
+    taken = 0
+    while taken < Session.stream_window:
+        taken += len(gateway.until("items", 2).payload)
+    assert taken < Session.stream_window + wire.PAYLOAD_MAX
+
+
 def a_reader_of_no_items(command):
     """A stream without end, for which there is no credit."""
     with Gateway(command) as gateway:
-        gateway.greet().send(request(2, "Count", b'{"number":100000000}'))
-        taken = 0
-        while taken < Session.stream_window:
-            taken += len(gateway.until("items", 2).payload)
-        assert taken < Session.stream_window + wire.PAYLOAD_MAX
+        read_until_it_waits(gateway)
         gateway.send(request(4, "Echo"))
         gateway.until("reply", 4)
         gateway.ends()
@@ -343,10 +348,7 @@ def a_reader_of_no_items(command):
 def a_reader_of_no_items_that_gives_up(command):
     """What waits for credit is not sent any more; the next call is answered."""
     with Gateway(command) as gateway:
-        gateway.greet().send(request(2, "Count", b'{"number":100000000}'))
-        taken = 0
-        while taken < Session.stream_window:
-            taken += len(gateway.until("items", 2).payload)
+        read_until_it_waits(gateway)
         gateway.send(frame("cancel", 2))
         gateway.until("error", 2)
         gateway.send(request(4, "Echo"))

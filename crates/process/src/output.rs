@@ -118,10 +118,12 @@ impl Pipes {
         while is_output_open || is_error_open {
             tokio::select! {
                 _ = self.output.readable(), if is_output_open => {
-                    is_output_open = output.read(|buffer| self.output.try_read(buffer), &mut take) != Found::End;
+                    let read = |buffer: &mut [u8]| self.output.try_read(buffer);
+                    is_output_open = output.read(read, &mut take) != Found::End;
                 }
                 _ = self.errors.readable(), if is_error_open => {
-                    is_error_open = errors.read(|buffer| self.errors.try_read(buffer), &mut take) != Found::End;
+                    let read = |buffer: &mut [u8]| self.errors.try_read(buffer);
+                    is_error_open = errors.read(read, &mut take) != Found::End;
                 }
                 () = last.notified() => {
                     output.read_rest(&self.output, &mut take);

@@ -64,11 +64,7 @@ const ROOMS: &[Room] = &[
         &["listen", "service", "schema", "wire", "rest", "live", "link", "edge", "memo"],
     ),
     room("client", 4, &["service", "schema", "wire", "live", "link", "memo"]),
-    room(
-        "process",
-        5,
-        &["service", "schema", "wire", "live", "link", "edge", "memo", "client", "server"],
-    ),
+    room("process", 5, &["service", "schema", "live", "link", "edge", "memo", "client", "server"]),
     room("mock", 5, &["service", "schema", "memo"]),
     room("oplog", 5, &["memo"]),
     room("load", 5, &["service", "schema", "wire", "live", "link", "client"]),

@@ -24,7 +24,7 @@ struct Narrow {
     is_full: bool,
 }
 
-struct Writes {
+pub(crate) struct Writes {
     stream: Mutex<WriteHalf<DuplexStream>>,
     takes: usize,
     /// What is done once while somebody writes.
@@ -83,7 +83,7 @@ impl Transport for Narrow {
 }
 
 /// A session with a process, by a socket that takes so many bytes at a time.
-async fn hosted(takes: usize) -> (Link, Arc<Writes>) {
+pub(crate) async fn hosted(takes: usize) -> (Link, Arc<Writes>) {
     let config = || Config {
         features: feature::HOSTED,
         required: feature::HOSTED,

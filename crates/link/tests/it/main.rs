@@ -8,6 +8,7 @@ mod cuts;
 mod ends;
 mod herd;
 mod holding;
+mod made_of;
 mod pair;
 mod pouring;
 mod streaming;

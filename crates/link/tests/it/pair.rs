@@ -100,6 +100,10 @@ impl Echo {
                 meanwhile();
                 Ok(Reply::new(Body::Empty))
             }
+            "Long" => {
+                tidewire_link::depends("rows", "1");
+                Ok(Reply::new(Body::Full(vec![b'x'; 300_000].into())))
+            }
             "Given" => Ok(Reply::new(self.given.lock().unwrap().take().unwrap())),
             "Fail" => Err(Error::not_found("there is none")),
             "Numbers" => {
