@@ -162,7 +162,7 @@ impl Hosted {
 
 impl Service for Hosted {
     fn call(&self, call: Call) -> Answer {
-        Answer::pending(Passing::new(Arc::clone(&self.0), call))
+        Answer::pending(Passing::new(Arc::clone(&self.0), call, None))
     }
 }
 

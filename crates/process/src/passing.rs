@@ -11,8 +11,9 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
+use tidewire_schema::Back;
 use tidewire_service::{Body, Call, Error, PendingAnswer, Reply, Result};
 use tokio::time::Instant;
 
@@ -28,6 +29,8 @@ pub(crate) struct Passing {
     /// Taken out where it is passed on; kept where it may have to be made once more.
     call: Option<Call>,
     stage: Stage,
+    /// What translates the reply.
+    back: Option<Back>,
 }
 
 enum Stage {
@@ -46,8 +49,8 @@ struct Warm {
 }
 
 impl Passing {
-    pub(crate) fn new(inner: Arc<Inner>, call: Call) -> Self {
-        Self { inner, call: Some(call), stage: Stage::Asked }
+    pub(crate) fn new(inner: Arc<Inner>, call: Call, back: Option<Back>) -> Self {
+        Self { inner, call: Some(call), stage: Stage::Asked, back }
     }
 
     /// Makes the call, or begins to do what has to be done before.
@@ -97,6 +100,14 @@ impl Passing {
         }
     }
 
+    /// The reply to who asked.
+    fn replied(&mut self, mut reply: Reply) -> Result<Reply> {
+        if let Some(back) = self.back.take() {
+            back.translate(&mut reply)?;
+        }
+        Ok(reply)
+    }
+
     /// What an error of a call comes to: it is final, or its process is at its end.
     fn lost(&mut self, seat: Seat, error: Error) -> Result<Stage> {
         if !seat.instance.is_out_of_reach(&error) {
@@ -133,12 +144,15 @@ impl Future for Passing {
             };
             let seat = warm.seat.take().expect(TAKEN);
             match outcome {
-                Ok(reply) => return Poll::Ready(Ok(calls::answered(reply, seat))),
+                Ok(reply) => return Poll::Ready(this.replied(calls::answered(reply, seat))),
                 Err(error) => this.stage = this.lost(seat, error)?,
             }
         }
         match &mut this.stage {
-            Stage::Later(later) => later.as_mut().poll(cx),
+            Stage::Later(later) => {
+                let outcome = ready!(later.as_mut().poll(cx));
+                Poll::Ready(outcome.and_then(|reply| this.replied(reply)))
+            }
             _ => unreachable!("{TAKEN}"),
         }
     }

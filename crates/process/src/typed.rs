@@ -3,10 +3,13 @@
 //! The process reads and writes one codec, whatever its callers speak. Messages in that codec pass as they
 //! are; others are translated by the schema, which the process need not know.
 
+use std::sync::Arc;
+
 use tidewire_schema::{Schema, SchemaError, Served};
 use tidewire_service::{Answer, Call, Codec, Service};
 
 use crate::hosted::Hosted;
+use crate::passing::Passing;
 
 /// A hosted process whose messages are in one codec.
 #[derive(Debug, Clone)]
@@ -34,7 +37,10 @@ impl Hosted {
 }
 
 impl Service for Typed {
-    fn call(&self, call: Call) -> Answer {
-        self.schema.transcode(self.codec, &self.hosted, call)
+    fn call(&self, mut call: Call) -> Answer {
+        match self.schema.translate(self.codec, &mut call) {
+            Ok(back) => Answer::pending(Passing::new(Arc::clone(&self.hosted.0), call, back)),
+            Err(error) => Answer::ready(Err(error)),
+        }
     }
 }

@@ -14,7 +14,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use http::Method;
-use tidewire_schema::Schemas;
 use tidewire_service::Interface;
 
 use crate::annotation::Rule;
@@ -22,6 +21,7 @@ use crate::binding::{Binding, Fault, RestError, try_bindings};
 use crate::options::RestOptions;
 use crate::origin::Origin;
 use crate::router::Router;
+use crate::schemas::Schemas;
 use tidewire_proto::http::Template;
 
 /// Something that is wrong or odd about a REST binding.

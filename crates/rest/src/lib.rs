@@ -39,6 +39,7 @@ mod query;
 mod reply;
 mod request;
 mod router;
+mod schemas;
 mod table;
 mod value;
 mod writer;
@@ -54,5 +55,6 @@ pub use options::{
 pub use problem::error_json;
 pub use reply::Printed;
 pub use request::Request;
+pub use schemas::Schemas;
 pub use table::{Found, Rest};
 pub use writer::{Style, Writer};

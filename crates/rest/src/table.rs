@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::Method;
-use tidewire_schema::Schemas;
 use tidewire_service::Interface;
 
 use crate::binding::{Binding, RestError, bindings};
@@ -13,6 +12,7 @@ use crate::field::list;
 use crate::openapi;
 use crate::options::RestOptions;
 use crate::router::{self, Router};
+use crate::schemas::Schemas;
 use tidewire_proto::http::{Segment, Template};
 
 /// The REST bindings of a server.

@@ -23,7 +23,6 @@ mod json;
 mod message;
 mod path;
 mod schema;
-mod schemas;
 mod served;
 mod transcode;
 mod types;
@@ -38,10 +37,10 @@ pub use json::Unknown;
 pub use message::{Message, MessageRef};
 pub use path::{AsPath, Path};
 pub use schema::Schema;
-pub use schemas::Schemas;
 pub use served::Served;
 pub use tidewire_json::JsonStyle;
 pub use tidewire_proto::{Diagnostic, Diagnostics, Sources};
+pub use transcode::Back;
 pub use types::{EnumType, Field, Kind, MessageType, Oneof, Scalar, Single};
 pub use validate::{
     Expression, Given, Known, RuleSet, Rules, VIOLATIONS_MAX, Validate, Violation, Violations,

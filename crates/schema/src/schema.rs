@@ -1,5 +1,6 @@
 //! A schema: loading it, and looking up what it has by name.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ const DESCRIPTOR_MEMORY_MAX: usize = 1 << 30;
 #[derive(Clone)]
 pub struct Schema {
     pub(crate) pool: Arc<DescriptorPool>,
+    indices: Arc<HashMap<String, MessageIndex, foldhash::fast::RandomState>>,
     descriptors: Bytes,
     edition: u64,
 }
@@ -65,18 +67,16 @@ impl Schema {
         let pool = DescriptorPool::decode_with_options(&descriptors, &options)
             .map_err(|error| SchemaError::Descriptors(error.to_string()))?;
         let edition = fnv_1a(NOTHING, &descriptors);
-        Ok(Self { pool: Arc::new(pool), descriptors, edition })
+        let names = pool.messages().iter().map(|message| message.full_name());
+        let named = names.filter_map(|name| Some((name.to_owned(), pool.message_index(name)?)));
+        let indices = Arc::new(named.collect());
+        Ok(Self { pool: Arc::new(pool), indices, descriptors, edition })
     }
 
     /// The descriptors as the message library has them, for what is not shown here: options, places in
     /// the source.
     pub fn pool(&self) -> &Arc<DescriptorPool> {
         &self.pool
-    }
-
-    /// The encoded `google.protobuf.FileDescriptorSet` that it was read from.
-    pub(crate) fn descriptors(&self) -> &Bytes {
-        &self.descriptors
     }
 
     /// A number of its descriptors and of `how` they are used: another for others, as a rule, and the same
@@ -108,12 +108,6 @@ impl Schema {
     pub fn message_type(&self, type_name: &str) -> Option<MessageType<'_>> {
         let index = self.pool.message_index(type_name)?;
         Some(MessageType { pool: &self.pool, index })
-    }
-
-    /// All message types, nested ones and the entries of maps among them.
-    pub fn message_types(&self) -> impl Iterator<Item = MessageType<'_>> {
-        let named = self.pool.messages().iter().map(|message| message.full_name());
-        named.filter_map(|name| self.message_type(name))
     }
 
     /// An enum, or `None` when the schema has no such enum.
@@ -197,8 +191,9 @@ impl Schema {
     }
 
     pub(crate) fn index(&self, type_name: &str) -> Result<MessageIndex> {
-        self.pool
-            .message_index(type_name)
+        let index = self.indices.get(type_name).copied();
+        index
+            .or_else(|| self.pool.message_index(type_name))
             .ok_or_else(|| Error::internal(format!("the schema has no message type {type_name}")))
     }
 }

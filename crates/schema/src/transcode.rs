@@ -6,52 +6,104 @@
 
 use std::future::ready;
 
+use buffa_descriptor::MessageIndex;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tidewire_json::is_canonical;
-use tidewire_service::{Answer, Body, Call, Code, Codec, Error, Frame, Result, Service, Target};
+use tidewire_service::{
+    Answer, Body, Call, Code, Codec, Error, Frame, Reply, Result, Service, Target,
+};
 
 use crate::Schema;
+
+/// What is left to do of a call that was translated.
+#[derive(Debug)]
+pub struct Back(Way);
+
+/// How the messages of a body are translated.
+#[derive(Debug)]
+struct Way {
+    schema: Schema,
+    index: MessageIndex,
+    codecs: (Codec, Codec),
+    /// The body is one message, nothing being one without any field.
+    is_one: bool,
+    explain: fn(Error) -> Error,
+}
 
 impl Schema {
     /// Makes a call of `service`, which speaks `codec` only.
     pub fn transcode(&self, codec: Codec, service: &dyn Service, mut call: Call) -> Answer {
-        let Target::Method(method) = &call.target else { return service.call(call) };
-        let (sent, wanted) = (call.codec, call.accept);
-        let (input, output, kind) = (method.input.clone(), method.output.clone(), method.kind);
-        (call.codec, call.accept) = (codec, codec);
-        if (sent, codec) != (Codec::Proto, Codec::Proto) {
-            let schema = self.clone();
-            let one = !kind.client_streams();
-            let body = each(std::mem::take(&mut call.body), one, move |message| {
-                schema.translated(&input, (sent, codec), message)
-            });
-            match body {
-                Ok(body) => call.body = body,
-                Err(error) => return Answer::ready(Err(error)),
-            }
-        }
-        let answer = service.call(call);
-        if (codec, wanted) == (Codec::Proto, Codec::Proto) {
-            return answer;
-        }
-        let schema = self.clone();
-        Answer::pending(async move {
-            answer.await?.try_map(|body| {
-                each(body, !kind.server_streams(), move |message| {
-                    schema.translated(&output, (codec, wanted), message).map_err(wrong)
+        match self.translate(codec, &mut call) {
+            Ok(None) => service.call(call),
+            Ok(Some(back)) => {
+                let answer = service.call(call);
+                Answer::pending(async move {
+                    let mut reply = answer.await?;
+                    back.translate(&mut reply).map(|()| reply)
                 })
-            })
+            }
+            Err(error) => Answer::ready(Err(error)),
+        }
+    }
+
+    /// Translates a call for who speaks `codec` only; what is returned translates the reply, if need be.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn translate(&self, codec: Codec, call: &mut Call) -> Result<Option<Back>> {
+        let Target::Method(method) = &call.target else { return Ok(None) };
+        let way = |name: &str, codecs, streams: bool, explain| {
+            let index = self.index(name)?;
+            Ok(Way { schema: self.clone(), index, codecs, is_one: !streams, explain })
+        };
+        let kind = method.kind;
+        if (call.codec, codec) != UNTOUCHED {
+            let asked =
+                way(&method.input, (call.codec, codec), kind.client_streams(), |error| error)?;
+            call.body = asked.body(std::mem::take(&mut call.body))?;
+        }
+        let codecs = (codec, call.accept);
+        (call.codec, call.accept) = (codec, codec);
+        let back = || way(&method.output, codecs, kind.server_streams(), wrong).map(Back);
+        (codecs != UNTOUCHED).then(back).transpose()
+    }
+}
+
+impl Back {
+    /// Translates the reply for who asked.
+    ///
+    /// # Errors
+    /// [`Code::Internal`] when a message of it is none of its type.
+    pub fn translate(self, reply: &mut Reply) -> Result<()> {
+        reply.body = self.0.body(std::mem::take(&mut reply.body))?;
+        Ok(())
+    }
+}
+
+impl Way {
+    fn body(self, body: Body) -> Result<Body> {
+        Ok(match body {
+            Body::Empty if self.is_one => Body::Full(self.message(Bytes::new())?),
+            Body::Empty => Body::Empty,
+            Body::Full(message) => Body::Full(self.message(message)?),
+            Body::Stream(frames) => Body::frames(frames.then(move |frame| {
+                ready(match frame {
+                    Ok(Frame::Data(message)) => self.message(message).map(Frame::Data),
+                    other => other,
+                })
+            })),
         })
     }
 
     /// A message in another codec, or in JSON as it is printed.
-    fn translated(&self, name: &str, way: (Codec, Codec), message: &Bytes) -> Result<Bytes> {
-        if way == (Codec::Json, Codec::Json) && is_canonical(&self.pool, self.index(name)?, message)
-        {
-            return Ok(message.clone());
+    fn message(&self, message: Bytes) -> Result<Bytes> {
+        let ((from, to), pool) = (self.codecs, &self.schema.pool);
+        if (from, to) == (Codec::Json, Codec::Json) && is_canonical(pool, self.index, &message) {
+            return Ok(message);
         }
-        self.decode(name, way.0, message)?.encode(way.1)
+        let decoded = self.schema.decode(pool.message(self.index).full_name(), from, &message);
+        decoded.and_then(|message| message.encode(to)).map_err(self.explain)
     }
 }
 
@@ -64,21 +116,5 @@ fn wrong(error: Error) -> Error {
     Error::internal(text)
 }
 
-/// Changes each message of a body, which is nothing less than `one`, if it is that.
-fn each(
-    body: Body,
-    one: bool,
-    change: impl Fn(&Bytes) -> Result<Bytes> + Send + 'static,
-) -> Result<Body> {
-    Ok(match body {
-        Body::Empty if one => Body::Full(change(&Bytes::new())?),
-        Body::Empty => Body::Empty,
-        Body::Full(message) => Body::Full(change(&message)?),
-        Body::Stream(frames) => Body::frames(frames.then(move |frame| {
-            ready(match frame {
-                Ok(Frame::Data(message)) => change(&message).map(Frame::Data),
-                other => other,
-            })
-        })),
-    })
-}
+/// What passes as it is.
+const UNTOUCHED: (Codec, Codec) = (Codec::Proto, Codec::Proto);

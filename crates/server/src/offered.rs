@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use foldhash::fast::RandomState;
-use tidewire_schema::{Schemas, Validate};
+use tidewire_rest::Schemas;
+use tidewire_schema::Validate;
 use tidewire_service::{Interface, Layer, Offer, Service, stack};
 
 use crate::rpc::Entry;

@@ -3,15 +3,14 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use tidewire_schema::{Schema, SchemaError};
 use tidewire_service::Interface;
-
-use crate::{Schema, SchemaError};
 
 /// The schemas of interfaces that were asked for, to look further ones up in.
 #[derive(Debug, Default)]
 pub struct Schemas {
     /// By where descriptors are in memory, which a schema keeps: the services of one schema share them.
-    places: HashMap<*const u8, Schema>,
+    places: HashMap<(*const u8, usize), Schema>,
     contents: HashMap<Bytes, Schema>,
 }
 
@@ -22,17 +21,13 @@ impl Schemas {
     /// When its descriptors do not decode.
     pub fn of(&mut self, interface: &Interface) -> Result<Schema, SchemaError> {
         let descriptors = interface.descriptors();
-        if let Some(schema) = self.places.get(&descriptors.as_ptr())
-            && schema.descriptors().len() == descriptors.len()
-        {
-            return Ok(schema.clone());
-        }
-        if let Some(schema) = self.contents.get(descriptors) {
+        let place = (descriptors.as_ptr(), descriptors.len());
+        if let Some(schema) = self.places.get(&place).or_else(|| self.contents.get(descriptors)) {
             return Ok(schema.clone());
         }
         let schema = Schema::from_descriptors(descriptors.clone())?;
         self.contents.insert(descriptors.clone(), schema.clone());
-        self.places.insert(descriptors.as_ptr(), schema.clone());
+        self.places.insert(place, schema.clone());
         Ok(schema)
     }
 }
