@@ -79,6 +79,7 @@ fn run() -> io::Result<()> {
 
 async fn serve(socket: std::os::unix::net::UnixStream) -> io::Result<()> {
     let mut ended = signal(SignalKind::child())?;
+    spawn::hear_of_ends_alone()?;
     let socket = UnixStream::from_std(socket)?;
     let mut warden = Warden::new(socket);
     loop {
@@ -139,10 +140,11 @@ impl Warden {
             // It may have ended just now, which the next round finds out.
             let _ = kill_process_group(pid, signal);
             // What left the group would run on, or stay stopped.
-            if signal == Signal::STOP && sweep::signal_below(pid, id, signal) == 1 {
+            let below = || sweep::signal_below(pid, &self.instances, signal);
+            if signal == Signal::STOP && below() == 1 {
                 self.alone.insert(id);
             } else if signal == Signal::CONT && !self.alone.remove(&id) {
-                sweep::signal_below(pid, id, signal);
+                below();
             }
         }
     }

@@ -9,7 +9,8 @@
 //! disarms it; whoever lost its parent before it was armed notices and gives up; the socket is moved to
 //! descriptor 3 after the standard streams; all other descriptors are marked to be closed.
 //!
-//! This is the one file of the room with `unsafe`: the standard library has no such start.
+//! This is the one file of the room with `unsafe`: the standard library has no such start. Which signals the
+//! warden hears of its children is set here too.
 
 #![expect(unsafe_code, reason = "what runs between clone and exec")]
 
@@ -69,6 +70,26 @@ pub(super) fn spawn(start: &Start, fds: &[OwnedFd], itself: Owner) -> io::Result
             Err(io::Error::from_raw_os_error(errno))
         }
     }
+}
+
+/// Lets the warden be signalled when a child ends, and not when one is stopped or goes on, which it does
+/// itself: it would look through its children just when the one that goes on wants the core.
+///
+/// # Errors
+/// That of the system.
+pub(super) fn hear_of_ends_alone() -> io::Result<()> {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: the action is filled by the first call, and set again with its handler and one more flag.
+    unsafe {
+        if libc::sigaction(libc::SIGCHLD, ptr::null(), action.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        (*action.as_mut_ptr()).sa_flags |= libc::SA_NOCLDSTOP;
+        if libc::sigaction(libc::SIGCHLD, action.as_ptr(), ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// What a clone of the warden begins with; what it returns is its exit code.

@@ -37,12 +37,13 @@ fn is_of(pid: Pid, instances: &HashMap<Pid, u64>) -> bool {
 }
 
 /// Signals an instance and all that it has started, in its group or not; returns how many these are.
-pub(super) fn signal_below(leader: Pid, instance: u64, signal: Signal) -> usize {
-    let of_it = |pid: &Pid| Mark::of(*pid).is_some_and(|mark| mark.instance == instance);
-    let mut found: Vec<_> = children().into_iter().filter(of_it).collect();
-    if !found.contains(&leader) {
-        found.push(leader);
-    }
+///
+/// Other instances are children of the warden too: whose they are is known, and what they start is theirs.
+pub(super) fn signal_below(leader: Pid, instances: &HashMap<Pid, u64>, signal: Signal) -> usize {
+    let instance = instances.get(&leader);
+    let of_it = |pid: &Pid| Mark::of(*pid).is_some_and(|mark| Some(&mark.instance) == instance);
+    let adopted = children().into_iter().filter(|pid| !instances.contains_key(pid));
+    let mut found: Vec<_> = [leader].into_iter().chain(adopted.filter(of_it)).collect();
     let mut at = 0;
     while let Some(pid) = found.get(at).copied() {
         at += 1;
