@@ -304,6 +304,21 @@ async fn what_a_gateway_and_its_warden_leave_when_both_are_killed_ends_with_the_
     }
 }
 
+#[tokio::test]
+async fn a_warden_that_was_stopped_keeps_no_gateway_from_ending() {
+    for program in programs(&[]) {
+        let host = host();
+        let hosted = host.add(program, Life::default());
+        let pid: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
+        let daemon: i32 = get(&hosted, "/daemon").await.unwrap().parse().unwrap();
+        let warden = parent(pid);
+        kill(warden, Signal::STOP);
+        until_state(warden, |state| state == 'T').await;
+        host.stop().await;
+        assert!(![pid, daemon, warden].into_iter().any(is_alive));
+    }
+}
+
 /// The folders of sockets of a gateway.
 fn folders_of(gateway: u32) -> Vec<PathBuf> {
     let parent = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
