@@ -247,6 +247,9 @@ def in_the_loop():
             if os.environ.get("START") == "fails":
                 return await send({"type": "lifespan.startup.failed", "message": "no pool"})
             scope["state"]["pool"] = "open"
+            if os.environ.get("START") == "calls":
+                said = await app.call_async(NAME + "Echo", {"text": "open by a call"}, query=True)
+                scope["state"]["pool"] = said["text"]
             await send({"type": "lifespan.startup.complete"})
             await receive()
             print("shutdown ran", file=sys.stderr, flush=True)
