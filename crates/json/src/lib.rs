@@ -2,14 +2,14 @@
 //!
 //! A reply that goes out as JSON is nobody's message: it comes from a service in protobuf and leaves
 //! printed. [`print()`] finds where its fields are (one pass a message) and prints them with
-//! the text of generated code, without a message in between. A message that another
-//! member of its oneof takes the place of is not looked into.
+//! the text of generated code, without a message in between.
 //!
 //! | question | file |
 //! |---|---|
 //! | which bytes are a field's | `scan.rs` |
 //! | which members there are, and their order | `print.rs` |
 //! | how a value looks | `value.rs`, `list.rs`, `known.rs` |
+//! | what is not printed, since a later value took its place | `replaced.rs` |
 //! | whether JSON already is what would be printed | `canonical.rs` |
 
 mod canonical;
@@ -17,6 +17,7 @@ mod fault;
 mod known;
 mod list;
 mod print;
+mod replaced;
 mod scan;
 mod style;
 mod value;

@@ -4,8 +4,9 @@ use buffa::DecodeError;
 use buffa::encoding::Tag;
 use buffa_descriptor::{FieldDescriptor, ScalarType, SingularKind};
 
-use crate::fault::{Fault, Result};
+use crate::fault::Result;
 use crate::print::{Parts, Printer};
+use crate::replaced;
 use crate::scan::{Chain, Payload, Shape};
 use crate::value::{text_of, unzigzag, zero};
 
@@ -70,7 +71,7 @@ impl<'p, 'b> Printer<'p, 'b, '_> {
         self.out.push(b'{');
         for (index, (key, value)) in entries.iter().enumerate() {
             if entries.get(index + 1).is_some_and(|(next, _)| next == key) {
-                self.replaced_entry(kind, *value)?;
+                self.replaced_value(kind, *value)?;
                 continue;
             }
             match *key {
@@ -99,17 +100,13 @@ impl<'p, 'b> Printer<'p, 'b, '_> {
         }
     }
 
-    /// What a later entry takes the place of has to be protobuf all the same, though it need not have a
-    /// form of JSON.
-    fn replaced_entry(&mut self, kind: SingularKind, value: Chain) -> Result {
-        let (before, depth) = (self.out.len(), self.depth);
-        let printed = self.entry_value(kind, value);
-        self.out.truncate(before);
-        self.depth = depth;
-        match printed {
-            Err(Fault::NoForm(_)) => Ok(()),
-            printed => printed,
+    /// The value of an entry that a later one takes the place of.
+    fn replaced_value(&self, kind: SingularKind, mut value: Chain) -> Result {
+        while let Some((payload, rest)) = self.stack.next(value) {
+            replaced::check(self.pool, kind, payload, self.depth)?;
+            value = rest;
         }
+        Ok(())
     }
 
     /// The key of an entry, and what was found of its value.
@@ -134,14 +131,10 @@ impl<'p, 'b> Printer<'p, 'b, '_> {
                 }
                 2 => {
                     mismatch(kind)?;
-                    let is_message = matches!(kind, SingularKind::Message(_));
-                    if let (SingularKind::Scalar(ScalarType::String), Some(replaced)) =
-                        (kind, self.stack.last(value))
-                    {
-                        text_of(replaced)?;
+                    if !matches!(kind, SingularKind::Message(_)) {
+                        self.replaced_value(kind, std::mem::replace(&mut value, Chain::NONE))?;
                     }
-                    let before = if is_message { value } else { Chain::NONE };
-                    value = self.stack.push(before, payload);
+                    value = self.stack.push(value, payload);
                 }
                 _ => {}
             }

@@ -22,7 +22,7 @@ use buffa_descriptor::{
     MessageIndex, ScalarType, SingularKind,
 };
 
-use crate::value::text_of;
+use crate::replaced;
 
 /// The bytes of one value.
 #[derive(Clone, Copy)]
@@ -80,7 +80,8 @@ impl<'b> Payload<'b> {
         }
     }
 
-    fn fits(self, kind: FieldKind) -> bool {
+    /// Whether it is what a field of the kind is sent as.
+    pub(crate) fn fits(self, kind: FieldKind) -> bool {
         match kind {
             FieldKind::Singular(kind) => self.is_one(kind),
             FieldKind::List(kind) => matches!(self, Self::Bytes(_)) || self.is_one(kind),
@@ -267,7 +268,7 @@ impl<'b> Stack<'b> {
             let Some((place, field)) = frame.shape.find(tag.field_number(), near) else { continue };
             near = place;
             if payload.fits(field.kind()) {
-                self.add(frame, place, field, payload)?;
+                self.add(frame, (place, field), payload, depth)?;
             }
         }
         Ok(())
@@ -277,9 +278,9 @@ impl<'b> Stack<'b> {
     fn add(
         &mut self,
         frame: &Frame<'_>,
-        place: usize,
-        field: &FieldDescriptor,
+        (place, field): (usize, &FieldDescriptor),
         payload: Payload<'b>,
+        depth: u32,
     ) -> Result<(), DecodeError> {
         let single = match field.kind() {
             FieldKind::Singular(SingularKind::Message(_)) => None,
@@ -296,29 +297,27 @@ impl<'b> Stack<'b> {
             let members = frame.shape.descriptor.oneofs()[usize::from(oneof)].field_indices();
             for other in members.iter().map(|index| usize::from(*index)) {
                 if other != place {
-                    self.replaced(frame, other)?;
+                    self.replace(frame, other, depth)?;
                 }
             }
         }
-        let before = match single {
-            Some(_) => self.replaced(frame, place)?,
-            None => self.chain(frame, place),
-        };
+        if single.is_some() {
+            self.replace(frame, place, depth)?;
+        }
+        let before = self.chain(frame, place);
         self.chains[frame.chains + place] = self.push(before, payload);
         Ok(())
     }
 
-    /// Forgets what a later value takes the place of. Text has to be UTF-8 all the same.
-    fn replaced(&mut self, frame: &Frame<'_>, place: usize) -> Result<Chain, DecodeError> {
-        let chain = std::mem::replace(&mut self.chains[frame.chains + place], Chain::NONE);
-        let is_text = |field: &FieldDescriptor| {
-            field.kind() == FieldKind::Singular(SingularKind::Scalar(ScalarType::String))
-        };
-        if let Some(payload) = self.last(chain)
-            && frame.shape.field(place).is_some_and(is_text)
-        {
-            text_of(payload)?;
+    /// Forgets what a later value takes the place of.
+    fn replace(&mut self, frame: &Frame<'_>, place: usize, depth: u32) -> Result<(), DecodeError> {
+        let mut chain = std::mem::replace(&mut self.chains[frame.chains + place], Chain::NONE);
+        let Some(field) = frame.shape.field(place) else { return Ok(()) };
+        let FieldKind::Singular(kind) = field.kind() else { return Ok(()) };
+        while let Some((payload, rest)) = self.next(chain) {
+            replaced::check(frame.shape.pool, kind, payload, depth)?;
+            chain = rest;
         }
-        Ok(Chain::NONE)
+        Ok(())
     }
 }
