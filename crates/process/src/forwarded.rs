@@ -150,7 +150,7 @@ mod tests {
         set(&mut headers, &Uri::from_static("/a"), None, false, None);
         let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
-        assert_eq!(names, ["x-forwarded-proto", "x-own"]);
+        assert_eq!(names, ["host", "x-forwarded-proto", "x-own"]);
     }
 
     #[test]
