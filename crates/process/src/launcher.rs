@@ -51,8 +51,8 @@ pub(crate) struct Process {
 #[derive(Debug)]
 struct Wire {
     socket: UnixStream,
-    /// The warden itself, where the system knows such a descriptor.
-    warden: Option<OwnedFd>,
+    /// The warden itself: no descriptor of it, which a gateway may be short of.
+    warden: Pid,
     waiting: Mutex<HashMap<u64, Waiting>>,
     is_closed: watch::Sender<bool>,
 }
@@ -194,7 +194,7 @@ impl Current {
         ours.set_nonblocking(true)?;
         let wire = Arc::new(Wire {
             socket: UnixStream::from_std(ours)?,
-            warden: pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok(),
+            warden: Pid::from_child(&child),
             waiting: Mutex::default(),
             is_closed: watch::Sender::new(false),
         });
@@ -247,8 +247,8 @@ impl Wire {
 
     /// Lets the warden run, in case that somebody stopped it.
     fn goes_on(&self) {
-        if let Some(warden) = &self.warden {
-            let _ = pidfd_send_signal(warden, Signal::CONT);
+        if !*self.is_closed.borrow() {
+            let _ = kill_process(self.warden, Signal::CONT);
         }
     }
 
