@@ -1,12 +1,12 @@
 package tidewire
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"reflect"
 	"sync"
 	"testing"
-	"time"
 )
 
 // The conversations that are hosted: a session is the client, and what it offers in its hello is its own.
@@ -86,7 +86,7 @@ func play(t *testing.T, c conversation) {
 			if d.Path != "" {
 				path = d.Path
 			}
-			call, err := s.ask(path[1:], 0, unhex(t, d.Payload), d.Parent, time.Time{}, options{query: d.Kind == "query"})
+			call, err := s.ask(path[1:], 0, unhex(t, d.Payload), d.Parent, context.Background(), options{query: d.Kind == "query"})
 			if err != nil || call.number != d.Stream {
 				t.Fatal(p.where, err)
 			}

@@ -1,6 +1,7 @@
 package tidewire
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -154,7 +155,7 @@ func act(t *testing.T, app *App, what string, d details) {
 		s.finish(call, nil)
 	case "call":
 		o := options{query: d.Query}
-		if _, err := s.ask(d.Path[1:], 0, unhex(t, d.Payload), uint32(d.Parent), time.Time{}, o); err != nil {
+		if _, err := s.ask(d.Path[1:], 0, unhex(t, d.Payload), uint32(d.Parent), context.Background(), o); err != nil {
 			t.Fatal(err)
 		}
 	case "changed":

@@ -4,6 +4,7 @@ package tidewire
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"time"
 )
@@ -188,12 +189,15 @@ func (s *session) fail(call *stream, failed *Error, depends [][]string) {
 }
 
 // ask calls the gateway; it waits while no call is free.
-func (s *session) ask(path string, codec byte, payload []byte, parent uint32, deadline time.Time, o options) (*stream, error) {
-	for s.closed == "" && !s.isDraining && (!s.isGreeted || uint64(len(s.asked)) >= s.peer.calls) {
+func (s *session) ask(path string, codec byte, payload []byte, parent uint32, ctx context.Context, o options) (*stream, error) {
+	for s.closed == "" && !s.isDraining && ctx.Err() == nil && (!s.isGreeted || uint64(len(s.asked)) >= s.peer.calls) {
 		s.room.Wait()
 	}
 	if s.closed != "" || s.isDraining {
 		return nil, &Error{Code: "unavailable", Message: "the gateway takes no calls any more", Outcome: NotRun}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	headers, fits := s.metadata(nil, o.headers, nil, nil)
 	if !fits {
@@ -220,7 +224,7 @@ func (s *session) ask(path string, codec byte, payload []byte, parent uint32, de
 		out = putNumber(out, 19, uint64(parent))
 	}
 	f := frame{kind: kRequest, stream: number, flags: fEnd, metadata: append(out, headers...), payload: payload}
-	if !deadline.IsZero() {
+	if deadline, ok := ctx.Deadline(); ok {
 		f.deadline = uint32(max(1, (deadline.Sub(s.now())+time.Millisecond-1)/time.Millisecond))
 	}
 	if call.isStreaming = len(payload) > smallMax; !call.isStreaming {

@@ -392,25 +392,28 @@ func (a *App) ask(ctx context.Context, parent *stream, path string, request, rep
 	if err != nil {
 		return err
 	}
-	deadline, _ := ctx.Deadline()
 	var call *stream
-	a.do(func(s *session) {
-		within := uint32(0)
-		if parent != nil && parent.isOpen && !parent.hasHead {
-			within = parent.number
-		}
-		call, err = s.ask(strings.TrimPrefix(path, "/"), codec, data, within, deadline, o)
-	})
-	if err != nil {
-		return err
-	}
 	giveUp := func() {
 		a.do(func(s *session) {
+			if call == nil {
+				s.room.Broadcast()
+				return
+			}
 			s.cancel(call)
 			call.changed.Broadcast()
 		})
 	}
 	defer context.AfterFunc(ctx, giveUp)()
+	a.do(func(s *session) {
+		within := uint32(0)
+		if parent != nil && parent.isOpen && !parent.hasHead {
+			within = parent.number
+		}
+		call, err = s.ask(strings.TrimPrefix(path, "/"), codec, data, within, ctx, o)
+	})
+	if err != nil {
+		return err
+	}
 	a.do(func(*session) {
 		for call.isOpen && !call.isCancelled && len(call.items) < 2 {
 			call.changed.Wait()

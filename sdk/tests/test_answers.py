@@ -204,21 +204,34 @@ class Life(unittest.TestCase):
                 command, env=variables, pass_fds=[far.fileno()], stderr=subprocess.PIPE, text=True
             )
             far.close()
-            heard = near.recv(65_536)
+            near.sendall(attacks.hello())
+            heard, ready = b"", wire.put_frame("ready")
+            while ready not in heard and (data := near.recv(65_536)):
+                heard += data
             what(program, near)
             _, said = program.communicate(timeout=attacks.HANG)
-            return heard, program.returncode, said
+            return ready in heard, program.returncode, said
 
     def test_an_application_is_told_of_its_end_however_it_comes(self):
         ends = (lambda program, _: program.terminate(), lambda _, near: near.close())
         for end in ends:
-            heard, code, said = self.run_until(end)
-            self.assertEqual((bool(heard), code, said), (True, 0, "shutdown ran\n"))
+            self.assertEqual(self.run_until(end), (True, 0, "shutdown ran\n"))
 
     def test_an_application_that_does_not_start_is_no_program(self):
-        heard, code, said = self.run_until(lambda *_: None, START="fails")
-        self.assertEqual((heard, code), (b"", 1))
-        self.assertEqual(said, "the application did not start: no pool\n")
+        said = "the application did not start: no pool\n"
+        self.assertEqual(self.run_until(lambda *_: None, START="fails"), (False, 1, said))
+
+    def test_an_application_may_call_while_it_starts(self):
+        command = ["env", "START=calls", *(str(word) for word in attacks.PROGRAMS["async"])]
+        with Told(command) as gateway:
+            gateway.send(attacks.hello())
+            asked = gateway.until("request")
+            self.assertEqual(asked.payload, b'{"text":"open by a call"}')
+            answer = wire.put_frame("reply", asked.stream, wire.END, payload=asked.payload)
+            gateway.send(answer)
+            self.assertEqual(gateway.until("ready").stream, 0)
+            self.assertIn(("x-pool", "open by a call"), gateway.ask(page("GET", "/"))[0].headers)
+            gateway.ends()
 
 
 for chosen in sys.argv[1:] or attacks.PROGRAMS:

@@ -200,7 +200,7 @@ class Gateway:
 
     def greet(self):
         self.send(hello())
-        assert self.frame().name == "ready"
+        self.until("ready")  # What was said before comes before.
         return self
 
     def send(self, data):

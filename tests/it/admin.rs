@@ -273,6 +273,23 @@ async fn a_token_is_shown_once() {
 }
 
 #[tokio::test]
+async fn what_names_nothing_in_a_request_is_refused_by_its_name() {
+    let watched = watched("").await;
+    let text = "content-type: application/json";
+    for path in ["/v1/system:setLogLevel", "/tidewire.admin.v1.System/SetLogLevel"] {
+        let head = format!("POST {path}\n{text}");
+        let misspelt = r#"{"level":"debug","for":"10m"}"#;
+        watched.ask(&head, misspelt).await.check(400, &["invalid_argument", "\\\"for\\\""]);
+        assert_eq!(*watched.levels.lock().unwrap(), [] as [&str; 0]);
+    }
+    for path in ["/v1/system:setLogLevel", "/tidewire.admin.v1.System/SetLogLevel"] {
+        let head = format!("POST {path}\n{text}");
+        watched.ask(&head, r#"{"level":"debug"}"#).await.check(200, &[]);
+    }
+    assert_eq!(*watched.levels.lock().unwrap(), ["debug", "debug"]);
+}
+
+#[tokio::test]
 async fn while_it_drains_it_still_answers_that_it_is_not_ready() {
     let watched = watched("[limits]\ndrain_grace = \"600s\"\n").await;
     let Watched { running, admin, data, token, .. } = watched;

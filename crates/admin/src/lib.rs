@@ -14,6 +14,7 @@
 mod bodies;
 mod calls;
 mod causes;
+mod exact;
 mod guard;
 mod memo;
 mod metrics;
@@ -36,8 +37,9 @@ use std::time::Instant;
 use http::Method;
 use tidewire_memo::Graph;
 use tidewire_observe::Metrics;
+use tidewire_rest::{RestOptions, UnknownNames};
 use tidewire_server::{Address, Builder, Handle, Server};
-use tidewire_service::{Access, Call};
+use tidewire_service::{Access, Call, RpcService};
 
 #[cfg(feature = "mock")]
 use crate::proto::tidewire::admin::v1::MocksServer;
@@ -117,8 +119,13 @@ impl Admin {
             .otherwise(Access::scopes(&[READ]))
             .path("/livez", Access::Anonymous)
             .path("/readyz", Access::Anonymous);
+        let system = SystemServer::new(system::OfSystem::new(self.clone(), handle.clone()));
+        let mut rest = RestOptions::default();
+        rest.unknown_members = UnknownNames::Refused;
         let builder = Server::builder()
             .listen(listen)
+            .layer(exact::layer(system.interface()))
+            .rest(rest)
             .private_sockets(true)
             .gate(guard::Guard { operator: self.token.clone(), reader: self.read_token.clone() })
             .access(rules)
@@ -128,7 +135,7 @@ impl Admin {
                 async move { probes::ready(ready) }
             })
             .route(Method::GET, "/metrics", metrics)
-            .service(SystemServer::new(system::OfSystem::new(self.clone(), handle.clone())))
+            .service(system)
             .service(TailServer::new(tail::OfTail::new(self.clone(), handle.clone())))
             .service(ServicesServer::new(services::OfServices(handle)))
             .service(ProcessesServer::new(processes::OfProcesses(self.told.clone())))

@@ -48,6 +48,8 @@ struct State {
     tried: Option<SystemTime>,
     /// When a key was last looked for that was not there.
     missed: Option<SystemTime>,
+    /// What was said last of why they cannot be fetched, and whether they were lost.
+    complaint: Option<(String, bool)>,
 }
 
 /// The keys as they were fetched; the first are generation 1.
@@ -78,7 +80,8 @@ impl Keys {
     /// The keys at `source`, fetched again every five minutes, and ten seconds after that failed.
     pub fn new(source: impl KeySource) -> Self {
         let (refresh, retry) = (Duration::from_secs(300), Duration::from_secs(10));
-        let state = State { known: Arc::default(), fetched: None, tried: None, missed: None };
+        let (known, complaint) = (Arc::default(), None);
+        let state = State { known, fetched: None, tried: None, missed: None, complaint };
         Self {
             source: Box::new(source),
             refresh,
@@ -161,6 +164,7 @@ impl Keys {
             Ok(known) => {
                 state.known = known;
                 state.fetched = Some(now);
+                state.complaint = None;
                 drop(state);
             }
             Err(error) => {
@@ -171,9 +175,14 @@ impl Keys {
         self.usable(now)
     }
 
+    /// Says why they cannot be fetched, once.
     fn complain(&self, error: &Error, now: SystemTime) {
-        let source = self.source.name();
-        match self.are_lost(now) {
+        let (source, are_lost) = (self.source.name(), self.are_lost(now));
+        let complaint = Some((error.to_string(), are_lost));
+        if std::mem::replace(&mut self.state().complaint, complaint.clone()) == complaint {
+            return;
+        }
+        match are_lost {
             true => {
                 tracing::error!(source, %error, "keys of an issuer cannot be fetched: no token is verified");
             }

@@ -3,7 +3,7 @@
 //! | exit code | means |
 //! |---|---|
 //! | 0 | done |
-//! | 1 | it failed, or a threshold did not hold; the last line on standard error says why |
+//! | 1 | it failed, a threshold did not hold, or a second signal cut a drain short; the last line on standard error says why |
 //! | 2 | the arguments or the configuration are wrong, or a measurement could not be made |
 //! | 3, 4, 5, 65 to 80 | what a call came to; see `call/outcome.rs` |
 //! | 130 | a measurement was stopped by Ctrl-C; what was measured is printed |

@@ -81,6 +81,10 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
     fn poll_close(&mut self, cx: &mut Context<'_>, reason: Option<u8>) -> Poll<io::Result<()>> {
         (**self).poll_close(cx, reason)
     }
+
+    fn at_once(&self) -> Option<Arc<dyn AtOnce>> {
+        (**self).at_once()
+    }
 }
 
 /// Frames as a stream of bytes.
@@ -146,3 +150,46 @@ impl<S> fmt::Debug for ByteStream<S> {
 /// What is read at once, at least: a frame of the usual largest size and its head.
 const READ_BYTES_MIN: usize = 32 << 10;
 const READ_BYTES_MAX: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says that others may write, and takes all.
+    struct Open;
+
+    impl AtOnce for Open {
+        fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+    }
+
+    impl Transport for Open {
+        fn poll_receive(
+            &mut self,
+            _: &mut Context<'_>,
+            _: &mut BytesMut,
+        ) -> Poll<Result<usize, Broken>> {
+            Poll::Ready(Ok(0))
+        }
+
+        fn poll_send(&mut self, _: &mut Context<'_>, _: &mut Vec<u8>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_close(&mut self, _: &mut Context<'_>, _: Option<u8>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn at_once(&self) -> Option<Arc<dyn AtOnce>> {
+            Some(Arc::new(Self))
+        }
+    }
+
+    #[test]
+    fn a_transport_in_a_box_is_written_to_as_it_is_without() {
+        let boxed: Box<dyn Transport> = Box::new(Open);
+        let sent = Transport::at_once(&boxed).map(|open| open.try_send(b"abc").unwrap());
+        assert_eq!(sent, Some(3));
+    }
+}

@@ -17,8 +17,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use http::StatusCode;
-use tidewire_service::{Body, Call, Error, Reply, Result, StreamKind, Target, Upgrade};
+use http::header::CONNECTION;
+use http::{HeaderValue, StatusCode};
+use tidewire_service::{Body, Call, Error, Protocol, Reply, Result, StreamKind, Target, Upgrade};
 
 use crate::clock::Clock;
 use crate::headers;
@@ -44,7 +45,12 @@ pub(crate) async fn pass(inner: Arc<Inner>, mut call: Call) -> Result<Reply> {
         return Err(Error::unimplemented(format!("{name} answers plain HTTP only")));
     }
     if is_native {
+        let comes = matches!(call.body, Body::Stream(_));
+        let protocol = if comes { call.context.protocol() } else { None };
         headers::prepare(&mut call);
+        if let Some(protocol) = protocol {
+            call.context = std::mem::take(&mut call.context).with_protocol(protocol);
+        }
     }
     pass_prepared(inner, call, Place::None).await
 }
@@ -91,19 +97,28 @@ struct Failed {
 
 async fn once(inner: &Arc<Inner>, mut call: Call, seat: Seat) -> Result<Reply, Failed> {
     let timeout = seat.instance.generation.life.request_timeout;
+    // Asked of what is never kept: an answer depends on what is asked of its call.
+    let comes = matches!(call.body, Body::Stream(_));
+    let is_http = comes && call.context.protocol() == Some(Protocol::Http);
     let outcome = {
         // In its place: the future of a call is large, and a timeout that had it would have it moved.
         let clock = Clock::of(&mut call);
         let answer = pin!(seat.instance.call(call));
         tokio::select! {
             biased;
-            outcome = answer => Some(outcome),
+            outcome = answer => Some((outcome, is_http && !clock.has_all())),
             () = clock.is_over(timeout) => None,
         }
     };
     match outcome {
-        Some(Ok(reply)) => Ok(answered(reply, seat)),
-        Some(Err(error)) => Err(lost(inner, &seat, error).await),
+        Some((Ok(mut reply), is_early)) => {
+            if is_early {
+                // The rest is not waited for.
+                reply.headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(answered(reply, seat))
+        }
+        Some((Err(error), _)) => Err(lost(inner, &seat, error).await),
         None => Err(Failed { error: overdue(inner, &seat), is_crash: false }),
     }
 }

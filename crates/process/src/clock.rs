@@ -7,20 +7,30 @@
 //! | a method that answers with a stream | for ever: its first message may be long in coming |
 //!
 //! A caller who sends slowly, or opens a stream and says nothing, takes nobody's time but its own; what ends
-//! it are the limits of the server.
+//! it are the limits of the server. Who is answered before its request was there is told that its connection ends
+//! with the answer (RFC 9112, section 9.6), which over HTTP/1.1 it does.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::Stream;
+use http::header::CONTENT_LENGTH;
 use tidewire_service::{Body, Call, Frame, Frames, Messages, Result, StreamKind, Target};
 use tokio::time::Instant;
 
-/// Since when it has been the process's turn; none while it is the caller's.
+/// Whose turn it is.
 #[derive(Debug, Clone)]
-pub(crate) struct Turn(Arc<Mutex<Option<Instant>>>);
+pub(crate) struct Turn(Arc<Mutex<Looks>>);
+
+#[derive(Debug)]
+struct Looks {
+    /// Since when it has been the process's turn; none while it is the caller's.
+    since: Option<Instant>,
+    /// What is left of the body, in bytes; none where that is not known.
+    left: Option<u64>,
+}
 
 /// What the process takes too long for.
 pub(crate) enum Clock {
@@ -51,11 +61,21 @@ impl Clock {
         if !matches!(call.body, Body::Stream(_)) {
             return Self::Runs;
         }
-        let turn = Turn(Arc::new(Mutex::new(Some(Instant::now()))));
+        let length = call.context.header(CONTENT_LENGTH.as_str());
+        let left = length.and_then(|length| length.to_str().ok()?.parse().ok());
+        let turn = Turn(Arc::new(Mutex::new(Looks { since: Some(Instant::now()), left })));
         if let Body::Stream(frames) = std::mem::take(&mut call.body) {
             call.body = Body::batches(Looked { frames, turn: turn.clone() });
         }
         Self::Stands(turn)
+    }
+
+    /// Whether all of the request has come, of one whose answer does not stream.
+    pub(crate) fn has_all(&self) -> bool {
+        match self {
+            Self::Stands(turn) => turn.looks().left == Some(0),
+            Self::Runs | Self::None => true,
+        }
     }
 
     /// Waits until the process has taken `timeout`.
@@ -78,11 +98,27 @@ impl Clock {
 
 impl Turn {
     fn since(&self) -> Option<Instant> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.looks().since
     }
 
     fn is_processes(&self, yes: bool) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = yes.then(Instant::now);
+        self.looks().since = yes.then(Instant::now);
+    }
+
+    /// Takes note of what came of the body.
+    fn came(&self, frame: Option<&Result<Frame>>) {
+        let mut looks = self.looks();
+        looks.left = match frame {
+            None => Some(0),
+            Some(Ok(Frame::Data(data))) => {
+                looks.left.map(|left| left.saturating_sub(data.len() as u64))
+            }
+            Some(_) => looks.left,
+        };
+    }
+
+    fn looks(&self) -> MutexGuard<'_, Looks> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -92,19 +128,16 @@ struct Looked<F> {
     turn: Turn,
 }
 
-impl<F> Looked<F> {
-    fn tell<T>(&self, polled: Poll<T>) -> Poll<T> {
-        self.turn.is_processes(polled.is_ready());
-        polled
-    }
-}
+impl<F: Frames + Unpin> Stream for Looked<F> {
+    type Item = Result<Frame>;
 
-impl<F: Stream + Unpin> Stream for Looked<F> {
-    type Item = F::Item;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<F::Item>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let polled = Pin::new(&mut self.frames).poll_next(cx);
-        self.tell(polled)
+        self.turn.is_processes(polled.is_ready());
+        if let Poll::Ready(frame) = &polled {
+            self.turn.came(frame.as_ref());
+        }
+        polled
     }
 }
 
@@ -118,6 +151,9 @@ impl<F: Frames + Unpin> Frames for Looked<F> {
         // What is ready may have come before the end that is not.
         let is_pending = polled.is_pending() && messages.is_empty();
         self.turn.is_processes(!is_pending);
+        if let Poll::Ready(frame) = &polled {
+            self.turn.came(frame.as_ref());
+        }
         polled
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | header | says |
 //! |---|---|
-//! | `Host` | the host that the caller asked for |
+//! | `Host` | the host that the caller asked for, empty where it named none |
 //! | `X-Forwarded-For` | the caller's address |
 //! | `X-Forwarded-Host` | the same |
 //! | `X-Forwarded-Proto` | `https` where this server speaks TLS, else `http` |
@@ -44,8 +44,10 @@ pub(crate) fn set(
     settle_connection(headers);
     take_out(headers);
     // HTTP/2 has it in the URL; the program is spoken to in HTTP/1.1.
-    if let Some(host) = host.as_ref().filter(|_| is_of_uri || !headers.contains_key(HOST)) {
-        headers.insert(HOST, host.clone());
+    if is_of_uri || !headers.contains_key(HOST) {
+        // Without one HTTP/1.1 has an empty field: RFC 9112, section 3.2.
+        let host = host.clone().unwrap_or_else(|| HeaderValue::from_static(""));
+        headers.insert(HOST, host);
     }
     let address = address.and_then(|address| written(address.ip()));
     let prefix = prefix.and_then(|prefix| HeaderValue::from_str(prefix).ok());
@@ -79,12 +81,14 @@ fn written(address: IpAddr) -> Option<HeaderValue> {
 
 /// Takes out what only a proxy may say, and names that a program could take for others.
 fn take_out(headers: &mut HeaderMap) {
-    let is_out = |name: &HeaderName| {
-        let name = name.as_str();
-        name.starts_with("x-forwarded") || name == FORWARDED || name.contains('_')
-    };
-    let names: Vec<_> = headers.keys().filter(|name| is_out(name)).cloned().collect();
+    let is_out = |name: &str| is_of_proxy(name) || name.contains('_');
+    let names: Vec<_> = headers.keys().filter(|name| is_out(name.as_str())).cloned().collect();
     names.iter().for_each(|name| _ = headers.remove(name));
+}
+
+/// Whether only a proxy may say it.
+pub(crate) fn is_of_proxy(name: &str) -> bool {
+    name.starts_with("x-forwarded") || name == FORWARDED
 }
 
 /// Takes out what is of the caller's connection alone, but for its wish to become another.
@@ -146,7 +150,7 @@ mod tests {
         set(&mut headers, &Uri::from_static("/a"), None, false, None);
         let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
-        assert_eq!(names, ["x-forwarded-proto", "x-own"]);
+        assert_eq!(names, ["host", "x-forwarded-proto", "x-own"]);
     }
 
     #[test]

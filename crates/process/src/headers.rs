@@ -3,7 +3,7 @@
 //! | call | headers |
 //! |---|---|
 //! | a unary query | those that its answer may depend on by its `sharing`: `authorization` and `cookie` of a caller, or the named ones; and `traceparent`, `tracestate` |
-//! | any other method | all but those of the connection and of the protocol that it came by |
+//! | any other method | all but those of the connection, of the protocol that it came by, and those that only a proxy may say |
 //! | plain HTTP | all but those of the connection |
 //!
 //! An answer that is shared cannot depend on what is one caller's, and nobody sees which headers a
@@ -14,6 +14,8 @@ use tidewire_service::{
     Call, Context, Method, Sharing, StreamKind, Target, end_to_end, headers_without,
     is_of_connection,
 };
+
+use crate::forwarded;
 
 /// Makes a call what a process gets of it: what else surrounds it stays here, but for who waits for it.
 pub(crate) fn prepare(call: &mut Call) {
@@ -55,6 +57,7 @@ fn of_query(method: &Method, context: &Context) -> HeaderMap {
 
 fn is_of_rpc(name: &str) -> bool {
     is_of_connection(name)
+        || forwarded::is_of_proxy(name)
         || name.starts_with("grpc-")
         || name.starts_with("connect-")
         || matches!(
@@ -81,7 +84,9 @@ mod tests {
         let mut spec = Spec::dynamic("a.v1.A", "Get", StreamKind::Unary, ["", ""]);
         (spec.sharing, spec.idempotency) = (sharing, idempotency);
         let mut context = Context::default();
-        for name in ["authorization", "cookie", "x-tenant", "grpc-timeout", "te", "traceparent"] {
+        let proxies = ["forwarded", "x-forwarded-for"];
+        let names = ["authorization", "cookie", "x-tenant", "grpc-timeout", "te", "traceparent"];
+        for name in proxies.into_iter().chain(names) {
             context.headers_mut().insert(name, HeaderValue::from_static("a"));
         }
         let target = Target::Method(Arc::new(spec).into());

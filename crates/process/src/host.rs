@@ -108,6 +108,7 @@ impl Host {
     /// returns, no process is left, nor the warden.
     pub async fn stop(self) {
         let services = std::mem::take(&mut *self.services());
+        self.launcher.ends();
         services.iter().for_each(|(hosted, _)| hosted.drain());
         for (hosted, keeper) in services {
             if let Err(error) = keeper.await {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, socketpair};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::{oneshot, watch};
@@ -51,6 +51,8 @@ pub(crate) struct Process {
 #[derive(Debug)]
 struct Wire {
     socket: UnixStream,
+    /// The warden itself: no descriptor of it, which a gateway may be short of.
+    warden: Pid,
     waiting: Mutex<HashMap<u64, Waiting>>,
     is_closed: watch::Sender<bool>,
 }
@@ -93,6 +95,11 @@ impl Launcher {
         let started = started.await.map_err(|_| io::Error::other("the warden ended"))?;
         process.pid = started?;
         Ok(process)
+    }
+
+    /// Its processes are to end: a warden that somebody stopped goes on for it.
+    pub(crate) fn ends(&self) {
+        lock(&self.current).iter().for_each(|current| current.wire.goes_on());
     }
 
     /// Ends the warden and with it all processes, and waits until none is left.
@@ -187,6 +194,7 @@ impl Current {
         ours.set_nonblocking(true)?;
         let wire = Arc::new(Wire {
             socket: UnixStream::from_std(ours)?,
+            warden: Pid::from_child(&child),
             waiting: Mutex::default(),
             is_closed: watch::Sender::new(false),
         });
@@ -234,6 +242,14 @@ impl Wire {
 
     fn hang_up(&self) {
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
+        self.goes_on();
+    }
+
+    /// Lets the warden run, in case that somebody stopped it.
+    fn goes_on(&self) {
+        if !*self.is_closed.borrow() {
+            let _ = kill_process(self.warden, Signal::CONT);
+        }
     }
 
     fn notice(&self, notice: Notice) {

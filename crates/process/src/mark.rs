@@ -1,17 +1,21 @@
 //! Which warden and instance a process belongs to: a variable in its environment, which daemons keep
-//! through `fork`, `setsid` and `exec`.
+//! through `fork`, `setsid` and `exec`. What emptied its environment is known to the warden above it by a limit
+//! that it inherited, on the time of a real-time process (`RLIMIT_RTTIME`): so high that it limits nothing.
 //!
 //! A warden kills all that is below it, unless it is killed itself. What it then leaves is found by this
 //! mark: at once, where its gateway lives, and else when the next gateway of this user starts. A warden is
 //! known by its process id, the time of its start, and the namespace that the id is of: neither a number
 //! that was given again nor the warden of a container is taken for it.
 //!
-//! What cannot be found so: a process that wrote over its environment, and one that was started without it.
+//! What cannot be found so, once its warden is gone: a process that wrote over its environment, and one that was
+//! started without it.
 
 use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal, setrlimit,
+};
 
 /// The variable. It does not begin with `TIDEWIRE_`, since a program that is one of ours takes that for
 /// a setting.
@@ -89,6 +93,23 @@ impl Mark {
     }
 }
 
+/// Marks this process, and whatever it starts, as of an instance, without the allocator.
+pub(crate) fn limit(instance: u64) {
+    let maximum = getrlimit(Resource::Rttime).maximum;
+    // A system without such a limit, or with a lower one, has the variable.
+    let _ = setrlimit(Resource::Rttime, Rlimit { current: Some(LIMIT + instance), maximum });
+}
+
+/// The instance that a process below this warden is of, if it says so or inherited that.
+pub(crate) fn instance_of(pid: Pid) -> Option<u64> {
+    if let Some(mark) = Mark::of(pid) {
+        return Some(mark.instance);
+    }
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_nonzero())).ok()?;
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"))?;
+    limit.split_whitespace().next()?.parse::<u64>().ok()?.checked_sub(LIMIT)
+}
+
 /// Kills every process whose warden `is_gone`, and what those forked meanwhile: none where this process is
 /// one of them itself, started by hand from what was left.
 pub(crate) fn sweep(is_gone: impl Fn(Owner) -> bool) {
@@ -145,6 +166,9 @@ fn namespace() -> u64 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino())
 }
+
+/// Microseconds, of which nothing runs as many.
+const LIMIT: u64 = 1 << 62;
 
 /// What is killed may have forked just before, and what it forked too.
 const ROUNDS_MAX: usize = 16;

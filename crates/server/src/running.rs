@@ -138,7 +138,7 @@ impl Running {
     /// listens in between is stopped gently by whoever reads that.
     ///
     /// # Errors
-    /// When the signals cannot be listened to.
+    /// When the signals cannot be listened to; `Interrupted` after a second one.
     pub fn until_stopped(self) -> impl Future<Output = io::Result<bool>> + Send {
         let signals = Signals::listen();
         async move {
@@ -154,15 +154,16 @@ impl Running {
             tokio::select! {
                 in_time = self.drain() => Ok(in_time),
                 () = signals.next() => {
-                    tracing::warn!("a second signal came; what still runs is cut off");
                     stop.advance(Stage::CutOff);
                     commands.cut_off();
-                    Ok(false)
+                    Err(io::Error::new(io::ErrorKind::Interrupted, TWICE))
                 }
             }
         }
     }
 }
+
+const TWICE: &str = "a second signal came before the drain was over; what still ran was cut off";
 
 impl Drop for Running {
     fn drop(&mut self) {

@@ -39,13 +39,21 @@ const methods = {
     runs.set(request.text, (runs.get(request.text) || 0) + 1);
     return { number: runs.get(request.text) };
   },
+  List(request, context) {
+    const number = request.number ?? 0;
+    for (let key = 1; key <= number; key++) context.depends("items", key);
+    if (number <= 0) context.depends(number ? "s".repeat(20_000) : "items");
+    runs.set(number, (runs.get(number) || 0) + 1);
+    return { text: `${runs.get(number)} ${JSON.stringify(request)}` };
+  },
   Set(request, context) {
     context.changed("items", request.text ?? "");
     return request;
   },
   *Count(request, context) {
     for (let number = 1; number <= (request.number || 0); number++) yield { number };
-    if (request.number < 0) {
+    if (request.number === -2) yield* [{ number: 1 }, { number: "x" }];
+    else if (request.number < 0) {
       yield { number: 1 };
       context.replyTrailers.push(["x-long", "y".repeat(20_000)]);
     }
@@ -94,6 +102,8 @@ const methods = {
       case "bad depends": context.sources.push(7); throw new RangeError("secret");
       case "busy": app.busy(new Promise((resolve) => (rest = resolve))); break;
       case "idle": rest(); break;
+      case "odd answer": return { text: "odd", more: 1 };
+      case "wrong answer": return { text: 5 };
     }
     sayTooMuch(request.text, context);
     return request;

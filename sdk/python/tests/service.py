@@ -1,6 +1,7 @@
 """The program of the behaviour suite, in Python; `async` as its argument runs the same in the loop."""
 
 import asyncio
+import json
 import os
 import pathlib
 import sys
@@ -43,6 +44,17 @@ def bare(request, context):
     return {"number": runs[key]}
 
 
+@app.unary(NAME + "List")
+def list_(request, context):
+    number = request.get("number", 0)
+    for key in range(1, number + 1):
+        context.depends("items", key)
+    if number <= 0:
+        context.depends("s" * 20_000 if number else "items")
+    runs[number] = runs.get(number, 0) + 1
+    return {"text": f"{runs[number]} {json.dumps(request)}"}
+
+
 @app.unary(NAME + "Set")
 def set_(request, context):
     context.changed("items", request.get("text", ""))
@@ -53,7 +65,10 @@ def set_(request, context):
 def count(request, context):
     for number in range(1, request.get("number", 0) + 1):
         yield {"number": number}
-    if request.get("number", 0) < 0:
+    if request.get("number", 0) == -2:
+        yield {"number": 1}
+        yield {"number": "x"}
+    elif request.get("number", 0) < 0:
         yield {"number": 1}
         context.reply_trailers.append(("x-long", "y" * 20_000))
 
@@ -141,6 +156,10 @@ def do(request, context):
         raise KeyError("shown by no hook")
     if what == "nan":
         return {"text": float("nan")}
+    if what == "odd answer":
+        return {"text": "odd", "more": 1}
+    if what == "wrong answer":
+        return {"text": 5}
     say_too_much(what, context)
     return request
 
@@ -228,6 +247,9 @@ def in_the_loop():
             if os.environ.get("START") == "fails":
                 return await send({"type": "lifespan.startup.failed", "message": "no pool"})
             scope["state"]["pool"] = "open"
+            if os.environ.get("START") == "calls":
+                said = await app.call_async(NAME + "Echo", {"text": "open by a call"}, query=True)
+                scope["state"]["pool"] = said["text"]
             await send({"type": "lifespan.startup.complete"})
             await receive()
             print("shutdown ran", file=sys.stderr, flush=True)

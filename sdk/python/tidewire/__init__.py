@@ -374,15 +374,17 @@ class App:
             loop = threading.Thread(target=self.loop.run_forever, daemon=True)
             loop.start()
             self.loop_thread = loop.ident
-        if self.asgi_application:
+        self.session.is_serving = not self.asgi_application
+        self.do("greet")
+        threading.Thread(target=self._lead, daemon=True).start()
+        if self.asgi_application:  # It may call while it starts.
             from .pages import Lifespan
 
             self.lifespan = Lifespan(self.asgi_application, self.loop)
             if failure := self.lifespan.run("startup"):
                 sys.exit(f"the application did not start: {failure}")
             self._end_by_signal()
-        self.do("greet")
-        threading.Thread(target=self._lead, daemon=True).start()
+            self.do("serve")
         while self.alarm.get():  # True to look at who reads, False at the end.
             self._watch()
         with self.lock:  # The last word is written, unless nobody reads it.

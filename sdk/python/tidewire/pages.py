@@ -16,7 +16,7 @@ async def send_body(app, call, data):
 def address(call):
     """The scheme, the host, the port and the prefix by which a caller knows this program."""
     scheme = call.header("x-forwarded-proto", "http")
-    host, _, port = call.header("host", "localhost").partition(":")
+    host, _, port = (call.header("host", "") or "localhost").partition(":")
     port = port if port.isdigit() else "443" if scheme == "https" else "80"
     return scheme, host, port, call.header("x-forwarded-prefix", "")
 

@@ -51,6 +51,7 @@ class Session:
         self.tell, self.new_call = begin, new_call
         self.data, self.methods, self.called, self.calls = bytearray(), [], {}, {}
         self.control, self.main, self.pong, self.line = bytearray(), bytearray(), None, deque()
+        self.is_serving = True
         self.is_greeted, self.is_draining, self.closed, self.running = False, False, None, set()
         self.room, self.free, self.asked, self.next_command = Call(0, 0), [], {}, 1
         self.received = self.taken = self.sent = 0
@@ -61,6 +62,12 @@ class Session:
         hello = put_field(1, b"\x01\0\x01\0") + put_field(2, FEATURE_HTTP | FEATURE_HOSTED)
         hello += put_field(3, FEATURE_HOSTED) + put_field(4, BODY_MAX) + put_field(16, self.agent)
         self.control += put_frame("hello", payload=hello, deadline_ms=MAGIC)
+
+    def serve(self):
+        """Takes calls from now on, or once the gateway said hello."""
+        self.is_serving = True
+        if self.is_greeted:
+            self.control += put_frame("ready")
 
     # What comes.
 
@@ -117,7 +124,8 @@ class Session:
         must(features & FEATURE_HOSTED, "feature", "the gateway hosts no processes")
         self.peer.update((tag, take_number(said[tag])) for tag in self.peer if tag in said)
         self.is_greeted = True
-        self.control += put_frame("ready")
+        if self.is_serving:
+            self.serve()
         self.room.wake()
 
     def on_goaway(self, frame, _):

@@ -33,10 +33,15 @@ struct Suite(Arc<State>);
 
 impl Suite {
     fn run(&self, key: String) -> Reply<Number> {
+        number(self.ran(key)).into()
+    }
+
+    /// How often it ran for a key.
+    fn ran(&self, key: String) -> i32 {
         let mut runs = self.0.runs.lock().expect("nobody panics with it");
         let count = runs.entry(key).or_default();
         *count += 1;
-        number(*count).into()
+        *count
     }
 
     /// Notes a text when this is dropped: its call is over.
@@ -88,6 +93,17 @@ impl Hosted for Suite {
 
     async fn bare(&self, _: Context, request: Text) -> Result<Reply<Number>> {
         Ok(self.run(request.text))
+    }
+
+    async fn list(&self, _: Context, request: Number) -> Result<Reply<Text>> {
+        match request.number {
+            0 => self.0.items.read_all(),
+            ..0 => Source::<u64>::new(&"s".repeat(20_000)).read(&1),
+            last => (1..=last).for_each(|key| self.0.items.read(&key.to_string())),
+        }
+        let ran = self.ran(request.number.to_string());
+        let came = Codec::Json.encode(&request)?;
+        Ok(text(format!("{ran} {}", String::from_utf8_lossy(&came))).into())
     }
 
     async fn set(&self, _: Context, request: Text) -> Result<Reply<Text>> {

@@ -1,10 +1,12 @@
 //! Keys that are fetched when they are needed, that rotate, and that cannot be had.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
 use tidewire_auth::Keys;
 use tidewire_service::Code;
+use tracing::{Level, span};
 
 use crate::issuer::{Checked, Published, Signer, claims, with};
 
@@ -125,6 +127,61 @@ async fn keys_that_are_read_often_are_read_again_as_soon_after_it_failed() {
     checked.pass(1);
     checked.of(&new.sign(&claims())).await.unwrap();
     checked.of(&signer.sign(&claims())).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn that_keys_cannot_be_had_is_said_once_until_that_changes() {
+    let lines = Lines::default();
+    let _heard = tracing::subscriber::set_default(lines.clone());
+    let signer = Signer::ecdsa("a");
+    let published = Published::of(&[signer.jwk()]);
+    let checked = Checked::with(Keys::new(published.clone()).refresh(Duration::from_secs(1)));
+    let token = signer.sign(&claims());
+    checked.of(&token).await.unwrap();
+    let (old, lost) = (Level::WARN, Level::ERROR);
+    let mut expected = Vec::new();
+    for said in [old, old] {
+        published.break_down();
+        for _ in 0..3 {
+            checked.pass(1);
+            checked.of(&token).await.unwrap();
+        }
+        expected.push(said);
+        assert_eq!(*lines.0.lock().unwrap(), expected);
+        published.publish(&[signer.jwk()]);
+        checked.pass(1);
+        checked.of(&token).await.unwrap();
+    }
+    published.break_down();
+    for _ in 0..3 {
+        checked.pass(60);
+        checked.of(&token).await.unwrap_err();
+    }
+    expected.push(lost);
+    assert_eq!(*lines.0.lock().unwrap(), expected);
+}
+
+/// The levels of what is logged.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<Level>>>);
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, about: &tracing::Metadata<'_>) -> bool {
+        *about.level() <= Level::WARN
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        self.0.lock().unwrap().push(*event.metadata().level());
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
 }
 
 #[tokio::test]

@@ -75,16 +75,17 @@ impl Serve {
         let start = serving::start(&running, &format!("serving {}", names.join(", ")), &flags);
         let stopped = running.until_stopped();
         serving::say(&start);
-        match &mut programs {
-            None => stopped.await?,
+        let outcome = match &mut programs {
+            None => stopped.await,
             Some(programs) => tokio::select! {
-                outcome = stopped => outcome?,
+                outcome = stopped => outcome,
                 never = programs.follow(&flags) => match never {},
             },
         };
         if let Some(programs) = programs {
             programs.stop().await;
         }
+        outcome?;
         Ok(())
     }
 }

@@ -292,11 +292,16 @@ fn the_level_of_the_log_is_set_to_one_that_there_is_and_told_and_a_named_address
         stream.read_to_string(&mut answer).unwrap();
         answer
     };
-    for body in ["{}", r#"{"level":"nosuch"}"#, r#"{"level":"info,,"}"#, r#"{"log_level":"info"}"#]
-    {
+    let levels = "off, error, warn, info, debug, trace";
+    for (body, said) in [
+        ("{}", levels),
+        (r#"{"level":"nosuch"}"#, levels),
+        (r#"{"level":"info,,"}"#, levels),
+        (r#"{"log_level":"info"}"#, r#"unknown field \"log_level\""#),
+    ] {
         let answer = send("POST /v1/system:setLogLevel", body);
         assert!(answer.starts_with("HTTP/1.1 400"), "{body}: {answer}");
-        assert!(answer.contains("off, error, warn, info, debug, trace"), "{body}: {answer}");
+        assert!(answer.contains(said), "{body}: {answer}");
     }
     let level =
         |value, origin| format!(r#""key":"log.level","value":"{value}","origin":"{origin}""#);

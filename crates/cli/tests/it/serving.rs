@@ -110,7 +110,7 @@ fn a_drain_says_what_it_waits_for_and_what_became_of_that() {
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn a_second_signal_ends_it_at_once_and_that_is_a_failure() {
     let settings = "[server]\nlisten = \"127.0.0.1:0\"\n[limits]\ndrain_grace = \"1h\"\n";
     let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", settings)]);
     let mut served = Served::in_folder(folder, &["serve", "shop.proto"]);
@@ -121,7 +121,7 @@ fn a_second_signal_ends_it_at_once() {
     served.answers();
     served.signal("TERM");
     assert!(log.any(|line| line.contains("a second signal came")));
-    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+    assert_eq!(served.child.wait().unwrap().code(), Some(1));
 }
 
 #[test]

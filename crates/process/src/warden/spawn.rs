@@ -104,6 +104,7 @@ extern "C" fn run(child: *mut c_void) -> c_int {
 /// A program as system calls take it.
 struct Child {
     warden: Pid,
+    instance: u64,
     output: RawFd,
     errors: RawFd,
     socket: Option<RawFd>,
@@ -146,6 +147,7 @@ impl Child {
         let folder = start.folder.as_ref().map(|folder| folder.as_os_str().as_bytes());
         Ok(Self {
             warden: rustix::process::getpid(),
+            instance: start.id,
             output: output.as_raw_fd(),
             errors: errors.as_raw_fd(),
             socket,
@@ -169,6 +171,7 @@ impl Child {
     fn become_program(&mut self) -> Result<Infallible, Errno> {
         rustix::process::setsid()?;
         restore_signals();
+        mark::limit(self.instance);
         let nothing = open_nothing()?;
         for (from, to) in [(nothing, 0), (self.output, 1), (self.errors, 2)] {
             move_to(from, to)?;

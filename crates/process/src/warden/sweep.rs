@@ -1,13 +1,13 @@
 //! What is below the warden and belongs to nobody any more.
 //!
-//! Processes that lose their parent become children of the warden. Which instance one belonged to says
-//! its mark (`mark.rs`); what has none is let be until the gateway ends.
+//! Processes that lose their parent become children of the warden. Which instance one belonged to say
+//! its marks (`mark.rs`); what has none is let be until the gateway ends.
 
 use std::collections::HashMap;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process};
 
-use crate::mark::Mark;
+use crate::mark;
 
 /// Kills adopted processes whose instance is over.
 pub(super) fn orphans(instances: &HashMap<Pid, u64>) {
@@ -33,15 +33,15 @@ pub(super) fn everything() {
 
 /// Whether the process belongs to an instance that runs, or does not say.
 fn is_of(pid: Pid, instances: &HashMap<Pid, u64>) -> bool {
-    Mark::of(pid).is_none_or(|mark| instances.values().any(|running| *running == mark.instance))
+    mark::instance_of(pid).is_none_or(|instance| instances.values().any(|it| *it == instance))
 }
 
 /// Signals an instance and all that it has started, in its group or not; returns how many these are.
 ///
 /// Other instances are children of the warden too: whose they are is known, and what they start is theirs.
 pub(super) fn signal_below(leader: Pid, instances: &HashMap<Pid, u64>, signal: Signal) -> usize {
-    let instance = instances.get(&leader);
-    let of_it = |pid: &Pid| Mark::of(*pid).is_some_and(|mark| Some(&mark.instance) == instance);
+    let instance = instances.get(&leader).copied();
+    let of_it = |pid: &Pid| instance.is_some() && mark::instance_of(*pid) == instance;
     let adopted = children().into_iter().filter(|pid| !instances.contains_key(pid));
     let mut found: Vec<_> = [leader].into_iter().chain(adopted.filter(of_it)).collect();
     let mut at = 0;

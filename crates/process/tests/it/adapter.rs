@@ -222,6 +222,41 @@ async fn a_connection_on_which_a_body_was_sent_is_used_by_nobody_else() {
     gateway.stop().await;
 }
 
+#[tokio::test]
+async fn who_is_answered_before_its_request_was_there_is_told_that_its_connection_ends() {
+    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    let stream = TcpStream::connect(gateway.address()).await.unwrap();
+    let mut stream = BufReader::new(stream);
+    // One that the program reads may be followed by others.
+    for body in [
+        "content-length: 4\r\n\r\ntext",
+        "transfer-encoding: chunked\r\n\r\n4\r\ntext\r\n0\r\n\r\n",
+    ] {
+        let asked = format!("POST /shop/echo HTTP/1.1\r\nhost: a\r\n{body}");
+        stream.write_all(asked.as_bytes()).await.unwrap();
+        let head = until(&mut stream, "0\r\n\r\n").await;
+        assert!(head.contains("200 OK") && !head.contains("connection"), "{head}");
+    }
+    for body in ["content-length: 4\r\n\r\nt", "transfer-encoding: chunked\r\n\r\n9\r\nt"] {
+        let mut stream = gateway.ask("/shop/early", body).await;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.contains("connection: close\r\n") && answer.ends_with("/early"), "{answer}");
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_program_of_a_caller_that_named_no_host_is_told_none() {
+    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
+    stream.write_all(b"GET /shop/told HTTP/1.0\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.ends_with("\r\n\r\n 127.0.0.1 None http /shop"), "{answer}");
+    gateway.stop().await;
+}
+
 /// The status line and the body, whose length is told.
 async fn answer(stream: &mut BufReader<TcpStream>) -> (String, String) {
     let head = until(stream, "\r\n\r\n").await;

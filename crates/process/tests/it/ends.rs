@@ -145,17 +145,27 @@ async fn what_left_the_group_of_a_process_is_frozen_with_it_and_goes_on_with_it(
     for program in programs(&[]) {
         let host = host();
         let hosted = host.add(program, life(|life| life.idle_freeze = Some(Duration::ZERO)));
-        let daemon: i32 = get(&hosted, "/daemon").await.unwrap().parse().unwrap();
+        let mut daemons = Vec::new();
+        for path in DAEMONS {
+            daemons.push(get(&hosted, path).await.unwrap().parse().unwrap());
+        }
         for _ in 0..3 {
-            until_state(daemon, |state| state == 'T').await;
+            for daemon in &daemons {
+                until_state(*daemon, |state| state == 'T').await;
+            }
             let open = crate::reply(&hosted, "/pid").await.unwrap();
-            until_state(daemon, |state| state != 'T').await;
+            for daemon in &daemons {
+                until_state(*daemon, |state| state != 'T').await;
+            }
             drop(open);
         }
         host.stop().await;
-        assert!(!is_alive(daemon));
+        assert!(!daemons.into_iter().any(is_alive));
     }
 }
+
+/// What starts a process that leaves its parent and its session, and one that has no environment either.
+const DAEMONS: [&str; 2] = ["/daemon", "/bare-daemon"];
 
 /// Waits until a process is in a state: T is stopped.
 async fn until_state(pid: i32, is_so: impl Fn(char) -> bool) {
@@ -222,13 +232,18 @@ async fn nothing_that_ended_stays_a_zombie() {
 async fn a_daemon_of_a_process_ends_with_it() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, Life::default());
-        let daemon: i32 = get(&hosted, "/daemon").await.unwrap().parse().unwrap();
-        assert!(is_alive(daemon));
-        let ended = until_ended(daemon);
+        let (hosted, other) =
+            (host.add(program.clone(), Life::default()), host.add(program, Life::default()));
+        let others: i32 = get(&other, "/bare-daemon").await.unwrap().parse().unwrap();
+        let mut ends = Vec::new();
+        for path in DAEMONS {
+            ends.push(until_ended(get(&hosted, path).await.unwrap().parse().unwrap()));
+        }
         assert!(get(&hosted, "/crash").await.is_err());
-        ended.await;
+        join_all(ends).await;
+        assert!(is_alive(others), "it is of another program");
         host.stop().await;
+        assert!(!is_alive(others));
     }
 }
 
@@ -286,6 +301,21 @@ async fn what_a_gateway_and_its_warden_leave_when_both_are_killed_ends_with_the_
         assert_eq!(folders_of(gateway.id()), Vec::<PathBuf>::new());
         host.stop().await;
         std::fs::remove_file(&socket).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_warden_that_was_stopped_keeps_no_gateway_from_ending() {
+    for program in programs(&[]) {
+        let host = host();
+        let hosted = host.add(program, Life::default());
+        let pid: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
+        let daemon: i32 = get(&hosted, "/daemon").await.unwrap().parse().unwrap();
+        let warden = parent(pid);
+        kill(warden, Signal::STOP);
+        until_state(warden, |state| state == 'T').await;
+        host.stop().await;
+        assert!(![pid, daemon, warden].into_iter().any(is_alive));
     }
 }
 

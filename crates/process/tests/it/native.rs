@@ -4,6 +4,7 @@
 //! for what they answer, in `trouble.rs` for how they fail. `stops.rs` has how they begin and end.
 
 mod cases;
+mod json;
 mod stops;
 mod trouble;
 

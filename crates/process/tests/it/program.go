@@ -34,9 +34,10 @@ func listen() net.Listener {
 	return listener
 }
 
-// daemon starts a process in a session of its own whose parent is gone.
-func daemon(w io.Writer) {
+// daemon starts a process in a session of its own whose parent is gone, with this environment.
+func daemon(w io.Writer, environment []string) {
 	parent := exec.Command(os.Args[0], "daemon-parent")
+	parent.Env = environment
 	out, err := parent.Output()
 	if err != nil {
 		panic(err)
@@ -87,7 +88,9 @@ func handle(w http.ResponseWriter, r *http.Request) {
 		out.Flush()
 		fmt.Fprint(w, "flooded")
 	case "/daemon":
-		daemon(w)
+		daemon(w, nil)
+	case "/bare-daemon":
+		daemon(w, []string{})
 	case "/place":
 		fmt.Fprint(w, os.Getenv("SOCKET"))
 	case "/environment-mark":

@@ -67,12 +67,13 @@ class Handler(BaseHTTPRequestHandler):
                 sys.stdout.buffer.write(line)
             sys.stdout.flush()
             self.answer("flooded")
-        elif path == "/daemon":
-            # A grandchild in a session of its own, without a parent.
+        elif path in ("/daemon", "/bare-daemon"):
+            # A grandchild in a session of its own, without a parent; a bare one has no environment.
+            environment = {} if path == "/bare-daemon" else None
             read, write = os.pipe()
             code = "import os,sys,time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n" \
                    f"os.write({write}, str(os.getpid()).encode())\nos.close({write})\ntime.sleep(10**6)"
-            subprocess.Popen([sys.executable, "-S", "-c", code], pass_fds=[write])
+            subprocess.Popen([sys.executable, "-S", "-c", code], pass_fds=[write], env=environment)
             os.close(write)
             self.answer(os.read(read, 100).decode())
         elif path == "/socket":

@@ -334,6 +334,8 @@ mod tests {
                 "1:1: a protocol other than http and native goes with proto, not with run",
             ),
             ("concurrency = 0", "5:15: concurrency = 0 would never let a call through"),
+            ("spares = 1001", "5:10: spares = 1001 is over 1000 processes"),
+            ("instances_max = 90000", "5:17: instances_max = 90000 is over 1000 processes"),
             ("idle_stop = \"soon\"", "5:13: \"soon\" is not a duration"),
             ("start_timeout = 0", "5:17: a duration of 0 allows nothing"),
             ("folder = \"no/such\"", "5:10: no/such is no folder"),

@@ -219,6 +219,11 @@ fn life(table: &Table) -> Result<Life, String> {
             return Err(format!("{key} = 0 would never let a call through; write 1 or more"));
         }
     }
+    for (key, value) in [("instances_max", life.instances_max), ("spares", life.spares)] {
+        if value > PROCESSES_MAX {
+            return Err(format!("{key} = {value} is over {PROCESSES_MAX} processes; write less"));
+        }
+    }
     if let (Some(freeze), Some(stop)) = (life.idle_freeze, life.idle_stop)
         && freeze >= stop
     {
@@ -293,6 +298,9 @@ impl ProgramConfig {
         self.folder.as_deref().unwrap_or_else(|| Path::new("."))
     }
 }
+
+/// Of one service: more are a slip of the pen.
+const PROCESSES_MAX: usize = 1000;
 
 /// Whether anybody may execute this file.
 fn is_executable(path: &Path) -> bool {

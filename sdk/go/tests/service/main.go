@@ -2,6 +2,8 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -60,11 +62,30 @@ func main() {
 		return bare(c, request)
 	})
 	tidewire.Unary(app, name+"Bare", bare)
+	tidewire.Unary(app, name+"List", func(c *tidewire.Context, came []byte) (text, error) {
+		var request number
+		if err := json.Unmarshal(came, &request); err != nil {
+			return text{}, err
+		}
+		for key := 1; key <= request.Number; key++ {
+			c.Depends("items", key)
+		}
+		if request.Number == 0 {
+			c.Depends("items")
+		} else if request.Number < 0 {
+			c.Depends(strings.Repeat("s", 20_000))
+		}
+		ran, err := bare(c, text{fmt.Sprint(request.Number)})
+		return text{fmt.Sprintf("%d %s", ran.Number, came)}, err
+	})
 	tidewire.Unary(app, name+"Set", func(c *tidewire.Context, request text) (text, error) {
 		c.Changed("items", request.Text)
 		return request, nil
 	})
-	tidewire.ServerStream(app, name+"Count", func(c *tidewire.Context, request number, send func(number) error) error {
+	tidewire.ServerStream(app, name+"Count", func(c *tidewire.Context, request number, send func(any) error) error {
+		if request.Number == -2 {
+			return errors.Join(send(number{1}), send(map[string]string{"number": "x"}))
+		}
 		for n := 1; n <= request.Number; n++ {
 			if err := send(number{n}); err != nil {
 				return err
@@ -146,7 +167,15 @@ func main() {
 		}
 		return number{int(time.Until(deadline).Milliseconds())}, nil
 	})
-	tidewire.Unary(app, name+"Do", func(c *tidewire.Context, request text) (text, error) { return do(app, c, request) })
+	tidewire.Unary(app, name+"Do", func(c *tidewire.Context, request text) (any, error) {
+		switch request.Text {
+		case "odd answer":
+			return map[string]any{"text": "odd", "more": 1}, nil
+		case "wrong answer":
+			return map[string]any{"text": 5}, nil
+		}
+		return do(app, c, request)
+	})
 	app.Handle(http.HandlerFunc(page))
 	app.Log("debug", "said before it is known who hears it")
 	if err := app.Serve(); err != nil {

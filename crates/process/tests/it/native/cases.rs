@@ -24,6 +24,7 @@ pub(super) async fn all(command: &[String]) {
     it_calls_back(&gateway).await;
     pages_pass_with_their_bodies(&gateway).await;
     answers_are_kept_until_what_they_are_made_of_changes(&gateway).await;
+    answers_made_of_all_of_a_source_end_with_each_of_its_keys(&gateway).await;
     gateway.stop().await;
     protobuf_passes_untouched(command).await;
     one_that_calls_itself_is_not_queued_behind_itself(command).await;
@@ -164,6 +165,23 @@ async fn answers_are_kept_until_what_they_are_made_of_changes(gateway: &Gateway)
     assert_eq!(gateway.number("Get", &two).await, 2);
     gateway.text("Set", "").await.unwrap();
     assert_eq!(gateway.number("Get", &two).await, 3);
+}
+
+async fn answers_made_of_all_of_a_source_end_with_each_of_its_keys(gateway: &Gateway) {
+    let ran = async |number: i64| {
+        let answer = gateway.ask("List", json!({ "number": number })).await.expect("an answer");
+        answer["text"].as_str().unwrap().split(' ').next().unwrap().parse::<u32>().unwrap()
+    };
+    // Of all, said so or because so many cannot be named, and of two.
+    for (number, by_another_key) in [(0, 2), (20_000, 2), (2, 1)] {
+        assert_eq!((ran(number).await, ran(number).await), (1, 1), "{number}");
+        gateway.text("Set", &key()).await.unwrap();
+        assert_eq!(ran(number).await, by_another_key, "{number}");
+        gateway.text("Set", "2").await.unwrap();
+        assert_eq!(ran(number).await, by_another_key + 1, "{number}");
+    }
+    // What cannot be named ends at once.
+    assert_eq!((ran(-1).await, ran(-1).await), (1, 2));
 }
 
 async fn protobuf_passes_untouched(command: &[String]) {
