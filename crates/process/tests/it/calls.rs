@@ -9,7 +9,7 @@ use tidewire_process::{Life, Listen, Program, State};
 use tidewire_service::{Body, Frame, Service};
 use tokio::sync::mpsc;
 
-use crate::{call, get, host, life, python, text};
+use crate::{call, get, host, life, programs, python, text};
 
 #[tokio::test]
 async fn a_program_is_started_by_its_first_call_however_it_listens() {
@@ -76,32 +76,44 @@ async fn bodies_pass_in_both_directions_piece_by_piece_and_any_verb_does() {
 
 #[tokio::test]
 async fn an_open_answer_keeps_its_process_busy() {
-    let host = host();
-    let hosted = host.add(python(&[]), life(|life| life.idle_stop = Some(Duration::ZERO)));
-    let reply = hosted.call(call(Method::POST, "/echo", "text")).await.unwrap();
-    assert_eq!(hosted.status().state, State::Ready, "its answer is still being read");
-    assert_eq!(text(reply.body.collect(100).await.unwrap()), "text");
-    hosted.until(|status| status.state == State::Stopped).await;
-    host.stop().await;
+    for program in programs(&[]) {
+        let host = host();
+        let hosted = host.add(program, life(|life| life.idle_stop = Some(Duration::ZERO)));
+        let reply = hosted.call(call(Method::POST, "/echo", "text")).await.unwrap();
+        assert_eq!(hosted.status().state, State::Ready, "its answer is still being read");
+        assert_eq!(text(reply.body.collect(100).await.unwrap()), "text");
+        hosted.until(|status| status.state == State::Stopped).await;
+        host.stop().await;
+    }
 }
 
 #[tokio::test]
 async fn a_program_finds_a_clean_world() {
     // What the gateway inherited open passes to the warden, and no further.
-    let inherited = rustix::io::dup(std::io::stderr()).unwrap();
-    let host = host();
-    drop(inherited);
-    let program = python(&[]).environment("STAGE", "test");
-    let hosted = host.add(program, Life::default());
-    let environment = get(&hosted, "/environment").await.unwrap();
-    let names: Vec<_> = environment.lines().collect();
-    for wanted in ["HOSTED_BY_TIDEWIRE", "LISTEN_FDS", "LISTEN_PID", "PATH", "STAGE"] {
-        assert!(names.contains(&wanted), "{wanted} in {names:?}");
+    let path = std::env::temp_dir().join(format!("tidewire-inherited-{}", std::process::id()));
+    let inherited = rustix::io::dup(std::fs::File::create(&path).unwrap()).unwrap();
+    for program in programs(&[]) {
+        let host = host();
+        let hosted = host.add(program.environment("STAGE", "test"), Life::default());
+        let environment = get(&hosted, "/environment").await.unwrap();
+        let names: Vec<_> = environment.lines().collect();
+        for wanted in ["HOSTED_BY_TIDEWIRE", "LISTEN_FDS", "LISTEN_PID", "PATH", "STAGE"] {
+            assert!(names.contains(&wanted), "{wanted} in {names:?}");
+        }
+        assert!(!names.iter().any(|name| name.starts_with("CARGO")), "{names:?}");
+
+        let pid = get(&hosted, "/pid").await.unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:\t")).unwrap();
+        assert_eq!(blocked, "0000000000000000", "no signal is blocked");
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+        let open: Vec<_> = open.map(|it| std::fs::read_link(it.unwrap().path()).unwrap()).collect();
+        assert!(!open.contains(&path), "{open:?}");
+        // Its output and errors; whatever else it has is its socket and its own.
+        let pipes = open.iter().filter(|link| link.to_string_lossy().starts_with("pipe:"));
+        assert_eq!(pipes.count(), 2, "{open:?}");
+        host.stop().await;
     }
-    assert!(!names.iter().any(|name| name.starts_with("CARGO")), "{names:?}");
-    assert_eq!(get(&hosted, "/sigpipe").await.unwrap(), "True", "as Python itself sets it");
-    assert_eq!(get(&hosted, "/blocked").await.unwrap(), "0", "no signal is");
-    // The streams, its socket, the connection, and the folder that is being listed.
-    assert_eq!(get(&hosted, "/descriptors").await.unwrap(), "0 1 2 3 4 5");
-    host.stop().await;
+    drop(inherited);
+    std::fs::remove_file(path).unwrap();
 }

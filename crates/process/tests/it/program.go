@@ -16,7 +16,15 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 )
+
+// signalOfDeath is that of the main thread, as each thread has its own.
+var signalOfDeath int32
+
+func init() {
+	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&signalOfDeath)), 0)
+}
 
 func listen() net.Listener {
 	var listener net.Listener
@@ -91,6 +99,11 @@ func handle(w http.ResponseWriter, r *http.Request) {
 		daemon(w, nil)
 	case "/bare-daemon":
 		daemon(w, []string{})
+	case "/echo":
+		io.Copy(w, r.Body)
+		w.(http.Flusher).Flush()
+	case "/user":
+		fmt.Fprint(w, os.Geteuid(), " ", os.Getenv("HOME"), " ", signalOfDeath)
 	case "/place":
 		fmt.Fprint(w, os.Getenv("SOCKET"))
 	case "/environment-mark":
@@ -140,6 +153,14 @@ func main() {
 		for {
 			time.Sleep(time.Hour)
 		}
+	case "polite":
+		asked := make(chan os.Signal, 1)
+		signal.Notify(asked, syscall.SIGTERM)
+		go func() {
+			<-asked
+			fmt.Println("bye")
+			os.Exit(0)
+		}()
 	case "deaf":
 		signal.Ignore(syscall.SIGTERM)
 	case "starts":

@@ -3,7 +3,6 @@ misbehave. Its second argument is what to do before it listens."""
 
 import base64
 import ctypes
-import getpass
 import hashlib
 import os
 import signal
@@ -28,12 +27,6 @@ RAW = {
     "/sums": b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n1\r\na\r\n0\r\nx-sum: 42\r\n\r\n",
     "/nothing": b"HTTP/1.1 204 No Content\r\nConnection: close\r\nContent-Length: 5\r\n\r\n",
 }
-
-
-def signals(which):
-    """A set of signals of this process, as bits."""
-    line = next(line for line in open("/proc/self/status") if line.startswith(which))
-    return int(line.split()[1], 16)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -107,17 +100,11 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/place":
             self.answer(os.environ["SOCKET"])
         elif path == "/user":
-            self.answer(f"{getpass.getuser()} {os.environ['HOME']} {SIGNAL_OF_DEATH.value}")
+            self.answer(f"{os.geteuid()} {os.environ['HOME']} {SIGNAL_OF_DEATH.value}")
         elif path == "/environment-mark":
             self.answer("HOSTED_BY_TIDEWIRE=" + os.environ["HOSTED_BY_TIDEWIRE"])
         elif path == "/environment":
             self.answer("\n".join(sorted(os.environ)))
-        elif path == "/descriptors":
-            self.answer(" ".join(sorted(os.listdir("/proc/self/fd"), key=int)))
-        elif path == "/sigpipe":
-            self.answer(str(bool(signals("SigIgn") & (1 << (signal.SIGPIPE - 1)))))
-        elif path == "/blocked":
-            self.answer(str(signals("SigBlk")))
         else:
             self.answer(self.path)
 

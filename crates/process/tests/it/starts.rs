@@ -177,17 +177,19 @@ async fn a_program_that_never_listens_is_killed_and_who_waited_is_told() {
 async fn a_program_of_another_user_has_its_own_socket_home_and_nothing_of_the_gateway() {
     let is_root = rustix::process::geteuid().is_root();
     for listen in [Listen::Unix, Listen::Inherited, Listen::Port] {
-        let host = host();
-        let hosted = host.add(python(&[]).listen(listen).user("nobody"), Life::default());
-        if is_root {
-            let told = get(&hosted, "/user").await.unwrap();
-            assert_eq!(told.split(' ').next(), Some("nobody"), "{listen:?}");
-            // The signal by which it ends with its warden is there although its user changed.
-            assert!(told.ends_with(" 9"), "{told}");
-        } else {
-            assert_unavailable(&get(&hosted, "/user").await.unwrap_err());
+        for program in programs(&[]) {
+            let host = host();
+            let hosted = host.add(program.listen(listen).user("nobody"), Life::default());
+            if is_root {
+                let told = get(&hosted, "/user").await.unwrap();
+                assert_eq!(told.split(' ').next(), Some("65534"), "nobody: {listen:?}");
+                // The signal by which it ends with its warden is there although its user changed.
+                assert!(told.ends_with(" 9"), "{told}");
+            } else {
+                assert_unavailable(&get(&hosted, "/user").await.unwrap_err());
+            }
+            host.stop().await;
         }
-        host.stop().await;
     }
 }
 

@@ -29,22 +29,24 @@ async fn what_npm_starts_is_told_its_port_and_ends_with_npm() {
 
 #[tokio::test]
 async fn a_wrapper_that_keeps_the_socket_from_its_program_is_named() {
-    let host = host();
-    let line = format!("{}; true", crate::PYTHON.join(" "));
-    // The program finds that LISTEN_PID is not its own, and PORT is not set: it does not listen.
-    let program = Program::new("test", ["sh", "-c", "sleep 1000; true"]).listen(Listen::Inherited);
-    let short = life(|life| life.request_timeout = Duration::from_millis(200));
-    let hosted = host.add(program, short);
-    let error = get(&hosted, "/").await.unwrap_err();
-    assert_eq!(error.code(), Code::DeadlineExceeded);
-    let cause = error.source().unwrap().to_string();
-    assert!(cause.contains("LISTEN_PID") && cause.contains("sh"), "{cause}");
-    // Where the shell becomes the program, all is well.
-    let exec =
-        ["sh".to_owned(), "-c".to_owned(), format!("exec {}", line.trim_end_matches("; true"))];
-    let hosted = host.add(Program::new("test", exec).listen(Listen::Inherited), Life::default());
-    assert_eq!(get(&hosted, "/a").await.unwrap(), "/a");
-    host.stop().await;
+    for command in [crate::PYTHON.join(" "), crate::go().to_owned()] {
+        let host = host();
+        let of_shell = |line: String| {
+            Program::new("test", ["sh".to_owned(), "-c".to_owned(), line]).listen(Listen::Inherited)
+        };
+        // The program finds that LISTEN_PID is not its own, and PORT is not set: it does not listen, and waits
+        // for what never comes.
+        let short = life(|life| life.request_timeout = Duration::from_millis(200));
+        let hosted = host.add(of_shell(format!("{command} never; true")), short);
+        let error = get(&hosted, "/").await.unwrap_err();
+        assert_eq!(error.code(), Code::DeadlineExceeded);
+        let cause = error.source().unwrap().to_string();
+        assert!(cause.contains("LISTEN_PID") && cause.contains("sh"), "{cause}");
+        // Where the shell becomes the program, all is well.
+        let hosted = host.add(of_shell(format!("exec {command}")), Life::default());
+        assert_eq!(get(&hosted, "/a").await.unwrap(), "/a");
+        host.stop().await;
+    }
 }
 
 #[tokio::test]
@@ -77,13 +79,15 @@ async fn a_program_starts_with_signals_as_nobody_changed_them() {
 
 #[tokio::test]
 async fn a_frozen_process_that_is_stopped_runs_what_it_has_for_that() {
-    let host = host();
-    let hosted =
-        host.add(python(&["polite"]), life(|life| life.idle_freeze = Some(Duration::ZERO)));
-    get(&hosted, "/pid").await.unwrap();
-    hosted.until(|status| status.state == State::Frozen).await;
-    host.stop().await;
-    assert!(hosted.output().iter().any(|line| line.text == "bye"), "{:?}", hosted.output());
+    for program in programs(&["polite"]) {
+        let host = host();
+        let hosted = host.add(program, life(|life| life.idle_freeze = Some(Duration::ZERO)));
+        get(&hosted, "/pid").await.unwrap();
+        hosted.until(|status| status.state == State::Frozen).await;
+        host.stop().await;
+        let said = hosted.output();
+        assert!(said.iter().any(|line| line.text == "bye"), "{said:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,18 +111,20 @@ async fn a_thousand_calls_find_a_frozen_process_and_all_are_answered() {
 
 #[tokio::test]
 async fn children_hang_on_the_only_thread_of_the_warden() {
-    let host = host();
-    let hosted = host.add(python(&[]), Life::default());
-    let pid: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
-    let status = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let field = |text: &str, name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        line.unwrap().trim().to_owned()
-    };
-    // The death signal of a child is of the thread that started it, which so cannot end before it.
-    let warden = field(&status(&pid.to_string()), "PPid:");
-    assert_eq!(field(&status(&warden), "Threads:"), "1");
-    host.stop().await;
+    for program in programs(&[]) {
+        let host = host();
+        let hosted = host.add(program, Life::default());
+        let pid = get(&hosted, "/pid").await.unwrap();
+        let status = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let field = |text: &str, name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap().trim().to_owned()
+        };
+        // The death signal of a child is of the thread that started it, which so cannot end before it.
+        let warden = field(&status(&pid), "PPid:");
+        assert_eq!(field(&status(&warden), "Threads:"), "1");
+        host.stop().await;
+    }
 }
 
 #[tokio::test]
