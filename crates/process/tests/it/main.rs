@@ -5,6 +5,7 @@
 
 mod adapter;
 mod calls;
+mod checks;
 mod clock;
 mod closing;
 mod commands;

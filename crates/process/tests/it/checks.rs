@@ -1,0 +1,64 @@
+//! The table of what goes wrong (`docs/hosting-checks.md`) names tests that are there, and these run programs
+//! in Python and in Go.
+
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn sources(folder: &Path) -> String {
+    let mut all = String::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all += &sources(&path);
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            all += &std::fs::read_to_string(path).unwrap();
+        }
+    }
+    all
+}
+
+/// The text of a function, from its name to its end; those of a module are indented.
+fn function<'a>(sources: &'a str, name: &str) -> Option<&'a str> {
+    let begin = sources.find(&format!("fn {name}("))?;
+    let length = sources[begin..].find("\n}\n")?;
+    Some(&sources[begin..begin + length])
+}
+
+/// Whether it is given a program by `native::behaves`, which has it in each language, or has both itself.
+fn has_both_languages(test: &str) -> bool {
+    let has = |part| test.contains(part);
+    let is_given = has("(gateway: &Gateway") || has("(command: &[String]");
+    let has_both = (has("python") || has("PYTHON")) && has("go()");
+    is_given || has_both || ["programs(", "Shop::all()", "never_ready()"].into_iter().any(has)
+}
+
+/// About one runtime, the pool, the configuration, or no program of ours.
+const ALONE: [&str; 6] = [
+    "a_change_of_the_configuration_of_files_and_a_hangup_replace_a_program_under_load_and_no_call_fails",
+    "a_clock_that_jumps_ahead_ends_no_call_and_starts_nothing_twice",
+    "a_program_starts_with_signals_as_nobody_changed_them",
+    "a_program_that_is_not_there_is_an_error_at_once_and_no_storm",
+    "what_a_program_in_node_prints_before_it_exits_is_all_read",
+    "what_npm_starts_is_told_its_port_and_ends_with_npm",
+];
+
+#[test]
+fn the_table_of_what_goes_wrong_names_tests_that_run_programs_in_python_and_in_go() {
+    let table = std::fs::read_to_string(root().join("docs/hosting-checks.md")).unwrap();
+    let (_, table) = table.split_once("\n## The program\n").unwrap();
+    let folders = ["crates/process/tests/it", "crates/process/src", "crates/cli/tests/it"];
+    let sources = folders.map(|folder| sources(&root().join(folder))).concat();
+    for line in table.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| what")) {
+        let (_, checks) = line.trim_end_matches(" |").rsplit_once(" | ").unwrap();
+        let names: Vec<_> = checks.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "nothing shows: {line}");
+        for name in names {
+            let test = function(&sources, name).unwrap_or_else(|| panic!("no test {name}"));
+            let is_shown = has_both_languages(test) || ALONE.contains(&name);
+            assert!(is_shown, "{name} runs no program in Python and in Go");
+        }
+    }
+}
