@@ -323,12 +323,16 @@ async fn launch(
         Ok(way) => way,
         Err(text) => {
             // Its end says more, if it is ending.
-            if tokio::time::timeout(LAST_WORDS, process.ended()).await.is_err() {
+            let end = tokio::time::timeout(LAST_WORDS, process.ended()).await;
+            if end.is_err() {
                 process.signal(Signal::KILL);
                 process.ended().await;
             }
             drain.to_its_end().await;
-            return Err(Failure::text(text));
+            return Err(Failure::text(match end {
+                Ok(end) => format!("{text}; {end}"),
+                Err(_) => text,
+            }));
         }
     };
     Ok((process, drain, way))

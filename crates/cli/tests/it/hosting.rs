@@ -176,6 +176,50 @@ fn a_change_of_the_configuration_of_files_and_a_hangup_replace_a_program_under_l
     });
 }
 
+#[test]
+fn a_new_executable_the_configuration_and_a_hangup_replace_a_program_in_go_under_load_too() {
+    let settings = SETTINGS.replace(r#""python3", "app.py""#, r#""./app""#);
+    let folder = folder(&[("tidewire.toml", &settings)]);
+    let app = folder.path().join("app");
+    // One of the tests of hosting, which answers with its process id.
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../process/tests/it/program.go");
+    let build = Command::new("go").args(["build", "-o"]).arg(&app).arg(source).status();
+    assert!(build.unwrap().success());
+    let served = Served::start(folder.path());
+    let over = AtomicBool::new(false);
+    let pid = || body_of(&ask(&served.address, "/shop/pid"));
+    std::thread::scope(|threads| {
+        let caller = threads.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let answer = ask(&served.address, "/shop/a");
+                assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("/a"), "{answer}");
+            }
+        });
+        let _ends = Ends(&over);
+        for replace in [
+            &|| {
+                std::fs::copy(&app, folder.path().join("new")).unwrap();
+                std::fs::rename(folder.path().join("new"), &app).unwrap();
+            },
+            &|| {
+                write(
+                    folder.path(),
+                    "tidewire.toml",
+                    &settings.replace("run", "concurrency = 3\nrun"),
+                )
+            },
+            &|| served.hang_up(),
+        ] as [&dyn Fn(); 3]
+        {
+            let before = pid();
+            replace();
+            while pid() == before {}
+        }
+        over.store(true, Ordering::Relaxed);
+        caller.join().unwrap();
+    });
+}
+
 /// Says that it is over, also when an assertion failed.
 struct Ends<'a>(&'a AtomicBool);
 

@@ -32,12 +32,15 @@ fn has_both_languages(test: &str) -> bool {
     let has = |part| test.contains(part);
     let is_given = has("(gateway: &Gateway") || has("(command: &[String]");
     let has_both = (has("python") || has("PYTHON")) && has("go()");
-    is_given || has_both || ["programs(", "Shop::all()", "never_ready()"].into_iter().any(has)
+    is_given
+        || has_both
+        || ["commands()", "programs(", "Shop::all()", "never_ready()"].into_iter().any(has)
 }
 
-/// About one runtime, the pool, the configuration, or no program of ours.
-const ALONE: [&str; 6] = [
+/// About one runtime, the pool, or no program of ours; what is in two tests, one a language.
+const ALONE: [&str; 7] = [
     "a_change_of_the_configuration_of_files_and_a_hangup_replace_a_program_under_load_and_no_call_fails",
+    "a_new_executable_the_configuration_and_a_hangup_replace_a_program_in_go_under_load_too",
     "a_clock_that_jumps_ahead_ends_no_call_and_starts_nothing_twice",
     "a_program_starts_with_signals_as_nobody_changed_them",
     "a_program_that_is_not_there_is_an_error_at_once_and_no_storm",

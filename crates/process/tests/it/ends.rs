@@ -116,6 +116,21 @@ async fn an_idle_process_is_frozen_and_a_call_thaws_it() {
 }
 
 #[tokio::test]
+async fn calls_that_arrive_as_their_process_is_being_frozen_are_answered_by_it() {
+    for program in programs(&[]) {
+        let host = host();
+        let hosted = host.add(program, life(|life| life.idle_freeze = Some(Duration::ZERO)));
+        // Each comes as the end of the one before has it frozen.
+        for number in 0..500 {
+            let path = format!("/{number}");
+            assert_eq!(get(&hosted, &path).await.unwrap(), path);
+        }
+        assert_eq!(hosted.status().starts, 1);
+        host.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn who_waits_for_a_process_that_is_killed_gets_the_frozen_spare() {
     for program in programs(&[]) {
         let host = host();
@@ -267,7 +282,7 @@ async fn when_the_warden_is_killed_its_processes_end_and_the_next_call_has_anoth
 
 #[tokio::test]
 async fn kill_9_of_the_gateway_leaves_no_child_and_no_grandchild() {
-    for command in [&crate::PYTHON[..], &[crate::go()]] {
+    for command in crate::commands() {
         let (mut gateway, socket) = start_gateway("one", command).await;
         let (child, daemon) = (ask(&socket, "/pid"), ask(&socket, "/daemon"));
         assert!(is_alive(child) && is_alive(daemon));
@@ -284,7 +299,7 @@ async fn kill_9_of_the_gateway_leaves_no_child_and_no_grandchild() {
 
 #[tokio::test]
 async fn what_a_gateway_and_its_warden_leave_when_both_are_killed_ends_with_the_next_start() {
-    for command in [&crate::PYTHON[..], &[crate::go()]] {
+    for command in crate::commands() {
         let (mut gateway, socket) = start_gateway("both", command).await;
         let (child, daemon) = (ask(&socket, "/pid"), ask(&socket, "/daemon"));
         let ended = until_ended(daemon);
@@ -331,21 +346,37 @@ fn folders_of(gateway: u32) -> Vec<PathBuf> {
 
 /// A gateway in a process of its own, and the socket that it listens on.
 async fn start_gateway(name: &str, program: &[&str]) -> (Child, PathBuf) {
+    start_gateway_with(name, program, &[]).await
+}
+
+/// One with more in its environment.
+pub(crate) async fn start_gateway_with(
+    name: &str,
+    program: &[&str],
+    environment: &[(&str, &str)],
+) -> (Child, PathBuf) {
     let file = format!("gateway-{name}-{}", std::process::id());
     let socket = std::env::temp_dir().join(file);
-    let gateway = Command::new(gateway()).arg(&socket).args(program).spawn();
+    let mut gateway = Command::new(gateway());
+    gateway.arg(&socket).args(program).envs(environment.iter().copied());
+    let gateway = gateway.spawn().expect("the gateway starts");
     until_there(&socket).await;
-    (gateway.expect("the gateway starts"), socket)
+    (gateway, socket)
 }
 
 /// The number that the program of a gateway answers with.
 fn ask(socket: &Path, path: &str) -> i32 {
+    let body = ask_text(socket, path);
+    body.parse().unwrap_or_else(|_| panic!("{path}: {body}"))
+}
+
+/// What the program of a gateway answers.
+pub(crate) fn ask_text(socket: &Path, path: &str) -> String {
     let mut stream = UnixStream::connect(socket).expect("it listens");
     write!(stream, "GET {path} HTTP/1.0\r\nhost: a\r\n\r\n").expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");
-    let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
-    body.parse().unwrap_or_else(|_| panic!("{path}: {answer}"))
+    answer.split("\r\n\r\n").nth(1).unwrap_or_default().to_owned()
 }
 
 /// The parent of a process: of one that is hosted, the warden.

@@ -65,9 +65,15 @@ fn program(fixed: &[&str], arguments: &[&str]) -> Program {
     Program::new("test", fixed.iter().chain(arguments).copied()).listen(Listen::Inherited)
 }
 
+/// The command of the program in each language.
+fn commands() -> [&'static [&'static str]; 2] {
+    static GO: OnceLock<[&str; 1]> = OnceLock::new();
+    [&PYTHON, GO.get_or_init(|| [go()])]
+}
+
 /// The program in each language.
 fn programs(arguments: &[&str]) -> [Program; 2] {
-    [python(arguments), program(&[go()], arguments)]
+    commands().map(|command| program(command, arguments))
 }
 
 fn life(change: impl FnOnce(&mut Life)) -> Life {

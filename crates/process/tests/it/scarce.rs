@@ -53,7 +53,7 @@ fn ask(socket: &Path) -> String {
 
 #[test]
 fn a_gateway_that_runs_out_of_descriptors_says_so_to_its_caller_and_goes_on() {
-    for program in [&crate::PYTHON[..], &[crate::go()]] {
+    for program in crate::commands() {
         let (mut served, mut refused) = (0, 0);
         for descriptors in (10..=40).rev() {
             match called_with(descriptors, program) {

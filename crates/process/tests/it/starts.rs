@@ -145,18 +145,61 @@ async fn a_program_that_is_taken_away_is_an_error_of_its_next_start() {
 }
 
 #[tokio::test]
-async fn a_crash_loop_breaks_the_circuit_and_its_last_words_are_kept() {
-    for program in programs(&["crash"]) {
+async fn a_program_that_is_replaced_while_it_runs_goes_on_and_its_next_start_is_of_the_new_one() {
+    let folder = std::env::temp_dir().join(format!("tidewire-replaced-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let (file, other) = (folder.join("program"), folder.join("other"));
+    // In one step, as deployments do: what runs may not be written to.
+    let put = |contents: &str, mode| {
+        std::fs::write(&other, contents).unwrap();
+        std::fs::set_permissions(&other, std::fs::Permissions::from_mode(mode)).unwrap();
+        std::fs::rename(&other, &file).unwrap();
+    };
+    for command in crate::commands() {
+        put("#!/bin/sh\nexec \"$@\"\n", 0o755);
         let host = host();
+        let program = crate::program(&[file.to_str().unwrap()], command);
         let hosted = host.add(program.listen(Listen::Unix), Life::default());
-        while hosted.status().state != State::Broken {
-            assert_unavailable(&get(&hosted, "/").await.unwrap_err());
-        }
-        let status = hosted.status();
-        assert_eq!(status.failure.unwrap(), "it ended with exit code 1 before it listened");
-        let lines = hosted.output();
-        assert_eq!(lines.iter().filter(|line| line.text == "no database").count(), 5, "{lines:?}");
+        let is_replaced = async || {
+            let environment = get(&hosted, "/environment").await.unwrap();
+            environment.lines().any(|name| name == "REPLACED")
+        };
+        let pid = get(&hosted, "/pid").await.unwrap();
+        put("#!/bin/sh\nREPLACED=1 exec \"$@\"\n", 0o755);
+        assert_eq!((get(&hosted, "/pid").await.unwrap(), is_replaced().await), (pid, false));
+        hosted.stop();
+        hosted.until(|status| status.state == State::Stopped).await;
+        assert!(is_replaced().await);
+        // One that nobody may run.
+        put("", 0o644);
+        assert!(is_replaced().await, "what runs goes on");
+        hosted.stop();
+        hosted.until(|status| status.state == State::Stopped).await;
+        assert_unavailable(&get(&hosted, "/pid").await.unwrap_err());
+        let failure = hosted.status().failure.unwrap();
+        assert!(failure.starts_with("it cannot be run: Permission denied"), "{failure}");
         host.stop().await;
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[tokio::test]
+async fn a_crash_loop_breaks_the_circuit_and_its_last_words_are_kept() {
+    for listen in [Listen::Unix, Listen::Native] {
+        for program in programs(&["crash"]) {
+            let host = host();
+            let hosted = host.add(program.listen(listen), Life::default());
+            while hosted.status().state != State::Broken {
+                assert_unavailable(&get(&hosted, "/").await.unwrap_err());
+            }
+            let status = hosted.status();
+            let failure = status.failure.unwrap();
+            assert!(failure.contains("it ended with exit code 1"), "{listen:?}: {failure}");
+            let lines = hosted.output();
+            let said = lines.iter().filter(|line| line.text == "no database").count();
+            assert_eq!(said, 5, "{listen:?}: {lines:?}");
+            host.stop().await;
+        }
     }
 }
 

@@ -21,6 +21,7 @@ pub(super) async fn all(command: &[String]) {
     what_is_kept_outlives_an_idle_stop_and_no_crash(command).await;
     what_is_kept_ends_with_the_program_that_is_replaced(command).await;
     work_that_is_no_call_keeps_it_alive(command).await;
+    calls_that_find_it_frozen_or_about_to_be_are_answered(command).await;
 }
 
 async fn noise_is_no_part_of_the_protocol(gateway: &Gateway) {
@@ -129,5 +130,25 @@ async fn work_that_is_no_call_keeps_it_alive(command: &[String]) {
     gateway.text("Do", "idle").await.unwrap();
     gateway.hosted.until(|status| status.state == State::Frozen).await;
     gateway.hosted.until(|status| status.state == State::Stopped).await;
+    gateway.stop().await;
+}
+
+async fn calls_that_find_it_frozen_or_about_to_be_are_answered(command: &[String]) {
+    let life = crate::life(|life| {
+        (life.idle_freeze, life.queue_max) = (Some(Duration::ZERO), 1000);
+    });
+    let gateway = Gateway::start(command, Codec::Json, life).await;
+    let echo = async |number: usize| {
+        let text = number.to_string();
+        assert_eq!(gateway.text("Echo", &text).await.unwrap(), text);
+    };
+    // Each comes as the end of the one before has it frozen.
+    for number in 0..100 {
+        echo(number).await;
+    }
+    gateway.hosted.until(|status| status.state == State::Frozen).await;
+    // A socket that nobody reads has room for fewer of them.
+    join_all((0..1000).map(echo)).await;
+    assert_eq!(gateway.hosted.status().starts, 1);
     gateway.stop().await;
 }
