@@ -106,7 +106,7 @@ impl Schema {
 
     /// A message type, or `None` when the schema has no such type.
     pub fn message_type(&self, type_name: &str) -> Option<MessageType<'_>> {
-        let index = self.pool.message_index(type_name)?;
+        let index = self.found(type_name)?;
         Some(MessageType { pool: &self.pool, index })
     }
 
@@ -135,11 +135,20 @@ impl Schema {
     /// the field; [`Code::Internal`](tidewire_service::Code::Internal) when the schema has no such
     /// type.
     pub fn decode(&self, type_name: &str, codec: Codec, bytes: &[u8]) -> Result<Message> {
-        let index = self.index(type_name)?;
+        self.decode_at(self.index(type_name)?, codec, bytes)
+    }
+
+    pub(crate) fn decode_at(
+        &self,
+        index: MessageIndex,
+        codec: Codec,
+        bytes: &[u8],
+    ) -> Result<Message> {
+        let name = || self.pool.message(index).full_name();
         match codec {
             Codec::Proto => DynamicMessage::decode(Arc::clone(&self.pool), index, bytes)
                 .map(Message)
-                .map_err(|e| Error::invalid_argument(format!("not a valid {type_name}: {e}"))),
+                .map_err(|e| Error::invalid_argument(format!("not a valid {}: {e}", name()))),
             Codec::Json => json::read(&self.pool, index, bytes, Unknown::Ignored).map(Message),
         }
     }
@@ -191,10 +200,12 @@ impl Schema {
     }
 
     pub(crate) fn index(&self, type_name: &str) -> Result<MessageIndex> {
-        let index = self.indices.get(type_name).copied();
-        index
-            .or_else(|| self.pool.message_index(type_name))
+        self.found(type_name)
             .ok_or_else(|| Error::internal(format!("the schema has no message type {type_name}")))
+    }
+
+    fn found(&self, type_name: &str) -> Option<MessageIndex> {
+        self.indices.get(type_name.strip_prefix('.').unwrap_or(type_name)).copied()
     }
 }
 

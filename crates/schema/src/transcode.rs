@@ -102,7 +102,7 @@ impl Way {
         if (from, to) == (Codec::Json, Codec::Json) && is_canonical(pool, self.index, &message) {
             return Ok(message);
         }
-        let decoded = self.schema.decode(pool.message(self.index).full_name(), from, &message);
+        let decoded = self.schema.decode_at(self.index, from, &message);
         decoded.and_then(|message| message.encode(to)).map_err(self.explain)
     }
 }
