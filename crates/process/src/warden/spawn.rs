@@ -73,7 +73,7 @@ pub(super) fn spawn(start: &Start, fds: &[OwnedFd], itself: Owner) -> io::Result
 }
 
 /// Lets the warden be signalled when a child ends, and not when one is stopped or goes on, which it does
-/// itself: it would look through its children just when the one that goes on wants the core.
+/// itself: it would look through its children for nothing.
 ///
 /// # Errors
 /// That of the system.
