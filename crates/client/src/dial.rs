@@ -164,8 +164,9 @@ fn refused(host: &str, error: &io::Error) -> Error {
         io::ErrorKind::NotFound => "there is no such socket".to_owned(),
         _ => error.to_string(),
     };
-    Error::unavailable(format!("cannot connect to {host}: {why}"))
-        .with_cause(io::Error::from(error.kind()))
+    let again = |number| io::Error::from_raw_os_error(number);
+    let cause = error.raw_os_error().map_or_else(|| error.kind().into(), again);
+    Error::unavailable(format!("cannot connect to {host}: {why}")).with_cause(cause)
 }
 
 /// An open connection, before HTTP.

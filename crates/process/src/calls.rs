@@ -5,12 +5,15 @@
 //! | an answer, whatever its status | that, headers and trailers as they are |
 //! | the process ends before the head, of a unary query or a safe request without a body | one more try, at a new process |
 //! | the process ends before the head, of another | 502, `unavailable`; `aborted` for a command of the live protocol: it may have run |
+//! | the gateway has no descriptor for a connection | 503 |
 //! | the process ends within the body | a body that breaks off |
 //! | no head within `request_timeout`, by the process's own [clock](crate::clock) | 504; after three in a row the process is killed |
 //!
 //! A seat is held until the last byte of the answer was read, so that an open stream counts as a call; one that came
 //! whole with its head was.
 
+use std::error::Error as _;
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -19,6 +22,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use http::header::CONNECTION;
 use http::{HeaderValue, StatusCode};
+use rustix::io::Errno;
 use tidewire_service::{Body, Call, Error, Protocol, Reply, Result, StreamKind, Target, Upgrade};
 
 use crate::clock::Clock;
@@ -144,6 +148,14 @@ fn lost<'a>(
         if !seat.instance.is_out_of_reach(&error) {
             return Failed { error, is_crash: false };
         }
+        if is_short_of_descriptors(&error) {
+            let text = format!(
+                "the gateway has no file descriptor free to call {} by; raise its limit of open files",
+                inner.name()
+            );
+            let short = Error::unavailable(text).with_outcome(error.outcome()).with_cause(error);
+            return Failed { error: short, is_crash: false };
+        }
         // The end of a process is known a moment after that of its connections; one whose session is
         // over is killed.
         let wait = match seat.instance.generation.program.listen {
@@ -163,6 +175,14 @@ fn lost<'a>(
         let error = seen.with_outcome(error.outcome()).with_cause(error);
         Failed { error, is_crash: end.is_ok() }
     })
+}
+
+/// Whether it was this program that could have no connection.
+fn is_short_of_descriptors(error: &Error) -> bool {
+    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    causes
+        .filter_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error())
+        .any(|number| [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).contains(&number))
 }
 
 /// The body of a call that may be made once more, since that does no more than once.

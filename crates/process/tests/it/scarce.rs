@@ -71,6 +71,62 @@ fn a_gateway_that_runs_out_of_descriptors_says_so_to_its_caller_and_goes_on() {
     }
 }
 
+#[test]
+fn a_call_that_no_descriptor_is_left_for_is_told_so_and_the_next_is_answered() {
+    let socket = std::env::temp_dir().join(format!("short-{}", std::process::id()));
+    for program in crate::commands() {
+        let _ = std::fs::remove_file(&socket);
+        let mut gateway = Command::new(gateway());
+        let mut gateway = gateway.arg(&socket).args(program).stderr(Stdio::null()).spawn().unwrap();
+        let id = gateway.id().to_string();
+        let mut caller = loop {
+            match UnixStream::connect(&socket) {
+                Ok(caller) => break caller,
+                Err(_) => std::thread::yield_now(),
+            }
+        };
+        // A connection that has carried a body is used by nobody else, so each call needs one more.
+        let mut post = || {
+            let body = "transfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n";
+            write!(caller, "POST /whole HTTP/1.1\r\nhost: a\r\n{body}").unwrap();
+            let (mut answer, mut length) = (Vec::new(), None);
+            while length != Some(answer.len()) {
+                let mut byte = [0];
+                caller.read_exact(&mut byte).unwrap();
+                answer.push(byte[0]);
+                if answer.ends_with(b"\r\n\r\n") && length.is_none() {
+                    let head = String::from_utf8_lossy(&answer).to_lowercase();
+                    let (_, body) = head.split_once("content-length: ").unwrap();
+                    let body: usize = body.lines().next().unwrap().parse().unwrap();
+                    length = Some(answer.len() + body);
+                }
+            }
+            String::from_utf8(answer).unwrap()
+        };
+        let limit = |number: &str| {
+            let mut set = Command::new("prlimit");
+            assert!(
+                set.args(["--pid", &id])
+                    .arg(format!("--nofile={number}:1024"))
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+        };
+        limit("1024");
+        assert!(post().starts_with("HTTP/1.1 200"));
+        // Those that are open go on, another is not to be had.
+        limit("3");
+        let told = post();
+        assert!(told.starts_with("HTTP/1.1 503"), "{told}");
+        assert!(told.contains("no file descriptor free"), "{told}");
+        limit("1024");
+        assert!(post().starts_with("HTTP/1.1 200"));
+        assert!(Command::new("kill").arg(&id).status().unwrap().success());
+        assert_eq!(gateway.wait().unwrap().code(), Some(0));
+    }
+}
+
 #[tokio::test]
 async fn no_other_user_reaches_or_takes_the_place_of_a_socket() {
     let user = rustix::process::geteuid();
