@@ -317,7 +317,10 @@ impl State {
                 exchanges.get_mut(&call).into_iter().for_each(Exchange::room);
             }
             Event::Connected { resumed } => self.connected(link, resumed),
-            Event::Draining { after_ms, .. } => self.after_ms = after_ms,
+            Event::Draining { after_ms, .. } => {
+                self.after_ms = after_ms;
+                link.0.host.iter().for_each(|host| host.hear(Said::Leaves));
+            }
             Event::Refused(violation) => self.ended = Some(violation),
             Event::Closed(violation) => {
                 self.ended = Some(violation);

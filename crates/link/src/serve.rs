@@ -61,6 +61,8 @@ pub enum Said {
     Changed(Changed),
     /// Its encoded `FileDescriptorSet`.
     Descriptors(Bytes),
+    /// It takes no more calls, and ends with those that it has.
+    Leaves,
 }
 
 /// The future of an answer.

@@ -132,6 +132,8 @@ impl Session {
         if self.fields.has_more() {
             self.receive_rarely()?;
         }
+        // Before anything of the call is changed: whoever breaks a rule here ends it with the session.
+        let error = read_error(&self.fields, &metadata)?;
         let head = self.reader.head();
         let (validator, watched) = (self.fields.validator(), head.has(flag::WATCHED));
         let mut outcome = outcome::of_number(self.fields.outcome());
@@ -159,7 +161,7 @@ impl Session {
             self.terminated(call.index());
             self.commands.heard(command);
         }
-        let error = read_error(&self.fields, &metadata)?.with_outcome(outcome);
+        let error = error.with_outcome(outcome);
         if cancelled {
             return Ok(None);
         }
@@ -256,11 +258,8 @@ fn next(
 }
 
 pub(crate) fn read_error(fields: &Fields, metadata: &Metadata) -> Result<Error, Violation> {
-    let code = fields
-        .code()
-        .and_then(|code| u32::try_from(code).ok())
-        .ok_or_else(|| Violation::malformed("an error without code"))?;
-    let code = Code::from_number(code).unwrap_or(Code::Unknown);
+    let code = fields.code().ok_or_else(|| Violation::malformed("an error without code"))?;
+    let code = u32::try_from(code).ok().and_then(Code::from_number).unwrap_or(Code::Unknown);
     let mut error = Error::new(code, fields.message(metadata.raw()).unwrap_or(""));
     for entry in metadata.entries().filter(|entry| entry.tag == tag::DETAIL) {
         let mut value = entry.value;

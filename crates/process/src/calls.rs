@@ -4,6 +4,7 @@
 //! |---|---|
 //! | an answer, whatever its status | that, headers and trailers as they are |
 //! | the process ends before the head, of a unary query or a safe request without a body | one more try, at a new process |
+//! | a call that was not run, its process having ended or gone away before it | one more try, at a new process |
 //! | the process ends before the head, of another | 502, `unavailable`; `aborted` for a command of the live protocol: it may have run |
 //! | the gateway has no descriptor for a connection | 503 |
 //! | the process ends within the body | a body that breaks off |
@@ -23,7 +24,9 @@ use futures_util::StreamExt;
 use http::header::CONNECTION;
 use http::{HeaderValue, StatusCode};
 use rustix::io::Errno;
-use tidewire_service::{Body, Call, Error, Protocol, Reply, Result, StreamKind, Target, Upgrade};
+use tidewire_service::{
+    Body, Call, Code, Error, Outcome, Protocol, Reply, Result, StreamKind, Target, Upgrade,
+};
 
 use crate::clock::Clock;
 use crate::headers;
@@ -75,7 +78,10 @@ pub(crate) async fn pass_prepared(inner: Arc<Inner>, call: Call, place: Place) -
 
 /// What a call whose process failed comes to: the same once more, where that may be.
 async fn try_again(inner: &Arc<Inner>, failed: Failed, again: Option<Call>) -> Result<Reply> {
-    let Some(call) = again.filter(|_| failed.is_crash) else { return Err(failed.error) };
+    let may_run = |call: &Call| is_safe(call) || failed.error.outcome() == Outcome::NotRun;
+    let Some(call) = again.filter(|call| failed.is_crash && may_run(call)) else {
+        return Err(failed.error);
+    };
     let seat = inner.seat(call.context.enclosing()).await?;
     Box::pin(once(inner, call, seat)).await.map_err(|failed| failed.error)
 }
@@ -171,7 +177,12 @@ fn lost<'a>(
             Ok(_) => format!("{name} ended before it answered"),
             Err(_) => format!("{name} broke the connection off before it answered"),
         };
-        let seen = Error::new(error.code(), text).with_http_status(StatusCode::BAD_GATEWAY);
+        // Whom a program does not let in is its gateway, and not the caller.
+        let code = match error.code() {
+            Code::Unauthenticated => Code::Unavailable,
+            code => code,
+        };
+        let seen = Error::new(code, text).with_http_status(StatusCode::BAD_GATEWAY);
         let error = seen.with_outcome(error.outcome()).with_cause(error);
         Failed { error, is_crash: end.is_ok() }
     })
@@ -185,16 +196,21 @@ fn is_short_of_descriptors(error: &Error) -> bool {
         .any(|number| [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).contains(&number))
 }
 
-/// The body of a call that may be made once more, since that does no more than once.
+/// The body of a call that can be made once more.
 pub(crate) fn body_again(call: &Call) -> Option<Body> {
-    match (&call.target, &call.body) {
-        (Target::Http(http), Body::Empty) if http.method.is_safe() => Some(Body::Empty),
-        (Target::Method(method), Body::Full(message))
-            if method.is_query() && method.kind == StreamKind::Unary =>
-        {
-            Some(Body::Full(message.clone()))
-        }
-        _ => None,
+    match &call.body {
+        Body::Empty => Some(Body::Empty),
+        Body::Full(message) => Some(Body::Full(message.clone())),
+        Body::Stream(_) => None,
+    }
+}
+
+/// Whether a call does no more when it is made twice than once.
+fn is_safe(call: &Call) -> bool {
+    match &call.target {
+        Target::Http(http) => http.method.is_safe() && matches!(call.body, Body::Empty),
+        Target::Method(method) => method.is_query() && method.kind == StreamKind::Unary,
+        _ => false,
     }
 }
 

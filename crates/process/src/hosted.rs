@@ -170,6 +170,7 @@ impl Service for Hosted {
 enum Event {
     Started(u64, Result<Arc<Instance>, Failure>),
     Ended(u64, End),
+    Leaves(Arc<Instance>),
     Stopped,
 }
 
@@ -256,11 +257,22 @@ impl Inner {
                     tracing::info!(service = self.name(), "the new one is called from now on");
                     self.lost_its_memory();
                 }
-                tasks.spawn(async move { Event::Ended(instance.id, instance.ended().await) });
+                tasks.spawn(async move {
+                    tokio::select! {
+                        biased;
+                        end = instance.ended() => Event::Ended(instance.id, end),
+                        () = instance.leaves() => Event::Leaves(Arc::clone(&instance)),
+                    }
+                });
             }
             Event::Started(generation, Err(failure)) => {
                 tracing::error!(service = self.name(), "{}", failure.text);
                 self.pool().start_failed(failure, generation, Instant::now());
+            }
+            Event::Leaves(instance) => {
+                tracing::info!(service = self.name(), pid = instance.pid(), "takes no more calls");
+                self.pool().leaves(instance.id, Instant::now());
+                tasks.spawn(async move { Event::Ended(instance.id, instance.ended().await) });
             }
             Event::Ended(id, end) => self.ended(id, end),
             Event::Stopped => {}

@@ -182,9 +182,19 @@ impl Instance {
         end
     }
 
+    /// Waits until it takes no more calls, by its own word.
+    pub(crate) async fn leaves(&self) {
+        match &self.way {
+            Way::Http(..) => std::future::pending().await,
+            Way::Native(native) => native.leaves().await,
+        }
+    }
+
     /// A process whose session is over cannot be called any more: it ends, or is killed.
     async fn follows_its_session(&self) {
-        if tokio::time::timeout(LAST_WORDS, self.process.ended()).await.is_err() {
+        let has_left = self.native().is_some_and(Native::has_left);
+        let grace = if has_left { self.generation.life.stop_grace } else { LAST_WORDS };
+        if tokio::time::timeout(grace, self.process.ended()).await.is_err() {
             self.process.signal(Signal::KILL);
         }
     }

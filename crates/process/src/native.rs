@@ -110,6 +110,16 @@ impl Native {
         }
     }
 
+    /// Waits until the process takes no more calls, by its own word.
+    pub(crate) async fn leaves(&self) {
+        self.peer.leaves().await;
+    }
+
+    /// Whether it said that it takes no more calls.
+    pub(crate) fn has_left(&self) -> bool {
+        self.peer.has_left()
+    }
+
     /// Whether it may be frozen or stopped: no call in either direction, and no other work.
     pub(crate) fn is_quiet(&self) -> bool {
         let usage = self.link.usage();

@@ -46,6 +46,7 @@ pub(crate) struct Peer {
     pid: AtomicI32,
     shared: Arc<Shared>,
     is_ready: watch::Sender<bool>,
+    leaves: watch::Sender<bool>,
     jobs: AtomicU64,
     parents: Mutex<Parents>,
     pub(crate) commands: Arc<Commands>,
@@ -98,6 +99,7 @@ impl Peer {
             pid: AtomicI32::new(0),
             shared: Arc::clone(shared),
             is_ready: watch::Sender::new(false),
+            leaves: watch::Sender::new(false),
             jobs: AtomicU64::new(0),
             parents: Mutex::default(),
             commands: Arc::new(Commands::new(named)),
@@ -122,6 +124,16 @@ impl Peer {
     pub(crate) async fn ready(&self) {
         // The sender is in `self`.
         let _ = self.is_ready.subscribe().wait_for(|is_ready| *is_ready).await;
+    }
+
+    /// Waits until it takes no more calls.
+    pub(crate) async fn leaves(&self) {
+        let _ = self.leaves.subscribe().wait_for(|leaves| *leaves).await;
+    }
+
+    /// Whether it said that it takes no more calls.
+    pub(crate) fn has_left(&self) -> bool {
+        *self.leaves.borrow()
     }
 
     /// Whether it has work that is no call.
@@ -281,6 +293,7 @@ impl Host for Peer {
                 log(&self.service, self.pid(), level, &text, &fields)
             }
             Said::Changed(changed) => self.changed(&changed),
+            Said::Leaves => _ = self.leaves.send_replace(true),
             _ => {}
         }
     }

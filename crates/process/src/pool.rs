@@ -181,6 +181,13 @@ impl<M: Clone> Pool<M> {
         running.map(|member| member.retires = true).count()
     }
 
+    /// An instance takes no more calls, by its own word.
+    pub(crate) fn leaves(&mut self, id: u64, now: Instant) {
+        self.members.iter_mut().filter(|m| m.id == id).for_each(|m| m.retires = true);
+        // A spare may serve in its place.
+        self.hand_out(now);
+    }
+
     /// Starts instances by other settings from now on; returns whether any serve by those before. These do
     /// so until one of the new can be called, and for good if none ever can.
     pub(crate) fn replace(&mut self, life: Life, now: Instant) -> bool {

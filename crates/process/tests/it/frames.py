@@ -3,9 +3,9 @@
 | method | it answers |
 |---|---|
 | Get | the request, made of `items/TEXT` |
-| Fail | not_found, made of `items/TEXT` |
-| Wait | nothing, ever |
-| Do | nothing: it ends |
+| Fail | not_found, made of `items/TEXT`; `no code` breaks a rule by it, `a large code` has one of eight bytes |
+| Wait | nothing, ever; `let in` says that the gateway is not |
+| Do | nothing: it ends; `who` and `leave` are answered by its process id, the latter as the last call that it takes |
 
 With `hello-only` it says hello, and never that it is ready. The methods are among those that the programs with an SDK serve (`sdk/protos/hosted.proto`).
 """
@@ -16,7 +16,8 @@ import socket
 import struct
 import sys
 
-REPLY, ERROR, READY, REQUEST, END = 4, 5, 16, 3, 1
+REPLY, ERROR, READY, REQUEST, GOAWAY, END = 4, 5, 16, 3, 12, 1
+UNAUTHENTICATED = 19
 
 
 def varint(number):
@@ -96,11 +97,19 @@ def main():
         kind, stream, fields, payload = session.read()
         if kind != REQUEST:
             continue
-        name = session.method(fields)
+        name, text = session.method(fields), json.loads(payload)["text"]
         if name == "Get":
             session.send(REPLY, stream, depends(payload), payload, flags=END)
         elif name == "Fail":
-            session.send(ERROR, stream, b"\x08\x01\x05" + b"\x09" + string(b"there is none") + depends(payload))
+            code = {"no code": b"", "a large code": b"\x08" + string(varint(2**53 - 1))}
+            code = code.get(text, b"\x08\x01\x05")
+            session.send(ERROR, stream, code + b"\x09" + string(b"there is none") + depends(payload))
+        elif name == "Wait" and text == "let in":
+            session.send(GOAWAY, metadata=b"\x10" + string(varint(UNAUTHENTICATED)))
+        elif name == "Do" and text in ("who", "leave"):
+            if text == "leave":
+                session.send(GOAWAY)
+            session.send(REPLY, stream, payload=json.dumps({"text": str(os.getpid())}).encode(), flags=END)
         elif name == "Do":
             os._exit(3)
 

@@ -84,6 +84,47 @@ async fn a_gateway_that_ends_waits_for_the_open_call_of_a_process() {
     }
 }
 
+/// A program without any help of ours.
+fn frames() -> [String; 4] {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/frames.py");
+    ["python3", "-I", "-S", script].map(str::to_owned)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_takes_no_more_calls_keeps_its_own_and_another_gets_the_next() {
+    let gateway = Gateway::start(&frames(), Codec::Json, Life::default()).await;
+    let first = gateway.text("Do", "who").await.unwrap();
+    let mut waits = Box::pin(gateway.text("Wait", "a"));
+    assert!(futures_util::poll!(&mut waits).is_pending());
+    gateway.hosted.until(|status| status.calls == 1).await;
+    assert_eq!(gateway.text("Do", "leave").await.unwrap(), first);
+    let second = gateway.text("Do", "who").await.unwrap();
+    assert_ne!(second, first);
+    assert_eq!(gateway.hosted.status().calls, 1, "the open one goes on");
+    // Also where no call is open, and at once.
+    assert_eq!(gateway.text("Do", "leave").await.unwrap(), second);
+    assert_ne!(gateway.text("Do", "who").await.unwrap(), second);
+    assert_eq!(gateway.hosted.status().failure, None);
+    drop(waits);
+    gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_breaks_a_rule_by_its_answer_ends_that_call_at_once() {
+    for (method, text) in [("Fail", "no code"), ("Wait", "let in"), ("Fail", "a large code")] {
+        let life = crate::life(|life| life.request_timeout = Duration::from_secs(3600));
+        let gateway = Gateway::start(&frames(), Codec::Json, life).await;
+        let error = gateway.text(method, text).await.unwrap_err();
+        match text {
+            // A number of no code is none of these rules.
+            "a large code" => assert_eq!(error.code(), Code::Unknown, "{error}"),
+            "let in" => assert_eq!(error.code(), Code::Unavailable, "{error}"),
+            _ => assert_eq!(error.message(), "hosted ended before it answered"),
+        }
+        gateway.stop().await;
+    }
+}
+
 /// A call that streams both ways.
 struct Chat {
     says: mpsc::Sender<String>,
