@@ -47,8 +47,7 @@ impl Dial for Here {
         self.1.spawn(async move {
             let anybody = async |_| Ok(Bytes::new());
             let arrival = Arrival::default();
-            let Some((link, connection)) =
-                links.greet(ByteStream::new(far), arrival, anybody).await
+            let Ok((link, connection)) = links.greet(ByteStream::new(far), arrival, anybody).await
             else {
                 return;
             };

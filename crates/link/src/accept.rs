@@ -56,7 +56,10 @@ impl Links {
     }
 
     /// Greets a connection: reads its hello, asks `identify` whose its headers are, and goes on with the
-    /// session that it resumes, or a new one. `None` when it was refused or is gone.
+    /// session that it resumes, or a new one.
+    ///
+    /// # Errors
+    /// Why it was refused; nothing where it is gone.
     ///
     /// `identify` gives the principal in any form that is equal for equal ones.
     pub async fn greet<T: Transport>(
@@ -64,27 +67,28 @@ impl Links {
         mut transport: T,
         arrival: Arrival,
         identify: impl AsyncFnOnce(HeaderMap) -> Result<Bytes, Violation>,
-    ) -> Option<(Link, Connection<T>)> {
+    ) -> Result<(Link, Connection<T>), Option<Violation>> {
         let mut acceptor = Acceptor::new(self.config.clone(), self.clock.now());
         let upgrade = Metadata::from_maps(&arrival.upgrade, &HeaderMap::new());
         acceptor.upgraded_with(upgrade);
         acceptor.input().extend_from_slice(&arrival.first);
         if arrival.is_started_here {
             let mut out = acceptor.greet_first();
-            poll_fn(|cx| transport.poll_send(cx, &mut out)).await.ok()?;
+            poll_fn(|cx| transport.poll_send(cx, &mut out)).await.map_err(|_| None)?;
         }
-        let hello = match self.hello(&mut acceptor, &mut transport).await? {
+        let hello = self.hello(&mut acceptor, &mut transport).await;
+        let hello = match hello.ok_or(None)? {
             Ok(hello) => hello,
-            Err(violation) => return refuse(transport, &violation).await,
+            Err(violation) => return Err(Some(refuse(transport, violation).await)),
         };
         let headers = acceptor.headers_of(&hello).to_maps().0;
         let principal = match identify(headers).await {
             Ok(principal) => principal,
-            Err(violation) => return refuse(transport, &violation).await,
+            Err(violation) => return Err(Some(refuse(transport, violation).await)),
         };
         let link = self.link(acceptor, hello, principal);
         let connection = Connection::new(&link, transport, arrival.peer);
-        Some((link, connection))
+        Ok((link, connection))
     }
 
     /// The hello, or what is wrong with it; `None` when the connection is gone.
@@ -215,14 +219,11 @@ async fn until(due: Option<tokio::time::Instant>) {
     }
 }
 
-async fn refuse<T, U>(mut transport: T, violation: &Violation) -> Option<U>
-where
-    T: Transport,
-{
+async fn refuse(mut transport: impl Transport, violation: Violation) -> Violation {
     tracing::debug!(%violation, "a live connection is refused");
-    let mut out = Acceptor::refuse(violation);
+    let mut out = Acceptor::refuse(&violation);
     leave(&mut transport, &mut out, violation.reason).await;
-    None
+    violation
 }
 
 /// # Panics

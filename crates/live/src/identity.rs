@@ -12,6 +12,7 @@ use crate::event::Event;
 use crate::frame::{self, Kind};
 use crate::metadata::{self, Metadata, tag};
 use crate::output::put_error_metadata;
+use crate::reason::{Reason, Violation};
 use crate::receive::Received;
 use crate::session::{Phase, Session};
 
@@ -61,7 +62,15 @@ impl Session {
         if let Some(expires_ms) = expires {
             return Ok(Some(Event::Credential { expires_ms, refused: None }));
         }
-        self.peer_headers = merge(&self.peer_headers, &self.allowed(&headers));
+        let merged = merge(&self.peer_headers, &self.allowed(&headers));
+        let (before, after) = (self.peer_headers.raw().len(), merged.raw().len());
+        let max = usize::from(self.config.limits.metadata_max);
+        if after > before.max(max) {
+            // Each frame is small enough, and there may be any number of them.
+            let text = format!("default headers of {after} bytes are over metadata_max = {max}");
+            return Err(Violation::new(Reason::MetadataMax, text));
+        }
+        self.peer_headers = merged;
         Ok(Some(Event::Auth))
     }
 

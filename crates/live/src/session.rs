@@ -243,6 +243,11 @@ impl Session {
         }
     }
 
+    /// Whether there is an event that no frame has to be handled for.
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     fn next_event(&mut self, now: Micros) -> Next {
         self.now = self.now.max(now);
         if !self.unpacked.is_empty() {

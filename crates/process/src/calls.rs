@@ -4,7 +4,7 @@
 //! |---|---|
 //! | an answer, whatever its status | that, headers and trailers as they are |
 //! | the process ends before the head, of a unary query or a safe request without a body | one more try, at a new process |
-//! | a call that was not run, its process having ended or gone away before it | one more try, at a new process |
+//! | a call of the live protocol that was not run, its process having ended or gone away before it | up to three more tries, at new processes |
 //! | the process ends before the head, of another | 502, `unavailable`; `aborted` for a command of the live protocol: it may have run |
 //! | the gateway has no descriptor for a connection | 503 |
 //! | the process ends within the body | a body that breaks off |
@@ -76,14 +76,25 @@ pub(crate) async fn pass_prepared(inner: Arc<Inner>, call: Call, place: Place) -
     }
 }
 
-/// What a call whose process failed comes to: the same once more, where that may be.
+/// What a call whose process failed comes to: the same once more, where that may be, and a few times more where
+/// it was not run.
 async fn try_again(inner: &Arc<Inner>, failed: Failed, again: Option<Call>) -> Result<Reply> {
-    let may_run = |call: &Call| is_safe(call) || failed.error.outcome() == Outcome::NotRun;
-    let Some(call) = again.filter(|call| failed.is_crash && may_run(call)) else {
-        return Err(failed.error);
-    };
-    let seat = inner.seat(call.context.enclosing()).await?;
-    Box::pin(once(inner, call, seat)).await.map_err(|failed| failed.error)
+    let Some(call) = again else { return Err(failed.error) };
+    let (mut failed, mut may_run_twice) = (failed, is_safe(&call));
+    for _ in 0..TRIES_MAX {
+        let was_not_run = inner.is_native() && failed.error.outcome() == Outcome::NotRun;
+        let Some(body) = body_again(&call) else { break };
+        if !failed.is_crash || !(was_not_run || may_run_twice) {
+            break;
+        }
+        may_run_twice &= was_not_run;
+        let seat = inner.seat(call.context.enclosing()).await?;
+        match Box::pin(once(inner, copy(&call, body), seat)).await {
+            Ok(reply) => return Ok(reply),
+            Err(next) => failed = next,
+        }
+    }
+    Err(failed.error)
 }
 
 /// What a call comes to that could not reach its process any more.
@@ -242,5 +253,7 @@ pub(crate) fn answered(mut reply: Reply, seat: Seat) -> Reply {
     reply
 }
 
+/// How often a call is made once more that was not run: its processes ended or went away before it.
+const TRIES_MAX: u32 = 3;
 const END_IS_KNOWN: Duration = Duration::from_millis(500);
 const END_IS_CERTAIN: Duration = Duration::from_secs(30);

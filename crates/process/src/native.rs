@@ -73,7 +73,10 @@ impl Native {
         let anybody = async |_| Ok(bytes::Bytes::new());
         let arrival = Arrival { is_started_here: true, ..Arrival::default() };
         let greeted = links.greet(Socket::new(transport), arrival, anybody).await;
-        let (link, connection) = greeted.ok_or("it said no hello of the live protocol")?;
+        let (link, connection) = greeted.map_err(|refused| match refused {
+            Some(violation) => format!("its hello is refused: {violation}"),
+            None => "it said no hello of the live protocol".to_owned(),
+        })?;
         let (ends, over) = watch::channel(false);
         let (ended, of) = (link.clone(), Arc::clone(&peer));
         let runs = tokio::spawn(async move {

@@ -106,7 +106,7 @@ impl Pipes {
     /// Reads until both pipes are closed by all who have them; once it is told that the `last` was written, what is
     /// there.
     pub(crate) async fn drain(self, service: &str, pid: i32, ring: &Ring, last: &Notify) {
-        let mut log = Log { service, pid, until: Instant::now(), left: 0, left_out: 0 };
+        let mut log = Log { service, pid, rate: Rate::default() };
         let mut take = |pipe, text: &[u8]| {
             let text = text.strip_suffix(b"\r").unwrap_or(text);
             let line = Line { pipe, text: printable(&String::from_utf8_lossy(text)).into_owned() };
@@ -225,28 +225,46 @@ impl Lined {
 struct Log<'a> {
     service: &'a str,
     pid: i32,
+    rate: Rate,
+}
+
+impl Log<'_> {
+    fn line(&mut self, line: &Line) {
+        let (service, pid, pipe) = (self.service, self.pid, line.pipe);
+        match self.rate.takes(Instant::now()) {
+            None => {}
+            Some(0) => tracing::info!(service, pid, %pipe, "{}", line.text),
+            Some(left_out) => tracing::info!(service, pid, %pipe, left_out, "{}", line.text),
+        }
+    }
+}
+
+/// How much of what a process says is logged: 200 lines a second.
+#[derive(Debug)]
+pub(crate) struct Rate {
     until: Instant,
     left: u32,
     left_out: u64,
 }
 
-impl Log<'_> {
-    fn line(&mut self, line: &Line) {
-        let now = Instant::now();
+impl Default for Rate {
+    fn default() -> Self {
+        Self { until: Instant::now(), left: 0, left_out: 0 }
+    }
+}
+
+impl Rate {
+    /// Whether another line is logged: if so, how many were left out before it.
+    pub(crate) fn takes(&mut self, now: Instant) -> Option<u64> {
         if now >= self.until {
             (self.until, self.left) = (now + Duration::from_secs(1), LOGGED_A_SECOND);
         }
         if self.left == 0 {
             self.left_out += 1;
-            return;
+            return None;
         }
         self.left -= 1;
-        let (service, pid, pipe) = (self.service, self.pid, line.pipe);
-        let left_out = std::mem::take(&mut self.left_out);
-        match left_out {
-            0 => tracing::info!(service, pid, %pipe, "{}", line.text),
-            _ => tracing::info!(service, pid, %pipe, left_out, "{}", line.text),
-        }
+        Some(std::mem::take(&mut self.left_out))
     }
 }
 
@@ -310,5 +328,14 @@ mod tests {
         pipes.drain("test", 1, &ring, &last).await;
         assert_eq!(ring.lines().len() as u64 + ring.dropped(), 601);
         assert_eq!(ring.lines().last().unwrap().text, "no end");
+    }
+
+    #[test]
+    fn so_many_lines_are_logged_a_second_and_those_between_are_counted() {
+        let (mut rate, now) = (Rate::default(), Instant::now());
+        let logged = (0..1000).filter_map(|_| rate.takes(now)).collect::<Vec<_>>();
+        assert_eq!(logged, [0; 200]);
+        let later = now + Duration::from_secs(1);
+        assert_eq!((rate.takes(later), rate.takes(later)), (Some(800), Some(0)));
     }
 }

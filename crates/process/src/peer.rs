@@ -17,7 +17,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::commands::{Commands, Named};
-use crate::output::printable;
+use crate::output::{Rate, printable};
 use crate::sources::Sources;
 
 /// What processes of a gateway have in common.
@@ -47,6 +47,7 @@ pub(crate) struct Peer {
     shared: Arc<Shared>,
     is_ready: watch::Sender<bool>,
     leaves: watch::Sender<bool>,
+    logged: Mutex<Rate>,
     jobs: AtomicU64,
     parents: Mutex<Parents>,
     pub(crate) commands: Arc<Commands>,
@@ -100,6 +101,7 @@ impl Peer {
             shared: Arc::clone(shared),
             is_ready: watch::Sender::new(false),
             leaves: watch::Sender::new(false),
+            logged: Mutex::default(),
             jobs: AtomicU64::new(0),
             parents: Mutex::default(),
             commands: Arc::new(Commands::new(named)),
@@ -124,6 +126,27 @@ impl Peer {
     pub(crate) async fn ready(&self) {
         // The sender is in `self`.
         let _ = self.is_ready.subscribe().wait_for(|is_ready| *is_ready).await;
+    }
+
+    /// Logs a line of it, with its level and fields; no more of them than of what it prints.
+    fn log(&self, level: u64, text: &str, fields: &http::HeaderMap) {
+        let Some(left_out) = lock(&self.logged).takes(Instant::now()) else { return };
+        let mut fields: Vec<_> = fields
+            .iter()
+            .map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(value.as_bytes())))
+            .collect();
+        if left_out > 0 {
+            fields.push(format!("left_out={left_out}"));
+        }
+        let (service, pid, text) = (&self.service, self.pid(), printable(text));
+        let fields = fields.join(" ");
+        match level {
+            1 => tracing::trace!(service, pid, fields, "{text}"),
+            2 => tracing::debug!(service, pid, fields, "{text}"),
+            4 => tracing::warn!(service, pid, fields, "{text}"),
+            5 => tracing::error!(service, pid, fields, "{text}"),
+            _ => tracing::info!(service, pid, fields, "{text}"),
+        }
     }
 
     /// Waits until it takes no more calls.
@@ -289,29 +312,11 @@ impl Host for Peer {
                 self.is_ready.send_replace(true);
             }
             Said::Busy(jobs) => self.jobs.store(jobs, Ordering::Relaxed),
-            Said::Log { level, text, fields } => {
-                log(&self.service, self.pid(), level, &text, &fields)
-            }
+            Said::Log { level, text, fields } => self.log(level, &text, &fields),
             Said::Changed(changed) => self.changed(&changed),
             Said::Leaves => _ = self.leaves.send_replace(true),
             _ => {}
         }
-    }
-}
-
-/// One line of a process, with its level and fields.
-fn log(service: &str, pid: i32, level: u64, text: &str, fields: &http::HeaderMap) {
-    let fields: Vec<_> = fields
-        .iter()
-        .map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(value.as_bytes())))
-        .collect();
-    let (fields, text) = (fields.join(" "), printable(text));
-    match level {
-        1 => tracing::trace!(service, pid, fields, "{text}"),
-        2 => tracing::debug!(service, pid, fields, "{text}"),
-        4 => tracing::warn!(service, pid, fields, "{text}"),
-        5 => tracing::error!(service, pid, fields, "{text}"),
-        _ => tracing::info!(service, pid, fields, "{text}"),
     }
 }
 

@@ -111,9 +111,9 @@ impl App {
         let identify = async |headers| self.identify(headers, peer).await;
         let greeted = tokio::select! {
             greeted = self.live.links.greet(transport, arrival, identify) => greeted,
-            () = stop.reached(Stage::Draining) => None,
+            () = stop.reached(Stage::Draining) => Err(None),
         };
-        let Some((link, connection)) = greeted else { return };
+        let Ok((link, connection)) = greeted else { return };
         let mut runs = std::pin::pin!(connection.run());
         let ended = tokio::select! {
             ended = &mut runs => ended,

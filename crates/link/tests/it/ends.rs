@@ -169,7 +169,7 @@ async fn a_refused_credential_ends_calls_and_is_not_shown_again_and_again() {
         let links = Arc::clone(&links);
         tokio::spawn(async move {
             let refuses = async |_| Err(Violation::new(Reason::Unauthenticated, "who are you"));
-            links.greet(ByteStream::new(far), Arrival::default(), refuses).await.is_none()
+            links.greet(ByteStream::new(far), Arrival::default(), refuses).await.is_err()
         });
         Ok(near)
     });

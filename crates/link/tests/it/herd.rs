@@ -64,7 +64,8 @@ impl Server {
         let serves = tokio::spawn(async move {
             let anybody = async |_| Ok(Bytes::new());
             let arrival = Arrival::default();
-            let (link, connection) = links.greet(ByteStream::new(far), arrival, anybody).await?;
+            let (link, connection) =
+                links.greet(ByteStream::new(far), arrival, anybody).await.ok()?;
             let ended = connection.run().await;
             links.left(&link, ended);
             Some(())

@@ -168,7 +168,8 @@ impl Served {
         let links = Arc::clone(&self.links);
         self.tasks.spawn(async move {
             let identify = async |_| Ok(Bytes::new());
-            let (link, connection) = links.greet(transport, Arrival::default(), identify).await?;
+            let (link, connection) =
+                links.greet(transport, Arrival::default(), identify).await.ok()?;
             let ended = connection.run().await;
             links.left(&link, ended);
             Some(ended)

@@ -58,7 +58,7 @@ async fn a_connection_that_is_taken_over_while_it_answers_takes_no_hello_of_the_
         let (near, far) = tokio::io::duplex(64 << 10);
         let arrival = Arrival { first: hello.into(), ..Arrival::default() };
         let greeted = links.greet(ByteStream::new(far), arrival, async |_| Ok(Bytes::new()));
-        let greeted = greeted.now_or_never().flatten().unwrap();
+        let greeted = greeted.now_or_never().and_then(Result::ok).unwrap();
         *made.lock().unwrap() = Some((near, greeted));
     }));
     let call = {

@@ -134,6 +134,11 @@ pub(crate) fn cases_at_a_server() -> Vec<Case> {
         Head { len: 9, stream: 1, kind: 3, flags: 0, meta_len: 10, deadline_ms: 0 }.encode(),
     );
     meta_over.0.extend([0; 9]);
+    let auth = |name| {
+        let mut meta = vec![0, 1, name];
+        varint::put_string(&mut meta, &[b'v'; 200]);
+        b().frame(Kind::Auth, 0, 0, &meta, &[])
+    };
     let mut double = named(0);
     double.extend_from_slice(&[tag::METHOD, 1, 0]);
     let hello = || {
@@ -147,6 +152,11 @@ pub(crate) fn cases_at_a_server() -> Vec<Case> {
         (
             "metadata over the limit",
             b().frame(Kind::Request, 1, end, &[0; 301], &[]),
+            Reason::MetadataMax,
+        ),
+        (
+            "default headers that grow over the limit",
+            Bytes([auth(b'a').0, auth(b'b').0].concat()),
             Reason::MetadataMax,
         ),
         ("broken metadata", b().frame(Kind::Request, 1, end, &[1, 9], &[]), Reason::Malformed),

@@ -7,7 +7,8 @@
 | Wait | nothing, ever; `let in` says that the gateway is not |
 | Do | nothing: it ends; `who` and `leave` are answered by its process id, the latter as the last call that it takes |
 
-With `hello-only` it says hello, and never that it is ready. The methods are among those that the programs with an SDK serve (`sdk/protos/hosted.proto`).
+With `hello-only` it says hello, and never that it is ready; with `another-version` it speaks version 2, with `small`
+it takes bodies of 64 KiB and metadata of 256 bytes at most. The methods are among those that the programs with an SDK serve (`sdk/protos/hosted.proto`).
 """
 
 import json
@@ -87,7 +88,10 @@ def depends(request):
 def main():
     session = Session()
     features = varint(2 | 32)
-    hello = b"\x01\x04\x01\x00\x01\x00" + b"\x02" + string(features) + b"\x03" + string(varint(32))
+    version = b"\x02" if sys.argv[1:] == ["another-version"] else b"\x01"
+    hello = b"\x01\x04" + version + b"\x00" + version + b"\x00" + b"\x02" + string(features) + b"\x03" + string(varint(32))
+    if sys.argv[1:] == ["small"]:
+        hello += b"\x04" + string(varint(65536)) + b"\x0a" + string(varint(256))
     session.send(1, payload=hello, last=b"TWLV")
     session.read()
     if sys.argv[1:] == ["hello-only"]:

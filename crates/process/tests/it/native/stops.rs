@@ -125,6 +125,37 @@ async fn a_process_that_breaks_a_rule_by_its_answer_ends_that_call_at_once() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_whose_hello_is_refused_is_told_why_and_so_is_the_log() {
+    let command = [&frames()[..], &["another-version".to_owned()]].concat();
+    let gateway = Gateway::start(&command, Codec::Json, Life::default()).await;
+    assert_eq!(gateway.text("Do", "who").await.unwrap_err().code(), Code::Unavailable);
+    let failure = gateway.hosted.status().failure.unwrap();
+    let why = "its hello is refused: version: the peer speaks 2..=2, this side 1..=1";
+    assert!(failure.starts_with(why), "{failure}");
+    gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_process_does_not_take_is_refused_at_once_and_does_not_reach_it() {
+    let command = [&frames()[..], &["small".to_owned()]].concat();
+    let life = crate::life(|life| life.request_timeout = Duration::from_secs(3600));
+    let gateway = Gateway::start(&command, Codec::Json, life).await;
+    let error = gateway.text("Do", &"a".repeat(70_000)).await.unwrap_err();
+    assert_eq!(error.code(), Code::ResourceExhausted, "{error}");
+    assert!(error.message().contains("body_max"), "{error}");
+    let mut headers = http::HeaderMap::new();
+    headers.insert("x-large", "a".repeat(300).parse().unwrap());
+    let body = json!({ "text": "who" }).to_string();
+    let error = gateway.reply("Do", Context::new(headers), body).await.unwrap_err();
+    assert_eq!(error.code(), Code::ResourceExhausted, "{error}");
+    assert!(error.message().contains("metadata_max"), "{error}");
+    // The session goes on.
+    gateway.text("Do", "who").await.unwrap();
+    assert_eq!(gateway.hosted.status().starts, 1);
+    gateway.stop().await;
+}
+
 /// A call that streams both ways.
 struct Chat {
     says: mpsc::Sender<String>,
