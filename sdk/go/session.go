@@ -313,7 +313,7 @@ func (s *session) onReply(f *frame, call *stream) {
 	said, isEnd := readMetadata(f.metadata), f.flags&fEnd != 0
 	checkAnswer(f, call)
 	must(f.flags&fUnchanged == 0, rMalformed, "nothing to be unchanged from")
-	must(isEnd || !call.hasHead, rUnexpected, "a second reply")
+	must(!call.hasHead, rUnexpected, "a second reply")
 	must(isEnd || len(f.payload) == 0, rMalformed, "a payload before items")
 	call.hasHead, call.payload, call.headers = true, f.payload, said.headers
 	if isEnd {

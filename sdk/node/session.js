@@ -293,7 +293,7 @@ class Session {
     this.checkAnswer(frame, call);
     must(!frame.has(FLAG.unchanged), "malformed", "nothing to be unchanged from");
     const isEnd = frame.has(FLAG.end);
-    must(isEnd || !call.hasHead, "unexpected", "a second reply");
+    must(!call.hasHead, "unexpected", "a second reply");
     must(isEnd || !frame.payload.length, "malformed", "a payload before items");
     call.hasHead = true;
     call.headers = frame.headers;

@@ -154,6 +154,7 @@ ANSWERS = {
     "items before the head": (items(1, b"{}"), "unexpected"),
     "an end before the head": (frame("end", 1), "unexpected"),
     "two heads": (frame("reply", 1) * 2, "unexpected"),
+    "a head and a reply": (frame("reply", 1) + frame("reply", 1, wire.END), "unexpected"),
     "two replies": (frame("reply", 1, wire.END) * 2, "unknown_stream"),
     "a head with a payload": (frame("reply", 1, payload=b"{}"), "malformed"),
     "an error without a code": (frame("error", 1), "malformed"),

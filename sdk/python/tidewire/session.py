@@ -238,7 +238,7 @@ class Session:
         self.check_answer(frame, call)
         must(not frame.flags & UNCHANGED, "malformed", "nothing to be unchanged from")
         is_end = bool(frame.flags & END)
-        must(is_end or not call.has_head, "unexpected", "a second reply")
+        must(not call.has_head, "unexpected", "a second reply")
         must(is_end or not frame.payload, "malformed", "a payload before items")
         call.has_head, call.headers = True, frame.headers
         if is_end:
