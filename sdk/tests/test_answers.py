@@ -139,6 +139,11 @@ def the_address_of_a_caller(gateway, program):
         assert is_told or program not in forms, head.headers
 
 
+def a_function_that_forks_and_comes_back_twice(gateway, program):
+    if program == "python":
+        assert [frame.payload for frame in gateway.do("fork")] == [b'{"text":"0"}']
+
+
 def what_is_no_error_of_go(gateway, program):
     if program == "go":
         assert code(gateway.do("goexit")) == code(gateway.do("nil error")) == "internal"
@@ -173,7 +178,7 @@ for case in (
     *(an_error_made_of_more_than_fits, a_stream_whose_trailers_are_too_long),
     *(a_line_of_the_log_that_is_too_long, an_answer_that_is_no_json, a_page_that_is_destroyed),
     *(a_trace, a_page_that_switches, a_header_of_any_bytes, the_address_of_a_caller, the_life_of_an_application),
-    *(what_is_no_error_of_go, what_is_no_source_of_node),
+    *(a_function_that_forks_and_comes_back_twice, what_is_no_error_of_go, what_is_no_source_of_node),
 ):
     CASES[case.__name__.replace("_", " ")] = case
 # What the types of Go refuse.

@@ -23,7 +23,12 @@ pub(crate) async fn reply(received: Received) -> Result<Reply> {
     let Received { head, mut body } = received;
     check(head.status, &head.headers)?;
     let mut reply = Reply::new(Body::Empty).with_status(head.status);
+    let is_chunked = head.headers.contains_key(TRANSFER_ENCODING);
     let mut headers = end_to_end(head.headers);
+    if is_chunked {
+        // RFC 9112, section 6.3: it counts in place of a length, which is taken out before others are told it.
+        headers.remove(CONTENT_LENGTH);
+    }
     if head.status == StatusCode::NO_CONTENT {
         // RFC 9110, section 8.6: it must not say one, and over HTTP/2 would break its stream.
         headers.remove(CONTENT_LENGTH);
@@ -44,6 +49,8 @@ pub(crate) async fn reply(received: Received) -> Result<Reply> {
             reply.body = Body::Full(data);
             return Ok(reply);
         }
+        // Nothing was passed on yet, so that there may still be another answer.
+        Poll::Ready(Some(Err(error))) => return Err(error),
         begun => Some(begun),
     };
     reply.body = Body::frames(futures_util::stream::poll_fn(move |cx| {

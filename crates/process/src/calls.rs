@@ -4,7 +4,7 @@
 //! |---|---|
 //! | an answer, whatever its status | that, headers and trailers as they are |
 //! | the process ends before the head, of a unary query or a safe request without a body | one more try, at a new process |
-//! | a call of the live protocol that was not run, its process having ended or gone away before it | up to three more tries, at new processes |
+//! | a call of the live protocol that was not run, its process having ended or gone away before it | one more try, at a new process |
 //! | the process ends before the head, of another | 502, `unavailable`; `aborted` for a command of the live protocol: it may have run |
 //! | the gateway has no descriptor for a connection | 503 |
 //! | the process ends within the body | a body that breaks off |
@@ -25,7 +25,8 @@ use http::header::CONNECTION;
 use http::{HeaderValue, StatusCode};
 use rustix::io::Errno;
 use tidewire_service::{
-    Body, Call, Code, Error, Outcome, Protocol, Reply, Result, StreamKind, Target, Upgrade,
+    Body, Call, Code, Enclosing, Error, Outcome, Protocol, Reply, Result, StreamKind, Target,
+    Upgrade,
 };
 
 use crate::clock::Clock;
@@ -69,6 +70,7 @@ pub(crate) async fn pass_prepared(inner: Arc<Inner>, call: Call, place: Place) -
         Place::Waits(waiting) => waiting.seat().await?,
         Place::Has(seat) => seat,
     };
+    let seat = that_serves(&inner, seat, call.context.enclosing()).await?;
     let again = body_again(&call).map(|body| copy(&call, body));
     match once(&inner, call, seat).await {
         Ok(reply) => Ok(reply),
@@ -76,25 +78,32 @@ pub(crate) async fn pass_prepared(inner: Arc<Inner>, call: Call, place: Place) -
     }
 }
 
-/// What a call whose process failed comes to: the same once more, where that may be, and a few times more where
-/// it was not run.
+/// What a call whose process failed comes to: the same once more, where that may be.
 async fn try_again(inner: &Arc<Inner>, failed: Failed, again: Option<Call>) -> Result<Reply> {
-    let Some(call) = again else { return Err(failed.error) };
-    let (mut failed, mut may_run_twice) = (failed, is_safe(&call));
-    for _ in 0..TRIES_MAX {
-        let was_not_run = inner.is_native() && failed.error.outcome() == Outcome::NotRun;
-        let Some(body) = body_again(&call) else { break };
-        if !failed.is_crash || !(was_not_run || may_run_twice) {
-            break;
+    let was_not_run = inner.is_native() && failed.error.outcome() == Outcome::NotRun;
+    let may_be_made = |call: &Call| failed.is_crash && (was_not_run || is_safe(call));
+    let Some(call) = again.filter(may_be_made) else { return Err(failed.error) };
+    let seat = inner.seat(call.context.enclosing()).await?;
+    let seat = that_serves(inner, seat, call.context.enclosing()).await?;
+    Box::pin(once(inner, call, seat)).await.map_err(|failed| failed.error)
+}
+
+/// The seat, or another one if its process takes no calls any more, which the pool does not know yet.
+async fn that_serves(
+    inner: &Arc<Inner>,
+    mut seat: Seat,
+    enclosing: Option<&Enclosing>,
+) -> Result<Seat> {
+    while let Some(native) = seat.instance.native().filter(|native| !native.serves()) {
+        if native.has_left() {
+            inner.leaves(&seat.instance);
+        } else {
+            inner.ended(seat.instance.id, seat.instance.ended().await);
         }
-        may_run_twice &= was_not_run;
-        let seat = inner.seat(call.context.enclosing()).await?;
-        match Box::pin(once(inner, copy(&call, body), seat)).await {
-            Ok(reply) => return Ok(reply),
-            Err(next) => failed = next,
-        }
+        drop(seat);
+        seat = inner.seat(enclosing).await?;
     }
-    Err(failed.error)
+    Ok(seat)
 }
 
 /// What a call comes to that could not reach its process any more.
@@ -253,7 +262,5 @@ pub(crate) fn answered(mut reply: Reply, seat: Seat) -> Reply {
     reply
 }
 
-/// How often a call is made once more that was not run: its processes ended or went away before it.
-const TRIES_MAX: u32 = 3;
 const END_IS_KNOWN: Duration = Duration::from_millis(500);
 const END_IS_CERTAIN: Duration = Duration::from_secs(30);

@@ -271,12 +271,18 @@ impl Inner {
             }
             Event::Leaves(instance) => {
                 tracing::info!(service = self.name(), pid = instance.pid(), "takes no more calls");
-                self.pool().leaves(instance.id, Instant::now());
+                self.leaves(&instance);
                 tasks.spawn(async move { Event::Ended(instance.id, instance.ended().await) });
             }
             Event::Ended(id, end) => self.ended(id, end),
             Event::Stopped => {}
         }
+    }
+
+    /// An instance takes no more calls; it may be told more than once.
+    pub(crate) fn leaves(&self, instance: &Instance) {
+        self.pool().leaves(instance.id, Instant::now());
+        self.wake.notify_one();
     }
 
     /// An instance has ended; it may be told more than once.

@@ -113,6 +113,11 @@ impl Native {
         }
     }
 
+    /// Whether it takes calls.
+    pub(crate) fn serves(&self) -> bool {
+        !self.has_left() && !self.is_over()
+    }
+
     /// Waits until the process takes no more calls, by its own word.
     pub(crate) async fn leaves(&self) {
         self.peer.leaves().await;

@@ -239,10 +239,10 @@ impl Peer {
 
     fn changed(&self, changed: &Changed) {
         for (source, key) in changed.iter() {
-            // Both are text by the protocol.
-            if let (Ok(source), Ok(key)) = (str::from_utf8(source), str::from_utf8(key)) {
+            // Nothing is kept that was made of what is no text; an empty key is any.
+            if let Ok(source) = str::from_utf8(source) {
                 self.commands.named().add(source);
-                self.shared.sources.changed(source, key);
+                self.shared.sources.changed(source, str::from_utf8(key).unwrap_or_default());
             }
         }
     }

@@ -137,6 +137,10 @@ def do(request, context):
         return {"text": str(os.getpid())}
     if what == "crash":
         os._exit(3)
+    if what == "fork":
+        if child := os.fork():
+            return {"text": str(os.waitpid(child, 0)[1])}
+        return {"text": "of the child"}
     if what == "garbage":
         os.write(app.socket.fileno(), b"HTTP/1.1 200 OK\r\n\r\nthis is no frame")
     if what == "noise":

@@ -150,8 +150,8 @@ class App:
         self.handlers, self.pages, self.threads, self.jobs = {}, (None, False), threads, 0
         self.session, self.socket = Session(self.begin, partial(Context, self)), None
         self.loop = self.loop_thread = None
-        self.lock, self.is_writing = threading.RLock(), False
-        self.taken = threading.Condition(self.lock)  # What was to be written is taken, or lost.
+        self.is_writing = self.is_forked = False
+        self._lock()
         # Threads that have no work, less the work that has no thread; all; those that wait for the gateway; who.
         self.work, self.idle, self.started, self.away = queue.SimpleQueue(), 0, 0, 0
         self.workers = set()
@@ -159,6 +159,10 @@ class App:
         self.leader, self.ready, self.is_busy, self.turns, self.slow = None, deque(), False, 0, set()
         self.alarm, self.is_watched = queue.SimpleQueue(), False
         self.asgi_application = self.lifespan = None
+
+    def _lock(self):
+        self.lock = threading.RLock()
+        self.taken = threading.Condition(self.lock)  # What was to be written is taken, or lost.
 
     # What is served.
 
@@ -367,6 +371,7 @@ class App:
         self.socket = socket.socket(fileno=int(number))
         self.socket.set_inheritable(False)
         self.socket.setblocking(True)
+        os.register_at_fork(after_in_child=self._forked)
         if any(is_async for _, is_async in [*self.handlers.values(), self.pages]):
             import asyncio
 
@@ -391,6 +396,12 @@ class App:
             self.taken.wait_for(lambda: not self.is_writing, GRACE)
         if self.lifespan and (failure := self.lifespan.run("shutdown")):
             sys.exit(f"the application did not end well: {failure}")
+
+    def _forked(self):
+        """What a function forks is no part of the session: two would answer one call, and hide its end."""
+        self.is_forked = True
+        self.socket.close()
+        self._lock()  # Another thread may have had it, which is not here.
 
     def _end_by_signal(self):
         """An application is told of its end where the gateway ends the program by a signal, too."""
@@ -529,6 +540,8 @@ class App:
     def _run(self, answer, call):
         begun = time.perf_counter()
         in_this_thread(self._answer(answer, call))
+        if self.is_forked:
+            os._exit(0)  # It came back from where the process that forked it goes on.
         is_quick = time.perf_counter() - begun < QUICK
         (self.slow.discard if is_quick else self.slow.add)(answer)
 

@@ -215,8 +215,14 @@ async fn garbage_is_a_bad_gateway_and_the_process_goes_on() {
         let host = host();
         let hosted = host.add(program, Life::default());
         let pid = get(&hosted, "/pid").await.unwrap();
-        let error = get(&hosted, "/garbage").await.unwrap_err();
-        assert_eq!((error.code(), error.http_status().as_u16()), (Code::Unavailable, 502));
+        for path in ["/garbage", "/garbage-chunk"] {
+            let error = crate::reply(&hosted, path).await.unwrap_err();
+            assert_eq!((error.code(), error.http_status().as_u16()), (Code::Unavailable, 502));
+        }
+        // RFC 9112, section 6.3: of two lengths the chunks count, and the other is not passed on.
+        let reply = crate::reply(&hosted, "/two-lengths").await.unwrap();
+        assert_eq!(reply.headers.get("content-length"), None);
+        assert_eq!(&reply.body.collect(100).await.unwrap()[..], b"hello");
         assert_eq!(get(&hosted, "/pid").await.unwrap(), pid);
         host.stop().await;
     }

@@ -5,7 +5,7 @@
 | Get | the request, made of `items/TEXT` |
 | Fail | not_found, made of `items/TEXT`; `no code` breaks a rule by it, `a large code` has one of eight bytes |
 | Wait | nothing, ever; `let in` says that the gateway is not |
-| Do | nothing: it ends; `who` and `leave` are answered by its process id, the latter as the last call that it takes |
+| Do | nothing: it ends; `who` and `leave` are answered by its process id, the latter as the last call that it takes; `twice` so, and then once more |
 
 With `hello-only` it says hello, and never that it is ready; with `another-version` it speaks version 2, with `small`
 it takes bodies of 64 KiB and metadata of 256 bytes at most. The methods are among those that the programs with an SDK serve (`sdk/protos/hosted.proto`).
@@ -110,10 +110,12 @@ def main():
             session.send(ERROR, stream, code + b"\x09" + string(b"there is none") + depends(payload))
         elif name == "Wait" and text == "let in":
             session.send(GOAWAY, metadata=b"\x10" + string(varint(UNAUTHENTICATED)))
-        elif name == "Do" and text in ("who", "leave"):
+        elif name == "Do" and text in ("who", "leave", "twice"):
             if text == "leave":
                 session.send(GOAWAY)
             session.send(REPLY, stream, payload=json.dumps({"text": str(os.getpid())}).encode(), flags=END)
+            if text == "twice":
+                session.send(REPLY, stream, payload=payload, flags=END)
         elif name == "Do":
             os._exit(3)
 

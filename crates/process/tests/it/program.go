@@ -79,12 +79,17 @@ func handle(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
-	case "/garbage":
+	case "/garbage", "/garbage-chunk", "/two-lengths":
 		connection, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
 			panic(err)
 		}
-		connection.Write([]byte("\x00\x01 no answer\r\n\r\n"))
+		head := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
+		connection.Write([]byte(map[string]string{
+			"/garbage":       "\x00\x01 no answer\r\n\r\n",
+			"/garbage-chunk": head + "\r\nzz\r\nhello",
+			"/two-lengths":   head + "Content-Length: 3\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+		}[r.URL.Path]))
 		connection.Close()
 	case "/hang":
 		select {}

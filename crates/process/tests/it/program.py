@@ -29,6 +29,14 @@ RAW = {
 }
 
 
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
+GARBAGE = {
+    "/garbage": b"\0\1 no answer\r\n\r\n",
+    "/garbage-chunk": HEAD + b"\r\nzz\r\nhello",
+    "/two-lengths": HEAD + b"Content-Length: 3\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+}
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -49,8 +57,8 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.chunk(b"begun")
             os.kill(os.getpid(), signal.SIGKILL)
-        elif path == "/garbage":
-            self.wfile.write(b"\0\1 no answer\r\n\r\n")
+        elif path in GARBAGE:
+            self.wfile.write(GARBAGE[path])
             self.close_connection = True
         elif path == "/hang":
             threading_forever()

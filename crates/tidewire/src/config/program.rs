@@ -145,6 +145,9 @@ fn can_be_told(table: &Table, listen: Listen) -> Result<(), String> {
         _ => &["TIDEWIRE_FD"],
     };
     for (name, value) in table.environment.iter().flatten() {
+        if name.starts_with("$__toml") {
+            return Err("environment is a date; write { NAME = \"value\" }".to_owned());
+        }
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(format!(
                 "environment has {name:?}, which cannot be a variable; name it without = and NUL"

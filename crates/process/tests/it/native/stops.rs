@@ -126,6 +126,17 @@ async fn a_process_that_breaks_a_rule_by_its_answer_ends_that_call_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_finds_the_session_of_its_process_over_has_another_process() {
+    let gateway = Gateway::start(&frames(), Codec::Json, Life::default()).await;
+    let first = gateway.text("Do", "twice").await.unwrap();
+    while crate::is_alive(first.parse().unwrap()) {
+        tokio::task::yield_now().await;
+    }
+    assert_ne!(gateway.text("Do", "who").await.unwrap(), first);
+    gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_process_whose_hello_is_refused_is_told_why_and_so_is_the_log() {
     let command = [&frames()[..], &["another-version".to_owned()]].concat();
     let gateway = Gateway::start(&command, Codec::Json, Life::default()).await;
