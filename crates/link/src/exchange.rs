@@ -61,8 +61,11 @@ impl Answered {
             Some(validator) if incoming.is_unchanged() => Reply::unchanged(validator),
             _ => Reply::new(Body::Full(owned(incoming.payload(), || incoming.share_payload()))),
         };
-        if let Some(status) = incoming.status().and_then(|it| StatusCode::from_u16(it).ok()) {
-            reply.status = status;
+        if let Some(status) = incoming.status() {
+            // An answer that says of itself what no answer can say is none.
+            let is_final = |status: &StatusCode| !status.is_informational();
+            let status = StatusCode::from_u16(status).ok().filter(is_final);
+            reply.status = status.unwrap_or(StatusCode::BAD_GATEWAY);
         }
         let mut depends = Vec::new();
         if !metadata.is_empty() {

@@ -19,11 +19,13 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use http::StatusCode;
+use http::header::CONTENT_LENGTH;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tidewire_link::{
     Arrival, CallId, Config, Limits, Link, Links, Placed, Reason, feature, random_boot,
 };
-use tidewire_service::{Call, Headers, Outcome, Reply, Result, Target, end_to_end};
+use tidewire_service::{Body, Call, Headers, Outcome, Reply, Result, Target, end_to_end};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -152,11 +154,11 @@ impl Native {
     /// # Cancel safety
     /// Dropped, the call is not made.
     pub(crate) async fn call(&self, call: Call) -> Result<Underway> {
-        let is_kept = is_kept(&call);
+        let asked = AskedOf::new(&call);
         let mut begun = None;
         let begins = self.begins(&call, None, None, &mut begun);
         let placed = self.link.call_hosted(call, begins).await?;
-        Ok(Underway::new(begun, placed, is_kept))
+        Ok(Underway::new(begun, placed, asked))
     }
 
     /// Gives a call whose body is no stream to the process here and now, if its session has room: the body is
@@ -170,11 +172,11 @@ impl Native {
         due: Option<Instant>,
         cx: &Context<'_>,
     ) -> Poll<Result<Underway>> {
-        let is_kept = is_kept(call);
+        let asked = AskedOf::new(call);
         let mut begun = None;
         let begins = self.begins(call, due, Some(cx.waker().clone()), &mut begun);
         let placed = ready!(self.link.try_call_hosted(call, begins, cx))?;
-        Poll::Ready(Ok(Underway::new(begun, placed, is_kept)))
+        Poll::Ready(Ok(Underway::new(begun, placed, asked)))
     }
 
     /// Takes note of a call as it is placed.
@@ -210,7 +212,16 @@ pub(crate) struct Underway {
     placed: Placed,
     /// None once it is answered.
     begun: Option<Begun>,
+    asked: AskedOf,
+}
+
+/// What of a call matters for its answer.
+#[derive(Debug, Clone, Copy)]
+struct AskedOf {
+    /// Its method says how long an answer lasts.
     is_kept: bool,
+    /// Its answer has no body, whatever its headers say.
+    is_head: bool,
 }
 
 /// What is noted of a call as it is placed.
@@ -226,8 +237,8 @@ struct Begun {
 type Running = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 impl Underway {
-    fn new(begun: Option<Begun>, placed: Placed, is_kept: bool) -> Self {
-        Self { running: None, placed, begun, is_kept }
+    fn new(begun: Option<Begun>, placed: Placed, asked: AskedOf) -> Self {
+        Self { running: None, placed, begun, asked }
     }
 
     /// Whether it is overdue sooner than the keeper of its service looks for that.
@@ -247,9 +258,10 @@ impl Underway {
         self.running = None;
         Poll::Ready(match outcome {
             Ok(reply) => {
-                opened.peer.made_of(&depends, self.is_kept || reply.freshness.is_known());
+                opened.peer.made_of(&depends, self.asked.is_kept || reply.freshness.is_known());
                 let mut reply = commands::settled_by(reply, command);
                 from_process(&mut reply.headers);
+                self.asked.correct_length(&mut reply);
                 Ok(reply)
             }
             Err(mut error) => {
@@ -299,9 +311,21 @@ fn is_command(target: &Target) -> bool {
     }
 }
 
-/// Whether its method says how long an answer lasts.
-fn is_kept(call: &Call) -> bool {
-    call.spec().is_some_and(|spec| spec.ttl_ms.is_some() || spec.immutable)
+impl AskedOf {
+    fn new(call: &Call) -> Self {
+        let is_kept = call.spec().is_some_and(|spec| spec.ttl_ms.is_some() || spec.immutable);
+        let is_head = call.http_target().is_some_and(|http| http.method == http::Method::HEAD);
+        Self { is_kept, is_head }
+    }
+
+    /// A length that a process says beside a whole body could be another, and what is after it the next answer
+    /// of its connection: the server says the right one. That of a stream is watched over as it goes by.
+    fn correct_length(self, reply: &mut Reply) {
+        let is_whole = !matches!(reply.body, Body::Stream(_));
+        if is_whole && !self.is_head && reply.status != StatusCode::NOT_MODIFIED {
+            reply.headers.remove(CONTENT_LENGTH);
+        }
+    }
 }
 
 fn from_process(headers: &mut Headers) {

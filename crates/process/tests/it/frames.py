@@ -7,6 +7,8 @@
 | Wait | nothing, ever; `let in` says that the gateway is not |
 | Do | nothing: it ends; `who` and `leave` are answered by its process id, the latter as the last call that it takes; `twice` so, and then once more |
 
+A page of `/LENGTH/STATUS` is answered by that status and `a page`, of which it says that it has that length.
+
 With `hello-only` it says hello, and never that it is ready; with `another-version` it speaks version 2, with `small`
 it takes bodies of 64 KiB and metadata of 256 bytes at most. The methods are among those that the programs with an SDK serve (`sdk/protos/hosted.proto`).
 """
@@ -17,7 +19,7 @@ import socket
 import struct
 import sys
 
-REPLY, ERROR, READY, REQUEST, GOAWAY, END = 4, 5, 16, 3, 12, 1
+REPLY, ERROR, READY, REQUEST, GOAWAY, END, HTTP = 4, 5, 16, 3, 12, 1, 4
 UNAUTHENTICATED = 19
 
 
@@ -100,6 +102,11 @@ def main():
     while True:
         kind, stream, fields, payload = session.read()
         if kind != REQUEST:
+            continue
+        if 13 in fields:
+            length, status = fields[13].split(b"/")[-2:]
+            head = b"\x0e" + string(varint(int(status))) + b"\0" + string(b"content-length") + string(length)
+            session.send(REPLY, stream, head, b"a page", flags=END | HTTP)
             continue
         name, text = session.method(fields), json.loads(payload)["text"]
         if name == "Get":

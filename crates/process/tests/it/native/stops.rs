@@ -1,6 +1,8 @@
 //! How the first and the last moments of a process go: one that never gets ready, and one that is asked to
 //! end with a call open.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -133,6 +135,34 @@ async fn a_call_that_finds_the_session_of_its_process_over_has_another_process()
         tokio::task::yield_now().await;
     }
     assert_ne!(gateway.text("Do", "who").await.unwrap(), first);
+    gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_has_its_own_length_and_a_status_whatever_its_process_says() {
+    let gateway = Gateway::start(&frames(), Codec::Json, Life::default()).await;
+    for (said, length) in [("2/200", "6"), ("600/200", "6"), ("6/404", "6"), ("-/200", "6")] {
+        let page = crate::get(&gateway.hosted, &format!("/{said}")).await;
+        assert_eq!(page.unwrap(), "a page", "{said}");
+        // As a caller reads it, who takes what is left for the next answer.
+        let url = gateway.running.url();
+        let mut caller = TcpStream::connect(url.trim_start_matches("http://")).unwrap();
+        let ask = format!("GET /pages/{said} HTTP/1.1\r\nhost: a\r\n\r\n").repeat(2);
+        caller.write_all(ask.as_bytes()).unwrap();
+        let mut answers = String::new();
+        while answers.matches("a page").count() < 2 {
+            let mut some = [0; 1024];
+            let read = caller.read(&mut some).unwrap();
+            assert!(read > 0, "{said}: {answers}");
+            answers.push_str(&String::from_utf8_lossy(&some[..read]));
+        }
+        let lengths = answers.lines().filter_map(|line| line.strip_prefix("content-length: "));
+        assert_eq!(lengths.collect::<Vec<_>>(), [length; 2], "{said}: {answers}");
+    }
+    for status in ["0", "99", "101", "199", "1000"] {
+        let reply = crate::reply(&gateway.hosted, &format!("/6/{status}")).await.unwrap();
+        assert_eq!(reply.status.as_u16(), 502, "{status}");
+    }
     gateway.stop().await;
 }
 
