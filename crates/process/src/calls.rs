@@ -197,10 +197,10 @@ fn lost<'a>(
             Ok(_) => format!("{name} ended before it answered"),
             Err(_) => format!("{name} broke the connection off before it answered"),
         };
-        // Whom a program does not let in is its gateway, and not the caller.
+        // Whom a program does not let in, or finds wrong, is its gateway, and not the caller.
         let code = match error.code() {
-            Code::Unauthenticated => Code::Unavailable,
-            code => code,
+            code @ (Code::Aborted | Code::DeadlineExceeded) => code,
+            _ => Code::Unavailable,
         };
         let seen = Error::new(code, text).with_http_status(StatusCode::BAD_GATEWAY);
         let error = seen.with_outcome(error.outcome()).with_cause(error);
