@@ -109,6 +109,11 @@ impl Failed {
     pub fn not_run(error: Error) -> Self {
         Self { error, outcome: Outcome::NotRun }
     }
+
+    /// The call may have run, and nobody knows how it ended.
+    pub fn unknown(error: Error) -> Self {
+        Self { error, outcome: Outcome::Unknown }
+    }
 }
 
 impl From<Error> for Failed {

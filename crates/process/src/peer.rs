@@ -288,13 +288,32 @@ impl Peer {
 impl Nested {
     /// Answers it here and now, unless the process gives it up.
     pub(crate) async fn run(self, shared: Arc<Shared>) {
-        let Self { arrived, mut answer } = self;
+        let Self { arrived, answer } = self;
+        let mut begun = Begun(Some(answer));
         let outcome = tokio::select! {
             outcome = Peer::answer_now(&shared, arrived) => outcome,
-            () = answer.closed() => return,
+            () = begun.0.as_mut().expect("it is taken once").closed() => return,
         };
-        // It may have given up in the same moment.
-        let _ = answer.send(outcome);
+        begun.end(outcome);
+    }
+}
+
+/// Who is to have the answer of a nested call that may have run: that nobody knows, if it ends without one.
+struct Begun(Option<oneshot::Sender<Result<Reply, Failed>>>);
+
+impl Begun {
+    fn end(&mut self, outcome: Result<Reply, Failed>) {
+        if let Some(answer) = self.0.take() {
+            // The process may have given it up.
+            let _ = answer.send(outcome);
+        }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let text = "the call outside was over before this one was answered";
+        self.end(Err(Failed::unknown(Error::aborted(text))));
     }
 }
 

@@ -7,6 +7,9 @@
 | Wait | nothing, ever; `let in` says that the gateway is not |
 | Do | nothing: it ends; `who` and `leave` are answered by its process id, the latter as the last call that it takes; `twice` so, and then once more |
 
+`call back` of Do makes a command within, `late`, and is answered as that one arrives, which never is; `told` is answered
+by the code and the outcome that the process heard of it.
+
 A page of `/LENGTH/STATUS` is answered by that status and `a page`, of which it says that it has that length.
 
 With `hello-only` it says hello, and never that it is ready; with `another-version` it speaks version 2, with `small`
@@ -101,6 +104,8 @@ def main():
     session.send(READY)
     while True:
         kind, stream, fields, payload = session.read()
+        if kind == ERROR:
+            told = [take_varint(fields.get(tag, b"\0"), 0)[0] for tag in (8, 11)]
         if kind != REQUEST:
             continue
         if 13 in fields:
@@ -123,6 +128,15 @@ def main():
             session.send(REPLY, stream, payload=json.dumps({"text": str(os.getpid())}).encode(), flags=END)
             if text == "twice":
                 session.send(REPLY, stream, payload=payload, flags=END)
+        elif name == "Do" and text == "call back":
+            method = b"\x01" + string(varint(0)) + b"\x02" + string(b"\1/tidewire.hosted.v1.Hosted/Do")
+            meta = method + b"\x03" + string(varint(1) + varint(1)) + b"\x13" + string(varint(stream))
+            session.send(REQUEST, 1, meta, b'{"text":"late"}', flags=END)
+            outside = stream
+        elif name == "Do" and text == "late":
+            session.send(REPLY, outside, payload=b'{"text":"early"}', flags=END)
+        elif name == "Do" and text == "told":
+            session.send(REPLY, stream, payload=json.dumps({"text": str(told)}).encode(), flags=END)
         elif name == "Do":
             os._exit(3)
 

@@ -139,6 +139,15 @@ async fn a_call_that_finds_the_session_of_its_process_over_has_another_process()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_command_within_a_call_that_is_over_before_it_may_have_run() {
+    let gateway = Gateway::start(&frames(), Codec::Json, Life::default()).await;
+    assert_eq!(gateway.text("Do", "call back").await.unwrap(), "early");
+    // ABORTED, unknown: who is told that it did not run makes it again.
+    assert_eq!(gateway.text("Do", "told").await.unwrap(), "[10, 2]");
+    gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_page_has_its_own_length_and_a_status_whatever_its_process_says() {
     let gateway = Gateway::start(&frames(), Codec::Json, Life::default()).await;
     for (said, length) in [("2/200", "6"), ("600/200", "6"), ("6/404", "6"), ("-/200", "6")] {
