@@ -120,6 +120,13 @@ def put_entry(tag, value, name=b""):
     return bytes([tag]) + (put_string(name) if tag == 0 else b"") + put_string(value)
 
 
+def header_bytes(headers):
+    """How long headers are as metadata."""
+    known = [put_entry(64 + HEADERS.index(name), value) for name, value in headers if name in HEADERS]
+    others = [put_entry(0, value, name.encode()) for name, value in headers if name not in HEADERS]
+    return sum(map(len, known + others))
+
+
 def entries(data):
     """Entries of a metadata block as (tag, name, value)."""
     reader, found = Reader(data), []

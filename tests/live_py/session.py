@@ -5,8 +5,8 @@ It offers no zstd, which the standard library of this Python does not have. Even
 conversations of the fixtures tell as `client_hears`.
 """
 from codec import (END, HTTP, KEEP, MORE, NOTIFY, REASONS, SUSPECT, UNCHANGED, VALUES, WATCHED, ZSTD, Reader, Violation,
-                   fields, hello, items, malformed, numbers, only_varint, put_entry, put_frame, put_hello, put_numbers,
-                   put_string, put_varint, split)
+                   fields, header_bytes, hello, items, malformed, numbers, only_varint, put_entry, put_frame, put_hello,
+                   put_numbers, put_string, put_varint, split)
 
 F_ZSTD, F_HTTP, F_WATCH, F_RESUME, F_DURABLE, F_HOSTED = 1, 2, 4, 8, 16, 32
 FLAGS = {"values": VALUES, "notify": NOTIFY}
@@ -337,6 +337,7 @@ class Session:
         if self.peer["required"] & ~offered or self.own.get("required", 0) & ~self.peer["features"]:
             raise Violation("feature", "required")
         self.features = offered & self.peer["features"]
+        self.defaults = fields(frame.metadata)[1]
         self.phase = "open"
         if not self.dialer:
             self.live = self.peers_live = True
@@ -764,9 +765,15 @@ class Session:
         self.say("draining", grace_ms=frame.deadline_ms, after_ms=found.get("after", 0))
 
     def on_auth(self, frame):
-        found, _, _ = fields(frame.metadata)
+        found, headers, _ = fields(frame.metadata)
         if "code" in found or "expires" in found:
-            self.say("credential", expires_ms=found.get("expires", 0), refused=found.get("code"))
+            return self.say("credential", expires_ms=found.get("expires", 0), refused=found.get("code"))
+        replaced = {name for name, _ in headers}
+        merged = [header for header in self.defaults if header[0] not in replaced] + [it for it in headers if it[1]]
+        size, limit = header_bytes(merged), self.own_limits()["metadata_max"]
+        if size > max(header_bytes(self.defaults), limit):
+            raise Violation("metadata_max", f"default headers of {size} bytes")
+        self.defaults = merged
 
     def on_ready(self, frame):
         pass
