@@ -155,6 +155,12 @@ impl Kept {
         ended || own.is_stale()
     }
 
+    /// Whether the answer may end by what it said of itself, of which the graph is not told.
+    pub(crate) fn ends_by_itself(&self) -> bool {
+        let own = &self.0.own;
+        matches!(own.lifetime(), Lifetime::For(_)) || own.staleness().is_some()
+    }
+
     /// How long ago the answer was made.
     fn age(&self) -> Duration {
         self.0.terms.timer.now().saturating_duration_since(self.0.made)

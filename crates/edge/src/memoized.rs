@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_memo::{Ambient, ErrorKind, Graph};
+use tidewire_memo::{Ambient, Cached, ErrorKind, Graph, read_untracked};
 use tidewire_service::{
     Answer, Body, Call, Context, Error, Freshness, Layer, Phase, Reply, Result, Service, Timer,
 };
@@ -11,7 +11,7 @@ use tidewire_service::{
 use crate::attempt::{Attempt, Passing};
 use crate::edge::Settings;
 use crate::http::From;
-use crate::kept::Asker;
+use crate::kept::{Asker, Kept};
 use crate::key::{Asked, Key, Parts};
 use crate::table::{Place, Table};
 
@@ -41,7 +41,7 @@ struct Shared {
 impl Service for Memoized {
     fn call(&self, mut call: Call) -> Answer {
         let Some(place) = self.0.table.place(&call) else {
-            return self.0.inner.call(call);
+            return self.0.pass(call);
         };
         if matches!(call.body, Body::Stream(_)) {
             let (shared, place) = (Arc::clone(&self.0), Arc::clone(place));
@@ -61,28 +61,28 @@ impl Shared {
     fn answer(self: &Arc<Self>, place: &Arc<Place>, call: Call) -> Answer {
         let is_hopeless = place.terms.is_hopeless();
         if is_hopeless && place.terms.is_empty() {
-            return self.inner.call(call);
+            return self.pass(call);
         }
         let asked = Asked::of(&call, &place.terms.sharing);
         let Some(asked) = asked.filter(|it| it.bytes() <= self.table.settings.key_bytes_max) else {
-            return self.inner.call(call);
+            return self.pass(call);
         };
         call.context.phase(Phase::Memo);
         if let Some(cached) = place.memo.cached::<dyn Parts + '_>(&asked)
             && !cached.is_over()
         {
             let asker = Asker::of(&call.context);
-            return Answer::ready(cached.give(cached.version(), &asker, From::Memory));
+            return Answer::ready(give(&cached, &asker, From::Memory));
         }
         call.context.phase(Phase::Computed);
         if is_hopeless {
-            return self.inner.call(call);
+            return self.pass(call);
         }
-        let Some(key) = asked.to_key() else { return self.inner.call(call) };
+        let Some(key) = asked.to_key() else { return self.pass(call) };
         let flight = match &place.terms.flights {
             Some(flights) => match flights.begin(&key) {
                 Some(flight) => Some(flight),
-                None => return self.inner.call(call),
+                None => return self.pass(call),
             },
             None => None,
         };
@@ -122,7 +122,7 @@ impl Shared {
                 Ok(cached) => {
                     // What is stale and nobody asks for again makes room for what comes.
                     place.memo.sweep(SWEPT_AT_ONCE);
-                    return cached.give(cached.version(), &asker, From::Service);
+                    return give(&cached, &asker, From::Service);
                 }
                 Err(error) => {
                     if let Some(answer) = attempt.take_aside() {
@@ -142,8 +142,24 @@ impl Shared {
             }
         }
         // Another caller's run turned out to be that caller's alone.
-        self.inner.call(query.into_call()).await
+        self.pass(query.into_call()).await
     }
+
+    /// Runs the service for this caller alone. A computation that asks within, an answer that is made of
+    /// this one, is told of no change of it by this layer and must not be kept.
+    fn pass(&self, call: Call) -> Answer {
+        read_untracked();
+        self.inner.call(call)
+    }
+}
+
+/// What is kept, given to one caller. A computation that asks within is told by the graph when this is made
+/// anew, and not when it ends by what it said of itself.
+fn give(cached: &Cached<Kept>, asker: &Asker, from: From) -> Result<Reply> {
+    if cached.ends_by_itself() {
+        read_untracked();
+    }
+    cached.give(cached.version(), asker, from)
 }
 
 /// Answers that are looked at for each that is kept.

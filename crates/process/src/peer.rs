@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use tidewire_link::{Answering, Arrived, ByCall, CallId, Changed, Depends, Failed, Host, Said};
-use tidewire_memo::Graph;
+use tidewire_memo::{Graph, read_untracked};
 use tidewire_service::{Enclosing, Error, Reply};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -209,15 +209,15 @@ impl Peer {
         let (source, key) = match read {
             Depends::Key(source, key) => (str::from_utf8(source), Some(str::from_utf8(key))),
             Depends::Source(source) => (str::from_utf8(source), None),
-            Depends::Untold => return self.shared.sources.read_untold(),
+            Depends::Untold => return read_untracked(),
         };
         let sources = &self.shared.sources;
         // Both are text by the protocol.
-        let Ok(source) = source else { return sources.read_untold() };
+        let Ok(source) = source else { return read_untracked() };
         self.commands.named().add(source);
         match key {
             Some(Ok(key)) => sources.read(source, key),
-            Some(Err(_)) => sources.read_untold(),
+            Some(Err(_)) => read_untracked(),
             None => sources.read_all(source),
         }
     }

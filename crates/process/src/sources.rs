@@ -15,15 +15,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidewire_memo::{Graph, Source, SourceKey, Suspension};
+use tidewire_memo::{Graph, Source, SourceKey, read_untracked};
 
 /// The sources that processes name.
 pub struct Sources {
     graph: Graph,
     by_name: Mutex<HashMap<String, Arc<dyn Named>>>,
     services: Source<String>,
-    untold: Source<()>,
-    _never_told: Suspension,
 }
 
 /// A source with its keys as text.
@@ -82,13 +80,10 @@ impl Named for Foreign {
 impl Sources {
     /// No sources yet; those of processes are made in `graph`.
     pub fn new(graph: &Graph) -> Self {
-        let untold = Source::new_in(graph, "hosted/untold");
         Self {
             graph: graph.clone(),
             by_name: Mutex::default(),
             services: Source::new_in(graph, "service"),
-            _never_told: untold.suspend(),
-            untold,
         }
     }
 
@@ -104,7 +99,7 @@ impl Sources {
         }
         if !self.named(source).is_some_and(|named| named.read(key)) {
             tracing::debug!(source, key, "what an answer was made of cannot be told");
-            self.read_untold();
+            read_untracked();
         }
     }
 
@@ -112,13 +107,8 @@ impl Sources {
     pub(crate) fn read_all(&self, source: &str) {
         match self.named(source) {
             Some(named) => named.read_all(),
-            None => self.read_untold(),
+            None => read_untracked(),
         }
-    }
-
-    /// The running computation depends on what cannot be told: it is not kept.
-    pub(crate) fn read_untold(&self) {
-        self.untold.read(&());
     }
 
     /// The running computation depends on a service.

@@ -417,3 +417,72 @@ async fn a_service_that_names_its_content_is_asked_by_that_name_and_need_not_sen
     }
     assert_eq!(behind.runs(), 4);
 }
+
+/// A query that reads a row and asks another service, whose answers are as `reply` makes them of their text;
+/// and that text.
+fn asking(
+    spec: Spec,
+    reply: impl Fn(&'static str) -> Reply + Send + Sync + 'static,
+) -> (Behind, Behind, Arc<Mutex<&'static str>>) {
+    let graph = Graph::new();
+    let (rows, content) = (Rows::new(&graph), Arc::new(Mutex::new("old")));
+    let answers = Arc::clone(&content);
+    let inner = Behind::new(&graph, spec, move |_| {
+        let reply = reply(*answers.lock().unwrap());
+        async move { Ok(reply) }
+    });
+    let asked = inner.clone();
+    let outer = Behind::new(&graph, query(Sharing::Public), move |call| {
+        let (rows, asked) = (rows.clone(), asked.clone());
+        async move {
+            rows.read(call).await?;
+            let inner = asked.text("a", Context::default()).await;
+            Ok(Reply::new(Body::from(inner.into_bytes())))
+        }
+    });
+    (outer, inner, content)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_made_of_one_that_nothing_ends_is_not_kept_however_often_that_was_asked_for() {
+    let command = Spec::dynamic("test.v1.Rows", "Set", StreamKind::Unary, ["", ""]);
+    for spec in [query(Sharing::Public), command] {
+        let (outer, inner, content) = asking(spec, |content| Reply::new(Body::from(content)));
+        // Those that are never kept are passed on without a look, and so are commands.
+        for direct in 0..40 {
+            *content.lock().unwrap() = "old";
+            assert_eq!(outer.text("a", Context::default()).await, "old", "{direct}");
+            *content.lock().unwrap() = "new";
+            assert_eq!(outer.text("a", Context::default()).await, "new", "{direct}");
+            inner.text("a", Context::default()).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_not_kept_for_longer_than_what_it_is_made_of_says_of_itself() {
+    let told = Arc::new(Mutex::new(Signal::new()));
+    let signal = Arc::clone(&told);
+    let (outer, inner, content) = asking(query(Sharing::Public), move |content| {
+        let freshness = Freshness::tracked(Arc::new(signal.lock().unwrap().clone()));
+        Reply::new(Body::from(content)).with_freshness(freshness)
+    });
+    for made in ["old", "new"] {
+        *content.lock().unwrap() = made;
+        std::mem::take(&mut *told.lock().unwrap()).fire();
+        assert_eq!(outer.text("a", Context::default()).await, made);
+        assert_eq!(outer.text("a", Context::default()).await, made);
+    }
+    assert_eq!(inner.runs(), 2);
+    let (outer, inner, content) = asking(query(Sharing::Public), |content| {
+        let freshness = Freshness::lasting(Duration::from_secs(9));
+        Reply::new(Body::from(content)).with_freshness(freshness)
+    });
+    for made in ["old", "new"] {
+        *content.lock().unwrap() = made;
+        assert_eq!(outer.text("a", Context::default()).await, made);
+        assert_eq!(outer.text("a", Context::default()).await, made);
+        tokio::time::advance(Duration::from_secs(9)).await;
+    }
+    assert_eq!(inner.runs(), 2);
+}

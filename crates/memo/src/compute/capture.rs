@@ -126,6 +126,12 @@ pub fn has_read() -> bool {
     })
 }
 
+/// Declares that the running computation is made of what no change will be told of: it is answered and not kept,
+/// nor is what reads it. Nothing happens outside of one.
+pub fn read_untracked() {
+    current().inspect(|frame| frame.add_taint(Taint::UNTRACKED));
+}
+
 /// Makes a frame current until it is dropped.
 pub(crate) struct Entered {
     outer: *const (),
