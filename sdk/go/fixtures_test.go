@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"math/big"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -166,5 +168,85 @@ func act(t *testing.T, app *App, what string, d details) {
 	case "log":
 		app.Log(d.Level, d.Text, pairs(d.Fields)...)
 	case "ready":
+	}
+}
+
+// The text of a key, or what KeyText panics with.
+func keyText(parts ...any) (text, refused string) {
+	defer func() {
+		if failed := recover(); failed != nil {
+			refused = failed.(string)
+		}
+	}()
+	return KeyText(parts...), ""
+}
+
+func TestKeysHaveOneTextInEachLanguage(t *testing.T) {
+	var fixtures []struct {
+		Name  string
+		Parts []map[string]any
+		Text  *string
+	}
+	load(t, "keys.json", &fixtures)
+	for _, fixture := range fixtures {
+		var parts, numbers []any
+		for _, part := range fixture.Parts {
+			for kind, value := range part {
+				switch kind {
+				case "int":
+					whole, _ := new(big.Int).SetString(value.(string), 10)
+					numbers, value = append(numbers, json.Number(value.(string))), whole
+				case "double":
+					float, err := strconv.ParseFloat(value.(string), 64)
+					if err != nil {
+						t.Fatal(err)
+					}
+					numbers, value = append(numbers, json.Number(value.(string))), float
+				case "bytes":
+					value = unhex(t, value.(string))
+				case "absent":
+					value = nil
+				}
+				parts = append(parts, value)
+			}
+		}
+		if text, refused := keyText(parts...); fixture.Text == nil && refused == "" || fixture.Text != nil && text != *fixture.Text {
+			t.Errorf("%s: %q %s", fixture.Name, text, refused)
+		}
+		if len(numbers) == len(parts) && fixture.Text != nil {
+			if text := KeyText(numbers...); text != *fixture.Text {
+				t.Errorf("%s as JSON has it: %q", fixture.Name, text)
+			}
+		}
+	}
+}
+
+type named [2]byte
+
+func (named) String() string { return "its name" }
+
+type size int
+
+func (size) String() string { return "big" }
+
+func TestEqualValuesAreOneKeyAndWhatIsNoneIsRefused(t *testing.T) {
+	seven, none := int64(7), (*int64)(nil)
+	for want, parts := range map[string][]any{
+		"7":                   {7, int8(7), uint64(7), 7.0, float32(7), size(7), &seven, json.Number("7.0")},
+		"%_":                  {nil, none, (*big.Int)(nil)},
+		"6162":                {[]byte("ab"), json.RawMessage("ab"), named{'a', 'b'}, [2]byte{'a', 'b'}},
+		"0.10000000149011612": {float32(0.1), float64(float32(0.1))},
+	} {
+		for _, part := range parts {
+			if text := KeyText(part); text != want {
+				t.Errorf("%T %v: %q", part, part, text)
+			}
+		}
+	}
+	pointer := &seven
+	for _, part := range []any{map[string]int{}, []int{1}, struct{}{}, &struct{}{}, &pointer, func() {}, 1i, json.Number("x")} {
+		if text, refused := keyText(part); refused == "" {
+			t.Errorf("%T: %q", part, text)
+		}
 	}
 }

@@ -16,7 +16,6 @@ package tidewire
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -133,7 +132,7 @@ func (c *Context) AddTrailer(name, value string) {
 	c.said.trailers = append(c.said.trailers, Header{name, value})
 }
 
-// Depends says that the answer was made of this: it is kept until that changes.
+// Depends says that the answer was made of this: it is kept until that changes. See [KeyText] for what keys are.
 func (c *Context) Depends(source string, key ...any) {
 	c.said.depends = append(c.said.depends, []string{strings.ToValidUTF8(source, "\uFFFD"), KeyText(key...)})
 }
@@ -188,22 +187,6 @@ func (a *App) encode(message any, codec byte) ([]byte, error) {
 		return nil, fmt.Errorf("no App.Marshal for %T; write codec = \"json\" for this service in tidewire.toml", message)
 	}
 	return a.Marshal(message)
-}
-
-// KeyText is the key of a source as text: its parts joined by a slash.
-func KeyText(parts ...any) string {
-	texts := make([]string, len(parts))
-	for at, part := range parts {
-		switch part := part.(type) {
-		case nil:
-			texts[at] = "%_"
-		case []byte:
-			texts[at] = hex.EncodeToString(part)
-		default:
-			texts[at] = strings.ReplaceAll(strings.ReplaceAll(fmt.Sprint(part), "%", "%25"), "/", "%2F")
-		}
-	}
-	return strings.ToValidUTF8(strings.Join(texts, "/"), "\uFFFD")
 }
 
 // Unary serves a method with one request and one reply.
@@ -336,12 +319,22 @@ func (c *Context) next() (data []byte, err error) {
 	return data, err
 }
 
-// Changed says that a source changed: no answer that was made of it is given any more. It panics where both are over
-// 64 KiB, as they cannot be sent.
+// Changed says that a source changed: no answer that was made of it is given any more. Every key of it did where this
+// one is none (it panics then, as [KeyText] does) or has more than 64 KiB.
 func (a *App) Changed(source string, key ...any) {
-	payload := putString(putString(nil, strings.ToValidUTF8(source, "\uFFFD")), KeyText(key...))
-	if len(payload) > payloadMax {
-		panic(fmt.Sprintf("a source and its key of %d bytes are over %d", len(payload), payloadMax))
+	named := ""
+	defer func() { a.sayChanged(source, named) }()
+	named = KeyText(key...)
+}
+
+func (a *App) sayChanged(source, key string) {
+	payload := putString(putString(nil, strings.ToValidUTF8(source, "\uFFFD")), key)
+	switch {
+	case len(payload) > payloadMax && key != "":
+		a.sayChanged(source, "")
+		return
+	case len(payload) > payloadMax:
+		panic(fmt.Sprintf("a source of %d bytes is over %d", len(source), payloadMax))
 	}
 	a.do(func(s *session) { s.main = putFrame(s.main, frame{kind: kChanged, payload: payload}) })
 }

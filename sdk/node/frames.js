@@ -233,14 +233,28 @@ function wholeNumber(data) {
   return value;
 }
 
-/** The key of a source as text: its parts joined by `/`. */
+/** The key of a source as text, the same in each language: its parts joined by `/`. */
 function keyText(parts) {
-  const text = (part) => {
-    if (part === null || part === undefined) return "%_";
-    if (part instanceof Uint8Array) return Buffer.from(part).toString("hex");
-    return String(part).replaceAll("%", "%25").replaceAll("/", "%2F");
-  };
-  return parts.map(text).join("/");
+  return parts.map(partText).join("/");
+}
+
+/** Equal values have equal text, of whatever type; what is no value of a key is a TypeError. */
+function partText(part) {
+  if (part === null || part === undefined) return "%_";
+  if (typeof part === "string") return part.replaceAll("%", "%25").replaceAll("/", "%2F");
+  if (typeof part === "boolean" || typeof part === "bigint") return String(part);
+  if (Number.isInteger(part)) return BigInt(part).toString();
+  if (Number.isFinite(part)) return positional(part);
+  if (ArrayBuffer.isView(part)) return Buffer.from(part.buffer, part.byteOffset, part.byteLength).toString("hex");
+  const what = typeof part === "number" ? part : `${typeof part === "object" ? "an" : "a"} ${typeof part}`;
+  throw new TypeError(`${what} is no part of a key; text, numbers, bytes, a boolean or null are`);
+}
+
+/** The shortest digits that read back, without an exponent. */
+function positional(number) {
+  const [digits, exponent] = String(Math.abs(number)).split("e-");
+  const text = exponent ? `0.${"0".repeat(exponent - 1)}${digits.replace(".", "")}` : digits;
+  return number < 0 ? `-${text}` : text;
 }
 
 module.exports = {

@@ -7,8 +7,8 @@ export type Code =
   | "unimplemented" | "internal" | "unavailable" | "data_loss" | "unauthenticated";
 
 export type Headers = Array<[name: string, value: string]>;
-/** A part of the key of a source. */
-export type Part = string | number | bigint | boolean | Uint8Array | null | undefined;
+/** A part of the key of a source: equal values are one key, in each language. NaN and infinities are none. */
+export type Part = string | number | bigint | boolean | ArrayBufferView | null | undefined;
 export type Level = "trace" | "debug" | "info" | "warn" | "error";
 
 /** Why a call failed: thrown by handlers for their callers, and by calls of the gateway. */
@@ -68,5 +68,5 @@ export interface App {
 export function serve(handlers: Handlers): App;
 /** Marks a handler that is given an asynchronous iterator of requests. */
 export function streaming<H extends Handler>(handler: H): H;
-/** The key of a source as text. */
+/** The key of a source as text. A TypeError for what is no part of a key. */
 export function keyText(parts: Part[]): string;

@@ -569,7 +569,8 @@ class Session {
     const payload = Buffer.concat([putString(source), putString(key)]);
     const { length } = payload;
     if (length > PAYLOAD_MAX) {
-      throw new RangeError(`a source and its key of ${length} bytes are over ${PAYLOAD_MAX}`);
+      if (key !== "") return this.changed(source, "");
+      throw new RangeError(`a source of ${length} bytes is over ${PAYLOAD_MAX}`);
     }
     this.main.push(putFrame("changed", 0, 0, EMPTY, payload));
   }

@@ -296,10 +296,18 @@ class App {
     return decode(call.items.length ? call.items[0][0] : EMPTY, isJson);
   }
 
-  /** Says that a source changed: no answer that was made of it is given any more. */
+  /**
+   * Says that a source changed: no answer that was made of it is given any more. Every key of it did where this one
+   * is none (a TypeError then) or has more than 64 KiB.
+   */
   changed(source, ...key) {
-    this.#session.changed(text("a source", source), keyText(key));
-    this.flush();
+    let named = "";
+    try {
+      named = keyText(key);
+    } finally {
+      this.#session.changed(text("a source", source), named);
+      this.flush();
+    }
   }
 
   /** A line in the gateway's log. */

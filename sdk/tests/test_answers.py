@@ -80,6 +80,15 @@ def an_answer_that_fails(text):
     return play
 
 
+def any_key_changes(text, answer):
+    def play(gateway, program):
+        *told, last = gateway.do(text)
+        assert [(frame.name, frame.payload) for frame in told] == [("changed", b"\x05items\x00")]
+        assert code([last]) == answer
+
+    return play
+
+
 def an_error_made_of_more_than_fits(gateway, program):
     found = gateway.ask(attacks.request(2, "Fail", b'{"text":"%s"}' % ("x" + "é" * 9_000).encode()))
     assert code(found) == "not_found", found[-1].text(9)
@@ -172,7 +181,8 @@ CASES = {
     "an answer with a long header": an_answer_that_fails("long header"),
     "an answer with a long trailer": an_answer_that_fails("long trailer"),
     "an error that cannot be shown": an_answer_that_fails("hook"),
-    "a change of a key that is too long": an_answer_that_fails("long changed"),
+    "a change of a key that is too long": any_key_changes("long changed", "reply"),
+    "a change of what is no key": any_key_changes("no key", "internal"),
 }
 for case in (
     *(an_error_made_of_more_than_fits, a_stream_whose_trailers_are_too_long),

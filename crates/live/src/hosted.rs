@@ -49,14 +49,20 @@ impl Session {
         }
     }
 
-    /// Says that sources changed at this side; the peer hears it before any later reply.
+    /// Says that sources changed at this side; the peer hears it before any later reply. A key that does not
+    /// fit into a frame is any key of its source; a source that does not is one that no answer could name.
     pub fn changed<'a>(&mut self, sources: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) {
         if !self.is_hosted() {
             return;
         }
         let mut pairs = Vec::new();
         for (source, key) in sources {
-            let size = source.len() + key.len() + 2 * varint::BYTES_MAX;
+            let size_with = |key: &[u8]| source.len() + key.len() + 2 * varint::BYTES_MAX;
+            let key = if size_with(key) > PAYLOAD_BYTES_MAX { &[] } else { key };
+            let size = size_with(key);
+            if size > PAYLOAD_BYTES_MAX {
+                continue;
+            }
             if !pairs.is_empty() && pairs.len() + size > PAYLOAD_BYTES_MAX {
                 frame::put(&mut self.output.main, Kind::Changed, 0, 0, &pairs);
                 pairs.clear();
@@ -64,6 +70,8 @@ impl Session {
             varint::put_string(&mut pairs, source);
             varint::put_string(&mut pairs, key);
         }
-        frame::put(&mut self.output.main, Kind::Changed, 0, 0, &pairs);
+        if !pairs.is_empty() {
+            frame::put(&mut self.output.main, Kind::Changed, 0, 0, &pairs);
+        }
     }
 }

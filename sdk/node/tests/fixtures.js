@@ -4,7 +4,7 @@
 const assert = require("node:assert/strict");
 const fs = require("node:fs");
 const path = require("node:path");
-const { Frame, putFrame, CODES, TidewireError } = require("../frames.js");
+const { Frame, putFrame, keyText, CODES, TidewireError } = require("../frames.js");
 const { Session } = require("../session.js");
 
 const load = (name) => JSON.parse(fs.readFileSync(path.join(__dirname, "../../../tests/fixtures/live", name)));
@@ -25,6 +25,21 @@ for (const { name, hex, frame: want } of load("frames.json")) {
   const payload = Buffer.from(want.payload, "hex");
   const again = putFrame(kind, want.stream, want.flags, data.subarray(16, 16 + meta), payload, want.deadline_ms);
   assert.equal(again.toString("hex"), hex, name);
+}
+
+// Keys have one text in each language, and what is none is refused.
+const kinds = { int: BigInt, double: Number, bytes: (hex) => Buffer.from(hex, "hex"), absent: () => null };
+for (const { name, parts, text } of load("keys.json")) {
+  const key = parts.flatMap(Object.entries).map(([kind, value]) => (kinds[kind] ?? ((same) => same))(value));
+  if (text === null) assert.throws(() => keyText(key), TypeError, name);
+  else assert.equal(keyText(key), text, name);
+}
+const view = new DataView(Uint8Array.of(1, 0x61, 0x62).buffer, 1);
+for (const [part, text] of [[7, "7"], [undefined, "%_"], [view, "6162"], ["\ud800", "\ufffd"]]) {
+  assert.equal(Buffer.from(keyText([part])).toString(), text);
+}
+for (const part of [{}, [], Symbol("a"), () => 1, new Date(), Object(1), new ArrayBuffer(1)]) {
+  assert.throws(() => keyText([part]), /is no part of a key/);
 }
 
 function act(session, what, details) {

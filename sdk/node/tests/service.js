@@ -50,6 +50,14 @@ const methods = {
     context.changed("items", request.text ?? "");
     return request;
   },
+  Size(request, context) {
+    context.depends("items", request.number ?? 0);
+    return methods.Bare({ text: `size ${request.number}` });
+  },
+  Resize(request, context) {
+    context.changed("items", request.number ?? 0);
+    return request;
+  },
   *Count(request, context) {
     for (let number = 1; number <= (request.number || 0); number++) yield { number };
     if (request.number === -2) yield* [{ number: 1 }, { number: "x" }];
@@ -123,6 +131,7 @@ function sayTooMuch(what, context) {
     "long header": () => context.replyHeaders.push(long),
     "long trailer": () => context.replyTrailers.push(long),
     "long changed": () => context.changed("items", "x".repeat(70_000)),
+    "no key": () => context.changed("items", 7, {}),
     "long log": () => context.log("info", "x" + "é".repeat(40_000)),
     "wrong depends": () => context.depends(undefined),
     "wrong changed": () => context.changed(undefined),

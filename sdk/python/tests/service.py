@@ -61,6 +61,18 @@ def set_(request, context):
     return request
 
 
+@app.unary(NAME + "Size")
+def size(request, context):
+    context.depends("items", request.get("number", 0))
+    return bare({"text": f"size {request.get('number', 0)}"}, context)
+
+
+@app.unary(NAME + "Resize")
+def resize(request, context):
+    context.changed("items", request.get("number", 0))
+    return request
+
+
 @app.server_stream(NAME + "Count")
 def count(request, context):
     for number in range(1, request.get("number", 0) + 1):
@@ -185,6 +197,8 @@ def say_too_much(what, context):
         context.reply_trailers.append(("x-long", "y" * 20_000))
     if what == "long changed":
         context.changed("items", "x" * 70_000)
+    if what == "no key":
+        context.changed("items", 7, {})
     if what == "long log":
         context.log("info", "x" + "é" * 40_000)
     if what == "wrong depends":

@@ -1,5 +1,7 @@
 """The fixtures of the live protocol against this file: python3 sdk/python/tests/test_fixtures.py"""
 
+import decimal
+import enum
 import json
 import pathlib
 import sys
@@ -24,6 +26,38 @@ def pairs(details, name):
 
 
 class Fixtures(unittest.TestCase):
+    def test_keys_have_one_text_in_each_language(self):
+        kinds = {"int": int, "double": float, "bytes": bytes.fromhex, "absent": lambda _: None}
+        for fixture in load("keys.json"):
+            with self.subTest(fixture["name"]):
+                parts = [
+                    kinds.get(kind, lambda value: value)(value)
+                    for part in fixture["parts"]
+                    for kind, value in part.items()
+                ]
+                if fixture["text"] is None:
+                    self.assertRaises(TypeError, frames.key_text, parts)
+                else:
+                    self.assertEqual(frames.key_text(parts), fixture["text"])
+
+    def test_equal_values_are_one_key_and_what_is_none_is_refused(self):
+        class Size(enum.IntEnum):
+            BIG = 3
+
+        class Name(str, enum.Enum):
+            OX = "ox"
+
+        for part, text in [
+            (Size.BIG, "3"),
+            (Name.OX, "ox"),
+            (bytearray(b"ab"), "6162"),
+            (memoryview(b"ab"), "6162"),
+            ("\ud800", "\ufffd"),
+        ]:
+            self.assertEqual(frames.key_text([part]), text)
+        for part in ([], {}, object(), print, decimal.Decimal(3), 1j):
+            self.assertRaisesRegex(TypeError, "is no part of a key", frames.key_text, [part])
+
     def test_every_frame_is_read_as_described_and_written_the_same(self):
         for fixture in load("frames.json"):
             with self.subTest(fixture["name"]):

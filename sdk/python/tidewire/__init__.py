@@ -220,10 +220,20 @@ class App:
     # What the program does by itself.
 
     def changed(self, source, *key):
-        """Says that a source changed: no answer that was made of it is given any more."""
-        payload = put_string(source.encode()) + put_string(key_text(key).encode())
+        """Says that a source changed: no answer that was made of it is given any more.
+
+        Every key of it did where this one is none (a TypeError then) or has more than 64 KiB.
+        """
+        try:
+            text = key_text(key).encode()
+        except TypeError:
+            self.changed(source)
+            raise
+        payload = put_string(source.encode()) + put_string(text)
         if len(payload) > PAYLOAD_MAX:
-            raise ValueError(f"a source and its key of {len(payload)} bytes are over {PAYLOAD_MAX}")
+            if text:
+                return self.changed(source)
+            raise ValueError(f"a source of {len(source)} characters is over {PAYLOAD_MAX} bytes")
         self.say("changed", payload)
 
     def log(self, level, text, **fields):

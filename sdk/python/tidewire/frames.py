@@ -1,5 +1,7 @@
 """Frames of the live protocol, as bytes: what their parts are called, how they are read and written."""
 
+import math
+import operator
 import re
 import struct
 
@@ -47,6 +49,7 @@ def must(condition, reason, text):
 # -- frames ----------------------------------------------------------------------------------------
 
 HEAD = struct.Struct("<IIBBHI")
+SURROGATES = re.compile("[\ud800-\udfff]")
 MAGIC = int.from_bytes(b"TWLV", "little")
 KINDS = """
     hello auth request reply error items end cancel credit ping pong goaway stale resume resumed ready busy
@@ -188,12 +191,31 @@ class Frame:
 
 
 def key_text(parts):
-    """The key of a source as text: its parts joined by `/`."""
+    """The key of a source as text, the same in each language: its parts joined by `/`."""
+    return "/".join(map(part_text, parts))
 
-    def text(part):
-        if part is None or isinstance(part, bool):
-            return {None: "%_", True: "true", False: "false"}[part]
-        part = part.hex() if isinstance(part, bytes) else str(part)
+
+def part_text(part):
+    """Equal values have equal text, of whatever type; what is no value of a key is a TypeError."""
+    if part is None or isinstance(part, bool):
+        return {None: "%_", True: "true", False: "false"}[part]
+    if isinstance(part, str):
+        part = SURROGATES.sub("\ufffd", part)
         return part.replace("%", "%25").replace("/", "%2F")
+    if isinstance(part, (bytes, bytearray, memoryview)):
+        return bytes(part).hex()
+    if isinstance(part, float) and math.isfinite(part):
+        return int.__repr__(int(part)) if part.is_integer() else positional(part)
+    if hasattr(part, "__index__"):
+        return int.__repr__(operator.index(part))
+    what = repr(part) if isinstance(part, float) else f"a {type(part).__name__}"
+    raise TypeError(f"{what} is no part of a key; text, numbers, bytes, a bool or None are")
 
-    return "/".join(map(text, parts))
+
+def positional(number):
+    """The shortest digits that read back, without an exponent."""
+    text = float.__repr__(number)
+    if "e-" not in text:
+        return text
+    digits, exponent = text.lstrip("-").split("e-")
+    return "-" * (number < 0) + "0." + "0" * (int(exponent) - 1) + digits.replace(".", "")

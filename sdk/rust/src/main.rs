@@ -19,7 +19,7 @@ mod generated {
     ::tidewire::include_protos!();
 }
 
-use generated::tidewire::hosted::v1::{Hosted, HostedClient, HostedServer, Number, Text};
+use generated::tidewire::hosted::v1::{Hosted, HostedClient, HostedServer, Number, Real, Text};
 
 /// All there is to remember.
 struct State {
@@ -108,6 +108,16 @@ impl Hosted for Suite {
 
     async fn set(&self, _: Context, request: Text) -> Result<Reply<Text>> {
         self.0.items.changed(&request.text);
+        Ok(request.into())
+    }
+
+    async fn size(&self, _: Context, request: Real) -> Result<Reply<Number>> {
+        self.0.items.read(&request.number.to_string());
+        Ok(self.run(format!("size {}", request.number)))
+    }
+
+    async fn resize(&self, _: Context, request: Real) -> Result<Reply<Real>> {
+        self.0.items.changed(&request.number.to_string());
         Ok(request.into())
     }
 

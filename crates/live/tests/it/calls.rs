@@ -262,6 +262,20 @@ fn a_hosted_process_says_ready_busy_logs_and_changes() {
 }
 
 #[test]
+fn a_change_of_a_key_that_is_too_long_is_one_of_any_key() {
+    let config = || Config { features: feature::USUAL | feature::HOSTED, ..Config::default() };
+    let mut pair = Pair::with(config(), config());
+    let long = vec![b'x'; 70_000];
+    pair.server.changed([(&b"contacts"[..], &long[..]), (&long, b"7"), (b"lists", b"7")]);
+    pair.server.changed([(&long[..], &b""[..])]);
+    pair.server.ready();
+    pair.run();
+    let changed = [(b"contacts".to_vec(), Vec::new()), (b"lists".to_vec(), b"7".to_vec())].to_vec();
+    let [Event::Ready, Event::Changed(said)] = &pair.at_client[..] else { panic!("and no more") };
+    assert_eq!(*said, changed);
+}
+
+#[test]
 fn what_a_connection_says_itself_is_not_overridden_by_its_peer() {
     let said = Metadata::builder()
         .header("cookie", "stolen")

@@ -10,6 +10,7 @@ mod clock;
 mod closing;
 mod commands;
 mod ends;
+mod keys;
 mod native;
 mod scarce;
 mod starts;

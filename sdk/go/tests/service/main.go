@@ -26,6 +26,10 @@ type number struct {
 	Number int `json:"number,omitempty"`
 }
 
+type real struct {
+	Number float64 `json:"number,omitempty"`
+}
+
 var (
 	lock  sync.Mutex
 	told  = sync.NewCond(&lock)
@@ -80,6 +84,14 @@ func main() {
 	})
 	tidewire.Unary(app, name+"Set", func(c *tidewire.Context, request text) (text, error) {
 		c.Changed("items", request.Text)
+		return request, nil
+	})
+	tidewire.Unary(app, name+"Size", func(c *tidewire.Context, request real) (number, error) {
+		c.Depends("items", request.Number)
+		return bare(c, text{fmt.Sprint("size ", request.Number)})
+	})
+	tidewire.Unary(app, name+"Resize", func(c *tidewire.Context, request real) (real, error) {
+		c.Changed("items", request.Number)
 		return request, nil
 	})
 	tidewire.ServerStream(app, name+"Count", func(c *tidewire.Context, request number, send func(any) error) error {
@@ -250,6 +262,8 @@ func sayTooMuch(what string, c *tidewire.Context) {
 		c.AddTrailer("x-long", long)
 	case "long changed":
 		c.Changed("items", strings.Repeat("x", 70_000))
+	case "no key":
+		c.Changed("items", 7, map[string]int{})
 	case "long log":
 		c.Log("info", "x"+strings.Repeat("é", 40_000))
 	}

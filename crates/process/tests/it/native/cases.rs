@@ -25,6 +25,7 @@ pub(super) async fn all(command: &[String]) {
     pages_pass_with_their_bodies(&gateway).await;
     answers_are_kept_until_what_they_are_made_of_changes(&gateway).await;
     answers_made_of_all_of_a_source_end_with_each_of_its_keys(&gateway).await;
+    numbers_are_keys_by_one_text_in_all_languages(&gateway).await;
     gateway.stop().await;
     protobuf_passes_untouched(command).await;
     one_that_calls_itself_is_not_queued_behind_itself(command).await;
@@ -165,6 +166,25 @@ async fn answers_are_kept_until_what_they_are_made_of_changes(gateway: &Gateway)
     assert_eq!(gateway.number("Get", &two).await, 2);
     gateway.text("Set", "").await.unwrap();
     assert_eq!(gateway.number("Get", &two).await, 3);
+}
+
+/// Which `Get` and `Set` take as they come.
+async fn numbers_are_keys_by_one_text_in_all_languages(gateway: &Gateway) {
+    let numbers =
+        [(3.0, "3"), (-2.5, "-2.5"), (1e-7, "0.0000001"), (1e16, "10000000000000000"), (0.0, "0")];
+    for (number, text) in numbers {
+        let size = async || {
+            let size = gateway.ask("Size", json!({ "number": number })).await.unwrap();
+            (size["number"].as_i64().unwrap(), gateway.number("Get", text).await)
+        };
+        let (sized, got) = size().await;
+        assert_eq!(size().await, (sized, got), "{number} is kept");
+        gateway.text("Set", text).await.unwrap();
+        let (sized, got) = (sized + 1, got + 1);
+        assert_eq!(size().await, (sized, got), "{number} ends with {text}");
+        gateway.ask("Resize", json!({ "number": number })).await.unwrap();
+        assert_eq!(size().await, (sized + 1, got + 1), "{text} ends with {number}");
+    }
 }
 
 async fn answers_made_of_all_of_a_source_end_with_each_of_its_keys(gateway: &Gateway) {
