@@ -16,6 +16,7 @@ mod init;
 mod known;
 mod names;
 mod origin;
+mod resident;
 mod serving;
 
 use std::io::Write;

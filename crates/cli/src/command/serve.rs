@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tidewire::config::{Backend, Flags, ServiceConfig, sources};
 use tidewire::{Schema, StartError};
 
-use crate::{Failure, serving};
+use crate::{Failure, resident, serving};
 
 /// Serve `.proto` files over Connect, gRPC, gRPC-Web and plain HTTP on one port.
 ///
@@ -72,6 +72,7 @@ impl Serve {
         if let Some(programs) = &programs {
             programs.host().answered_by(running.callee());
         }
+        resident::give_back_code();
         let start = serving::start(&running, &format!("serving {}", names.join(", ")), &flags);
         let stopped = running.until_stopped();
         serving::say(&start);
