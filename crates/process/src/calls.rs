@@ -254,12 +254,25 @@ pub(crate) fn answered(mut reply: Reply, seat: Seat) -> Reply {
     let mut seat = Some(seat);
     reply.body = Body::frames(futures_util::stream::poll_fn(move |cx| {
         let frame = std::task::ready!(frames.poll_next_unpin(cx));
+        let frame = frame.map(|frame| frame.map_err(|error| broken_off(seat.as_ref(), error)));
         if frame.is_none() {
             drop(seat.take());
         }
         Poll::Ready(frame)
     }));
     reply
+}
+
+/// What callers are told of an answer that ends too early: not by which rule of the protocol, which the log says.
+fn broken_off(seat: Option<&Seat>, error: Error) -> Error {
+    let Some(seat) = seat
+        .filter(|seat| seat.instance.native().is_some() && seat.instance.is_out_of_reach(&error))
+    else {
+        return error;
+    };
+    let name = seat.instance.generation.program.name();
+    let text = format!("{name} ended in the middle of its answer");
+    Error::new(error.code(), text).with_outcome(error.outcome()).with_cause(error)
 }
 
 const END_IS_KNOWN: Duration = Duration::from_millis(500);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
-use tidewire_service::{Answer, Call, Enclosing, Error, Result, Service};
+use tidewire_service::{Answer, Call, Enclosing, Error, Outcome, Result, Service};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -417,8 +417,9 @@ fn state(count: &Count) -> State {
     }
 }
 
-/// Whoever may try again is told when, in whole seconds (RFC 9110, section 10.2.3).
-fn retry_after(mut error: Error, wait: Duration) -> Error {
+/// Whoever may try again is told when, in whole seconds (RFC 9110, section 10.2.3): no process had the call.
+fn retry_after(error: Error, wait: Duration) -> Error {
+    let mut error = error.with_outcome(Outcome::NotRun);
     let seconds = wait.as_secs_f64().ceil().max(1.0);
     if let Ok(value) = HeaderValue::from_str(&format!("{seconds:.0}")) {
         error.headers_mut().insert(RETRY_AFTER, value);

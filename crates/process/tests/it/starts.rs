@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use tidewire_process::{Life, Listen, Program, State};
-use tidewire_service::{Code, Error};
+use tidewire_service::{Code, Error, Outcome};
 
 use crate::{get, host, life, programs, python};
 
@@ -70,6 +70,7 @@ async fn a_call_that_waits_for_too_long_is_told_so() {
         let error = get(&hosted, "/b").await.unwrap_err();
         assert_eq!((error.code(), error.http_status().as_u16()), (Code::Unavailable, 503));
         assert!(error.message().ends_with("had no place for a call within 100ms"), "{error}");
+        assert_eq!(error.outcome(), Outcome::NotRun);
         drop(open);
         host.stop().await;
     }

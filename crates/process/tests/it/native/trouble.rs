@@ -50,7 +50,8 @@ async fn a_crash_within_a_stream_breaks_it_off(command: &[String]) {
     frames.next().await.unwrap().unwrap();
     assert!(gateway.text("Do", "crash").await.is_err());
     let error: Error = frames.next().await.unwrap().unwrap_err();
-    assert_eq!(error.code(), Code::Unavailable);
+    let text = "hosted ended in the middle of its answer";
+    assert_eq!((error.code(), error.message()), (Code::Unavailable, text));
     gateway.stop().await;
 }
 
