@@ -14,7 +14,7 @@ import (
 var escape = strings.NewReplacer("%", "%25", "/", "%2F")
 
 // KeyText is the key of a source as text, the same in each language: its parts joined by a slash. Equal values have
-// equal text, of whatever type. Parts are text, numbers, bools, slices and arrays of bytes, nil, types made of these,
+// equal text, of whatever type. Parts are text, numbers ([json.Number] among them), bools, slices and arrays of bytes, nil, types made of these,
 // and pointers to them, which are what they point to. It panics for everything else, NaN and infinities among it.
 func KeyText(parts ...any) string {
 	texts := make([]string, len(parts))
@@ -38,6 +38,10 @@ func partText(part any) string {
 		}
 	case json.Number:
 		return numberText(part)
+	case *json.Number:
+		if part != nil {
+			return numberText(*part)
+		}
 	}
 	value := reflect.ValueOf(part)
 	if value.Kind() == reflect.Pointer {
