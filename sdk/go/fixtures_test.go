@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"math/big"
 	"os"
 	"strconv"
@@ -232,10 +233,10 @@ func (size) String() string { return "big" }
 func TestEqualValuesAreOneKeyAndWhatIsNoneIsRefused(t *testing.T) {
 	seven, none, number := int64(7), (*int64)(nil), json.Number("7.0")
 	for want, parts := range map[string][]any{
-		"7":                   {7, int8(7), uint64(7), 7.0, float32(7), size(7), &seven, number, &number},
+		"7":                   {7, int8(7), uint64(7), 7.0, size(7), &seven, number, &number},
 		"%_":                  {nil, none, (*big.Int)(nil)},
 		"6162":                {[]byte("ab"), json.RawMessage("ab"), named{'a', 'b'}, [2]byte{'a', 'b'}},
-		"0.10000000149011612": {float32(0.1), float64(float32(0.1))},
+		"0.10000000149011612": {float64(float32(0.1))},
 	} {
 		for _, part := range parts {
 			if text := KeyText(part); text != want {
@@ -244,9 +245,58 @@ func TestEqualValuesAreOneKeyAndWhatIsNoneIsRefused(t *testing.T) {
 		}
 	}
 	pointer := &seven
-	for _, part := range []any{map[string]int{}, []int{1}, struct{}{}, &struct{}{}, &pointer, func() {}, 1i, json.Number("x")} {
+	for _, part := range []any{map[string]int{}, []int{1}, struct{}{}, &struct{}{}, &pointer, func() {}, 1i, json.Number("x"), float32(1)} {
 		if text, refused := keyText(part); refused == "" {
 			t.Errorf("%T: %q", part, text)
+		}
+	}
+}
+
+func TestAPathIsServedOnce(t *testing.T) {
+	app := New()
+	serve := func() { Unary(app, "/a.B/C", func(*Context, []byte) ([]byte, error) { return nil, nil }) }
+	serve()
+	defer func() {
+		if refused := recover(); refused != "a.B/C is served twice" {
+			t.Error(refused)
+		}
+	}()
+	serve()
+}
+
+func TestACommandHasNoDeadlineAndAQueryThatOfItsCaller(t *testing.T) {
+	app, found := New(), make(chan bool)
+	Unary(app, "a.B/C", func(c *Context, _ []byte) ([]byte, error) {
+		_, has := c.Deadline()
+		found <- has
+		return nil, nil
+	})
+	for command, has := range map[uint64]bool{0: true, 7: false} {
+		app.do(func(s *session) {
+			call := s.newStream(2)
+			call.path, call.command, call.deadline, call.isWhole = "a.B/C", command, time.Now().Add(time.Hour), true
+			app.begin(call)
+		})
+		if <-found != has {
+			t.Errorf("command %d", command)
+		}
+	}
+}
+
+func TestAHandlerThatFailsIsNoNewsOnlyIfItsCallerIsGone(t *testing.T) {
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, c := range []struct {
+		context.Context
+		error
+		isNews bool
+	}{
+		{gone, context.Canceled, false},
+		{gone, io.EOF, true},
+		{context.Background(), context.Canceled, true},
+	} {
+		if (&Context{Context: c.Context}).isGivenUp(c.error) == c.isNews {
+			t.Error(c)
 		}
 	}
 }

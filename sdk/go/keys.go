@@ -14,8 +14,9 @@ import (
 var escape = strings.NewReplacer("%", "%25", "/", "%2F")
 
 // KeyText is the key of a source as text, the same in each language: its parts joined by a slash. Equal values have
-// equal text, of whatever type. Parts are text, numbers ([json.Number] among them), bools, slices and arrays of bytes, nil, types made of these,
-// and pointers to them, which are what they point to. It panics for everything else, NaN and infinities among it.
+// equal text, of whatever type. Parts are text, numbers ([json.Number] among them), bools, slices and arrays of
+// bytes, nil, types made of these, and pointers to them, which are what they point to. It panics for everything else:
+// NaN, infinities, and floats of 32 bits, whose digits are others in JSON (0.1) than in protobuf (0.10000000149011612).
 func KeyText(parts ...any) string {
 	texts := make([]string, len(parts))
 	for at, part := range parts {
@@ -59,8 +60,10 @@ func partText(part any) string {
 		return strconv.FormatInt(value.Int(), 10)
 	case value.CanUint():
 		return strconv.FormatUint(value.Uint(), 10)
-	case value.CanFloat():
+	case value.Kind() == reflect.Float64:
 		return floatText(value.Float())
+	case value.Kind() == reflect.Float32:
+		panic("a float32 is no part of a key, as its digits are others in JSON than in protobuf; convert it")
 	case isBytes(value):
 		return hex.EncodeToString(bytesOf(value))
 	}

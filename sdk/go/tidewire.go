@@ -104,7 +104,7 @@ type answer struct {
 }
 
 // Context is a call: who asks, until when, and what the answer is made of. It ends when the caller gives up, its
-// deadline passed among the reasons; a command runs on.
+// deadline passed among the reasons; a command runs on, and has no deadline.
 type Context struct {
 	context.Context
 	app  *App
@@ -189,7 +189,7 @@ func (a *App) encode(message any, codec byte) ([]byte, error) {
 	return a.Marshal(message)
 }
 
-// Unary serves a method with one request and one reply.
+// Unary serves a method with one request and one reply. A path that is served already is a panic, here and below.
 func Unary[Request, Reply any](a *App, path string, f func(*Context, Request) (Reply, error)) {
 	a.register(path, func(c *Context) error {
 		request, err := whole[Request](c)
@@ -243,7 +243,11 @@ func BidiStream[Request, Reply any](a *App, path string, f func(c *Context, requ
 func (a *App) Handle(pages http.Handler) { a.pages = pages }
 
 func (a *App) register(path string, run func(*Context) error) {
-	a.handlers[strings.TrimPrefix(path, "/")] = run
+	path = strings.TrimPrefix(path, "/")
+	if a.handlers[path] != nil {
+		panic(path + " is served twice")
+	}
+	a.handlers[path] = run
 }
 
 func whole[Request any](c *Context) (request Request, err error) {
@@ -513,7 +517,8 @@ func (a *App) read(buffer []byte) (isOver bool) {
 // begin answers a call in a goroutine of its own.
 func (a *App) begin(call *stream) {
 	c := &Context{app: a, call: call}
-	if call.deadline.IsZero() {
+	// A command runs to its end although its caller leaves, by its deadline too.
+	if call.deadline.IsZero() || call.command > 0 {
 		c.Context, call.cancel = context.WithCancel(context.Background())
 	} else {
 		c.Context, call.cancel = context.WithDeadline(context.Background(), call.deadline)
@@ -552,11 +557,16 @@ var (
 	errGoexit = errors.New("it ended its goroutine by runtime.Goexit")
 )
 
+// isGivenUp says whether a handler failed since its caller is gone, which is no news.
+func (c *Context) isGivenUp(err error) bool {
+	return c.Err() != nil && errors.Is(err, context.Canceled)
+}
+
 // failed tells the caller why a handler failed.
 func (a *App) failed(c *Context, err error) {
 	var failed *Error
 	if !errors.As(err, &failed) || failed == nil {
-		if !errors.Is(err, context.Canceled) && err != errPanic {
+		if !c.isGivenUp(err) && err != errPanic {
 			fmt.Fprintln(os.Stderr, "the handler of", c.call.path, "failed:", err)
 		}
 		failed = Errorf("internal", "the handler failed; its log says why")

@@ -506,9 +506,9 @@ class Session {
     try {
       metadata = this.metadata(errorFields(error), error.headers, depends);
     } catch (wrong) {
-      // What the program says of its error cannot be sent.
-      const told = new TidewireError("internal", wrong.message);
-      metadata = this.metadata(errorFields(told), [], depends);
+      // What is no error of ours is for the log alone; the other says that its headers are too long.
+      if (!(wrong instanceof TidewireError)) throw wrong;
+      metadata = this.metadata(errorFields(wrong), [], depends);
     }
     return putFrame("error", call.number, 0, metadata);
   }
@@ -543,7 +543,8 @@ class Session {
       fields.push(putField(TAG.command, Buffer.concat([putVarint(call.command), putVarint(done)])));
     }
     if (parent !== undefined) fields.push(putField(TAG.parent, parent));
-    const left = deadline === undefined ? 0 : Math.max(1, Math.ceil(deadline - performance.now()));
+    const wait = (deadline ?? Infinity) - performance.now();
+    const left = wait < 2 ** 32 ? Math.max(1, Math.ceil(wait)) : 0;
     const metadata = Buffer.concat([...fields, said]);
     call.isStreaming = payload.length > SMALL_MAX;
     const flags = call.isStreaming ? 0 : FLAG.end;
@@ -567,11 +568,8 @@ class Session {
 
   changed(source, key) {
     const payload = Buffer.concat([putString(source), putString(key)]);
-    const { length } = payload;
-    if (length > PAYLOAD_MAX) {
-      if (key !== "") return this.changed(source, "");
-      throw new RangeError(`a source of ${length} bytes is over ${PAYLOAD_MAX}`);
-    }
+    if (payload.length > PAYLOAD_MAX && key !== "") return this.changed(source, "");
+    if (payload.length > PAYLOAD_MAX) throw new RangeError(`a source is over ${PAYLOAD_MAX} bytes`);
     this.main.push(putFrame("changed", 0, 0, EMPTY, payload));
   }
 

@@ -24,6 +24,9 @@ const { NOT_RUN, UNKNOWN, GAVE_UP, TidewireError, PAYLOAD_MAX, EMPTY } = require
 const { Frame, keyText } = require("./frames.js");
 const { Session } = require("./session.js");
 
+/** Timers of Node take no more milliseconds. */
+const LONGEST_WAIT = 2 ** 31;
+
 const decode = (data, isJson) => (isJson ? JSON.parse(data.toString()) : data);
 
 function encode(value, isJson) {
@@ -85,10 +88,10 @@ class Context {
     this.#app.log(level, text, fields);
   }
 
-  /** Calls a method of the gateway as part of this call. */
+  /** Calls a method of the gateway as part of this call. A command has no deadline to hand on: it runs on. */
   call(path, request, options = {}) {
     return this.#app.call(path, request, {
-      deadline: this.#call.deadline,
+      deadline: this.#call.command ? undefined : this.#call.deadline,
       ...options,
       within: this.#call,
     });
@@ -263,9 +266,14 @@ class App {
   async call(path, request, options = {}) {
     const isJson = !(request instanceof Uint8Array);
     const payload = encode(request, isJson);
-    const { signal, deadline } = options;
+    const { signal } = options;
+    const deadline = options.deadline ?? Infinity;
+    if (Number.isNaN(deadline)) throw new TypeError("a deadline is a number of milliseconds, not NaN");
     let call;
     for (;;) {
+      if (deadline <= performance.now()) {
+        throw new TidewireError("deadline_exceeded", "the deadline was over before the call", { outcome: NOT_RUN });
+      }
       const { within } = options;
       const parent = within?.isOpen && !within.hasHead ? within.number : undefined;
       if ((call = this.#session.ask(path, isJson, payload, { ...options, parent }))) break;
@@ -277,10 +285,8 @@ class App {
       call.wake();
       this.flush();
     };
-    const timer =
-      deadline === undefined
-        ? undefined
-        : setTimeout(stops, Math.max(0, deadline - performance.now()));
+    const wait = deadline - performance.now();
+    const timer = wait < LONGEST_WAIT ? setTimeout(stops, Math.max(0, wait)) : undefined;
     signal?.addEventListener("abort", stops, { once: true });
     while (call.isOpen && !call.isCancelled && call.items.length < 2) await call.change();
     signal?.removeEventListener("abort", stops);

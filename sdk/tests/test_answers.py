@@ -160,6 +160,19 @@ def what_is_no_error_of_go(gateway, program):
         assert (found.name, found.text(9)) == ("error", "a \ufffd b"), found.text(9)
 
 
+def an_error_with_details_that_are_none(gateway, program):
+    if program != "go":  # Its types refuse them.
+        (last,) = gateway.do("bad details")
+        assert (code([last]), last.text(9)) == ("internal", "the handler failed; its log says why")
+
+
+def what_is_called_too_late_by_node(gateway, program):
+    if program in ("node", "http"):
+        (last,) = gateway.do("late call")
+        assert code([last]) == "deadline_exceeded", "and nothing was sent"
+        assert code(gateway.do("odd call")) == "internal"
+
+
 def what_is_no_source_of_node(gateway, program):
     if program in ("node", "http"):
         assert code(gateway.do("bad depends")) == "internal"
@@ -189,6 +202,7 @@ for case in (
     *(a_line_of_the_log_that_is_too_long, an_answer_that_is_no_json, a_page_that_is_destroyed),
     *(a_trace, a_page_that_switches, a_header_of_any_bytes, the_address_of_a_caller, the_life_of_an_application),
     *(a_function_that_forks_and_comes_back_twice, what_is_no_error_of_go, what_is_no_source_of_node),
+    *(an_error_with_details_that_are_none, what_is_called_too_late_by_node),
 ):
     CASES[case.__name__.replace("_", " ")] = case
 # What the types of Go refuse.

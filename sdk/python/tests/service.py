@@ -197,8 +197,10 @@ def say_too_much(what, context):
         context.reply_trailers.append(("x-long", "y" * 20_000))
     if what == "long changed":
         context.changed("items", "x" * 70_000)
+    if what == "bad details":
+        raise tidewire.Error("not_found", "m", details=[1, None])
     if what == "no key":
-        context.changed("items", 7, {})
+        context.changed("items", 7, 10**5000)
     if what == "long log":
         context.log("info", "x" + "é" * 40_000)
     if what == "wrong depends":
@@ -223,6 +225,8 @@ def page(environ, start_response):
 
 def in_the_loop():
     """The same by `async` handlers, beside those in threads."""
+    for name in ("Echo", "Count", "Sum", "Chat", "Wait", "Drip", "Within"):
+        del app.handlers[NAME + name]
 
     @app.unary(NAME + "Echo")
     async def echo_(request, context):

@@ -25,7 +25,16 @@ def pairs(details, name):
     return [tuple(pair) for pair in details.get(name, ())]
 
 
+def print_nothing(request, context):
+    pass
+
+
 class Fixtures(unittest.TestCase):
+    def test_a_path_is_served_once(self):
+        app = tidewire.App()
+        app.unary("/a.B/C")(print_nothing)
+        self.assertRaisesRegex(ValueError, "a.B/C is served twice", app.unary("a.B/C"), print_nothing)
+
     def test_keys_have_one_text_in_each_language(self):
         kinds = {"int": int, "double": float, "bytes": bytes.fromhex, "absent": lambda _: None}
         for fixture in load("keys.json"):
@@ -55,6 +64,7 @@ class Fixtures(unittest.TestCase):
             ("\ud800", "\ufffd"),
         ]:
             self.assertEqual(frames.key_text([part]), text)
+        self.assertRaises(ValueError, frames.key_text, [10**5000])
         for part in ([], {}, object(), print, decimal.Decimal(3), 1j):
             self.assertRaisesRegex(TypeError, "is no part of a key", frames.key_text, [part])
 

@@ -129,6 +129,10 @@ def in_this_thread(coroutine):
     raise RuntimeError("await the asynchronous form of this in an `async` handler")
 
 
+def handler_failed():
+    return Error("internal", "the handler failed; its log says why")
+
+
 def tell(error):
     """Shows what a handler raised; a hook that raises itself must not end the thread of the call."""
     try:
@@ -196,7 +200,10 @@ class App:
                     await self.push(call, encode(item, call.codec))
                 self.finish(call)
 
-            self.handlers[path.lstrip("/")] = answer, is_async
+            name = path.lstrip("/")
+            if name in self.handlers:
+                raise ValueError(f"{name} is served twice")
+            self.handlers[name] = answer, is_async
             return function
 
         return register
@@ -222,11 +229,11 @@ class App:
     def changed(self, source, *key):
         """Says that a source changed: no answer that was made of it is given any more.
 
-        Every key of it did where this one is none (a TypeError then) or has more than 64 KiB.
+        Every key of it did where this one is none (an error then) or has more than 64 KiB.
         """
         try:
             text = key_text(key).encode()
-        except TypeError:
+        except Exception:
             self.changed(source)
             raise
         payload = put_string(source.encode()) + put_string(text)
@@ -562,5 +569,9 @@ class App:
             if not isinstance(error, Error):
                 if call.is_open:
                     tell(error)
-                error = Error("internal", "the handler failed; its log says why")
-            self.do("fail", call, error)
+                error = handler_failed()
+            try:
+                self.do("fail", call, error)
+            except Exception as wrong:
+                tell(wrong)
+                self.do("fail", call, handler_failed())

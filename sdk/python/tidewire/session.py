@@ -430,8 +430,7 @@ class Session:
         sources = () if call.cancelled else call.sources
         try:
             metadata = self.metadata(put_error(error), error.headers, sources)
-        except Exception as wrong:  # What the program says of its error cannot be sent.
-            wrong = wrong if isinstance(wrong, Error) else Error("internal", f"an error: {wrong}")
+        except Error as wrong:  # Its headers are too long.
             metadata = self.metadata(put_error(wrong), (), sources)
         return put_frame("error", call.number, metadata=metadata)
 
