@@ -44,6 +44,7 @@ const ALONE: [&str; 14] = [
     "a_clock_that_jumps_ahead_ends_no_call_and_starts_nothing_twice",
     "a_call_that_finds_the_session_of_its_process_over_has_another_process",
     "a_command_within_a_call_that_is_over_before_it_may_have_run",
+    "a_change_of_a_key_that_is_no_text_is_one_of_any_key",
     "a_page_has_its_own_length_and_a_status_whatever_its_process_says",
     "a_process_that_breaks_a_rule_by_its_answer_ends_that_call_at_once",
     "a_process_that_takes_no_more_calls_keeps_its_own_and_another_gets_the_next",

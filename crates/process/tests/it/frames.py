@@ -5,7 +5,8 @@
 | Get | the request, made of `items/TEXT` |
 | Fail | not_found, made of `items/TEXT`; `no code` breaks a rule by it, `a large code` has one of eight bytes |
 | Wait | nothing, ever; `let in` says that the gateway is not |
-| Do | nothing: it ends; `who` and `leave` are answered by its process id, the latter as the last call that it takes; `twice` so, and then once more |
+| Set | the request, after a change of `items/TEXT`; the key is no UTF-8 for `no text` |
+| Do | nothing: it ends; `gets` is answered by how often Get ran; `who` and `leave` are answered by its process id, the latter as the last call that it takes; `twice` so, and then once more |
 
 `call back` of Do makes a command within, `late`, and is answered as that one arrives, which never is; `told` is answered
 by the code and the outcome that the process heard of it.
@@ -22,7 +23,7 @@ import socket
 import struct
 import sys
 
-REPLY, ERROR, READY, REQUEST, GOAWAY, END, HTTP = 4, 5, 16, 3, 12, 1, 4
+REPLY, ERROR, READY, REQUEST, GOAWAY, CHANGED, END, HTTP = 4, 5, 16, 3, 12, 19, 1, 4
 UNAUTHENTICATED = 19
 
 
@@ -102,6 +103,7 @@ def main():
     if sys.argv[1:] == ["hello-only"]:
         session.read()
     session.send(READY)
+    gets = 0
     while True:
         kind, stream, fields, payload = session.read()
         if kind == ERROR:
@@ -115,7 +117,14 @@ def main():
             continue
         name, text = session.method(fields), json.loads(payload)["text"]
         if name == "Get":
+            gets += 1
             session.send(REPLY, stream, depends(payload), payload, flags=END)
+        elif name == "Set":
+            key = b"\xff" if text == "no text" else text.encode()
+            session.send(CHANGED, payload=string(b"items") + string(key))
+            session.send(REPLY, stream, payload=payload, flags=END)
+        elif name == "Do" and text == "gets":
+            session.send(REPLY, stream, payload=json.dumps({"text": str(gets)}).encode(), flags=END)
         elif name == "Fail":
             code = {"no code": b"", "a large code": b"\x08" + string(varint(2**53 - 1))}
             code = code.get(text, b"\x08\x01\x05")

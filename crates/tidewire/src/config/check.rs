@@ -349,6 +349,7 @@ mod tests {
                 "environment = { \"A=B\" = \"x\" }",
                 "5:15: environment has \"A=B\", which cannot be a variable",
             ),
+            ("environment = 1979-05-27", "5:15: environment is a date"),
             ("user = \"nobody-here\"", "5:8: there is no user nobody-here in /etc/passwd"),
             ("host = \"shop.example.\"", "5:8: host \"shop.example.\" matches nothing"),
             ("listen = 8080", "5:10: expected a text in quotation marks"),
@@ -374,6 +375,7 @@ mod tests {
         check(&format!("{reports}host = \"a\"\n"), &["5:8: host goes with route"]);
         check("[[service]]\nname = \"a\"\nrun = [\"sh\"]\n", &["1:1: route is missing"]);
         check("[[service]]\nrun = [\"sh\"]\n", &["1:1: name is missing"]);
+        check("[[service]]\nname = \" \"\nrun = [\"sh\"]\n", &["1:1: name is missing"]);
         check(
             "[[service]]\nname = \"a\"\nroute = \"/*\"\nrun = [\"sh\", \"{socket}\"]\n",
             &["4:7: run has {socket}, and listen is another"],

@@ -77,7 +77,7 @@ impl TryFrom<Table> for ProgramConfig {
         if command.iter().any(|word| word.contains('\0')) {
             return Err("run has a NUL, which no argument can have; remove it".to_owned());
         }
-        let name = table.name.clone().filter(|name| !name.is_empty());
+        let name = table.name.clone().filter(|name| !name.trim().is_empty());
         let name = name.ok_or_else(|| missing("name", "name = \"shop\""))?;
         if name.contains(char::is_control) {
             return Err(format!("name {name:?} has control characters; name it in plain text"));

@@ -148,6 +148,18 @@ async fn a_command_within_a_call_that_is_over_before_it_may_have_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_a_key_that_is_no_text_is_one_of_any_key() {
+    let gateway = Gateway::start(&frames(), Codec::Json, Life::default()).await;
+    for (set, gets) in [("another", "1"), ("a", "2"), ("no text", "3")] {
+        gateway.text("Get", "a").await.unwrap();
+        gateway.text("Set", set).await.unwrap();
+        gateway.text("Get", "a").await.unwrap();
+        assert_eq!(gateway.text("Do", "gets").await.unwrap(), gets, "{set}");
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_page_has_its_own_length_and_a_status_whatever_its_process_says() {
     let gateway = Gateway::start(&frames(), Codec::Json, Life::default()).await;
     for (said, length) in [("2/200", "6"), ("600/200", "6"), ("6/404", "6"), ("-/200", "6")] {
