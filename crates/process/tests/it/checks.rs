@@ -38,7 +38,7 @@ fn has_both_languages(test: &str) -> bool {
 }
 
 /// About one runtime, the pool, what no SDK of ours does, or no program of ours; what is in two tests, one a language.
-const ALONE: [&str; 14] = [
+const ALONE: [&str; 15] = [
     "a_change_of_the_configuration_of_files_and_a_hangup_replace_a_program_under_load_and_no_call_fails",
     "a_new_executable_the_configuration_and_a_hangup_replace_a_program_in_go_under_load_too",
     "a_clock_that_jumps_ahead_ends_no_call_and_starts_nothing_twice",

@@ -375,7 +375,7 @@ mod tests {
         check(&format!("{reports}host = \"a\"\n"), &["5:8: host goes with route"]);
         check("[[service]]\nname = \"a\"\nrun = [\"sh\"]\n", &["1:1: route is missing"]);
         check("[[service]]\nrun = [\"sh\"]\n", &["1:1: name is missing"]);
-        check("[[service]]\nname = \" \"\nrun = [\"sh\"]\n", &["1:1: name is missing"]);
+        check("[[service]]\nname = \" \"\nrun = [\"sh\"]\n", &["2:8: name is missing"]);
         check(
             "[[service]]\nname = \"a\"\nroute = \"/*\"\nrun = [\"sh\", \"{socket}\"]\n",
             &["4:7: run has {socket}, and listen is another"],
