@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::{Either, select};
-use tidewire_memo::has_read;
+use tidewire_memo::{has_read, has_read_untracked};
 use tidewire_service::{
     ContextWatch, Error, Lifetime, Query, Reply, Result, Room, Service, Target,
 };
@@ -114,6 +114,7 @@ impl Attempt {
         let refusal = match kept.passing_code() {
             Some(code) => Refusal::Code(code),
             None if !ends => Refusal::Untracked,
+            None if has_read_untracked() => Refusal::Untold,
             None => {
                 terms.note_kept(&kept);
                 return Ok(kept);

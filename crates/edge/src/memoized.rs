@@ -125,6 +125,7 @@ impl Shared {
                     return give(&cached, &asker, From::Service);
                 }
                 Err(error) => {
+                    read_untracked();
                     if let Some(answer) = attempt.take_aside() {
                         return answer;
                     }

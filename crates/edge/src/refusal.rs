@@ -13,6 +13,9 @@ pub enum Refusal {
     Private(String),
     /// Nothing would end it: no source and no memo was read, and no `ttl` or `immutable` is declared.
     Untracked,
+    /// Nothing tells of the end of something that it is made of: another answer that is not kept, or what
+    /// [`read_untracked`](tidewire_memo::read_untracked) said.
+    Untold,
     /// The code says nothing about the next call.
     Code(Code),
     /// The HTTP status says nothing about the next call.
@@ -36,6 +39,9 @@ impl fmt::Display for Refusal {
             Self::Private(part) => write!(f, "read {part}, which is not in its key: private"),
             Self::Untracked => f.write_str(
                 "read no source and no memo, and declares neither ttl nor immutable: not memoized",
+            ),
+            Self::Untold => f.write_str(
+                "is made of something of whose changes nobody tells, such as an answer that is not kept: not memoized",
             ),
             Self::Code(code) => write!(f, "failed with {code}: not memoized"),
             Self::Status(status) => {

@@ -456,6 +456,9 @@ async fn an_answer_made_of_one_that_nothing_ends_is_not_kept_however_often_that_
             assert_eq!(outer.text("a", Context::default()).await, "new", "{direct}");
             inner.text("a", Context::default()).await;
         }
+        // Who would watch it is told that nobody tells.
+        let reply = outer.ask("a", Context::default()).await.unwrap();
+        assert!(!reply.freshness.is_known());
     }
 }
 

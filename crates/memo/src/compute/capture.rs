@@ -116,8 +116,6 @@ pub(crate) fn current<'f>() -> Option<&'f Frame> {
 
 /// Whether the running computation has read anything so far that can tell it of a change: a source, or a
 /// memo; in tasks of its own ([`scope`](crate::scope)) too. `false` outside of a computation.
-///
-/// For functions whose answer may be kept only if something will end it.
 #[must_use]
 pub fn has_read() -> bool {
     current().is_some_and(|frame| {
@@ -129,7 +127,13 @@ pub fn has_read() -> bool {
 /// Declares that the running computation is made of what no change will be told of: it is answered and not kept,
 /// nor is what reads it. Nothing happens outside of one.
 pub fn read_untracked() {
-    current().inspect(|frame| frame.add_taint(Taint::UNTRACKED));
+    current().inspect(|frame| frame.add_taint(Taint::UNTRACKED.or(Taint::UNTOLD)));
+}
+
+/// Whether the running computation has declared that itself ([`read_untracked`]).
+#[must_use]
+pub fn has_read_untracked() -> bool {
+    current().is_some_and(|frame| frame.taint().has(Taint::UNTOLD))
 }
 
 /// Makes a frame current until it is dropped.

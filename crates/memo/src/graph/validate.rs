@@ -26,6 +26,9 @@ impl Taint {
     /// It announced changes itself, which is no reason by itself, but says whose fault it is if there is one.
     pub(crate) const ANNOUNCES: Self = Self(4);
 
+    /// It said so by [`read_untracked`](crate::read_untracked).
+    pub(crate) const UNTOLD: Self = Self(8);
+
     pub(crate) fn is_any(self) -> bool {
         self.has(Self::OUTDATED.or(Self::UNTRACKED))
     }
