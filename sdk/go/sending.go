@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -225,7 +226,7 @@ func (s *session) ask(path string, codec byte, payload []byte, parent uint32, ct
 	}
 	f := frame{kind: kRequest, stream: number, flags: fEnd, metadata: append(out, headers...), payload: payload}
 	if deadline, ok := ctx.Deadline(); ok {
-		f.deadline = uint32(max(1, (deadline.Sub(s.now())+time.Millisecond-1)/time.Millisecond))
+		f.deadline = deadlineOf(deadline.Sub(s.now()))
 	}
 	if call.isStreaming = len(payload) > smallMax; !call.isStreaming {
 		s.main = putFrame(s.main, f)
@@ -249,6 +250,14 @@ func (s *session) name(called method) (out []byte) {
 		return putNumber(out, 1, number)
 	}
 	return putField(out, 2, bytes.Join([][]byte{{called.codec, '/'}, []byte(called.path)}, nil))
+}
+
+// deadlineOf is a deadline in milliseconds, rounded up; 0 for none, as is one that is too far away to be said.
+func deadlineOf(left time.Duration) uint32 {
+	if left > math.MaxUint32*time.Millisecond {
+		return 0
+	}
+	return uint32(max(1, (left+time.Millisecond-1)/time.Millisecond))
 }
 
 // cancel gives a call of this side up; its end is not waited for.

@@ -29,7 +29,7 @@ export interface CallOptions {
   headers?: Headers;
   /** The method changes nothing. */
   query?: boolean;
-  /** By the clock of `performance.now()`. */
+  /** By the clock of `performance.now()`; a call that comes too late is not made. `Infinity` is none. */
   deadline?: number;
   signal?: AbortSignal;
 }

@@ -544,7 +544,7 @@ class Session {
     }
     if (parent !== undefined) fields.push(putField(TAG.parent, parent));
     const wait = (deadline ?? Infinity) - performance.now();
-    const left = wait < 2 ** 32 ? Math.max(1, Math.ceil(wait)) : 0;
+    const left = wait < 2 ** 32 - 1 ? Math.max(1, Math.ceil(wait)) : 0;
     const metadata = Buffer.concat([...fields, said]);
     call.isStreaming = payload.length > SMALL_MAX;
     const flags = call.isStreaming ? 0 : FLAG.end;

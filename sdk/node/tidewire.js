@@ -25,7 +25,7 @@ const { Frame, keyText } = require("./frames.js");
 const { Session } = require("./session.js");
 
 /** Timers of Node take no more milliseconds. */
-const LONGEST_WAIT = 2 ** 31;
+const LONGEST_WAIT = 2 ** 31 - 1;
 
 const decode = (data, isJson) => (isJson ? JSON.parse(data.toString()) : data);
 
@@ -121,18 +121,18 @@ function streaming(handler) {
 
 class App {
   #session = new Session({ begin: (call) => this.#begin(call) });
-  #handlers;
+  #handlers = new Map();
   #socket;
   #isFlushing = false;
   #isBlocked = false;
   #jobs = 0;
 
   constructor(handlers) {
-    const named = Object.entries(handlers).map(([path, handler]) => [
-      path.replace(/^\//, ""),
-      handler,
-    ]);
-    this.#handlers = new Map(named);
+    for (const [path, handler] of Object.entries(handlers)) {
+      const name = path.replace(/^\//, "");
+      if (this.#handlers.has(name)) throw new Error(`${name} is served twice`);
+      this.#handlers.set(name, handler);
+    }
   }
 
   start() {
@@ -268,29 +268,37 @@ class App {
     const payload = encode(request, isJson);
     const { signal } = options;
     const deadline = options.deadline ?? Infinity;
-    if (Number.isNaN(deadline)) throw new TypeError("a deadline is a number of milliseconds, not NaN");
+    const wait = deadline - performance.now();
+    if (typeof deadline !== "number" || Number.isNaN(wait))
+      throw new TypeError(`a deadline is a number of milliseconds, not ${deadline}`);
+    const { room } = this.#session;
+    let isOver = wait <= 0;
     let call;
-    for (;;) {
-      if (deadline <= performance.now()) {
-        throw new TidewireError("deadline_exceeded", "the deadline was over before the call", { outcome: NOT_RUN });
-      }
-      const { within } = options;
-      const parent = within?.isOpen && !within.hasHead ? within.number : undefined;
-      if ((call = this.#session.ask(path, isJson, payload, { ...options, parent }))) break;
-      await this.#session.room.change();
-    }
-    this.flush();
     const stops = () => {
-      this.#session.cancel(call);
-      call.wake();
+      isOver = true;
+      if (call) this.#session.cancel(call);
+      (call ?? room).wake();
       this.flush();
     };
-    const wait = deadline - performance.now();
     const timer = wait < LONGEST_WAIT ? setTimeout(stops, Math.max(0, wait)) : undefined;
     signal?.addEventListener("abort", stops, { once: true });
-    while (call.isOpen && !call.isCancelled && call.items.length < 2) await call.change();
-    signal?.removeEventListener("abort", stops);
-    clearTimeout(timer);
+    try {
+      for (;;) {
+        signal?.throwIfAborted();
+        if (isOver) {
+          throw new TidewireError("deadline_exceeded", "the deadline was over before the call", { outcome: NOT_RUN });
+        }
+        const { within } = options;
+        const parent = within?.isOpen && !within.hasHead ? within.number : undefined;
+        if ((call = this.#session.ask(path, isJson, payload, { ...options, parent }))) break;
+        await room.change();
+      }
+      this.flush();
+      while (call.isOpen && !call.isCancelled && call.items.length < 2) await call.change();
+    } finally {
+      signal?.removeEventListener("abort", stops);
+      clearTimeout(timer);
+    }
     if (signal?.aborted) throw signal.reason;
     if (call.isCancelled)
       throw new TidewireError("deadline_exceeded", "no answer in time", { outcome: UNKNOWN });

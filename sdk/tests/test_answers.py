@@ -170,6 +170,8 @@ def what_is_called_too_late_by_node(gateway, program):
     if program in ("node", "http"):
         (last,) = gateway.do("late call")
         assert code([last]) == "deadline_exceeded", "and nothing was sent"
+        (last,) = gateway.do("aborted call")
+        assert code([last]) == "aborted", "and nothing was sent"
         assert code(gateway.do("odd call")) == "internal"
 
 

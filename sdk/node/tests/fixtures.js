@@ -2,10 +2,12 @@
 "use strict";
 
 const assert = require("node:assert/strict");
+const { spawnSync } = require("node:child_process");
 const fs = require("node:fs");
 const path = require("node:path");
 const { Frame, putFrame, keyText, CODES, TidewireError } = require("../frames.js");
 const { Session } = require("../session.js");
+const { serve } = require("../tidewire.js");
 
 const load = (name) => JSON.parse(fs.readFileSync(path.join(__dirname, "../../../tests/fixtures/live", name)));
 
@@ -41,6 +43,21 @@ for (const [part, text] of [[7, "7"], [undefined, "%_"], [view, "6162"], ["\ud80
 for (const part of [{}, [], Symbol("a"), () => 1, new Date(), Object(1), new ArrayBuffer(1)]) {
   assert.throws(() => keyText([part]), /is no part of a key/);
 }
+
+const none = () => {};
+assert.throws(() => serve({ "a.v1.A/Get": none, "/a.v1.A/Get": none }), /^Error: a.v1.A\/Get is served twice$/);
+
+/** How a call ends that waits for a gateway, which has not said hello. */
+function waitingWith(options) {
+  const script = `const app = require("./tidewire.js").serve({}), abort = new AbortController();
+    app.call("a.v1.A/Get", {}, ${options}).catch(({ message }) => fs.writeSync(1, message)).then(() => process.exit());
+    abort.abort(new Error("given up"));`;
+  const run = { cwd: path.join(__dirname, ".."), env: { TIDEWIRE_FD: "3" }, stdio: Array(4).fill("pipe"), timeout: 60_000 };
+  return spawnSync(process.execPath, ["-e", script], run).stdout.toString();
+}
+assert.equal(waitingWith("{ signal: abort.signal }"), "given up");
+assert.equal(waitingWith("{ deadline: performance.now() + 9 }"), "the deadline was over before the call");
+assert.equal(waitingWith("{ deadline: 'soon' }"), "a deadline is a number of milliseconds, not soon");
 
 function act(session, what, details) {
   const call = session.calls.get(details.stream);

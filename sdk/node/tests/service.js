@@ -109,6 +109,7 @@ const methods = {
       case "hook": throw { get [Symbol.toStringTag]() { throw 1; }, [util.inspect.custom]() { throw new Error("no"); } };
       case "bad details": throw new TidewireError("not_found", "m", { details: [1, null] });
       case "late call": return context.call(NAME + "Echo", {}, { deadline: performance.now() - 1 });
+      case "aborted call": return context.call(NAME + "Echo", {}, { signal: AbortSignal.abort(new TidewireError("aborted")) });
       case "odd call": return context.call(NAME + "Echo", {}, { deadline: NaN });
       case "bad depends": context.sources.push(7); throw new RangeError("secret");
       case "busy": app.busy(new Promise((resolve) => (rest = resolve))); break;
