@@ -45,6 +45,7 @@ type stream struct {
 	failure                       error
 	changed                       sync.Cond // something came, went, or ended
 	cancel                        context.CancelFunc
+	runsOn                        bool // A command with one reply, which has begun: its context does not end with its call.
 }
 
 type limits struct{ body, calls, methods, stream, connection, metadata uint64 }
@@ -405,7 +406,7 @@ func (s *session) end(call *stream, failure error) {
 		s.room.Signal()
 	} else {
 		delete(s.running, call.command)
-		if call.isCancelled && call.cancel != nil {
+		if call.isCancelled && call.cancel != nil && !call.runsOn {
 			call.cancel()
 		}
 	}

@@ -193,6 +193,9 @@ func (a *App) encode(message any, codec byte) ([]byte, error) {
 func Unary[Request, Reply any](a *App, path string, f func(*Context, Request) (Reply, error)) {
 	a.register(path, func(c *Context) error {
 		request, err := whole[Request](c)
+		if err == nil && c.call.command > 0 {
+			err = c.begins()
+		}
 		if err != nil {
 			return err
 		}
@@ -258,6 +261,16 @@ func whole[Request any](c *Context) (request Request, err error) {
 		}
 	}
 	return request, c.app.decode(data, c.call.codec, &request)
+}
+
+// begins says that a command begins that runs to its end although its call ends before; it does not if it has.
+func (c *Context) begins() (err error) {
+	c.app.do(func(*session) {
+		if c.call.runsOn = c.call.isOpen; !c.call.isOpen {
+			err = errGone
+		}
+	})
+	return err
 }
 
 func (c *Context) reply(message any, err error) error {

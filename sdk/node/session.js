@@ -20,7 +20,7 @@ class Call {
     this.number = number;
     this.isOurs = number % 2 === 1;
     this.isOpen = true;
-    this.isCancelled = false;
+    this.isCancelled = this.runsOn = false;
     this.headers = [];
     this.waiting = [];
     // What comes: items with what each counts as, and pieces of one that is not complete.
@@ -336,7 +336,7 @@ class Session {
         this.control.push(putFrame("credit", call.number, FLAG.end, EMPTY, putVarint(0)));
       }
       this.room.wake();
-    } else if (call.isCancelled) call.gone.abort(new TidewireError("canceled", GAVE_UP));
+    } else if (call.isCancelled && !call.runsOn) call.gone.abort(new TidewireError("canceled", GAVE_UP));
     call.wake();
   }
 

@@ -221,8 +221,12 @@ class App {
     const request = handler.streams
       ? this.#requests(call)
       : decode(await this.#whole(call), call.isJson);
+    // A command with one reply that has begun ends by itself, though its call may be over before.
+    call.runsOn = call.command > 0 && !handler.streams;
     const answer = await handler(request, context);
     if (answer?.[Symbol.asyncIterator] || (answer?.[Symbol.iterator] && answer.next)) {
+      call.runsOn = false;
+      if (call.isCancelled && !call.isOpen) call.gone.abort(new TidewireError("canceled", GAVE_UP));
       for await (const item of answer) {
         this.#session.begin(call, context.said);
         await this.#push(call, encode(item, call.isJson));

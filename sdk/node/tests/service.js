@@ -93,6 +93,12 @@ const methods = {
     await noted(request.text).when;
     return request;
   },
+  async Begin(request, context) {
+    const [first, second, third] = request.text.split(" ");
+    noted(first).note();
+    await noted(second).when;
+    if (!context.signal.aborted) noted(third).note();
+  },
   Within: (request, context) => context.call(NAME + "Echo", { text: "inner " + request.text }),
   Through: (request, context) => context.call(NAME + "Get", { text: request.text }, { query: true }),
   Left: (_, context) => ({ number: Math.floor(context.remaining ?? 0) }),

@@ -127,6 +127,19 @@ def heard_(request, context):
     return request
 
 
+def until_noted(text):
+    with told:
+        told.wait_for(lambda: text in heard)
+
+
+@app.unary(NAME + "Begin")
+def begin(request, context):
+    first, second, third, *_ = request["text"].split()
+    note(first)
+    until_noted(second)
+    note(third)
+
+
 @app.unary(NAME + "Within")
 def within(request, context):
     return context.call(NAME + "Echo", {"text": "inner " + request["text"]})
@@ -225,7 +238,7 @@ def page(environ, start_response):
 
 def in_the_loop():
     """The same by `async` handlers, beside those in threads."""
-    for name in ("Echo", "Count", "Sum", "Chat", "Wait", "Drip", "Within"):
+    for name in ("Echo", "Count", "Sum", "Chat", "Wait", "Drip", "Begin", "Within"):
         del app.handlers[NAME + name]
 
     @app.unary(NAME + "Echo")
@@ -258,6 +271,13 @@ def in_the_loop():
     async def drip_(request, context):
         yield {"number": 1}
         await wait_(request, context)
+
+    @app.unary(NAME + "Begin")
+    async def begin_(request, context):
+        first, second, third, *_ = request["text"].split()
+        note(first)
+        await asyncio.get_running_loop().run_in_executor(None, until_noted, second)
+        note(third)
 
     @app.unary(NAME + "Within")
     async def within_(request, context):

@@ -192,6 +192,8 @@ class App:
 
             async def answer(call):
                 request = call if streams_in else decode(await call.next_item() or b"", call.codec)
+                if call.command and not streams_in and not streams_out:
+                    self._runs_on(call)
                 answer = function(request, call)
                 if not streams_out:
                     answer = await answer if is_async else answer
@@ -207,6 +209,13 @@ class App:
             return function
 
         return register
+
+    def _runs_on(self, call):
+        """A command with one reply that has begun ends by itself, though its call may be over before."""
+        with self.lock:
+            if not call.is_open:
+                raise given_up()
+            call.runs_on = True
 
     def wsgi(self, application):
         """Serves the pages of the program's `route` by a WSGI application: Flask, Django."""

@@ -24,7 +24,7 @@ class Call:
         self.status, self.reply_headers, self.reply_trailers = 200, [], []
         self.deadline = self.command = self.error = None
         self.is_open, self.cancelled, self.waiting, self.on_cancel = True, False, [], None
-        self.is_streaming = self.is_whole = self.has_head = False
+        self.is_streaming = self.is_whole = self.has_head = self.runs_on = False
         # What comes: items with what each counts as, pieces of the next. What goes: payloads of items with
         # flags, at the end a frame without.
         self.items, self.pieces, self.out, self.queued = deque(), bytearray(), deque(), 0
@@ -277,7 +277,7 @@ class Session:
             if call.is_streaming and self.closed is None:
                 self.control += put_frame("credit", call.number, END, payload=b"\0")
             self.room.wake()
-        elif call.cancelled and call.on_cancel:
+        elif call.cancelled and call.on_cancel and not call.runs_on:
             call.on_cancel()
         call.wake()
 

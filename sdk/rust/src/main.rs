@@ -172,6 +172,15 @@ impl Hosted for Suite {
         Ok(request.into())
     }
 
+    async fn begin(&self, context: Context, request: Text) -> Result<Reply<Text>> {
+        let mut words = request.text.split(' ').map(text);
+        let [first, second, third] = std::array::from_fn(|_| words.next().unwrap_or_default());
+        drop(self.noting(first.text));
+        self.heard(context, second).await?;
+        drop(self.noting(third.text));
+        Ok(text("").into())
+    }
+
     async fn within(&self, _: Context, request: Text) -> Result<Reply<Text>> {
         gateway().echo(text(format!("inner {}", request.text))).await
     }

@@ -164,6 +164,19 @@ func main() {
 		}
 		return request, nil
 	})
+	tidewire.Unary(app, name+"Begin", func(c *tidewire.Context, request text) (text, error) {
+		words := strings.Fields(request.Text)
+		note(words[0])
+		lock.Lock()
+		for !heard[words[1]] {
+			told.Wait()
+		}
+		lock.Unlock()
+		if c.Err() == nil {
+			note(words[2])
+		}
+		return text{}, nil
+	})
 	tidewire.Unary(app, name+"Within", func(c *tidewire.Context, request text) (reply text, err error) {
 		err = c.Call(name+"Echo", text{"inner " + request.Text}, &reply)
 		return reply, err

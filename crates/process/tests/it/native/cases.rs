@@ -21,6 +21,7 @@ pub(super) async fn all(command: &[String]) {
     a_thousand_calls_at_once_are_answered(&gateway).await;
     who_gives_up_is_heard(&gateway).await;
     deadlines_are_told_and_heard(&gateway).await;
+    a_command_that_has_begun_runs_on_although_its_caller_gave_up(&gateway).await;
     it_calls_back(&gateway).await;
     pages_pass_with_their_bodies(&gateway).await;
     answers_are_kept_until_what_they_are_made_of_changes(&gateway).await;
@@ -122,6 +123,22 @@ async fn deadlines_are_told_and_heard(gateway: &Gateway) {
         gateway.reply("Wait", context(Duration::from_millis(200)), request).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded);
     assert_eq!(gateway.text("Heard", &text).await.unwrap(), text);
+}
+
+/// Large ones come as streams, which end at once when their caller gives up.
+async fn a_command_that_has_begun_runs_on_although_its_caller_gave_up(gateway: &Gateway) {
+    for size in [0, 20_000] {
+        let [begun, goes_on, done] = [key(), key(), key()];
+        let text = format!("{begun} {goes_on} {done} {}", "x".repeat(size));
+        let request = json!({ "text": text }).to_string();
+        let command = gateway.reply("Begin", context(Duration::from_secs(1)), request);
+        let (command, heard) = tokio::join!(command, gateway.text("Heard", &begun));
+        heard.unwrap();
+        assert_eq!(command.unwrap_err().code(), Code::DeadlineExceeded);
+        // Its words are there already.
+        gateway.text("Begin", &format!("{goes_on} {goes_on} {goes_on}")).await.unwrap();
+        assert_eq!(gateway.text("Heard", &done).await.unwrap(), done);
+    }
 }
 
 async fn it_calls_back(gateway: &Gateway) {
