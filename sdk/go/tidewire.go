@@ -104,7 +104,7 @@ type answer struct {
 }
 
 // Context is a call: who asks, until when, and what the answer is made of. It ends when the caller gives up, its
-// deadline passed among the reasons; a command runs on, and has no deadline.
+// deadline passed among the reasons; a command with one reply runs on, and no command has a deadline.
 type Context struct {
 	context.Context
 	app  *App

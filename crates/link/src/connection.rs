@@ -192,10 +192,11 @@ impl<T: Transport> Connection<T> {
         turn: &mut Turn,
     ) {
         let Some(host) = self.link.0.host.clone() else { return };
-        let (call, number, runs_on) = (taken.call, taken.number, taken.runs_on());
+        let (call, number) = (taken.call, taken.number);
         let in_place = turn.call() && !self.slow.has(number);
         let watch = taken.watch;
         let arrived = taken.arrived(&self.link, peer);
+        let runs_on = host.runs_on(&arrived);
         let serving = Serving::of(&self.link, (call, watch), &arrived);
         let rest = match in_place {
             true => serving.begin(cx, host, arrived),
@@ -212,7 +213,7 @@ impl<T: Transport> Connection<T> {
             return drop(rest);
         }
         let task = self.link.0.tasks.spawn(rest).abort_handle();
-        state.exchanges.entry(call).or_default().task = Some(task);
+        state.exchanges.entry(call).or_default().task = (!runs_on).then_some(task);
     }
 
     /// Writes what is to be written; whether the session may have more.

@@ -29,9 +29,15 @@ use crate::watch::Again;
 
 /// Answers the calls of peers.
 pub trait Host: Send + Sync + 'static {
-    /// Answers one call. Dropping the future cancels it, which is done to queries and streams only: the
-    /// answer to a unary command is awaited whatever its caller does.
+    /// Answers one call. Dropping the future cancels it, which is not done to what [runs on](Self::runs_on):
+    /// that is awaited whatever its caller does.
     fn answer(&self, call: Arrived) -> Answering;
+
+    /// Whether a call runs on although its caller gave up, as a command with one reply does: one whose request
+    /// came whole, unless the host knows its methods, and that a larger one is no stream.
+    fn runs_on(&self, call: &Arrived) -> bool {
+        call.is_command && !matches!(call.body, Body::Stream(_))
+    }
 
     /// A hosted process says something beside its calls, in the order in which it does: what comes from it
     /// after this is heard later. It must not wait, nor use the link, whose lock is held.
@@ -166,11 +172,6 @@ impl Taken {
     /// Whether its message comes as items.
     pub(crate) fn is_streaming(&self) -> bool {
         self.body.is_none()
-    }
-
-    /// Whether it runs on whatever becomes of its caller.
-    pub(crate) fn runs_on(&self) -> bool {
-        self.command.is_some() && !self.is_streaming()
     }
 
     /// Its own headers in place of the connection's.

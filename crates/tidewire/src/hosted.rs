@@ -26,7 +26,9 @@ use tidewire_link::{
     Answering, Arrived, Asked, ByteStream, Config, Failed, Host, Limits, Process, Reason, feature,
 };
 use tidewire_memo::SourceKey;
-use tidewire_service::{Answer, Call, Error, Method, Outcome, Result, RpcService, Service};
+use tidewire_service::{
+    Answer, Call, Error, Method, Outcome, Result, RpcService, Service, StreamKind,
+};
 
 /// What a program serves when it is hosted.
 #[derive(Default)]
@@ -206,6 +208,12 @@ impl Service for Gateway {
 struct Served(Program);
 
 impl Host for Served {
+    fn runs_on(&self, arrived: &Arrived) -> bool {
+        let Asked::Method(asked) = &arrived.target else { return false };
+        let method = self.0.methods.get(&*asked.path);
+        arrived.is_command && method.is_some_and(|(method, _)| method.kind == StreamKind::Unary)
+    }
+
     fn answer(&self, arrived: Arrived) -> Answering {
         let Arrived { target, context, body, .. } = arrived;
         let found = match target {
