@@ -234,6 +234,7 @@ func TestEqualValuesAreOneKeyAndWhatIsNoneIsRefused(t *testing.T) {
 	seven, none, number := int64(7), (*int64)(nil), json.Number("7.0")
 	for want, parts := range map[string][]any{
 		"7":                   {7, int8(7), uint64(7), 7.0, size(7), &seven, number, &number},
+		"a\uFFFD\uFFFDb":      {"a\xff\xfeb"},
 		"%_":                  {nil, none, (*big.Int)(nil)},
 		"6162":                {[]byte("ab"), json.RawMessage("ab"), named{'a', 'b'}, [2]byte{'a', 'b'}},
 		"0.10000000149011612": {float64(float32(0.1))},

@@ -83,8 +83,11 @@ func bytesOf(value reflect.Value) []byte {
 	return data
 }
 
-func textOf(text string) string {
-	return strings.ToValidUTF8(escape.Replace(text), "\uFFFD")
+func textOf(text string) string { return unicodeOf(escape.Replace(text)) }
+
+// Every byte that is of no character is U+FFFD.
+func unicodeOf(text string) string {
+	return strings.Map(func(character rune) rune { return character }, text)
 }
 
 // A number as JSON has it, however it is written there.

@@ -134,7 +134,7 @@ func (c *Context) AddTrailer(name, value string) {
 
 // Depends says that the answer was made of this: it is kept until that changes. See [KeyText] for what keys are.
 func (c *Context) Depends(source string, key ...any) {
-	c.said.depends = append(c.said.depends, []string{strings.ToValidUTF8(source, "\uFFFD"), KeyText(key...)})
+	c.said.depends = append(c.said.depends, []string{unicodeOf(source), KeyText(key...)})
 }
 
 // Changed says that this changed: whoever asks after this call is answered sees it.
@@ -345,7 +345,7 @@ func (a *App) Changed(source string, key ...any) {
 }
 
 func (a *App) sayChanged(source, key string) {
-	payload := putString(putString(nil, strings.ToValidUTF8(source, "\uFFFD")), key)
+	payload := putString(putString(nil, unicodeOf(source)), key)
 	switch {
 	case len(payload) > payloadMax && key != "":
 		a.sayChanged(source, "")

@@ -25,6 +25,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tidewire_link::{
     Arrival, CallId, Config, Limits, Link, Links, Placed, Reason, feature, random_boot,
 };
+use tidewire_memo::read_untracked;
 use tidewire_service::{Body, Call, Headers, Outcome, Reply, Result, Target, end_to_end};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -254,8 +255,11 @@ impl Underway {
             return Poll::Pending;
         };
         let Begun { command, opened, .. } = self.begun.take().expect(TAKEN);
-        // What runs within it ends with it.
-        self.running = None;
+        // What runs within it ends with it. An answer that did not wait for one of its parts is told of no
+        // change of that.
+        if self.running.take().is_some_and(|running| !running.is_empty()) {
+            read_untracked();
+        }
         Poll::Ready(match outcome {
             Ok(reply) => {
                 opened.peer.made_of(&depends, self.asked.is_kept || reply.freshness.is_known());

@@ -12,7 +12,7 @@ use std::task::Waker;
 
 use tidewire_link::{Answering, Arrived, ByCall, CallId, Changed, Depends, Failed, Host, Said};
 use tidewire_memo::{Graph, read_untracked};
-use tidewire_service::{Enclosing, Error, Reply};
+use tidewire_service::{Code, Enclosing, Error, Outcome, Reply};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
@@ -201,7 +201,10 @@ impl Peer {
     pub(crate) fn closes(&self, call: CallId) {
         // What it still has may use the link as it is dropped, whose lock is taken before this one.
         let closed = self.parents().open.remove(&call);
-        drop(closed);
+        if closed.is_some_and(|parent| !parent.nested.is_empty()) {
+            // Asked for and not waited for, as what runs already.
+            read_untracked();
+        }
     }
 
     /// An answer was made of this: what is running depends on it.
@@ -261,9 +264,6 @@ impl Peer {
             return refuse("the call that this one is part of is not open".to_owned());
         };
         let enclosing = Enclosing::within(outer.as_ref(), self.holder);
-        if enclosing.depth() >= REENTRANCY {
-            return refuse(format!("calls within calls are over reentrancy = {REENTRANCY}"));
-        }
         arrived.context.set_enclosing(enclosing);
         let (answer, answered) = oneshot::channel();
         // Whoever waits and is gone by now drops what would answer.
@@ -286,16 +286,37 @@ impl Peer {
 }
 
 impl Nested {
-    /// Answers it here and now, unless the process gives it up.
+    /// Answers it here and now, unless the process gives it up. The call outside, in whose task this is, is told
+    /// of changes of what is kept alone: it is made of what cannot be told by any other end.
     pub(crate) async fn run(self, shared: Arc<Shared>) {
         let Self { arrived, answer } = self;
         let mut begun = Begun(Some(answer));
-        let outcome = tokio::select! {
-            outcome = Peer::answer_now(&shared, arrived) => outcome,
-            () = begun.0.as_mut().expect("it is taken once").closed() => return,
+        let is_too_deep = arrived.context.enclosing().is_some_and(|it| it.depth() >= REENTRANCY);
+        let outcome = match is_too_deep {
+            true => {
+                let text = format!("calls within calls are over reentrancy = {REENTRANCY}");
+                Err(Failed::not_run(Error::failed_precondition(text)))
+            }
+            false => tokio::select! {
+                outcome = Peer::answer_now(&shared, arrived) => outcome,
+                () = begun.0.as_mut().expect("it is taken once").closed() => {
+                    return read_untracked();
+                }
+            },
         };
+        if outcome.as_ref().is_err_and(is_of_the_moment) {
+            read_untracked();
+        }
         begun.end(outcome);
     }
+}
+
+/// Whether an error says nothing about the next call: a refusal of the gateway, which no method answered, or one
+/// that is not kept.
+fn is_of_the_moment(failed: &Failed) -> bool {
+    use Code::{FailedPrecondition, InvalidArgument, NotFound, OutOfRange};
+    let lasting = [NotFound, InvalidArgument, FailedPrecondition, OutOfRange];
+    failed.outcome != Outcome::Answered || !lasting.contains(&failed.error.code())
 }
 
 /// Who is to have the answer of a nested call that may have run: that nobody knows, if it ends without one.

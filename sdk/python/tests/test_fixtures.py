@@ -62,6 +62,7 @@ class Fixtures(unittest.TestCase):
             (bytearray(b"ab"), "6162"),
             (memoryview(b"ab"), "6162"),
             ("\ud800", "\ufffd"),
+            ("a\udcff\udcfeb\ud83d\ude00", "a\ufffd\ufffdb\U0001f600"),
         ]:
             self.assertEqual(frames.key_text([part]), text)
         self.assertRaises(ValueError, frames.key_text, [10**5000])

@@ -34,7 +34,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from .frames import BEHIND, LEVELS, NOT_RUN, PAYLOAD_MAX, RAN, UNKNOWN, Error, cut, given_up
-from .frames import key_text, put_field, put_frame, put_headers, put_string, put_varint
+from .frames import key_text, put_field, put_frame, put_headers, put_string, put_varint, unicode
 from .session import Call, Session, __version__
 
 __all__ = ["App", "Context", "Error", "NOT_RUN", "UNKNOWN", "RAN", "BEHIND", "__version__"]
@@ -70,7 +70,7 @@ class Context(Call):
 
     def depends(self, source, *key):
         """The answer was made of this, and is kept until it changes."""
-        self.sources[source.encode(), key_text(key).encode()] = None
+        self.sources[unicode(source).encode(), key_text(key).encode()] = None
 
     def call(self, path, request, **more):
         """Calls a method of the gateway as part of this call: see App.call."""
@@ -240,12 +240,14 @@ class App:
 
         Every key of it did where this one is none (an error then) or has more than 64 KiB.
         """
+        if self.is_forked:
+            raise RuntimeError("a process that was forked has no part in the session; say it where it was")
         try:
             text = key_text(key).encode()
         except Exception:
             self.changed(source)
             raise
-        payload = put_string(source.encode()) + put_string(text)
+        payload = put_string(unicode(source).encode()) + put_string(text)
         if len(payload) > PAYLOAD_MAX:
             if text:
                 return self.changed(source)

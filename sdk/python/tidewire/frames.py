@@ -200,8 +200,7 @@ def part_text(part):
     if part is None or isinstance(part, bool):
         return {None: "%_", True: "true", False: "false"}[part]
     if isinstance(part, str):
-        part = SURROGATES.sub("\ufffd", part)
-        return part.replace("%", "%25").replace("/", "%2F")
+        return unicode(part).replace("%", "%25").replace("/", "%2F")
     if isinstance(part, (bytes, bytearray, memoryview)):
         return bytes(part).hex()
     if isinstance(part, float) and math.isfinite(part):
@@ -210,6 +209,13 @@ def part_text(part):
         return int.__repr__(operator.index(part))
     what = repr(part) if isinstance(part, float) else f"a {type(part).__name__}"
     raise TypeError(f"{what} is no part of a key; text, numbers, bytes, a bool or None are")
+
+
+def unicode(text):
+    """The text, with U+FFFD for what is none: half a character."""
+    if SURROGATES.search(text):
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def positional(number):

@@ -463,6 +463,33 @@ async fn an_answer_made_of_one_that_nothing_ends_is_not_kept_however_often_that_
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_made_without_one_that_it_did_not_wait_for_is_not_kept() {
+    let graph = Graph::new();
+    let rows = Rows::new(&graph);
+    let slow = rows.clone();
+    let inner = Behind::new(&graph, query(Sharing::Public), move |call| {
+        let slow = slow.clone();
+        async move {
+            slow.read(call).await?;
+            std::future::pending().await
+        }
+    });
+    let outer = Behind::new(&graph, query(Sharing::Public), move |call| {
+        let (rows, inner) = (rows.clone(), inner.clone());
+        async move {
+            rows.read(call).await?;
+            let asked = inner.ask("b", Context::default());
+            let _ = tokio::time::timeout(Duration::from_millis(100), asked).await;
+            Ok(Reply::new(Body::from("in its place")))
+        }
+    });
+    for runs in 1..=3 {
+        assert_eq!(outer.text("a", Context::default()).await, "in its place");
+        assert_eq!(outer.runs(), runs);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_is_not_kept_for_longer_than_what_it_is_made_of_says_of_itself() {
     let told = Arc::new(Mutex::new(Signal::new()));
     let signal = Arc::clone(&told);

@@ -38,13 +38,14 @@ fn has_both_languages(test: &str) -> bool {
 }
 
 /// About one runtime, the pool, what no SDK of ours does, or no program of ours; what is in two tests, one a language.
-const ALONE: [&str; 15] = [
+const ALONE: [&str; 16] = [
     "a_change_of_the_configuration_of_files_and_a_hangup_replace_a_program_under_load_and_no_call_fails",
     "a_new_executable_the_configuration_and_a_hangup_replace_a_program_in_go_under_load_too",
     "a_clock_that_jumps_ahead_ends_no_call_and_starts_nothing_twice",
     "a_call_that_finds_the_session_of_its_process_over_has_another_process",
     "a_command_within_a_call_that_is_over_before_it_may_have_run",
     "a_change_of_a_key_that_is_no_text_is_one_of_any_key",
+    "an_answer_that_was_made_without_a_part_that_it_asked_for_is_not_kept",
     "a_page_has_its_own_length_and_a_status_whatever_its_process_says",
     "a_process_that_breaks_a_rule_by_its_answer_ends_that_call_at_once",
     "a_process_that_takes_no_more_calls_keeps_its_own_and_another_gets_the_next",

@@ -4,9 +4,10 @@
 |---|---|
 | Get | the request, made of `items/TEXT` |
 | Fail | not_found, made of `items/TEXT`; `no code` breaks a rule by it, `a large code` has one of eight bytes |
+| Through | a number, made of `items/TEXT`, without a part that it asked for: `hurry` does not wait for it, `leave` gives it up, `refuse` asks for what is not there |
 | Wait | nothing, ever; `let in` says that the gateway is not |
 | Set | the request, after a change of `items/TEXT`; the key is no UTF-8 for `no text` |
-| Do | nothing: it ends; `gets` is answered by how often Get ran; `who` and `leave` are answered by its process id, the latter as the last call that it takes; `twice` so, and then once more |
+| Do | nothing: it ends; `gets` is answered by how often Get and Through ran; `who` and `leave` are answered by its process id, the latter as the last call that it takes; `twice` so, and then once more |
 
 `call back` of Do makes a command within, `late`, and is answered as that one arrives, which never is; `told` is answered
 by the code and the outcome that the process heard of it.
@@ -23,7 +24,7 @@ import socket
 import struct
 import sys
 
-REPLY, ERROR, READY, REQUEST, GOAWAY, CHANGED, END, HTTP = 4, 5, 16, 3, 12, 19, 1, 4
+REPLY, ERROR, READY, REQUEST, GOAWAY, CANCEL, CHANGED, END, HTTP = 4, 5, 16, 3, 12, 8, 19, 1, 4
 UNAUTHENTICATED = 19
 
 
@@ -103,7 +104,7 @@ def main():
     if sys.argv[1:] == ["hello-only"]:
         session.read()
     session.send(READY)
-    gets = 0
+    gets, part = 0, 1
     while True:
         kind, stream, fields, payload = session.read()
         if kind == ERROR:
@@ -119,6 +120,16 @@ def main():
         if name == "Get":
             gets += 1
             session.send(REPLY, stream, depends(payload), payload, flags=END)
+        elif name == "Through":
+            gets += 1
+            part, asked = part + 2, b"Nothing" if text == "refuse" else b"Wait"
+            meta = b"\x02" + string(b"\1/tidewire.hosted.v1.Hosted/" + asked) + b"\x13" + string(varint(stream))
+            session.send(REQUEST, part, meta, payload, flags=END)
+            if text == "leave":
+                session.send(CANCEL, part)
+            while text == "refuse" and session.read()[:2] != (ERROR, part):
+                pass
+            session.send(REPLY, stream, depends(payload), b'{"number":1}', flags=END)
         elif name == "Set":
             key = b"\xff" if text == "no text" else text.encode()
             session.send(CHANGED, payload=string(b"items") + string(key))

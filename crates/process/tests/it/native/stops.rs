@@ -160,6 +160,18 @@ async fn a_change_of_a_key_that_is_no_text_is_one_of_any_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_was_made_without_a_part_that_it_asked_for_is_not_kept() {
+    let gateway = Gateway::start(&frames(), Codec::Json, Life::default()).await;
+    for (how, gets) in [("hurry", "2"), ("leave", "4"), ("refuse", "6")] {
+        for _ in 0..2 {
+            assert_eq!(gateway.number("Through", how).await, 1);
+        }
+        assert_eq!(gateway.text("Do", "gets").await.unwrap(), gets, "{how}");
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_page_has_its_own_length_and_a_status_whatever_its_process_says() {
     let gateway = Gateway::start(&frames(), Codec::Json, Life::default()).await;
     for (said, length) in [("2/200", "6"), ("600/200", "6"), ("6/404", "6"), ("-/200", "6")] {
