@@ -35,6 +35,11 @@ class Fixtures(unittest.TestCase):
         app.unary("/a.B/C")(print_nothing)
         self.assertRaisesRegex(ValueError, "a.B/C is served twice", app.unary("a.B/C"), print_nothing)
 
+    def test_a_change_that_nobody_would_hear_of_is_an_error(self):
+        app = tidewire.App()
+        app.is_forked = True
+        self.assertRaisesRegex(RuntimeError, "forked", app.changed, "items", 1)
+
     def test_keys_have_one_text_in_each_language(self):
         kinds = {"int": int, "double": float, "bytes": bytes.fromhex, "absent": lambda _: None}
         for fixture in load("keys.json"):
