@@ -74,7 +74,10 @@ impl Terms {
 
     /// Notes why an answer was not kept; the first time of a method goes to the log.
     pub(crate) fn note(&self, refusal: &Refusal) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
+        // What it was made of was not kept, which says little about the next one.
+        if *refusal != Refusal::Untold {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
         if !self.is_told.swap(true, Ordering::Relaxed) {
             tracing::debug!(method = %self.name, "an answer {refusal}");
         }

@@ -418,6 +418,27 @@ async fn a_service_that_names_its_content_is_asked_by_that_name_and_need_not_sen
     assert_eq!(behind.runs(), 4);
 }
 
+#[tokio::test]
+async fn answers_that_are_made_of_one_that_is_not_kept_do_not_keep_others_from_being_kept() {
+    let graph = Graph::new();
+    let rows = Rows::new(&graph);
+    let outer = Behind::new(&graph, query(Sharing::Public), move |mut call| {
+        let rows = rows.clone();
+        async move {
+            if call.message().await?.starts_with(b"untold") {
+                tidewire_memo::read_untracked();
+            }
+            rows.read(call).await
+        }
+    });
+    for _ in 0..40 {
+        outer.text("untold", Context::default()).await;
+    }
+    outer.text("a", Context::default()).await;
+    outer.text("a", Context::default()).await;
+    assert_eq!(outer.runs(), 41);
+}
+
 /// A query that reads a row and asks another service, whose answers are as `reply` makes them of their text;
 /// and that text.
 fn asking(
