@@ -118,7 +118,7 @@ def run(name, kind, connections, count):
         out, address = os.path.join(folder, "callgrind"), f"127.0.0.1:{free_port()}"
         command, more = front(name, kind, folder, address)
         behind = worker(os.path.join(folder, "worker.sock")) if name == "proxy" else None
-        environment = {**os.environ, **more, "TOKIO_WORKER_THREADS": "1"}
+        environment = {**os.environ, **more, "TIDEWIRE_SERVER_THREADS": "1"}
         process = subprocess.Popen(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", *command],
                                    cwd=PEERS, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         calls({"pipe": CALL, "http": REQUEST}[kind], address, process, connections, count)

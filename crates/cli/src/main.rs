@@ -87,37 +87,32 @@ enum Command {
 
 fn main() -> ExitCode {
     tidewire::warden();
-    run()
-}
-
-#[tokio::main]
-async fn run() -> ExitCode {
     let arguments = match Arguments::try_parse_from(habits::rewrite(std::env::args())) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
     let outcome = match arguments.command {
         Command::Init(init) => init.run(),
-        Command::Serve(serve) => done(serve.run().await),
-        Command::Mock(mock) => done(mock.run().await),
-        Command::Call(call) => call.run().await,
-        Command::Calls(calls) => done(calls.run().await),
-        Command::Top(top) => done(top.run().await),
-        Command::Inspect(inspect) => done(inspect.run().await),
-        Command::Ps(ps) => done(ps.run().await),
-        Command::Logs(logs) => done(logs.run().await),
-        Command::Start(one) => done(one.run(Act::Start).await),
-        Command::Stop(one) => done(one.run(Act::Stop).await),
-        Command::Restart(one) => done(one.run(Act::Restart).await),
-        Command::Freeze(one) => done(one.run(Act::Freeze).await),
-        Command::Thaw(one) => done(one.run(Act::Thaw).await),
-        Command::Mocks(mocks) => done(mocks.run().await),
+        Command::Serve(serve) => done(serve.run()),
+        Command::Mock(mock) => done(mock.run()),
+        Command::Call(call) => wait(call.run()),
+        Command::Calls(calls) => done(wait(calls.run())),
+        Command::Top(top) => done(wait(top.run())),
+        Command::Inspect(inspect) => done(wait(inspect.run())),
+        Command::Ps(ps) => done(wait(ps.run())),
+        Command::Logs(logs) => done(wait(logs.run())),
+        Command::Start(one) => done(wait(one.run(Act::Start))),
+        Command::Stop(one) => done(wait(one.run(Act::Stop))),
+        Command::Restart(one) => done(wait(one.run(Act::Restart))),
+        Command::Freeze(one) => done(wait(one.run(Act::Freeze))),
+        Command::Thaw(one) => done(wait(one.run(Act::Thaw))),
+        Command::Mocks(mocks) => done(wait(mocks.run())),
         Command::Check(check) => check.run(),
         Command::Completions(completions) => completions.run(),
-        Command::Complete(complete) => complete.run(&Arguments::command()).await,
-        Command::List(list) => list.run().await,
-        Command::Describe(describe) => describe.run().await,
-        Command::Bench(bench) => command::bench::run(&bench).await,
+        Command::Complete(complete) => wait(complete.run(&Arguments::command())),
+        Command::List(list) => wait(list.run()),
+        Command::Describe(describe) => wait(describe.run()),
+        Command::Bench(bench) => wait(command::bench::run(&bench)),
     };
     match outcome {
         Ok(code) => code,
@@ -128,6 +123,12 @@ async fn run() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
+}
+
+/// Runs what ends by itself.
+#[tokio::main]
+async fn wait<T>(command: impl Future<Output = T>) -> T {
+    command.await
 }
 
 fn done(outcome: Result<(), Failure>) -> Result<ExitCode, Failure> {

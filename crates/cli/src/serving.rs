@@ -1,11 +1,13 @@
-//! Services without code of their own, put into a server: what `serve` starts and `check` tries; and what
-//! is said once a server listens.
+//! Services without code of their own, put into a server: what `serve` starts and `check` tries; what a
+//! server runs on, and what is said once it listens.
 
 use std::io::Write as _;
+use std::num::NonZero;
 
 use anyhow::bail;
-use tidewire::config::{Backend, Flags, ServiceConfig};
+use tidewire::config::{Backend, Config, Flags, ServiceConfig};
 use tidewire::{Builder, Echo, Running, Schema};
+use tokio::runtime::{self, Runtime};
 
 /// The services of `schema` that are asked for, added to `builder`; `names` gets their names.
 ///
@@ -40,6 +42,26 @@ pub(crate) fn add(
         names.push(name);
     }
     Ok(builder)
+}
+
+/// What a server runs on: `server.threads` threads. Without that a thread a core, or half of it where programs
+/// are hosted, which want the other half.
+///
+/// # Errors
+/// The system gives no threads or no descriptors.
+pub(crate) fn runtime(config: &Config) -> std::io::Result<Runtime> {
+    let threads = config.server.threads.map_or_else(
+        || {
+            let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+            if config.programs().next().is_some() { (cores / 2).max(1) } else { cores }
+        },
+        |threads| usize::from(threads.get()),
+    );
+    let mut builder = match threads {
+        1 => runtime::Builder::new_current_thread(),
+        _ => runtime::Builder::new_multi_thread(),
+    };
+    builder.worker_threads(threads).enable_all().build()
 }
 
 /// Where a server listens, what it does there, and where its settings come from.

@@ -3,11 +3,15 @@
 //!
 //! One writes at a time, outside the lock; what others have meanwhile, it writes too. What the connection
 //! does not take now is left to its task, which waits until it does.
+//!
+//! On a runtime of one thread that task comes next after what is ready before it, without another thread to
+//! wake: while calls are open, those that come together are left to it, and written as one.
 
 use std::fmt;
 use std::sync::{Arc, MutexGuard};
 
 use tidewire_live::Micros;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::link::{Link, State};
 use crate::transport::AtOnce;
@@ -17,6 +21,8 @@ use crate::transport::AtOnce;
 pub(crate) struct Beside {
     /// By what; only by the task where there is nothing.
     pub(crate) by: Option<Arc<dyn AtOnce>>,
+    /// All tasks have one thread.
+    joins: bool,
     /// Somebody has bytes in hand that come before all others.
     pub(crate) is_writing: bool,
     /// What the connection did not take, for its task.
@@ -30,7 +36,9 @@ pub(crate) struct Beside {
 impl Beside {
     /// Nothing is written yet.
     pub(crate) fn of(by: Option<Arc<dyn AtOnce>>) -> Self {
-        Self { by, ..Self::default() }
+        let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+        let joins = flavor.is_ok_and(|flavor| flavor == RuntimeFlavor::CurrentThread);
+        Self { by, joins, ..Self::default() }
     }
 
     /// Whether there are bytes that the session has given out and the connection has not taken.
@@ -45,6 +53,9 @@ impl Link {
         let by =
             state.beside.by.clone().filter(|_| state.is_greeted && state.beside.left.is_empty());
         let Some(by) = by else { return state.wake() };
+        if state.beside.joins && state.exchanges.len() > 1 {
+            return state.wake();
+        }
         if state.beside.is_writing {
             // Whoever does looks again when it is done.
             return;

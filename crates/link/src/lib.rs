@@ -8,7 +8,7 @@
 //! |---|---|
 //! | an accepting side | [`Links`]: greets connections, resumes or takes over their sessions, keeps those without one |
 //! | a dialing side | [`Remote`]: a [`Link`] that is connected again and again |
-//! | who runs a connection | [`Connection`], over a [`Transport`]: [`ByteStream`], [`WebSocket`] |
+//! | who runs a connection | [`Connection`], over a [`Transport`]: [`ByteStream`], [`WebSocket`], [`Socket`] |
 //! | who calls | [`Link::call`]; who holds the answer, [`Link::call_held`] |
 //! | who answers | [`Host`]; watched answers by their `Freshness` |
 //! | a program that is hosted | [`Process`], [`depends`] |
@@ -28,6 +28,7 @@ mod place;
 mod pour;
 mod process;
 mod serve;
+mod socket;
 mod transport;
 mod turn;
 mod watch;
@@ -43,6 +44,7 @@ pub use link::{ByCall, Link};
 pub use made_of::Depends;
 pub use process::{Process, depends};
 pub use serve::{Answering, Arrived, Asked, Failed, Host, Said};
+pub use socket::Socket;
 pub use tidewire_live::{CallId, Changed, Config, Limits, Reason, Violation, feature};
 pub use transport::{AtOnce, Broken, ByteStream, Transport};
 pub use websocket::{PATH, SUBPROTOCOL, WebSocket, accept_key, random_key};

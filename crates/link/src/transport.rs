@@ -3,6 +3,7 @@
 //! | transport | what it carries |
 //! |---|---|
 //! | [`ByteStream`] | TCP, TLS, Unix sockets: the frames are the stream |
+//! | [`Socket`](crate::Socket) | the same, between a gateway and a process that it hosts |
 //! | [`WebSocket`](crate::WebSocket) | binary messages, each of whole frames |
 
 use std::fmt;

@@ -17,7 +17,7 @@
 //! | `instance.rs` | one process from its start to its end |
 //! | `calls.rs` | what becomes of a call when its process fails |
 //! | `commands.rs` | what becomes stale when a process ends with a command under way |
-//! | `native.rs`, `socket.rs` | calls of a process that speaks the live protocol, both ways |
+//! | `native.rs` | calls of a process that speaks the live protocol, both ways |
 //! | `peer.rs` | what such a process says by itself |
 //! | `steer.rs` | what an operator does to a service |
 //! | `clock.rs` | what a process is given time for |
@@ -49,7 +49,6 @@ mod pool;
 mod program;
 mod ready;
 mod site;
-mod socket;
 mod sources;
 mod steer;
 mod typed;

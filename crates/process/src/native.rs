@@ -12,6 +12,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -23,11 +24,10 @@ use http::StatusCode;
 use http::header::CONTENT_LENGTH;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tidewire_link::{
-    Arrival, CallId, Config, Limits, Link, Links, Placed, Reason, feature, random_boot,
+    Arrival, CallId, Config, Limits, Link, Links, Placed, Reason, Socket, feature, random_boot,
 };
 use tidewire_memo::read_untracked;
 use tidewire_service::{Body, Call, Headers, Outcome, Reply, Result, Target, end_to_end};
-use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -35,7 +35,6 @@ use tokio_util::task::TaskTracker;
 
 use crate::commands::{self, Command};
 use crate::peer::{Parent, Peer};
-use crate::socket::Socket;
 
 /// The session with one process.
 #[derive(Debug)]
@@ -50,11 +49,10 @@ pub(crate) struct Native {
 ///
 /// # Errors
 /// When there are no more.
-pub(crate) fn sockets() -> io::Result<(std::os::unix::net::UnixStream, OwnedFd)> {
+pub(crate) fn sockets() -> io::Result<(UnixStream, OwnedFd)> {
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    let ours = std::os::unix::net::UnixStream::from(ours);
-    ours.set_nonblocking(true)?;
+    let ours = UnixStream::from(ours);
     Ok((ours, theirs))
 }
 
@@ -66,16 +64,13 @@ impl Native {
     ///
     /// # Cancel safety
     /// Dropped, the session is over.
-    pub(crate) async fn greet(
-        socket: std::os::unix::net::UnixStream,
-        peer: &Arc<Peer>,
-    ) -> Result<Self, String> {
-        let transport = UnixStream::from_std(socket).map_err(|error| error.to_string())?;
+    pub(crate) async fn greet(socket: UnixStream, peer: &Arc<Peer>) -> Result<Self, String> {
+        let transport = Socket::new(socket).map_err(|error| error.to_string())?;
         let (peer, tasks) = (Arc::clone(peer), TaskTracker::new());
         let links = Links::new(config(), Arc::clone(&peer) as _, tasks, 0);
         let anybody = async |_| Ok(bytes::Bytes::new());
         let arrival = Arrival { is_started_here: true, ..Arrival::default() };
-        let greeted = links.greet(Socket::new(transport), arrival, anybody).await;
+        let greeted = links.greet(transport, arrival, anybody).await;
         let (link, connection) = greeted.map_err(|refused| match refused {
             Some(violation) => format!("its hello is refused: {violation}"),
             None => "it said no hello of the live protocol".to_owned(),

@@ -35,6 +35,7 @@ mod service;
 mod traces;
 mod value;
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use self::origin::Origins;
@@ -108,6 +109,10 @@ pub struct ServerConfig {
     pub listen: Vec<Address>,
     /// Server reflection; by default on where every address is local.
     pub reflection: Option<bool>,
+    /// Threads of `tidewire serve` and `tidewire mock`. A program that loads its configuration has made its own
+    /// runtime before; this says nothing to it.
+    #[serde(deserialize_with = "value::threads")]
+    pub threads: Option<NonZero<u16>>,
     /// `[server.tls]`: TLS on every TCP address.
     pub tls: Option<TlsConfig>,
 }
@@ -273,7 +278,7 @@ pub enum AccessLogSetting {
 impl Default for ServerConfig {
     fn default() -> Self {
         let listen = vec![Address::Tcp(([127, 0, 0, 1], 8080).into())];
-        Self { listen, reflection: None, tls: None }
+        Self { listen, reflection: None, threads: None, tls: None }
     }
 }
 

@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidewire_link::{
-    Answering, Arrived, Asked, ByteStream, Config, Failed, Host, Limits, Process, Reason, feature,
+    Answering, Arrived, Asked, Config, Failed, Host, Limits, Process, Reason, Socket, feature,
 };
 use tidewire_memo::SourceKey;
 use tidewire_service::{
@@ -70,14 +70,10 @@ impl Program {
     /// When a program is run twice.
     pub async fn run(self) -> Result<()> {
         let socket = inherited().ok_or_else(|| Error::failed_precondition(NOT_HOSTED))?;
-        let socket = socket
-            .set_nonblocking(true)
-            .map(|()| socket)
-            .and_then(tokio::net::UnixStream::from_std);
-        let socket = socket.map_err(|error| Error::unavailable(error.to_string()))?;
+        let socket = Socket::new(socket).map_err(|error| Error::unavailable(error.to_string()))?;
         let process = Process::new(config(), Arc::new(Served(self)));
         assert!(PROCESS.set(process.clone()).is_ok(), "one program is run");
-        match process.run(ByteStream::new(socket)).await {
+        match process.run(socket).await {
             Some(why) if !matches!(why.reason, Reason::Bye | Reason::Drain) => {
                 Err(Error::unavailable(format!("the gateway ended the session: {why}")))
             }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use tidewire::config::Flags;
+use tidewire::config::{Config, Flags};
 use tidewire::mock::{Finding, Missing, MockFolders, Watch, serve};
 use tidewire::{Diagnostic, StartError};
 
@@ -61,7 +61,7 @@ enum WithoutRule {
 }
 
 impl Mock {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(self) -> Result<(), Failure> {
         if self.schema {
             let mut out = std::io::stdout().lock();
             out.write_all(tidewire::mock::RULE_SCHEMA.as_bytes())?;
@@ -77,6 +77,10 @@ impl Mock {
         };
         let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
         config.log.start().map_err(Failure::usage)?;
+        serving::runtime(&config)?.block_on(self.mock(&flags, &config))
+    }
+
+    async fn mock(&self, flags: &Flags, config: &Config) -> Result<(), Failure> {
         let folders = self.folders();
         let loaded = folders.load();
         report(loaded.faults.iter());
@@ -108,7 +112,7 @@ impl Mock {
             _ => Failure::usage(error),
         })?;
         let names: Vec<_> = mock.schema().services().map(str::to_owned).collect();
-        let start = serving::start(&running, &format!("mocking {}", names.join(", ")), &flags);
+        let start = serving::start(&running, &format!("mocking {}", names.join(", ")), flags);
         let stopped = running.until_stopped();
         let watch = (!self.no_watch).then(|| folders.watch(&mock));
         serving::say(&start);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tidewire::config::{Backend, Flags, ServiceConfig, sources};
+use tidewire::config::{Backend, Config, Flags, ServiceConfig, sources};
 use tidewire::{Schema, StartError};
 
 use crate::{Failure, resident, serving};
@@ -32,7 +32,7 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(self) -> Result<(), Failure> {
         let flags = Flags {
             file: self.config.clone(),
             listen: match self.port {
@@ -43,6 +43,10 @@ impl Serve {
         };
         let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
         config.log.start().map_err(Failure::usage)?;
+        serving::runtime(&config)?.block_on(self.serve(&flags, &config))
+    }
+
+    async fn serve(&self, flags: &Flags, config: &Config) -> Result<(), Failure> {
         let of_programs = |service: &&ServiceConfig| service.backend == Backend::Program;
         let services = config.schemas().filter(|service| !of_programs(service));
         let mut services: Vec<_> = services.cloned().collect();
@@ -73,14 +77,14 @@ impl Serve {
             programs.host().answered_by(running.callee());
         }
         resident::give_back_code();
-        let start = serving::start(&running, &format!("serving {}", names.join(", ")), &flags);
+        let start = serving::start(&running, &format!("serving {}", names.join(", ")), flags);
         let stopped = running.until_stopped();
         serving::say(&start);
         let outcome = match &mut programs {
             None => stopped.await,
             Some(programs) => tokio::select! {
                 outcome = stopped => outcome,
-                never = programs.follow(&flags) => match never {},
+                never = programs.follow(flags) => match never {},
             },
         };
         if let Some(programs) = programs {

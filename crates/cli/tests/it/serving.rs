@@ -65,6 +65,24 @@ impl Drop for Served {
     }
 }
 
+/// Threads that serve, and beside them only what waits for the disk and the like.
+#[cfg(target_os = "linux")]
+#[test]
+fn it_has_as_many_threads_as_it_is_told() {
+    let serving = |threads: &str| {
+        let threads = format!("server.threads={threads}");
+        let arguments = ["serve", "shop.proto", "--port", "0", "--set", &threads];
+        let served = Served::in_folder(folder(&[("shop.proto", PROTO)]), &arguments);
+        served.answers();
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", served.child.id())).unwrap();
+        tasks.count()
+    };
+    let (one, six) = (serving("1"), serving("6"));
+    assert_eq!(six - one, 6, "the first thread serves where it is the only one");
+    run(folder(&[]).path(), &["serve", "shop.proto", "--set", "server.threads=0"])
+        .check(2, &["server.threads", "0 threads; write 1 to 1024"]);
+}
+
 #[test]
 fn a_hangup_is_logged_and_changes_nothing_and_a_termination_ends_it_well() {
     for last in ["TERM", "INT"] {

@@ -27,6 +27,12 @@ pub const KEYS: &[Key] = &[
         "addresses to listen on, with commas between them in a variable",
     ),
     key("server.reflection", "true", "on where every address is local", "server reflection"),
+    key(
+        "server.threads",
+        "2",
+        "one a core; half of the cores where programs are hosted",
+        "threads of `tidewire serve` and `tidewire mock`, 1 to 1024",
+    ),
     key("server.tls.certificate", "cert.pem", "no TLS", "PEM file of the certificate chain"),
     key("server.tls.key", "key.pem", "no TLS", "PEM file of the private key"),
     key(

@@ -1,6 +1,7 @@
 //! Values with a unit: `"4MiB"`, `"30s"`, addresses.
 
 use std::fmt;
+use std::num::NonZero;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -44,6 +45,16 @@ fn parse_bytes(text: &str) -> Option<usize> {
         _ => return None,
     };
     digits.parse::<usize>().ok()?.checked_mul(unit)
+}
+
+/// A number of threads.
+pub(super) fn threads<'de, D: Deserializer<'de>>(
+    input: D,
+) -> Result<Option<NonZero<u16>>, D::Error> {
+    let threads = i64::deserialize(input)?;
+    let fits = u16::try_from(threads).ok().filter(|threads| *threads <= 1024);
+    let fits = fits.and_then(NonZero::new).map(Some);
+    fits.ok_or_else(|| D::Error::custom(format!("{threads} threads; write 1 to 1024")))
 }
 
 /// A duration: `"30s"`, `"500ms"`, `"1m 30s"`; a bare number is seconds.
