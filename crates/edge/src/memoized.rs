@@ -88,9 +88,7 @@ impl Shared {
         };
         let (shared, place) = (Arc::clone(self), Arc::clone(place));
         Answer::pending(async move {
-            let mut asked = Unanswered(true);
             let answer = shared.compute(&place, key, call).await;
-            asked.0 = false;
             drop(flight);
             answer
         })
@@ -153,17 +151,6 @@ impl Shared {
     fn pass(&self, call: Call) -> Answer {
         read_untracked();
         self.inner.call(call)
-    }
-}
-
-/// An answer that is asked for. A computation that asks within and does not wait for it is made of what cannot be told.
-struct Unanswered(bool);
-
-impl Drop for Unanswered {
-    fn drop(&mut self) {
-        if self.0 {
-            read_untracked();
-        }
     }
 }
 

@@ -124,7 +124,8 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     /// See [`ErrorKind`](crate::ErrorKind).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the computation to the other callers; the last one cancels it.
+    /// Dropping the future leaves the computation to the other callers; the last one cancels it. A memoized
+    /// function that drops it before its answer is answered and not kept.
     #[inline(always)]
     pub fn get(&self, key: K) -> Get<K, V> {
         Get::new(self.inner, key)

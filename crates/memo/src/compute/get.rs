@@ -42,10 +42,9 @@ enum Stage<K: Key, V: Send + Sync + 'static> {
 
 /// What a `get` does that is no hit; boxed when it must wait, so that hits know nothing of it.
 enum Long<K: Key, V: Send + Sync + 'static> {
-    /// Not polled yet, on behalf of a node that is not the ambient one.
-    OnBehalf(K, Id),
-    /// The same, by who was answered early before and would only be given the same again.
-    Patient(K),
+    /// Not polled yet: on behalf of a node that is not the ambient one, or patiently, by who was answered early
+    /// before and would only be given the same again.
+    New(K, Option<Id>, bool),
     /// Waits for a computation.
     Joined(Joined<K, V>),
     /// Re-executes a hit.
@@ -65,11 +64,11 @@ impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
 
     /// Waits for the end of the computation and takes no early answer.
     pub(crate) fn patient(memo: &'static Inner<K, V>, key: K) -> Self {
-        Self { memo, stage: Stage::Long(Box::new(Long::Patient(key))) }
+        Self { memo, stage: Stage::Long(Box::new(Long::New(key, None, true))) }
     }
 
     pub(crate) fn on_behalf_of(memo: &'static Inner<K, V>, key: K, parent: Id) -> Self {
-        Self { memo, stage: Stage::Long(Box::new(Long::OnBehalf(key, parent))) }
+        Self { memo, stage: Stage::Long(Box::new(Long::New(key, Some(parent), false))) }
     }
 }
 
@@ -135,15 +134,11 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
                 Poll::Pending => (Self::Long(long), Poll::Pending),
                 answered => (Self::Over, answered),
             },
-            Long::OnBehalf(..) => {
-                let Long::OnBehalf(key, parent) = *long else {
+            Long::New(..) => {
+                let Long::New(key, parent, is_patient) = *long else {
                     unreachable!("it was a moment ago")
                 };
-                Self::begin(memo, key, Some(parent), false, context)
-            }
-            Long::Patient(_) => {
-                let Long::Patient(key) = *long else { unreachable!("it was a moment ago") };
-                Self::begin(memo, key, None, true, context)
+                Self::begin(memo, key, parent, is_patient, context)
             }
         }
     }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
 use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 
 use crate::compute::attempt::Attempt;
-use crate::compute::capture::Frame;
+use crate::compute::capture::{Frame, read_untracked};
 use crate::compute::inner::{Inner, Node};
 use crate::graph::core::Core;
 use crate::graph::event::EventKind;
@@ -353,7 +353,9 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
 }
 
 impl<K: Key, V: Send + Sync + 'static> Drop for Joined<K, V> {
+    /// A computation that asks and does not wait is made of what cannot be told.
     fn drop(&mut self) {
+        read_untracked();
         self.leave();
     }
 }

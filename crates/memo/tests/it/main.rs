@@ -6,6 +6,7 @@ mod announcing;
 mod bounds;
 mod compute;
 mod exactness;
+mod giving_up;
 mod graphs;
 mod growth;
 mod handles;

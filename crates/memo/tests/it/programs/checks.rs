@@ -125,7 +125,10 @@ fn passing(world: &World, node: Node, start: &Start, text: &str) {
 pub(super) fn keeps_everything(world: &World) -> bool {
     let program = &world.program;
     let is_odd = |stmt: &Stmt| {
-        matches!(stmt, Stmt::FailIf { .. } | Stmt::PanicIf { .. } | Stmt::Touch { .. })
+        matches!(
+            stmt,
+            Stmt::FailIf { .. } | Stmt::PanicIf { .. } | Stmt::Touch { .. } | Stmt::Glance { .. }
+        )
     };
     let panics = program.hooks.iter().any(|hook| matches!(hook.action, Action::Panic));
     program.graphs == 1 && !program.cyclic && !panics && !program.any_stmt(&is_odd)

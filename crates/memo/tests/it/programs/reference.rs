@@ -121,7 +121,11 @@ impl Reference<'_> {
                     merge(*below, found, false, false, run)?;
                 }
             }
-            Stmt::Glance { node: below, .. } => _ = self.ask(*below, node, run),
+            // It gives up, unless so few polls are enough.
+            Stmt::Glance { node: below, .. } => {
+                let _ = self.ask(*below, node, run);
+                run.tainted = true;
+            }
             Stmt::Scope { body, after, .. } => {
                 let mut late = run.clone();
                 self.stmts(node, body, run)?;
