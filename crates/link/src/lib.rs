@@ -42,7 +42,7 @@ pub use dial::{Dial, Remote};
 pub use hold::{Hold, Watcher, Word};
 pub use link::{ByCall, Link};
 pub use made_of::Depends;
-pub use process::{Process, depends};
+pub use process::{Process, depends, depends_unheard};
 pub use serve::{Answering, Arrived, Asked, Failed, Host, Said};
 pub use socket::Socket;
 pub use tidewire_live::{CallId, Changed, Config, Limits, Reason, Violation, feature};

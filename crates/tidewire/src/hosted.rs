@@ -18,7 +18,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -99,9 +99,13 @@ impl<K: SourceKey> Source<K> {
     }
 
     /// The answer that is computed is made of this, be it an error: it is kept until this changes.
+    ///
+    /// It is for the task of the handler. In a task or thread of its own, the gateway keeps no answer that is made
+    /// meanwhile. In a memoized function it keeps none from then on: those that have the function's value from
+    /// memory would not be told to be made of this. The log says so.
     pub fn read(&self, key: &K) {
         self.0.read(key);
-        tidewire_link::depends(self.0.name(), &key.to_text());
+        self.tell(&key.to_text());
     }
 
     /// The answer that is computed is made of every key there is: it is kept until any of them changes.
@@ -110,7 +114,24 @@ impl<K: SourceKey> Source<K> {
         K: Ord,
     {
         self.0.range(..);
-        tidewire_link::depends(self.0.name(), ALL_KEYS);
+        self.tell(ALL_KEYS);
+    }
+
+    /// Tells the gateway what the answer is made of.
+    fn tell(&self, key: &str) {
+        if PROCESS.get().is_none() {
+            return;
+        }
+        let name = self.0.name();
+        // It was read just now, which only a memoized function remembers.
+        if tidewire_memo::has_read() {
+            if tidewire_link::depends_unheard() {
+                log(Level::Warn, IN_A_MEMO, &[("source", &name)]);
+            }
+        } else if !tidewire_link::depends(name, key) {
+            static IS_SAID: Once = Once::new();
+            IS_SAID.call_once(|| log(Level::Warn, ELSEWHERE, &[("source", &name)]));
+        }
     }
 
     /// This changed: whoever asks after the call that is answered now sees it.
@@ -276,6 +297,10 @@ static JOBS: AtomicU64 = AtomicU64::new(0);
 const ALL_KEYS: &str = "";
 const VARIABLE: &str = "TIDEWIRE_FD";
 const BODY_BYTES_MAX: u32 = 64 << 20;
+const IN_A_MEMO: &str = "a memoized function has read a source: the gateway keeps no answers of this process any \
+                         more; read it in the handler";
+const ELSEWHERE: &str = "a source was read beside the handlers, in a task or thread of its own: the gateway keeps no \
+                         answer that is made meanwhile; read it in the handler";
 const PANICKED: &str = "the handler failed; its log says why";
 const NOT_HOSTED: &str = "this program is started by Tidewire: write a [[service]] with run = [...] into \
                           tidewire.toml, and call it through `tidewire serve`";

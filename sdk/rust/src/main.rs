@@ -9,6 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
 use tidewire::hosted::{Gateway, Program, Source};
+use tidewire::memo::Memo;
 use tidewire::{
     Answer, Body, Call, Channel, Code, Codec, Context, Detail, Error, Reply, Result, Service,
     Stream, Target,
@@ -26,6 +27,8 @@ struct State {
     items: Source<String>,
     runs: Mutex<HashMap<String, i32>>,
     heard: watch::Sender<HashSet<String>>,
+    /// Reads an item, and is kept by the program itself.
+    kept: Memo<String, ()>,
 }
 
 #[derive(Clone)]
@@ -87,6 +90,22 @@ impl Hosted for Suite {
     }
 
     async fn get(&self, _: Context, request: Text) -> Result<Reply<Number>> {
+        match request.text.split_once(' ') {
+            Some(("task", key)) => {
+                let (suite, key) = (self.clone(), key.to_owned());
+                let reads = tokio::spawn(async move { suite.0.items.read(&key) });
+                reads.await.expect("it reads");
+            }
+            Some(("asks", key)) => {
+                let asks = tokio::spawn({
+                    let key = text(key);
+                    async move { gateway().get(key).await }
+                });
+                asks.await.expect("it asks")?;
+            }
+            Some(("memo", key)) => drop(self.0.kept.get(key.to_owned()).await),
+            _ => {}
+        }
         self.0.items.read(&request.text);
         Ok(self.run(request.text))
     }
@@ -222,6 +241,7 @@ impl Service for Pages {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> tidewire::Exit {
     let (items, heard) = (Source::new("items"), watch::Sender::default());
-    let suite = Suite(Arc::new(State { items, runs: Mutex::default(), heard }));
+    let kept = Memo::infallible("kept", async |key| Source::<String>::new("items").read(&key));
+    let suite = Suite(Arc::new(State { items, runs: Mutex::default(), heard, kept }));
     Ok(Program::new().service(HostedServer::new(suite)).pages(Pages).run().await?)
 }

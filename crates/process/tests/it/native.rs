@@ -198,3 +198,20 @@ async fn a_program_in_go_behaves() {
 async fn a_program_in_rust_behaves() {
     behaves(rust()).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_program_in_rust_reads_beside_its_handlers_is_not_forgotten() {
+    let gateway = Gateway::start(&rust(), Codec::Json, Life::default()).await;
+    let runs = async |text: String| {
+        (gateway.number("Get", &text).await, gateway.number("Get", &text).await)
+    };
+    let (kept, own) = (key(), key());
+    assert_eq!(runs(kept.clone()).await, (1, 1), "read by the handler alone");
+    for way in ["task", "asks"] {
+        assert_eq!(runs(format!("{way} {own}")).await, (1, 2), "{way}: the gateway was not told");
+    }
+    assert_eq!(gateway.number("Get", &kept).await, 1, "that says nothing of what is kept");
+    assert_eq!(runs(format!("memo {own}")).await, (1, 2), "the second has it from memory");
+    assert_eq!(runs(key()).await, (1, 2), "nor is it known who else has it from there");
+    gateway.stop().await;
+}
