@@ -25,7 +25,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tidewire_link::{
     Answering, Arrived, Asked, Config, Failed, Host, Limits, Process, Reason, Socket, feature,
 };
-use tidewire_memo::SourceKey;
+use tidewire_memo::{SourceKey, has_read, read_untracked};
 use tidewire_service::{
     Answer, Call, Error, Method, Outcome, Result, RpcService, Service, StreamKind,
 };
@@ -124,7 +124,7 @@ impl<K: SourceKey> Source<K> {
         }
         let name = self.0.name();
         // It was read just now, which only a memoized function remembers.
-        if tidewire_memo::has_read() {
+        if has_read() {
             if tidewire_link::depends_unheard() {
                 log(Level::Warn, IN_A_MEMO, &[("source", &name)]);
             }
@@ -207,12 +207,15 @@ fn say_busy(jobs: u64) {
 }
 
 /// The gateway, for generated clients (`ShopClient::new(Channel::new(Gateway))`): what a handler calls through it is part of the call that it answers.
+/// A memoized function that calls it is answered and not kept.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Gateway;
 
 impl Service for Gateway {
     fn call(&self, call: Call) -> Answer {
         Answer::pending(async move {
+            // This program is told of no change of the answer.
+            read_untracked();
             match PROCESS.get() {
                 Some(process) => process.call(call).await,
                 None => Err(Error::unavailable(NOT_HOSTED).with_outcome(Outcome::NotRun)),

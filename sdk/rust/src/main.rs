@@ -29,6 +29,8 @@ struct State {
     heard: watch::Sender<HashSet<String>>,
     /// Reads an item, and is kept by the program itself.
     kept: Memo<String, ()>,
+    /// Asks the gateway how often Bare ran.
+    asked: Memo<String, i32>,
 }
 
 #[derive(Clone)]
@@ -103,6 +105,7 @@ impl Hosted for Suite {
                 });
                 asks.await.expect("it asks")?;
             }
+            Some(("recalls", key)) => drop(self.0.asked.get(key.to_owned()).await),
             Some(("memo", key)) => drop(self.0.kept.get(key.to_owned()).await),
             _ => {}
         }
@@ -242,6 +245,9 @@ impl Service for Pages {
 async fn main() -> tidewire::Exit {
     let (items, heard) = (Source::new("items"), watch::Sender::default());
     let kept = Memo::infallible("kept", async |key| Source::<String>::new("items").read(&key));
-    let suite = Suite(Arc::new(State { items, runs: Mutex::default(), heard, kept }));
+    let asked = Memo::infallible("asked", async |key| {
+        gateway().bare(text(key)).await.map_or(0, |reply| reply.body.number)
+    });
+    let suite = Suite(Arc::new(State { items, runs: Mutex::default(), heard, kept, asked }));
     Ok(Program::new().service(HostedServer::new(suite)).pages(Pages).run().await?)
 }

@@ -211,6 +211,13 @@ async fn what_a_program_in_rust_reads_beside_its_handlers_is_not_forgotten() {
         assert_eq!(runs(format!("{way} {own}")).await, (1, 2), "{way}: the gateway was not told");
     }
     assert_eq!(gateway.number("Get", &kept).await, 1, "that says nothing of what is kept");
+    let asked = key();
+    let _ = runs(format!("recalls {asked}")).await;
+    assert_eq!(
+        gateway.number("Bare", &asked).await,
+        3,
+        "no memo of its own keeps what it asked for"
+    );
     assert_eq!(runs(format!("memo {own}")).await, (1, 2), "the second has it from memory");
     assert_eq!(runs(key()).await, (1, 2), "nor is it known who else has it from there");
     gateway.stop().await;
