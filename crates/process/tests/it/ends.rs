@@ -293,8 +293,24 @@ async fn kill_9_of_the_gateway_leaves_no_child_and_no_grandchild() {
         let (child, daemon) = (ask(&socket, "/pid"), ask(&socket, "/daemon"));
         assert!(is_alive(child) && is_alive(daemon));
         let (child_ended, daemon_ended) = (until_ended(child), until_ended(daemon));
-        // One that is frozen too.
-        kill(child, Signal::STOP);
+        gateway.kill().unwrap();
+        gateway.wait().unwrap();
+        child_ended.await;
+        daemon_ended.await;
+        std::fs::remove_file(&socket).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn kill_9_of_the_gateway_leaves_no_child_and_no_grandchild_that_it_has_frozen() {
+    for command in crate::commands() {
+        let at_once = [("IDLE_FREEZE", "0")];
+        let (mut gateway, socket) = start_gateway_with("frozen", command, &at_once).await;
+        let (child, daemon) = (ask(&socket, "/pid"), ask(&socket, "/daemon"));
+        let (child_ended, daemon_ended) = (until_ended(child), until_ended(daemon));
+        for pid in [child, daemon] {
+            until_state(pid, |state| state == 'T').await;
+        }
         gateway.kill().unwrap();
         gateway.wait().unwrap();
         child_ended.await;
