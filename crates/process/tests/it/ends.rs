@@ -1,5 +1,6 @@
 //! How processes end: by crash, by hanging, by being idle, with their gateway.
 
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -377,11 +378,20 @@ pub(crate) async fn start_gateway_with(
     program: &[&str],
     environment: &[(&str, &str)],
 ) -> (Child, PathBuf) {
+    let mut command = Command::new(gateway());
+    command.envs(environment.iter().copied());
+    start_gateway_by(command, name, program).await
+}
+
+/// One that this command starts.
+pub(crate) async fn start_gateway_by(
+    mut command: Command,
+    name: &str,
+    program: &[impl AsRef<OsStr>],
+) -> (Child, PathBuf) {
     let file = format!("gateway-{name}-{}", std::process::id());
     let socket = std::env::temp_dir().join(file);
-    let mut gateway = Command::new(gateway());
-    gateway.arg(&socket).args(program).envs(environment.iter().copied());
-    let gateway = gateway.spawn().expect("the gateway starts");
+    let gateway = command.arg(&socket).args(program).spawn().expect("the gateway starts");
     until_there(&socket).await;
     (gateway, socket)
 }

@@ -1,6 +1,7 @@
 //! Too few descriptors, and places that others have taken.
 
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -10,7 +11,8 @@ use std::time::Duration;
 
 use tidewire_process::{Life, Listen};
 
-use crate::{gateway, get, host, life, programs};
+use crate::ends::{ask_text, start_gateway_by};
+use crate::{gateway, get, host, life, native, programs};
 
 /// A gateway that may have so many descriptors: how a call of its program ended, if it started at all.
 fn called_with(descriptors: usize, program: &[&str]) -> Option<String> {
@@ -125,6 +127,34 @@ fn a_call_that_no_descriptor_is_left_for_is_told_so_and_the_next_is_answered() {
         assert!(Command::new("kill").arg(&id).status().unwrap().success());
         assert_eq!(gateway.wait().unwrap().code(), Some(0));
     }
+}
+
+#[tokio::test]
+async fn a_program_finds_its_socket_as_descriptor_3_whatever_its_gateway_has_there() {
+    let owned = |command: &[&str]| command.iter().map(|word| (*word).to_owned()).collect();
+    let [python, go] = crate::commands().map(owned);
+    let ways = [("inherited", [python, go]), ("native", [native::python("threads"), native::go()])];
+    let path = std::env::temp_dir().join(format!("tidewire-third-{}", std::process::id()));
+    let elses = UnixListener::bind(&path).unwrap();
+    for (listen, commands) in ways {
+        for command in commands {
+            // What a gateway is started with passes to its warden: nothing, a file, the socket of another.
+            for third in ["3<&-", "3</dev/null", "3<&0"] {
+                let mut shell = Command::new("sh");
+                shell.arg("-c").arg(format!("exec \"$@\" {third}")).arg("sh").arg(gateway());
+                shell.env("LISTEN", listen).stdin(OwnedFd::from(elses.try_clone().unwrap()));
+                let (mut gateway, socket) = start_gateway_by(shell, "third", &command).await;
+                for _ in 0..2 {
+                    let answer = ask_text(&socket, "/a");
+                    assert!(answer.contains("/a"), "{third}: {command:?}: {answer}");
+                }
+                gateway.kill().unwrap();
+                gateway.wait().unwrap();
+                std::fs::remove_file(&socket).unwrap();
+            }
+        }
+    }
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[tokio::test]
