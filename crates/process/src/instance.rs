@@ -227,11 +227,13 @@ impl Instance {
 }
 
 impl Drain {
-    fn start(pipes: Pipes, service: &str, pid: i32, ring: &Ring) -> Self {
+    fn start(pipes: Pipes, service: &str, process: &Process, ring: &Ring) -> Self {
         let (service, ring) = (service.to_owned(), ring.clone());
+        let (pid, ended) = (process.pid(), process.ended());
         let last = Arc::new(Notify::new());
         let told = Arc::clone(&last);
-        let task = tokio::spawn(async move { pipes.drain(&service, pid, &ring, &told).await });
+        let task =
+            tokio::spawn(async move { pipes.drain(&service, pid, &ring, ended, &told).await });
         Self { task: Mutex::new(task), last }
     }
 
@@ -306,7 +308,7 @@ async fn launch(
         }
     };
     peer.runs_as(process.pid());
-    let drain = Drain::start(pipes, program.name(), process.pid(), ring);
+    let drain = Drain::start(pipes, program.name(), &process, ring);
     tracing::info!(service = program.name(), pid = process.pid(), "started");
     let ended = process.ended();
     let reached = async {

@@ -3,15 +3,21 @@
 //! A process whose output nobody reads hangs once its pipe is full, so reading never waits: lines go into
 //! a ring of 256 KiB, whose oldest lines give way, and into the log, at most 200 a second of one
 //! instance. What is left out of the log is counted in the next line that is logged.
+//!
+//! Who prints waits while its pipe is full. Node has it otherwise, and `process.exit` loses what had no room yet; but
+//! that is a flag of the open pipe, and not of its descriptor. So the gateway keeps a copy of the writing end while the
+//! process runs, and clears the flag whenever it reads.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::Notify;
@@ -50,8 +56,15 @@ struct Lines {
 /// The reading ends of the two pipes of a process.
 #[derive(Debug)]
 pub(crate) struct Pipes {
-    output: Receiver,
-    errors: Receiver,
+    output: Reader,
+    errors: Reader,
+}
+
+/// A reading end, and the other end as the process has it, until that is gone.
+#[derive(Debug)]
+struct Reader {
+    from: Receiver,
+    to: Option<OwnedFd>,
 }
 
 impl Ring {
@@ -103,9 +116,17 @@ impl Pipes {
         Ok((Self { output, errors }, [to_output, to_errors]))
     }
 
-    /// Reads until both pipes are closed by all who have them; once it is told that the `last` was written, what is
-    /// there.
-    pub(crate) async fn drain(self, service: &str, pid: i32, ring: &Ring, last: &Notify) {
+    /// Reads until the process has `ended` and both pipes are closed by all who have them; once it is told that the
+    /// `last` was written, what is there.
+    pub(crate) async fn drain(
+        mut self,
+        service: &str,
+        pid: i32,
+        ring: &Ring,
+        ended: impl Future,
+        last: &Notify,
+    ) {
+        let mut ended = pin!(ended);
         let mut log = Log { service, pid, rate: Rate::default() };
         let mut take = |pipe, text: &[u8]| {
             let text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -117,21 +138,37 @@ impl Pipes {
         let (mut is_output_open, mut is_error_open) = (true, true);
         while is_output_open || is_error_open {
             tokio::select! {
-                _ = self.output.readable(), if is_output_open => {
+                _ = self.output.from.readable(), if is_output_open => {
                     let read = |buffer: &mut [u8]| self.output.try_read(buffer);
                     is_output_open = output.read(read, &mut take) != Found::End;
                 }
-                _ = self.errors.readable(), if is_error_open => {
+                _ = self.errors.from.readable(), if is_error_open => {
                     let read = |buffer: &mut [u8]| self.errors.try_read(buffer);
                     is_error_open = errors.read(read, &mut take) != Found::End;
                 }
+                _ = &mut ended, if self.output.to.is_some() => {
+                    (self.output.to, self.errors.to) = (None, None);
+                }
                 () = last.notified() => {
-                    output.read_rest(&self.output, &mut take);
-                    errors.read_rest(&self.errors, &mut take);
+                    output.read_rest(&self.output.from, &mut take);
+                    errors.read_rest(&self.errors.from, &mut take);
                     return;
                 }
             }
         }
+    }
+}
+
+impl Reader {
+    /// Reads, and has who prints wait from now on.
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(to) = &self.to {
+            let flags = fcntl_getfl(to)?;
+            if flags.contains(OFlags::NONBLOCK) {
+                fcntl_setfl(to, flags - OFlags::NONBLOCK)?;
+            }
+        }
+        self.from.try_read(buffer)
     }
 }
 
@@ -152,11 +189,12 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(printable)
 }
 
-fn pipe() -> io::Result<(Receiver, OwnedFd)> {
+fn pipe() -> io::Result<(Reader, OwnedFd)> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
     // A limit of the system may forbid it; then it stays as it is.
     let _ = fcntl_setpipe_size(&write, PIPE_BYTES);
-    Ok((Receiver::from_owned_fd(read)?, write))
+    let (from, to) = (Receiver::from_owned_fd(read)?, Some(write.try_clone()?));
+    Ok((Reader { from, to }, write))
 }
 
 /// What a read found.
@@ -285,6 +323,8 @@ const LOGGED_A_SECOND: u32 = 200;
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+
     use super::*;
 
     #[test]
@@ -310,7 +350,7 @@ mod tests {
         rustix::io::write(&output, b"one\r\ntwo\n\xffthree").unwrap();
         rustix::io::write(&errors, b"\x1b[31mbad\0\tb\rforged\n").unwrap();
         drop((output, errors));
-        pipes.drain("test", 1, &ring, &Notify::new()).await;
+        pipes.drain("test", 1, &ring, ready(()), &Notify::new()).await;
         let mut lines: Vec<_> = ring.lines().into_iter().map(|line| line.text).collect();
         lines.sort();
         assert_eq!(lines, ["\\u{1b}[31mbad\\u{0}\tb\\rforged", "one", "two", "\u{fffd}three"]);
@@ -325,7 +365,7 @@ mod tests {
         rustix::io::write(&output, b"no end").unwrap();
         // Nothing was read yet.
         last.notify_one();
-        pipes.drain("test", 1, &ring, &last).await;
+        pipes.drain("test", 1, &ring, pending::<()>(), &last).await;
         assert_eq!(ring.lines().len() as u64 + ring.dropped(), 601);
         assert_eq!(ring.lines().last().unwrap().text, "no end");
     }

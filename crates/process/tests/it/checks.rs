@@ -34,7 +34,7 @@ fn has_both_languages(test: &str) -> bool {
     let has_both = (has("python") || has("PYTHON")) && has("go()");
     is_given
         || has_both
-        || ["commands()", "programs(", "Shop::all()", "never_ready()"].into_iter().any(has)
+        || ["commands()", "programs(", "ways(", "Shop::all()", "never_ready()"].into_iter().any(has)
 }
 
 /// About one runtime, the pool, what no SDK of ours does, or no program of ours; what is in two tests, one a language.

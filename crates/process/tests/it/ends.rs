@@ -1,5 +1,6 @@
 //! How processes end: by crash, by hanging, by being idle, with their gateway.
 
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -293,8 +294,24 @@ async fn kill_9_of_the_gateway_leaves_no_child_and_no_grandchild() {
         let (child, daemon) = (ask(&socket, "/pid"), ask(&socket, "/daemon"));
         assert!(is_alive(child) && is_alive(daemon));
         let (child_ended, daemon_ended) = (until_ended(child), until_ended(daemon));
-        // One that is frozen too.
-        kill(child, Signal::STOP);
+        gateway.kill().unwrap();
+        gateway.wait().unwrap();
+        child_ended.await;
+        daemon_ended.await;
+        std::fs::remove_file(&socket).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn kill_9_of_the_gateway_leaves_no_child_and_no_grandchild_that_it_has_frozen() {
+    for command in crate::commands() {
+        let at_once = [("IDLE_FREEZE", "0")];
+        let (mut gateway, socket) = start_gateway_with("frozen", command, &at_once).await;
+        let (child, daemon) = (ask(&socket, "/pid"), ask(&socket, "/daemon"));
+        let (child_ended, daemon_ended) = (until_ended(child), until_ended(daemon));
+        for pid in [child, daemon] {
+            until_state(pid, |state| state == 'T').await;
+        }
         gateway.kill().unwrap();
         gateway.wait().unwrap();
         child_ended.await;
@@ -361,11 +378,20 @@ pub(crate) async fn start_gateway_with(
     program: &[&str],
     environment: &[(&str, &str)],
 ) -> (Child, PathBuf) {
+    let mut command = Command::new(gateway());
+    command.envs(environment.iter().copied());
+    start_gateway_by(command, name, program).await
+}
+
+/// One that this command starts.
+pub(crate) async fn start_gateway_by(
+    mut command: Command,
+    name: &str,
+    program: &[impl AsRef<OsStr>],
+) -> (Child, PathBuf) {
     let file = format!("gateway-{name}-{}", std::process::id());
     let socket = std::env::temp_dir().join(file);
-    let mut gateway = Command::new(gateway());
-    gateway.arg(&socket).args(program).envs(environment.iter().copied());
-    let gateway = gateway.spawn().expect("the gateway starts");
+    let gateway = command.arg(&socket).args(program).spawn().expect("the gateway starts");
     until_there(&socket).await;
     (gateway, socket)
 }

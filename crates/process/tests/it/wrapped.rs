@@ -52,13 +52,21 @@ async fn a_wrapper_that_keeps_the_socket_from_its_program_is_named() {
 #[tokio::test]
 async fn what_a_program_in_node_prints_before_it_exits_is_all_read() {
     let host = host();
-    // Less than a pipe has room for: what is more Node itself drops, where it exits before somebody reads.
-    let script = "for (let i = 0; i < 5000; i++) console.log('x'.repeat(100)); process.exit(1)";
+    // Twice what the pipe has room for, and faster than anybody reads on a busy machine.
+    let script = "console.log('begun'); require('http').createServer(() => { \
+        for (let i = 0; i < 20000; i++) console.log('x'.repeat(100)); \
+        process.exit(1) }).listen(process.env.PORT)";
     let hosted = host.add(Program::new("test", ["node", "-e", script]), Life::default());
-    get(&hosted, "/").await.unwrap_err();
-    let kept = u64::try_from(hosted.output().len()).unwrap();
-    assert_eq!(kept + hosted.output_dropped(), 5000);
+    hosted.start();
+    // Once anything was read, what it prints waits to be read; until then the pipe has room for 1 MiB.
+    while hosted.output().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let print = hosted.call(call(Method::POST, "/", Body::Empty)).await;
+    assert_eq!(print.unwrap_err().code(), Code::Unavailable);
     host.stop().await;
+    let kept = u64::try_from(hosted.output().len()).unwrap();
+    assert_eq!(kept + hosted.output_dropped(), 20_001);
 }
 
 #[tokio::test]

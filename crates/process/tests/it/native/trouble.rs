@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
+use http::header::RETRY_AFTER;
 use serde_json::json;
 use tidewire_process::{Life, State};
 use tidewire_service::{Body, Code, Codec, Context, Error};
@@ -22,6 +23,8 @@ pub(super) async fn all(command: &[String]) {
     what_is_kept_ends_with_the_program_that_is_replaced(command).await;
     work_that_is_no_call_keeps_it_alive(command).await;
     calls_that_find_it_frozen_or_about_to_be_are_answered(command).await;
+    calls_beyond_a_full_queue_are_refused_at_once(command).await;
+    no_call_fails_while_its_program_is_replaced(command).await;
 }
 
 async fn noise_is_no_part_of_the_protocol(gateway: &Gateway) {
@@ -151,5 +154,50 @@ async fn calls_that_find_it_frozen_or_about_to_be_are_answered(command: &[String
     // A socket that nobody reads has room for fewer of them.
     join_all((0..1000).map(echo)).await;
     assert_eq!(gateway.hosted.status().starts, 1);
+    gateway.stop().await;
+}
+
+async fn calls_beyond_a_full_queue_are_refused_at_once(command: &[String]) {
+    let life = crate::life(|life| (life.queue_max, life.concurrency) = (1, 1));
+    let gateway = Gateway::start(command, Codec::Json, life).await;
+    // One that has begun has the only place; the next waits.
+    let request = json!({ "text": key() }).to_string();
+    let reply = gateway.reply("Drip", Context::default(), request).await.unwrap();
+    let Body::Stream(mut open) = reply.body else { panic!("it streams") };
+    open.next().await.unwrap().unwrap();
+    let refused = async {
+        gateway.hosted.until(|status| status.waiting == 1).await;
+        let error = gateway.text("Do", "pid").await.unwrap_err();
+        assert_eq!(error.code(), Code::ResourceExhausted);
+        // A page too.
+        let error = crate::reply(&gateway.hosted, "/a").await.unwrap_err();
+        assert_eq!((error.code(), error.http_status().as_u16()), (Code::ResourceExhausted, 503));
+        assert_eq!(error.headers().get(RETRY_AFTER).unwrap(), "1");
+        drop(open);
+    };
+    let (waited, ()) = tokio::join!(gateway.text("Do", "pid"), refused);
+    waited.unwrap();
+    assert_eq!(gateway.hosted.status().starts, 1);
+    gateway.stop().await;
+}
+
+async fn no_call_fails_while_its_program_is_replaced(command: &[String]) {
+    let gateway = Gateway::start(command, Codec::Json, Life::default()).await;
+    let first = pid(&gateway).await;
+    // Commands, which are not made twice.
+    let calls = async || {
+        while gateway.hosted.status().starts < 4 {
+            pid(&gateway).await;
+        }
+    };
+    let replaces = async {
+        for starts in 1..=3 {
+            gateway.hosted.until(|status| status.starts == starts).await;
+            let (program, life) = gateway.hosted.runs();
+            gateway.hosted.replace(program, life);
+        }
+    };
+    tokio::join!(join_all((0..4).map(|_| calls())), replaces);
+    assert_ne!(pid(&gateway).await, first);
     gateway.stop().await;
 }
