@@ -3,12 +3,13 @@
 //! A host ends its processes in one of two ways: [`Host::stop`] lets calls end and asks processes to;
 //! dropping it, like any end of the gateway, kills them.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidewire_memo::Graph;
 use tokio::task::JoinHandle;
@@ -39,6 +40,8 @@ pub struct Host {
     launcher: Arc<Launcher>,
     sockets: Folder,
     services: Mutex<Vec<(Hosted, JoinHandle<()>)>>,
+    /// Services that were removed, until one of their name is added.
+    removed: Mutex<HashMap<String, Hosted>>,
     shared: Arc<Shared>,
 }
 
@@ -68,7 +71,8 @@ impl Host {
         let launcher = Launcher::new(program.as_ref()).map_err(HostError)?;
         let sockets = Folder::new().map_err(HostError)?;
         let (launcher, shared) = (Arc::new(launcher), Arc::new(Shared::new(&Graph::global())));
-        Ok(Self { launcher, sockets, services: Mutex::default(), shared })
+        let (services, removed) = (Mutex::default(), Mutex::default());
+        Ok(Self { launcher, sockets, services, removed, shared })
     }
 
     /// Makes what processes name in another graph than the global one: that in which the server keeps
@@ -89,18 +93,25 @@ impl Host {
         let _ = self.shared.callee.set(Callee(Box::new(callee)));
     }
 
-    /// Adds a service; its process is started by its first call.
+    /// Adds a service; its process is started by its first call. Calls of the methods of one of this name that was
+    /// removed are this one's from now on.
     pub fn add(&self, program: Program, life: Life) -> Hosted {
         let (launcher, shared) = (Arc::clone(&self.launcher), Arc::clone(&self.shared));
         let hosted = Hosted::new(program, life, launcher, self.sockets.0.clone(), shared);
         let keeper = tokio::spawn(Arc::clone(&hosted.0).keep());
         self.services().push((hosted.clone(), keeper));
+        if let Some(removed) = self.removed().remove(hosted.name()) {
+            removed.is_followed_by(hosted.clone());
+        }
         hosted
     }
 
-    /// Ends a service: it takes no more calls, and its processes end with those that they have.
+    /// Ends a service: it takes no more calls, its processes end with those that they have, and what was kept of its
+    /// answers ends.
     pub fn remove(&self, hosted: &Hosted) {
         hosted.drain();
+        hosted.0.lost_its_memory();
+        self.removed().insert(hosted.name().to_owned(), hosted.clone());
         self.services().retain(|(_, keeper)| !keeper.is_finished());
     }
 
@@ -118,7 +129,11 @@ impl Host {
         self.launcher.close().await;
     }
 
-    fn services(&self) -> std::sync::MutexGuard<'_, Vec<(Hosted, JoinHandle<()>)>> {
+    fn removed(&self) -> MutexGuard<'_, HashMap<String, Hosted>> {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn services(&self) -> MutexGuard<'_, Vec<(Hosted, JoinHandle<()>)>> {
         self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

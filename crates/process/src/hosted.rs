@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
@@ -80,6 +80,8 @@ pub(crate) struct Inner {
     ring: Ring,
     shared: Arc<Shared>,
     named: Arc<Named>,
+    /// Who has its name since it was removed.
+    next: OnceLock<Hosted>,
 }
 
 /// A place at an instance, given back when it is dropped.
@@ -109,6 +111,7 @@ impl Hosted {
             ring: Ring::default(),
             named,
             shared,
+            next: OnceLock::new(),
         }))
     }
 
@@ -154,6 +157,20 @@ impl Hosted {
     }
 
     /// Lets no more calls in, and ends processes once their calls are over.
+    /// Another has its name.
+    pub(crate) fn is_followed_by(&self, next: Self) {
+        let _ = self.0.next.set(next);
+    }
+
+    /// Who has its name now.
+    pub(crate) fn current(&self) -> &Arc<Inner> {
+        let mut current = &self.0;
+        while let Some(next) = current.next.get() {
+            current = &next.0;
+        }
+        current
+    }
+
     pub(crate) fn drain(&self) {
         self.0.pool().drain();
         self.0.wake.notify_one();

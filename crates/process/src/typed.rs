@@ -39,7 +39,9 @@ impl Hosted {
 impl Service for Typed {
     fn call(&self, mut call: Call) -> Answer {
         match self.schema.translate(self.codec, &mut call) {
-            Ok(back) => Answer::pending(Passing::new(Arc::clone(&self.hosted.0), call, back)),
+            Ok(back) => {
+                Answer::pending(Passing::new(Arc::clone(self.hosted.current()), call, back))
+            }
             Err(error) => Answer::ready(Err(error)),
         }
     }

@@ -16,7 +16,8 @@ pub(super) const HOSTING: Suite = Suite {
               so much resident in answers that it keeps; frozen with one that is stopped, spare with one that stands by. *first* is \
               the first request of all. CPU and RSS are the front's without its worker's, PSS is that of all \
               processes; a bare process and uWSGI are front and worker in one. *bare process* is the worker \
-              started with the request waiting in its socket: the floor of a cold start. All cores are for everyone.",
+              started with the request waiting in its socket: the floor of a cold start. All cores are for everyone; the \
+              gateway has threads for half of them, as it has by itself, nginx one worker, the bare proxies one thread.",
     duration: Duration::from_secs(4),
     quick: Duration::from_secs(1),
     cases: &[

@@ -272,6 +272,57 @@ fn what_a_program_logs_has_its_level_and_its_fields() {
     }
 }
 
+/// A program with a method whose answers are kept.
+const METHODS: &str = r#"
+import os, tidewire
+
+app = tidewire.App()
+
+@app.unary("shop.v1.Shop/GetItem")
+def get_item(request, context):
+    context.depends("items", request.get("id", 0))
+    return {"id": os.getpid()}
+
+app.serve()
+"#;
+
+const SHOP: &str = r#"
+syntax = "proto3";
+package shop.v1;
+import "tidewire/v1/options.proto";
+service Shop {
+  rpc GetItem(Item) returns (Item) {
+    option idempotency_level = NO_SIDE_EFFECTS;
+    option (tidewire.v1.method) = { sharing: PUBLIC };
+  }
+}
+message Item { int32 id = 1; }
+"#;
+
+#[test]
+fn a_program_with_methods_that_is_taken_out_and_put_back_serves_them_again() {
+    let sdk = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python");
+    let settings = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\n[[service]]\nname = \"shop\"\nproto = \"shop.proto\"\n\
+         codec = \"json\"\nrun = [\"python3\", \"app.py\"]\nenvironment = {{ PYTHONPATH = {sdk:?} }}\n",
+    );
+    let files = [("app.py", METHODS), ("shop.proto", SHOP), ("tidewire.toml", &settings)];
+    let folder = folder(&files);
+    let served = Served::start(folder.path());
+    let get =
+        || ask(&served.address, "/shop.v1.Shop/GetItem?encoding=json&message=%7B%7D&connect=v1");
+    let first = body_of(&get());
+    assert_eq!(body_of(&get()), first, "it is kept");
+    write(folder.path(), "tidewire.toml", &settings.replace("\"shop\"", "\"tea\""));
+    served.says("its other settings wait for a restart");
+    let answer = get();
+    assert!(answer.starts_with("HTTP/1.1 503 "), "nothing is kept of what is gone: {answer}");
+    write(folder.path(), "tidewire.toml", &settings);
+    served.says("its other settings wait for a restart");
+    let again = body_of(&get());
+    assert!(again.starts_with("{\"id\":") && again != first, "another process: {again}");
+}
+
 fn write(folder: &Path, name: &str, text: &str) {
     // In one step, as editors and deployments do.
     std::fs::write(folder.join("new"), text).unwrap();

@@ -38,7 +38,9 @@ fn has_both_languages(test: &str) -> bool {
 }
 
 /// About one runtime, the pool, what no SDK of ours does, or no program of ours; what is in two tests, one a language.
-const ALONE: [&str; 16] = [
+const ALONE: [&str; 18] = [
+    "a_program_with_methods_that_is_taken_out_and_put_back_serves_them_again",
+    "what_a_program_in_rust_reads_beside_its_handlers_is_not_forgotten",
     "a_change_of_the_configuration_of_files_and_a_hangup_replace_a_program_under_load_and_no_call_fails",
     "a_new_executable_the_configuration_and_a_hangup_replace_a_program_in_go_under_load_too",
     "a_clock_that_jumps_ahead_ends_no_call_and_starts_nothing_twice",

@@ -18,12 +18,12 @@ use std::time::Duration;
 
 use tidewire_process::{Host, Hosted, Sites};
 use tidewire_server::Builder;
-use tidewire_service::{Call, Error, Reply};
+use tidewire_service::{Call, Codec, Error, Reply};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use tidewire_admin::Told;
 
-use super::{Config, ConfigError, Flags, ProgramConfig};
+use super::{Config, ConfigError, Flags, ProgramConfig, ServiceConfig};
 use crate::changes::{Changes, Stamp};
 
 /// The programs of a server.
@@ -34,12 +34,21 @@ pub struct Programs {
     is_https: bool,
     told: Told,
     running: Vec<Running>,
+    /// What the server serves of programs by their names: what these had when it started.
+    methods: BTreeMap<String, Methods>,
 }
 
 #[derive(Debug)]
 struct Running {
     config: ProgramConfig,
     hosted: Hosted,
+}
+
+/// The methods of a program, and how their messages are encoded.
+type Methods = (ServiceConfig, Codec);
+
+fn methods(config: &ProgramConfig) -> Option<Methods> {
+    config.methods.clone().map(|methods| (methods, config.codec))
 }
 
 /// Files by the program that they belong to; the configuration belongs to none.
@@ -64,7 +73,11 @@ impl Config {
         let is_https = self.server.tls.is_some();
         let told = self.told.0.clone();
         let sites = Sites::new().https(is_https);
-        let mut programs = Programs { host, sites, is_https, told, running: Vec::new() };
+        let named =
+            |config: &ProgramConfig| Some((config.program.name().to_owned(), methods(config)?));
+        let methods = self.programs().filter_map(named).collect();
+        let running = Vec::new();
+        let mut programs = Programs { host, sites, is_https, told, running, methods };
         let mut builder = builder;
         for config in self.programs() {
             let hosted = programs.add(config);
@@ -167,16 +180,13 @@ impl Programs {
     /// One table of the configuration, as it is now.
     fn take_up(&mut self, config: &ProgramConfig, all: bool) {
         let service = config.program.name();
+        if self.methods.get(service) != methods(config).as_ref() {
+            tracing::warn!(service, "proto, names and codec change with a restart of the server");
+        }
         let Some(running) = self.running.iter_mut().find(|r| r.hosted.name() == service) else {
-            if config.methods.is_some() {
-                tracing::warn!(service, "methods are served after a restart of the server");
-            }
             self.add(config);
             return;
         };
-        if running.config.methods != config.methods || running.config.codec != config.codec {
-            tracing::warn!(service, "proto, names and codec change with a restart of the server");
-        }
         if all || !config.is_started_like(&running.config) {
             tracing::info!(service, "replaced: its settings are read again");
             running.hosted.replace(config.program.clone(), config.life.clone());
