@@ -12,15 +12,15 @@
 //! In a hosted program both go to the gateway too, which keeps the answers; so what such a program keeps in
 //! memos of its own is for its own use, and a source is read outside of them.
 
+mod isolated;
+
 use std::collections::HashMap;
 use std::fmt::{self, Display};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
-use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidewire_link::{
     Answering, Arrived, Asked, Config, Failed, Host, Limits, Process, Reason, Socket, feature,
@@ -253,10 +253,7 @@ impl Host for Served {
         Box::pin(async move {
             let (service, call) =
                 found.map_err(|text| Failed::not_run(Error::unimplemented(text)))?;
-            // A panic is one failed call; its text is on standard error.
-            let answer = AssertUnwindSafe(async move { service.call(call).await }).catch_unwind();
-            let outcome = answer.await.unwrap_or_else(|_| Err(Error::internal(PANICKED)));
-            outcome.map_err(Failed::from)
+            isolated::answer(service, call).await.map_err(Failed::from)
         })
     }
 }
@@ -304,6 +301,5 @@ const IN_A_MEMO: &str = "a memoized function has read a source: the gateway keep
                          more; read it in the handler";
 const ELSEWHERE: &str = "a source was read beside the handlers, in a task or thread of its own: the gateway keeps no \
                          answer that is made meanwhile; read it in the handler";
-const PANICKED: &str = "the handler failed; its log says why";
 const NOT_HOSTED: &str = "this program is started by Tidewire: write a [[service]] with run = [...] into \
                           tidewire.toml, and call it through `tidewire serve`";

@@ -72,7 +72,10 @@ const methods = {
     return { number };
   }),
   Chat: streaming(async function* (requests) {
-    for await (const request of requests) yield { text: "re: " + (request.text || "") };
+    for await (const request of requests) {
+      if (request.text === "raise") throw new RangeError("secret");
+      yield { text: "re: " + (request.text || "") };
+    }
   }),
   Fail(request, context) {
     context.depends("items", request.text);

@@ -93,6 +93,8 @@ def sum_(requests, context):
 @app.bidi_stream(NAME + "Chat")
 def chat(requests, context):
     for request in requests:
+        if request.get("text") == "raise":
+            raise KeyError("secret")
         yield {"text": "re: " + request.get("text", "")}
 
 
@@ -258,6 +260,8 @@ def in_the_loop():
     @app.bidi_stream(NAME + "Chat")
     async def chat_(requests, context):
         async for request in requests:
+            if request.get("text") == "raise":
+                raise KeyError("secret")
             yield {"text": "re: " + request.get("text", "")}
 
     @app.unary(NAME + "Wait")

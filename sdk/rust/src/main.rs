@@ -158,6 +158,7 @@ impl Hosted for Suite {
     async fn chat(&self, _: Context, requests: Stream<Text>) -> Result<Reply<Stream<Text>>> {
         let said = futures_util::stream::try_unfold(requests, async |mut requests| {
             let request = requests.next().await?;
+            assert!(request.as_ref().is_none_or(|request| request.text != "raise"), "secret");
             Ok(request.map(|request| (text(format!("re: {}", request.text)), requests)))
         });
         Ok(Reply::new(Stream::new(said)))

@@ -131,6 +131,9 @@ func main() {
 			} else if err != nil {
 				return err
 			}
+			if request.Text == "raise" {
+				panic("secret")
+			}
 			if err := send(text{"re: " + request.Text}); err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ pub(super) async fn all(command: &[String]) {
     unary_calls_carry_metadata(&gateway).await;
     errors_carry_details(&gateway).await;
     streams_of_all_kinds_flow(&gateway).await;
+    a_handler_that_fails_within_its_stream_is_one_failed_call(&gateway).await;
     large_messages_pass_both_ways(&gateway).await;
     a_thousand_calls_at_once_are_answered(&gateway).await;
     who_gives_up_is_heard(&gateway).await;
@@ -82,6 +83,31 @@ async fn streams_of_all_kinds_flow(gateway: &Gateway) {
     let said: Vec<_> = texts().map(|text| json!({ "text": text })).collect();
     let heard: Vec<_> = texts().map(|text| json!({ "text": format!("re: {text}") })).collect();
     assert!(collected(gateway, "Chat", messages(said)).await == heard);
+}
+
+async fn a_handler_that_fails_within_its_stream_is_one_failed_call(gateway: &Gateway) {
+    let pid = gateway.text("Do", "pid").await.unwrap();
+    for before in [0, 3] {
+        let said = (0..before).map(|_| "a").chain(["raise"]);
+        let said: Vec<_> = said.map(|text| json!({ "text": text })).collect();
+        let reply = gateway.reply("Chat", Context::default(), messages(said)).await;
+        let (mut heard, mut ended) = (0, None);
+        match reply.map(|reply| reply.body.into_frames()) {
+            Err(error) => ended = Some(error),
+            Ok(mut frames) => {
+                while let Some(frame) = frames.next().await {
+                    match frame {
+                        Ok(_) => heard += 1,
+                        Err(error) => ended = Some(error),
+                    }
+                }
+            }
+        }
+        let text = "the handler failed; its log says why";
+        let ended = ended.expect("it ends by its error");
+        assert_eq!((heard, ended.code(), ended.message()), (before, Code::Internal, text));
+    }
+    assert_eq!(gateway.text("Do", "pid").await.unwrap(), pid, "the program goes on");
 }
 
 async fn large_messages_pass_both_ways(gateway: &Gateway) {
