@@ -169,6 +169,10 @@ impl Session {
         }
         let live = self.incoming_live;
         let Some(stream) = self.stream_of(call) else { return };
+        // What ends the call says so too, and after it the caller knows of no call.
+        if stream.send.finish.is_some() {
+            return;
+        }
         if !std::mem::replace(&mut stream.stopped, true) && !stream.receive.ended && live {
             frame::put(&mut self.output.main, Kind::Cancel, call.stream, 0, &[]);
         }
@@ -177,11 +181,12 @@ impl Session {
     /// The application is done with so many bytes of items; the sender may send as many again. It is told in
     /// quarters of a window: [`has_control`](Self::has_control).
     pub fn consumed(&mut self, call: CallId, bytes: u64) {
-        let window = self.config.limits.stream_credit;
+        let (window, ours) = (self.config.limits.stream_credit, self.is_ours(call.stream));
         let Some(stream) = self.stream_of(call) else { return };
         let bytes = bytes.min(stream.receive.held());
         let owed = stream.receive.consume(bytes, window);
-        let ended = stream.receive.ended;
+        // Nor does a caller know of a call that its callee has ended.
+        let ended = stream.receive.ended || !ours && stream.send.finish.is_some();
         if let Some(owed) = owed
             && !ended
             && self.is_live(call.stream)

@@ -68,7 +68,10 @@ const methods = {
   },
   Sum: streaming(async (requests) => {
     let number = 0;
-    for await (const request of requests) number += request.number || 0;
+    for await (const request of requests) {
+      if (request.number === -1) return request;
+      number += request.number || 0;
+    }
     return { number };
   }),
   Chat: streaming(async function* (requests) {

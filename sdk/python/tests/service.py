@@ -87,7 +87,12 @@ def count(request, context):
 
 @app.client_stream(NAME + "Sum")
 def sum_(requests, context):
-    return {"number": sum(request.get("number", 0) for request in requests)}
+    total = 0
+    for request in requests:
+        if request.get("number") == -1:
+            return request
+        total += request.get("number", 0)
+    return {"number": total}
 
 
 @app.bidi_stream(NAME + "Chat")
@@ -255,7 +260,12 @@ def in_the_loop():
 
     @app.client_stream(NAME + "Sum")
     async def sum__(requests, context):
-        return {"number": sum([request.get("number", 0) async for request in requests])}
+        total = 0
+        async for request in requests:
+            if request.get("number") == -1:
+                return request
+            total += request.get("number", 0)
+        return {"number": total}
 
     @app.bidi_stream(NAME + "Chat")
     async def chat_(requests, context):

@@ -150,6 +150,9 @@ impl Hosted for Suite {
     async fn sum(&self, _: Context, mut requests: Stream<Number>) -> Result<Reply<Number>> {
         let mut sum = 0;
         while let Some(request) = requests.next().await? {
+            if request.number == -1 {
+                return Ok(number(-1).into());
+            }
             sum += request.number;
         }
         Ok(number(sum).into())

@@ -120,6 +120,9 @@ func main() {
 			} else if err != nil {
 				return number{}, err
 			}
+			if request.Number == -1 {
+				return request, nil
+			}
 			sum += request.Number
 		}
 	})

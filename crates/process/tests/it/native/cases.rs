@@ -18,6 +18,8 @@ pub(super) async fn all(command: &[String]) {
     errors_carry_details(&gateway).await;
     streams_of_all_kinds_flow(&gateway).await;
     a_handler_that_fails_within_its_stream_is_one_failed_call(&gateway).await;
+    a_caller_that_does_not_end_its_stream_ends_its_own_call_alone(&gateway).await;
+    a_stream_that_is_not_read_to_its_end_is_answered(&gateway).await;
     large_messages_pass_both_ways(&gateway).await;
     a_thousand_calls_at_once_are_answered(&gateway).await;
     who_gives_up_is_heard(&gateway).await;
@@ -108,6 +110,37 @@ async fn a_handler_that_fails_within_its_stream_is_one_failed_call(gateway: &Gat
         assert_eq!((heard, ended.code(), ended.message()), (before, Code::Internal, text));
     }
     assert_eq!(gateway.text("Do", "pid").await.unwrap(), pid, "the program goes on");
+}
+
+/// As it uploads: it goes away, its time is over, what it sends is broken.
+async fn a_caller_that_does_not_end_its_stream_ends_its_own_call_alone(gateway: &Gateway) {
+    let pid = gateway.text("Do", "pid").await.unwrap();
+    let first = || futures_util::stream::iter([Ok(Bytes::from(r#"{"number":1}"#))]);
+    let broken = || Err(Error::invalid_argument("it is broken"));
+    let reply = gateway
+        .reply(
+            "Sum",
+            Context::default(),
+            Body::stream(first().chain(futures_util::stream::iter([broken()]))),
+        )
+        .await;
+    assert_eq!(reply.unwrap_err().message(), "it is broken");
+    let endless = || Body::stream(first().chain(futures_util::stream::pending()));
+    let late = gateway.reply("Sum", context(Duration::from_millis(50)), endless()).await;
+    assert_eq!(late.unwrap_err().code(), Code::DeadlineExceeded);
+    let given_up = gateway.reply("Sum", Context::default(), endless());
+    futures_util::future::select(Box::pin(given_up), Box::pin(gateway.text("Echo", "a"))).await;
+    assert_eq!(gateway.text("Do", "pid").await.unwrap(), pid, "the program goes on");
+}
+
+/// Which it answers at the first.
+async fn a_stream_that_is_not_read_to_its_end_is_answered(gateway: &Gateway) {
+    for _ in 0..5 {
+        let rest = (0..200).map(|number| json!({ "number": number }));
+        let said = messages([json!({ "number": -1 })].into_iter().chain(rest));
+        let reply = gateway.reply("Sum", context(Duration::from_secs(20)), said).await;
+        assert_eq!(json_of(reply.unwrap()).await.unwrap(), json!({ "number": -1 }));
+    }
 }
 
 async fn large_messages_pass_both_ways(gateway: &Gateway) {
