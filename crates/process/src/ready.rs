@@ -8,13 +8,12 @@
 //! | not at all, as it speaks the live protocol | once it says so (`native.rs`) |
 //!
 //! A port is a free one when the program is started and may be taken by another until it listens; it
-//! then fails and is started again with another one. The folder of sockets belongs to this user only, and
-//! in it that of a program that runs as another user to that one: such a program may put there what leads
+//! then fails and is started again with another one. Each program has a folder of its own for its socket, which
+//! only this user may enter, or the user that the program runs as: such a program may put there what leads
 //! elsewhere, such as to a socket that only this user may use, so that it is called at a socket of its own or
 //! not at all.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
 use std::fs::Permissions;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -102,14 +101,15 @@ impl Place {
         id: u64,
         user: Option<&User>,
     ) -> io::Result<(Self, Option<OwnedFd>)> {
-        let path = sockets.join(format!("{id}.sock"));
+        let folder = sockets.join(format!("{id}.sock"));
         Ok(match listen {
             Listen::Port => {
                 let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
                 (Self::Port(listener.local_addr()?.port()), None)
             }
-            Listen::Unix => (Self::Path(place_of(user, path)?, user.map(|user| user.uid)), None),
+            Listen::Unix => (Self::Path(place_of(user, folder)?, user.map(|user| user.uid)), None),
             Listen::Inherited => {
+                let path = place_of(None, folder)?;
                 let listener = UnixListener::bind(&path)?;
                 (Self::Inherited(path), Some(listener.into()))
             }
@@ -200,24 +200,22 @@ impl Drop for Place {
         if let Self::Path(path, _) | Self::Inherited(path) = self {
             // The program may have removed it.
             let _ = std::fs::remove_file(&path);
-            // Its own folder, if it has one; that of all is not empty, or goes with the host.
-            if path.file_name() == Some(OsStr::new(OWN_NAME)) {
-                let _ = path.parent().map(std::fs::remove_dir);
-            }
+            let _ = path.parent().map(std::fs::remove_dir);
         }
     }
 }
 
-/// Where a program that runs as a user may make a socket: in a folder that only this user may enter.
-fn place_of(user: Option<&User>, path: PathBuf) -> io::Result<PathBuf> {
-    let Some(user) = user else { return Ok(path) };
-    if let Some(sockets) = path.parent() {
-        // To go through it, and to see nothing of it.
-        std::fs::set_permissions(sockets, Permissions::from_mode(0o711))?;
+/// Where a program may make its socket: in a folder of its own that nobody but its user, or this one, may enter.
+fn place_of(user: Option<&User>, folder: PathBuf) -> io::Result<PathBuf> {
+    std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
+    if let Some(user) = user {
+        if let Some(sockets) = folder.parent() {
+            // To go through it, and to see nothing of it.
+            std::fs::set_permissions(sockets, Permissions::from_mode(0o711))?;
+        }
+        std::os::unix::fs::chown(&folder, Some(user.uid), Some(user.gid))?;
     }
-    std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-    std::os::unix::fs::chown(&path, Some(user.uid), Some(user.gid))?;
-    Ok(path.join(OWN_NAME))
+    Ok(folder.join(OWN_NAME))
 }
 
 /// Files that appear beside a path.
@@ -245,3 +243,27 @@ impl Arrivals {
 const OWN_NAME: &str = "socket";
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 const LONGEST_WAIT: Duration = Duration::from_millis(25);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_else_may_enter_the_folder_of_a_socket_whatever_may_be_done_above_it() {
+        let sockets = std::env::temp_dir().join(format!("tidewire-place-{}", std::process::id()));
+        std::fs::create_dir(&sockets).unwrap();
+        std::fs::set_permissions(&sockets, Permissions::from_mode(0o711)).unwrap();
+        for (id, listen) in [(1, Listen::Unix), (2, Listen::Inherited)] {
+            let (place, _) = Place::new(listen, &sockets, id, None).unwrap();
+            let (Place::Path(path, _) | Place::Inherited(path)) = &place else {
+                panic!("it has a path")
+            };
+            let folder = path.parent().unwrap().to_owned();
+            assert_eq!(folder.parent(), Some(&*sockets));
+            assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+            drop(place);
+            assert!(!folder.exists(), "it goes with its program");
+        }
+        std::fs::remove_dir(&sockets).unwrap();
+    }
+}

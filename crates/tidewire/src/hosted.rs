@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::fmt::{self, Display};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
@@ -182,7 +183,7 @@ pub fn log(level: Level, text: &str, fields: &[(&'static str, &dyn Display)]) {
     process.log(level as u8, text, &said);
 }
 
-/// Work that is no call: until this is dropped the program is neither frozen nor ended.
+/// Work that is no call: until this is dropped the program is neither frozen nor ended for being idle.
 #[derive(Debug)]
 pub struct Busy(());
 
@@ -267,7 +268,9 @@ impl fmt::Debug for Program {
 /// The socket that the gateway left open for this program.
 fn inherited() -> Option<UnixStream> {
     let number: i32 = std::env::var(VARIABLE).ok()?.parse().ok()?;
-    if PROCESS.get().is_some() || number < 3 {
+    // What a wrapper has closed is no socket of ours.
+    let is_open = Path::new("/proc/self/fd").join(number.to_string()).exists();
+    if PROCESS.get().is_some() || number < 3 || !is_open && Path::new("/proc/self/fd").exists() {
         return None;
     }
     // SAFETY: whoever sets the variable leaves this descriptor to the program, and it is taken once, since
@@ -302,4 +305,5 @@ const IN_A_MEMO: &str = "a memoized function has read a source: the gateway keep
 const ELSEWHERE: &str = "a source was read beside the handlers, in a task or thread of its own: the gateway keeps no \
                          answer that is made meanwhile; read it in the handler";
 const NOT_HOSTED: &str = "this program is started by Tidewire: write a [[service]] with run = [...] into \
-                          tidewire.toml, and call it through `tidewire serve`";
+                          tidewire.toml, and call it through `tidewire serve`; one that a wrapper starts, such as npm, \
+                          needs its descriptor 3";

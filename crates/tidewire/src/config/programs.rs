@@ -141,6 +141,10 @@ impl Programs {
     fn reload(&mut self, flags: &Flags, all: bool) -> Option<Stamps> {
         let config = flags.load(std::env::vars()).map_err(|error| error.to_string());
         let config = config.and_then(|config| {
+            if config.programs().next().is_none() && !self.running.is_empty() {
+                // As while somebody writes the file anew, or moves another there.
+                return Err("it has no programs any more".to_owned());
+            }
             distinct(&config)?;
             Ok(config)
         });
