@@ -3,6 +3,7 @@
 //! On this floor, what is current is decided: changes and their walks, verification, eviction, expiry,
 //! the end. Everything is erased; what runs functions is the floor above.
 
+pub(crate) mod ambient;
 pub(crate) mod bells;
 pub(crate) mod budget;
 pub(crate) mod cascade;
@@ -36,8 +37,8 @@ use crate::graph::core::Core;
 use crate::graph::event::{Event, EventKind, Log, OnMismatch, Recording};
 use crate::graph::owner::{Owner, PROBE_COUNT, PROBE_LOG};
 use crate::graph::stats::Stats;
-use tidewire_memo_memory::sync::{HotMutex, Mutex};
-use tidewire_memo_memory::{line, sync, wake};
+use crate::memory::sync::{HotMutex, Mutex};
+use crate::memory::{line, sync, wake};
 
 /// Memos and sources that may depend on each other.
 ///

@@ -70,6 +70,7 @@ mod compute;
 mod driver;
 mod graph;
 mod memo;
+mod memory;
 mod methods;
 mod notify_set;
 mod range;
@@ -89,12 +90,15 @@ pub use compute::scope::{Scoped, scope};
 #[cfg(feature = "driver")]
 pub use driver::Driver;
 pub use graph::Graph;
+pub use graph::ambient::{Ambient, InAmbient};
 pub use graph::event::{Cause, Event, EventKind, Mismatch, Recording};
 pub use graph::expiry::Lifetime;
 pub use graph::inspect::{Entry, EntryState, Neighbourhood, OwnerInfo, Page};
 pub use graph::stats::Stats;
 pub use graph::stuck::Stuck;
 pub use memo::Memo;
+#[cfg(shuttle)]
+pub use memory::fault::{Fault, inject};
 pub use methods::{Method, MethodOutput, Methods};
 pub use notify_set::{Member, NotifySet};
 pub use source::{Source, Suspension};
@@ -102,9 +106,6 @@ pub use source_key::{KeyPart, SourceKey};
 pub use store::error::{BoxError, Error, ErrorKind};
 pub use store::key::Key;
 pub use tidewire_memo_macros::memo;
-pub use tidewire_memo_memory::ambient::{Ambient, InAmbient};
-#[cfg(shuttle)]
-pub use tidewire_memo_memory::fault::{Fault, inject};
 pub use watch::{Notify, Watch};
 pub use write::WriteGuard;
 

@@ -1,16 +1,16 @@
 //! Intervals of ordered keys: which readers a change of one key concerns.
 //!
 //! Each distinct interval that somebody read is a source node of its own, found by a
-//! [tree of intervals](tidewire_memo_memory::intervals). The tree has a lock of its own, taken before the
+//! [tree of intervals](crate::memory::intervals). The tree has a lock of its own, taken before the
 //! graph lock, because it compares, clones and drops user keys: the one lock of a graph under which user
 //! code runs. A change looks up without the graph lock and confirms under it that no interval was added since.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-pub(crate) use tidewire_memo_memory::intervals::Interval;
-use tidewire_memo_memory::intervals::Tree;
-use tidewire_memo_memory::sync::Mutex;
+pub(crate) use crate::memory::intervals::Interval;
+use crate::memory::intervals::Tree;
+use crate::memory::sync::Mutex;
 
 use crate::source::{Inner, Point};
 use crate::store::key::Key;

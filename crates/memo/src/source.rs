@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
-use tidewire_memo_memory::hasher::KeyHasher;
+use crate::memory::hasher::KeyHasher;
 
 use crate::compute::capture::{self, Frame};
 use crate::graph::cascade::{Mark, Walk};
@@ -17,16 +17,16 @@ use crate::graph::owner::{Functions, Owner};
 use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
 use crate::graph::{Graph, Shared};
+use crate::memory::epoch;
+use crate::memory::fault::{Fault, injected};
+use crate::memory::line::pin;
+use crate::memory::pool;
 use crate::range::{Interval, Intervals, Stabbed};
 use crate::store::key::Key;
 use crate::store::node::{FRESH, Header};
 use crate::store::slots::Id;
 use crate::store::table::{Seen, TABLE_BYTES, Table};
 use crate::write::WriteGuard;
-use tidewire_memo_memory::epoch;
-use tidewire_memo_memory::fault::{Fault, injected};
-use tidewire_memo_memory::line::pin;
-use tidewire_memo_memory::pool;
 
 /// Something that memoized functions read and that can change: rows of a table, files, settings.
 ///

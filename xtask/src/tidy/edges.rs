@@ -9,7 +9,7 @@
 //!  3   edge   link
 //!  2   wire   rest   live   auth   observe   otlp
 //!  1   service ◀ schema
-//!  0   memo (with memo-macros, memo-memory)   proto   forms   json   listen
+//!  0   memo (with memo-macros)   proto   forms   json   listen
 //!  beside  build, xtask, tests, conformance, examples, clients, docs
 //! ```
 //!
@@ -41,8 +41,7 @@ const fn room(name: &'static str, floor: u8, imports: &'static [&'static str]) -
 
 const ROOMS: &[Room] = &[
     room("memo-macros", 0, &[]),
-    room("memo-memory", 0, &[]),
-    room("memo", 0, &["memo-macros", "memo-memory"]),
+    room("memo", 0, &["memo-macros"]),
     room("proto", 0, &[]),
     room("forms", 0, &[]),
     room("json", 0, &[]),

@@ -29,14 +29,14 @@ use crate::graph::revision;
 use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
 use crate::graph::verify::Verification;
+use crate::memory::fault::{Fault, injected};
+use crate::memory::line::pin;
+use crate::memory::wake::quietly;
+use crate::memory::{hazard, line};
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::node::{FRESH, SUSPECT};
 use crate::store::value::Outcome;
-use tidewire_memo_memory::fault::{Fault, injected};
-use tidewire_memo_memory::line::pin;
-use tidewire_memo_memory::wake::quietly;
-use tidewire_memo_memory::{hazard, line};
 
 /// Where a computation stands.
 pub(crate) struct Attempt<V> {

@@ -15,11 +15,11 @@ use crate::compute::cached::Cached;
 use crate::compute::inner::{Inner, Running};
 use crate::graph::event::Mismatch;
 use crate::graph::{Graph, Shared};
+use crate::memory::line::pin;
 use crate::store::error::Error;
 use crate::store::key::Key;
-use tidewire_memo_memory::line::pin;
 
-use tidewire_memo_memory::sync;
+use crate::memory::sync;
 
 /// The rest of an audited hit.
 pub(crate) type Audit<V> = Pin<Box<dyn Future<Output = Result<Cached<V>, Error>> + Send>>;

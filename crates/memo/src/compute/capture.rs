@@ -14,8 +14,8 @@ use std::sync::Arc;
 use crate::compute::scope::Adopted;
 use crate::graph::Shared;
 use crate::graph::validate::{Record, Taint};
+use crate::memory::line;
 use crate::store::slots::Id;
-use tidewire_memo_memory::line;
 
 /// Records in the order of reading; the first few need no allocation.
 pub(crate) struct Records {

@@ -11,18 +11,18 @@ use crate::compute::inner::{Inner, Node};
 use crate::graph::core::Core;
 use crate::graph::cycle;
 use crate::graph::validate::Taint;
+use crate::memory::depth::{self, Level};
+use crate::memory::epoch;
+use crate::memory::line::{self, pin};
 use crate::store::error::Error;
 use crate::store::key::Key;
-use tidewire_memo_memory::depth::{self, Level};
-use tidewire_memo_memory::epoch;
-use tidewire_memo_memory::line::{self, pin};
 
 use crate::compute::work::{Answer, Joined, Work};
 use crate::graph::verify::{Progress, Verification, confirm_unchanged};
+use crate::memory::wake;
 use crate::store::node::{FRESH, SUSPECT};
 use crate::store::slots::Id;
 use crate::store::value::Outcome;
-use tidewire_memo_memory::wake;
 
 /// The future of [`Memo::get`](crate::Memo::get). A hit is answered by the first poll, without an
 /// allocation.

@@ -22,16 +22,16 @@ use crate::graph::core::Core;
 use crate::graph::flight::WorkHead;
 use crate::graph::owner::{Functions, Owner, Refresh};
 use crate::graph::trash::Trash;
+use crate::memory::hasher::KeyHasher;
+use crate::memory::line::{self, Line, ShortPin, pin};
+use crate::memory::sync::MutexGuard;
+use crate::memory::{epoch, pool, running};
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::node::{EMPTY, GONE, Header};
 use crate::store::slots::Id;
 use crate::store::table::{Place, Seen, TABLE_BYTES, Table};
 use crate::store::value::{Head, Outcome};
-use tidewire_memo_memory::hasher::KeyHasher;
-use tidewire_memo_memory::line::{self, Line, ShortPin, pin};
-use tidewire_memo_memory::sync::MutexGuard;
-use tidewire_memo_memory::{epoch, pool, running};
 
 /// See the module documentation.
 pub(crate) struct Inner<K, V> {

@@ -25,13 +25,13 @@ use crate::graph::core::Core;
 use crate::graph::event::EventKind;
 use crate::graph::validate::{Record, Taint, Validity, register, validate};
 use crate::graph::verify::is_unchanged;
+use crate::memory::epoch;
+use crate::memory::line::pin;
 use crate::store::edges::Edges;
 use crate::store::key::Key;
 use crate::store::node::{FRESH, GHOST};
 use crate::store::slots::Id;
 use crate::store::value::Outcome;
-use tidewire_memo_memory::epoch;
-use tidewire_memo_memory::line::pin;
 
 /// A value that wants to be published, with everything about it that user code must tell.
 pub(crate) struct Candidate<V> {

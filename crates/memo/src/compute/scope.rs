@@ -13,8 +13,8 @@ use std::task::{Context, Poll};
 use crate::compute::capture::{Entered, Frame, current};
 use crate::graph::Shared;
 use crate::graph::validate::{Record, Taint};
+use crate::memory::sync::{Mutex, MutexGuard};
 use crate::store::slots::Id;
-use tidewire_memo_memory::sync::{Mutex, MutexGuard};
 
 /// Where scoped tasks of one attempt leave what they read.
 #[derive(Default)]

@@ -21,6 +21,7 @@ use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 use crate::compute::attempt::Attempt;
 use crate::compute::capture::{Frame, read_untracked};
 use crate::compute::inner::{Inner, Node};
+use crate::graph::ambient::Ambient;
 use crate::graph::core::Core;
 use crate::graph::event::EventKind;
 use crate::graph::flight::WorkHead;
@@ -28,17 +29,16 @@ use crate::graph::owner::Owner;
 use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
 use crate::graph::{self, Shared, budget};
+use crate::memory::callers::ByCaller;
+use crate::memory::depth::{self, Deferred};
+use crate::memory::fault::{Fault, injected};
+use crate::memory::pool;
+use crate::memory::sync::Mutex;
+use crate::memory::wake::{self, quietly};
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::slots::Id;
 use crate::store::value::Outcome;
-use tidewire_memo_memory::ambient::Ambient;
-use tidewire_memo_memory::callers::ByCaller;
-use tidewire_memo_memory::depth::{self, Deferred};
-use tidewire_memo_memory::fault::{Fault, injected};
-use tidewire_memo_memory::pool;
-use tidewire_memo_memory::sync::Mutex;
-use tidewire_memo_memory::wake::{self, quietly};
 
 /// See the module documentation.
 #[repr(C)]

@@ -12,10 +12,10 @@ use std::task::{Poll, Waker};
 
 use crate::graph::trash::Trash;
 use crate::graph::{Shared, budget};
+use crate::memory::numbers::Numbers;
+use crate::memory::sync::Mutex;
 use crate::store::node::EMPTY;
 use crate::store::slots::{Id, IdHasher};
-use tidewire_memo_memory::numbers::Numbers;
-use tidewire_memo_memory::sync::Mutex;
 
 /// What a walk rings: one number of a belfry.
 #[derive(Clone)]

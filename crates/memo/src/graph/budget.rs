@@ -21,9 +21,9 @@ use crate::graph::event::EventKind;
 use crate::graph::owner::{Owner, Queue};
 use crate::graph::trash::Trash;
 use crate::graph::{Graph, Shared};
+use crate::memory::fault::{Fault, injected};
 use crate::store::node::{DIRTY, FADED, FRESH, GHOST, Header, SUSPECT};
 use crate::store::slots::Id;
-use tidewire_memo_memory::fault::{Fault, injected};
 
 /// The accounts of a graph.
 pub(crate) struct Ledger {

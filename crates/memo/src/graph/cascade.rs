@@ -18,11 +18,11 @@ use crate::graph::core::Core;
 use crate::graph::event::{Cause, EventKind};
 use crate::graph::trash::Trash;
 use crate::graph::{Shared, budget, raise_revision};
+use crate::memory::fault::{Fault, injected};
+use crate::memory::sync::MutexGuard;
+use crate::memory::{epoch, wake};
 use crate::store::edges::Edges;
 use crate::store::node::{FADED, FRESH, GHOST, Header, SUSPECT};
-use tidewire_memo_memory::fault::{Fault, injected};
-use tidewire_memo_memory::sync::MutexGuard;
-use tidewire_memo_memory::{epoch, wake};
 
 /// A walk that has begun: lists that were taken and how far each was walked.
 #[derive(Default)]

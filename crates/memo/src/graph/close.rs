@@ -6,7 +6,7 @@ use crate::graph::cascade::Walk;
 use crate::graph::core::Core;
 use crate::graph::owner::Owner;
 use crate::graph::trash::Trash;
-use tidewire_memo_memory::epoch;
+use crate::memory::epoch;
 
 impl Shared {
     /// Closes one memo.

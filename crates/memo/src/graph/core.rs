@@ -5,6 +5,7 @@
 //! key for the event log is the one exception, and the log is off unless a test turns it on).
 #![allow(unsafe_code)]
 
+use crate::graph::ambient;
 use crate::graph::bells::Watchers;
 use crate::graph::budget::Ledger;
 use crate::graph::event::{Cause, Event, EventKind, Log};
@@ -14,10 +15,9 @@ use crate::graph::owner::Owner;
 use crate::graph::stats::Stats;
 use crate::graph::stuck::Patience;
 use crate::graph::trash::Trash;
+use crate::memory::wake::quietly;
 use crate::store::node::{GONE, Header};
 use crate::store::slots::{Id, Slots};
-use tidewire_memo_memory::ambient;
-use tidewire_memo_memory::wake::quietly;
 
 /// See the module documentation.
 pub(crate) struct Core {

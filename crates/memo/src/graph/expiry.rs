@@ -13,9 +13,9 @@ use crate::graph::cascade::Walk;
 use crate::graph::core::Core;
 use crate::graph::event::EventKind;
 use crate::graph::{Graph, Shared};
+use crate::memory::fault::{Fault, injected};
 use crate::store::node::{DIRTY, EMPTY, Header};
 use crate::store::slots::Id;
-use tidewire_memo_memory::fault::{Fault, injected};
 
 /// Deadlines of a graph.
 pub(crate) struct Expiry {

@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
 
 use crate::graph::core::Core;
+use crate::memory::callers::ByCaller;
+use crate::memory::sync::AtomicU8;
 use crate::store::node::Header;
 use crate::store::slots::Id;
-use tidewire_memo_memory::callers::ByCaller;
-use tidewire_memo_memory::sync::AtomicU8;
 
 /// The erased part, written under the graph lock only.
 pub(crate) struct WorkHead {

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use crate::graph::core::Core;
 use crate::graph::owner::Owner;
 use crate::graph::{Graph, Shared};
+use crate::memory::line::pin;
 use crate::store::node::Header;
 use crate::store::slots::Id;
-use tidewire_memo_memory::line::pin;
 
 /// A computation that has been running for long and waits for no other one that the graph knows of.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Whether what a computation read is still so, and registering it.
 
 use crate::graph::core::Core;
+use crate::memory::fault::{Fault, injected};
 use crate::store::edges::Edges;
 use crate::store::node::Header;
 use crate::store::slots::Id;
-use tidewire_memo_memory::fault::{Fault, injected};
 
 /// One dependency as it was when it was read.
 #[derive(Clone, Copy)]

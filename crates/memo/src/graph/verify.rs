@@ -13,10 +13,10 @@ use crate::graph::Shared;
 use crate::graph::core::Core;
 use crate::graph::event::{Cause, EventKind};
 use crate::graph::owner::Refresh;
+use crate::memory::fault::{Fault, injected};
+use crate::memory::line::pin;
 use crate::store::node::{FADED, FRESH, GHOST, Header, SUSPECT};
 use crate::store::slots::Id;
-use tidewire_memo_memory::fault::{Fault, injected};
-use tidewire_memo_memory::line::pin;
 
 /// A verification in progress; kept across polls.
 pub(crate) struct Verification {

@@ -26,10 +26,10 @@ use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::memory::sync::{AtomicPtr, AtomicU64};
 use crate::store::edges::Edges;
 use crate::store::slots::{Id, Slots};
 use crate::store::value::Head;
-use tidewire_memo_memory::sync::{AtomicPtr, AtomicU64};
 
 /// Computed never, or computed and cancelled.
 pub(crate) const EMPTY: u8 = 0;

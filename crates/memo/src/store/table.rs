@@ -27,9 +27,9 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::memory::epoch;
+use crate::memory::sync::{AtomicPtr, AtomicU64};
 use crate::store::slots::Slots;
-use tidewire_memo_memory::epoch;
-use tidewire_memo_memory::sync::{AtomicPtr, AtomicU64};
 
 /// See the module documentation.
 pub(crate) struct Table<N> {
@@ -434,7 +434,7 @@ static NONE: NoEntries = NoEntries([const { AtomicU64::new(FREE) }; 2 + PADDING]
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
-    use tidewire_memo_memory::line::pin;
+    use crate::memory::line::pin;
 
     struct Node {
         hash: u64,
@@ -522,7 +522,7 @@ mod tests {
     fn keys_that_follow_each_other_are_found_where_the_search_begins_with_every_seed() {
         let _pin = pin();
         for (round, step) in (0..48).zip([1, 1 << 32, 64].into_iter().cycle()) {
-            let hasher = tidewire_memo_memory::hasher::KeyHasher::default();
+            let hasher = crate::memory::hasher::KeyHasher::default();
             let (mut slots, table) = (Slots::new(), Table::<Node>::new());
             let nodes: Vec<_> = (0..20_000).map(|i: u64| node(hasher.hash(&(i * step)))).collect();
             for node in &nodes {

@@ -42,7 +42,7 @@ pub enum Fault {
 
 /// Whether a test switched this fault on.
 #[inline(always)]
-pub fn injected(fault: Fault) -> bool {
+pub(crate) fn injected(fault: Fault) -> bool {
     #[cfg(shuttle)]
     return INJECTED.load(std::sync::atomic::Ordering::Relaxed) == fault as u32;
     #[cfg(not(shuttle))]
