@@ -60,6 +60,11 @@ impl Walk {
         if node.is_watched() {
             core.watchers.notify(node.id, &mut self.trash);
         }
+        self.mark_dependants(core, node);
+    }
+
+    /// Takes the dependants of a node, whose own value is right, onto the stack.
+    pub(crate) fn mark_dependants(&mut self, core: &mut Core, node: &Header) {
         let dependants = core.take_dependants(node);
         if dependants.len() > 0 {
             self.stack.push((dependants, 0));

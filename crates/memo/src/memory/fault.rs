@@ -38,6 +38,8 @@ pub enum Fault {
     InsertUnnoticed = 13,
     /// A change beside a key without a node leaves no mark.
     AbsentNotRaised = 14,
+    /// A value that shows what a write has changed is given out before that is announced.
+    NotHeld = 15,
 }
 
 /// Whether a test switched this fault on.

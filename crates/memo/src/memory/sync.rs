@@ -86,6 +86,12 @@ mod real {
     /// Waiting awake is nothing that a model knows.
     pub(crate) type HotMutex<T> = Mutex<T>;
 
+    /// The number of the modelled thread.
+    pub(crate) fn thread_number() -> u32 {
+        let number: usize = shuttle::current::me().into();
+        number as u32
+    }
+
     /// Lets another modelled thread run.
     pub(crate) fn yield_thread() {
         shuttle::thread::yield_now();

@@ -230,6 +230,22 @@ impl<N> Table<N> {
         }
     }
 
+    /// Gives everything back. No node is left, and none is added any more.
+    pub(crate) fn close(&self, _: &mut Slots) {
+        for (hit, shard) in self.hits.iter().zip(&self.shards) {
+            let none = Entries::none();
+            let packed = shard.entries.swap(none.pack(), Release);
+            hit.store(none.pack(), Release);
+            shard.room.set(0);
+            // SAFETY: the graph lock is held, and nobody else has a reference to the hashes.
+            unsafe { *shard.hashes.get() = Box::default() };
+            if !Entries::unpack(packed).is_none() {
+                // SAFETY: unreachable since the stores above; released once.
+                unsafe { epoch::retire(packed.cast(), |packed| Entries::free(packed.cast())) };
+            }
+        }
+    }
+
     fn shard(&self, hash: u64) -> &Shard {
         &self.shards[shard_of(hash)]
     }
