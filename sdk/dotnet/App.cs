@@ -9,18 +9,19 @@ using System.Threading.Tasks;
 namespace Tidewire
 {
     /// <summary>
-    /// What a program serves behind a Tidewire gateway, which starts it, passes calls on a socket that it inherits
-    /// (<c>TIDEWIRE_FD</c>), and ends it.
+    /// What a program serves behind a Tidewire gateway, which starts it, passes calls on a socket
+    /// that it inherits (<c>TIDEWIRE_FD</c>), and ends it.
     /// </summary>
     /// <remarks>
-    /// Handlers run in the thread pool, many at once; one that waits is better <c>async</c>. Messages are classes as JSON
-    /// where tidewire.toml says <c>codec = "json"</c>; else they are <c>byte[]</c>, or what <see cref="Protobuf"/> makes of
-    /// them. What a program prints is in the gateway's log.
+    /// Handlers run in the thread pool, many at once. A handler that waits should be <c>async</c>.
+    /// Messages are classes as JSON where tidewire.toml says <c>codec = "json"</c>; else they are
+    /// <c>byte[]</c>, or what <see cref="Protobuf"/> makes of them. What a program prints is in the
+    /// gateway's log.
     /// <code>
     /// var app = new App();
     /// app.Unary&lt;ItemRequest, Item&gt;("shop.v1.Shop/GetItem", (request, context) =>
     /// {
-    ///     context.Depends("items", request.Id); // the answer is kept until this item changes
+    ///     context.Depends("items", request.Id); // the reply stays cached until this item changes
     ///     return new Item { Name = "tea" };
     /// });
     /// app.Serve();
@@ -44,16 +45,22 @@ namespace Tidewire
         internal App(string agent) => this.Session = new Session(agent, this.begun.Add);
 
         /// <summary>
-        /// How messages become JSON; by System.Text.Json, where the framework has it. It reads and writes names in
-        /// lowerCamelCase, integers of 64 bits as text, and enums by the names of their members, as protobuf's JSON has them.
+        /// How messages become JSON; by System.Text.Json, where the framework has it. It reads and
+        /// writes names in lowerCamelCase, integers of 64 bits as text, and enums by the names of
+        /// their members, as protobuf's JSON has them.
         /// </summary>
         public IMessageFormat? Json { get; set; } = Documents.Json();
 
-        /// <summary>How messages that are no <c>byte[]</c> become protobuf; null for not at all.</summary>
+        /// <summary>
+        /// How messages of other types than <c>byte[]</c> become protobuf; null means that there
+        /// are none.
+        /// </summary>
         public IMessageFormat? Protobuf { get; set; }
 
         /// <summary>Serves a method with one request and one reply.</summary>
-        /// <exception cref="InvalidOperationException">The path is served already; so it is with the methods below.</exception>
+        /// <exception cref="InvalidOperationException">
+        /// The path is served already; so it is with the methods below.
+        /// </exception>
         public void Unary<TRequest, TReply>(string path, Func<TRequest, Context, Task<TReply>> handler) =>
             this.Register(path, async context =>
             {
@@ -62,7 +69,9 @@ namespace Tidewire
                 this.Reply(context.Call, await handler(request, context).ConfigureAwait(false));
             });
 
-        /// <summary>Serves a method with one request and one reply by a function that does not wait.</summary>
+        /// <summary>
+        /// Serves a method with one request and one reply by a function that does not wait.
+        /// </summary>
         public void Unary<TRequest, TReply>(string path, Func<TRequest, Context, TReply> handler) =>
             this.Register(path, async context =>
             {
@@ -110,10 +119,13 @@ namespace Tidewire
             this.pages = handler ?? throw new ArgumentNullException(nameof(handler));
 
         /// <summary>
-        /// Says that a source changed: no answer that was made of it is given any more. Every key of it did where this one is
-        /// none, or has more than 64 KiB. See <see cref="Key.Text"/> for what keys are.
+        /// Says that a key of a source changed: the gateway invalidates each cached reply that
+        /// depends on it. Without a key, and with one of more than 64 KiB, the whole source
+        /// changed. See <see cref="Key.Text"/> for what a key may be.
         /// </summary>
-        /// <exception cref="ArgumentException">A part is no part of a key; all of the source did change then.</exception>
+        /// <exception cref="ArgumentException">
+        /// A part cannot be part of a key. The whole source counts as changed then.
+        /// </exception>
         public void Changed(string source, params object?[]? key)
         {
             var text = string.Empty;
@@ -145,7 +157,8 @@ namespace Tidewire
         }
 
         /// <summary>
-        /// Says that work begins that is no call: until what this returns is disposed the program is neither frozen nor ended.
+        /// Says that work outside of calls begins: the gateway neither freezes nor ends the program
+        /// until the result is disposed.
         /// </summary>
         public IDisposable Busy()
         {
@@ -154,11 +167,14 @@ namespace Tidewire
         }
 
         /// <summary>
-        /// Calls a method of the gateway, and waits for its reply; <paramref name="query"/> where it changes nothing. It ties
-        /// nothing to a call that is being answered: see <see cref="Context.CallAsync"/>.
+        /// Calls a method of the gateway, and waits for its reply; <paramref name="query"/> where
+        /// it changes nothing. It ties nothing to a call that is being answered: see <see
+        /// cref="Context.CallAsync"/>.
         /// </summary>
         /// <exception cref="TidewireException">The call failed.</exception>
-        /// <exception cref="OperationCanceledException">The token was cancelled; the call may run on.</exception>
+        /// <exception cref="OperationCanceledException">
+        /// The token was cancelled; the call may run on.
+        /// </exception>
         public Task<TReply> CallAsync<TReply>(
             string path,
             object request,
@@ -207,7 +223,10 @@ namespace Tidewire
 
         private const byte JsonCodec = 1;
 
-        /// <summary>A command with one reply that has begun ends by itself, though its call may be over before.</summary>
+        /// <summary>
+        /// A command with one reply that has begun ends by itself, though its call may be over
+        /// before.
+        /// </summary>
         private void RunsOn(Call call)
         {
             if (call.Command > 0)

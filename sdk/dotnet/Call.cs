@@ -7,7 +7,9 @@ using System.Threading.Tasks;
 
 namespace Tidewire
 {
-    /// <summary>Bytes of items without credit: received, of these taken by the program, and sent.</summary>
+    /// <summary>
+    /// Bytes of items without credit: received, of these taken by the program, and sent.
+    /// </summary>
     internal class Flow
     {
         internal Flow(uint number, int window) => (this.Number, this.Window) = (number, window);
@@ -23,7 +25,10 @@ namespace Tidewire
         internal int Sent { get; set; }
     }
 
-    /// <summary>What waits for its turn: items, which more may join while it is open, or the last frame of a call.</summary>
+    /// <summary>
+    /// What waits for its turn: items, which more may join while it is open, or the last frame of a
+    /// call.
+    /// </summary>
     internal sealed class Chunk
     {
         internal Chunk(Output data, Flags flags, bool isOpen, bool isLast) =>
@@ -38,7 +43,10 @@ namespace Tidewire
         internal bool IsLast { get; }
     }
 
-    /// <summary>All of it is read and written under the lock of its session, but for what came with the request.</summary>
+    /// <summary>
+    /// All of it is read and written under the lock of its session, but for what came with the
+    /// request.
+    /// </summary>
     internal sealed class Call : Flow
     {
         private static readonly byte[] Nothing = Array.Empty<byte>();
@@ -63,7 +71,10 @@ namespace Tidewire
 
         internal ulong Command { get; set; }
 
-        /// <summary>When its deadline is, as <see cref="Environment.TickCount"/> counts on; null without one.</summary>
+        /// <summary>
+        /// When its deadline is, by <see cref="Clock"/>; null without
+        /// one.
+        /// </summary>
         internal TimeSpan? Deadline { get; set; }
 
         /// <summary>That of the request, or of the answer to a call of this side.</summary>
@@ -83,7 +94,9 @@ namespace Tidewire
 
         internal bool HasHead { get; set; }
 
-        /// <summary>A command with one reply that has begun: it does not end with its call.</summary>
+        /// <summary>
+        /// A command with one reply that has begun: it does not end with its call.
+        /// </summary>
         internal bool RunsOn { get; set; }
 
         internal TidewireException? Error { get; set; }
@@ -119,7 +132,9 @@ namespace Tidewire
             this.changed = null;
         }
 
-        /// <summary>A token that is cancelled when the caller gives up, made once somebody wants it.</summary>
+        /// <summary>
+        /// A token that is cancelled when the caller gives up, made once somebody wants it.
+        /// </summary>
         internal CancellationToken Token()
         {
             if (this.cancels == null)
@@ -137,7 +152,12 @@ namespace Tidewire
             return this.cancels.Token;
         }
 
-        /// <summary>Cancels that token, in another thread: what hears of it is the program's.</summary>
+        /// <summary>Its handler has ended: nothing is to be cancelled by the deadline.</summary>
+        internal void Forget() => this.cancels?.CancelAfter(Timeout.Infinite);
+
+        /// <summary>
+        /// Cancels that token, in another thread: what hears of it is the program's.
+        /// </summary>
         internal void Cancel()
         {
             if (this.cancels != null && !this.RunsOn)
@@ -166,7 +186,9 @@ namespace Tidewire
 
         internal static TimeSpan Now => Running.Elapsed;
 
-        /// <summary>The time until then, as timers take it: never below 0, and no longer than they can.</summary>
+        /// <summary>
+        /// The time until then, as timers take it: never below 0, and no longer than they can.
+        /// </summary>
         internal static TimeSpan Until(TimeSpan then)
         {
             var left = then - Now;

@@ -8,7 +8,7 @@ using System.Threading.Tasks;
 
 namespace Tidewire
 {
-    /// <summary>A call: who asks, until when, and what the answer is made of.</summary>
+    /// <summary>A call: its headers, its deadline, and what its reply depends on.</summary>
     public class Context
     {
         internal Context(App app, Call call) => (this.App, this.Call) = (app, call);
@@ -17,14 +17,16 @@ namespace Tidewire
         public App App { get; }
 
         /// <summary>
-        /// The headers of the request; of a query those alone that its answer may depend on by its <c>sharing</c>. Who calls is
-        /// what they say, such as <c>authorization</c>: the gateway has let the call pass, and names no principal beside them.
+        /// The headers of the request. A query gets only those that its <c>sharing</c> lets its
+        /// reply depend on. The protocol has no field for the principal: a handler reads
+        /// <c>authorization</c> or a cookie, which the gateway has checked where it is configured
+        /// to.
         /// </summary>
         public IReadOnlyList<Header> Headers => this.Call.Headers;
 
         /// <summary>
-        /// Cancelled when the caller gives up, its deadline passed among the reasons. A command with one reply runs on: once it
-        /// has begun this is never cancelled.
+        /// Cancelled when the caller gives up, its deadline passed among the reasons. A command
+        /// with one reply runs on: once it has begun this is never cancelled.
         /// </summary>
         public CancellationToken Cancelled
         {
@@ -75,9 +77,11 @@ namespace Tidewire
         }
 
         /// <summary>
-        /// Says that the answer was made of this: it is kept until that changes. See <see cref="Key.Text"/> for what keys are.
+        /// Says that the reply depends on a key of a source: it stays cached until that changes.
+        /// Without a key it depends on the whole source. See <see cref="Key.Text"/> for what a key
+        /// may be.
         /// </summary>
-        /// <exception cref="ArgumentException">A part is no part of a key.</exception>
+        /// <exception cref="ArgumentException">A part cannot be part of a key.</exception>
         public void Depends(string source, params object?[]? key)
         {
             var text = Key.Text(key);
@@ -88,7 +92,10 @@ namespace Tidewire
             }
         }
 
-        /// <summary>Says that this changed: whoever asks after this call is answered sees it. See <see cref="App.Changed"/>.</summary>
+        /// <summary>
+        /// Says that a key of a source changed, before the reply: who calls after the reply sees
+        /// the change. See <see cref="App.Changed"/>.
+        /// </summary>
         public void Changed(string source, params object?[]? key) => this.App.Changed(source, key);
 
         /// <summary>Writes a line to the gateway's log, with fields.</summary>
@@ -96,11 +103,13 @@ namespace Tidewire
             this.App.Log(level, text, fields);
 
         /// <summary>
-        /// Calls a method of the gateway as part of this call, and waits for its reply; <paramref name="query"/> where it changes
-        /// nothing. It ends with this call.
+        /// Calls a method of the gateway as part of this call, and waits for its reply; <paramref
+        /// name="query"/> where it changes nothing. It ends with this call.
         /// </summary>
         /// <exception cref="TidewireException">The call failed.</exception>
-        /// <exception cref="OperationCanceledException">The token was cancelled, or this call was.</exception>
+        /// <exception cref="OperationCanceledException">
+        /// The token was cancelled, or this call was.
+        /// </exception>
         public async Task<TReply> CallAsync<TReply>(
             string path,
             object request,

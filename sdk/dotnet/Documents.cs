@@ -1,4 +1,5 @@
-// Messages as the bytes of a codec: JSON by System.Text.Json where the framework has it, protobuf by the program's choice.
+// Messages as the bytes of a codec: JSON by System.Text.Json where the framework has it, protobuf
+// by the program's choice.
 
 using System;
 #if NETCOREAPP
@@ -10,7 +11,10 @@ using System.Text.Json.Serialization;
 
 namespace Tidewire
 {
-    /// <summary>How messages become bytes and bytes messages. Messages that are <c>byte[]</c> are bytes already.</summary>
+    /// <summary>
+    /// How messages become bytes and bytes messages. Messages that are <c>byte[]</c> are bytes
+    /// already.
+    /// </summary>
     public interface IMessageFormat
     {
         /// <summary>Encodes a message of this type.</summary>
@@ -25,7 +29,9 @@ namespace Tidewire
 #if NETCOREAPP
         internal static IMessageFormat? Json() => new JsonFormat();
 
-        /// <summary>An element of a document as a part of a key; null for what is none.</summary>
+        /// <summary>
+        /// An element of a document as a part of a key; null where it cannot be one.
+        /// </summary>
         internal static string? KeyText(object part) => part is JsonElement element ? KeyText(element) : null;
 
         private static string? KeyText(JsonElement element) =>
@@ -48,8 +54,9 @@ namespace Tidewire
 
 #if NETCOREAPP
     /// <summary>
-    /// Protobuf's JSON for classes with properties of .NET: names in lowerCamelCase, integers of 64 bits as text, enums by
-    /// the names of their members, bytes as base64, and without what is null.
+    /// Protobuf's JSON for classes with properties of .NET: names in lowerCamelCase, integers of 64
+    /// bits as text, enums by the names of their members, bytes as base64, and without what is
+    /// null.
     /// </summary>
     internal sealed class JsonFormat : IMessageFormat
     {

@@ -1,4 +1,5 @@
-// Frames of the live protocol, as bytes: what their parts are called, how they are read and written.
+// Frames of the live protocol, as bytes: what their parts are called, how they are read and
+// written.
 
 using System;
 using System.Buffers.Binary;
@@ -64,7 +65,9 @@ namespace Tidewire
         internal const uint Magic = 0x564c_5754;
         internal const ulong Http = 2, Hosted = 32, NumberMax = 1UL << 53;
 
-        /// <summary>Ends the session unless a rule is kept. Of the text <c>{0}</c> is the number.</summary>
+        /// <summary>
+        /// Ends the session unless a rule is kept. Of the text <c>{0}</c> is the number.
+        /// </summary>
         internal static void Must(bool condition, Reason reason, string text, long number = 0)
         {
             if (!condition)
@@ -267,14 +270,18 @@ namespace Tidewire
         }
     }
 
-    /// <summary>Where the fields of some metadata are. One object serves one frame after the other.</summary>
+    /// <summary>
+    /// Where the fields of some metadata are. One object serves one frame after the other.
+    /// </summary>
     internal sealed class Fields
     {
         private readonly (int At, int Size)[] places = new (int, int)[Tag.Last + 1];
         private byte[] data = Array.Empty<byte>();
         private uint present;
 
-        /// <summary>The metadata of a frame, or with <paramref name="ofHello"/> the payload of a hello.</summary>
+        /// <summary>
+        /// The metadata of a frame, or with <paramref name="ofHello"/> the payload of a hello.
+        /// </summary>
         internal Fields Read(byte[] data, bool ofHello = false)
         {
             this.data = data;
@@ -361,8 +368,8 @@ namespace Tidewire
     }
 
     /// <summary>
-    /// Values of headers, which are bytes: text where they are UTF-8, and else a byte b that is of no character is the
-    /// char U+DC00 + b, which is written as that byte again.
+    /// Values of headers, which are bytes: text where they are UTF-8, and else a byte b that is of
+    /// no character is the char U+DC00 + b, which is written as that byte again.
     /// </summary>
     internal static class AnyBytes
     {
@@ -417,7 +424,9 @@ namespace Tidewire
             return bytes.ToArray();
         }
 
-        /// <summary>How many bytes the first character has; 0 where they are none.</summary>
+        /// <summary>
+        /// How many bytes the first character has; 0 where the bytes are not UTF-8.
+        /// </summary>
         private static int SizeOf(ReadOnlySpan<byte> bytes)
         {
             var first = bytes[0];

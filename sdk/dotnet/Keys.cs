@@ -12,13 +12,13 @@ namespace Tidewire
     public static class Key
     {
         /// <summary>
-        /// The key of a source as text: its parts joined by a slash. Equal values have equal text, of whatever type. Parts
-        /// are text, whole numbers, <c>double</c>, <c>bool</c>, enums, which are their numbers, bytes, elements of a JSON
-        /// document, and null.
+        /// The key of a source as text: its parts joined by a slash. Equal values have equal text,
+        /// of whatever type. Parts are text, whole numbers, <c>double</c>, <c>bool</c>, enums,
+        /// which are their numbers, bytes, elements of a JSON document, and null.
         /// </summary>
         /// <exception cref="ArgumentException">
-        /// A part is something else: NaN, an infinity, a <c>decimal</c>, or a <c>float</c>, whose digits are others in JSON
-        /// (0.1) than in protobuf (0.10000000149011612).
+        /// A part is something else: NaN, an infinity, a <c>decimal</c>, or a <c>float</c>, whose
+        /// digits are others in JSON (0.1) than in protobuf (0.10000000149011612).
         /// </exception>
         public static string Text(params object?[]? parts) =>
             string.Join("/", (parts ?? new object?[] { null }).Select(PartText));
@@ -66,7 +66,7 @@ namespace Tidewire
                 case long _:
                     return OfWhole(Convert.ToInt64(part, CultureInfo.InvariantCulture));
                 default:
-                    return Documents.KeyText(part) ?? throw None(part.GetType().Name);
+                    return Documents.KeyText(part) ?? throw Refused(part.GetType().Name);
             }
         }
 
@@ -76,12 +76,15 @@ namespace Tidewire
 
         private static string OfWhole(ulong number) => number.ToString(CultureInfo.InvariantCulture);
 
-        /// <summary>Whole numbers as integers are; else the fewest digits that read back, without an exponent.</summary>
+        /// <summary>
+        /// Whole numbers as integers are; else the fewest digits that read back, without an
+        /// exponent.
+        /// </summary>
         private static string OfDouble(double number)
         {
             if (double.IsNaN(number) || double.IsInfinity(number))
             {
-                throw None(number.ToString(CultureInfo.InvariantCulture));
+                throw Refused(number.ToString(CultureInfo.InvariantCulture));
             }
             if (number == Math.Truncate(number))
             {
@@ -93,7 +96,8 @@ namespace Tidewire
             {
                 return text;
             }
-            // What is not whole has digits behind the point, so that its exponent is small or below 0.
+            // What is not whole has digits behind the point, so that its exponent is small or below
+            // 0.
             var exponent = int.Parse(text.Substring(at + 1), CultureInfo.InvariantCulture);
             var digits = text.Substring(0, at).TrimStart('-').Replace(".", string.Empty);
             var sign = number < 0 ? "-" : string.Empty;
@@ -112,11 +116,14 @@ namespace Tidewire
             return new string(text);
         }
 
-        private static ArgumentException None(string what) =>
-            new ArgumentException($"{what} is no part of a key; text, numbers, bytes, a bool or null are");
+        private static ArgumentException Refused(string what) =>
+            new ArgumentException($"{what} cannot be part of a key; use text, numbers, bytes, a bool or null");
     }
 
-    /// <summary>What an answer was made of: sources and keys of them, each once, in the order in which they were said.</summary>
+    /// <summary>
+    /// What a reply depends on: keys of sources, each once, in the order in which the handler named
+    /// them.
+    /// </summary>
     internal sealed class Sources
     {
         private readonly List<(string Source, string? Key)> all = new List<(string, string?)>();
@@ -131,8 +138,9 @@ namespace Tidewire
         }
 
         /// <summary>
-        /// Says them in at most so many bytes: every key, or else the sources, as any key of theirs may be one of it, or
-        /// else that it cannot be told; the answer is not kept then.
+        /// Writes them in at most so many bytes: every key; if those do not fit, the whole sources;
+        /// if those do not fit either, that the dependencies are unknown, so that the reply is not
+        /// cached.
         /// </summary>
         internal void Put(Output into, int room)
         {

@@ -40,7 +40,10 @@ namespace Tidewire
         /// <summary>The body of the request.</summary>
         public Stream Body { get; }
 
-        /// <summary>The address that the call came from, with port 0 where that is not told; null where neither is.</summary>
+        /// <summary>
+        /// The address that the call came from, with port 0 where that is not told; null where
+        /// neither is.
+        /// </summary>
         public IPEndPoint? Remote
         {
             get
@@ -62,7 +65,9 @@ namespace Tidewire
             }
         }
 
-        /// <summary>The status of the answer, from 200 to 999; it is sent with the first bytes.</summary>
+        /// <summary>
+        /// The status of the answer, from 200 to 999; it is sent with the first bytes.
+        /// </summary>
         public int Status
         {
             get => this.Call.Status;

@@ -30,7 +30,9 @@ namespace Tidewire
         private byte[]? pong;
         private ulong nextCommand = 1;
 
-        /// <summary>Adds the bytes to be written now: connection frames, calls, then a turn for each stream.</summary>
+        /// <summary>
+        /// Adds the bytes to be written now: connection frames, calls, then a turn for each stream.
+        /// </summary>
         internal void Take(Output into)
         {
             into.Raw(this.control.Span);
@@ -101,7 +103,10 @@ namespace Tidewire
         /// <summary>Whether there may be something to be written.</summary>
         internal bool IsDue => this.control.Count + this.main.Count + this.line.Count > 0 || this.pong != null;
 
-        /// <summary>Whether so much is to be written that no more is to be read; who waits for answers reads on.</summary>
+        /// <summary>
+        /// Whether so much is to be written that no more is to be read; who waits for answers reads
+        /// on.
+        /// </summary>
         internal bool IsFull =>
             this.control.Count + this.main.Count > (this.asked.Count > 0 ? Wire.BodyMax : Wire.OutputMax);
 
@@ -112,7 +117,9 @@ namespace Tidewire
         /// <summary>The most metadata that the gateway takes.</summary>
         internal int MetadataMax => (int)Math.Min(this.peer.Metadata, ushort.MaxValue);
 
-        /// <summary>Adds headers and trailers, and in the room that is left what an answer was made of.</summary>
+        /// <summary>
+        /// Adds headers and trailers, and in the remaining room what a reply depends on.
+        /// </summary>
         private void Put(Output into, IEnumerable<Header>? headers, IReadOnlyCollection<Header>? trailers = null, Sources? sources = null)
         {
             into.Headers(headers);
@@ -142,7 +149,7 @@ namespace Tidewire
             if (call.Status < 200 || call.Status > 999)
             {
                 // The gateway says 1xx itself, or nobody does.
-                throw new InvalidOperationException($"{call.Status} is no status of an answer");
+                throw new InvalidOperationException($"{call.Status} is not a status of a final answer");
             }
             var isEnd = (flags & Flags.End) != 0;
             var metadata = new Output();
@@ -184,7 +191,9 @@ namespace Tidewire
             }
         }
 
-        /// <summary>A call that has something to send takes turns, until the frame that is its last.</summary>
+        /// <summary>
+        /// A call that has something to send takes turns, until the frame that is its last.
+        /// </summary>
         private void Enlist(Call call, Chunk next)
         {
             if (!call.IsOpen || call.Out.Last?.Value.IsLast == true)
@@ -224,7 +233,9 @@ namespace Tidewire
             }
         }
 
-        /// <summary>No more items: ends a call of the gateway, or the request of one of this side.</summary>
+        /// <summary>
+        /// No more items: ends a call of the gateway, or the request of one of this side.
+        /// </summary>
         internal void Finish(Call call)
         {
             var metadata = new Output();
@@ -235,7 +246,9 @@ namespace Tidewire
         private void Last(Call call, Kind kind, Output metadata) =>
             this.Enlist(call, new Chunk(new Output().Frame(kind, call.Number, Flags.None, metadata.Span, default), Flags.None, false, true));
 
-        /// <summary>Ends a call with an error; that of a command whose caller gave up is that it ran.</summary>
+        /// <summary>
+        /// Ends a call with an error; that of a command whose caller gave up is that it ran.
+        /// </summary>
         internal void Fail(Call call, TidewireException error)
         {
             error = call.IsCancelled ? TidewireException.GivenUp(Outcome.Ran) : error;
@@ -307,8 +320,8 @@ namespace Tidewire
         }
 
         /// <summary>
-        /// Calls the gateway, as a part of the call of number <paramref name="parent"/> unless that is 0; null while no call
-        /// is free.
+        /// Calls the gateway, as a part of the call of number <paramref name="parent"/> unless that
+        /// is 0; null while no call is free.
         /// </summary>
         internal Call? Ask(string path, byte codec, ReadOnlySpan<byte> payload, in CallOptions how, uint parent = 0, uint deadline = 0)
         {
@@ -353,7 +366,10 @@ namespace Tidewire
             return call;
         }
 
-        /// <summary>Says which method is called: by its number, where it has one, with its name the first time.</summary>
+        /// <summary>
+        /// Says which method is called: by its number, where it has one, with its name the first
+        /// time.
+        /// </summary>
         private void PutName(Output into, byte codec, string path)
         {
             var isNew = !this.called.TryGetValue((codec, path), out var number);

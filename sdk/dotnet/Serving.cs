@@ -117,12 +117,16 @@ namespace Tidewire
             }
             catch (Exception error)
             {
-                // That a caller is gone is no news.
+                // A handler that ends since its caller gave up needs no line in the log.
                 if (!(call.IsCancelled && error is OperationCanceledException))
                 {
                     Tidewire.Log.Failure($"the handler of {call.Path}", error);
                 }
                 this.Fail(call, new TidewireException(Code.Internal, "the handler failed; its log says why"));
+            }
+            finally
+            {
+                call.Forget();
             }
         }
 
@@ -339,8 +343,8 @@ namespace Tidewire
         }
 
         /// <summary>
-        /// Whether this thread is to write, for all, as nobody does and there is something; it has the lock, and calls
-        /// <see cref="Write"/> once it has not.
+        /// Whether this thread is to write, for all, as nobody does and there is something; it has
+        /// the lock, and calls <see cref="Write"/> once it has not.
         /// </summary>
         private bool IsDue()
         {
@@ -454,7 +458,9 @@ namespace Tidewire
                 }
             }
 
-            /// <summary>How many bytes were sent; less than 0 where nobody reads any more.</summary>
+            /// <summary>
+            /// How many bytes were sent; less than 0 where nobody reads any more.
+            /// </summary>
             internal static int Send(int socket, byte[] data, int at, int size, int flags, out bool isFull)
             {
                 while (true)

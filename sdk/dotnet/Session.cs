@@ -36,8 +36,8 @@ namespace Tidewire
     }
 
     /// <summary>
-    /// A connection and its calls. Its owner has a lock, under which all of this is done, and writes what
-    /// <see cref="Take"/> gives. <c>begin</c> is told of each call of the gateway.
+    /// A connection and its calls. Its owner has a lock, under which all of this is done, and
+    /// writes what <see cref="Take"/> gives. <c>begin</c> is told of each call of the gateway.
     /// </summary>
     internal sealed partial class Session
     {
@@ -95,7 +95,9 @@ namespace Tidewire
             }
         }
 
-        /// <summary>Takes so many bytes that came; what is wrong with them ends the session.</summary>
+        /// <summary>
+        /// Takes so many bytes that came; what is wrong with them ends the session.
+        /// </summary>
         internal void Feed(int count)
         {
             this.end += count;

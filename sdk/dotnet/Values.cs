@@ -1,4 +1,5 @@
-// What a program says and hears of calls: headers, errors and what is known of a call without an answer.
+// What a program says and hears of calls: headers, errors and what is known of a call without an
+// answer.
 
 using System;
 using System.Collections.Generic;
@@ -57,7 +58,8 @@ namespace Tidewire
         public string Name { get; }
 
         /// <summary>
-        /// The value. A byte of it that is no UTF-8 is the char U+DC00 plus that byte, and is sent as that byte again.
+        /// The value. A byte that is not valid UTF-8 becomes the char U+DC00 plus that byte, which
+        /// is sent as the same byte again.
         /// </summary>
         public string Value { get; }
 
@@ -71,7 +73,9 @@ namespace Tidewire
     /// <summary>An encoded message that goes with an error.</summary>
     public sealed class Detail
     {
-        /// <summary>Makes a detail of a message by the name of its type, such as <c>shop.v1.Missing</c>.</summary>
+        /// <summary>
+        /// Makes a detail of a message by the name of its type, such as <c>shop.v1.Missing</c>.
+        /// </summary>
         public Detail(string type, byte[] value)
         {
             this.Type = type ?? throw new ArgumentNullException(nameof(type));
@@ -85,7 +89,9 @@ namespace Tidewire
         public byte[] Value { get; }
     }
 
-    /// <summary>Why a call failed: thrown by handlers for their callers, and by calls of the gateway.</summary>
+    /// <summary>
+    /// Why a call failed: thrown by handlers for their callers, and by calls of the gateway.
+    /// </summary>
     public sealed class TidewireException : Exception
     {
         /// <summary>Makes an error that the caller gets as it is.</summary>
