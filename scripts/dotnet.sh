@@ -11,7 +11,7 @@ SHA512=d3d2f7a2fe75317ae763619d6c7b3bb0b6f16b925bde6207d82dab3ee0751c061d84ec696
 scripts=$(cd "$(dirname "$0")" && pwd)
 folder=${1:?scripts/dotnet.sh FOLDER}
 mkdir -p "$folder"
-folder=$(cd "$folder" && pwd)
+folder=$(cd "$folder" && pwd -P)
 key="$folder $(cat "$scripts/dotnet.sh" "$scripts/dotnet-openssl.txt" | sha256sum | cut -d' ' -f1)"
 [[ -f $folder/stamp && $(<"$folder/stamp") == "$key" ]] && exit 0
 
