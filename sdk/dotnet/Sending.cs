@@ -340,6 +340,12 @@ namespace Tidewire
             }
             var headers = new Output();
             this.Put(headers, how.Headers);
+            if (headers.Count + Encoding.UTF8.GetByteCount(path) + BesideName > this.MetadataMax)
+            {
+                // A frame that is too long would end the session.
+                var text = $"the path and {headers.Count} bytes of headers are over the {this.MetadataMax} that a gateway takes";
+                throw new TidewireException(Code.Internal, text, Outcome.NotRun);
+            }
             var metadata = new Output();
             this.PutName(metadata, codec, path.TrimStart('/'));
             var number = this.free.Count > 0 ? this.free.Pop() : (2 * (uint)this.asked.Count) + 1;
@@ -365,6 +371,11 @@ namespace Tidewire
             }
             return call;
         }
+
+        /// <summary>
+        /// What the metadata of a request has beside its path and its headers, at most.
+        /// </summary>
+        private const int BesideName = 64;
 
         /// <summary>
         /// Says which method is called: by its number, where it has one, with its name the first

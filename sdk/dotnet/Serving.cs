@@ -234,6 +234,10 @@ namespace Tidewire
         {
             var codec = request is byte[] || this.Protobuf != null ? (byte)0 : JsonCodec;
             var data = this.Encode(request, codec);
+            if (timeout == Timeout.InfiniteTimeSpan || timeout?.TotalMilliseconds > int.MaxValue)
+            {
+                timeout = null; // As long as that no timer runs.
+            }
             using var timer = timeout == null ? null : CancellationTokenSource.CreateLinkedTokenSource(cancellation);
             timer?.CancelAfter(timeout!.Value);
             var token = timer?.Token ?? cancellation;
