@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { isNotRun, isOutcomeUnknown } from "../packages/live/src/index.ts";
-import { BehaviourService } from "./gen/tidewire/test/v1/behaviour_pb.ts";
+import { BehaviourService } from "./gen/tidewire/test/v1/behaviour_pb.js";
 import { withClock, withoutClock, World } from "./support/world.ts";
 
 beforeEach(withClock);

@@ -9,7 +9,7 @@ import * as M from "../../packages/live/src/wire/metadata.ts";
 import { readNumbers, Reader, Writer } from "../../packages/live/src/wire/varint.ts";
 import {
   EchoReplySchema, EchoRequestSchema, LookReplySchema, LookRequestSchema,
-} from "../gen/tidewire/test/v1/behaviour_pb.ts";
+} from "../gen/tidewire/test/v1/behaviour_pb.js";
 
 const text = (bytes: Uint8Array) => Buffer.from(bytes).toString("latin1");
 const PREFIX = "/tidewire.test.v1.BehaviourService/";

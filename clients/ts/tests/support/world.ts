@@ -2,7 +2,7 @@
 import { mock } from "node:test";
 import { createClient } from "@connectrpc/connect";
 import { createLiveTransport, type LiveOptions, type LiveTransport } from "../../packages/live/src/index.ts";
-import { BehaviourService } from "../gen/tidewire/test/v1/behaviour_pb.ts";
+import { BehaviourService } from "../gen/tidewire/test/v1/behaviour_pb.js";
 import { Network } from "./network.ts";
 import { Server, type ServerOptions } from "./peer.ts";
 

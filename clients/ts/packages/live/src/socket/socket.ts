@@ -25,6 +25,8 @@ export interface SocketOptions {
   webSocket: OpenSocket | undefined;
   /** Hears of the connection after the calls of the same message. */
   heard(event: SessionEvent): void;
+  /** A command of this side has ended. */
+  wrote(): void;
   /** An attempt to connect failed, for the `failures`th time in a row. */
   failed(failures: number, error: ConnectError): void;
 }
@@ -54,6 +56,7 @@ export class Socket {
   /** Counts renewals of the headers. */
   epoch = 0;
   private generation = 0;
+  private doneBefore = 1;
   private readonly stopListening: () => void;
 
   constructor(options: SocketOptions) {
@@ -194,6 +197,10 @@ export class Socket {
           throw error;
         });
       }
+    }
+    if (this.doneBefore !== session.commands.done) {
+      this.doneBefore = session.commands.done;
+      options.wrote();
     }
     if (session.isDraining && session.slots.open === 0) this.drained();
     this.flushSoon();

@@ -70,6 +70,7 @@ export function createLiveTransport(options: LiveOptions): LiveTransport {
     headers,
     webSocket,
     heard: () => watches.update(),
+    wrote: () => watches.wrote(),
     failed: () => {},
   });
   const watches = new Watches(socket, options);
@@ -82,6 +83,9 @@ export function createLiveTransport(options: LiveOptions): LiveTransport {
     watch: (method, input, watcher, how) => watches.add(method, input, watcher, how),
     connection: socket.state,
     wake: () => socket.wake(),
-    close: async () => socket.close(),
+    close: async () => {
+      watches.close();
+      socket.close();
+    },
   };
 }

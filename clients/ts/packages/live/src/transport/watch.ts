@@ -29,13 +29,17 @@ const POLL = 5_000;
 const RETRY_FIRST = 500;
 const RETRY_LAST = 30_000;
 
-/** These say nothing of the query itself, so it is asked again. */
+/** These say nothing of the query itself, so it is asked again, and again later. */
 const PASSING: number[] = [
   Code.Unavailable, Code.Aborted, Code.DeadlineExceeded, Code.ResourceExhausted, Code.Internal, Code.Unknown,
 ];
+/** These will not change by themselves: the watch is over. */
+const FINAL: number[] = [Code.InvalidArgument, Code.Unimplemented, Code.PermissionDenied, Code.Unauthenticated];
 
 export class Watches {
   private readonly all: Set<Watch<any, any>> = new Set();
+  /** Those that are asked again from time to time. */
+  readonly polling: Set<Watch<any, any>> = new Set();
   readonly socket: Socket;
   readonly options: LiveOptions;
 
@@ -61,6 +65,16 @@ export class Watches {
 
   remove(watch: Watch<any, any>): void {
     this.all.delete(watch);
+  }
+
+  /** The application closes the transport: no watch is told of that. */
+  close(): void {
+    for (const watch of this.all) watch.end();
+  }
+
+  /** A command of this side has ended: what nobody tells about may have changed by it. */
+  wrote(): void {
+    for (const watch of this.polling) watch.askNow();
   }
 
   /** The connection changed: each watch says whether its answer is still current. */
@@ -140,7 +154,7 @@ class Watch<I extends DescMessage, O extends DescMessage> implements Owner {
 
   end(): void {
     this.isOver = true;
-    clearTimeout(this.timer);
+    this.unschedule();
     this.watches.remove(this);
     const { session } = this.watches.socket;
     if (this.call) session.cancel(this.call);
@@ -176,7 +190,9 @@ class Watch<I extends DescMessage, O extends DescMessage> implements Owner {
   }
 
   private ask(): void {
-    clearTimeout(this.timer);
+    const before = this.call;
+    if (before) this.watches.socket.session.cancel(before);
+    this.unschedule();
     this.epoch = this.watches.socket.epoch;
     this.call = this.watches.socket.call({
       path: pathOf(this.method),
@@ -234,9 +250,17 @@ class Watch<I extends DescMessage, O extends DescMessage> implements Owner {
       return;
     }
     this.isRefreshed = false;
-    const isPassing = PASSING.includes(code);
-    if (!isPassing || !this.hasAnswer) this.fail(error);
-    if (isPassing) this.askLater(Math.min(RETRY_LAST, RETRY_FIRST * 2 ** this.failures++));
+    if (PASSING.includes(code)) {
+      if (!this.hasAnswer) this.fail(error);
+      return this.askLater(Math.min(RETRY_LAST, RETRY_FIRST * 2 ** this.failures++));
+    }
+    // An answer that nobody tells about: what is not found may come.
+    this.held = this.named = undefined;
+    this.hasAnswer = true;
+    this.isToldStale = false;
+    this.fail(error);
+    if (!FINAL.includes(code)) this.askLater(POLL);
+    else if (!this.isOver) this.end();
   }
 
   private fail(error: ConnectError): void {
@@ -265,12 +289,22 @@ class Watch<I extends DescMessage, O extends DescMessage> implements Owner {
 
   /** Asks again: nothing tells of this query, or it failed in passing. */
   private askLater(delay: number): void {
-    clearTimeout(this.timer);
+    this.unschedule();
+    this.watches.polling.add(this);
     const jittered = delay * (0.75 + this.watches.socket.session.options.random() / 2);
     this.timer = setTimeout(() => {
       if (isVisible() && !this.isOver) this.ask();
       else if (!this.isOver) this.askLater(delay);
     }, jittered);
+  }
+
+  askNow(): void {
+    if (!this.isOver && isVisible()) this.ask();
+  }
+
+  private unschedule(): void {
+    clearTimeout(this.timer);
+    this.watches.polling.delete(this);
   }
 
   /** Says late that an answer was taken: until then no other comes. */
