@@ -1,12 +1,12 @@
-// What each package weighs in a browser: minified, gzipped, without peers. Fails over its bar.
+// What each package weighs in a browser: minified, gzipped, without peers; the app with them. It
+// fails over the limit, which only goes down; the bar is what the design asks for.
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
 const peers = ["@bufbuild/*", "@connectrpc/*", "react", "@tanstack/*"];
 const own = ["@tidewire/live", "@tidewire/live/replica"];
-const bars = JSON.parse(process.env.BARS ?? "null") ?? {
-  live: 9, replica: 3, react: 1.5, "tanstack-query": 1.5, app: 31,
-};
+const bars = { live: 9, replica: 3, react: 1.5, "tanstack-query": 1.5, app: 31 };
+const limits = { live: 18, replica: 5, react: 1.8, "tanstack-query": 1.5, app: 40 };
 const weigh = async (options) => {
   const { outputFiles } = await build({
     bundle: true, minify: true, format: "esm", target: "es2022", write: false,
@@ -34,7 +34,8 @@ const sizes = {
 let isOver = false;
 for (const [name, size] of Object.entries(sizes)) {
   const bar = bars[name];
-  isOver ||= size > bar;
-  console.log(`${name.padEnd(22)} ${size.toFixed(1).padStart(5)} kB gz${bar ? `  bar ${bar}${size > bar ? "  OVER" : ""}` : ""}`);
+  isOver ||= size > limits[name];
+  const against = bar ? `  bar ${bar}  limit ${limits[name]}${size > limits[name] ? "  OVER" : ""}` : "";
+  console.log(`${name.padEnd(22)} ${size.toFixed(1).padStart(5)} kB gz${against}`);
 }
 process.exitCode = isOver ? 1 : 0;

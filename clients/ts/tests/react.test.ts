@@ -310,31 +310,31 @@ describe("the other hooks", () => {
 
   test("useMutation: an edit is shown at once, and its outcome told", async () => {
     const page = new Page();
-    let mutation: { mutate(input: { text: string }): void; outcomeUnknown: boolean; status: string } | undefined;
+    let mutation = {} as ReturnType<typeof useMutation<typeof echo.input, typeof echo.output>>;
     function Editor() {
       const client = useLiveClient();
       const query = client.query(look, { key: "k" });
       mutation = useMutation(echo, {
         optimistic: (store, { text }) => store.set(query, { ...store.get(query)!, value: text!.split("=")[1]! }),
-      }) as never;
-      return mutation!.status;
+      });
+      return mutation.status;
     }
     page.show([h(Value, { name: "k", key: 1 }), " ", h(Editor, { key: 2 })]);
     await page.settle();
-    await act(async () => mutation!.mutate({ text: "k=v" }));
+    await act(async () => mutation.mutate({ text: "k=v" }));
     assert.equal(page.text, "[v] pending");
     await page.settle();
     assert.equal(page.text, "[v] success");
     await act(async () => {
-      mutation!.mutate({ text: "k=w" });
+      mutation.mutate({ text: "k=w" });
       await new Promise(setImmediate);
       page.world.network.socket!.deliver("toServer");
       page.world.server.restart();
       page.world.cut();
     });
     await page.pass(2_000);
-    assert.equal(mutation!.status, "error");
-    assert.equal(mutation!.outcomeUnknown, true);
+    assert.equal(mutation.status, "error");
+    assert.equal(mutation.outcomeUnknown, true);
   });
 
   test("useConnectionState", async () => {

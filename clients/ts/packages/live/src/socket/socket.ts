@@ -15,6 +15,7 @@ import { listenToPage } from "./wake.ts";
 
 const UNSENT_MAX = 65_536;
 const OPEN_PATIENCE = 5_000;
+const FALLBACK_REDIAL = 60_000;
 /** A timer that is so late says that this side did not run. */
 const PAUSE = 5_000;
 
@@ -125,6 +126,12 @@ export class Socket {
   /** New headers for a call that was refused: those that others have asked for since will do. */
   async renewFor(epoch: number): Promise<boolean> {
     return epoch < this.epoch || this.renew("refused");
+  }
+
+  /** Gives the session up, not the transport: sockets are tried from time to time. */
+  give(reason: number, message: string): void {
+    this.session.close(reason, message);
+    this.drain();
   }
 
   /** Says goodbye: the session is not parked. */
@@ -289,8 +296,9 @@ export class Socket {
   }
 
   private redial(error: ConnectError | undefined): void {
-    if (this.redialAt < Infinity) return;
-    this.redialAt = this.backoff.next(this.now(), this.redialAfter);
+    if (this.redialAt < Infinity && !this.state.isFallback) return;
+    const { isFallback } = this.state;
+    this.redialAt = isFallback ? this.now() + FALLBACK_REDIAL : this.backoff.next(this.now(), this.redialAfter);
     this.redialAfter = 0;
     this.state.set({ status: "connecting", retryAt: this.redialAt, error });
     this.arm();

@@ -32,7 +32,11 @@ export class State implements Store<ConnectionState> {
     return () => void this.listeners.delete(onChange);
   };
 
+  /** Sockets that are dialed meanwhile are nobody's concern. */
+  isFallback = false;
+
   set(value: ConnectionState): void {
+    if (this.isFallback && value.status === "connecting") value = { status: "fallback" };
     const { status, error, retryAt } = this.value;
     if (value.status === status && value.error === error && value.retryAt === retryAt) return;
     this.value = value;

@@ -22,7 +22,7 @@ export async function stream<I extends DescMessage, O extends DescMessage>(
   timeoutMs: number | undefined,
   header: HeadersInit | undefined,
   input: AsyncIterable<MessageInitShape<I>>,
-  contextValues: ContextValues | undefined,
+  contextValues?: ContextValues,
 ): Promise<StreamResponse<I, O>> {
   const timeout = timeoutMs === undefined ? options.defaultTimeoutMs : timeoutMs > 0 ? timeoutMs : undefined;
   const call = new StreamCall(socket, method, options.binaryOptions);

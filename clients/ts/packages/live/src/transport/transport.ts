@@ -7,6 +7,7 @@ import { type OpenSocket, socketUrl } from "../socket/dial.ts";
 import { Socket } from "../socket/socket.ts";
 import type { ConnectionState, Store } from "../socket/state.ts";
 import { DURABLE_FEATURE, RESUME_FEATURE, WATCH_FEATURE } from "../wire/hello.ts";
+import { Fallback } from "./fallback.ts";
 import type { BinaryOptions } from "./method.ts";
 import { stream } from "./stream.ts";
 import { unary } from "./unary.ts";
@@ -69,17 +70,19 @@ export function createLiveTransport(options: LiveOptions): LiveTransport {
     session,
     headers,
     webSocket,
-    heard: () => watches.update(),
+    heard: (event) => {
+      if (event.type === "connected") fallback.over();
+      watches.update();
+    },
     wrote: () => watches.wrote(),
-    failed: () => {},
+    failed: (failures) => void fallback.consider(failures),
   });
   const watches = new Watches(socket, options);
+  const fallback = new Fallback(socket, options, watches);
   // An object literal with own functions: connect-query spreads transports.
   return {
-    unary: (method, signal, timeoutMs, header, input, contextValues) =>
-      unary(socket, options, method, signal, timeoutMs, header, input, contextValues),
-    stream: (method, signal, timeoutMs, header, input, contextValues) =>
-      stream(socket, options, method, signal, timeoutMs, header, input, contextValues),
+    unary: (...call) => fallback.transport?.unary(...call) ?? unary(socket, options, ...call),
+    stream: (...call) => fallback.transport?.stream(...call) ?? stream(socket, options, ...call),
     watch: (method, input, watcher, how) => watches.add(method, input, watcher, how),
     connection: socket.state,
     wake: () => socket.wake(),

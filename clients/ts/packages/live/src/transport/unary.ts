@@ -21,7 +21,7 @@ export function unary<I extends DescMessage, O extends DescMessage>(
   timeoutMs: number | undefined,
   header: HeadersInit | undefined,
   input: MessageInitShape<I>,
-  contextValues: ContextValues | undefined,
+  contextValues?: ContextValues,
 ): Promise<UnaryResponse<I, O>> {
   const timeout = timeoutMs === undefined ? options.defaultTimeoutMs : timeoutMs > 0 ? timeoutMs : undefined;
   let last: UnaryCall<I, O> | undefined;

@@ -1,7 +1,7 @@
 /** Watches: a query whose answers go on coming, over lost connections and lost sessions. */
 import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
-import type { UnaryRequest, UnaryResponse } from "@connectrpc/connect";
+import type { Transport, UnaryRequest, UnaryResponse } from "@connectrpc/connect";
 import { createContextValues } from "@connectrpc/connect";
 import { createMethodUrl, runUnaryCall } from "@connectrpc/connect/protocol";
 import { type Call, WATCHING } from "../session/call.ts";
@@ -60,6 +60,7 @@ export class Watches {
     const watch = new Watch(this, method, watcher, how);
     this.all.add(watch);
     watch.begin(input);
+    if (this.over) watch.askNow();
     return () => watch.end();
   }
 
@@ -70,6 +71,14 @@ export class Watches {
   /** The application closes the transport: no watch is told of that. */
   close(): void {
     for (const watch of this.all) watch.end();
+  }
+
+  /** Over what watches are polled while there is no socket. */
+  over: Transport | undefined;
+
+  poll(over: Transport | undefined): void {
+    this.over = over;
+    if (over) for (const watch of this.all) watch.askNow();
   }
 
   /** A command of this side has ended: what nobody tells about may have changed by it. */
@@ -217,7 +226,10 @@ class Watch<I extends DescMessage, O extends DescMessage> implements Owner {
       return this.askLarge();
     }
     if (isLarge && this.named !== this.held) return this.askLarge();
-    if (isUnchanged || isLarge) this.named ??= this.held;
+    if (isUnchanged || isLarge) {
+      this.named ??= this.held;
+      if (then === "nothing") this.confirm();
+    }
     else this.answer(payload, this.named);
     if (isUnchanged && this.named !== this.held) return this.askLarge();
     if (then === "nothing") this.askLater(POLL);
@@ -287,19 +299,55 @@ class Watch<I extends DescMessage, O extends DescMessage> implements Owner {
     this.watcher.next(message, this.held === undefined ? undefined : bytesOf(this.held));
   }
 
+  /** The answer was current when it was asked for, which nobody vouches for afterwards. */
+  private confirm(): void {
+    if (!this.hasAnswer || !this.isToldStale) return;
+    this.isToldStale = false;
+    this.watcher.fresh();
+  }
+
   /** Asks again: nothing tells of this query, or it failed in passing. */
   private askLater(delay: number): void {
     this.unschedule();
     this.watches.polling.add(this);
     const jittered = delay * (0.75 + this.watches.socket.session.options.random() / 2);
     this.timer = setTimeout(() => {
-      if (isVisible() && !this.isOver) this.ask();
+      if (isVisible()) this.askNow();
       else if (!this.isOver) this.askLater(delay);
     }, jittered);
   }
 
   askNow(): void {
-    if (!this.isOver && isVisible()) this.ask();
+    if (this.isOver || !isVisible()) return;
+    const { over } = this.watches;
+    if (over) void this.askOver(over);
+    else this.ask();
+  }
+
+  /** Asks over another transport; the watch itself waits for a socket. */
+  private async askOver(over: Transport): Promise<void> {
+    const { method, watches, body } = this;
+    this.unschedule();
+    if (!body || this.isAsking) return;
+    this.isAsking = true;
+    try {
+      const input = decode(method.input, body, watches.options.binaryOptions);
+      const { message } = await over.unary(method, undefined, undefined, undefined, input as never);
+      const bytes = latin1(encode(method.output, message as never, watches.options.binaryOptions));
+      if (this.isOver || !watches.over) return;
+      if (bytes === this.polled) return this.confirm();
+      this.polled = bytes;
+      this.held = this.named = undefined;
+      this.tell(message);
+    } catch (error) {
+      if (!this.isOver && watches.over && !this.hasAnswer) this.fail(ConnectError.from(error));
+    } finally {
+      this.isAsking = false;
+      if (!this.isOver && watches.over) {
+        this.update();
+        this.askLater(POLL);
+      }
+    }
   }
 
   private unschedule(): void {
@@ -326,6 +374,9 @@ class Watch<I extends DescMessage, O extends DescMessage> implements Owner {
     this.asked = socket.call({ path: pathOf(method), kind: "query", body, headers, validator: held, owner });
   }
 
+  private isAsking = false;
+  /** The answer that was polled last, to tell of others only. */
+  private polled: string | undefined;
   private large: Uint8Array | undefined;
   private largeName: string | undefined;
 
