@@ -187,6 +187,7 @@ class Player {
         isStreaming: details.streaming,
         validator: details.validator && Buffer.from(details.validator, "hex").toString("latin1"),
         key: key && { session: bytes(key.session), id: key.id },
+        firstSent: key && this.now,
       },
       this.now,
     );

@@ -156,12 +156,13 @@ export function createLiveClient(transport: Transport, { gcTime = 5_000 }: LiveC
       }
     },
     dehydrate: () => {
-      const held = [...queries.values()].filter(({ base }) => base.status === "success");
-      const entries = held.map(({ key, base, method, validator }) => ({
-        key: bytesOf(key)!,
-        data: toBinary(method.output, base.data as MessageShape<DescMessage>),
-        validator,
-      }));
+      // What was restored and nobody has asked for yet goes on, too.
+      const entries = [...restored].map(([key, was]) => ({ key: bytesOf(key)!, ...was }));
+      for (const { key, base, method, validator } of queries.values()) {
+        if (base.status !== "success") continue;
+        const data = toBinary(method.output, base.data as MessageShape<DescMessage>);
+        entries.push({ key: bytesOf(key)!, data, validator });
+      }
       return toText(writeEntries(entries));
     },
     hydrate: (state) => {
@@ -169,7 +170,7 @@ export function createLiveClient(transport: Transport, { gcTime = 5_000 }: LiveC
         const name = latin1(key);
         const query = queries.get(name);
         if (query) restore(query, data, validator);
-        else restored.set(name, { data, validator });
+        else restored.set(name, { data: data.slice(), validator: validator?.slice() });
       }
     },
     clear: () => {

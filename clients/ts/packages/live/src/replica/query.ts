@@ -51,9 +51,10 @@ interface Watching {
   ): () => void;
 }
 
+const NOBODY: never[] = [];
 const PENDING: QueryState<never> = { status: "pending", isStale: true };
 
-export class Kept<T = any> implements Input<T> {
+export class Kept<T = any> implements Input<T>, Watcher<T> {
   private readonly host: Host;
   readonly method: DescMethodUnary;
   readonly input: MessageInitShape<DescMessage>;
@@ -64,9 +65,9 @@ export class Kept<T = any> implements Input<T> {
   private shown: QueryState<T> = PENDING;
   validator: Uint8Array | undefined;
   private readonly listeners: Set<() => void> = new Set();
-  private readonly dependents: Set<() => void> = new Set();
+  private dependents: Set<() => void> | undefined;
   private end: (() => void) | undefined;
-  private waiting: { resolve(data: T): void; reject(error: unknown): void }[] = [];
+  private waiting: { resolve(data: T): void; reject(error: unknown): void }[] = NOBODY;
   private promise: Promise<T> | undefined;
   idleSince = 0;
   private wasLayered = false;
@@ -93,15 +94,15 @@ export class Kept<T = any> implements Input<T> {
 
   depend(onChange: () => void): () => void {
     const dependent = () => onChange();
-    this.dependents.add(dependent);
+    (this.dependents ??= new Set()).add(dependent);
     this.begin();
     return () => {
-      if (this.dependents.delete(dependent) && !this.isUsed) this.host.idle(this);
+      if (this.dependents!.delete(dependent) && !this.isUsed) this.host.idle(this);
     };
   }
 
   get isUsed(): boolean {
-    return this.listeners.size + this.dependents.size + this.waiting.length > 0;
+    return this.listeners.size + (this.dependents?.size ?? 0) + this.waiting.length > 0;
   }
 
   fetch(signal?: AbortSignal): Promise<T> {
@@ -109,7 +110,7 @@ export class Kept<T = any> implements Input<T> {
     this.begin();
     const { status, isStale } = this.base;
     if (status === "success" && !isStale) return Promise.resolve(this.shown.data as T);
-    this.promise ??= new Promise<T>((resolve, reject) => this.waiting.push({ resolve, reject })).finally(() => {
+    this.promise ??= new Promise<T>((resolve, reject) => (this.waiting = [...this.waiting, { resolve, reject }])).finally(() => {
       this.promise = undefined;
       if (!this.isUsed) this.host.idle(this);
     });
@@ -149,22 +150,9 @@ export class Kept<T = any> implements Input<T> {
     if (this.end) return;
     this.host.used(this);
     const { host, method, input, validator, minInterval } = this;
-    const watcher: Watcher<T> = {
-      next: (data, named) => {
-        this.validator = named;
-        this.set({ status: "success", data: frozen(data), isStale: false });
-      },
-      stale: () => this.base.isStale || this.set({ ...this.base, isStale: true }),
-      fresh: () => this.set({ ...this.base, isStale: false }),
-      error: (error) => {
-        this.validator = undefined;
-        // It may not be seen any more, or is not there: older data would be a lie.
-        this.set({ status: "error", error, isStale: false });
-      },
-    };
     if ("watch" in host.transport) {
       const { watch } = host.transport as unknown as Watching;
-      this.end = watch(method, input, watcher as Watcher<unknown>, { validator, minInterval });
+      this.end = watch(method, input, this as Watcher<unknown>, { validator, minInterval });
       return;
     }
     // A transport that tells of nothing: asked once, and nobody vouches for it afterwards.
@@ -172,11 +160,32 @@ export class Kept<T = any> implements Input<T> {
     this.end = () => controller.abort();
     host.transport.unary(method, controller.signal, undefined, undefined, input).then(
       ({ message }) => {
-        watcher.next(message as MessageShape<DescMessage> as T, undefined);
-        watcher.stale();
+        this.next(message as MessageShape<DescMessage> as T, undefined);
+        this.stale();
       },
-      (error) => controller.signal.aborted || watcher.error(error),
+      (error) => controller.signal.aborted || this.error(error),
     );
+  }
+
+  // What its watch tells.
+
+  next(data: T, named: Uint8Array | undefined): void {
+    this.validator = named;
+    this.set({ status: "success", data: frozen(data), isStale: false });
+  }
+
+  stale(): void {
+    if (!this.base.isStale) this.set({ ...this.base, isStale: true });
+  }
+
+  fresh(): void {
+    this.set({ ...this.base, isStale: false });
+  }
+
+  error(error: ConnectError): void {
+    this.validator = undefined;
+    // It may not be seen any more, or is not there: older data would be a lie.
+    this.set({ status: "error", error, isStale: false });
   }
 
   /** Shows the state anew: the base changed, or the layers did. */
@@ -192,7 +201,7 @@ export class Kept<T = any> implements Input<T> {
     this.wasLayered = !!layered;
     if (next.status === shown.status && next.data === shown.data && next.error === shown.error && next.isStale === shown.isStale) return;
     this.shown = next;
-    for (const dependent of this.dependents) dependent();
+    this.dependents?.forEach((dependent) => dependent());
     this.host.batch.changed(this.listeners);
   }
 
@@ -207,7 +216,7 @@ export class Kept<T = any> implements Input<T> {
     this.base = base;
     const { status, data, error, isStale } = base;
     const { waiting } = this;
-    if (status === "error" || (status === "success" && !isStale)) this.waiting = [];
+    if (status === "error" || (status === "success" && !isStale)) this.waiting = NOBODY;
     this.host.answered(this);
     this.show();
     if (this.waiting === waiting) return;

@@ -1,21 +1,19 @@
 /** A session that is lost: what may be asked again is, the rest ends (section 6.2). */
-import { DURABLE_FEATURE } from "../wire/hello.ts";
 import { type Call, WAITING, WATCHING } from "./call.ts";
-import { giveUp, sendLater } from "./caller.ts";
+import { giveUp, mayRepeat, sendLater } from "./caller.ts";
 import type { Session } from "./session.ts";
 
 const UNAVAILABLE = 14;
 
 /** The peer knows nothing of what was sent in the session `was`. */
 export function loseSession(session: Session, was: Uint8Array | undefined): void {
-  const { slots, commands, features } = session;
-  const isDurable = (features & DURABLE_FEATURE) > 0;
+  const { slots, commands } = session;
   const waiting: Call[] = [];
   for (const call of [...slots.all()]) {
     const { kind, isStreaming } = call.options;
     if (call.isCancelled) {
       slots.end(session, call);
-    } else if (call.hasHead || isStreaming || (kind === "command" && !mayRepeat(session, call, isDurable, was))) {
+    } else if (call.hasHead || isStreaming || (kind === "command" && !((was || call.key) && mayRepeat(session, call)))) {
       giveUp(session, call, UNAVAILABLE, "the connection was lost, and its session with it", false);
     } else {
       if (call.isCommand && was) call.key ??= { session: was, id: call.command };
@@ -36,10 +34,4 @@ export function loseSession(session: Session, was: Uint8Array | undefined): void
   session.again = [];
   session.later = [];
   sendLater(session, waiting);
-}
-
-/** Whether its key lets a command be sent again: keys are in force, and not older than half their time. */
-function mayRepeat(session: Session, call: Call, isDurable: boolean, was: Uint8Array | undefined): boolean {
-  const age = session.now - (call.firstSent ?? session.now);
-  return isDurable && !!(was ?? call.key) && age <= session.commands.keysMs / 2;
 }

@@ -77,7 +77,7 @@ export class Call {
     this.options = options;
     this.validator = options.validator;
     this.key = options.key;
-    this.isRepeated = !!options.key;
+    this.isRepeated = !!options.key && options.firstSent !== undefined;
     this.deadline = options.deadline;
     this.firstSent = options.firstSent;
     this.load();

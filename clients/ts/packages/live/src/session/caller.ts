@@ -9,6 +9,7 @@ import type { Session } from "./session.ts";
 
 const DEADLINE_EXCEEDED = 4;
 const RESOURCE_EXHAUSTED = 8;
+const FAILED_PRECONDITION = 9;
 const ABORTED = 10;
 
 /** Between two calls that are sent again after a lost session, in milliseconds. */
@@ -51,6 +52,14 @@ function send(session: Session, call: Call): void {
   const { main, commands, features } = session;
   const { options } = call;
   const peer = session.peer!;
+  if (call.key && options.kind === "command" && !mayRepeat(session, call)) {
+    call.wasSent ||= call.isRepeated;
+    const [code, text] = call.wasSent
+      ? [ABORTED, "the command may have run before, and no key can tell"]
+      : [FAILED_PRECONDITION, "the server keeps no keys of commands"];
+    failed(session, call, code, text, false);
+    return session.slots.end(session, call);
+  }
   if (call.isCommand && !call.command) {
     call.command = commands.take();
     call.firstSent ??= session.now;
@@ -90,6 +99,12 @@ function send(session: Session, call: Call): void {
   call.number = session.requests++;
   call.wasSent = true;
   session.flow.lineUp(call);
+}
+
+/** Whether its key lets a command be sent again: keys are in force, and not older than half their time. */
+export function mayRepeat(session: Session, call: Call): boolean {
+  const age = session.now - (call.firstSent ?? session.now);
+  return (session.features & DURABLE_FEATURE) > 0 && age <= session.commands.keysMs / 2;
 }
 
 function tooLarge(session: Session, call: Call, message: string): void {
@@ -143,7 +158,8 @@ export function failed(
     type: "failed",
     call,
     code,
-    outcome: call.wasSent ? UNKNOWN : NOT_RUN,
+    // Of one that an earlier page sent this side knows nothing; under its key it is sent again.
+    outcome: call.wasSent ? UNKNOWN : call.isRepeated ? undefined : NOT_RUN,
     message,
     isWatched: false,
     isSuspect: false,

@@ -1,6 +1,7 @@
 /** The transport: what generated clients of connect-es call, and what watches queries. */
 import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import type { ConnectError, Interceptor, Transport } from "@connectrpc/connect";
+import type { CommandKey } from "../session/call.ts";
 import { Session } from "../session/session.ts";
 import type { GetHeaders } from "../socket/credentials.ts";
 import { type OpenSocket, socketUrl } from "../socket/dial.ts";
@@ -10,7 +11,7 @@ import { DURABLE_FEATURE, RESUME_FEATURE, WATCH_FEATURE } from "../wire/hello.ts
 import { Fallback } from "./fallback.ts";
 import type { BinaryOptions } from "./method.ts";
 import { stream } from "./stream.ts";
-import { unary } from "./unary.ts";
+import { keyed, unary } from "./unary.ts";
 import { type WatchOptions, Watches } from "./watch.ts";
 
 export interface LiveOptions {
@@ -50,6 +51,16 @@ export interface LiveTransport extends Transport {
     watcher: Watcher<MessageShape<O>>,
     options?: WatchOptions,
   ): () => void;
+  /**
+   * Runs a command under a key, which the entry point `offline` chooses and keeps. It runs only
+   * where the service keeps keys, or the method is IDEMPOTENT; else its outcome is unknown.
+   */
+  command<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    input: MessageInitShape<I>,
+    key: CommandKey,
+    firstSent?: number,
+  ): Promise<MessageShape<O>>;
   readonly connection: Store<ConnectionState>;
   /** Dials at once, or asks whether all answers are current. Pages do it by themselves. */
   wake(): void;
@@ -84,6 +95,7 @@ export function createLiveTransport(options: LiveOptions): LiveTransport {
     unary: (...call) => fallback.transport?.unary(...call) ?? unary(socket, options, ...call),
     stream: (...call) => fallback.transport?.stream(...call) ?? stream(socket, options, ...call),
     watch: (method, input, watcher, how) => watches.add(method, input, watcher, how),
+    command: (method, input, key, firstSent) => keyed(socket, options, method, input, key, firstSent),
     connection: socket.state,
     wake: () => socket.wake(),
     close: async () => {

@@ -3,7 +3,7 @@ import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } fro
 import { Code, ConnectError, createContextValues } from "@connectrpc/connect";
 import type { ContextValues, UnaryResponse } from "@connectrpc/connect";
 import { createMethodUrl, runUnaryCall } from "@connectrpc/connect/protocol";
-import type { Call, CallOptions } from "../session/call.ts";
+import type { Call, CallOptions, CommandKey } from "../session/call.ts";
 import { NOT_RUN, type SessionEvent } from "../session/event.ts";
 import type { Owner, Socket } from "../socket/socket.ts";
 import type { Header } from "../wire/metadata.ts";
@@ -75,6 +75,20 @@ class Reply<I extends DescMessage, O extends DescMessage> {
   }
 }
 
+/** A command under a key that its caller chose, so that it may be sent again, by a later page too. */
+export function keyed<I extends DescMessage, O extends DescMessage>(
+  socket: Socket,
+  options: LiveOptions,
+  method: DescMethodUnary<I, O>,
+  input: MessageInitShape<I>,
+  key: CommandKey,
+  firstSent: number | undefined,
+): Promise<MessageShape<O>> {
+  const call = new UnaryCall(socket, method, options.binaryOptions);
+  call.more = { key, firstSent };
+  return call.run(input, undefined, undefined, undefined).then(({ message }) => message);
+}
+
 class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
   private readonly socket: Socket;
   private readonly method: DescMethodUnary<I, O>;
@@ -86,6 +100,7 @@ class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
   private reject!: (error: ConnectError) => void;
   private isRetried = false;
   private epoch = 0;
+  more: { key: CommandKey; firstSent: number | undefined } | undefined;
 
   constructor(socket: Socket, method: DescMethodUnary<I, O>, binaryOptions: BinaryOptions | undefined) {
     this.socket = socket;
@@ -112,6 +127,7 @@ class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
         headers: encodeHeaders(headers),
         deadline: timeoutMs === undefined ? undefined : socket.now() + timeoutMs,
         owner: this,
+        ...this.more,
       });
       signal?.addEventListener("abort", () => {
         const call = this.call!;
