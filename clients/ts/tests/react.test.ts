@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, mock, test } from "node:test";
 import { Code, createRouterTransport } from "@connectrpc/connect";
 import { cleanup, render } from "@testing-library/react";
 import { HydrationBoundary, LiveProvider, skipToken, useComputed, useConnectionState, useMutation, useQuery, useSuspenseQueries, useSuspenseQuery, useLiveClient } from "@tidewire/react";
+import { LiveDevtools } from "@tidewire/react/devtools";
 import * as React from "react";
 import { createLiveClient, type LiveClient } from "../packages/live/src/replica/index.ts";
 import { BehaviourService, type LookReply } from "./gen/tidewire/test/v1/behaviour_pb.js";
@@ -345,5 +346,16 @@ describe("the other hooks", () => {
     assert.match(page.text, /^open/);
     await act(async () => page.world.cut());
     assert.match(page.text, /^connecting/);
+  });
+
+  test("the panel of the devtools names connection and queries", async () => {
+    const page = new Page();
+    page.show([h(LiveDevtools, { key: 1 }), h(Value, { name: "a", key: 2 })]);
+    await page.settle();
+    await page.pass(600);
+    assert.match(page.text, /tidewire: open.*BehaviourService\.Look.*"key":"a".*success.*shown.*answered/);
+    await act(async () => page.world.cut());
+    await page.pass(0);
+    assert.match(page.text, /tidewire: connecting, again in/);
   });
 });

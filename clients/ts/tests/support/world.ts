@@ -69,7 +69,7 @@ export class World {
 
 /** Replaces the clock for a test. */
 export function withClock(): void {
-  mock.timers.enable({ apis: ["setTimeout", "Date"], now: 1_000_000 });
+  mock.timers.enable({ apis: ["setTimeout", "setInterval", "Date"], now: 1_000_000 });
 }
 export function withoutClock(): void {
   mock.timers.reset();

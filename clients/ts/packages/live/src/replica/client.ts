@@ -16,7 +16,7 @@ import { fromText, readEntries, toText, writeEntries } from "./dehydrate.ts";
 import { isDevelopment } from "./freeze.ts";
 import { keyOf } from "./key.ts";
 import { Layers, type OptimisticStore } from "./optimistic.ts";
-import { type Host, Kept, type Query } from "./query.ts";
+import { type Host, Kept, type Query, type QueryState } from "./query.ts";
 
 export interface LiveClientOptions {
   /** How long a query that nobody uses is kept and watched, in milliseconds: 5,000. */
@@ -57,7 +57,20 @@ export interface LiveClient {
   clear(): void;
   /** Queries that failed are asked again when they are used next. */
   resetErrors(): void;
+  /** What it holds now, for devtools. */
+  inspect(): QueryInfo[];
   readonly connection: Store<ConnectionState>;
+}
+
+export interface QueryInfo {
+  method: string;
+  input: unknown;
+  state: QueryState<unknown>;
+  /** It is on the page, and not merely kept for a while. */
+  isUsed: boolean;
+  /** Answers that came, and what the last word of the server was. */
+  answers: number;
+  last: string;
 }
 
 const NO_CONNECTION: Store<ConnectionState> = {
@@ -180,6 +193,10 @@ export function createLiveClient(transport: Transport, { gcTime = 5_000 }: LiveC
     resetErrors: () => {
       for (const query of queries.values()) if (query.base.status === "error") query.reset();
     },
+    inspect: () =>
+      [...queries.values()].map(({ method, input, isUsed, answers, last, getSnapshot }) => {
+        return { method: `${method.parent.typeName}.${method.name}`, input, state: getSnapshot(), isUsed, answers, last };
+      }),
     connection: "connection" in transport ? (transport.connection as Store<ConnectionState>) : NO_CONNECTION,
   };
 }

@@ -70,6 +70,8 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
   private waiting: { resolve(data: T): void; reject(error: unknown): void }[] = NOBODY;
   private promise: Promise<T> | undefined;
   idleSince = 0;
+  answers = 0;
+  last = "";
   private wasLayered = false;
 
   constructor(host: Host, key: string, method: DescMethodUnary, input: MessageInitShape<DescMessage>, minInterval?: number) {
@@ -171,19 +173,25 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
 
   next(data: T, named: Uint8Array | undefined): void {
     this.validator = named;
+    this.answers++;
+    this.last = "answered";
     this.set({ status: "success", data: frozen(data), isStale: false });
   }
 
   stale(): void {
+    this.last = "stale";
     if (!this.base.isStale) this.set({ ...this.base, isStale: true });
   }
 
   fresh(): void {
+    this.last = "confirmed, unchanged";
     this.set({ ...this.base, isStale: false });
   }
 
   error(error: ConnectError): void {
     this.validator = undefined;
+    this.answers++;
+    this.last = "failed";
     // It may not be seen any more, or is not there: older data would be a lie.
     this.set({ status: "error", error, isStale: false });
   }
