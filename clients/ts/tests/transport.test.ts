@@ -40,8 +40,9 @@ describe("calls", () => {
     assert.equal(world.server.hellos.at(-1)!.resumed, true);
   });
 
-  test("a command that was sent when the server restarted is unknown, a query is asked again", async () => {
-    const world = new World();
+  for (const isNotDurable of [false, true])
+  test(`a command that was sent when the server restarted is unknown, a query is asked again${isNotDurable ? ", without keys" : ""}`, async () => {
+    const world = new World({}, { isNotDurable });
     await Promise.all([world.client.look({ key: "a" }), world.settle()]);
     const command = world.client.echo({ text: "k=v" }).then(() => undefined, (error) => error);
     const query = world.client.look({ key: "k" });

@@ -49,6 +49,8 @@ class Parked {
 export interface ServerOptions {
   /** Commands are stored under their keys, so that a restart does not forget them. */
   keepsKeys?: boolean;
+  /** Keys are not spoken of. */
+  isNotDurable?: boolean;
   /** No answer is watched. */
   watchesNothing?: boolean;
   /** Headers that are needed: `authorization` must be in it. */
@@ -262,7 +264,7 @@ export class Connection {
     if (old) old.goAway(23);
     const out = new Writer();
     const said: Partial<Hello> = {
-      features: 30, watchesMax: 100_000, session: session.id, secret: session.secret, retainMs: 120_000,
+      features: this.server.options.isNotDurable ? 14 : 30, watchesMax: 100_000, session: session.id, secret: session.secret, retainMs: 120_000,
       repliesKeptMax: 64, expiresMs: this.server.options.expiresMs, keysMs: this.server.options.keysMs,
     };
     putHello(out, said, "", F.EMPTY);
