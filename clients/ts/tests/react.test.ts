@@ -20,6 +20,10 @@ afterEach(() => {
   withoutClock();
 });
 
+test("the version of React", () => {
+  assert.match(React.version, process.env.REACT === "18" ? /^18\./ : /^19\./);
+});
+
 class Page {
   readonly world: World;
   readonly client: LiveClient;
