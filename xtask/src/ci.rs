@@ -254,7 +254,9 @@ fn typescript(root: &Path) -> Result<Outcome> {
     if !matches!(built, Outcome::Passed) {
         return Ok(built);
     }
-    execute(Command::new("npm").args(["run", "--silent", "check"]).current_dir(root.join("clients/ts")))
+    execute(
+        Command::new("npm").args(["run", "--silent", "check"]).current_dir(root.join("clients/ts")),
+    )
 }
 
 /// The models of memo. The checker's flag changes every crate, hence a target folder of its own.

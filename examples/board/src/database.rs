@@ -33,7 +33,8 @@ impl Database {
     pub(crate) fn list(&self) -> rusqlite::Result<Vec<Task>> {
         self.tasks.read(&());
         let connection = self.lock();
-        let mut select = connection.prepare_cached("SELECT id, title, list FROM task ORDER BY id")?;
+        let mut select =
+            connection.prepare_cached("SELECT id, title, list FROM task ORDER BY id")?;
         let rows = select.query_map([], |row| task(row))?;
         rows.collect()
     }
@@ -50,10 +51,16 @@ impl Database {
             let id = transaction.last_insert_rowid();
             if let Some(key) = key {
                 let words = (key.as_str(), id, title);
-                transaction.execute("INSERT INTO command (key, id, title) VALUES (?1, ?2, ?3)", words)?;
+                transaction
+                    .execute("INSERT INTO command (key, id, title) VALUES (?1, ?2, ?3)", words)?;
             }
             transaction.commit()?;
-            Ok(Task { id, title: title.to_owned(), column: Column::TODO.into(), ..Default::default() })
+            Ok(Task {
+                id,
+                title: title.to_owned(),
+                column: Column::TODO.into(),
+                ..Default::default()
+            })
         })
     }
 
@@ -70,7 +77,9 @@ impl Database {
 
     /// Removes a task.
     pub(crate) fn remove(&self, id: i64) -> rusqlite::Result<()> {
-        self.write(|connection| connection.execute("DELETE FROM task WHERE id = ?1", [id]).map(|_| ()))
+        self.write(|connection| {
+            connection.execute("DELETE FROM task WHERE id = ?1", [id]).map(|_| ())
+        })
     }
 
     /// Looks, for as long as the program runs, whether another one has written to the file:
@@ -123,7 +132,8 @@ fn task(row: &rusqlite::Row<'_>) -> rusqlite::Result<Task> {
 }
 
 fn added_under(connection: &Connection, key: &CommandKey) -> rusqlite::Result<Option<Task>> {
-    let mut select = connection.prepare_cached("SELECT id, title, 1 FROM command WHERE key = ?1")?;
+    let mut select =
+        connection.prepare_cached("SELECT id, title, 1 FROM command WHERE key = ?1")?;
     select.query_row([key.as_str()], task).optional()
 }
 

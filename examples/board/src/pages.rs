@@ -8,11 +8,11 @@ use tidewire::{Body, Builder, Call, Error, Reply, Result};
 
 /// Adds the files of `web/dist`.
 pub(crate) fn add_to(builder: Builder) -> Builder {
-    builder
-        .route(Method::GET, "/", async |_: Call| file("index.html"))
-        .route(Method::GET, "/assets/{*path}", async |call: Call| {
-            file(&format!("assets/{}", call.param::<String>("path")?))
-        })
+    builder.route(Method::GET, "/", async |_: Call| file("index.html")).route(
+        Method::GET,
+        "/assets/{*path}",
+        async |call: Call| file(&format!("assets/{}", call.param::<String>("path")?)),
+    )
 }
 
 fn file(path: &str) -> Result<Reply> {

@@ -75,7 +75,9 @@ impl Board for SharedBoard {
         let run = move || {
             std::process::Command::new(program).arg("meddle").env("BOARD_DB", path).status()
         };
-        let status = tokio::task::spawn_blocking(run).await.map_err(|cause| unavailable(cause.to_string()))?;
+        let status = tokio::task::spawn_blocking(run)
+            .await
+            .map_err(|cause| unavailable(cause.to_string()))?;
         match status {
             Ok(status) if status.success() => Ok(MeddleReply::default().into()),
             other => Err(unavailable(format!("the other process ended with {other:?}"))),

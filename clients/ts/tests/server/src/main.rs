@@ -74,7 +74,12 @@ impl Notes for Shelf {
 
     async fn ticks(&self, _: Context, request: GetRequest) -> Result<Reply<Stream<Note>>> {
         let notes = (0_i64..).map(move |count| {
-            Ok(Note { key: request.key.clone(), count, text: "x".repeat(1000), ..Default::default() })
+            Ok(Note {
+                key: request.key.clone(),
+                count,
+                text: "x".repeat(1000),
+                ..Default::default()
+            })
         });
         Ok(Stream::from_results(notes).into())
     }

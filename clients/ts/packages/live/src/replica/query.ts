@@ -3,7 +3,7 @@ import { type DescMessage, type DescMethodUnary, type MessageInitShape, type Mes
 import type { ConnectError, Transport } from "@connectrpc/connect";
 import type { Store } from "../socket/state.ts";
 import type { Watcher } from "../transport/transport.ts";
-import type { WatchOptions } from "../transport/watch.ts";
+import type { WatchOptions } from "../transport/watches.ts";
 import { latin1 } from "../wire/varint.ts";
 import type { Batch } from "./batch.ts";
 import { frozen } from "./freeze.ts";

@@ -12,15 +12,15 @@ import { putNumber, readMetadata, REASON } from "../wire/metadata.ts";
 import * as R from "../wire/reason.ts";
 import { Writer } from "../wire/varint.ts";
 import { loseSession } from "./again.ts";
-import { onError, onReply, onStale } from "./answers.ts";
 import { Call, type CallOptions } from "./call.ts";
-import { onRequest } from "./callee.ts";
 import { cancel, endAll, expire, pump } from "./caller.ts";
 import { Commands } from "./commands.ts";
 import type { SessionEvent } from "./event.ts";
-import { Flow, onCallerCredit, onItems, onStreamEnd, putTurns, onStop } from "./stream.ts";
+import { dispatch } from "./dispatch.ts";
+import { putList } from "./lists.ts";
+import { Flow, putTurns } from "./stream.ts";
 import { Methods } from "./methods.ts";
-import { onResume, onResumed, putResume } from "./resume.ts";
+import { putResume } from "./resume.ts";
 import { Slots } from "./slots.ts";
 import { Alive } from "./alive.ts";
 
@@ -112,7 +112,7 @@ export class Session {
         const isGreeted = this.phase === "open";
         const frame = F.readFrame(message, at, isGreeted ? this.own.metadataMax : F.PAYLOAD_MAX);
         at = frame.end;
-        this.dispatch(frame);
+        dispatch(this, frame);
       }
     } catch (error) {
       if (!(error instanceof R.Violation)) throw error;
@@ -270,20 +270,6 @@ export class Session {
     this.alive.forget();
   }
 
-  private dispatch(frame: Frame): void {
-    const { kind, stream } = frame;
-    if (this.phase === "wait" && kind !== F.HELLO && kind !== F.GOAWAY) throw R.violation(R.MAGIC_REASON);
-    if (kind === 0 || kind > F.DESCRIPTORS) return;
-    const isOfCalls = kind >= F.REQUEST && kind <= F.STREAM_END;
-    const isOfBoth = kind === F.CANCEL || kind === F.CREDIT;
-    if (!isOfBoth && isOfCalls !== stream > 0) throw R.violation(R.MALFORMED);
-    if (isOfCalls && frame.flags & F.ZSTD && kind !== F.ERROR && kind !== F.STREAM_END) {
-      throw R.violation(R.FEATURE);
-    }
-    if (kind >= F.READY && kind !== F.SEEN) throw R.violation(R.FEATURE);
-    ON[kind]?.(this, frame);
-  }
-
   greet(frame: Frame): void {
     if (this.phase !== "wait") throw R.violation(R.UNEXPECTED);
     const { features, required = 0 } = this.options;
@@ -322,45 +308,5 @@ export class Session {
     if (reason !== R.DRAIN || isRefused) return this.close(reason, message);
     this.isDraining = true;
     this.say({ type: "draining", graceMs: frame.deadlineMs, afterMs: after });
-  }
-}
-
-const ON: Partial<Record<number, (session: Session, frame: Frame) => void>> = {
-  [F.HELLO]: (session, frame) => session.greet(frame),
-  [F.AUTH]: (session, frame) => {
-    const { code: refused, expires: expiresMs = 0, message = "" } = readMetadata(frame);
-    session.say({ type: "credential", expiresMs, refused, message });
-  },
-  [F.REQUEST]: onRequest,
-  [F.REPLY]: onReply,
-  [F.ERROR]: onError,
-  [F.ITEMS]: onItems,
-  [F.STREAM_END]: onStreamEnd,
-  [F.CANCEL]: onStop,
-  [F.CREDIT]: onCallerCredit,
-  [F.PING]: (session, frame) => session.alive.ping(F.payloadOf(frame)),
-  [F.PONG]: (session, frame) => session.alive.pong(session, F.payloadOf(frame)),
-  [F.GOAWAY]: (session, frame) => session.goAway(frame),
-  [F.STALE]: onStale,
-  [F.RESUME]: onResume,
-  [F.RESUMED]: onResumed,
-  [F.SEEN]: () => {
-    throw R.violation(R.MALFORMED); // It names watches of the peer's, which has none here.
-  },
-};
-
-function putList(session: Session, kind: number, streams: Set<number>): void {
-  if (!streams.size) return;
-  const { main } = session;
-  const list = [...streams].sort((one, other) => one - other);
-  streams.clear();
-  for (let from = 0; from < list.length; from += 8_192) {
-    const at = F.beginFrame(main, kind, 0, 0);
-    let previous = 0;
-    for (const stream of list.slice(from, from + 8_192)) {
-      main.varint(stream - previous);
-      previous = stream;
-    }
-    F.endFrame(main, at);
   }
 }

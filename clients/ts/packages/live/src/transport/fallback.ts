@@ -10,7 +10,7 @@ import { INTERNAL } from "../wire/reason.ts";
 import { withOutcome } from "./errors.ts";
 import { kindOf } from "./method.ts";
 import type { LiveOptions } from "./transport.ts";
-import type { Watches } from "./watch.ts";
+import type { Watches } from "./watches.ts";
 
 /** Sockets that did not open, one after the other, before it is used. */
 const FAILURES = 2;

@@ -12,7 +12,7 @@ import { Fallback } from "./fallback.ts";
 import type { BinaryOptions } from "./method.ts";
 import { stream } from "./stream.ts";
 import { keyed, unary } from "./unary.ts";
-import { type WatchOptions, Watches } from "./watch.ts";
+import { type WatchOptions, Watches } from "./watches.ts";
 
 export interface LiveOptions {
   /** Of the server, as for connect-web: `https://api.example.com`, or `/` for the page's own. */

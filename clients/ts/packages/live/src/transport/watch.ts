@@ -6,23 +6,16 @@ import { createContextValues } from "@connectrpc/connect";
 import { createMethodUrl, runUnaryCall } from "@connectrpc/connect/protocol";
 import { type Call, WATCHING } from "../session/call.ts";
 import type { FailedEvent, ReplyEvent, SessionEvent } from "../session/event.ts";
-import type { Owner, Socket } from "../socket/socket.ts";
+import type { Owner } from "../socket/socket.ts";
 import { isVisible } from "../socket/wake.ts";
 import { NOTIFY, VALUES } from "../wire/frame.ts";
 import { bytesOf, latin1 } from "../wire/varint.ts";
 import { toError } from "./errors.ts";
 import { encodeHeaders, toHeaders } from "./headers.ts";
-import { decode, encode, kindOf, pathOf } from "./method.ts";
-import type { LiveOptions, Watcher } from "./transport.ts";
-
-export interface WatchOptions {
-  /** Of an answer that the watcher holds: it is not sent again if it is still right. */
-  validator?: Uint8Array;
-  /** `values` (default): each new answer. `notify`: `stale` once, which ends the watch. */
-  mode?: "values" | "notify";
-  /** The least time between two answers, in milliseconds; what comes between is left out. */
-  minInterval?: number;
-}
+import { decode, encode, pathOf } from "./method.ts";
+import { Large } from "./large.ts";
+import type { Watcher } from "./transport.ts";
+import type { Watches, WatchOptions } from "./watches.ts";
 
 /** Between two questions of a query that nobody tells about. */
 const POLL = 5_000;
@@ -36,63 +29,7 @@ const PASSING: number[] = [
 /** These will not change by themselves: the watch is over. */
 const FINAL: number[] = [Code.InvalidArgument, Code.Unimplemented, Code.PermissionDenied, Code.Unauthenticated];
 
-export class Watches {
-  private readonly all: Set<Watch<any, any>> = new Set();
-  /** Those that are asked again from time to time. */
-  readonly polling: Set<Watch<any, any>> = new Set();
-  readonly socket: Socket;
-  readonly options: LiveOptions;
-
-  constructor(socket: Socket, options: LiveOptions) {
-    this.socket = socket;
-    this.options = options;
-  }
-
-  add<I extends DescMessage, O extends DescMessage>(
-    method: DescMethodUnary<I, O>,
-    input: MessageInitShape<I>,
-    watcher: Watcher<MessageShape<O>>,
-    how: WatchOptions = {},
-  ): () => void {
-    if (kindOf(method) !== "query") {
-      throw new ConnectError(`${method.name} is not a query: its .proto has no idempotency_level = NO_SIDE_EFFECTS`, Code.FailedPrecondition);
-    }
-    const watch = new Watch(this, method, watcher, how);
-    this.all.add(watch);
-    watch.begin(input);
-    if (this.over) watch.askNow();
-    return () => watch.end();
-  }
-
-  remove(watch: Watch<any, any>): void {
-    this.all.delete(watch);
-  }
-
-  /** The application closes the transport: no watch is told of that. */
-  close(): void {
-    for (const watch of this.all) watch.end();
-  }
-
-  /** Over what watches are polled while there is no socket. */
-  over: Transport | undefined;
-
-  poll(over: Transport | undefined): void {
-    this.over = over;
-    if (over) for (const watch of this.all) watch.askNow();
-  }
-
-  /** A command of this side has ended: what nobody tells about may have changed by it. */
-  wrote(): void {
-    for (const watch of this.polling) watch.askNow();
-  }
-
-  /** The connection changed: each watch says whether its answer is still current. */
-  update(): void {
-    for (const watch of this.all) watch.update();
-  }
-}
-
-class Watch<I extends DescMessage, O extends DescMessage> implements Owner {
+export class Watch<I extends DescMessage, O extends DescMessage> implements Owner {
   private readonly watches: Watches;
   private readonly method: DescMethodUnary<I, O>;
   private readonly watcher: Watcher<MessageShape<O>>;
@@ -103,7 +40,10 @@ class Watch<I extends DescMessage, O extends DescMessage> implements Owner {
   /** Of the answer that the watcher holds; `named` of the newest one, which may be too large to push. */
   private held: string | undefined;
   private named: string | undefined;
-  private asked: Call | undefined;
+  private large: Large | undefined;
+  private isAsking = false;
+  /** The answer that was polled last, to tell of others only. */
+  private polled: string | undefined;
   private hasAnswer: boolean;
   private isToldStale = false;
   private isOver = false;
@@ -167,13 +107,13 @@ class Watch<I extends DescMessage, O extends DescMessage> implements Owner {
     this.watches.remove(this);
     const { session } = this.watches.socket;
     if (this.call) session.cancel(this.call);
-    if (this.asked) session.cancel(this.asked);
+    this.large?.cancel();
     this.watches.socket.flushSoon();
   }
 
   on(event: SessionEvent & { call: Call }): void {
     if (this.isOver) return;
-    if (event.call !== this.call) return this.onLarge(event);
+    if (event.call !== this.call) return; // One that was asked again since.
     if (event.type === "reply") this.onReply(event);
     else if (event.type === "failed") this.onFailed(event);
     else if (event.type === "stale") {
@@ -367,44 +307,20 @@ class Watch<I extends DescMessage, O extends DescMessage> implements Owner {
 
   /** The answer is too large to be pushed: it is asked for by a query of its own. */
   private askLarge(): void {
-    if (this.asked) return;
     const { socket } = this.watches;
     const { method, held, body, headers } = this;
-    const owner = this;
-    this.asked = socket.call({ path: pathOf(method), kind: "query", body, headers, validator: held, owner });
-  }
-
-  private isAsking = false;
-  /** The answer that was polled last, to tell of others only. */
-  private polled: string | undefined;
-  private large: Uint8Array | undefined;
-  private largeName: string | undefined;
-
-  private onLarge(event: SessionEvent & { call: Call }): void {
-    if (event.call !== this.asked) return;
-    const { session } = this.watches.socket;
-    if (event.type === "items") {
-      this.large = event.items[0];
-      session.consumed(event.call, event.bytes);
-    } else if (event.type === "piece") {
-      this.large = event.item ?? this.large;
-    } else if (event.type === "reply") {
-      this.largeName = event.isUnchanged ? this.held : event.meta.validator;
-      if (event.then === "nothing") this.onWhole(event.isUnchanged ? undefined : event.payload);
-    } else if (event.type === "end") {
-      this.onWhole(this.large);
-    } else if (event.type === "failed") {
-      this.asked = undefined;
-      if (event.isLost || PASSING.includes(event.code)) this.askLarge();
-      else this.fail(toError(event));
-    }
-    this.update();
-  }
-
-  private onWhole(data: Uint8Array | undefined): void {
-    this.asked = this.large = undefined;
-    if (data) this.answer(data, this.largeName);
-    // The watch has named another by now, or will: what came may be older.
-    if (this.call?.state === WATCHING && this.held !== this.named) this.askLarge();
+    this.large ??= new Large(socket, {
+      whole: (data, named) => {
+        if (data) this.answer(data, named);
+        // The watch has named another by now, or will: what came may be older.
+        if (this.call?.state === WATCHING && this.held !== this.named) this.askLarge();
+      },
+      failed: (event) => {
+        if (event.isLost || PASSING.includes(event.code)) this.askLarge();
+        else this.fail(toError(event));
+      },
+      over: () => this.update(),
+    });
+    this.large.ask({ path: pathOf(method), kind: "query", body, headers, validator: held });
   }
 }
