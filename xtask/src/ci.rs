@@ -60,6 +60,12 @@ const STEPS: &[Step] = &[
         about: "what hosted programs import agrees with the fixtures, and withstands its gateway",
         work: sdk,
     },
+    Step {
+        name: "typescript",
+        about: "the browser client: fixtures, schedules, a real server, packages as users get them",
+        work: typescript,
+    },
+    Step { name: "board", about: "the example page, built by Vite, in Chromium", work: board },
     Step { name: "models", about: "schedules of the models of memo", work: models },
     Step { name: "stress", about: "a minute of randomized stress on memo", work: stress },
 ];
@@ -237,6 +243,35 @@ fn sdk(root: &Path) -> Result<Outcome> {
     ] {
         let mut command = Command::new(program);
         command.args(words.split(' ')).current_dir(root.join(folder));
+        if let Outcome::Failed = execute(&mut command)? {
+            return Ok(Outcome::Failed);
+        }
+    }
+    Ok(Outcome::Passed)
+}
+
+/// The packages of clients/ts, against the server that this tree builds.
+fn typescript(root: &Path) -> Result<Outcome> {
+    let built = cargo(root, "build --package live-client-server", &[])?;
+    if !matches!(built, Outcome::Passed) {
+        return Ok(built);
+    }
+    execute(
+        Command::new("npm").args(["run", "--silent", "check"]).current_dir(root.join("clients/ts")),
+    )
+}
+
+/// The board of examples/, with packages that the step before has built.
+fn board(root: &Path) -> Result<Outcome> {
+    let built = cargo(root, "build --package board", &[])?;
+    if !matches!(built, Outcome::Passed) {
+        return Ok(built);
+    }
+    for (folder, script) in
+        [("clients/ts", "build"), ("examples/board/web", "build"), ("examples/board/web", "test")]
+    {
+        let mut command = Command::new("npm");
+        command.args(["run", "--silent", script]).current_dir(root.join(folder));
         if let Outcome::Failed = execute(&mut command)? {
             return Ok(Outcome::Failed);
         }

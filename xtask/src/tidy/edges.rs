@@ -91,6 +91,7 @@ const ROOMS: &[Room] = &[
 /// What stands beside the rooms, by its first folder, and what it may import; `None` is anything.
 const BESIDE: &[(&str, Option<&[&str]>)] = &[
     ("examples", Some(&["tidewire", "build"])),
+    ("clients", None),
     ("conformance", Some(&["tidewire", "build"])),
     ("docs", Some(&["tidewire", "build"])),
     ("sdk", Some(&["tidewire", "build"])),
