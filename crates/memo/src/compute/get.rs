@@ -145,7 +145,7 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn begin(
         memo: &'static Inner<K, V>,
         key: K,

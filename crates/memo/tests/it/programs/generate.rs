@@ -254,7 +254,7 @@ impl Generator {
             10 if depth > 0 && self.has(F::Spawns) && !self.has(F::Cyclic) => {
                 Stmt::Spawn { body: self.stmts(node, 2, 0) }
             }
-            10 | 18 if self.late_reads() => {
+            10 | 19 if self.late_reads() => {
                 Stmt::ReadLate { cell, view, turns: 1 + self.random.below(30) }
             }
             11 if self.has(F::Touches) => Stmt::Touch { cell },
