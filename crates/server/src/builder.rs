@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use http::Method;
-use tidewire_edge::Edge;
+use tidewire_cache::ReplyCache;
 use tidewire_listen::{Address, Addresses, Listener};
 use tidewire_rest::RestOptions;
 use tidewire_service::{
@@ -87,7 +87,7 @@ pub struct Builder {
     routes: Vec<Route>,
     layers: Vec<Arc<dyn Layer>>,
     inner_layers: Vec<Arc<dyn Layer>>,
-    memo: Option<Edge>,
+    memo: Option<ReplyCache>,
     gates: Vec<Arc<dyn Gate>>,
     access: AccessRules,
     traces: Option<f64>,
@@ -164,10 +164,10 @@ impl Builder {
     }
 
     /// Answers queries from memory until what their answers were made of changes: inside of all layers
-    /// but the inner ones. Handlers declare what they read by sources and memos of the graph of `edge`,
+    /// but the inner ones. Handlers declare what they read by sources and memos of the graph of `cache`,
     /// whose time the server tells while it runs.
-    pub fn memo(mut self, edge: Edge) -> Self {
-        self.memo = Some(edge);
+    pub fn memo(mut self, cache: ReplyCache) -> Self {
+        self.memo = Some(cache);
         self
     }
 
@@ -286,7 +286,7 @@ impl Builder {
         let addresses_open = Addresses::new(self.limits.address_connections_max);
         let drain_timeout = self.limits.drain_timeout;
         let driver = match &self.memo {
-            Some(edge) => Some(edge.graph().drive().map_err(StartError::Memo)?),
+            Some(cache) => Some(cache.graph().drive().map_err(StartError::Memo)?),
             None => None,
         };
         // What is wrong with the settings is said first, whoever has the port.
@@ -380,11 +380,11 @@ impl Builder {
         let offered = self.offer.iter().flat_map(|offer| offer.services());
         let offered: Vec<_> = offered.map(|(interface, _)| interface).collect();
         let interfaces = || own.iter().chain(&offered);
-        if let Some(edge) = &self.memo {
+        if let Some(cache) = &self.memo {
             let methods = interfaces().flat_map(Interface::methods).map(|method| &**method);
-            edge.check(methods).map_err(StartError::Terms)?;
+            cache.check(methods).map_err(StartError::Terms)?;
         }
-        let memo = self.memo.map(|edge| Arc::new(edge.layer(Clock)) as Arc<dyn Layer>);
+        let memo = self.memo.map(|cache| Arc::new(cache.layer(Clock)) as Arc<dyn Layer>);
         let layers: Vec<_> =
             self.layers.iter().chain(&memo).chain(&self.inner_layers).cloned().collect();
         let offer = self.offer.map(|offer| Offered::new(offer, layers.clone(), self.validation));

@@ -334,7 +334,7 @@ pub enum StartError {
     /// A rule of who may call is for nothing that is served.
     Access(crate::gate::access::AccessError),
     /// Answers of a method shall be kept on terms of their own, and it is none whose answers are kept.
-    Terms(tidewire_edge::TermsError),
+    Terms(tidewire_cache::TermsError),
 }
 
 impl fmt::Display for StartError {

@@ -370,8 +370,8 @@ impl Config {
             .cors(cors)
             .validation(self.validation.enabled)
             .reflection(self.server.reflection);
-        if let Some(edge) = self.memo.edge(&Graph::global()) {
-            builder = builder.memo(edge);
+        if let Some(cache) = self.memo.reply_cache(&Graph::global()) {
+            builder = builder.memo(cache);
         }
         for address in &self.server.listen {
             builder = builder.listen(address.clone());
