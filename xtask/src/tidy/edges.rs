@@ -4,7 +4,7 @@
 //! |---|---|
 //! | normal | the crates of its row |
 //! | build | the same, and `build` (any crate but `memo`): generated code is not an edge |
-//! | dev | the same, `build`, and any crate of its own level or below |
+//! | dev | the same, `build`, and any crate of its own level, whatever the letter, or below |
 //!
 //! A permission that no `Cargo.toml` uses is an error too, so that the table says what is.
 
@@ -172,14 +172,14 @@ fn refuse_crate(table: &Table, from: &Row, edge: &Edge) -> Option<String> {
             format!("a crate depends on `{}`, which is outside of crates/; remove it", edge.to);
         return Some(text);
     };
-    let level = |name: &str| table.find(name).and_then(|row| row.level);
+    let level = |name: &str| table.find(name).and_then(|row| row.level).map(|(number, _)| number);
     let is_build = to == "build" && from.name != "memo";
     let is_allowed = table.allows(from, to)
         || match edge.kind {
             Kind::Normal => false,
             Kind::Build => is_build,
             Kind::Dev if from.level.is_none() => BUILD_DEV.contains(&to),
-            Kind::Dev => is_build || level(to) <= from.level,
+            Kind::Dev => is_build || level(to) <= from.level.map(|(number, _)| number),
         };
     if is_allowed {
         return None;

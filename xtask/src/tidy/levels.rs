@@ -6,7 +6,24 @@
 use crate::tree::{File, Finding, Tree};
 
 /// A crate and its levels, the lowest first.
-const LEVELS: &[(&str, &[&str])] = &[("memo", &["store", "graph", "compute"])];
+const LEVELS: &[(&str, &[&str])] = &[
+    ("memo", &["store", "graph", "compute"]),
+    (
+        "server",
+        &[
+            "limits",
+            "usage",
+            "vigil",
+            "detect",
+            "gather",
+            "pace",
+            "head_timer",
+            "stop",
+            "life",
+            "gate",
+        ],
+    ),
+];
 
 /// Whether the inside of a crate has levels that are checked here.
 pub(crate) fn has_levels(crate_name: &str) -> bool {

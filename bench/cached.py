@@ -6,7 +6,7 @@ Three servers on core 0, one thread each (peers/kept): `free` computes each answ
 nothing, `memo` answers from memory, `bare` is hyper with the bytes of memo's answer. Needs valgrind,
 h2load and curl.
 
-Usage: bench/edge.py [--only PART]
+Usage: bench/cached.py [--only PART]
 """
 import argparse, os, re, struct, subprocess, sys, tempfile
 
