@@ -58,7 +58,7 @@ def load(server, how, path, requests):
     output = subprocess.run(command, capture_output=True, text=True).stdout
     found = re.search(r"status codes: (\d+) 2xx", output)
     if not found or int(found.group(1)) < requests:
-        sys.exit(f"errors are no answers: {output}")
+        sys.exit(f"errors are not answers: {output}")
 
 
 def counted(arguments, how, path, folder):

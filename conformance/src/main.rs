@@ -1,9 +1,9 @@
 //! The server that the Connect conformance suite tests: our generated service on our server.
 //!
 //! The suite starts it, writes a length-prefixed `ServerCompatRequest` to standard input, reads a
-//! `ServerCompatResponse` from standard output, makes its calls and ends it by a signal. With `--memo`
-//! answers of queries are kept, which nobody shall notice. With `--mock PROTOS RULES` a mock plays the
-//! service, by rules and nothing else.
+//! `ServerCompatResponse` from standard output, makes its calls and ends it by a signal. With
+//! `--memo` answers of queries are kept, which nobody is to notice. With `--mock PROTOS RULES` a
+//! mock plays the service, by rules and nothing else.
 
 mod headers;
 mod service;

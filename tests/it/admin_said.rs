@@ -1,4 +1,5 @@
-//! What the admin listener shows of what is said in calls, of what is served, and of hits, over Connect and REST.
+//! What the admin listener shows of what is said in calls, of what is served, and of hits, over
+//! Connect and REST.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,7 +12,7 @@ use tidewire::admin::proto::tidewire::admin::v1::{
 use tidewire::client::Protocol;
 use tidewire::config::Config;
 use tidewire::http::Method;
-use tidewire::{Address, Builder, Client, Code, Context, Running};
+use tidewire::{Address, Builder, Client, Code, Context, RunningServer};
 use tidewire_tests::behaviour::Behaviour;
 use tidewire_tests::proto::*;
 
@@ -19,7 +20,7 @@ use crate::harness::{post_json, send_to_host};
 
 /// A server with an admin listener at a Unix socket, and another of TCP for REST.
 struct Watched {
-    _running: Running,
+    _running: RunningServer,
     data: SocketAddr,
     admin: SocketAddr,
     token: String,

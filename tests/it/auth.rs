@@ -1,4 +1,5 @@
-//! Who calls and what they may, set by `tidewire.toml` and `.proto`, over every protocol and real sockets.
+//! Who calls and what they may, set by `tidewire.toml` and `.proto`, over every protocol and real
+//! sockets.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use tidewire::config::Config;
 use tidewire::http::{HeaderName, HeaderValue, Method};
 use tidewire::{
     Call, Client, Code, Codec, Context, Error, Implementation, Message, Method as RpcMethod, Reply,
-    Result, Running, Schema, Server, Service, Spec, StreamKind,
+    Result, RunningServer, Schema, Server, Service, Spec, StreamKind,
 };
 
 use crate::harness::{send, start};
@@ -105,7 +106,7 @@ impl Signer {
 const KEY: &str = "opensesame";
 
 /// A server whose keys of tokens are at `keys`, and how often its service ran.
-async fn shop(keys: &str) -> (Running, SocketAddr, Arc<AtomicUsize>) {
+async fn shop(keys: &str) -> (RunningServer, SocketAddr, Arc<AtomicUsize>) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("shop.proto"), PROTO).unwrap();
     let schema = Schema::from_folder(folder.path()).unwrap();

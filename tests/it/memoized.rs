@@ -1,5 +1,5 @@
-//! Answers from memory over every protocol: right after a write through any of them, and cheap for who
-//! holds what is still right.
+//! Answers from memory over every protocol: right after a write through any of them, and cheap for
+//! who holds what is still right.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use tidewire::http::{Method, header::HeaderValue};
 use tidewire::memo::{Graph, Source};
 use tidewire::{
     Builder, Call, Codec, Context, Error, Implementation, Message, Method as RpcMethod, Protocol,
-    Reply, ReplyCache, Result, Running, Schema, Server, Service, Value,
+    Reply, ReplyCache, Result, RunningServer, Schema, Server, Service, Value,
 };
 
 use crate::harness::{Response, send, start};
@@ -111,7 +111,7 @@ impl Implementation for Rows {
     }
 }
 
-pub(crate) async fn served() -> (Running, SocketAddr, Rows) {
+pub(crate) async fn served() -> (RunningServer, SocketAddr, Rows) {
     let (builder, rows) = built();
     let (running, address) = start(builder).await;
     (running, address, rows)

@@ -17,7 +17,7 @@ use tidewire::client::{Replicas, WhenLost};
 use tidewire::memo::{Graph, Memo};
 use tidewire::{
     Call, Client, Codec, Context, Error, Implementation, Layer, Message, Method, Reply, ReplyCache,
-    Result, Running, Schema, Server, Service,
+    Result, RunningServer, Schema, Server, Service,
 };
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -161,7 +161,7 @@ impl Implementation for Relay {
 
 /// A, B and C.
 struct Chain {
-    _servers: [Running; 2],
+    _servers: [RunningServer; 2],
     a: SocketAddr,
     rows: Rows,
     /// What came to A and B.

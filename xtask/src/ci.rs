@@ -1,8 +1,8 @@
 //! `cargo xtask ci`: every step of continuous integration, in order, on any machine.
 //!
-//! Each step prints its name, its commands and the time it took. The first failure stops the run and
-//! names the command that repeats just that step. Cheap steps come first. What takes longer than it
-//! proves per run (Miri, fuzzing, ten minutes of stress, cargo-deny) is in `make proof`.
+//! Each step prints its name, its commands and the time it took. The first failure stops the run
+//! and names the command that repeats just that step. Cheap steps come first. What takes longer
+//! than it proves per run (Miri, fuzzing, ten minutes of stress, cargo-deny) is in `make proof`.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -75,11 +75,11 @@ pub(crate) fn list() -> ExitCode {
 /// Runs the named steps in the order of the list, or all of them.
 ///
 /// # Errors
-/// When a name is no step, or a command cannot be started.
+/// When a name is not a step, or a command cannot be started.
 pub(crate) fn run(root: &Path, names: &[&str]) -> Result<ExitCode> {
     for name in names {
         if !STEPS.iter().any(|step| step.name == *name) {
-            bail!("`{name}` is no step; `cargo xtask ci --list` names them");
+            bail!("`{name}` is not a step; `cargo xtask ci --list` names them");
         }
     }
     let mut times: Vec<(&str, Duration, &str)> = Vec::new();
@@ -132,7 +132,8 @@ fn clippy(root: &Path) -> Result<Outcome> {
 }
 
 fn test(root: &Path) -> Result<Outcome> {
-    // What the tests of `process` start as their warden; asked for with tests it would be one itself.
+    // What the tests of `process` start as their supervisor; asked for with tests it would be one
+    // itself.
     let gateway = cargo(root, "build --workspace --example gateway", &[])?;
     if matches!(gateway, Outcome::Failed) {
         return Ok(gateway);
@@ -148,7 +149,8 @@ fn docs(root: &Path) -> Result<Outcome> {
     cargo(root, "doc --workspace --no-deps", &[("RUSTDOCFLAGS", "-D warnings")])
 }
 
-/// The hook for commands quoted in documents: `docs/guide/run-snippets.sh` runs them and fails when one does.
+/// The hook for commands quoted in documents: `docs/guide/run-snippets.sh` runs them and fails when
+/// one does.
 fn snippets(root: &Path) -> Result<Outcome> {
     let script = "docs/guide/run-snippets.sh";
     if !root.join(script).exists() {
@@ -157,8 +159,8 @@ fn snippets(root: &Path) -> Result<Outcome> {
     execute(Command::new("bash").arg(script).current_dir(root))
 }
 
-/// Every case of the suite: our server with our generated service, with a mock that plays it by rules,
-/// then our client.
+/// Every case of the suite: our server with our generated service, with a mock that plays it by
+/// rules, then our client.
 fn conformance(root: &Path) -> Result<Outcome> {
     let built = cargo(root, "build --package tidewire-conformance", &[])?;
     if !matches!(built, Outcome::Passed) {
@@ -295,7 +297,7 @@ mod tests {
     #[test]
     fn a_step_that_does_not_exist_is_refused_with_the_way_to_list_them() {
         let error = run(Path::new("."), &["fmt", "lint"]).expect_err("there is no such step");
-        assert_eq!(error.to_string(), "`lint` is no step; `cargo xtask ci --list` names them");
+        assert_eq!(error.to_string(), "`lint` is not a step; `cargo xtask ci --list` names them");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Repository chores: `cargo xtask tidy`, `cargo xtask ci`, `cargo xtask tables`.
 //!
-//! `tidy` checks the rules that neither the compiler nor clippy knows; `ci` is the whole
-//! sequence behind `make test`; `tables` fills the marked tables of the documents from the committed
+//! `tidy` checks the rules that neither the compiler nor clippy knows; `ci` is the whole sequence
+//! behind `make test`; `tables` fills the marked tables of the documents from the committed
 //! benchmark runs. Nothing here is part of what a user builds.
 
 #![allow(

@@ -1,11 +1,12 @@
 //! `cargo xtask tidy`: the rules that neither the compiler nor clippy knows.
 //!
-//! Each rule is a file of its own: a function from the tree to its findings, with a test that shows
+//! Each rule is its own file: a function from the tree to its findings, with a test that shows
 //! it failing. Rules read text and syntax only; nothing is compiled, so all of them take a second.
 
 mod absences;
 mod architecture;
 mod edges;
+mod english;
 mod headers;
 mod large_files;
 mod levels;
@@ -13,6 +14,7 @@ mod names;
 mod patience;
 mod sizes;
 mod unsafe_places;
+mod where_is;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -38,6 +40,8 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         absences::check,
         patience::check,
         unsafe_places::check,
+        english::check,
+        where_is::check,
     ] {
         findings.extend(rule(&tree));
     }

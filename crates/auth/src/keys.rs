@@ -5,16 +5,18 @@
 //! | none were yet | now, and the call waits |
 //! | they are older than `refresh` | now; this call waits, others go on with those there are |
 //! | a token names one that is not there | now, but for that no more often than once in `retry` |
-//! | fetching fails, or what comes is no set | those there are stay, up to ten times `refresh` and at least a minute; again after `retry`, or `refresh` where that is less |
+//! | fetching fails, or what comes is not a set | those there are stay, up to ten times `refresh` and at least a minute; again after `retry`, or `refresh` where that is less |
 //!
-//! A set that can be read is the issuer's word: one without a key that can verify takes the others away.
+//! A set that can be read is the issuer's word: one without a key that can verify takes the others
+//! away.
 //!
-//! There is no task: the call that finds out fetches. Other keys than before are a new generation, and
-//! what was verified by an older one is verified again.
+//! There is no task: the call that finds out fetches. Other keys than before are a new generation,
+//! and what was verified by an older one is verified again.
 
+use parking_lot::Mutex;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -69,7 +71,7 @@ pub(crate) struct Key {
 
 /// Why keys are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum FetchReason {
     /// A token is to be verified.
     Any,
     /// A token names a key that is not there.
@@ -112,17 +114,18 @@ impl Keys {
 
     /// Whether a call has to ask for them: there are none, or they should be fetched now.
     pub(crate) fn is_due(&self, now: SystemTime) -> bool {
-        self.are_lost(now) || self.may_be_fetched(Wanted::Any, now)
+        self.are_lost(now) || self.may_be_fetched(FetchReason::Any, now)
     }
 
-    /// Whether there are none: they never were fetched, or not for so long that nobody knows of them.
+    /// Whether there are none: they never were fetched, or not for so long that nobody knows of
+    /// them.
     fn are_lost(&self, now: SystemTime) -> bool {
         let kept = self.refresh.saturating_mul(10).max(KEPT_MIN);
         let is_over = |since| now.duration_since(since).is_ok_and(|passed| passed >= kept);
         self.state().fetched.is_none_or(is_over)
     }
 
-    fn may_be_fetched(&self, wanted: Wanted, now: SystemTime) -> bool {
+    fn may_be_fetched(&self, wanted: FetchReason, now: SystemTime) -> bool {
         let state = self.state();
         let retry = self.retry.min(self.refresh);
         let is_over = |since: Option<SystemTime>, time| match since {
@@ -132,8 +135,8 @@ impl Keys {
         };
         let may = is_over(state.tried, retry) || state.tried == state.fetched;
         match wanted {
-            Wanted::Any => is_over(state.fetched, self.refresh) && may,
-            Wanted::Another => is_over(state.missed, retry) && may,
+            FetchReason::Any => is_over(state.fetched, self.refresh) && may,
+            FetchReason::Another => is_over(state.missed, retry) && may,
         }
     }
 
@@ -144,11 +147,11 @@ impl Keys {
     ///
     /// # Cancel safety
     /// Who comes next fetches.
-    pub(crate) async fn fetch(&self, wanted: Wanted, now: SystemTime) -> Result<()> {
+    pub(crate) async fn fetch(&self, wanted: FetchReason, now: SystemTime) -> Result<()> {
         let before = self.known().generation;
         let _guard = match self.fetching.try_lock() {
             Ok(guard) => guard,
-            Err(_) if wanted == Wanted::Any && !self.are_lost(now) => return Ok(()),
+            Err(_) if wanted == FetchReason::Any && !self.are_lost(now) => return Ok(()),
             Err(_) => self.fetching.lock().await,
         };
         if self.known().generation != before || !self.may_be_fetched(wanted, now) {
@@ -157,7 +160,7 @@ impl Keys {
         let fetched = self.source.fetch().await.and_then(|text| self.parse(text));
         let mut state = self.state();
         state.tried = Some(now);
-        if wanted == Wanted::Another {
+        if wanted == FetchReason::Another {
             state.missed = Some(now);
         }
         match fetched {
@@ -203,7 +206,8 @@ impl Keys {
         if before.generation > 0 && before.text == text {
             return Ok(before);
         }
-        let keys = keys(&text).ok_or_else(|| Error::unavailable("they are no set of keys"))?;
+        let keys =
+            keys(&text).ok_or_else(|| Error::unavailable("they are not a JSON Web Key Set"))?;
         if keys.is_empty() {
             let source = self.source.name();
             tracing::warn!(
@@ -214,14 +218,14 @@ impl Keys {
         Ok(Arc::new(KnownKeys { generation: before.generation + 1, text, keys }))
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.state.lock()
     }
 }
 
 impl KnownKeys {
     /// The keys that a token may be signed by which names one, or none.
-    pub(crate) fn named(&self, id: Option<&str>) -> impl Iterator<Item = &Key> {
+    pub(crate) fn by_id(&self, id: Option<&str>) -> impl Iterator<Item = &Key> {
         self.keys.iter().filter(move |key| match (id, &key.id) {
             (Some(wanted), Some(id)) => wanted == id,
             // Without a name it may be any, as it has to be where the issuer has one only.

@@ -9,6 +9,8 @@
 //! - `suite` measures named sets of cases with peers in the same run.
 //! - `knee` searches for the highest rate that keeps an objective, a `threshold` or several.
 
+#![doc = include_str!("../README.md")]
+
 pub mod command;
 pub mod result;
 

@@ -1,44 +1,70 @@
 //! One run of the service for all who ask for one key.
 //!
-//! The run is given a context of its own: what is read of it is watched, no caller's validators are in it
-//! but that of what was kept before (`previous.rs`),
-//! and its deadline is `compute_timeout`, since callers come and go, until it is private and its caller's. What comes out is kept, or given to
-//! all who wait, or put aside for the caller who started the run; the others then run by themselves.
+//! The run is given its own context: what is read of it is watched, no caller's validators are in
+//! it but that of what was kept before (`previous.rs`), and its deadline is `compute_timeout`,
+//! since callers come and go, until it is private and its caller's. What comes out is kept, or
+//! given to all who wait, or put aside for the caller who started the run; the others then run by
+//! themselves.
 
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::{Either, select};
 use tidewire_memo::{has_read, has_read_untracked};
 use tidewire_service::{
-    ContextWatch, Error, Lifetime, Query, Reply, Result, Room, Service, Target,
+    ContextWatch, Error, FormsBudget, Lifetime, Query, Reply, Result, Service, Target,
 };
 
-use crate::kept::{Kept, Origin};
+use crate::cached_reply::{CachedReply, Origin};
 use crate::key::Key;
 use crate::privacy::Privacy;
 use crate::refusal::Refusal;
-use crate::table::Terms;
+use crate::table::MethodPolicy;
 
 /// What a caller brings along to a run of the service.
 pub(crate) struct Attempt {
     key: Key,
     pub(crate) query: Query,
     pub(crate) inner: Arc<dyn Service>,
-    pub(crate) terms: Arc<Terms>,
+    pub(crate) terms: Arc<MethodPolicy>,
     /// What forms of answers may take.
-    room: Arc<Room>,
+    room: Arc<FormsBudget>,
     /// An answer for the caller who brought this, and for nobody else.
     aside: Mutex<Option<Result<Reply>>>,
 }
 
-/// What a run has to say when nothing is kept of it.
+/// What a run of the service came to.
 #[derive(Debug)]
-pub(crate) enum Passing {
-    /// All who wait may have this.
-    Shared(Box<Kept>),
-    /// It is the starter's alone.
-    Aside,
+pub(crate) enum Outcome {
+    /// A reply that is cached.
+    Cached(CachedReply),
+    /// A reply that is not cached, and that all who wait may have.
+    Shared(Box<CachedReply>),
+    /// A reply for the caller that began the run, which lies aside for it.
+    Private,
+}
+
+/// What memo passes to everybody who waits for a computation without a value to store: memo stores what
+/// is `Ok`, so this is where an [`Outcome`] that is not cached becomes an error of memo's, and
+/// [`caching_service`](crate::caching_service) reads it back. It never reaches a caller.
+#[derive(Debug)]
+pub(crate) enum NotCached {
+    /// See [`Outcome::Shared`].
+    Shared(Box<CachedReply>),
+    /// See [`Outcome::Private`]; or there was no run, for want of a caller.
+    Private,
+}
+
+impl Outcome {
+    /// In memo's terms.
+    pub(crate) fn for_memo(self) -> Result<CachedReply, NotCached> {
+        match self {
+            Self::Cached(reply) => Ok(reply),
+            Self::Shared(reply) => Err(NotCached::Shared(reply)),
+            Self::Private => Err(NotCached::Private),
+        }
+    }
 }
 
 impl Attempt {
@@ -46,24 +72,24 @@ impl Attempt {
         key: Key,
         query: Query,
         inner: Arc<dyn Service>,
-        terms: Arc<Terms>,
-        room: Arc<Room>,
+        terms: Arc<MethodPolicy>,
+        room: Arc<FormsBudget>,
     ) -> Arc<Self> {
         Arc::new(Self { key, query, inner, terms, room, aside: Mutex::new(None) })
     }
 
     /// Whether it is for this key of this method.
-    pub(crate) fn is_of(&self, key: &Key, terms: &Arc<Terms>) -> bool {
+    pub(crate) fn is_of(&self, key: &Key, terms: &Arc<MethodPolicy>) -> bool {
         Arc::ptr_eq(&self.terms, terms) && self.key == *key
     }
 
     /// What was put aside for this caller.
     pub(crate) fn take_aside(&self) -> Option<Result<Reply>> {
-        self.aside.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.aside.lock().take()
     }
 
     /// Runs the service.
-    pub(crate) async fn run(&self) -> Result<Kept, Passing> {
+    pub(crate) async fn run(&self) -> Outcome {
         let terms = &self.terms;
         let is_page = matches!(self.query.target(), Target::Http(_));
         let made = terms.timer.now();
@@ -89,7 +115,7 @@ impl Attempt {
                 let message =
                     format!("took longer than compute_timeout {:?}", terms.compute_timeout);
                 let error = Error::deadline_exceeded(message);
-                return Err(Passing::Shared(Box::new(Kept::error(error, origin))));
+                return Outcome::Shared(Box::new(CachedReply::error(error, origin)));
             }
         };
         let outcome = match (outcome, previous) {
@@ -101,13 +127,13 @@ impl Attempt {
             (outcome, _) => outcome,
         };
         if let Some(part) = privacy.read_beside_key() {
-            return Err(self.put_aside(outcome, &Refusal::Private(part)));
+            return self.put_aside(outcome, &Refusal::Private(part));
         }
-        let kept = match Kept::of(outcome, origin) {
+        let kept = match CachedReply::of(outcome, origin) {
             Ok(kept) => kept,
             Err(refused) => {
                 let (outcome, refusal) = *refused;
-                return Err(self.put_aside(outcome, &refusal));
+                return self.put_aside(outcome, &refusal);
             }
         };
         let ends = terms.lifetime != Lifetime::Unknown || has_read() || kept.own().is_known();
@@ -117,32 +143,32 @@ impl Attempt {
             None if has_read_untracked() => Refusal::Untold,
             None => {
                 terms.note_kept(&kept);
-                return Ok(kept);
+                return Outcome::Cached(kept);
             }
         };
         // What is tracked, or declared to be the same for all who ask at once, is theirs too.
         if ends || terms.coalesces {
             terms.note(&refusal);
-            return Err(Passing::Shared(Box::new(kept)));
+            return Outcome::Shared(Box::new(kept));
         }
-        Err(self.put_aside(kept.give_as_it_came(), &refusal))
+        self.put_aside(kept.give_as_it_came(), &refusal)
     }
 
-    fn put_aside(&self, outcome: Result<Reply>, refusal: &Refusal) -> Passing {
+    fn put_aside(&self, outcome: Result<Reply>, refusal: &Refusal) -> Outcome {
         self.terms.note(refusal);
         self.terms.note_page(&self.key, false);
-        *self.aside.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-        Passing::Aside
+        *self.aside.lock() = Some(outcome);
+        Outcome::Private
     }
 }
 
-impl fmt::Display for Passing {
+impl fmt::Display for NotCached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the answer is not kept")
     }
 }
 
-impl std::error::Error for Passing {}
+impl std::error::Error for NotCached {}
 
 impl fmt::Debug for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

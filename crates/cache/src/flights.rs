@@ -1,4 +1,5 @@
-//! Which pages are asked for now, and of which an answer was kept: whether to wait for another caller's answer.
+//! Which pages are asked for now, and of which an answer was kept: whether to wait for another
+//! caller's answer.
 //!
 //! | of the page | another caller asks for it now | then |
 //! |---|---|---|
@@ -36,7 +37,7 @@ impl Default for Flights {
 }
 
 impl Flights {
-    /// Asks for a page; `None` for who had better ask by itself.
+    /// Asks for a page; `None` for whoever had better ask by itself.
     pub(crate) fn begin(self: &Arc<Self>, key: &Key) -> Option<Flight> {
         let hash = self.hash(key);
         if slot(&self.kept, hash).load(Ordering::Relaxed) == hash {

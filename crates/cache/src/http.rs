@@ -7,8 +7,8 @@
 //! | `age` | seconds since it was computed | RFC 9111, section 5.1 |
 //! | `cache-status` | `tidewire; hit`, or `tidewire; fwd=miss; stored` | RFC 9211 |
 //!
-//! A header that the service set itself stays. The tag (`etag`) is made where the reply is written, of the
-//! validator.
+//! A header that the service set itself stays. The tag (`etag`) is made where the reply is written,
+//! of the validator.
 
 use std::time::Duration;
 
@@ -61,9 +61,9 @@ impl Rules {
         Self(told)
     }
 
-    /// What is told of an answer that has these headers of its own, which stay, and comes from memory at this
-    /// age; `None` for one that was computed just now.
-    pub(crate) fn told(&self, own: &Headers, age: Option<Duration>) -> HeaderMap {
+    /// What is told of an answer that has these its own headers, which stay, and comes from memory
+    /// at this age; `None` for one that was computed just now.
+    pub(crate) fn cache_headers(&self, own: &Headers, age: Option<Duration>) -> HeaderMap {
         let mut told = HeaderMap::with_capacity(TOLD_HEADERS);
         for (name, value) in own.iter() {
             told.append(name, value.clone());

@@ -1,9 +1,9 @@
 //! Who a caller is, as a keyed hash: what may be shared with the same caller only is kept under it.
 //!
-//! Everything that a handler can learn of its caller without becoming private goes in: the principal
-//! (issuer, subject, scopes, claims), the client's certificate, `authorization` and `cookie`. The key is
-//! drawn once a process, so that nothing that is kept or shown gives a credential away, and nobody can
-//! compute two identities that collide.
+//! Everything that a handler can learn of its caller without becoming private goes in: the
+//! principal (issuer, subject, scopes, claims), the client's certificate, `authorization` and
+//! `cookie`. The key is drawn once a process, so that nothing that is kept or shown gives a
+//! credential away, and nobody can compute two identities that collide.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;

@@ -1,7 +1,8 @@
 //! What a reply is kept under: the call as it arrived.
 //!
-//! A call is looked up by what it lends ([`Asked`]), at no cost; a key of its own bytes ([`Key`]) is made
-//! where an answer is to be kept, since those of a request are a view into the buffer of its connection.
+//! A call is looked up by what it lends ([`BorrowedKey`]), at no cost; its own key bytes ([`Key`])
+//! is made where an answer is to be kept, since those of a request are a view into the buffer of
+//! its connection.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -39,13 +40,13 @@ enum Kind {
 
 /// The same, lent by a call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Asked<'a> {
-    what: Lent<'a>,
+pub(crate) struct BorrowedKey<'a> {
+    what: BorrowedParts<'a>,
     whose: Identity,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Lent<'a> {
+enum BorrowedParts<'a> {
     Message {
         codec: Codec,
         accept: Codec,
@@ -60,15 +61,15 @@ enum Lent<'a> {
     },
 }
 
-impl<'a> Asked<'a> {
+impl<'a> BorrowedKey<'a> {
     /// What is asked by a call whose message is complete; `None` for a call that is never memoized.
     pub(crate) fn of(call: &'a Call, sharing: &Sharing) -> Option<Self> {
         let what = match (&call.target, &call.body) {
             (Target::Method(_), Body::Full(message)) => {
-                Lent::Message { codec: call.codec, accept: call.accept, message }
+                BorrowedParts::Message { codec: call.codec, accept: call.accept, message }
             }
             (Target::Method(_), Body::Empty) => {
-                Lent::Message { codec: call.codec, accept: call.accept, message: &[] }
+                BorrowedParts::Message { codec: call.codec, accept: call.accept, message: &[] }
             }
             (Target::Http(target), Body::Empty) if target.method == Method::GET => {
                 let mut accepts = call.context.headers().get_all(ACCEPT).iter();
@@ -86,24 +87,24 @@ impl<'a> Asked<'a> {
     /// How many bytes there are that a caller can choose.
     pub(crate) fn bytes(&self) -> usize {
         match &self.what {
-            Lent::Message { message, .. } => message.len(),
-            Lent::Page { scheme, authority, path, accept } => {
+            BorrowedParts::Message { message, .. } => message.len(),
+            BorrowedParts::Page { scheme, authority, path, accept } => {
                 let hosts = [scheme, authority].map(|part| part.map_or(0, <[u8]>::len));
                 hosts.iter().sum::<usize>() + path.len() + accept.map_or(0, <[u8]>::len)
             }
         }
     }
 
-    /// The key, with bytes of its own; `None` for a page with a host that no key has room for.
+    /// The key, with its own bytes; `None` for a page with a host that no key has room for.
     pub(crate) fn to_key(self) -> Option<Key> {
         let whose = self.whose.to_be_bytes();
         match self.what {
-            Lent::Message { codec, accept, message } => {
+            BorrowedParts::Message { codec, accept, message } => {
                 // Its length is known, so this is one allocation.
                 let bytes = whose.iter().chain(message).copied().collect();
                 Some(Key { kind: Kind::Message { codec, accept }, bytes })
             }
-            Lent::Page { scheme, authority, path, accept } => {
+            BorrowedParts::Page { scheme, authority, path, accept } => {
                 let length =
                     |part: Option<&[u8]>| part.map(|it| u16::try_from(it.len())).transpose();
                 let kind = Kind::Page {
@@ -121,8 +122,8 @@ impl<'a> Asked<'a> {
     }
 }
 
-fn page<'a>(uri: &'a Uri, accept: Option<&'a HeaderValue>) -> Lent<'a> {
-    Lent::Page {
+fn page<'a>(uri: &'a Uri, accept: Option<&'a HeaderValue>) -> BorrowedParts<'a> {
+    BorrowedParts::Page {
         scheme: uri.scheme_str().map(str::as_bytes),
         authority: uri.authority().map(|authority| authority.as_str().as_bytes()),
         path: uri.path_and_query().map_or("", |path| path.as_str()).as_bytes(),
@@ -137,18 +138,25 @@ fn cut(bytes: &[u8], length: Option<u16>) -> (Option<&[u8]>, &[u8]) {
 }
 
 impl Key {
-    fn asked(&self) -> Asked<'_> {
+    fn as_borrowed(&self) -> BorrowedKey<'_> {
         let (whose, rest) = self.bytes.split_first_chunk().expect("a key begins with whose it is");
         let what = match self.kind {
-            Kind::Message { codec, accept } => Lent::Message { codec, accept, message: rest },
+            Kind::Message { codec, accept } => {
+                BorrowedParts::Message { codec, accept, message: rest }
+            }
             Kind::Page { scheme, authority, path, has_accept } => {
                 let (scheme, rest) = cut(rest, scheme);
                 let (authority, rest) = cut(rest, authority);
                 let (path, accept) = rest.split_at(path as usize);
-                Lent::Page { scheme, authority, path, accept: has_accept.then_some(accept) }
+                BorrowedParts::Page {
+                    scheme,
+                    authority,
+                    path,
+                    accept: has_accept.then_some(accept),
+                }
             }
         };
-        Asked { what, whose: Identity::from_be_bytes(*whose) }
+        BorrowedKey { what, whose: Identity::from_be_bytes(*whose) }
     }
 
     /// How many bytes there are beside those of the key itself.
@@ -159,17 +167,17 @@ impl Key {
 
 /// Keys and what is lent, for looking up one by the other.
 pub(crate) trait Parts {
-    fn parts(&self) -> Asked<'_>;
+    fn parts(&self) -> BorrowedKey<'_>;
 }
 
 impl Parts for Key {
-    fn parts(&self) -> Asked<'_> {
-        self.asked()
+    fn parts(&self) -> BorrowedKey<'_> {
+        self.as_borrowed()
     }
 }
 
-impl Parts for Asked<'_> {
-    fn parts(&self) -> Asked<'_> {
+impl Parts for BorrowedKey<'_> {
+    fn parts(&self) -> BorrowedKey<'_> {
         *self
     }
 }
@@ -196,7 +204,7 @@ impl Hash for dyn Parts + '_ {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        self.asked() == other.asked()
+        self.as_borrowed() == other.as_borrowed()
     }
 }
 
@@ -204,19 +212,19 @@ impl Eq for Key {}
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.asked().hash(state);
+        self.as_borrowed().hash(state);
     }
 }
 
 /// Names the page, or the size of the message: what is in a message may be nobody else's business.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Asked { what, whose } = self.asked();
+        let BorrowedKey { what, whose } = self.as_borrowed();
         match what {
-            Lent::Message { codec, message, .. } => {
+            BorrowedParts::Message { codec, message, .. } => {
                 write!(f, "{codec:?} message of {} bytes", message.len())?;
             }
-            Lent::Page { path, .. } => {
+            BorrowedParts::Page { path, .. } => {
                 let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
                 f.write_str(&String::from_utf8_lossy(path))?;
             }
@@ -241,10 +249,10 @@ mod tests {
             page(&uris[1], None),
             page(&uris[2], None),
             page(&uris[3], Some(&accept)),
-            Lent::Message { codec: Codec::Json, accept: Codec::Proto, message: b"{}" },
-            Lent::Message { codec: Codec::Proto, accept: Codec::Proto, message: b"{}" },
+            BorrowedParts::Message { codec: Codec::Json, accept: Codec::Proto, message: b"{}" },
+            BorrowedParts::Message { codec: Codec::Proto, accept: Codec::Proto, message: b"{}" },
         ]
-        .map(|what| Asked { what, whose: 7 });
+        .map(|what| BorrowedKey { what, whose: 7 });
         let hasher = std::hash::RandomState::new();
         for one in lent {
             let key = one.to_key().unwrap();

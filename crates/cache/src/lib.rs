@@ -1,21 +1,21 @@
 //! Memoized replies: a query is answered from memory until what its answer was made of changes.
 //!
-//! [`ReplyCache`] makes a [`Layer`](tidewire_service::Layer). It keeps the encoded reply of a query by the call as
-//! it arrived, in the same graph in which the service's own functions are memoized: whatever the handler
-//! reads of sources and memos is what the reply depends on, so a write makes exactly the dependent
-//! replies stale. A hit decodes and encodes nothing.
+//! [`ReplyCache`] makes a [`Layer`](tidewire_service::Layer). It keeps the encoded reply of a query
+//! by the call as it arrived, in the same graph in which the service's own functions are memoized:
+//! whatever the handler reads of sources and memos is what the reply depends on, so a write makes
+//! exactly the dependent replies stale. A hit decodes and encodes nothing.
 //!
 //! | a reply is kept when | because |
 //! |---|---|
 //! | the method is a query (`NO_SIDE_EFFECTS`) with one request and one reply, or a plain `GET` | commands and streams pass through |
-//! | something ends it: it read a source or a memo, carries a freshness of its own, or the method declares `ttl` or `immutable` | otherwise nothing would ever make it stale |
+//! | something ends it: it read a source or a memo, carries its own freshness, or the method declares `ttl` or `immutable` | otherwise nothing would ever make it stale |
 //! | it read nothing of the call that is not in its key | otherwise it is one caller's: *private* |
 //! | it is complete, at most `reply_bytes_max`, without `set-cookie` | a stream may have no end; a cookie is somebody's |
 //! | it is OK, NOT_FOUND, INVALID_ARGUMENT, FAILED_PRECONDITION or OUT_OF_RANGE | other codes say nothing about the next call |
 //!
-//! A reply that is not kept is logged once a method, with the reason ([`Refusal`]). The key of a call is
-//! its method, codecs and message bytes, or its URI and `accept`; and whom the answer may be shared with
-//! ([`Sharing`](tidewire_service::Sharing)). Nothing is canonicalised.
+//! A reply that is not kept is logged once a method, with the reason ([`Refusal`]). The key of a
+//! call is its method, codecs and message bytes, or its URI and `accept`; and whom the answer may
+//! be shared with ([`Sharing`](tidewire_service::Sharing)). Nothing is canonicalised.
 //!
 //! | what a handler reads | `public` | `caller` (the default) | `vary(names)` |
 //! |---|---|---|---|
@@ -23,11 +23,11 @@
 //! | a header of `names` | private | private | in the key |
 //! | any other header, the peer, the protocol, extensions | private | private | private |
 //!
-//! Where several calls with one key arrive at once, the service runs once; for a plain `GET` only where an answer was
-//! kept before, since nothing else says of it that the others may have it. If that run turns out to be
-//! private or untracked, it answers its own caller only and the others run by themselves, so that no
-//! caller is given what was computed before its own write; a method that declares `coalesce` is shared
-//! all the same where it is not private.
+//! Where several calls with one key arrive at once, the service runs once; for a plain `GET` only
+//! where an answer was kept before, since nothing else says of it that the others may have it. If
+//! that run turns out to be private or untracked, it answers its own caller only and the others run
+//! by themselves, so that no caller is given what was computed before its own write; a method that
+//! declares `coalesce` is shared all the same where it is not private.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -35,8 +35,8 @@
 //! use tidewire_memo::{Graph, Source};
 //! use tidewire_service::{Call, Layer, Reply};
 //!
-//! # use tidewire_service::Timer;
-//! # fn layered(timer: impl Timer) {
+//! # use tidewire_service::Clock;
+//! # fn layered(timer: impl Clock) {
 //! let rows = Source::<u64>::new("rows");
 //! let handler = move |call: Call| async move {
 //!     let id = call.param::<u64>("id")?;
@@ -48,13 +48,16 @@
 //! # }
 //! ```
 
+#![doc = include_str!("../README.md")]
+
 mod attempt;
+mod cached_reply;
+mod caching_service;
 mod flights;
 mod http;
 mod identity;
-mod kept;
 mod key;
-mod memoized;
+mod method_override;
 mod methods;
 mod previous;
 mod privacy;
@@ -62,9 +65,8 @@ mod refusal;
 mod reply_cache;
 mod staleness;
 mod table;
-mod terms;
 mod weight;
 
+pub use method_override::{MethodOverride, OverrideError};
 pub use refusal::Refusal;
 pub use reply_cache::ReplyCache;
-pub use terms::{MethodTerms, TermsError};

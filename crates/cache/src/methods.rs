@@ -1,7 +1,7 @@
 //! What there is of each method, found by where its spec is: at every call, so without a lock.
 //!
-//! Methods are added and never taken away. A bucket is a list that only grows at its end, so that who
-//! looks needs no more than the links that are there.
+//! Methods are added and never taken away. A bucket is a list that only grows at its end, so that
+//! who looks needs no more than the links that are there.
 
 use std::sync::OnceLock;
 

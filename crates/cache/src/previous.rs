@@ -1,13 +1,14 @@
 //! What was kept before, so that a service that names its own content need not send it again.
 //!
-//! An upstream that gave an answer with a validator is asked by it when the answer is in doubt. When it
-//! says *unchanged*, the answer is the one that was kept. Only such answers are noted, and each until
-//! the graph lets go of it.
+//! An upstream that gave an answer with a validator is asked by it when the answer is in doubt.
+//! When it says *unchanged*, the answer is the one that was kept. Only such answers are noted, and
+//! each until the graph lets go of it.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::Weak;
 
-use crate::kept::{Entry, Kept};
+use crate::cached_reply::{CachedReply, Entry};
 use crate::key::Key;
 
 /// Answers of one method that came with a validator of the service's own.
@@ -16,16 +17,16 @@ pub(crate) struct Previous(Mutex<HashMap<Key, Weak<Entry>>>);
 
 impl Previous {
     /// Notes an answer, if the service named its content.
-    pub(crate) fn note(&self, kept: &Kept) {
+    pub(crate) fn note(&self, kept: &CachedReply) {
         if kept.own().validator().is_some() {
             self.lock().insert(kept.key().clone(), kept.downgrade());
         }
     }
 
     /// What was kept under a key, if it is there still.
-    pub(crate) fn of(&self, key: &Key) -> Option<Kept> {
+    pub(crate) fn of(&self, key: &Key) -> Option<CachedReply> {
         let known = self.lock().get(key)?.upgrade();
-        known.map(Kept::from)
+        known.map(CachedReply::from)
     }
 
     /// Forgets what is under a key, now that it is gone.
@@ -36,7 +37,7 @@ impl Previous {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Weak<Entry>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<Key, Weak<Entry>>> {
+        self.0.lock()
     }
 }

@@ -1,10 +1,10 @@
 //! Notes whether a handler read anything of the call that is not in the key.
 //!
-//! The deadline is not in it either, and still no secret: a run for all who ask shows that of the run.
-//! Once the run is its caller's alone, it shows the caller's.
+//! The deadline is not in it either, and still no secret: a run for all who ask shows that of the
+//! run. Once the run is its caller's alone, it shows the caller's.
 
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use http::header::{ACCEPT, AUTHORIZATION, COOKIE};
@@ -27,12 +27,12 @@ impl Privacy {
 
     /// Whether the answer is its caller's alone.
     pub(crate) fn is_private(&self) -> bool {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.read.lock().is_some()
     }
 
     /// What was read first that is not in the key.
     pub(crate) fn read_beside_key(&self) -> Option<String> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.read.lock().clone()
     }
 
     fn is_in_key(&self, part: ContextPart<'_>) -> bool {
@@ -51,7 +51,7 @@ impl ContextWatch for Privacy {
         if self.is_in_key(part) {
             return;
         }
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.read.lock();
         read.get_or_insert_with(|| match part {
             ContextPart::Header(name) => format!("header {name}"),
             ContextPart::Headers => "all headers".to_owned(),

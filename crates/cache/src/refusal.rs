@@ -11,10 +11,11 @@ use tidewire_service::Code;
 pub enum Refusal {
     /// The handler read something of the call that is not in the key.
     Private(String),
-    /// Nothing would end it: no source and no memo was read, and no `ttl` or `immutable` is declared.
+    /// Nothing would end it: no source and no memo was read, and no `ttl` or `immutable` is
+    /// declared.
     Untracked,
-    /// Nothing tells of the end of something that it is made of: another answer that is not kept, or what
-    /// [`read_untracked`](tidewire_memo::read_untracked) said.
+    /// Nothing tells of the end of something that it is made of: another answer that is not kept,
+    /// or what [`read_untracked`](tidewire_memo::read_untracked) said.
     Untold,
     /// The code says nothing about the next call.
     Code(Code),
@@ -41,7 +42,7 @@ impl fmt::Display for Refusal {
                 "read no source and no memo, and declares neither ttl nor immutable: not memoized",
             ),
             Self::Untold => f.write_str(
-                "is made of something of whose changes nobody tells, such as an answer that is not kept: not memoized",
+                "depends on something that no source announces, such as a reply that is not cached: not memoized",
             ),
             Self::Code(code) => write!(f, "failed with {code}: not memoized"),
             Self::Status(status) => {

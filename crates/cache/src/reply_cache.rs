@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_memo::Graph;
-use tidewire_service::{Caching, Layer, Room, Spec, Timer};
+use tidewire_service::{Caching, Clock, FormsBudget, Layer, Spec};
 
-use crate::memoized::Memoize;
-use crate::terms::{MethodTerms, TermsError};
+use crate::caching_service::Memoize;
+use crate::method_override::{MethodOverride, OverrideError};
 
 /// How replies are memoized; [`layer`](Self::layer) makes the layer.
 ///
 /// | setting | default | meaning |
 /// |---|---|---|
-/// | [`caller_ttl`](Self::caller_ttl) | 60 s | how long an answer for one caller is kept |
+/// | [`caller_ttl`](Self::caller_ttl) | 60 s | how long a reply for one caller is cached |
 /// | [`compute_timeout`](Self::compute_timeout) | 30 s | how long one run for all who ask may take |
 /// | [`key_bytes_max`](Self::key_bytes_max) | 16 KiB | calls with a larger message pass through |
 /// | [`reply_bytes_max`](Self::reply_bytes_max) | 1 MiB | larger replies are not kept |
@@ -23,9 +23,10 @@ use crate::terms::{MethodTerms, TermsError};
 /// | [`caching`](Self::caching) | `no-cache`: they ask each time | what caches of HTTP are told |
 /// | [`method`](Self::method) | as its `.proto` says | all of that for one method |
 ///
-/// The bytes of all answers count against the budget of the graph, those of their forms do not. Answers that are
-/// stale and not asked for go as others are kept ([`Memo::sweep`](tidewire_memo::Memo::sweep)). Time passes in the
-/// graph only when somebody says so: [`Graph::drive`] or [`Graph::advance`].
+/// The bytes of all answers count against the budget of the graph, those of their forms do not.
+/// Answers that are stale and not asked for go as others are kept
+/// ([`Memo::sweep`](tidewire_memo::Memo::sweep)). Time passes in the graph only when somebody says
+/// so: [`Graph::drive`] or [`Graph::advance`].
 #[derive(Clone)]
 #[must_use = "a reply cache does nothing until it is a layer of something"]
 pub struct ReplyCache {
@@ -41,22 +42,22 @@ pub(crate) struct Settings {
     pub(crate) key_bytes_max: usize,
     pub(crate) reply_bytes_max: usize,
     /// What other forms of answers may take, all together.
-    pub(crate) room: Arc<Room>,
+    pub(crate) room: Arc<FormsBudget>,
     /// What caches of HTTP are told where a method says nothing.
     pub(crate) caching: Caching,
     /// By the method's name, `shop.v1.Items/Get`.
-    pub(crate) methods: BTreeMap<String, MethodTerms>,
+    pub(crate) methods: BTreeMap<String, MethodOverride>,
 }
 
 impl ReplyCache {
-    /// Keeps answers in `graph`, in which what they are made of is too.
+    /// Keeps answers in `graph`, in which what they depend on is too.
     pub fn new(graph: &Graph) -> Self {
         let terms = Settings {
             caller_ttl: Duration::from_secs(60),
             compute_timeout: Duration::from_secs(30),
             key_bytes_max: 16 << 10,
             reply_bytes_max: 1 << 20,
-            room: Arc::new(Room::new(64 << 20)),
+            room: Arc::new(FormsBudget::new(64 << 20)),
             caching: Caching::NONE,
             methods: BTreeMap::new(),
         };
@@ -87,29 +88,29 @@ impl ReplyCache {
         self
     }
 
-    /// Sets the largest reply that is kept.
+    /// Sets the largest reply that is cached.
     pub fn reply_bytes_max(mut self, bytes: usize) -> Self {
         self.terms.reply_bytes_max = bytes;
         self
     }
 
-    /// Sets how much memory other forms of answers may take, beside the budget of the graph: compressed
-    /// ones, and JSON for REST. Each is made at first demand and goes with its answer; what finds no
-    /// room is made each time.
+    /// Sets how much memory other forms of answers may take, beside the budget of the graph:
+    /// compressed ones, and JSON for REST. Each is made at first demand and goes with its answer;
+    /// what finds no room is made each time.
     pub fn forms_bytes_max(mut self, bytes: usize) -> Self {
-        self.terms.room = Arc::new(Room::new(bytes));
+        self.terms.room = Arc::new(FormsBudget::new(bytes));
         self
     }
 
-    /// Lets caches of HTTP answer without asking, where a method's `.proto` says nothing else. They are
-    /// not told of changes; without this they ask each time (`no-cache`), and are answered 304.
+    /// Lets caches of HTTP answer without asking, where a method's `.proto` says nothing else. They
+    /// are not told of changes; without this they ask each time (`no-cache`), and are answered 304.
     pub fn caching(mut self, caching: Caching) -> Self {
         self.terms.caching = caching;
         self
     }
 
     /// Sets what holds for a method, `shop.v1.Items/Get`, in place of what its `.proto` says.
-    pub fn method(mut self, name: &str, terms: MethodTerms) -> Self {
+    pub fn method(mut self, name: &str, terms: MethodOverride) -> Self {
         self.terms.methods.insert(name.to_owned(), terms);
         self
     }
@@ -121,13 +122,13 @@ impl ReplyCache {
     pub fn check<'a>(
         &self,
         served: impl Iterator<Item = &'a Spec> + Clone,
-    ) -> Result<(), TermsError> {
+    ) -> Result<(), OverrideError> {
         let mut methods = self.terms.methods.keys();
-        methods.find_map(|method| TermsError::find(method, served.clone())).map_or(Ok(()), Err)
+        methods.find_map(|method| OverrideError::find(method, served.clone())).map_or(Ok(()), Err)
     }
 
     /// The layer, which asks `timer` for the time.
-    pub fn layer(&self, timer: impl Timer) -> impl Layer {
+    pub fn layer(&self, timer: impl Clock) -> impl Layer {
         Memoize { graph: self.graph.clone(), settings: self.terms.clone(), timer: Arc::new(timer) }
     }
 }

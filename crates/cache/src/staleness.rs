@@ -1,21 +1,22 @@
 //! Tells when an answer from memory stops being true: when its key is marked in the graph.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::Stream;
 use tidewire_memo::{Member, Memo, Notify, NotifySet};
-use tidewire_service::{Joined, Notices, StaleSet, Staleness, Wakers};
+use tidewire_service::{StaleNumbers, StaleSet, StaleSetEntry, Staleness, Wakers};
 
-use crate::kept::Kept;
+use crate::cached_reply::CachedReply;
 use crate::key::Key;
 
 /// Watches one version of one key.
-pub(crate) struct Tracked {
-    memo: Memo<Key, Kept>,
+pub(crate) struct VersionWatch {
+    memo: Memo<Key, CachedReply>,
     key: Key,
     version: u64,
     /// What the answer said of itself.
@@ -27,44 +28,44 @@ pub(crate) struct Tracked {
 #[derive(Default)]
 struct State {
     /// Tells of the key, once somebody waits.
-    notify: Option<Notify<Key, Kept>>,
-    waits: Waits,
+    notify: Option<Notify<Key, CachedReply>>,
+    waits: Waiters,
 }
 
 /// Who waits.
 #[derive(Default)]
-enum Waits {
+enum Waiters {
     #[default]
     Nobody,
     One(Waker),
     /// One ring wakes all.
-    Many(Arc<Waiting>),
+    Many(Arc<Waiter>),
 }
 
 #[derive(Default)]
-struct Waiting(Mutex<Wakers>);
+struct Waiter(Mutex<Wakers>);
 
-impl Wake for Waiting {
+impl Wake for Waiter {
     fn wake(self: Arc<Self>) {
-        let waiting = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiting = std::mem::take(&mut *self.0.lock());
         waiting.wake();
     }
 }
 
-impl Waiting {
+impl Waiter {
     fn add(&self, waker: &Waker) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).add(waker);
+        self.0.lock().add(waker);
     }
 }
 
-impl Waits {
+impl Waiters {
     /// Another waits, or one that does already; whom the next ring is to wake.
     fn add(&mut self, waker: &Waker) -> Waker {
         match self {
             Self::Nobody => *self = Self::One(waker.clone()),
             Self::One(one) if one.will_wake(waker) => {}
             Self::One(one) => {
-                let many = Arc::<Waiting>::default();
+                let many = Arc::<Waiter>::default();
                 many.add(one);
                 many.add(waker);
                 *self = Self::Many(many);
@@ -78,9 +79,9 @@ impl Waits {
     }
 }
 
-impl Tracked {
+impl VersionWatch {
     pub(crate) fn new(
-        memo: Memo<Key, Kept>,
+        memo: Memo<Key, CachedReply>,
         key: Key,
         version: u64,
         own: Option<Arc<dyn Staleness>>,
@@ -89,7 +90,7 @@ impl Tracked {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn look(&self) -> bool {
@@ -103,7 +104,7 @@ impl Tracked {
     }
 }
 
-impl Staleness for Tracked {
+impl Staleness for VersionWatch {
     fn is_stale(&self) -> bool {
         self.is_stale.load(Ordering::Acquire) || self.look()
     }
@@ -127,24 +128,24 @@ impl Staleness for Tracked {
         if self.is_stale() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    fn join(&self, set: &mut StaleSet, number: u32) -> Option<Box<dyn Joined>> {
+    fn join(&self, set: &mut StaleSet, number: u32) -> Option<Box<dyn StaleSetEntry>> {
         if self.is_stale.load(Ordering::Acquire) {
-            return Some(Box::new(Over));
+            return Some(Box::new(AlreadyStale));
         }
-        let marks = set.of::<Marks>();
-        let marked = Box::new(Marked(marks.0.add(&self.memo, &self.key, self.version, number)));
+        let marks = set.of::<KeyMarks>();
+        let marked = Box::new(MarkedKey(marks.0.add(&self.memo, &self.key, self.version, number)));
         Some(match &self.own {
             None => marked,
-            Some(own) => Box::new([marked as Box<dyn Joined>, set.add(number, own)]),
+            Some(own) => Box::new([marked as Box<dyn StaleSetEntry>, set.add(number, own)]),
         })
     }
 }
 
 /// The keys of an owner of many answers.
 #[derive(Default)]
-struct Marks(NotifySet);
+struct KeyMarks(NotifySet);
 
-impl Notices for Marks {
+impl StaleNumbers for KeyMarks {
     fn wakes(&self, waker: &Waker) {
         self.0.wakes(waker);
     }
@@ -155,24 +156,24 @@ impl Notices for Marks {
 }
 
 /// One of them. There may be a hundred thousand.
-struct Marked(Member);
+struct MarkedKey(Member);
 
-impl Joined for Marked {
+impl StaleSetEntry for MarkedKey {
     fn is_stale(&self) -> bool {
         !self.0.is_current()
     }
 }
 
 /// An answer that was stale when it joined.
-struct Over;
+struct AlreadyStale;
 
-impl Joined for Over {
+impl StaleSetEntry for AlreadyStale {
     fn is_stale(&self) -> bool {
         true
     }
 }
 
-impl fmt::Debug for Tracked {
+impl fmt::Debug for VersionWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tracked").field("version", &self.version).finish_non_exhaustive()
     }

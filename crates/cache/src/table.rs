@@ -6,30 +6,31 @@ use std::time::Duration;
 
 use http::Method as Verb;
 use tidewire_memo::{Ambient, Graph, Memo};
-use tidewire_service::{Call, Lifetime, Method, Room, Sharing, StreamKind, Target, Timer};
+use tidewire_service::{Call, Clock, FormsBudget, Lifetime, Method, Sharing, StreamKind, Target};
 
-use crate::attempt::{Attempt, Passing};
+use crate::attempt::{Attempt, NotCached};
+use crate::cached_reply::CachedReply;
 use crate::flights::Flights;
 use crate::http::Rules;
-use crate::kept::Kept;
 use crate::key::Key;
+use crate::method_override::{self, Effective};
 use crate::methods::Methods;
 use crate::previous::Previous;
 use crate::refusal::Refusal;
 use crate::reply_cache::Settings;
-use crate::terms::{self, Effective};
 
 /// On which terms the answers of one method are kept.
-pub(crate) struct Terms {
+pub(crate) struct MethodPolicy {
     /// The method's path, or what stands for plain pages.
     pub(crate) name: String,
     pub(crate) sharing: Sharing,
-    /// What the method declares by `ttl` or `immutable`; then its answers are kept without a dependency.
+    /// What the method declares by `ttl` or `immutable`; then its answers are kept without a
+    /// dependency.
     pub(crate) lifetime: Lifetime,
     pub(crate) coalesces: bool,
     pub(crate) reply_bytes_max: usize,
     pub(crate) compute_timeout: Duration,
-    pub(crate) timer: Arc<dyn Timer>,
+    pub(crate) timer: Arc<dyn Clock>,
     /// What caches of HTTP are told.
     pub(crate) rules: Rules,
     is_told: AtomicBool,
@@ -37,7 +38,7 @@ pub(crate) struct Terms {
     refused: AtomicU32,
     /// Whether any answer was ever kept.
     has_kept: AtomicBool,
-    memo: OnceLock<Memo<Key, Kept>>,
+    memo: OnceLock<Memo<Key, CachedReply>>,
     /// What the service may be asked about by its own name for it.
     pub(crate) previous: Previous,
     /// What is known of plain pages, which do not say by a schema that they may be kept.
@@ -45,30 +46,31 @@ pub(crate) struct Terms {
 }
 
 /// The memo of one method.
-pub(crate) struct Place {
-    pub(crate) memo: Memo<Key, Kept>,
-    pub(crate) terms: Arc<Terms>,
+pub(crate) struct MethodMemo {
+    pub(crate) memo: Memo<Key, CachedReply>,
+    pub(crate) terms: Arc<MethodPolicy>,
 }
 
 /// The memos of what one service answers.
 pub(crate) struct Table {
     graph: Graph,
     pub(crate) settings: Settings,
-    pub(crate) timer: Arc<dyn Timer>,
+    pub(crate) timer: Arc<dyn Clock>,
     /// What other forms of answers may take.
-    pub(crate) room: Arc<Room>,
-    methods: Methods<Arc<Place>>,
-    pages: OnceLock<Arc<Place>>,
+    pub(crate) room: Arc<FormsBudget>,
+    methods: Methods<Arc<MethodMemo>>,
+    pages: OnceLock<Arc<MethodMemo>>,
 }
 
-/// After this many answers in a row that were not kept, most calls do not wait for each other any more.
+/// After this many answers in a row that were not kept, most calls do not wait for each other any
+/// more.
 const HOPELESS: u32 = 16;
 /// One of this many calls tries again.
 const PROBE: u32 = 256;
 
-impl Terms {
+impl MethodPolicy {
     /// The memo in which answers are kept.
-    pub(crate) fn memo(&self) -> Memo<Key, Kept> {
+    pub(crate) fn memo(&self) -> Memo<Key, CachedReply> {
         *self.memo.get().expect("terms are of a memo before anything is kept")
     }
 
@@ -84,7 +86,7 @@ impl Terms {
     }
 
     /// Notes that an answer was kept.
-    pub(crate) fn note_kept(&self, kept: &Kept) {
+    pub(crate) fn note_kept(&self, kept: &CachedReply) {
         self.previous.note(kept);
         self.note_page(kept.key(), true);
         self.refused.store(0, Ordering::Relaxed);
@@ -101,8 +103,8 @@ impl Terms {
         !self.has_kept.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing of this method is kept, it seems, so that waiting for another call gains nothing.
-    /// Asked once a call, since it counts.
+    /// Whether nothing of this method is kept, it seems, so that waiting for another call gains
+    /// nothing. Asked once a call, since it counts.
     pub(crate) fn is_hopeless(&self) -> bool {
         let refused = self.refused.load(Ordering::Relaxed);
         if self.coalesces || refused < HOPELESS {
@@ -114,13 +116,13 @@ impl Terms {
 }
 
 impl Table {
-    pub(crate) fn new(graph: Graph, settings: Settings, timer: Arc<dyn Timer>) -> Self {
+    pub(crate) fn new(graph: Graph, settings: Settings, timer: Arc<dyn Clock>) -> Self {
         let room = Arc::clone(&settings.room);
         Self { graph, settings, timer, room, methods: Methods::new(), pages: OnceLock::new() }
     }
 
     /// Where answers to this call are kept; `None` for what passes through.
-    pub(crate) fn place(&self, call: &Call) -> Option<&Arc<Place>> {
+    pub(crate) fn place(&self, call: &Call) -> Option<&Arc<MethodMemo>> {
         match &call.target {
             Target::Method(method) if method.is_query() && method.kind == StreamKind::Unary => {
                 Some(self.of_method(method))
@@ -133,15 +135,15 @@ impl Table {
         }
     }
 
-    fn of_method(&self, method: &Method) -> &Arc<Place> {
+    fn of_method(&self, method: &Method) -> &Arc<MethodMemo> {
         self.methods.find_or_add(method, || {
-            let set = self.settings.methods.get(terms::name(method));
+            let set = self.settings.methods.get(method_override::name(method));
             let effective = set.cloned().unwrap_or_default().over(method);
             Arc::new(self.make(self.terms(&method.path, effective)))
         })
     }
 
-    fn make(&self, terms: Terms) -> Place {
+    fn make(&self, terms: MethodPolicy) -> MethodMemo {
         let life = match terms.lifetime {
             Lifetime::For(life) => Some(life),
             _ => None,
@@ -149,18 +151,18 @@ impl Table {
         let terms = Arc::new(terms);
         let own = Arc::clone(&terms);
         let memo = Memo::new_in(&self.graph, &terms.name, move |key: Key| {
-            // The caller who starts a run brings its call along; see `memoized`. That of another key is
-            // never run for this one.
+            // The caller who starts a run brings its call along; see `memoized`. That of another
+            // key is never run for this one.
             let attempt = Ambient::current().get::<Arc<Attempt>>();
             let attempt = attempt.filter(|attempt| attempt.is_of(&key, &own));
             async move {
                 match attempt {
-                    Some(attempt) => attempt.run().await,
-                    None => Err(Passing::Aside),
+                    Some(attempt) => attempt.run().await.for_memo(),
+                    None => Err(NotCached::Private),
                 }
             }
         });
-        let memo = memo.weigh(Kept::bytes);
+        let memo = memo.weigh(CachedReply::bytes);
         let longest = self.settings.caller_ttl;
         let life = match terms.sharing {
             Sharing::Public | Sharing::Vary(_) => life,
@@ -172,14 +174,14 @@ impl Table {
         };
         // The first and only time.
         let _ = terms.memo.set(memo);
-        Place { memo, terms }
+        MethodMemo { memo, terms }
     }
 
-    fn terms(&self, name: &str, effective: Effective) -> Terms {
+    fn terms(&self, name: &str, effective: Effective) -> MethodPolicy {
         let Effective { sharing, lifetime, coalesces, caching } = effective;
         let caching = caching.or(self.settings.caching);
         let is_page = !name.starts_with('/');
-        Terms {
+        MethodPolicy {
             name: name.to_owned(),
             rules: Rules::new(&sharing, lifetime, is_page, caching),
             sharing,

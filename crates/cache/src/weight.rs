@@ -1,6 +1,6 @@
-//! What things take on the heap, by the rules of general allocators: a request is rounded up to 16 bytes
-//! with a word of the allocator's own. What is counted here is what the budget is kept by, so it has to be
-//! what the process takes; `tests/it/memory.rs` compares both.
+//! What things take on the heap, by the rules of general allocators: a request is rounded up to 16
+//! bytes with a word of the allocator's own. What is counted here is what the budget is kept by, so
+//! it has to be what the process takes; `tests/it/memory.rs` compares both.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -12,16 +12,17 @@ pub(crate) fn allocation(bytes: usize) -> usize {
 }
 
 /// An allocation that is counted by its owners (`Arc`).
-pub(crate) fn counted(bytes: usize) -> usize {
+pub(crate) fn heap_bytes(bytes: usize) -> usize {
     allocation(bytes + 2 * WORD)
 }
 
-/// Bytes that are lent to who is given an answer: they and their count have an allocation each.
+/// Bytes that are lent to whoever is given an answer: they and their count have an allocation each.
 pub(crate) fn shared(bytes: &Bytes) -> usize {
     if bytes.is_empty() { 0 } else { allocation(bytes.len()) + allocation(3 * WORD) }
 }
 
-/// Headers with what they hold; values that are part of the program count too, since nobody can tell.
+/// Headers with what they hold; values that are part of the program count too, since nobody can
+/// tell.
 pub(crate) fn headers(headers: &Headers) -> usize {
     if headers.is_empty() {
         return 0;

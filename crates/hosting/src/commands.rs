@@ -1,7 +1,7 @@
 //! Commands of a process whose end is not known, and what ends with the process for their sake.
 //!
-//! A process that ends with a command under way may have changed anything that it has to do with and said
-//! nothing of it: every key of every source that the service has ever named is stale then.
+//! A process that ends with a command under way may have changed anything that it has to do with
+//! and said nothing of it: every key of every source that the service has ever named is stale then.
 //!
 //! | a command | is under way |
 //! |---|---|
@@ -10,12 +10,13 @@
 //! | answered by a stream | until its end |
 //! | that nobody waits for any more: cancelled, overdue | until the process ends, since nothing says when it does |
 //!
-//! The sources are those of the service, not of the one process: the command may be the first call of a
-//! process, and what is kept was made by one before it.
+//! The sources are those of the service, not of the one process: the command may be the first call
+//! of a process, and what is kept was made by one before it.
 
+use parking_lot::Mutex;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use futures_util::StreamExt;
@@ -26,7 +27,7 @@ use crate::peer::Shared;
 
 /// The sources that the processes of a service have named.
 #[derive(Debug)]
-pub(crate) struct Named {
+pub(crate) struct NamedSources {
     service: String,
     shared: Arc<Shared>,
     sources: Mutex<HashSet<String>>,
@@ -35,7 +36,7 @@ pub(crate) struct Named {
 /// The commands of one process whose end is not known.
 #[derive(Debug)]
 pub(crate) struct Commands {
-    named: Arc<Named>,
+    named: Arc<NamedSources>,
     under_way: AtomicUsize,
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct Command {
     link: Link,
 }
 
-impl Named {
+impl NamedSources {
     pub(crate) fn new(service: &str, shared: &Arc<Shared>) -> Self {
         let (service, shared) = (service.to_owned(), Arc::clone(shared));
         Self { service, shared, sources: Mutex::default() }
@@ -59,7 +60,7 @@ impl Named {
 
     /// A process names a source.
     pub(crate) fn add(&self, source: &str) {
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.sources.lock();
         if !sources.contains(source) && sources.len() < crate::sources::NAMES_MAX {
             sources.insert(source.to_owned());
         }
@@ -67,18 +68,18 @@ impl Named {
 
     /// Any key of any of them may have changed.
     fn changed(&self) {
-        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let sources = self.sources.lock().clone();
         sources.iter().for_each(|source| self.shared.sources.changed_all(source));
     }
 }
 
 impl Commands {
-    pub(crate) fn new(named: &Arc<Named>) -> Self {
+    pub(crate) fn new(named: &Arc<NamedSources>) -> Self {
         Self { named: Arc::clone(named), under_way: AtomicUsize::new(0) }
     }
 
     /// What the service has named.
-    pub(crate) fn named(&self) -> &Named {
+    pub(crate) fn named(&self) -> &NamedSources {
         &self.named
     }
 
@@ -104,7 +105,7 @@ impl Command {
     }
 
     /// It ended with an error. Whoever is told so finds nothing that was kept from before.
-    pub(crate) fn failed(self, error: &Error) {
+    pub(crate) fn fail(self, error: &Error) {
         match error.outcome() {
             Outcome::Unknown if self.link.is_over() => self.of.named.changed(),
             Outcome::Unknown => {}
@@ -126,7 +127,7 @@ pub(crate) fn settled_by(mut reply: Reply, command: Option<Command>) -> Reply {
         match (&frame, command.is_some()) {
             (None, true) => command.take().into_iter().for_each(Command::settle),
             (Some(Err(error)), true) => {
-                command.take().into_iter().for_each(|command| command.failed(error));
+                command.take().into_iter().for_each(|command| command.fail(error));
             }
             _ => {}
         }

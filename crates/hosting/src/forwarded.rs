@@ -8,10 +8,10 @@
 //! | `X-Forwarded-Proto` | `https` where this server speaks TLS, else `http` |
 //! | `X-Forwarded-Prefix` | what was taken off the path |
 //!
-//! What callers say in any header whose name begins with `X-Forwarded`, or in `Forwarded` (RFC 7239), is taken
-//! out: anybody could say it. So are names with an underscore, which CGI and WSGI cannot tell from those with a
-//! hyphen, and what the caller's `Connection` names, before these are set, since that would take them out again
-//! on the way.
+//! What callers say in any header whose name begins with `X-Forwarded`, or in `Forwarded` (RFC
+//! 7239), is taken out: anybody could say it. So are names with an underscore, which CGI and WSGI
+//! cannot tell from those with a hyphen, and what the caller's `Connection` names, before these are
+//! set, since that would take them out again on the way.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -49,7 +49,7 @@ pub(crate) fn set(
         let host = host.clone().unwrap_or_else(|| HeaderValue::from_static(""));
         headers.insert(HOST, host);
     }
-    let address = address.and_then(|address| written(address.ip()));
+    let address = address.and_then(|address| forwarded_address(address.ip()));
     let prefix = prefix.and_then(|prefix| HeaderValue::from_str(prefix).ok());
     headers.reserve(4);
     let proto = Some(HeaderValue::from_static(if is_https { "https" } else { "http" }));
@@ -61,7 +61,7 @@ pub(crate) fn set(
 }
 
 /// An address as a header; those of four numbers, of which most are, without what formats anything.
-fn written(address: IpAddr) -> Option<HeaderValue> {
+fn forwarded_address(address: IpAddr) -> Option<HeaderValue> {
     let IpAddr::V4(address) = address else {
         return HeaderValue::from_str(&address.to_string()).ok();
     };
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn addresses_are_written_as_everywhere() {
         for text in ["0.0.0.0", "1.10.100.255", "9.99.199.200", "2001:db8::7"] {
-            assert_eq!(written(text.parse().unwrap()).unwrap(), text);
+            assert_eq!(forwarded_address(text.parse().unwrap()).unwrap(), text);
         }
     }
 

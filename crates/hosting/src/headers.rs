@@ -17,7 +17,8 @@ use tidewire_service::{
 
 use crate::forwarded;
 
-/// Makes a call what a process gets of it: what else surrounds it stays here, but for who waits for it.
+/// Makes a call what a process gets of it: what else surrounds it stays here, but for whoever waits
+/// for it.
 pub(crate) fn prepare(call: &mut Call) {
     let deadline = call.context.deadline();
     let enclosing = call.context.enclosing().cloned();

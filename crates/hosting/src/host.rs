@@ -1,35 +1,36 @@
-//! The host: all hosted services of a gateway, the warden below them, and how they end.
+//! The host: all hosted services of a gateway, the supervisor below them, and how they end.
 //!
-//! A host ends its processes in one of two ways: [`Host::stop`] lets calls end and asks processes to;
-//! dropping it, like any end of the gateway, kills them.
+//! A host ends its processes in one of two ways: [`Host::stop`] lets calls end and asks processes
+//! to; dropping it, like any end of the gateway, kills them.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tidewire_memo::Graph;
 use tokio::task::JoinHandle;
 
-use crate::hosted::Hosted;
-use crate::launcher::Launcher;
-use crate::life::Life;
-use crate::mark::{self, Owner};
+use crate::hosted::HostedService;
+use crate::limits::LifeLimits;
 use crate::peer::{Callee, Shared};
+use crate::process_mark::{self, Owner};
 use crate::program::Program;
 use crate::sources::Sources;
-use crate::warden;
+use crate::supervisor;
+use crate::supervisor_client::SupervisorClient;
 
 /// Hosts processes.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use tidewire_hosting::{Host, Life, Program};
+/// use tidewire_hosting::{Host, LifeLimits, Program};
 /// let host = Host::start()?;
-/// let shop = host.add(Program::new("shop", ["node", "server.js"]), Life::default());
+/// let shop = host.add(Program::new("shop", ["node", "server.js"]), LifeLimits::default());
 /// // `shop` is a service; the first call starts the process.
 /// host.stop().await;
 /// # Ok(())
@@ -37,46 +38,46 @@ use crate::warden;
 /// ```
 #[derive(Debug)]
 pub struct Host {
-    launcher: Arc<Launcher>,
+    launcher: Arc<SupervisorClient>,
     sockets: Folder,
-    services: Mutex<Vec<(Hosted, JoinHandle<()>)>>,
+    services: Mutex<Vec<(HostedService, JoinHandle<()>)>>,
     /// Services that were removed, until one of their name is added.
-    removed: Mutex<HashMap<String, Hosted>>,
+    removed: Mutex<HashMap<String, HostedService>>,
     shared: Arc<Shared>,
 }
 
 impl Host {
-    /// Starts the warden, and ends what gateways of this user left that were killed together with theirs. It
-    /// needs a tokio runtime with I/O and time.
+    /// Starts the supervisor, and ends what gateways of this user left that were killed together with
+    /// theirs. It needs a tokio runtime with I/O and time.
     ///
     /// # Errors
-    /// `main` does not begin with [`warden()`](crate::warden()); the system has no more processes.
+    /// `main` does not begin with [`supervisor()`](crate::supervisor()); the system has no more processes.
     pub fn start() -> Result<Self, HostError> {
-        if !warden::was_called() {
+        if !supervisor::was_called() {
             return Err(HostError(io::Error::other(
-                "hosting processes needs a warden; write tidewire::warden() as the first line of \
+                "hosting processes needs a supervisor; write tidewire::supervisor() as the first line of \
                  main, before any runtime",
             )));
         }
         Self::start_by("/proc/self/exe")
     }
 
-    /// Starts the warden by another program whose `main` begins with [`warden()`](crate::warden()),
+    /// Starts the supervisor by another program whose `main` begins with [`supervisor()`](crate::supervisor()),
     /// where this one's cannot: a test, a library in a foreign program.
     ///
     /// # Errors
     /// When it cannot be started.
     pub fn start_by(program: impl AsRef<Path>) -> Result<Self, HostError> {
-        mark::sweep(Owner::is_gone);
-        let launcher = Launcher::new(program.as_ref()).map_err(HostError)?;
+        process_mark::sweep(Owner::is_gone);
+        let launcher = SupervisorClient::new(program.as_ref()).map_err(HostError)?;
         let sockets = Folder::new().map_err(HostError)?;
         let (launcher, shared) = (Arc::new(launcher), Arc::new(Shared::new(&Graph::global())));
         let (services, removed) = (Mutex::default(), Mutex::default());
         Ok(Self { launcher, sockets, services, removed, shared })
     }
 
-    /// Makes what processes name in another graph than the global one: that in which the server keeps
-    /// answers. Call it before services are added.
+    /// Makes what processes name in another graph than the global one: that in which the server
+    /// keeps answers. Call it before services are added.
     #[must_use]
     pub fn in_graph(mut self, graph: &Graph) -> Self {
         self.shared = Arc::new(Shared::new(graph));
@@ -93,11 +94,11 @@ impl Host {
         let _ = self.shared.callee.set(Callee(Box::new(callee)));
     }
 
-    /// Adds a service; its process is started by its first call. Calls of the methods of one of this name that was
-    /// removed are this one's from now on.
-    pub fn add(&self, program: Program, life: Life) -> Hosted {
+    /// Adds a service; its process is started by its first call. Calls of the methods of one of
+    /// this name that was removed are this one's from now on.
+    pub fn add(&self, program: Program, life: LifeLimits) -> HostedService {
         let (launcher, shared) = (Arc::clone(&self.launcher), Arc::clone(&self.shared));
-        let hosted = Hosted::new(program, life, launcher, self.sockets.0.clone(), shared);
+        let hosted = HostedService::new(program, life, launcher, self.sockets.0.clone(), shared);
         let keeper = tokio::spawn(Arc::clone(&hosted.0).keep());
         self.services().push((hosted.clone(), keeper));
         if let Some(removed) = self.removed().remove(hosted.name()) {
@@ -106,17 +107,17 @@ impl Host {
         hosted
     }
 
-    /// Ends a service: it takes no more calls, its processes end with those that they have, and what was kept of its
-    /// answers ends.
-    pub fn remove(&self, hosted: &Hosted) {
+    /// Ends a service: it takes no more calls, its processes end with those that they have, and
+    /// what was kept of its answers ends.
+    pub fn remove(&self, hosted: &HostedService) {
         hosted.drain();
         hosted.0.lost_its_memory();
         self.removed().insert(hosted.name().to_owned(), hosted.clone());
         self.services().retain(|(_, keeper)| !keeper.is_finished());
     }
 
-    /// Ends all services: calls end, processes are asked to end and killed after their grace. When it
-    /// returns, no process is left, nor the warden.
+    /// Ends all services: calls end, processes are asked to end and killed after their grace. When
+    /// it returns, no process is left, nor the supervisor.
     pub async fn stop(self) {
         let services = std::mem::take(&mut *self.services());
         self.launcher.ends();
@@ -129,12 +130,12 @@ impl Host {
         self.launcher.close().await;
     }
 
-    fn removed(&self) -> MutexGuard<'_, HashMap<String, Hosted>> {
-        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn removed(&self) -> MutexGuard<'_, HashMap<String, HostedService>> {
+        self.removed.lock()
     }
 
-    fn services(&self) -> MutexGuard<'_, Vec<(Hosted, JoinHandle<()>)>> {
-        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+    fn services(&self) -> MutexGuard<'_, Vec<(HostedService, JoinHandle<()>)>> {
+        self.services.lock()
     }
 }
 
@@ -167,7 +168,8 @@ impl Folder {
 }
 
 impl Folder {
-    /// Removes those of gateways that are gone: what is another user's stays, as the system sees to.
+    /// Removes those of gateways that are gone: what is another user's stays, as the system sees
+    /// to.
     fn sweep(parent: &Path) {
         for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
             let name = entry.file_name();

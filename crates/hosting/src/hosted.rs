@@ -1,35 +1,36 @@
 //! A hosted service: a [`Service`] whose calls a process answers that is started when it is called.
 //!
-//! The pool decides (`pool.rs`); here is the one task a service that carries it out, the keeper, and
-//! the seats that calls take. Whoever waits for a seat wakes the keeper; nothing is polled.
+//! The pool decides (`pool.rs`); here is the one task a service that carries it out, the keeper,
+//! and the seats that calls take. Whoever waits for a seat wakes the keeper; nothing is polled.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
-use tidewire_service::{Answer, Call, Enclosing, Error, Outcome, Result, Service};
+use tidewire_service::{Answer, Call, Error, Outcome, ParentCalls, Result, Service};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::commands::Named;
+use crate::commands::NamedSources;
 use crate::generation::Generation;
 use crate::instance::{Instance, Surroundings};
-use crate::launcher::Launcher;
-use crate::life::Life;
-use crate::message::End;
-use crate::output::{Line, Ring};
-use crate::passing::Passing;
+use crate::limits::LifeLimits;
+use crate::output::{Line, OutputTail};
 use crate::peer::Shared;
-use crate::pool::{Count, Failure, Grant, Pool, Refusal, Step, Taken};
+use crate::pool::{Count, Failure, Grant, Pool, Refusal, Step, TakeResult};
 use crate::program::{Listen, Program};
+use crate::supervisor_client::SupervisorClient;
+use crate::supervisor_message::End;
+use crate::warm::WarmCall;
 
 /// A hosted service; cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Hosted(pub(crate) Arc<Inner>);
+pub struct HostedService(pub(crate) Arc<Inner>);
 
 /// Where a hosted service is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,34 +73,34 @@ pub struct Status {
 pub(crate) struct Inner {
     name: String,
     generation: Mutex<Arc<Generation>>,
-    launcher: Arc<Launcher>,
+    launcher: Arc<SupervisorClient>,
     sockets: PathBuf,
     pool: Mutex<Pool<Arc<Instance>>>,
     pub(crate) wake: Notify,
     changed: watch::Sender<()>,
-    ring: Ring,
+    ring: OutputTail,
     shared: Arc<Shared>,
-    named: Arc<Named>,
+    named: Arc<NamedSources>,
     /// Who has its name since it was removed.
-    next: OnceLock<Hosted>,
+    next: OnceLock<HostedService>,
 }
 
 /// A place at an instance, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct InstancePermit {
     inner: Arc<Inner>,
     pub(crate) instance: Arc<Instance>,
 }
 
-impl Hosted {
+impl HostedService {
     pub(crate) fn new(
         program: Program,
-        life: Life,
-        launcher: Arc<Launcher>,
+        life: LifeLimits,
+        launcher: Arc<SupervisorClient>,
         sockets: PathBuf,
         shared: Arc<Shared>,
     ) -> Self {
-        let named = Arc::new(Named::new(program.name(), &shared));
+        let named = Arc::new(NamedSources::new(program.name(), &shared));
         Self(Arc::new(Inner {
             pool: Mutex::new(Pool::new(life.clone())),
             name: program.name().to_owned(),
@@ -108,7 +109,7 @@ impl Hosted {
             sockets,
             wake: Notify::new(),
             changed: watch::Sender::new(()),
-            ring: Ring::default(),
+            ring: OutputTail::default(),
             named,
             shared,
             next: OnceLock::new(),
@@ -130,7 +131,8 @@ impl Hosted {
         self.0.ring.lines()
     }
 
-    /// Up to `limit` lines that it printed after so many, and the number of the first of them, from 0.
+    /// Up to `limit` lines that it printed after so many, and the number of the first of them, from
+    /// 0.
     pub fn output_after(&self, number: u64, limit: usize) -> (u64, Vec<Line>) {
         self.0.ring.after(number, limit)
     }
@@ -177,9 +179,9 @@ impl Hosted {
     }
 }
 
-impl Service for Hosted {
+impl Service for HostedService {
     fn call(&self, call: Call) -> Answer {
-        Answer::pending(Passing::new(Arc::clone(&self.0), call, None))
+        Answer::pending(WarmCall::new(Arc::clone(&self.0), call, None))
     }
 }
 
@@ -315,7 +317,10 @@ impl Inner {
     ///
     /// # Errors
     /// Too many wait; it takes too long; no instance can be started; the service is being ended.
-    pub(crate) async fn seat(self: &Arc<Self>, enclosing: Option<&Enclosing>) -> Result<Seat> {
+    pub(crate) async fn seat(
+        self: &Arc<Self>,
+        enclosing: Option<&ParentCalls>,
+    ) -> Result<InstancePermit> {
         // Who waits for this call is not waited for.
         let above = enclosing.and_then(|chain| self.pool().take_above(chain.holders()));
         if let Some(grant) = above {
@@ -331,19 +336,22 @@ impl Inner {
     ///
     /// # Errors
     /// As [`seat`](Self::seat).
-    pub(crate) fn try_seat(self: &Arc<Self>, now: Instant) -> Result<Result<Seat, Waiting>> {
+    pub(crate) fn try_seat(
+        self: &Arc<Self>,
+        now: Instant,
+    ) -> Result<Result<InstancePermit, PromisedPermit>> {
         let taken = self.pool().take(now);
         match taken {
-            Taken::Granted(grant) => Ok(Ok(self.seated(grant))),
-            Taken::Refused(refusal) => Err(self.refused(refusal)),
-            Taken::Later(receiver) => {
+            TakeResult::Granted(grant) => Ok(Ok(self.seated(grant))),
+            TakeResult::Refused(refusal) => Err(self.refusal_error(refusal)),
+            TakeResult::Later(receiver) => {
                 self.wake.notify_one();
-                Ok(Err(Waiting { inner: Arc::clone(self), receiver }))
+                Ok(Err(PromisedPermit { inner: Arc::clone(self), receiver }))
             }
         }
     }
 
-    fn seated(self: &Arc<Self>, grant: Grant<Arc<Instance>>) -> Seat {
+    fn seated(self: &Arc<Self>, grant: Grant<Arc<Instance>>) -> InstancePermit {
         // Nothing freezes it while the place is taken, so that no lock is needed.
         if grant.is_frozen {
             grant.instance.thaw();
@@ -351,10 +359,10 @@ impl Inner {
         if grant.was_spare {
             self.wake.notify_one();
         }
-        Seat { inner: Arc::clone(self), instance: grant.instance }
+        InstancePermit { inner: Arc::clone(self), instance: grant.instance }
     }
 
-    fn refused(&self, refusal: Refusal) -> Error {
+    fn refusal_error(&self, refusal: Refusal) -> Error {
         let name = self.name();
         let (error, wait) = match refusal {
             Refusal::QueueFull => {
@@ -411,7 +419,7 @@ impl Inner {
     }
 
     fn lock_generation(&self) -> MutexGuard<'_, Arc<Generation>> {
-        self.generation.lock().unwrap_or_else(PoisonError::into_inner)
+        self.generation.lock()
     }
 
     /// What was kept of its answers ends.
@@ -420,7 +428,7 @@ impl Inner {
     }
 
     pub(crate) fn pool(&self) -> MutexGuard<'_, Pool<Arc<Instance>>> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pool.lock()
     }
 }
 
@@ -434,7 +442,8 @@ fn state(count: &Count) -> State {
     }
 }
 
-/// Whoever may try again is told when, in whole seconds (RFC 9110, section 10.2.3): no process had the call.
+/// Whoever may try again is told when, in whole seconds (RFC 9110, section 10.2.3): no process had
+/// the call.
 fn retry_after(error: Error, wait: Duration) -> Error {
     let mut error = error.with_outcome(Outcome::NotRun);
     let seconds = wait.as_secs_f64().ceil().max(1.0);
@@ -453,24 +462,24 @@ async fn reached(at: Option<Instant>) {
 
 /// A place that was promised: given back if nobody waits for it any more.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct PromisedPermit {
     inner: Arc<Inner>,
     receiver: oneshot::Receiver<Result<Grant<Arc<Instance>>, Refusal>>,
 }
 
-impl Waiting {
+impl PromisedPermit {
     /// Waits for it.
     ///
     /// # Errors
     /// As [`Inner::seat`].
-    pub(crate) async fn seat(mut self) -> Result<Seat> {
+    pub(crate) async fn seat(mut self) -> Result<InstancePermit> {
         let timeout = self.inner.generation().life.queue_timeout;
         let told = tokio::time::timeout(timeout, &mut self.receiver).await;
         let inner = &self.inner;
         match told {
             Ok(Ok(Ok(grant))) => Ok(inner.seated(grant)),
-            Ok(Ok(Err(refusal))) => Err(inner.refused(refusal)),
-            Ok(Err(_)) => Err(inner.refused(Refusal::Draining)),
+            Ok(Ok(Err(refusal))) => Err(inner.refusal_error(refusal)),
+            Ok(Err(_)) => Err(inner.refusal_error(Refusal::Draining)),
             Err(_) => {
                 let name = inner.name();
                 let text = format!("{name} had no place for a call within {timeout:?}");
@@ -480,7 +489,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PromisedPermit {
     fn drop(&mut self) {
         self.receiver.close();
         if let Ok(Ok(grant)) = self.receiver.try_recv() {
@@ -489,7 +498,7 @@ impl Drop for Waiting {
     }
 }
 
-impl Drop for Seat {
+impl Drop for InstancePermit {
     fn drop(&mut self) {
         let is_due = self.inner.pool().give_back(self.instance.id, Instant::now());
         // Most calls change nothing of what is planned.

@@ -1,8 +1,8 @@
 //! One process of a hosted service, from its start to its end.
 //!
-//! It is started with pipes for its output, which are read from then on, and counts as started once it
-//! can be called. It ends by itself, or by SIGTERM and after a grace by SIGKILL; its whole group does.
-//! Dropping it kills it.
+//! It is started with pipes for its output, which are read from then on, and counts as started once
+//! it can be called. It ends by itself, or by SIGTERM and after a grace by SIGKILL; its whole group
+//! does. Dropping it kills it.
 
 use std::fmt;
 use std::io;
@@ -19,28 +19,28 @@ use tidewire_service::{Call, Code, Error, Outcome, Reply, Service};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
 
-use crate::commands::Named;
+use crate::commands::NamedSources;
 use crate::generation::Generation;
-use crate::launcher::{Launcher, Process};
-use crate::life::Life;
-use crate::message::{End, Start};
+use crate::limits::LifeLimits;
 use crate::native::Native;
-use crate::output::{Pipes, Ring};
+use crate::output::{OutputTail, Pipes};
 use crate::peer::{Peer, Shared};
 use crate::pool::Failure;
 use crate::program::Listen;
-use crate::ready::{Address, Place};
+use crate::ready::{Address, ListenPlace};
+use crate::supervisor_client::{Process, SupervisorClient};
+use crate::supervisor_message::{End, Start};
 use crate::upgrade;
 
 /// What an instance is started in.
 pub(crate) struct Surroundings<'a> {
-    pub(crate) launcher: &'a Launcher,
+    pub(crate) launcher: &'a SupervisorClient,
     pub(crate) generation: &'a Arc<Generation>,
     /// The folder of sockets.
     pub(crate) sockets: &'a Path,
-    pub(crate) ring: &'a Ring,
+    pub(crate) ring: &'a OutputTail,
     pub(crate) shared: &'a Arc<Shared>,
-    pub(crate) named: &'a Arc<Named>,
+    pub(crate) named: &'a Arc<NamedSources>,
 }
 
 /// A process that can be called.
@@ -49,18 +49,18 @@ pub(crate) struct Instance {
     pub(crate) id: u64,
     /// What it is an instance of.
     pub(crate) generation: Arc<Generation>,
-    way: Way,
+    way: CallMode,
     process: Process,
     drain: Drain,
     /// Calls in a row that were not answered in time.
     overdue: AtomicU32,
     has_answered: AtomicBool,
-    _place: Place,
+    _place: ListenPlace,
 }
 
 /// How a process is called.
 #[derive(Debug)]
-enum Way {
+enum CallMode {
     Http(Client, Address),
     Native(Native),
 }
@@ -82,9 +82,9 @@ impl Instance {
         let Generation { program, .. } = &***generation;
         let id = launcher.next_id();
         let user = program.runs_as().map_err(|error| Failure::of(&error))?;
-        let place = Place::new(program.listen, sockets, id, user.as_ref());
+        let place = ListenPlace::new(program.listen, sockets, id, user.as_ref());
         let (place, socket) = place.map_err(Failure::for_now)?;
-        let told = place.told();
+        let told = place.environment_variable();
         let told: Vec<_> = told.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let order = program.order(id, &told).map_err(|error| Failure::of(&error))?;
         let (pipes, writers) = Pipes::new().map_err(Failure::for_now)?;
@@ -98,35 +98,35 @@ impl Instance {
     /// Makes a call.
     pub(crate) async fn call(&self, call: Call) -> tidewire_service::Result<Reply> {
         match &self.way {
-            Way::Http(client, address) => match upgrade::wanted(&call) {
+            CallMode::Http(client, address) => match upgrade::upgrade_header(&call) {
                 None => client.call(call).await,
                 Some(wanted) => Box::pin(upgrade::pass(address, call, wanted)).await,
             },
-            Way::Native(native) => native.call(call).await?.await,
+            CallMode::Native(native) => native.call(call).await?.await,
         }
     }
 
     /// Its session, if it speaks the live protocol.
     pub(crate) fn native(&self) -> Option<&Native> {
         match &self.way {
-            Way::Http(..) => None,
-            Way::Native(native) => Some(native),
+            CallMode::Http(..) => None,
+            CallMode::Native(native) => Some(native),
         }
     }
 
     /// Whether an error of a call says that the process cannot be reached.
     pub(crate) fn is_out_of_reach(&self, error: &Error) -> bool {
         match &self.way {
-            Way::Http(..) => error.code() == Code::Unavailable,
-            Way::Native(native) => native.is_over() && error.outcome() != Outcome::Answered,
+            CallMode::Http(..) => error.code() == Code::Unavailable,
+            CallMode::Native(native) => native.is_over() && error.outcome() != Outcome::Answered,
         }
     }
 
-    /// Whether it has no work that is no call.
+    /// Whether it has no work that is not a call.
     pub(crate) fn is_quiet(&self) -> bool {
         match &self.way {
-            Way::Http(..) => true,
-            Way::Native(native) => native.is_quiet(),
+            CallMode::Http(..) => true,
+            CallMode::Native(native) => native.is_quiet(),
         }
     }
 
@@ -138,7 +138,7 @@ impl Instance {
     /// Asks it to end, and makes it after a grace.
     pub(crate) async fn stop(&self) {
         let grace = self.generation.life.stop_grace;
-        if let Way::Native(native) = &self.way {
+        if let CallMode::Native(native) = &self.way {
             native.drain(grace);
         }
         self.process.signal(Signal::TERM);
@@ -168,14 +168,14 @@ impl Instance {
 
     /// Waits for its end, and until what it printed was read.
     pub(crate) async fn ended(&self) -> End {
-        if let Way::Native(native) = &self.way {
+        if let CallMode::Native(native) = &self.way {
             tokio::select! {
                 _ = self.process.ended() => {}
                 () = native.over() => self.follows_its_session().await,
             }
         }
         let end = self.process.ended().await;
-        if let Way::Native(native) = &self.way {
+        if let CallMode::Native(native) = &self.way {
             native.process_ended();
         }
         self.drain.to_its_end().await;
@@ -185,8 +185,8 @@ impl Instance {
     /// Waits until it takes no more calls, by its own word.
     pub(crate) async fn leaves(&self) {
         match &self.way {
-            Way::Http(..) => std::future::pending().await,
-            Way::Native(native) => native.leaves().await,
+            CallMode::Http(..) => std::future::pending().await,
+            CallMode::Native(native) => native.leaves().await,
         }
     }
 
@@ -200,17 +200,17 @@ impl Instance {
     }
 
     /// It answered a call.
-    pub(crate) fn answered(&self) {
+    pub(crate) fn note_reply(&self) {
         self.overdue.store(0, Ordering::Relaxed);
         self.has_answered.store(true, Ordering::Relaxed);
     }
 
     /// What may be wrong with a program that does not answer.
-    pub(crate) fn hint(&self) -> Option<NotTaken> {
+    pub(crate) fn hint(&self) -> Option<NeverAccepted> {
         let has_answered = self.has_answered.load(Ordering::Relaxed);
         let program = &self.generation.program;
         (!has_answered && program.listen == Listen::Inherited)
-            .then(|| NotTaken { pid: self.pid(), executable: program.executable().to_owned() })
+            .then(|| NeverAccepted { pid: self.pid(), executable: program.executable().to_owned() })
     }
 
     /// It did not answer a call in time. One that does so again and again hangs, and is killed.
@@ -227,7 +227,7 @@ impl Instance {
 }
 
 impl Drain {
-    fn start(pipes: Pipes, service: &str, process: &Process, ring: &Ring) -> Self {
+    fn start(pipes: Pipes, service: &str, process: &Process, ring: &OutputTail) -> Self {
         let (service, ring) = (service.to_owned(), ring.clone());
         let (pid, ended) = (process.pid(), process.ended());
         let last = Arc::new(Notify::new());
@@ -237,8 +237,8 @@ impl Drain {
         Self { task: Mutex::new(task), last }
     }
 
-    /// Waits until all that the process wrote was read, and all who had the pipes closed them. They are killed with
-    /// the process, but for those that hid, which are not waited for.
+    /// Waits until all that the process wrote was read, and all who had the pipes closed them. They
+    /// are killed with the process, but for those that hid, which are not waited for.
     async fn to_its_end(&self) {
         let mut task = self.task.lock().await;
         if task.is_finished() {
@@ -286,11 +286,11 @@ impl Failure {
 /// # Errors
 /// As [`Instance::start`].
 async fn launch(
-    place: &Place,
+    place: &ListenPlace,
     surroundings: &Surroundings<'_>,
     order: Start,
     (pipes, fds): (Pipes, Vec<OwnedFd>),
-) -> Result<(Process, Drain, Way), Failure> {
+) -> Result<(Process, Drain, CallMode), Failure> {
     let Surroundings { launcher, generation, ring, .. } = surroundings;
     let Generation { program, life, .. } = &***generation;
     let peer = Arc::new(Peer::new(surroundings.named, order.id, surroundings.shared));
@@ -355,20 +355,20 @@ async fn launch(
 /// # Errors
 /// It will never be.
 async fn reach(
-    place: &Place,
+    place: &ListenPlace,
     surroundings: &Surroundings<'_>,
     peer: &Arc<Peer>,
-) -> Result<Way, String> {
+) -> Result<CallMode, String> {
     let Surroundings { generation, .. } = surroundings;
     if let Some(socket) = place.take_socket() {
-        return Native::greet(socket, peer).await.map(Way::Native);
+        return Native::greet(socket, peer).await.map(CallMode::Native);
     }
     let address = place.until_open().await;
     let client = client(&address.url(), &generation.life);
-    Ok(Way::Http(client.map_err(|error| error.to_string())?, address))
+    Ok(CallMode::Http(client.map_err(|error| error.to_string())?, address))
 }
 
-fn client(url: &str, life: &Life) -> Result<Client, BuildError> {
+fn client(url: &str, life: &LifeLimits) -> Result<Client, BuildError> {
     let mut limits = ClientLimits::default();
     limits.http1_connections_max = life.concurrency;
     limits.waiting_max = life.concurrency;
@@ -379,12 +379,12 @@ fn client(url: &str, life: &Life) -> Result<Client, BuildError> {
 
 /// A process has never answered a call that waits in the socket that it inherited.
 #[derive(Debug)]
-pub(crate) struct NotTaken {
+pub(crate) struct NeverAccepted {
     pid: i32,
     executable: String,
 }
 
-impl fmt::Display for NotTaken {
+impl fmt::Display for NeverAccepted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -395,11 +395,12 @@ impl fmt::Display for NotTaken {
     }
 }
 
-impl std::error::Error for NotTaken {}
+impl std::error::Error for NeverAccepted {}
 
 const OVERDUE_MAX: u32 = 3;
-/// How long a connection of plain HTTP waits for its next call. Programs close theirs after 2 s (gunicorn)
-/// or 5 s (Node), one that was frozen as soon as it goes on: a call that is sent in that moment would be lost.
+/// How long a connection of plain HTTP waits for its next call. Programs close theirs after 2 s
+/// (gunicorn) or 5 s (Node), one that was frozen as soon as it goes on: a call that is sent in that
+/// moment would be lost.
 const UNUSED_MAX: Duration = Duration::from_secs(1);
 /// How long those who have the pipes of a process that ended may take to close them.
 const LAST_LINES: Duration = Duration::from_secs(1);

@@ -4,11 +4,11 @@
 //!  gateway: hello ─▶ process: hello, ready ─▶ calls, both ways ─▶ end of the socket
 //! ```
 //!
-//! The process dials, in the terms of the protocol, and finds the gateway's hello in its socket when it starts,
-//! which saves a round trip. There is no keep-alive and nothing is resumed: the end
-//! of the socket is the end of the session, and what was not answered by then ends *not run* or *unknown*:
-//! `commands.rs` has what becomes of a command then.
-//! What a call is told of its caller is in `headers.rs`, what the process says by itself in `peer.rs`.
+//! The process dials, in the terms of the protocol, and finds the gateway's hello in its socket
+//! when it starts, which saves a round trip. There is no keep-alive and nothing is resumed: the end
+//! of the socket is the end of the session, and what was not answered by then ends *not run* or
+//! *unknown*: `commands.rs` has what becomes of a command then. What a call is told of its caller
+//! is in `headers.rs`, what the process says by itself in `peer.rs`.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,7 +24,7 @@ use http::StatusCode;
 use http::header::CONTENT_LENGTH;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tidewire_live::{
-    Arrival, CallId, Config, Limits, Link, Links, Placed, Reason, Socket, feature, random_boot,
+    Arrival, CallId, Config, Limits, Link, Links, OpenCall, Reason, Socket, feature, random_boot,
 };
 use tidewire_memo::read_untracked;
 use tidewire_service::{Body, Call, Headers, Outcome, Reply, Result, Target, end_to_end};
@@ -73,7 +73,7 @@ impl Native {
         let greeted = links.greet(transport, arrival, anybody).await;
         let (link, connection) = greeted.map_err(|refused| match refused {
             Some(violation) => format!("its hello is refused: {violation}"),
-            None => "it said no hello of the live protocol".to_owned(),
+            None => "it did not send a hello of the live protocol".to_owned(),
         })?;
         let (ends, over) = watch::channel(false);
         let (ended, of) = (link.clone(), Arc::clone(&peer));
@@ -149,16 +149,16 @@ impl Native {
     ///
     /// # Cancel safety
     /// Dropped, the call is not made.
-    pub(crate) async fn call(&self, call: Call) -> Result<Underway> {
-        let asked = AskedOf::new(&call);
+    pub(crate) async fn call(&self, call: Call) -> Result<PendingReply> {
+        let asked = CallParts::new(&call);
         let mut begun = None;
         let begins = self.begins(&call, None, None, &mut begun);
         let placed = self.link.call_hosted(call, begins).await?;
-        Ok(Underway::new(begun, placed, asked))
+        Ok(PendingReply::new(begun, placed, asked))
     }
 
-    /// Gives a call whose body is no stream to the process here and now, if its session has room: the body is
-    /// taken out. `cx` is woken by the answer, and when the call is `due`.
+    /// Gives a call whose body is not a stream to the process here and now, if its session has
+    /// room: the body is taken out. `cx` is woken by the answer, and when the call is `due`.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -167,12 +167,12 @@ impl Native {
         call: &mut Call,
         due: Option<Instant>,
         cx: &Context<'_>,
-    ) -> Poll<Result<Underway>> {
-        let asked = AskedOf::new(call);
+    ) -> Poll<Result<PendingReply>> {
+        let asked = CallParts::new(call);
         let mut begun = None;
         let begins = self.begins(call, due, Some(cx.waker().clone()), &mut begun);
         let placed = ready!(self.link.try_call_hosted(call, begins, cx))?;
-        Poll::Ready(Ok(Underway::new(begun, placed, asked)))
+        Poll::Ready(Ok(PendingReply::new(begun, placed, asked)))
     }
 
     /// Takes note of a call as it is placed.
@@ -181,15 +181,15 @@ impl Native {
         call: &Call,
         due: Option<Instant>,
         waits: Option<Waker>,
-        begun: &'a mut Option<Begun>,
+        begun: &'a mut Option<PlacedCall>,
     ) -> impl FnOnce(CallId) + Send + use<'a> {
         let is_command = is_command(&call.target);
         let parent = Parent::new(call.context.enclosing().cloned(), waits, due);
         move |id| {
             let is_due_first = self.peer.opens(id, parent);
-            let opened = Opened { peer: Arc::clone(&self.peer), id };
+            let opened = NamedCall { peer: Arc::clone(&self.peer), id };
             let command = is_command.then(|| self.peer.commands.begin(&self.link));
-            *begun = Some(Begun { command, opened, is_due_first });
+            *begun = Some(PlacedCall { command, opened, is_due_first });
         }
     }
 
@@ -199,21 +199,21 @@ impl Native {
     }
 }
 
-/// A call that the process has, until its answer begins: what the process calls meanwhile as a part of it is
-/// answered here. Dropped, it is cancelled.
+/// A call that the process has, until its answer begins: what the process calls meanwhile as a part
+/// of it is answered here. Dropped, it is cancelled.
 #[derive(Debug)]
-pub(crate) struct Underway {
+pub(crate) struct PendingReply {
     /// Most calls have none within them.
-    running: Option<Running>,
-    placed: Placed,
+    running: Option<NestedCalls>,
+    placed: OpenCall,
     /// None once it is answered.
-    begun: Option<Begun>,
-    asked: AskedOf,
+    begun: Option<PlacedCall>,
+    asked: CallParts,
 }
 
 /// What of a call matters for its answer.
 #[derive(Debug, Clone, Copy)]
-struct AskedOf {
+struct CallParts {
     /// Its method says how long an answer lasts.
     is_kept: bool,
     /// Its answer has no body, whatever its headers say.
@@ -222,18 +222,18 @@ struct AskedOf {
 
 /// What is noted of a call as it is placed.
 #[derive(Debug)]
-struct Begun {
+struct PlacedCall {
     command: Option<Command>,
-    opened: Opened,
+    opened: NamedCall,
     /// It is overdue before all that are looked for.
     is_due_first: bool,
 }
 
 /// The calls that are part of one, under way.
-type Running = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
+type NestedCalls = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
-impl Underway {
-    fn new(begun: Option<Begun>, placed: Placed, asked: AskedOf) -> Self {
+impl PendingReply {
+    fn new(begun: Option<PlacedCall>, placed: OpenCall, asked: CallParts) -> Self {
         Self { running: None, placed, begun, asked }
     }
 
@@ -249,9 +249,9 @@ impl Underway {
             self.poll_nested(cx);
             return Poll::Pending;
         };
-        let Begun { command, opened, .. } = self.begun.take().expect(TAKEN);
-        // What runs within it ends with it. An answer that did not wait for one of its parts is told of no
-        // change of that.
+        let PlacedCall { command, opened, .. } = self.begun.take().expect(TAKEN);
+        // What runs within it ends with it. An answer that did not wait for one of its parts is
+        // told of no change of that.
         if self.running.take().is_some_and(|running| !running.is_empty()) {
             read_untracked();
         }
@@ -264,7 +264,7 @@ impl Underway {
                 Ok(reply)
             }
             Err(mut error) => {
-                command.into_iter().for_each(|command| command.failed(&error));
+                command.into_iter().for_each(|command| command.fail(&error));
                 if error.outcome() == Outcome::Answered {
                     opened.peer.made_of(&depends, false);
                     from_process(error.headers_mut());
@@ -276,7 +276,7 @@ impl Underway {
 
     /// Answers what came that is part of it, as far as that goes now.
     fn poll_nested(&mut self, cx: &mut Context<'_>) {
-        let Some(Begun { opened: Opened { peer, id }, .. }) = &self.begun else { return };
+        let Some(PlacedCall { opened: NamedCall { peer, id }, .. }) = &self.begun else { return };
         for nested in peer.nested(*id, cx.waker()) {
             let running = self.running.get_or_insert_default();
             running.push(Box::pin(nested.run(Arc::clone(peer.shared()))));
@@ -286,7 +286,7 @@ impl Underway {
     }
 }
 
-impl Future for Underway {
+impl Future for PendingReply {
     type Output = Result<Reply>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -310,15 +310,16 @@ fn is_command(target: &Target) -> bool {
     }
 }
 
-impl AskedOf {
+impl CallParts {
     fn new(call: &Call) -> Self {
         let is_kept = call.spec().is_some_and(|spec| spec.ttl_ms.is_some() || spec.immutable);
         let is_head = call.http_target().is_some_and(|http| http.method == http::Method::HEAD);
         Self { is_kept, is_head }
     }
 
-    /// A length that a process says beside a whole body could be another, and what is after it the next answer
-    /// of its connection: the server says the right one. That of a stream is watched over as it goes by.
+    /// A length that a process says beside a whole body could be another, and what is after it the
+    /// next answer of its connection: the server says the right one. That of a stream is watched
+    /// over as it goes by.
     fn correct_length(self, reply: &mut Reply) {
         let is_whole = !matches!(reply.body, Body::Stream(_));
         if is_whole && !self.is_head && reply.status != StatusCode::NOT_MODIFIED {
@@ -350,12 +351,12 @@ fn config() -> Config {
 
 /// A call that the process knows by its name, until it is over for whoever made it.
 #[derive(Debug)]
-struct Opened {
+struct NamedCall {
     peer: Arc<Peer>,
     id: CallId,
 }
 
-impl Drop for Opened {
+impl Drop for NamedCall {
     fn drop(&mut self) {
         self.peer.closes(self.id);
     }

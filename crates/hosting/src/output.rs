@@ -1,20 +1,21 @@
 //! What a hosted process prints: always read, its last lines kept, and logged.
 //!
-//! A process whose output nobody reads hangs once its pipe is full, so reading never waits: lines go into
-//! a ring of 256 KiB, whose oldest lines give way, and into the log, at most 200 a second of one
-//! instance. What is left out of the log is counted in the next line that is logged.
+//! A process whose output nobody reads hangs once its pipe is full, so reading never waits: lines
+//! go into a ring of 256 KiB, whose oldest lines give way, and into the log, at most 200 a second
+//! of one instance. What is left out of the log is counted in the next line that is logged.
 //!
-//! Who prints waits while its pipe is full. Node has it otherwise, and `process.exit` loses what had no room yet; but
-//! that is a flag of the open pipe, and not of its descriptor. So the gateway keeps a copy of the writing end while the
-//! process runs, and clears the flag whenever it reads.
+//! Who prints waits while its pipe is full. Node has it otherwise, and `process.exit` loses what
+//! had no room yet; but that is a flag of the open pipe, and not of its descriptor. So the gateway
+//! keeps a copy of the writing end while the process runs, and clears the flag whenever it reads.
 
+use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -32,8 +33,9 @@ pub enum Pipe {
     Error,
 }
 
-/// A line that a process printed; bytes that are not UTF-8 are replaced, control characters but for tabs are
-/// written as `\r` or `\u{1b}`, since whoever looks at it has a terminal, and a log has lines.
+/// A line that a process printed; bytes that are not UTF-8 are replaced, control characters but for
+/// tabs are written as `\r` or `\u{1b}`, since whoever looks at it has a terminal, and a log has
+/// lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     /// Where.
@@ -44,7 +46,7 @@ pub struct Line {
 
 /// The last lines that the instances of a service printed.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ring(Arc<Mutex<Lines>>);
+pub(crate) struct OutputTail(Arc<Mutex<Lines>>);
 
 #[derive(Debug, Default)]
 struct Lines {
@@ -67,15 +69,15 @@ struct Reader {
     to: Option<OwnedFd>,
 }
 
-impl Ring {
+impl OutputTail {
     /// The lines that are left, the oldest first.
     pub(crate) fn lines(&self) -> Vec<Line> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).lines.iter().cloned().collect()
+        self.0.lock().lines.iter().cloned().collect()
     }
 
     /// Up to `limit` lines after so many, and the number of the first, from 0.
     pub(crate) fn after(&self, number: u64, limit: usize) -> (u64, Vec<Line>) {
-        let ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ring = self.0.lock();
         let skipped = usize::try_from(number.saturating_sub(ring.dropped)).unwrap_or(usize::MAX);
         let lines = ring.lines.iter().skip(skipped).take(limit).cloned().collect();
         (number.max(ring.dropped), lines)
@@ -83,11 +85,11 @@ impl Ring {
 
     /// How many lines gave way.
     pub(crate) fn dropped(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).dropped
+        self.0.lock().dropped
     }
 
     fn push(&self, line: Line) {
-        let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ring = self.0.lock();
         ring.bytes += line.cost();
         ring.lines.push_back(line);
         while ring.bytes > RING_BYTES_MAX {
@@ -116,13 +118,13 @@ impl Pipes {
         Ok((Self { output, errors }, [to_output, to_errors]))
     }
 
-    /// Reads until the process has `ended` and both pipes are closed by all who have them; once it is told that the
-    /// `last` was written, what is there.
+    /// Reads until the process has `ended` and both pipes are closed by all who have them; once it
+    /// is told that the `last` was written, what is there.
     pub(crate) async fn drain(
         mut self,
         service: &str,
         pid: i32,
-        ring: &Ring,
+        ring: &OutputTail,
         ended: impl Future,
         last: &Notify,
     ) {
@@ -134,17 +136,18 @@ impl Pipes {
             log.line(&line);
             ring.push(line);
         };
-        let (mut output, mut errors) = (Lined::new(Pipe::Output), Lined::new(Pipe::Error));
+        let (mut output, mut errors) =
+            (LineSplitter::new(Pipe::Output), LineSplitter::new(Pipe::Error));
         let (mut is_output_open, mut is_error_open) = (true, true);
         while is_output_open || is_error_open {
             tokio::select! {
                 _ = self.output.from.readable(), if is_output_open => {
                     let read = |buffer: &mut [u8]| self.output.try_read(buffer);
-                    is_output_open = output.read(read, &mut take) != Found::End;
+                    is_output_open = output.read(read, &mut take) != ReadResult::End;
                 }
                 _ = self.errors.from.readable(), if is_error_open => {
                     let read = |buffer: &mut [u8]| self.errors.try_read(buffer);
-                    is_error_open = errors.read(read, &mut take) != Found::End;
+                    is_error_open = errors.read(read, &mut take) != ReadResult::End;
                 }
                 _ = &mut ended, if self.output.to.is_some() => {
                     (self.output.to, self.errors.to) = (None, None);
@@ -199,7 +202,7 @@ fn pipe() -> io::Result<(Reader, OwnedFd)> {
 
 /// What a read found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum ReadResult {
     Some,
     Nothing,
     /// Nobody writes any more.
@@ -207,12 +210,12 @@ enum Found {
 }
 
 /// Cuts what is read into lines.
-struct Lined {
+struct LineSplitter {
     pipe: Pipe,
     rest: Vec<u8>,
 }
 
-impl Lined {
+impl LineSplitter {
     fn new(pipe: Pipe) -> Self {
         Self { pipe, rest: Vec::new() }
     }
@@ -222,7 +225,7 @@ impl Lined {
         for _ in 0..2 * PIPE_BYTES / READ_BYTES {
             // Whatever the runtime has heard of it by now.
             let read = |buffer: &mut [u8]| Ok(rustix::io::read(from, buffer)?);
-            if self.read(read, take) != Found::Some {
+            if self.read(read, take) != ReadResult::Some {
                 break;
             }
         }
@@ -237,11 +240,11 @@ impl Lined {
         &mut self,
         read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
         take: &mut impl FnMut(Pipe, &[u8]),
-    ) -> Found {
+    ) -> ReadResult {
         let mut buffer = [0; READ_BYTES];
         let count = match read(&mut buffer) {
             Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Found::Nothing,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReadResult::Nothing,
             Err(_) => 0,
         };
         self.rest.extend_from_slice(&buffer[..count]);
@@ -255,7 +258,7 @@ impl Lined {
             take(self.pipe, &self.rest);
             self.rest.clear();
         }
-        if count > 0 { Found::Some } else { Found::End }
+        if count > 0 { ReadResult::Some } else { ReadResult::End }
     }
 }
 
@@ -329,7 +332,7 @@ mod tests {
 
     #[test]
     fn the_oldest_lines_give_way_and_are_counted() {
-        let ring = Ring::default();
+        let ring = OutputTail::default();
         let text = "x".repeat(1000);
         for _ in 0..1000 {
             ring.push(Line { pipe: Pipe::Output, text: text.clone() });
@@ -346,7 +349,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_read_is_cut_into_lines_and_the_last_needs_no_end() {
         let (pipes, [output, errors]) = Pipes::new().unwrap();
-        let ring = Ring::default();
+        let ring = OutputTail::default();
         rustix::io::write(&output, b"one\r\ntwo\n\xffthree").unwrap();
         rustix::io::write(&errors, b"\x1b[31mbad\0\tb\rforged\n").unwrap();
         drop((output, errors));
@@ -359,7 +362,7 @@ mod tests {
     #[tokio::test]
     async fn all_that_was_written_is_read_although_somebody_else_has_the_pipe() {
         let (pipes, [output, _errors]) = Pipes::new().unwrap();
-        let (ring, last) = (Ring::default(), Notify::new());
+        let (ring, last) = (OutputTail::default(), Notify::new());
         let line = [b'x'; 99].iter().chain(b"\n").copied().collect::<Vec<_>>();
         (0..600).for_each(|_| assert_eq!(rustix::io::write(&output, &line).unwrap(), 100));
         rustix::io::write(&output, b"no end").unwrap();

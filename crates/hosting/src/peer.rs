@@ -1,22 +1,27 @@
-//! What a hosted process says and asks: it is ready, it is busy, it logs, sources changed, and it calls.
+//! What a hosted process says and asks: it is ready, it is busy, it logs, sources changed, and it
+//! calls.
 //!
-//! A call that is part of one that the process serves (`parent`) is answered within that: in the scope of
-//! its memoization, by its deadline, and above the concurrency of services that wait for it. So it is
-//! handed to whoever waits for the call outside ([`Nested`]), who polls it in place. A call on its own is
-//! answered like anybody's.
+//! A call that is part of one that the process serves (`parent`) is answered within that: in the
+//! scope of its memoization, by its deadline, and above the concurrency of services that wait for
+//! it. So it is handed to whoever waits for the call outside ([`NestedCall`]), who polls it in
+//! place. A call on its own is answered like anybody's.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
-use tidewire_live::{Answering, Arrived, ByCall, CallId, Changed, Depends, Failed, Host, Said};
+use tidewire_live::{
+    AnswerFuture, CallFailure, CallId, CallMap, ChangedSources, Depends, Host, IncomingCall,
+    ProcessMessage,
+};
 use tidewire_memo::{Graph, read_untracked};
-use tidewire_service::{Code, Enclosing, Error, Outcome, Reply};
+use tidewire_service::{Code, Error, Outcome, ParentCalls, Reply};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use crate::commands::{Commands, Named};
+use crate::commands::{Commands, NamedSources};
 use crate::output::{Rate, printable};
 use crate::sources::Sources;
 
@@ -56,7 +61,7 @@ pub(crate) struct Peer {
 /// The calls that the process serves.
 #[derive(Debug, Default)]
 struct Parents {
-    open: ByCall<Parent>,
+    open: CallMap<Parent>,
     /// When those are looked for that are overdue.
     looks_at: Option<Instant>,
 }
@@ -65,9 +70,9 @@ struct Parents {
 #[derive(Debug)]
 pub(crate) struct Parent {
     /// What waits for it.
-    outer: Option<Enclosing>,
+    outer: Option<ParentCalls>,
     /// What is part of it and nobody has begun to answer.
-    nested: Vec<Nested>,
+    nested: Vec<NestedCall>,
     /// Who waits for it.
     waits: Option<Waker>,
     /// When whoever waits for it is woken, should it not be answered by then.
@@ -77,7 +82,7 @@ pub(crate) struct Parent {
 impl Parent {
     /// A call inside of `outer`, for which `waits` waits.
     pub(crate) fn new(
-        outer: Option<Enclosing>,
+        outer: Option<ParentCalls>,
         waits: Option<Waker>,
         due: Option<Instant>,
     ) -> Self {
@@ -87,13 +92,13 @@ impl Parent {
 
 /// A call that is part of one that the process serves.
 #[derive(Debug)]
-pub(crate) struct Nested {
-    arrived: Arrived,
-    answer: oneshot::Sender<Result<Reply, Failed>>,
+pub(crate) struct NestedCall {
+    arrived: IncomingCall,
+    answer: oneshot::Sender<Result<Reply, CallFailure>>,
 }
 
 impl Peer {
-    pub(crate) fn new(named: &Arc<Named>, holder: u64, shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(named: &Arc<NamedSources>, holder: u64, shared: &Arc<Shared>) -> Self {
         Self {
             service: named.service().to_owned(),
             holder,
@@ -130,7 +135,7 @@ impl Peer {
 
     /// Logs a line of it, with its level and fields; no more of them than of what it prints.
     fn log(&self, level: u64, text: &str, fields: &http::HeaderMap) {
-        let Some(left_out) = lock(&self.logged).takes(Instant::now()) else { return };
+        let Some(left_out) = self.logged.lock().takes(Instant::now()) else { return };
         let mut fields: Vec<_> = fields
             .iter()
             .map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(value.as_bytes())))
@@ -159,13 +164,13 @@ impl Peer {
         *self.leaves.borrow()
     }
 
-    /// Whether it has work that is no call.
+    /// Whether it has work that is not a call.
     pub(crate) fn is_busy(&self) -> bool {
         self.jobs.load(Ordering::Relaxed) > 0
     }
 
-    /// It begins to serve a call, of which others may be part; returns whether those that are overdue have to
-    /// be looked for sooner than is planned.
+    /// It begins to serve a call, of which others may be part; returns whether those that are
+    /// overdue have to be looked for sooner than is planned.
     pub(crate) fn opens(&self, call: CallId, parent: Parent) -> bool {
         let mut parents = self.parents();
         let is_sooner = |due: Instant| parents.looks_at.is_none_or(|at| due < at);
@@ -188,7 +193,7 @@ impl Peer {
     }
 
     /// What came that is part of a call; `waits` is woken when more does.
-    pub(crate) fn nested(&self, call: CallId, waits: &Waker) -> Vec<Nested> {
+    pub(crate) fn nested(&self, call: CallId, waits: &Waker) -> Vec<NestedCall> {
         let mut parents = self.parents();
         let Some(parent) = parents.open.get_mut(&call) else { return Vec::new() };
         if !parent.waits.as_ref().is_some_and(|known| known.will_wake(waits)) {
@@ -225,8 +230,8 @@ impl Peer {
         }
     }
 
-    /// Records what an answer was made of: an answer that names nothing ends with nothing, unless its
-    /// method says how long it lasts.
+    /// Records what an answer was made of: an answer that names nothing ends with nothing, unless
+    /// its method says how long it lasts.
     pub(crate) fn made_of(&self, depends: &[Depends], is_kept: bool) {
         depends.iter().for_each(|read| self.depends(read));
         if is_kept || !depends.is_empty() {
@@ -240,9 +245,9 @@ impl Peer {
         tracing::error!(service, pid, "it broke the live protocol: {why}");
     }
 
-    fn changed(&self, changed: &Changed) {
+    fn changed(&self, changed: &ChangedSources) {
         for (source, key) in changed.iter() {
-            // Nothing is kept that was made of what is no text; an empty key is any.
+            // Nothing is kept that was made of what is not text; an empty key is any.
             if let Ok(source) = str::from_utf8(source) {
                 self.commands.named().add(source);
                 self.shared.sources.changed(source, str::from_utf8(key).unwrap_or_default());
@@ -251,51 +256,52 @@ impl Peer {
     }
 
     fn parents(&self) -> MutexGuard<'_, Parents> {
-        lock(&self.parents)
+        self.parents.lock()
     }
 
     /// Hands a call to whoever waits for the one that it is part of.
-    fn nest(&self, parent: CallId, mut arrived: Arrived) -> Answering {
-        let refuse = |text: String| -> Answering {
-            Box::pin(async { Err(Failed::not_run(Error::failed_precondition(text))) })
+    fn nest(&self, parent: CallId, mut arrived: IncomingCall) -> AnswerFuture {
+        let refuse = |text: String| -> AnswerFuture {
+            Box::pin(async { Err(CallFailure::not_run(Error::failed_precondition(text))) })
         };
         let mut parents = self.parents();
         let Some(Parent { outer, nested, waits, .. }) = parents.open.get_mut(&parent) else {
             return refuse("the call that this one is part of is not open".to_owned());
         };
-        let enclosing = Enclosing::within(outer.as_ref(), self.holder);
+        let enclosing = ParentCalls::within(outer.as_ref(), self.holder);
         arrived.context.set_enclosing(enclosing);
         let (answer, answered) = oneshot::channel();
         // Whoever waits and is gone by now drops what would answer.
-        nested.push(Nested { arrived, answer });
+        nested.push(NestedCall { arrived, answer });
         waits.iter().for_each(Waker::wake_by_ref);
         Box::pin(async move {
-            let gone = || Err(Failed::not_run(Error::canceled("the call outside is over")));
+            let gone = || Err(CallFailure::not_run(Error::canceled("the call outside is over")));
             answered.await.unwrap_or_else(|_| gone())
         })
     }
 
-    fn answer_now(shared: &Arc<Shared>, arrived: Arrived) -> Answering {
+    fn answer_now(shared: &Arc<Shared>, arrived: IncomingCall) -> AnswerFuture {
         match shared.callee.get() {
             Some(callee) => callee.0.answer(arrived),
             None => Box::pin(async {
-                Err(Failed::not_run(Error::unavailable("the server takes no calls yet")))
+                Err(CallFailure::not_run(Error::unavailable("the server takes no calls yet")))
             }),
         }
     }
 }
 
-impl Nested {
-    /// Answers it here and now, unless the process gives it up. The call outside, in whose task this is, is told
-    /// of changes of what is kept alone: it is made of what cannot be told by any other end.
+impl NestedCall {
+    /// Answers it here and now, unless the process gives it up. The call outside, in whose task
+    /// this is, is told of changes of what is kept alone: it is made of what cannot be told by any
+    /// other end.
     pub(crate) async fn run(self, shared: Arc<Shared>) {
         let Self { arrived, answer } = self;
-        let mut begun = Begun(Some(answer));
+        let mut begun = PendingNested(Some(answer));
         let is_too_deep = arrived.context.enclosing().is_some_and(|it| it.depth() >= REENTRANCY);
         let outcome = match is_too_deep {
             true => {
                 let text = format!("calls within calls are over reentrancy = {REENTRANCY}");
-                Err(Failed::not_run(Error::failed_precondition(text)))
+                Err(CallFailure::not_run(Error::failed_precondition(text)))
             }
             false => tokio::select! {
                 outcome = Peer::answer_now(&shared, arrived) => outcome,
@@ -311,19 +317,20 @@ impl Nested {
     }
 }
 
-/// Whether an error says nothing about the next call: a refusal of the gateway, which no method answered, or one
-/// that is not kept.
-fn is_of_the_moment(failed: &Failed) -> bool {
+/// Whether an error says nothing about the next call: a refusal of the gateway, which no method
+/// answered, or one that is not kept.
+fn is_of_the_moment(failed: &CallFailure) -> bool {
     use Code::{FailedPrecondition, InvalidArgument, NotFound, OutOfRange};
     let lasting = [NotFound, InvalidArgument, FailedPrecondition, OutOfRange];
     failed.outcome != Outcome::Answered || !lasting.contains(&failed.error.code())
 }
 
-/// Who is to have the answer of a nested call that may have run: that nobody knows, if it ends without one.
-struct Begun(Option<oneshot::Sender<Result<Reply, Failed>>>);
+/// Who is to have the answer of a nested call that may have run: that nobody knows, if it ends
+/// without one.
+struct PendingNested(Option<oneshot::Sender<Result<Reply, CallFailure>>>);
 
-impl Begun {
-    fn end(&mut self, outcome: Result<Reply, Failed>) {
+impl PendingNested {
+    fn end(&mut self, outcome: Result<Reply, CallFailure>) {
         if let Some(answer) = self.0.take() {
             // The process may have given it up.
             let _ = answer.send(outcome);
@@ -331,37 +338,33 @@ impl Begun {
     }
 }
 
-impl Drop for Begun {
+impl Drop for PendingNested {
     fn drop(&mut self) {
         let text = "the call outside was over before this one was answered";
-        self.end(Err(Failed::unknown(Error::aborted(text))));
+        self.end(Err(CallFailure::unknown(Error::aborted(text))));
     }
 }
 
 impl Host for Peer {
-    fn answer(&self, arrived: Arrived) -> Answering {
+    fn answer(&self, arrived: IncomingCall) -> AnswerFuture {
         match arrived.parent {
             Some(parent) => self.nest(parent, arrived),
             None => Self::answer_now(&self.shared, arrived),
         }
     }
 
-    fn hear(&self, said: Said) {
+    fn hear(&self, said: ProcessMessage) {
         match said {
-            Said::Ready => {
+            ProcessMessage::Ready => {
                 self.is_ready.send_replace(true);
             }
-            Said::Busy(jobs) => self.jobs.store(jobs, Ordering::Relaxed),
-            Said::Log { level, text, fields } => self.log(level, &text, &fields),
-            Said::Changed(changed) => self.changed(&changed),
-            Said::Leaves => _ = self.leaves.send_replace(true),
+            ProcessMessage::Busy(jobs) => self.jobs.store(jobs, Ordering::Relaxed),
+            ProcessMessage::Log { level, text, fields } => self.log(level, &text, &fields),
+            ProcessMessage::Changed(changed) => self.changed(&changed),
+            ProcessMessage::Leaves => _ = self.leaves.send_replace(true),
             _ => {}
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Callee {

@@ -9,12 +9,12 @@
 //!      └──────────────────────────────────────────────────── stopping ◀─────────┘
 //! ```
 //!
-//! Spares are started ahead and stand by, ready or frozen, until a call finds no place at another. New
-//! settings make a new generation of instances: those of the one before serve until one of the new can be
-//! called, and then end with their calls.
+//! Spares are started ahead and stand by, ready or frozen, until a call finds no place at another.
+//! New settings make a new generation of instances: those of the one before serve until one of the
+//! new can be called, and then end with their calls.
 //!
-//! Here are the decisions, by the time that is given; [`Step`] says what to do. Processes, sockets and
-//! tasks are in `hosted.rs`, so that all of this is tested without any.
+//! Here are the decisions, by the time that is given; [`Step`] says what to do. Processes, sockets
+//! and tasks are in `hosted.rs`, so that all of this is tested without any.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,19 +23,19 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::breaker::Breaker;
-use crate::life::Life;
-use crate::message::End;
+use crate::limits::LifeLimits;
+use crate::supervisor_message::End;
 
-mod member;
+mod instance;
 
-pub(crate) use self::member::Grant;
-use self::member::{Condition, Member};
+pub(crate) use self::instance::Grant;
+use self::instance::{Condition, PoolInstance};
 
 /// The instances of a service and the calls that wait for one.
 #[derive(Debug)]
 pub(crate) struct Pool<M> {
-    life: Life,
-    members: Vec<Member<M>>,
+    life: LifeLimits,
+    members: Vec<PoolInstance<M>>,
     waiting: VecDeque<oneshot::Sender<Result<Grant<M>, Refusal>>>,
     /// Since when somebody has been waiting.
     waiting_since: Option<Instant>,
@@ -56,7 +56,7 @@ pub(crate) struct Pool<M> {
 
 /// What [`Pool::take`] came to.
 #[derive(Debug)]
-pub(crate) enum Taken<M> {
+pub(crate) enum TakeResult<M> {
     /// A place.
     Granted(Grant<M>),
     /// One will be there, or a refusal.
@@ -101,7 +101,7 @@ pub(crate) enum Step<M> {
 }
 
 impl<M: Clone> Pool<M> {
-    pub(crate) fn new(life: Life) -> Self {
+    pub(crate) fn new(life: LifeLimits) -> Self {
         Self {
             life,
             members: Vec::new(),
@@ -120,32 +120,32 @@ impl<M: Clone> Pool<M> {
     }
 
     /// Takes a place for a call.
-    pub(crate) fn take(&mut self, now: Instant) -> Taken<M> {
+    pub(crate) fn take(&mut self, now: Instant) -> TakeResult<M> {
         if self.is_draining {
-            return Taken::Refused(Refusal::Draining);
+            return TakeResult::Refused(Refusal::Draining);
         }
         self.keeps_spares = true;
         if let Some(grant) = self.grant() {
-            return Taken::Granted(grant);
+            return TakeResult::Granted(grant);
         }
         let failure = self.failure.clone();
         if let (Some(until), Some(failure)) = (self.breaker.is_broken_until(now), failure)
             && self.active() == 0
         {
-            return Taken::Refused(Refusal::Failed(failure, until - now));
+            return TakeResult::Refused(Refusal::Failed(failure, until - now));
         }
         self.waiting.retain(|waiting| !waiting.is_closed());
         if self.waiting.len() >= self.life.queue_max {
-            return Taken::Refused(Refusal::QueueFull);
+            return TakeResult::Refused(Refusal::QueueFull);
         }
         let (sender, receiver) = oneshot::channel();
         self.waiting.push_back(sender);
         self.waiting_since.get_or_insert(now);
-        Taken::Later(receiver)
+        TakeResult::Later(receiver)
     }
 
-    /// Takes a place at one of these instances, the first that is there, above its concurrency: it serves
-    /// a call that waits for this one.
+    /// Takes a place at one of these instances, the first that is there, above its concurrency: it
+    /// serves a call that waits for this one.
     pub(crate) fn take_above(&mut self, ids: impl Iterator<Item = u64>) -> Option<Grant<M>> {
         let mut ids = ids;
         let at = ids.find_map(|id| self.members.iter().position(|member| member.id == id))?;
@@ -155,7 +155,8 @@ impl<M: Clone> Pool<M> {
         Some(Grant { id, instance, is_frozen: false, was_spare: false })
     }
 
-    /// An instance that was to be frozen or ended has work that is no call; returns whether it goes on.
+    /// An instance that was to be frozen or ended has work that is not a call; returns whether it
+    /// goes on.
     pub(crate) fn goes_on(&mut self, id: u64, now: Instant) -> bool {
         let member = self.members.iter_mut().find(|member| member.id == id);
         let Some(member) = member.filter(|member| !member.retires) else { return false };
@@ -173,8 +174,8 @@ impl<M: Clone> Pool<M> {
         is_missing
     }
 
-    /// Gives no more calls to the instances that there are, which end with those that they have; returns
-    /// how many.
+    /// Gives no more calls to the instances that there are, which end with those that they have;
+    /// returns how many.
     pub(crate) fn retire(&mut self) -> usize {
         (self.wanted_since, self.keeps_spares) = (None, false);
         let running = self.members.iter_mut().filter(|m| m.is_active() || m.stands_by());
@@ -188,9 +189,9 @@ impl<M: Clone> Pool<M> {
         self.hand_out(now);
     }
 
-    /// Starts instances by other settings from now on; returns whether any serve by those before. These do
-    /// so until one of the new can be called, and for good if none ever can.
-    pub(crate) fn replace(&mut self, life: Life, now: Instant) -> bool {
+    /// Starts instances by other settings from now on; returns whether any serve by those before.
+    /// These do so until one of the new can be called, and for good if none ever can.
+    pub(crate) fn replace(&mut self, life: LifeLimits, now: Instant) -> bool {
         (self.life, self.generation) = (life, self.generation + 1);
         self.close_breaker();
         let serves = self.active() > 0;
@@ -206,7 +207,8 @@ impl<M: Clone> Pool<M> {
         self.generation
     }
 
-    /// Freezes instances that have no calls until their next one; returns those, and how many are busy.
+    /// Freezes instances that have no calls until their next one; returns those, and how many are
+    /// busy.
     pub(crate) fn freeze(&mut self, is_quiet: impl Fn(&M) -> bool) -> (Vec<M>, usize) {
         let (mut frozen, mut busy) = (Vec::new(), 0);
         for member in &mut self.members {
@@ -244,7 +246,8 @@ impl<M: Clone> Pool<M> {
         self.is_draining
     }
 
-    /// A call of an instance is over; returns whether there is a step before the one that is planned.
+    /// A call of an instance is over; returns whether there is a step before the one that is
+    /// planned.
     pub(crate) fn give_back(&mut self, id: u64, now: Instant) -> bool {
         let idle_stop = self.idle_stop();
         let member = self.members.iter_mut().find(|member| member.id == id);
@@ -259,8 +262,8 @@ impl<M: Clone> Pool<M> {
         brings_forward || is_waited_for
     }
 
-    /// An instance can be called, that was started by settings of this generation. Returns whether it takes
-    /// the place of those before.
+    /// An instance can be called, that was started by settings of this generation. Returns whether
+    /// it takes the place of those before.
     pub(crate) fn started(&mut self, id: u64, instance: M, generation: u64, now: Instant) -> bool {
         self.is_starting = false;
         self.starts += 1;
@@ -279,7 +282,7 @@ impl<M: Clone> Pool<M> {
             let older = self.members.iter_mut().filter(|m| m.generation < generation);
             older.for_each(|member| member.retires = true);
         }
-        self.members.push(Member {
+        self.members.push(PoolInstance {
             id,
             instance,
             generation,
@@ -293,8 +296,8 @@ impl<M: Clone> Pool<M> {
         replaces
     }
 
-    /// An instance could not be started by settings of this generation; whoever waits is told, unless
-    /// there are newer ones to try.
+    /// An instance could not be started by settings of this generation; whoever waits is told,
+    /// unless there are newer ones to try.
     pub(crate) fn start_failed(&mut self, failure: Failure, generation: u64, now: Instant) {
         self.is_starting = false;
         if generation < self.generation {
@@ -428,7 +431,7 @@ impl<M: Clone> Pool<M> {
 
     /// How many instances serve. Those of older settings are about to leave, and take no place.
     fn current(&self) -> usize {
-        let current = |m: &&Member<M>| m.is_active() && m.generation == self.generation;
+        let current = |m: &&PoolInstance<M>| m.is_active() && m.generation == self.generation;
         self.members.iter().filter(current).count()
     }
 
@@ -446,12 +449,12 @@ impl<M: Clone> Pool<M> {
         self.members.iter().filter(|member| member.is_active()).count()
     }
 
-    /// A place at the instance with the fewest calls: one that is frozen if there is no other, one that was
-    /// started ahead if all others are busy.
+    /// A place at the instance with the fewest calls: one that is frozen if there is no other, one
+    /// that was started ahead if all others are busy.
     fn grant(&mut self) -> Option<Grant<M>> {
         let concurrency = self.life.concurrency;
         let has_room = self.active() < self.life.instances_max;
-        let is_free = |member: &&mut Member<M>| {
+        let is_free = |member: &&mut PoolInstance<M>| {
             (member.is_active() || has_room && member.stands_by()) && member.calls < concurrency
         };
         let free = self.members.iter_mut().filter(is_free);
@@ -470,7 +473,7 @@ impl<M: Clone> Pool<M> {
                 let member = self.members.iter_mut().find(|member| member.id == grant.id);
                 member.expect("it was just granted").take_back(&grant);
             }
-            // Whoever is next waits anew for an instance of its own.
+            // Whoever is next waits anew for its own instance.
             self.waiting_since = Some(now);
         }
         self.waiting_since = None;

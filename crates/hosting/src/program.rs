@@ -1,13 +1,13 @@
 //! What is run as a hosted service: command, folder, environment, user, and how it listens.
 //!
-//! The environment of the gateway does not go along but for a few variables: a certificate bundle or a
-//! site hook in it makes an interpreter twice as slow to start, and its secrets are none of the
-//! program's business.
+//! The environment of the gateway does not go along but for a few variables: a certificate bundle
+//! or a site hook in it makes an interpreter twice as slow to start, and its secrets are none of
+//! the program's business.
 
 use std::io;
 use std::path::PathBuf;
 
-use crate::message::User;
+use crate::supervisor_message::User;
 
 /// What the gateway's environment passes on, where it is set.
 const PASSED_ON: &[&str] =
@@ -33,8 +33,8 @@ pub struct Program {
     pub(crate) listen: Listen,
 }
 
-/// How a program is reached: where it listens for HTTP, and how it is told, or that it speaks the live
-/// protocol.
+/// How a program is reached: where it listens for HTTP, and how it is told, or that it speaks the
+/// live protocol.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Listen {
@@ -52,8 +52,8 @@ pub enum Listen {
 }
 
 impl Program {
-    /// A program by its name in `ps`, logs and errors, and its command: a path or a name that is looked
-    /// up in `PATH`, and its arguments. No shell reads it.
+    /// A program by its name in `ps`, logs and errors, and its command: a path or a name that is
+    /// looked up in `PATH`, and its arguments. No shell reads it.
     pub fn new(
         name: impl Into<String>,
         command: impl IntoIterator<Item = impl Into<String>>,
@@ -122,7 +122,7 @@ impl Program {
         self.user.as_deref().map(user).transpose()
     }
 
-    /// What the warden is told, with the place to listen at filled in.
+    /// What the supervisor is told, with the place to listen at filled in.
     ///
     /// # Errors
     /// A user that is not there; a folder that is not there.
@@ -130,9 +130,9 @@ impl Program {
         &self,
         id: u64,
         place: &[(&str, &str)],
-    ) -> io::Result<crate::message::Start> {
+    ) -> io::Result<crate::supervisor_message::Start> {
         if let Some(folder) = self.folder.as_ref().filter(|folder| !folder.is_dir()) {
-            let text = format!("its folder {} is not there", folder.display());
+            let text = format!("its folder {} does not exist", folder.display());
             return Err(io::Error::new(io::ErrorKind::NotFound, text));
         }
         let filled = |word: &String| {
@@ -148,7 +148,7 @@ impl Program {
         let user = self.runs_as()?;
         environment.extend(user.iter().flat_map(User::environment));
         environment.extend(self.environment.iter().cloned());
-        Ok(crate::message::Start {
+        Ok(crate::supervisor_message::Start {
             id,
             command: self.command.iter().map(filled).collect(),
             environment,

@@ -7,12 +7,13 @@
 //! | at a path | once the system says that the socket is there, and it takes a connection |
 //! | not at all, as it speaks the live protocol | once it says so (`native.rs`) |
 //!
-//! A port is a free one when the program is started and may be taken by another until it listens; it
-//! then fails and is started again with another one. Each program has a folder of its own for its socket, which
-//! only this user may enter, or the user that the program runs as: such a program may put there what leads
-//! elsewhere, such as to a socket that only this user may use, so that it is called at a socket of its own or
-//! not at all.
+//! A port is a free one when the program is started and may be taken by another until it listens;
+//! it then fails and is started again with another one. Each program has its own folder for its
+//! socket, which only this user may enter, or the user that the program runs as: such a program may
+//! put there what leads elsewhere, such as to a socket that only this user may use, so that it is
+//! called at its own socket or not at all.
 
+use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::fs::Permissions;
 use std::io;
@@ -21,20 +22,20 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream as UnixSocket};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{FileType, Mode, OFlags, inotify};
 use tokio::net::unix::pipe::Receiver;
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::message::User;
 use crate::native;
 use crate::program::Listen;
+use crate::supervisor_message::User;
 
 /// Where one instance listens.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum ListenPlace {
     Port(u16),
     /// Whose socket it has to be, where the program runs as another user.
     Path(PathBuf, Option<u32>),
@@ -90,7 +91,7 @@ impl Socket {
     }
 }
 
-impl Place {
+impl ListenPlace {
     /// A place for an instance, and the socket that it inherits.
     ///
     /// # Errors
@@ -121,12 +122,12 @@ impl Place {
     }
 
     /// What the program is told, by variable.
-    pub(crate) fn told(&self) -> Option<(&'static str, String)> {
+    pub(crate) fn environment_variable(&self) -> Option<(&'static str, String)> {
         match self {
             Self::Port(port) => Some(("PORT", port.to_string())),
             Self::Path(path, _) => Some(("SOCKET", path.display().to_string())),
             Self::Inherited(_) => None,
-            // Where the warden puts it (`warden/spawn.rs`).
+            // Where the supervisor puts it (`supervisor/spawn.rs`).
             Self::Native(_) => Some(("TIDEWIRE_FD", "3".to_owned())),
         }
     }
@@ -139,7 +140,7 @@ impl Place {
     /// The socket of a session, once.
     pub(crate) fn take_socket(&self) -> Option<UnixSocket> {
         match self {
-            Self::Native(socket) => socket.lock().unwrap_or_else(PoisonError::into_inner).take(),
+            Self::Native(socket) => socket.lock().take(),
             _ => None,
         }
     }
@@ -195,7 +196,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ListenPlace {
     fn drop(&mut self) {
         if let Self::Path(path, _) | Self::Inherited(path) = self {
             // The program may have removed it.
@@ -205,7 +206,8 @@ impl Drop for Place {
     }
 }
 
-/// Where a program may make its socket: in a folder of its own that nobody but its user, or this one, may enter.
+/// Where a program may make its socket: in its own folder that nobody but its user, or this one,
+/// may enter.
 fn place_of(user: Option<&User>, folder: PathBuf) -> io::Result<PathBuf> {
     std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
     if let Some(user) = user {
@@ -239,7 +241,7 @@ impl Arrivals {
     }
 }
 
-/// What the socket is called in a folder of its own.
+/// What the socket is called in its own folder.
 const OWN_NAME: &str = "socket";
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 const LONGEST_WAIT: Duration = Duration::from_millis(25);
@@ -254,8 +256,8 @@ mod tests {
         std::fs::create_dir(&sockets).unwrap();
         std::fs::set_permissions(&sockets, Permissions::from_mode(0o711)).unwrap();
         for (id, listen) in [(1, Listen::Unix), (2, Listen::Inherited)] {
-            let (place, _) = Place::new(listen, &sockets, id, None).unwrap();
-            let (Place::Path(path, _) | Place::Inherited(path)) = &place else {
+            let (place, _) = ListenPlace::new(listen, &sockets, id, None).unwrap();
+            let (ListenPlace::Path(path, _) | ListenPlace::Inherited(path)) = &place else {
                 panic!("it has a path")
             };
             let folder = path.parent().unwrap().to_owned();

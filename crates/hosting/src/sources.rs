@@ -8,24 +8,25 @@
 //! | a source without a key, or with an empty one | each of its keys, read or changed |
 //! | nothing | what cannot be told |
 //!
-//! Beside what it names, an answer that is kept reads its service, which changes when a process of it
-//! crashes.
+//! Beside what it names, an answer that is kept reads its service, which changes when a process of
+//! it crashes.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tidewire_memo::{Graph, Source, SourceKey, read_untracked};
 
 /// The sources that processes name.
 pub struct Sources {
     graph: Graph,
-    by_name: Mutex<HashMap<String, Arc<dyn Named>>>,
+    by_name: Mutex<HashMap<String, Arc<dyn TextSource>>>,
     services: Source<String>,
 }
 
 /// A source with its keys as text.
-trait Named: Send + Sync {
+trait TextSource: Send + Sync {
     /// Whether there is such a key.
     fn read(&self, key: &str) -> bool;
     fn read_all(&self);
@@ -33,7 +34,7 @@ trait Named: Send + Sync {
     fn changed_all(&self);
 }
 
-impl<K: SourceKey + Ord> Named for Source<K> {
+impl<K: SourceKey + Ord> TextSource for Source<K> {
     fn read(&self, key: &str) -> bool {
         let key = K::from_text(key);
         key.inspect(|key| Self::read(self, key)).is_some()
@@ -56,9 +57,9 @@ impl<K: SourceKey + Ord> Named for Source<K> {
 }
 
 /// A source that processes alone name: any text is a key.
-struct Foreign(Source<String>);
+struct ForeignSource(Source<String>);
 
-impl Named for Foreign {
+impl TextSource for ForeignSource {
     fn read(&self, key: &str) -> bool {
         self.0.read(&key.to_owned());
         true
@@ -98,7 +99,7 @@ impl Sources {
             return self.read_all(source);
         }
         if !self.named(source).is_some_and(|named| named.read(key)) {
-            tracing::debug!(source, key, "what an answer was made of cannot be told");
+            tracing::debug!(source, key, "the dependencies of a reply are unknown");
             read_untracked();
         }
     }
@@ -139,7 +140,7 @@ impl Sources {
     }
 
     /// The source of a name; `None` when there are too many to make another.
-    fn named(&self, name: &str) -> Option<Arc<dyn Named>> {
+    fn named(&self, name: &str) -> Option<Arc<dyn TextSource>> {
         let mut by_name = self.lock();
         if let Some(known) = by_name.get(name) {
             return Some(Arc::clone(known));
@@ -147,13 +148,13 @@ impl Sources {
         if by_name.len() >= NAMES_MAX {
             return None;
         }
-        let made = Arc::new(Foreign(Source::new_in(&self.graph, name).external()));
+        let made = Arc::new(ForeignSource(Source::new_in(&self.graph, name).external()));
         by_name.insert(name.to_owned(), made.clone());
         Some(made)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<dyn Named>>> {
-        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<dyn TextSource>>> {
+        self.by_name.lock()
     }
 }
 

@@ -1,25 +1,26 @@
-//! A hosted process as a service of a schema: its methods are those of the `.proto`, over every protocol.
+//! A hosted process as a service of a schema: its methods are those of the `.proto`, over every
+//! protocol.
 //!
-//! The process reads and writes one codec, whatever its callers speak. Messages in that codec pass as they
-//! are; others are translated by the schema, which the process need not know.
+//! The process reads and writes one codec, whatever its callers speak. Messages in that codec pass
+//! as they are; others are translated by the schema, which the process need not know.
 
 use std::sync::Arc;
 
-use tidewire_schema::{Schema, SchemaError, Served};
+use tidewire_schema::{Schema, SchemaError, SchemaService};
 use tidewire_service::{Answer, Call, Codec, Service};
 
-use crate::hosted::Hosted;
-use crate::passing::Passing;
+use crate::hosted::HostedService;
+use crate::warm::WarmCall;
 
 /// A hosted process whose messages are in one codec.
 #[derive(Debug, Clone)]
-pub struct Typed {
-    hosted: Hosted,
+pub struct TypedService {
+    hosted: HostedService,
     schema: Schema,
     codec: Codec,
 }
 
-impl Hosted {
+impl HostedService {
     /// The process as a service of `schema`: it speaks the live protocol
     /// ([`Listen::Native`](crate::Listen::Native)), and messages in `codec`.
     ///
@@ -30,17 +31,17 @@ impl Hosted {
         schema: &Schema,
         service: &str,
         codec: Codec,
-    ) -> Result<Served<Typed>, SchemaError> {
-        let backend = Typed { hosted: self.clone(), schema: schema.clone(), codec };
+    ) -> Result<SchemaService<TypedService>, SchemaError> {
+        let backend = TypedService { hosted: self.clone(), schema: schema.clone(), codec };
         schema.serve(service, backend)
     }
 }
 
-impl Service for Typed {
+impl Service for TypedService {
     fn call(&self, mut call: Call) -> Answer {
         match self.schema.translate(self.codec, &mut call) {
             Ok(back) => {
-                Answer::pending(Passing::new(Arc::clone(self.hosted.current()), call, back))
+                Answer::pending(WarmCall::new(Arc::clone(self.hosted.current()), call, back))
             }
             Err(error) => Answer::ready(Err(error)),
         }

@@ -1,14 +1,15 @@
-//! A request that takes its connection over, WebSocket above all: passed to a program of plain HTTP.
+//! A request that takes its connection over, WebSocket above all: passed to a program of plain
+//! HTTP.
 //!
 //! ```text
-//!  caller: GET, Upgrade: websocket ─▶ program, on a connection of its own
+//!  caller: GET, Upgrade: websocket ─▶ program, on its own connection
 //!  caller: CONNECT of HTTP/2, RFC 8441 ─▶ the same, which answers 200 in place of 101
 //!  caller ◀─ 101 ─ program            then bytes both ways, until both have ended
 //!  caller ◀─ anything else ─ program  an answer like any other
 //! ```
 //!
-//! What is said on the connection is not looked at. `Upgrade: h2c` is not passed: the program is spoken to in
-//! HTTP/1.1, and the caller may go on in that.
+//! What is said on the connection is not looked at. `Upgrade: h2c` is not passed: the program is
+//! spoken to in HTTP/1.1, and the caller may go on in that.
 
 use std::pin::Pin;
 
@@ -27,7 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use crate::ready::Address;
 
 /// What a request wants its connection to become.
-pub(crate) fn wanted(call: &Call) -> Option<HeaderValue> {
+pub(crate) fn upgrade_header(call: &Call) -> Option<HeaderValue> {
     let target = call.http_target()?;
     if is_over_http2(call) {
         return Some(HeaderValue::from_static("websocket"));
@@ -96,7 +97,7 @@ where
             reply.with_status(StatusCode::OK).with_headers(headers)
         }
         StatusCode::SWITCHING_PROTOCOLS => switched(response),
-        _ => answered(response),
+        _ => to_reply(response),
     })
 }
 
@@ -134,7 +135,7 @@ fn switched(mut response: Response<Incoming>) -> Reply {
     Reply::upgrade(head.status, upgrade).with_headers(head.headers)
 }
 
-fn answered(response: Response<Incoming>) -> Reply {
+fn to_reply(response: Response<Incoming>) -> Reply {
     let (head, mut body) = response.into_parts();
     let frames = poll_fn(move |cx| {
         Pin::new(&mut body).poll_frame(cx).map(|frame| {
@@ -161,5 +162,6 @@ fn broken(error: &hyper::Error) -> Error {
         .with_outcome(Outcome::Unknown)
 }
 
-/// What HTTP/1.1 wants of a caller and HTTP/2 does not: proof of nothing on a connection that no cache sees.
+/// What HTTP/1.1 wants of a caller and HTTP/2 does not: proof of nothing on a connection that no
+/// cache sees.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";

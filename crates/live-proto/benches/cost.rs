@@ -204,8 +204,8 @@ fn bodies(bytes: usize) -> usize {
     done
 }
 
-/// The copies that a body of 4 MiB cannot do without, in frames of 64 KiB: into the output, over what
-/// stands for the transport, and out of the input; in bytes.
+/// The copies that a body of 4 MiB cannot do without, in frames of 64 KiB: into the output, over
+/// what stands for the transport, and out of the input; in bytes.
 fn copies(bytes: usize) -> usize {
     let body = Bytes::from(vec![7; BODY_BYTES]);
     let (mut wire, mut gathered) = (Vec::new(), Vec::with_capacity(BODY_BYTES));

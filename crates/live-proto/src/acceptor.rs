@@ -47,8 +47,8 @@ impl Acceptor {
         self.expires_ms = expires_ms;
     }
 
-    /// Greets a process that the owner started, before it says hello: what to write. Nothing of it depends
-    /// on the process, with which no session is resumed.
+    /// Greets a process that the owner started, before it says hello: what to write. Nothing of it
+    /// depends on the process, with which no session is resumed.
     pub fn greet_first(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         self.own_hello().encode(&mut out);

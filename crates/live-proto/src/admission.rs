@@ -10,7 +10,7 @@
 
 use tidewire_service::{Error, Outcome};
 
-use crate::callee::{Served, Serving, mark, put_stored};
+use crate::callee::{PeerCall, PeerCallState, mark, put_stored};
 use crate::caller::State;
 use crate::command_window::Admit;
 use crate::frame::{Head, flag};
@@ -18,12 +18,12 @@ use crate::hello::feature;
 use crate::message::Watch;
 use crate::output::put_error;
 use crate::reason::{Reason, Violation};
-use crate::session::{Next, Session};
+use crate::session::{NextEvent, Session};
 use crate::slots::{CallId, index};
 
 impl Session {
     #[inline(always)]
-    pub(crate) fn receive_request(&mut self) -> Result<Next, Violation> {
+    pub(crate) fn receive_request(&mut self) -> Result<NextEvent, Violation> {
         let head = self.reader.head();
         let call = self.new_call(head.stream)?;
         let number = self.requests_in;
@@ -45,17 +45,17 @@ impl Session {
             && self.features & feature::RESUME != 0
             && !self.admits(call, id, done)?
         {
-            return Ok(Next::Nothing);
+            return Ok(NextEvent::Nothing);
         }
         let is_full = command.is_some() && self.is_full();
         if (is_full || self.drain_sent || self.fields.is_rare()) && self.refuses(call, is_full)? {
-            return Ok(Next::Nothing);
+            return Ok(NextEvent::Nothing);
         }
         self.calls_in += 1;
         let (watch, validator) = (self.asked_watch(head), self.fields.validator());
         if let free @ None = self.incoming.take(call.index()).value() {
-            *free = Some(Served {
-                state: Serving::Open,
+            *free = Some(PeerCall {
+                state: PeerCallState::Open,
                 watch,
                 count: number,
                 marks: if http { mark::HTTP } else { 0 }
@@ -66,7 +66,7 @@ impl Session {
             });
         }
         self.received = call;
-        Ok(Next::Request)
+        Ok(NextEvent::Request)
     }
 
     /// Whether as many commands run as may, those counted that nobody waits for.
@@ -139,8 +139,8 @@ impl Session {
         self.named.add(self.fields.method(), self.fields.name(raw), methods_max)
     }
 
-    /// Whether a command is new. If not, the window answered it: what a draining or full side ran is
-    /// not denied.
+    /// Whether a command is new. If not, the window answered it: what a draining or full side ran
+    /// is not denied.
     #[inline]
     fn admits(&mut self, call: CallId, id: u64, done: u64) -> Result<bool, Violation> {
         let (outcome, text) = match self.window.admit(id, done)? {
@@ -190,7 +190,9 @@ impl Session {
         if call.is_some_and(|call| call.state == State::Sent) {
             return None;
         }
-        Some(Error::failed_precondition(format!("parent {parent} is no open call of this side")))
+        Some(Error::failed_precondition(format!(
+            "parent {parent} is not an open call of this side"
+        )))
     }
 
     pub(crate) fn put_refusal(&mut self, call: CallId, error: &Error, outcome: Outcome) {

@@ -6,8 +6,8 @@
 use bytes::Bytes;
 use tidewire_service::{Code, Error, Outcome};
 
-use crate::caller::{Outgoing, State};
-use crate::event::{Event, Then};
+use crate::caller::{OwnCall, State};
+use crate::event::{Continuation, Event};
 use crate::fields::Fields;
 use crate::frame::{Head, Kind, flag};
 use crate::hello::feature;
@@ -15,8 +15,8 @@ use crate::message::Watch;
 use crate::metadata::{Metadata, tag};
 use crate::outcome;
 use crate::reason::{Reason, Violation};
-use crate::receive::Received;
-use crate::session::{Next, Session};
+use crate::receive::FrameOutcome;
+use crate::session::{NextEvent, Session};
 use crate::slots::{CallId, index};
 use crate::stream::Finish;
 use crate::varint;
@@ -24,7 +24,7 @@ use crate::varint;
 impl Session {
     /// The call that the peer answers, if there is one.
     #[inline(always)]
-    fn answered(&mut self, stream: u32) -> Option<(CallId, &mut Outgoing)> {
+    fn note_answer(&mut self, stream: u32) -> Option<(CallId, &mut OwnCall)> {
         if !self.is_ours(stream) || !self.outgoing_live {
             return None;
         }
@@ -59,7 +59,7 @@ impl Session {
     }
 
     #[inline(always)]
-    pub(crate) fn receive_reply(&mut self) -> Result<Next, Violation> {
+    pub(crate) fn receive_reply(&mut self) -> Result<NextEvent, Violation> {
         self.fields.read_next(self.reader.metadata())?;
         let head = self.reader.head();
         if head.has(flag::HTTP) {
@@ -72,7 +72,7 @@ impl Session {
         let is_empty = self.received_payload().range.is_empty();
         let validator = self.fields.validator();
         let stream = head.stream;
-        let Some((call, outgoing)) = self.answered(stream) else {
+        let Some((call, outgoing)) = self.note_answer(stream) else {
             return Err(self.not_asked(stream));
         };
         let then = next(head, outgoing, validator.is_some(), is_empty)?;
@@ -82,21 +82,21 @@ impl Session {
         }
         let cancelled = outgoing.state == State::Cancelled;
         match then {
-            Then::Nothing if outgoing.stream.is_none() => self.free_outgoing(call.index()),
-            Then::Nothing => self.terminated(call.index()),
-            Then::Watch => {
+            Continuation::Nothing if outgoing.stream.is_none() => self.free_outgoing(call.index()),
+            Continuation::Nothing => self.terminated(call.index()),
+            Continuation::Watch => {
                 outgoing.watched(validator, head.has(flag::SUSPECT));
                 let seen = !cancelled && outgoing.request.watch == Watch::Values;
                 let counted = std::mem::take(&mut outgoing.counted);
                 self.granted(stream, counted, seen);
             }
-            Then::Items => outgoing.stream.get_or_insert_default().head = Some(Vec::new()),
+            Continuation::Items => outgoing.stream.get_or_insert_default().head = Some(Vec::new()),
         }
         if command != 0 {
             self.commands.heard(command);
         }
         self.received = call;
-        Ok(if cancelled { Next::Nothing } else { Next::Reply })
+        Ok(if cancelled { NextEvent::Nothing } else { NextEvent::Reply })
     }
 
     /// A watch is granted, or has a new value.
@@ -127,17 +127,18 @@ impl Session {
         Ok(())
     }
 
-    pub(crate) fn receive_error(&mut self) -> Received {
+    pub(crate) fn receive_error(&mut self) -> FrameOutcome {
         let metadata = self.metadata_of()?;
         if self.fields.has_more() {
             self.receive_rarely()?;
         }
-        // Before anything of the call is changed: whoever breaks a rule here ends it with the session.
+        // Before anything of the call is changed: whoever breaks a rule here ends it with the
+        // session.
         let error = read_error(&self.fields, &metadata)?;
         let head = self.reader.head();
         let (validator, watched) = (self.fields.validator(), head.has(flag::WATCHED));
         let mut outcome = outcome::of_number(self.fields.outcome());
-        let Some((call, outgoing)) = self.answered(head.stream) else {
+        let Some((call, outgoing)) = self.note_answer(head.stream) else {
             return Err(self.not_asked(head.stream));
         };
         let cancelled = outgoing.state == State::Cancelled;
@@ -170,9 +171,9 @@ impl Session {
         Ok((watched.is_some() && head.has(flag::SUSPECT)).then_some(Event::Suspect { call }))
     }
 
-    pub(crate) fn receive_end_of_reply(&mut self) -> Received {
+    pub(crate) fn receive_end_of_reply(&mut self) -> FrameOutcome {
         let metadata = self.metadata_of()?;
-        let Some((call, outgoing)) = self.answered(self.reader.head().stream) else {
+        let Some((call, outgoing)) = self.note_answer(self.reader.head().stream) else {
             return Err(self.not_asked(self.reader.head().stream));
         };
         if outgoing.stream.as_ref().is_none_or(|stream| stream.head.is_none()) {
@@ -186,8 +187,8 @@ impl Session {
     }
 
     /// The callee wants no more items.
-    pub(crate) fn receive_stop(&mut self, stream: u32) -> Received {
-        let Some((call, outgoing)) = self.answered(stream) else {
+    pub(crate) fn receive_stop(&mut self, stream: u32) -> FrameOutcome {
+        let Some((call, outgoing)) = self.note_answer(stream) else {
             return Err(self.not_asked(stream));
         };
         let Some(state) = &mut outgoing.stream else { return Ok(None) };
@@ -204,7 +205,7 @@ impl Session {
     }
 }
 
-impl Outgoing {
+impl OwnCall {
     /// It is answered, and watched under this validator.
     fn watched(&mut self, validator: Option<tidewire_service::Validator>, suspect: bool) {
         self.suspect = suspect;
@@ -220,10 +221,10 @@ impl Outgoing {
 #[inline]
 fn next(
     head: Head,
-    call: &Outgoing,
+    call: &OwnCall,
     has_validator: bool,
     is_empty: bool,
-) -> Result<Then, Violation> {
+) -> Result<Continuation, Violation> {
     let unexpected = |message| Err(Violation::new(Reason::Unexpected, message));
     if call.stream.as_ref().is_some_and(|stream| stream.head.is_some()) {
         return unexpected("a second reply on a stream");
@@ -231,28 +232,32 @@ fn next(
     if head.has(flag::UNCHANGED) && !is_empty {
         return Err(Violation::malformed("UNCHANGED with a payload"));
     }
-    match Then::of(head) {
-        Then::Nothing if head.has(flag::WATCHED) => {
+    match Continuation::of(head) {
+        Continuation::Nothing if head.has(flag::WATCHED) => {
             Err(Violation::malformed("a reply with END and WATCHED"))
         }
-        Then::Watch if head.has(flag::MORE) && !is_empty => {
+        Continuation::Watch if head.has(flag::MORE) && !is_empty => {
             Err(Violation::malformed("a large watched answer with a payload"))
         }
-        Then::Watch if call.request.watch == Watch::No => {
-            unexpected("a watch that nobody asked for")
+        Continuation::Watch if call.request.watch == Watch::No => {
+            unexpected("a watch that was not requested")
         }
-        Then::Watch if call.stream.is_some() => unexpected("a watch of a stream"),
-        Then::Watch if call.request.watch == Watch::Notify && call.state == State::Watching => {
+        Continuation::Watch if call.stream.is_some() => unexpected("a watch of a stream"),
+        Continuation::Watch
+            if call.request.watch == Watch::Notify && call.state == State::Watching =>
+        {
             unexpected("a second value of a watch that is notified")
         }
-        Then::Watch if call.request.watch == Watch::Notify && head.has(flag::SUSPECT) => {
+        Continuation::Watch if call.request.watch == Watch::Notify && head.has(flag::SUSPECT) => {
             unexpected("SUSPECT for a watch that is notified")
         }
-        Then::Watch if !has_validator => {
+        Continuation::Watch if !has_validator => {
             Err(Violation::malformed("a watched reply without validator"))
         }
-        Then::Items if !is_empty => Err(Violation::malformed("the head of a stream has a payload")),
-        Then::Items if call.state == State::Watching => unexpected("a stream on a watch"),
+        Continuation::Items if !is_empty => {
+            Err(Violation::malformed("the head of a stream has a payload"))
+        }
+        Continuation::Items if call.state == State::Watching => unexpected("a stream on a watch"),
         then => Ok(then),
     }
 }

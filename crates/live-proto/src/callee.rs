@@ -2,21 +2,23 @@
 //!
 //! A slot is free when its last frame is queued; only a stream call stays until the caller
 //! acknowledged the end, since its tail may have to be sent again. A unary command that its caller
-//! cancelled keeps its slot until it has run, so that no more run than may. One whose caller does not
-//! know it any more runs on as an *orphan*. What is admitted at all is in `admission.rs`.
+//! cancelled keeps its slot until it has run, so that no more run than may. One whose caller does
+//! not know it any more runs on as an *orphan*. What is admitted at all is in `admission.rs`.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 use tidewire_service::{Error, Outcome, Validator};
 
-use crate::command_window::Stored;
+use crate::command_window::StoredAnswer;
 use crate::event::Event;
 use crate::frame::{self, HEAD_BYTES, Head, Kind, PAYLOAD_BYTES_MAX, flag};
 use crate::hello::feature;
 use crate::message::{OutgoingReply, Watch};
 use crate::metadata::Metadata;
-use crate::output::{Packing, put_error_frame, put_error_metadata, put_kept, put_reply_metadata};
+use crate::output::{
+    CompressionPolicy, put_error_frame, put_error_metadata, put_kept, put_reply_metadata,
+};
 use crate::reason::{Reason, Violation};
 use crate::session::Session;
 use crate::slots::{CallId, index};
@@ -25,8 +27,8 @@ use crate::varint;
 
 /// A call of the peer. Small: a watch is one of these for as long as it lasts.
 #[derive(Debug)]
-pub(crate) struct Served {
-    pub(crate) state: Serving,
+pub(crate) struct PeerCall {
+    pub(crate) state: PeerCallState,
     pub(crate) watch: Watch,
     /// See [`mark`].
     pub(crate) marks: u8,
@@ -40,7 +42,7 @@ pub(crate) struct Served {
     pub(crate) stream: Option<Box<Stream>>,
 }
 
-/// Bits of [`Served::marks`].
+/// Bits of [`PeerCall::marks`].
 pub(crate) mod mark {
     /// An HTTP call.
     pub(crate) const HTTP: u8 = 1;
@@ -56,7 +58,7 @@ pub(crate) mod mark {
     pub(crate) const CANCELLED: u8 = 32;
 }
 
-impl Served {
+impl PeerCall {
     #[inline]
     pub(crate) fn has(&self, mark: u8) -> bool {
         self.marks & mark != 0
@@ -65,7 +67,7 @@ impl Served {
     /// Whether it is a unary call that waits for its answer, and asks for nothing else.
     #[inline(always)]
     fn is_plain(&self) -> bool {
-        let is_open = self.state == Serving::Open && self.stream.is_none();
+        let is_open = self.state == PeerCallState::Open && self.stream.is_none();
         is_open && self.watch == Watch::No && self.marks & !mark::HTTP == 0
     }
 
@@ -94,7 +96,7 @@ impl Served {
     /// The answer makes it a watch.
     pub(crate) fn grant(&mut self, validator: Validator) -> u8 {
         let outdated = self.has(mark::OUTDATED);
-        self.state = if outdated { Serving::Told } else { Serving::Fresh };
+        self.state = if outdated { PeerCallState::Told } else { PeerCallState::Fresh };
         self.marks = (self.marks & mark::HTTP) | mark::HELD;
         if self.watch == Watch::Values {
             self.marks |= mark::UNSEEN | if outdated { mark::BEHIND } else { 0 };
@@ -106,7 +108,7 @@ impl Served {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Serving {
+pub(crate) enum PeerCallState {
     /// Not answered, or streaming.
     Open,
     /// Answered, watched, fresh as far as is known.
@@ -117,7 +119,7 @@ pub(crate) enum Serving {
     Told,
 }
 
-impl Serving {
+impl PeerCallState {
     pub(crate) fn is_watch(self) -> bool {
         self != Self::Open
     }
@@ -129,7 +131,8 @@ const OWN_FIELDS_BYTES_MAX: usize = 48;
 impl Session {
     /// Answers a call with a whole reply; grants a watch when asked for and `reply.watch` is set.
     ///
-    /// A reply to a call that is over is dropped, except that the answer of a command is remembered.
+    /// A reply to a call that is over is dropped, except that the answer of a command is
+    /// remembered.
     #[inline]
     pub fn reply(&mut self, call: CallId, reply: OutgoingReply<'_>) {
         let small = reply.payload.len() <= PIECE_BYTES - varint::BYTES_MAX;
@@ -199,8 +202,8 @@ impl Session {
         self.incoming_live && self.watches_in < self.config.limits.watches_max
     }
 
-    /// Answers a call with an error that the caller may watch, as an answer like any other: it has a
-    /// validator, and a later answer may be a value.
+    /// Answers a call with an error that the caller may watch, as an answer like any other: it has
+    /// a validator, and a later answer may be a value.
     pub fn reply_error(&mut self, call: CallId, error: &Error, validator: Validator) {
         let room = self.has_room_for_watch();
         let open = self.incoming.of(call).filter(|served| !served.state.is_watch());
@@ -220,8 +223,8 @@ impl Session {
         self.reply_body(call, reply, &Bytes::copy_from_slice(reply.payload));
     }
 
-    /// As [`reply`](Self::reply), with a body that is not copied if it goes in pieces. The payload of
-    /// `head` is not looked at, and no watch is granted.
+    /// As [`reply`](Self::reply), with a body that is not copied if it goes in pieces. The payload
+    /// of `head` is not looked at, and no watch is granted.
     pub fn reply_body(&mut self, call: CallId, head: &OutgoingReply<'_>, body: &Bytes) {
         if body.len() + varint::BYTES_MAX <= PIECE_BYTES {
             return self.reply(call, OutgoingReply { payload: body, watch: false, ..head.clone() });
@@ -269,7 +272,8 @@ impl Session {
         put_reply_metadata(out, reply);
         let metadata = start..out.len();
         let frame = frame.metadata_ends(out);
-        let mut packing = Packing { compression: &mut self.compression, min: self.compress_min };
+        let mut packing =
+            CompressionPolicy { compression: &mut self.compression, min: self.compress_min };
         let packed = packing.put(out, reply.payload);
         frame.flags(packed).finish(out);
         metadata
@@ -339,14 +343,15 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a call with an error, which is the answer and comes after the items that were queued: what it says of a call that the handler made
-    /// itself ([`Error::outcome`]) is not said of this one.
+    /// Ends a call with an error, which is the answer and comes after the items that were queued:
+    /// what it says of a call that the handler made itself ([`Error::outcome`]) is not said of this
+    /// one.
     pub fn fail(&mut self, call: CallId, error: &Error) {
         self.fail_with(call, error, Outcome::Answered);
     }
 
-    /// The same of a hosted process, which says what the error was made of: `maps` are the headers and
-    /// trailers of the error, with [`depends`](crate::MetadataBuilder::depends) between.
+    /// The same of a hosted process, which says what the error was made of: `maps` are the headers
+    /// and trailers of the error, with [`depends`](crate::MetadataBuilder::depends) between.
     pub fn fail_made_of(&mut self, call: CallId, error: &Error, maps: &Metadata) {
         self.end_with(call, error, Outcome::Answered, maps);
     }
@@ -525,7 +530,7 @@ pub(crate) fn write_head(out: &mut Vec<u8>, stream: u32, flags: u8, metadata: &[
     frame.finish(out);
 }
 
-pub(crate) fn put_stored(out: &mut Vec<u8>, stream: u32, stored: &Stored<'_>) {
+pub(crate) fn put_stored(out: &mut Vec<u8>, stream: u32, stored: &StoredAnswer<'_>) {
     let head = Head {
         len: stored.body.len() as u32,
         stream,
@@ -544,7 +549,7 @@ pub(crate) fn write_finish(
     out: &mut Vec<u8>,
     stream: u32,
     finish: &Finish,
-    packing: &mut Packing<'_>,
+    packing: &mut CompressionPolicy<'_>,
 ) {
     let body = (&finish.metadata[..], &finish.payload);
     put_kept(out, finish.kind, stream, finish.flags, body, packing);

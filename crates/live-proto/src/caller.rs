@@ -1,7 +1,7 @@
 //! Calls that this side makes: from the request to the one frame that ends it.
 //!
 //! ```text
-//!  Waiting --sent--> Sent --reply WATCHED--> Watching
+//!  Waiting --sent--> SentIn --reply WATCHED--> Watching
 //!     ^ bit 0 of resumed | |                    |        cancel, deadline: Cancelled, until the
 //!     `------------------' `---terminal frame---'        callee's terminal frame frees the slot
 //! ```
@@ -15,11 +15,11 @@ use crate::event::Event;
 use crate::frame::{self, HEAD_BYTES, Kind, flag};
 use crate::hello::{Hello, Limits, feature};
 use crate::message::{
-    CallKind, CallRefused, Destination, Extra, MethodId, Request, RequestBody, Watch,
+    CallKind, CallRefusal, Destination, Extra, MethodId, Request, RequestBody, Watch,
 };
 use crate::metadata::{self, Metadata, tag};
-use crate::methods::Called;
-use crate::output::Packing;
+use crate::methods::OwnMethods;
+use crate::output::CompressionPolicy;
 use crate::session::{Phase, Session};
 use crate::slots::CallId;
 use crate::stream::{Finish, PIECE_BYTES, Stream};
@@ -27,14 +27,14 @@ use crate::varint;
 
 /// A call of this side.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct OwnCall {
     pub(crate) state: State,
     /// Whether it counts against the peer's `calls_max`.
     pub(crate) counted: bool,
     /// A watch that may be stale; the application was told.
     pub(crate) suspect: bool,
     /// Where it was sent, on whatever connection: there the callee may have run it.
-    pub(crate) sent: Sent,
+    pub(crate) sent: SentIn,
     /// Which request of the session it was, counted from 0.
     pub(crate) number: u32,
     /// The command's id; 0 for a query, or when not sent.
@@ -58,7 +58,7 @@ pub(crate) enum State {
 
 /// In which session a call was sent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Sent {
+pub(crate) enum SentIn {
     Never,
     Now,
     /// In an earlier one.
@@ -72,12 +72,13 @@ const EXTRA_BYTES_MAX: usize = 48;
 
 impl Session {
     /// Makes a call; its outcome comes as events: replies and items, and then exactly one of
-    /// [`Event::Reply`] with `Then::Nothing`, [`Event::End`], [`Event::Failed`], [`Event::Stale`].
+    /// [`Event::Reply`] with `Continuation::Nothing`, [`Event::End`], [`Event::Failed`],
+    /// [`Event::Stale`].
     ///
     /// # Errors
     /// When no call can be made now; nothing was sent.
     #[inline]
-    pub fn call(&mut self, request: Request, now: Micros) -> Result<CallId, CallRefused> {
+    pub fn call(&mut self, request: Request, now: Micros) -> Result<CallId, CallRefusal> {
         self.now = self.now.max(now);
         let index = self.free_slot(request.kind)?;
         self.earliest_deadline = self.earliest_deadline.min(request.deadline);
@@ -86,11 +87,11 @@ impl Session {
         let slot = self.outgoing.take(index);
         let generation = slot.generation();
         if let free @ None = slot.value() {
-            *free = Some(Outgoing {
+            *free = Some(OwnCall {
                 state: State::Waiting,
                 counted: false,
                 suspect: false,
-                sent: Sent::Never,
+                sent: SentIn::Never,
                 number: 0,
                 command: 0,
                 request,
@@ -127,7 +128,7 @@ impl Session {
     /// # Errors
     /// Why not; [`Event::Room`] tells when there may be room.
     #[inline]
-    pub fn may_call(&mut self, kind: CallKind) -> Result<(), CallRefused> {
+    pub fn may_call(&mut self, kind: CallKind) -> Result<(), CallRefusal> {
         let index = self.free_slot(kind)?;
         self.free.give(index);
         Ok(())
@@ -135,12 +136,12 @@ impl Session {
 
     /// A slot for a new call.
     #[inline]
-    fn free_slot(&mut self, kind: CallKind) -> Result<u32, CallRefused> {
+    fn free_slot(&mut self, kind: CallKind) -> Result<u32, CallRefusal> {
         if self.phase == Phase::Closed {
-            return Err(CallRefused::Closed);
+            return Err(CallRefusal::Closed);
         }
         if self.drain_sent || self.drain_received {
-            return Err(CallRefused::Draining);
+            return Err(CallRefusal::Draining);
         }
         let Limits { calls_max, .. } = self.peer.limits;
         let open = self.calls_out as usize + self.again.len();
@@ -153,7 +154,7 @@ impl Session {
             self.free.give(index);
         }
         self.wants_room = true;
-        Err(CallRefused::Full { calls_max })
+        Err(CallRefusal::Full { calls_max })
     }
 
     /// Whether the callee would take the id of another command.
@@ -165,8 +166,8 @@ impl Session {
     }
 
     /// The application is done with a call: it hears no more of it. The callee is asked to stop; a
-    /// unary command runs to completion all the same, and its slot is taken until then. Returns whether the
-    /// call was not over.
+    /// unary command runs to completion all the same, and its slot is taken until then. Returns
+    /// whether the call was not over.
     pub fn cancel(&mut self, call: CallId) -> bool {
         let is_open = self.is_ours(call.stream) && self.outgoing.of(call).is_some();
         if is_open {
@@ -236,7 +237,7 @@ impl Session {
             self.writes += 1;
         }
         call.state = State::Sent;
-        call.sent = call.sent.max(Sent::Now);
+        call.sent = call.sent.max(SentIn::Now);
         call.counted = true;
         call.number = self.requests_out;
         self.requests_out = self.requests_out.wrapping_add(1);
@@ -268,7 +269,8 @@ impl Session {
             frame.finish(out);
             return self.join_line(stream);
         }
-        let mut packing = Packing { compression: &mut self.compression, min: self.compress_min };
+        let mut packing =
+            CompressionPolicy { compression: &mut self.compression, min: self.compress_min };
         let packed = packing.put(out, &request.payload);
         frame.flags(packed | flag::END).finish(out);
     }
@@ -311,7 +313,7 @@ impl Session {
             self.calls_out -= 1;
         }
         if command != 0 {
-            self.commands.answered(command);
+            self.commands.note_answer(command);
             self.writes += 1;
         }
         if !(self.output.unwatch.is_empty() && self.output.seen.is_empty()) {
@@ -355,7 +357,7 @@ impl Session {
     /// Says that a call ends without the callee's word: what was sent may have run.
     fn fail_here(&mut self, index: u32, error: Error) {
         let call = self.own_call(index);
-        let was_sent = self.outgoing.get(index).is_some_and(Outgoing::was_sent);
+        let was_sent = self.outgoing.get(index).is_some_and(OwnCall::was_sent);
         let outcome = if was_sent { Outcome::Unknown } else { Outcome::NotRun };
         let error = error.with_outcome(outcome);
         let metadata = Metadata::default();
@@ -365,7 +367,7 @@ impl Session {
 
 /// The length of a method's path.
 #[cold]
-fn takes_name(called: &Called, method: MethodId) -> Result<usize, Error> {
+fn takes_name(called: &OwnMethods, method: MethodId) -> Result<usize, Error> {
     let unknown = || Error::internal("the method was not registered with this session");
     called.path_len(method).ok_or_else(unknown)
 }
@@ -375,7 +377,7 @@ struct Peer<'a> {
     hello: &'a Hello,
     slots: u32,
     features: u64,
-    called: &'a Called,
+    called: &'a OwnMethods,
     now: Micros,
 }
 
@@ -457,15 +459,15 @@ impl Peer<'_> {
     }
 }
 
-impl Outgoing {
+impl OwnCall {
     /// Whether a callee may have seen it, in this session or another.
     pub(crate) fn was_sent(&self) -> bool {
-        self.sent != Sent::Never || self.has_origin()
+        self.sent != SentIn::Never || self.has_origin()
     }
 
     /// Whether a callee may have seen it in an earlier session.
     pub(crate) fn was_sent_before(&self) -> bool {
-        self.sent == Sent::Before || self.has_origin()
+        self.sent == SentIn::Before || self.has_origin()
     }
 
     fn has_origin(&self) -> bool {

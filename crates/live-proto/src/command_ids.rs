@@ -82,7 +82,7 @@ impl CommandIds {
 
     /// The call with this id is over.
     #[inline]
-    pub(crate) fn answered(&mut self, id: u64) {
+    pub(crate) fn note_answer(&mut self, id: u64) {
         if id == self.done && self.early.is_empty() {
             self.done += 1;
         } else {
@@ -113,11 +113,11 @@ mod tests {
         let mut ids = CommandIds::default();
         assert_eq!([(); 4].map(|()| ids.next(0, 1000)), [1, 2, 3, 4]);
         for (id, done) in [(2, 1), (1, 3), (4, 3), (1, 3), (3, 5)] {
-            ids.answered(id);
+            ids.note_answer(id);
             assert_eq!(ids.done(), done, "after {id}");
         }
         assert_eq!(ids.next(0, 1000), 5);
-        ids.answered(5);
+        ids.note_answer(5);
         assert_eq!((ids.done(), ids.early.len()), (6, 0));
     }
 

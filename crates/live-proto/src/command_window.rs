@@ -64,7 +64,7 @@ const EMPTY: Entry =
 
 /// An answer as it was sent.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Stored<'a> {
+pub(crate) struct StoredAnswer<'a> {
     pub(crate) kind: u8,
     pub(crate) flags: u8,
     pub(crate) meta_len: u16,
@@ -76,7 +76,7 @@ pub(crate) struct Stored<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Admit<'a> {
     Run,
-    Replay(Stored<'a>),
+    Replay(StoredAnswer<'a>),
     Ran,
     Unknown,
 }
@@ -145,7 +145,7 @@ impl CommandWindow {
                 let small = &entry.small[..usize::from(entry.len).min(SMALL_BYTES)];
                 let body = self.large.get(&id).map_or(small, |body| body);
                 let Entry { kind, flags, meta_len, .. } = *entry;
-                Ok(Admit::Replay(Stored { kind, flags, meta_len, body }))
+                Ok(Admit::Replay(StoredAnswer { kind, flags, meta_len, body }))
             }
             State::Forgotten => Ok(Admit::Ran),
             State::Absent => Ok(Admit::Unknown),
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(window.admit(1, 1), Ok(Admit::Run));
         assert!(window.admit(1, 1).is_err());
         window.finish(1, 4, 1, b"m", b"answer");
-        let stored = Stored { kind: 4, flags: 1, meta_len: 1, body: b"manswer" };
+        let stored = StoredAnswer { kind: 4, flags: 1, meta_len: 1, body: b"manswer" };
         assert_eq!(window.admit(1, 1), Ok(Admit::Replay(stored)));
         assert_eq!(window.admit(2, 2), Ok(Admit::Run));
         assert_eq!(window.admit(1, 2), Ok(Admit::Unknown));
@@ -377,7 +377,7 @@ mod tests {
         window.finish(3, 4, 1, b"", b"again");
         window.entries_max = 2;
         window.finish(1, 4, 1, b"", &[7; 60]);
-        let stored = Stored { kind: 4, flags: 1, meta_len: 0, body: &[7; 60] };
+        let stored = StoredAnswer { kind: 4, flags: 1, meta_len: 0, body: &[7; 60] };
         assert_eq!(window.admit(1, 1), Ok(Admit::Replay(stored)));
         assert_eq!(window.admit(4, 4), Ok(Admit::Run));
         assert_eq!((window.bytes(), window.large.len(), window.stragglers.len()), (0, 0, 0));

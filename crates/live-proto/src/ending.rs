@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 use tidewire_service::{Code, Error};
 
-use crate::caller::Outgoing;
+use crate::caller::OwnCall;
 use crate::config::Micros;
 use crate::event::Event;
 use crate::message::CallKind;
@@ -22,8 +22,8 @@ use crate::reason::{Reason, Violation};
 use crate::session::{Phase, Session};
 
 impl Session {
-    /// Says that this side takes no new calls; open ones have this long, 0 for no limit. The peer may
-    /// come back after `after_ms`, 0 for at once.
+    /// Says that this side takes no new calls; open ones have this long, 0 for no limit. The peer
+    /// may come back after `after_ms`, 0 for at once.
     pub fn drain(&mut self, grace_ms: u32, after_ms: u64) {
         if self.phase == Phase::Open && !self.drain_sent {
             self.drain_sent = true;
@@ -72,8 +72,8 @@ impl Session {
     }
 
     /// Another connection resumes this session while the peer's old one seems to be open: what is
-    /// in it unread is dropped, and `out` has what to write to it before it is closed. The session is
-    /// parked.
+    /// in it unread is dropped, and `out` has what to write to it before it is closed. The session
+    /// is parked.
     pub fn take_over(&mut self, now: Micros, out: &mut Vec<u8>) {
         if self.is_connected() {
             let message = "another connection resumed the session";
@@ -112,7 +112,7 @@ impl Session {
 
     /// Ends a call of this side because its session, or its place in it, is lost.
     pub(crate) fn give_up(&mut self, index: u32, reason: Reason, why: &str) {
-        let is_unknown = self.outgoing.get(index).is_some_and(Outgoing::may_have_run);
+        let is_unknown = self.outgoing.get(index).is_some_and(OwnCall::may_have_run);
         self.end_outgoing(index, || match is_unknown {
             true => Error::aborted(format!("outcome unknown: {why}")),
             false if reason == Reason::Unauthenticated => Error::new(Code::Unauthenticated, why),
@@ -121,7 +121,7 @@ impl Session {
     }
 }
 
-impl Outgoing {
+impl OwnCall {
     /// Whether it changed something, as far as this side knows.
     fn may_have_run(&self) -> bool {
         self.was_sent() && self.request.kind != CallKind::Query

@@ -27,7 +27,8 @@ pub enum Event<'a> {
         /// Whether earlier calls and watches go on.
         resumed: bool,
     },
-    /// The peer refused the connection; a session that there was is parked, and [`Event::Lost`] follows.
+    /// The peer refused the connection; a session that there was is parked, and [`Event::Lost`]
+    /// follows.
     Refused(Violation),
     /// The connection is lost. The session waits to be resumed, or is over if it cannot be.
     Lost,
@@ -95,7 +96,8 @@ pub enum Event<'a> {
         call: CallId,
     },
     /// An answer that this side watches may be stale: a new value is computed, or the answer could
-    /// not be confirmed after a lost connection. An [`Event::Reply`] or [`Event::Confirmed`] follows.
+    /// not be confirmed after a lost connection. An [`Event::Reply`] or [`Event::Confirmed`]
+    /// follows.
     ///
     /// From [`Event::Lost`] on every watched answer is unconfirmed; [`Event::Connected`] with
     /// `resumed` confirms those that were not named here since.
@@ -116,8 +118,8 @@ pub enum Event<'a> {
         /// What to give to `refresh`.
         change: Change,
     },
-    /// This side may have slept: every watched answer is unconfirmed until [`Event::Sure`], those that
-    /// are read or confirmed in between too.
+    /// This side may have slept: every watched answer is unconfirmed until [`Event::Sure`], those
+    /// that are read or confirmed in between too.
     Unsure,
     /// The peer was heard since: the watched answers that are not suspect are good.
     Sure,
@@ -126,7 +128,7 @@ pub enum Event<'a> {
         /// The call.
         call: CallId,
     },
-    /// A call can be made again after [`CallRefused::Full`](crate::CallRefused::Full).
+    /// A call can be made again after [`CallRefusal::Full`](crate::CallRefusal::Full).
     Room,
     /// The peer replaced default headers; see [`peer_headers`](crate::Session::peer_headers). An
     /// acceptor answers with [`credential`](crate::Session::credential).
@@ -154,7 +156,7 @@ pub enum Event<'a> {
         metadata: Metadata,
     },
     /// Sources changed at the peer.
-    Changed(Changed),
+    Changed(ChangedSources),
 }
 
 /// A call of the peer, as it lies in the session's read buffer: nothing is copied until the
@@ -166,9 +168,8 @@ pub struct IncomingRequest<'a> {
 }
 
 impl<'a> IncomingRequest<'a> {
-    /// The method's number on this connection, see
-    /// [`peer_method`](crate::Session::peer_method); none for HTTP, and for a method that the caller
-    /// did not number.
+    /// The method's number on this connection, see [`peer_method`](crate::Session::peer_method);
+    /// none for HTTP, and for a method that the caller did not number.
     #[inline]
     pub fn method(&self) -> Option<u32> {
         self.session.fields.method().map(|number| number as u32)
@@ -246,15 +247,15 @@ impl<'a> IncomingRequest<'a> {
         Some(self.session.own_call(index(stream)))
     }
 
-    /// What the command was first sent as, in an earlier session. It may have run: only a service that
-    /// keeps keys may run it now, others fail it with
+    /// What the command was first sent as, in an earlier session. It may have run: only a service
+    /// that keeps keys may run it now, others fail it with
     /// [`Outcome::Unknown`](tidewire_service::Outcome::Unknown).
     pub fn sent_before(&self) -> Option<CommandOrigin> {
         self.session.fields.key()
     }
 
-    /// Names this command for ever, in this session and later ones; `None` for a query, and for what
-    /// an acceptor calls.
+    /// Names this command for ever, in this session and later ones; `None` for a query, and for
+    /// what an acceptor calls.
     pub fn origin(&self) -> Option<CommandOrigin> {
         let session = self.session.session_id().map(|session| session.id);
         let own = || Some(CommandOrigin { session: session?, id: self.command()? });
@@ -311,8 +312,8 @@ impl<'a> IncomingReply<'a> {
 
     /// What follows.
     #[inline]
-    pub fn then(&self) -> Then {
-        Then::of(self.session.reader.head())
+    pub fn then(&self) -> Continuation {
+        Continuation::of(self.session.reader.head())
     }
 
     /// The answer is what the request's validator named.
@@ -321,7 +322,7 @@ impl<'a> IncomingReply<'a> {
         self.session.reader.head().has(flag::UNCHANGED)
     }
 
-    /// The answer is too large for a watch: it is named by its validator, and a query of its own,
+    /// The answer is too large for a watch: it is named by its validator, and its own query,
     /// without a watch, gets it.
     #[inline]
     pub fn is_large(&self) -> bool {
@@ -366,7 +367,7 @@ impl fmt::Debug for IncomingReply<'_> {
 
 /// What follows an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Then {
+pub enum Continuation {
     /// Nothing: the call is over.
     Nothing,
     /// Stream items.
@@ -375,7 +376,7 @@ pub enum Then {
     Watch,
 }
 
-impl Then {
+impl Continuation {
     /// What the flags of a reply say, which does not set both.
     #[inline]
     pub(crate) fn of(head: Head) -> Self {
@@ -406,8 +407,8 @@ impl<'a> Payload<'a> {
         self.buffer.slice(self.range.clone())
     }
 
-    /// For longer than the frame: whoever keeps a share of the read buffer keeps all of it, so small ones
-    /// are copied.
+    /// For longer than the frame: whoever keeps a share of the read buffer keeps all of it, so
+    /// small ones are copied.
     fn keep(&self) -> Bytes {
         const COPIED_BYTES_MAX: usize = 4096;
         if self.range.len() <= COPIED_BYTES_MAX {
@@ -436,8 +437,8 @@ impl<'a> Items<'a> {
         std::iter::from_fn(move || varint::take_string(&mut rest))
     }
 
-    /// The items, kept for longer than the frame: small ones together in a copy, others as a share of the
-    /// read buffer.
+    /// The items, kept for longer than the frame: small ones together in a copy, others as a share
+    /// of the read buffer.
     pub fn keep(&self) -> KeptItems {
         KeptItems { credit: self.bytes(), rest: self.0.keep() }
     }
@@ -507,11 +508,11 @@ pub struct Piece {
 
 /// Sources that changed: pairs of source and key.
 #[derive(Debug, Clone)]
-pub struct Changed {
+pub struct ChangedSources {
     pub(crate) payload: Bytes,
 }
 
-impl Changed {
+impl ChangedSources {
     /// The pairs.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut rest = &self.payload[..];

@@ -26,7 +26,7 @@ pub mod flag {
     /// A plain HTTP call.
     pub const HTTP: u8 = 0x04;
     /// The payload goes on in the next frame of this kind on this stream. On a watched reply: the
-    /// answer is too large for a frame and must be asked for by a query of its own.
+    /// answer is too large for a frame and must be asked for by its own query.
     pub const MORE: u8 = 0x08;
     /// On request: tell me when the answer is stale.
     pub const NOTIFY: u8 = 0x10;

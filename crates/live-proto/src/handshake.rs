@@ -3,7 +3,7 @@
 //! The dialer's half is here; the acceptor's, which needs the owner's word on identity, is in
 //! `acceptor.rs`.
 
-use crate::caller::{Outgoing, Sent, State};
+use crate::caller::{OwnCall, SentIn, State};
 use crate::config::{Config, Micros, SessionId, micros};
 use crate::credit::{ReceiveWindow, SendWindow};
 use crate::event::Event;
@@ -11,7 +11,7 @@ use crate::hello::{Hello, VERSIONS, feature};
 use crate::message::{CallKind, RequestBody};
 use crate::metadata::CommandOrigin;
 use crate::reason::{Reason, Violation};
-use crate::receive::Received;
+use crate::receive::FrameOutcome;
 use crate::session::{Phase, Session};
 
 impl Session {
@@ -36,7 +36,7 @@ impl Session {
     }
 
     /// The acceptor's hello.
-    pub(crate) fn receive_hello(&mut self) -> Received {
+    pub(crate) fn receive_hello(&mut self) -> FrameOutcome {
         let hello = Hello::decode(&self.reader.share_metadata(), &self.reader.share_payload())?;
         if hello.versions != (VERSIONS.1, VERSIONS.1) {
             return Err(wrong_version(&hello));
@@ -106,7 +106,7 @@ impl Session {
                 self.free_outgoing(index);
                 continue;
             }
-            if call.sent == Sent::Never {
+            if call.sent == SentIn::Never {
                 continue;
             }
             let first_sent = self.commands.sent_after(call.command);
@@ -118,7 +118,7 @@ impl Session {
             if std::mem::take(&mut call.counted) {
                 self.calls_out -= 1;
             }
-            (call.state, call.command, call.sent) = (State::Waiting, 0, Sent::Before);
+            (call.state, call.command, call.sent) = (State::Waiting, 0, SentIn::Before);
             self.load_body(index);
             repeated.push((index, self.outgoing.generation(index)));
             if was_watching {
@@ -130,7 +130,7 @@ impl Session {
     }
 }
 
-impl Outgoing {
+impl OwnCall {
     /// Whether a call that was sent in a lost session is sent again; a command goes under its key.
     fn may_repeat(&mut self, session: [u8; 16], features: u64, first_sent: Micros) -> bool {
         let begun = self.stream.as_ref().is_some_and(|stream| stream.head.is_some());

@@ -34,8 +34,8 @@ impl Session {
         }
     }
 
-    /// Logs at the peer: level 1 trace to 5 error, and fields as headers. Dropped while the peer does
-    /// not read; cut at 64 KiB.
+    /// Logs at the peer: level 1 trace to 5 error, and fields as headers. Dropped while the peer
+    /// does not read; cut at 64 KiB.
     pub fn log(&mut self, level: u8, text: &str, fields: &Metadata) {
         if self.is_hosted() && self.output.control.len() < self.config.output_soft_max {
             let out = &mut self.output.control;
@@ -49,8 +49,9 @@ impl Session {
         }
     }
 
-    /// Says that sources changed at this side; the peer hears it before any later reply. A key that does not
-    /// fit into a frame is any key of its source; a source that does not is one that no answer could name.
+    /// Says that sources changed at this side; the peer hears it before any later reply. A key that
+    /// does not fit into a frame is any key of its source; a source that does not is one that no
+    /// answer could name.
     pub fn changed<'a>(&mut self, sources: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) {
         if !self.is_hosted() {
             return;

@@ -13,7 +13,7 @@ use crate::frame::{self, Kind};
 use crate::metadata::{self, Metadata, tag};
 use crate::output::put_error_metadata;
 use crate::reason::{Reason, Violation};
-use crate::receive::Received;
+use crate::receive::FrameOutcome;
 use crate::session::{Phase, Session};
 
 /// Names that only the connection itself may give, where it has headers.
@@ -32,8 +32,8 @@ impl Session {
         }
     }
 
-    /// Answers an [`Event::Auth`]: for how many milliseconds the credential is good (0: not said), or
-    /// why it is refused. Also said without being asked, when a credential is about to expire.
+    /// Answers an [`Event::Auth`]: for how many milliseconds the credential is good (0: not said),
+    /// or why it is refused. Also said without being asked, when a credential is about to expire.
     pub fn credential(&mut self, outcome: Result<u64, &Error>) {
         if self.phase != Phase::Open {
             return;
@@ -52,7 +52,7 @@ impl Session {
         frame.finish(out);
     }
 
-    pub(crate) fn receive_auth(&mut self) -> Received {
+    pub(crate) fn receive_auth(&mut self) -> FrameOutcome {
         let headers = self.metadata_of()?;
         let (code, expires) = (self.fields.code(), self.fields.expires());
         if code.is_some() {

@@ -10,10 +10,10 @@ use crate::frame::{self, Kind, flag};
 use crate::hello::feature;
 use crate::message::Push;
 use crate::metadata::Metadata;
-use crate::output::Packing;
+use crate::output::CompressionPolicy;
 use crate::reason::{Reason, Violation};
-use crate::receive::Received;
-use crate::session::{Next, Session};
+use crate::receive::FrameOutcome;
+use crate::session::{NextEvent, Session};
 use crate::slots::{CallId, index};
 use crate::stream::{Finish, PIECE_BYTES, Stream};
 use crate::varint;
@@ -178,8 +178,8 @@ impl Session {
         }
     }
 
-    /// The application is done with so many bytes of items; the sender may send as many again. It is told in
-    /// quarters of a window: [`has_control`](Self::has_control).
+    /// The application is done with so many bytes of items; the sender may send as many again. It
+    /// is told in quarters of a window: [`has_control`](Self::has_control).
     pub fn consumed(&mut self, call: CallId, bytes: u64) {
         let (window, ours) = (self.config.limits.stream_credit, self.is_ours(call.stream));
         let Some(stream) = self.stream_of(call) else { return };
@@ -239,7 +239,7 @@ impl Session {
             if ours { self.outgoing.generation(slot) } else { self.incoming.generation(slot) };
         let mut compression =
             std::mem::replace(&mut self.compression, crate::compress::Compression::new());
-        let mut packing = Packing { compression: &mut compression, min };
+        let mut packing = CompressionPolicy { compression: &mut compression, min };
         let mut pool = std::mem::take(&mut self.pool);
         let mut sent = 0;
         let mut goes_on = true;
@@ -284,7 +284,7 @@ impl Session {
         goes_on
     }
 
-    pub(crate) fn receive_items(&mut self) -> Result<Next, Violation> {
+    pub(crate) fn receive_items(&mut self) -> Result<NextEvent, Violation> {
         let stream = self.reader.head().stream;
         self.unpack()?;
         let bytes = self.received_payload().bytes().len() as u64;
@@ -306,7 +306,7 @@ impl Session {
             }
             let Some((generation, call)) = self.incoming.at(slot) else {
                 self.return_credit(bytes);
-                return Ok(Next::Nothing);
+                return Ok(NextEvent::Nothing);
             };
             (call.stream.as_deref_mut().filter(|s| !s.receive.ended), generation, true)
         };
@@ -334,18 +334,18 @@ impl Session {
             // Nobody will consume them: the connection gets its credit back at once.
             let _ = state.receive.consume(bytes, window);
             self.return_credit(bytes);
-            return Ok(Next::Nothing);
+            return Ok(NextEvent::Nothing);
         }
         self.received = CallId { stream, generation };
         if is_piece {
             let piece = Piece { bytes: self.received_payload().share(), last: !more };
             self.events.push_back(Event::Piece { call: self.received, piece });
-            return Ok(Next::Nothing);
+            return Ok(NextEvent::Nothing);
         }
         if !are_items(self.received_payload().bytes()) {
             return Err(Violation::malformed("items are not a sequence of strings"));
         }
-        Ok(Next::Items)
+        Ok(NextEvent::Items)
     }
 
     #[cold]
@@ -354,7 +354,7 @@ impl Session {
     }
 
     /// The caller has sent all its items.
-    pub(crate) fn receive_end_of_request(&mut self) -> Received {
+    pub(crate) fn receive_end_of_request(&mut self) -> FrameOutcome {
         let metadata = self.metadata_of()?;
         let stream = self.reader.head().stream;
         let Some((generation, call)) = self.incoming.at(index(stream)) else { return Ok(None) };
@@ -369,7 +369,7 @@ impl Session {
         Ok((!is_over).then_some(Event::End { call, metadata }))
     }
 
-    pub(crate) fn receive_credit(&mut self) -> Received {
+    pub(crate) fn receive_credit(&mut self) -> FrameOutcome {
         let stream = self.reader.head().stream;
         let mut payload = self.reader.payload();
         let bytes = varint::take(&mut payload)
@@ -396,9 +396,9 @@ impl Session {
     }
 
     /// The caller acknowledged the end of a stream call: its slot is free.
-    fn receive_end_seen(&mut self, stream: u32) -> Received {
+    fn receive_end_seen(&mut self, stream: u32) -> FrameOutcome {
         let slot = index(stream);
-        let sent = |served: &crate::callee::Served| {
+        let sent = |served: &crate::callee::PeerCall| {
             served.stream.as_ref().is_some_and(|stream| stream.send.finish_sent)
         };
         if self.is_ours(stream) || !self.incoming.get(slot).is_some_and(sent) {

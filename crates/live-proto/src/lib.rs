@@ -4,8 +4,9 @@
 //! answer became stale; a session outlives its connections. The protocol is specified in
 //! `docs/live-protocol.md`; its byte fixtures are in `tests/fixtures/live/`.
 //!
-//! A [`Session`] is one end. Its owner (the driver in `tidewire-live`, or a load generator) gives it bytes, time and the application's calls, and takes bytes, events and
-//! timeouts out; see [`session`](Session) for the contract.
+//! A [`Session`] is one end. Its owner (the driver in `tidewire-live`, or a load generator) gives
+//! it bytes, time and the application's calls, and takes bytes, events and timeouts out; see
+//! [`session`](Session) for the contract.
 //!
 //! ```
 //! use tidewire_live_proto::{Acceptor, Config, Event, OutgoingReply, Request, Session, SessionId};
@@ -45,9 +46,10 @@
 //! }
 //! ```
 
+#![doc = include_str!("../README.md")]
+
 mod acceptor;
 mod admission;
-mod again;
 mod answer;
 mod callee;
 mod caller;
@@ -70,6 +72,7 @@ pub mod metadata;
 mod methods;
 mod outcome;
 mod output;
+mod pending;
 mod reader;
 mod reason;
 mod receive;
@@ -83,10 +86,12 @@ mod watch;
 
 pub use acceptor::Acceptor;
 pub use config::{Config, Micros, SessionId};
-pub use event::{Changed, Event, IncomingReply, IncomingRequest, Items, KeptItems, Piece, Then};
+pub use event::{
+    ChangedSources, Continuation, Event, IncomingReply, IncomingRequest, Items, KeptItems, Piece,
+};
 pub use hello::{Hello, Limits, feature};
 pub use message::{
-    CallKind, CallRefused, Change, Destination, Extra, HttpRequest, MethodId, OutgoingReply, Push,
+    CallKind, CallRefusal, Change, Destination, Extra, HttpRequest, MethodId, OutgoingReply, Push,
     Refresh, Request, RequestBody, Watch,
 };
 pub use metadata::{CommandOrigin, Depends, Metadata, MetadataBuilder};

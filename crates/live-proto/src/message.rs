@@ -37,11 +37,11 @@ pub struct Request {
 /// What few requests have.
 #[derive(Debug, Clone, Default)]
 pub struct Extra {
-    /// The command was sent before, in a session that is lost: what it was sent as then, which is its
-    /// key.
+    /// The command was sent before, in a session that is lost: what it was sent as then, which is
+    /// its key.
     pub origin: Option<CommandOrigin>,
-    /// When that was, or before; `None` for now. A command whose key may be forgotten at the peer is
-    /// not sent again, and ends with an unknown outcome.
+    /// When that was, or before; `None` for now. A command whose key may be forgotten at the peer
+    /// is not sent again, and ends with an unknown outcome.
     pub first_sent: Option<Micros>,
     /// The peer's call that this one is part of; needs feature HOSTED.
     pub parent: Option<CallId>,
@@ -195,8 +195,8 @@ pub struct OutgoingReply<'a> {
     pub token: &'a [u8],
     /// The HTTP status.
     pub status: Option<u16>,
-    /// Grants a watch, if the caller asked for one and there is room. The answer is what it would be
-    /// if it were computed now, or [`Session::stale`](crate::Session::stale) has said otherwise.
+    /// Grants a watch, if the caller asked for one and there is room. The answer is what it would
+    /// be if it were computed now, or [`Session::stale`](crate::Session::stale) has said otherwise.
     pub watch: bool,
 }
 
@@ -255,7 +255,7 @@ pub enum Refresh<'a> {
 
 /// Why a call could not be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallRefused {
+pub enum CallRefusal {
     /// As many calls are open as the peer allows; try again when one ends.
     Full {
         /// The peer's `calls_max`.
@@ -267,7 +267,7 @@ pub enum CallRefused {
     Closed,
 }
 
-impl std::fmt::Display for CallRefused {
+impl std::fmt::Display for CallRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Full { calls_max } => {
@@ -279,7 +279,7 @@ impl std::fmt::Display for CallRefused {
     }
 }
 
-impl std::error::Error for CallRefused {}
+impl std::error::Error for CallRefusal {}
 
 /// Whether an item found room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

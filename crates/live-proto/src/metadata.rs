@@ -39,7 +39,7 @@ pub mod tag {
     pub const HEADER: u8 = 64;
 }
 
-/// Headers with a tag of their own, from [`tag::HEADER`] on. Never reordered.
+/// Headers with their own tag, from [`tag::HEADER`] on. Never reordered.
 pub const HEADER_TABLE: [&str; 28] = [
     "content-type",
     "authorization",
@@ -87,8 +87,8 @@ static NOTHING: Bytes = Bytes::new();
 /// What a command was first sent as, which names it for ever: the protocol's `key`.
 ///
 /// With the principal it is a service's [`CommandKey`](tidewire_service::CommandKey): the client of
-/// [`Context::set_command`](tidewire_service::Context::set_command) is [`client`](Self::client), and
-/// the id this one's.
+/// [`Context::set_command`](tidewire_service::Context::set_command) is [`client`](Self::client),
+/// and the id this one's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct CommandOrigin {
     /// The session's id, which is random.
@@ -313,7 +313,8 @@ fn to_map<'a>(pairs: impl Iterator<Item = (&'a str, &'a [u8])>) -> HeaderMap {
 pub enum Depends<T> {
     /// A key of a source.
     Key(T, T),
-    /// Keys of a source that are too many or too long to be named: a change of any key is one of them.
+    /// Keys of a source that are too many or too long to be named: a change of any key is one of
+    /// them.
     Source(T),
     /// What cannot be named: the answer is not kept.
     Untold,

@@ -12,7 +12,7 @@ use crate::reason::{Reason, Violation};
 
 /// The methods that this side calls. Ids last for the session, numbers for a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Called {
+pub(crate) struct OwnMethods {
     known: Vec<(Codec, Bytes)>,
     /// By codec and path.
     ids: [HashMap<Bytes, u32, RandomState>; 2],
@@ -22,7 +22,7 @@ pub(crate) struct Called {
 
 const NOT_NAMED: u32 = u32::MAX;
 
-impl Called {
+impl OwnMethods {
     /// Asked for each call, so it takes nothing but a look.
     #[inline]
     pub(crate) fn id(&mut self, path: &str, codec: Codec) -> MethodId {
@@ -100,9 +100,9 @@ impl PeerMethod {
 
 /// The methods that the peer calls.
 #[derive(Debug, Default)]
-pub(crate) struct Named(Vec<PeerMethod>);
+pub(crate) struct PeerMethods(Vec<PeerMethod>);
 
-impl Named {
+impl PeerMethods {
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&PeerMethod> {
         self.0.get(number as usize)

@@ -83,13 +83,13 @@ impl Output {
 
 /// When to compress a payload.
 #[derive(Debug)]
-pub(crate) struct Packing<'a> {
+pub(crate) struct CompressionPolicy<'a> {
     pub(crate) compression: &'a mut Compression,
     /// `usize::MAX` when the feature is not in force.
     pub(crate) min: usize,
 }
 
-impl Packing<'_> {
+impl CompressionPolicy<'_> {
     /// Appends a payload, compressed if that pays; returns the flag to set.
     #[inline]
     pub(crate) fn put(&mut self, out: &mut Vec<u8>, payload: &[u8]) -> u8 {
@@ -122,8 +122,8 @@ pub(crate) fn put_reply_metadata(out: &mut Vec<u8>, reply: &OutgoingReply<'_>) {
     reply.metadata.put(out);
 }
 
-/// Appends the metadata of an error with its headers and trailers, cut down to code and message when it is
-/// over the limit.
+/// Appends the metadata of an error with its headers and trailers, cut down to code and message
+/// when it is over the limit.
 pub(crate) fn put_error_metadata(
     out: &mut Vec<u8>,
     error: &Error,
@@ -208,7 +208,7 @@ pub(crate) fn put_kept(
     stream: u32,
     flags: u8,
     body: (&[u8], &Bytes),
-    packing: &mut Packing<'_>,
+    packing: &mut CompressionPolicy<'_>,
 ) {
     let frame = frame::open(out, kind, stream, flags);
     out.extend_from_slice(body.0);

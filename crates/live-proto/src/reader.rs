@@ -1,8 +1,9 @@
 //! Cuts received bytes into frames without copying payloads.
 //!
 //! All complete frames of what was read are frozen into one buffer at once, and a frame is a range
-//! of it: who needs a payload for longer takes a share of the buffer. Limits are checked on the head,
-//! before the body has arrived, so a peer cannot make this side buffer more than one allowed frame.
+//! of it: who needs a payload for longer takes a share of the buffer. Limits are checked on the
+//! head, before the body has arrived, so a peer cannot make this side buffer more than one allowed
+//! frame.
 
 use std::ops::Range;
 

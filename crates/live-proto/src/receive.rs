@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 
-use crate::event::{Changed, Event, Payload};
+use crate::event::{ChangedSources, Event, Payload};
 use crate::fields::Fields;
 use crate::frame::{Head, Kind, PAYLOAD_BYTES_MAX, flag};
 use crate::hello::feature;
 use crate::metadata::Metadata;
 use crate::reason::{Reason, Violation};
-use crate::session::{Next, Phase, Session};
+use crate::session::{NextEvent, Phase, Session};
 use crate::{varint, watch};
 
 /// The most bytes of a ping.
@@ -19,13 +19,13 @@ const ENTRY_BYTES_MAX: usize = 36;
 const DESCRIPTORS_BYTES_MAX: usize = 16 << 20;
 
 /// What a frame is for the application, beside requests, replies and items.
-pub(crate) type Received = Result<Option<Event<'static>>, Violation>;
+pub(crate) type FrameOutcome = Result<Option<Event<'static>>, Violation>;
 
 impl Session {
-    /// Handles the reader's frame. The frequent kinds have functions of their own, so that these
+    /// Handles the reader's frame. The frequent kinds have their own functions, so that these
     /// stay small.
     #[inline(always)]
-    pub(crate) fn receive(&mut self) -> Next {
+    pub(crate) fn receive(&mut self) -> NextEvent {
         const REQUEST: u8 = Kind::Request as u8;
         const REPLY: u8 = Kind::Reply as u8;
         const ITEMS: u8 = Kind::Items as u8;
@@ -38,45 +38,45 @@ impl Session {
     }
 
     #[inline(never)]
-    fn on_request(&mut self) -> Next {
+    fn on_request(&mut self) -> NextEvent {
         let received = self.receive_request();
         self.settle(received)
     }
 
     #[inline(never)]
-    fn on_reply(&mut self) -> Next {
+    fn on_reply(&mut self) -> NextEvent {
         let received = self.receive_reply();
         self.settle(received)
     }
 
     #[inline(never)]
-    fn on_items(&mut self) -> Next {
+    fn on_items(&mut self) -> NextEvent {
         let received = self.receive_items();
         self.settle(received)
     }
 
     #[inline(never)]
-    fn on_other(&mut self) -> Next {
+    fn on_other(&mut self) -> NextEvent {
         let received = self.receive_other().map(|event| {
             self.events.extend(event);
-            Next::Nothing
+            NextEvent::Nothing
         });
         self.settle(received)
     }
 
     /// A violation ends the connection.
     #[inline(always)]
-    fn settle(&mut self, received: Result<Next, Violation>) -> Next {
+    fn settle(&mut self, received: Result<NextEvent, Violation>) -> NextEvent {
         match received {
             Ok(next) => next,
             Err(violation) => {
                 self.close(violation);
-                Next::Nothing
+                NextEvent::Nothing
             }
         }
     }
 
-    fn receive_other(&mut self) -> Received {
+    fn receive_other(&mut self) -> FrameOutcome {
         let Head { kind, stream, .. } = self.reader.head();
         let Some(kind) = Kind::from_number(kind) else { return Ok(None) };
         if self.phase == Phase::Greeting && !matches!(kind, Kind::Hello | Kind::Goaway) {
@@ -106,7 +106,7 @@ impl Session {
         }
     }
 
-    fn receive_of_connection(&mut self, kind: Kind) -> Received {
+    fn receive_of_connection(&mut self, kind: Kind) -> FrameOutcome {
         match kind {
             Kind::Hello if self.phase == Phase::Greeting => self.receive_hello(),
             Kind::Hello => Err(Violation::new(Reason::Unexpected, "a second hello")),
@@ -122,7 +122,7 @@ impl Session {
     }
 
     /// A frame that may go on in the next one of its kind.
-    fn receive_part(&mut self, kind: Kind) -> Received {
+    fn receive_part(&mut self, kind: Kind) -> FrameOutcome {
         self.check_due(kind)?;
         let going_on = self.part_kind.replace(kind);
         if going_on.is_some_and(|before| before != kind) {
@@ -146,7 +146,7 @@ impl Session {
     }
 
     /// What only a hosted process says, or its host.
-    fn receive_of_process(&mut self, kind: Kind) -> Received {
+    fn receive_of_process(&mut self, kind: Kind) -> FrameOutcome {
         self.need(feature::HOSTED, "hosted")?;
         match kind {
             Kind::Ready => Ok(Some(Event::Ready)),
@@ -234,7 +234,7 @@ impl Session {
         Ok(())
     }
 
-    fn receive_ping(&mut self) -> Received {
+    fn receive_ping(&mut self) -> FrameOutcome {
         let payload = self.reader.payload();
         if payload.len() > PING_BYTES_MAX {
             return Err(Violation::malformed("a ping of more than 64 bytes"));
@@ -244,7 +244,7 @@ impl Session {
         Ok(None)
     }
 
-    fn receive_goaway(&mut self) -> Received {
+    fn receive_goaway(&mut self) -> FrameOutcome {
         let raw = self.reader.metadata();
         let fields = Fields::read(raw)?;
         let reason = Reason::from_number(fields.reason().unwrap_or(0));
@@ -270,7 +270,7 @@ impl Session {
     }
 
     /// `cancel`, on one call or a list of watches.
-    fn receive_cancel(&mut self) -> Received {
+    fn receive_cancel(&mut self) -> FrameOutcome {
         let stream = self.reader.head().stream;
         if stream == 0 {
             for stream in varint::take_numbers(&self.reader.share_payload()) {
@@ -288,7 +288,7 @@ impl Session {
         Ok(None)
     }
 
-    fn receive_log(&self) -> Received {
+    fn receive_log(&self) -> FrameOutcome {
         let level = Fields::read(self.reader.metadata())?.level().unwrap_or(3);
         let text = std::str::from_utf8(self.reader.payload())
             .map_err(|_| Violation::malformed("a log text is not UTF-8"))?
@@ -306,7 +306,7 @@ fn on_connection() -> Violation {
     Violation::malformed("a call's frame on stream 0")
 }
 
-fn receive_changed(payload: Bytes) -> Received {
+fn receive_changed(payload: Bytes) -> FrameOutcome {
     let mut rest = &payload[..];
     while !rest.is_empty() {
         let source = varint::take_string(&mut rest);
@@ -314,5 +314,5 @@ fn receive_changed(payload: Bytes) -> Received {
             return Err(Violation::malformed("changed is not a list of pairs of strings"));
         }
     }
-    Ok(Some(Event::Changed(Changed { payload })))
+    Ok(Some(Event::Changed(ChangedSources { payload })))
 }

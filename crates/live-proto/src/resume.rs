@@ -7,14 +7,14 @@
 //! | 1 watch | has it, fresh, under the same validator | asks again with its validator, spread in time |
 //! | 2 stream | has it; both sides go on from the byte the other names | sends it again from the start |
 
-use crate::callee::{Serving, mark};
+use crate::callee::{PeerCallState, mark};
 use crate::caller::State;
 use crate::credit::SendWindow;
 use crate::event::Event;
 use crate::frame::{self, Kind, PAYLOAD_BYTES_MAX, flag};
 use crate::hello::feature;
 use crate::reason::{Reason, Violation};
-use crate::receive::Received;
+use crate::receive::FrameOutcome;
 use crate::session::{Phase, Session};
 use crate::slots::index;
 use crate::varint;
@@ -98,13 +98,13 @@ pub(crate) fn put_parts(out: &mut Vec<u8>, kind: Kind, payload: &[u8]) {
 
 /// A whole `resume`.
 #[derive(Debug, PartialEq, Eq)]
-struct Named {
+struct NamedCalls {
     unconsumed: u64,
     requests: u32,
     entries: Vec<Entry>,
 }
 
-fn decode(mut input: &[u8], slots: u32) -> Option<Named> {
+fn decode(mut input: &[u8], slots: u32) -> Option<NamedCalls> {
     let unconsumed = varint::take(&mut input)?;
     let requests = take_u32(&mut input)?;
     let count = usize::try_from(varint::take(&mut input)?).ok()?;
@@ -116,7 +116,7 @@ fn decode(mut input: &[u8], slots: u32) -> Option<Named> {
         let previous = entries.last().map_or(0, |entry| entry.stream);
         entries.push(take_entry(&mut input, previous)?);
     }
-    input.is_empty().then_some(Named { unconsumed, requests, entries })
+    input.is_empty().then_some(NamedCalls { unconsumed, requests, entries })
 }
 
 impl Session {
@@ -139,8 +139,8 @@ impl Session {
             if served.state.is_watch() {
                 served.marks &= !mark::UNSEEN;
             }
-            if served.state == Serving::Told {
-                served.state = Serving::Suspect;
+            if served.state == PeerCallState::Told {
+                served.state = PeerCallState::Suspect;
             }
         }
     }
@@ -198,9 +198,9 @@ impl Session {
     }
 
     /// The peer names its open calls.
-    pub(crate) fn receive_resume(&mut self, payload: &[u8]) -> Received {
+    pub(crate) fn receive_resume(&mut self, payload: &[u8]) -> FrameOutcome {
         let slots = self.slots_in;
-        let Named { unconsumed, requests, entries } = decode(payload, slots)
+        let NamedCalls { unconsumed, requests, entries } = decode(payload, slots)
             .filter(|named| named.entries.iter().all(|entry| !self.is_ours(entry.stream)))
             .ok_or_else(|| Violation::malformed("a resume that does not fit"))?;
         for slot in self.incoming.indexes().collect::<Vec<_>>() {
@@ -244,7 +244,7 @@ impl Session {
         let is_watch = served.state.is_watch();
         let position = match entry.call {
             Call::Watch(validator) => {
-                return Ok(served.state == Serving::Fresh && served.validator == validator);
+                return Ok(served.state == PeerCallState::Fresh && served.validator == validator);
             }
             // The end of an earlier stream in this slot was seen, and the caller's word of it lost.
             Call::Unary(number) | Call::Stream(number, _)
@@ -264,7 +264,7 @@ impl Session {
     }
 
     /// The peer says which of the named calls go on.
-    pub(crate) fn receive_resumed(&mut self, payload: &[u8]) -> Received {
+    pub(crate) fn receive_resumed(&mut self, payload: &[u8]) -> FrameOutcome {
         let listed = std::mem::take(&mut self.listed);
         let misfit = || Violation::malformed("a resumed that does not fit its resume");
         let (bitmap, mut rest) =
@@ -287,7 +287,8 @@ impl Session {
         if !rest.is_empty() {
             return Err(misfit());
         }
-        // In the order of their ids: else a later one could be forgotten before an earlier one came.
+        // In the order of their ids: else a later one could be forgotten before an earlier one
+        // came.
         let id = |index| self.outgoing.get(index).map_or(0, |call| call.command);
         calls.sort_by_key(|&(index, _)| (id(index) == 0, id(index)));
         for (index, generation) in calls {
@@ -355,7 +356,7 @@ mod tests {
             Entry { stream: 3, call: Call::Watch([7; 16]) },
             Entry { stream: 7, call: Call::Stream(6, at) },
         ];
-        let named = Named { unconsumed: 9, requests: 8, entries };
+        let named = NamedCalls { unconsumed: 9, requests: 8, entries };
         assert_eq!(decode(&out, 10), Some(named));
         assert_eq!(decode(&out, 2), None, "more than there are slots");
         for end in 0..out.len() {

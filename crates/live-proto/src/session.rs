@@ -25,9 +25,8 @@ use std::fmt;
 use bytes::{Bytes, BytesMut};
 use tidewire_service::Codec;
 
-use crate::again::Again;
-use crate::callee::Served;
-use crate::caller::Outgoing;
+use crate::callee::PeerCall;
+use crate::caller::OwnCall;
 use crate::command_ids::CommandIds;
 use crate::command_window::CommandWindow;
 use crate::compress::Compression;
@@ -39,8 +38,9 @@ use crate::frame::{self, Kind};
 use crate::hello::{Hello, Limits, feature};
 use crate::message::MethodId;
 use crate::metadata::Metadata;
-use crate::methods::{Called, Named, PeerMethod};
+use crate::methods::{OwnMethods, PeerMethod, PeerMethods};
 use crate::output::{OUTPUT_BYTES, Output};
+use crate::pending::PendingCalls;
 use crate::reader::Reader;
 use crate::slots::{CallId, FreeSlots, Slots};
 
@@ -76,9 +76,9 @@ pub struct Session {
     pub(crate) fields: Fields,
     /// Its payload, if that came compressed.
     pub(crate) unpacked: Bytes,
-    pub(crate) called: Called,
-    pub(crate) named: Named,
-    pub(crate) outgoing: Slots<Outgoing>,
+    pub(crate) called: OwnMethods,
+    pub(crate) named: PeerMethods,
+    pub(crate) outgoing: Slots<OwnCall>,
     pub(crate) free: FreeSlots,
     /// Calls of this side that count against the peer's `calls_max`.
     pub(crate) calls_out: u32,
@@ -90,14 +90,14 @@ pub struct Session {
     pub(crate) requests_out: u32,
     pub(crate) requests_in: u32,
     /// Calls that wait to be sent.
-    pub(crate) again: Again,
+    pub(crate) again: PendingCalls,
     /// What the `resume` on its way lists: slot and entry type.
     pub(crate) listed: Vec<(u32, u8)>,
     /// What came of a frame that goes on in the next one of its kind.
     pub(crate) part: Vec<u8>,
     pub(crate) part_kind: Option<Kind>,
     pub(crate) wants_room: bool,
-    pub(crate) incoming: Slots<Served>,
+    pub(crate) incoming: Slots<PeerCall>,
     pub(crate) calls_in: u32,
     pub(crate) watches_in: u32,
     pub(crate) window: CommandWindow,
@@ -133,7 +133,7 @@ pub(crate) enum Phase {
 
 /// What [`Session::poll_event`] is to hand out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextEvent {
     Nothing,
     /// The first of the queued events.
     Queued,
@@ -144,7 +144,8 @@ pub(crate) enum Next {
 }
 
 impl Session {
-    /// The side that dials. Nothing happens before [`connect`](Self::connect); calls made before wait.
+    /// The side that dials. Nothing happens before [`connect`](Self::connect); calls made before
+    /// wait.
     pub fn dialer(config: Config) -> Self {
         Self::new(config, true)
     }
@@ -173,8 +174,8 @@ impl Session {
             received: CallId::NONE,
             fields: Fields::default(),
             unpacked: Bytes::new(),
-            called: Called::default(),
-            named: Named::default(),
+            called: OwnMethods::default(),
+            named: PeerMethods::default(),
             outgoing: Slots::default(),
             free: FreeSlots::default(),
             calls_out: 0,
@@ -182,7 +183,7 @@ impl Session {
             writes: 0,
             requests_out: 0,
             requests_in: 0,
-            again: Again::new(config.seed, config.again_per_second),
+            again: PendingCalls::new(config.seed, config.again_per_second),
             listed: Vec::new(),
             part: Vec::new(),
             part_kind: None,
@@ -235,11 +236,11 @@ impl Session {
         let next = self.next_event(now);
         let call = self.received;
         match next {
-            Next::Nothing => None,
-            Next::Queued => self.events.pop_front(),
-            Next::Request => Some(Event::Request(IncomingRequest { call, session: self })),
-            Next::Reply => Some(Event::Reply(IncomingReply { call, session: self })),
-            Next::Items => Some(Event::Items { call, items: Items(self.received_payload()) }),
+            NextEvent::Nothing => None,
+            NextEvent::Queued => self.events.pop_front(),
+            NextEvent::Request => Some(Event::Request(IncomingRequest { call, session: self })),
+            NextEvent::Reply => Some(Event::Reply(IncomingReply { call, session: self })),
+            NextEvent::Items => Some(Event::Items { call, items: Items(self.received_payload()) }),
         }
     }
 
@@ -248,27 +249,27 @@ impl Session {
         !self.events.is_empty()
     }
 
-    fn next_event(&mut self, now: Micros) -> Next {
+    fn next_event(&mut self, now: Micros) -> NextEvent {
         self.now = self.now.max(now);
         if !self.unpacked.is_empty() {
             self.unpacked = Bytes::new();
         }
         loop {
             if !self.events.is_empty() {
-                return Next::Queued;
+                return NextEvent::Queued;
             }
             if !self.wants_read() {
-                return Next::Nothing;
+                return NextEvent::Nothing;
             }
             if !self.reader.has_next() && !self.fill() {
                 // What is wrong with the next frame is an event.
-                return if self.events.is_empty() { Next::Nothing } else { Next::Queued };
+                return if self.events.is_empty() { NextEvent::Nothing } else { NextEvent::Queued };
             }
             self.last_received = self.now;
             self.pinged = false;
             self.reader.next();
             let next = self.receive();
-            if next != Next::Nothing {
+            if next != NextEvent::Nothing {
                 return next;
             }
         }

@@ -1,9 +1,9 @@
-//! The sessions of one acceptor, by id: those that have a connection, and those that lost it and wait to
-//! be resumed.
+//! The sessions of one acceptor, by id: those that have a connection, and those that lost it and
+//! wait to be resumed.
 //!
 //! What is kept for a session is the owner's: the session itself, or whatever leads to it while its
-//! calls run on. Those without a connection are bounded by number and by time; the oldest are dropped
-//! first. One is taken only with its secret, by the same principal, from the same boot.
+//! calls run on. Those without a connection are bounded by number and by time; the oldest are
+//! dropped first. One is taken only with its secret, by the same principal, from the same boot.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +16,7 @@ use crate::session::Session;
 /// The sessions of one acceptor, with what its owner keeps for each.
 #[derive(Debug)]
 pub struct Sessions<T> {
-    kept: HashMap<[u8; 16], Kept<T>>,
+    kept: HashMap<[u8; 16], DetachedSession<T>>,
     by_age: BTreeMap<(Micros, u64), [u8; 16]>,
     order: u64,
     parked_max: usize,
@@ -38,7 +38,7 @@ impl Ticket {
 }
 
 #[derive(Debug)]
-struct Kept<T> {
+struct DetachedSession<T> {
     ticket: Ticket,
     principal: Bytes,
     /// Since when it has no connection, and until when it is kept.
@@ -66,12 +66,12 @@ impl<T> Sessions<T> {
         self.by_age.len()
     }
 
-    /// Keeps what leads to a session that has a connection. `principal` names who opened it, in any form
-    /// that is equal for equal principals.
+    /// Keeps what leads to a session that has a connection. `principal` names who opened it, in any
+    /// form that is equal for equal principals.
     pub fn hold(&mut self, ticket: Ticket, principal: Bytes, owned: T) {
         let id = *ticket.id();
         self.remove(&id);
-        self.kept.insert(id, Kept { ticket, principal, age: None, owned });
+        self.kept.insert(id, DetachedSession { ticket, principal, age: None, owned });
     }
 
     /// A session lost its connection.
@@ -93,13 +93,13 @@ impl<T> Sessions<T> {
         dropped
     }
 
-    /// Takes out the session that this hello resumes: it names it, proves it, has the same principal,
-    /// and comes from the process (the page) that opened it.
+    /// Takes out the session that this hello resumes: it names it, proves it, has the same
+    /// principal, and comes from the process (the page) that opened it.
     ///
     /// It may still have a connection, which its owner then ends with [`Session::take_over`].
     pub fn take(&mut self, hello: &Hello, principal: &[u8]) -> Option<T> {
         let (id, secret) = (hello.session?, hello.secret?);
-        let Kept { ticket, principal: known, .. } = self.kept.get(&id)?;
+        let DetachedSession { ticket, principal: known, .. } = self.kept.get(&id)?;
         // A reloaded page begins its counts anew, so it must not find the ids of the one before.
         let same_process = ticket.boot.is_some() && ticket.boot == hello.boot;
         if !ticket.id.proves(&id, &secret) || known != principal || !same_process {
@@ -122,7 +122,8 @@ impl<T> Sessions<T> {
         self.by_age.keys().next().map(|(due, _)| *due)
     }
 
-    /// Takes out what was kept for those that are too old; the owner [expires](Session::expire) them.
+    /// Takes out what was kept for those that are too old; the owner [expires](Session::expire)
+    /// them.
     pub fn expire(&mut self, now: Micros) -> Vec<T> {
         let mut dropped = Vec::new();
         while self.poll_timeout().is_some_and(|due| due <= now) {

@@ -1,9 +1,10 @@
 //! The two directions of one stream call: items queued and kept, items received.
 //!
-//! Items are gathered into chunks of up to 16 KiB, each one `items` frame; a larger item is cut into
-//! pieces of that size, which share its buffer. So a frame never keeps others waiting for long on a
-//! slow link. A chunk that was sent is kept until credited, so that after a lost connection the stream goes on from the byte that the
-//! receiver names. Kept bytes are bounded by the credit window plus one frame.
+//! Items are gathered into chunks of up to 16 KiB, each one `items` frame; a larger item is cut
+//! into pieces of that size, which share its buffer. So a frame never keeps others waiting for long
+//! on a slow link. A chunk that was sent is kept until credited, so that after a lost connection
+//! the stream goes on from the byte that the receiver names. Kept bytes are bounded by the credit
+//! window plus one frame.
 
 use std::collections::VecDeque;
 
@@ -63,18 +64,18 @@ pub(crate) struct Sender {
 #[derive(Debug)]
 struct Chunk {
     start: u64,
-    bytes: Packed,
+    bytes: QueuedBytes,
     /// It is a piece of an item that goes on in the next chunk.
     more: bool,
 }
 
 #[derive(Debug)]
-enum Packed {
+enum QueuedBytes {
     Items(Vec<u8>),
     Piece(Bytes),
 }
 
-impl Packed {
+impl QueuedBytes {
     #[inline]
     fn bytes(&self) -> &[u8] {
         match self {
@@ -137,8 +138,8 @@ impl Sender {
         messages.move_to(&mut self.open);
     }
 
-    /// Queues an item that is too large to share a frame. One that would be a single piece goes as an item,
-    /// since the last piece is told from items by those before it.
+    /// Queues an item that is too large to share a frame. One that would be a single piece goes as
+    /// an item, since the last piece is told from items by those before it.
     pub(crate) fn push_pieces(&mut self, item: &Bytes, pool: &mut Vec<Vec<u8>>) {
         if item.len() <= PIECE_BYTES {
             return self.push(item, pool);
@@ -146,7 +147,7 @@ impl Sender {
         self.close(pool);
         for at in (0..item.len()).step_by(PIECE_BYTES) {
             let end = item.len().min(at + PIECE_BYTES);
-            let bytes = Packed::Piece(item.slice(at..end));
+            let bytes = QueuedBytes::Piece(item.slice(at..end));
             let chunk = Chunk { start: self.open_start, bytes, more: end < item.len() };
             self.open_start = chunk.end();
             self.chunks.push_back(chunk);
@@ -160,7 +161,7 @@ impl Sender {
             return;
         }
         let bytes = std::mem::replace(&mut self.open, pool.pop().unwrap_or_default());
-        let chunk = Chunk { start: self.open_start, bytes: Packed::Items(bytes), more: false };
+        let chunk = Chunk { start: self.open_start, bytes: QueuedBytes::Items(bytes), more: false };
         self.open_start = chunk.end();
         self.chunks.push_back(chunk);
     }
@@ -252,7 +253,7 @@ impl Sender {
 
     /// Drops what is queued, because nobody wants it.
     pub(crate) fn clear(&mut self, pool: &mut Vec<Vec<u8>>) {
-        recycle(pool, Packed::Items(std::mem::take(&mut self.open)));
+        recycle(pool, QueuedBytes::Items(std::mem::take(&mut self.open)));
         while self.chunks.len() > self.next {
             let chunk = self.chunks.pop_back().expect("the length was just looked at");
             self.open_start = chunk.start;
@@ -266,9 +267,9 @@ impl Sender {
     }
 }
 
-fn recycle(pool: &mut Vec<Vec<u8>>, bytes: Packed) {
+fn recycle(pool: &mut Vec<Vec<u8>>, bytes: QueuedBytes) {
     const POOLED_MAX: usize = 64;
-    let Packed::Items(mut bytes) = bytes else { return };
+    let QueuedBytes::Items(mut bytes) = bytes else { return };
     if pool.len() < POOLED_MAX && bytes.capacity() > 0 && bytes.capacity() <= 2 * PIECE_BYTES {
         bytes.clear();
         pool.push(bytes);

@@ -5,13 +5,13 @@
 //! | notify | named in the next `stale`, the watch is over | |
 //! | values | suspect: named with KEEP, unless the value is there first | [`Session::refresh`]: a value, or nothing |
 //!
-//! Staleness is gathered and written with the next output, and at the latest before the next reply to
-//! a command. Of each watch at most one value is on its way: the caller says when it has taken it
-//! (`seen`), and what changed meanwhile is computed then.
+//! Staleness is gathered and written with the next output, and at the latest before the next reply
+//! to a command. Of each watch at most one value is on its way: the caller says when it has taken
+//! it (`seen`), and what changed meanwhile is computed then.
 
 use tidewire_service::{Error, Outcome, Validator};
 
-use crate::callee::{Served, Serving, mark};
+use crate::callee::{PeerCall, PeerCallState, mark};
 use crate::caller::State;
 use crate::event::Event;
 use crate::frame::{self, Kind, flag};
@@ -19,7 +19,7 @@ use crate::message::{Change, OutgoingReply, Refresh, Watch};
 use crate::metadata::{self, Metadata, tag};
 use crate::output::{Output, put_error, put_error_metadata};
 use crate::reason::Violation;
-use crate::receive::Received;
+use crate::receive::FrameOutcome;
 use crate::session::Session;
 use crate::slots::{CallId, index};
 use crate::varint;
@@ -29,12 +29,12 @@ const VALIDATOR_BYTES: u16 = 18;
 
 impl Session {
     /// A watched answer is stale, or one that is computed for a watch will be. Mode *notify*: the
-    /// caller hears it and the watch is over, or is not granted. Mode *values*: what is returned says
-    /// that the answer is to be computed again, from now on, and the outcome given to
+    /// caller hears it and the watch is over, or is not granted. Mode *values*: what is returned
+    /// says that the answer is to be computed again, from now on, and the outcome given to
     /// [`refresh`](Self::refresh).
     ///
-    /// To be called before the reply to the command that changed it, so that a writer never reads its
-    /// own older answer.
+    /// To be called before the reply to the command that changed it, so that a writer never reads
+    /// its own older answer.
     pub fn stale(&mut self, call: CallId) -> Option<Change> {
         let live = self.incoming_live;
         let served = self.incoming.of(call).filter(|served| served.watch != Watch::No)?;
@@ -44,8 +44,8 @@ impl Session {
         }
         if served.watch == Watch::Values {
             served.count = served.count.wrapping_add(1);
-            if served.state == Serving::Fresh {
-                served.state = Serving::Suspect;
+            if served.state == PeerCallState::Fresh {
+                served.state = PeerCallState::Suspect;
                 self.output.suspects.push(call.stream);
             }
             return Some(Change(served.count));
@@ -85,11 +85,11 @@ impl Session {
     }
 
     /// What became of a stale watch of mode *values*. An outcome whose computation began before the
-    /// last change is dropped, since it may miss that one; one that comes before the caller has taken
-    /// the value before it is asked for again by [`Event::Recompute`].
+    /// last change is dropped, since it may miss that one; one that comes before the caller has
+    /// taken the value before it is asked for again by [`Event::Recompute`].
     pub fn refresh(&mut self, call: CallId, change: Change, outcome: Refresh<'_>) {
         let live = self.incoming_live;
-        let current = |served: &&mut Served| served.state.is_watch() && served.count == change.0;
+        let current = |served: &&mut PeerCall| served.state.is_watch() && served.count == change.0;
         let Some(served) = self.incoming.of(call).filter(current) else { return };
         let http = served.http();
         let held = Validator::new(served.validator);
@@ -104,21 +104,21 @@ impl Session {
             },
         };
         let Some(served) = self.incoming.of(call) else { return };
-        let told = served.state == Serving::Told;
+        let told = served.state == PeerCallState::Told;
         if new == held && !(told && live) {
-            served.state = Serving::Fresh;
+            served.state = PeerCallState::Fresh;
             return;
         }
         if !live {
             // The value is lost with the connection; resuming must not confirm the old one.
-            served.state = Serving::Suspect;
+            served.state = PeerCallState::Suspect;
             return;
         }
         if served.has(mark::UNSEEN) {
             served.marks |= mark::BEHIND;
             return;
         }
-        served.state = Serving::Fresh;
+        served.state = PeerCallState::Fresh;
         served.marks |= mark::UNSEEN;
         served.validator = new.bytes();
         // What changed with it is suspect before the new value is there.
@@ -181,8 +181,8 @@ impl Session {
         }
     }
 
-    /// Writes all staleness that is not said yet: before a reply to a command, before a value that a
-    /// change made, and at the latest with the next output.
+    /// Writes all staleness that is not said yet: before a reply to a command, before a value that
+    /// a change made, and at the latest with the next output.
     #[inline]
     pub(crate) fn tell_writer(&mut self) {
         if self.output.stale.is_empty() && self.output.suspects.is_empty() {
@@ -194,8 +194,8 @@ impl Session {
         if self.incoming_live {
             suspects.retain(|&stream| {
                 let served = self.incoming.get_mut(index(stream));
-                let suspect = served.filter(|served| served.state == Serving::Suspect);
-                suspect.map(|served| served.state = Serving::Told).is_some()
+                let suspect = served.filter(|served| served.state == PeerCallState::Suspect);
+                suspect.map(|served| served.state = PeerCallState::Told).is_some()
             });
             Output::put_list(&mut self.output.main, Kind::Stale, flag::KEEP, &mut suspects);
         }
@@ -204,7 +204,7 @@ impl Session {
     }
 
     /// The caller has taken the last values of these watches.
-    pub(crate) fn receive_seen(&mut self) -> Received {
+    pub(crate) fn receive_seen(&mut self) -> FrameOutcome {
         for stream in varint::take_numbers(&self.reader.share_payload()) {
             let stream = stream.filter(|&stream| !self.is_ours(stream));
             let stream = stream.ok_or_else(|| bad_list("seen"))?;
@@ -220,7 +220,7 @@ impl Session {
     }
 
     /// Answers that this side watches are stale.
-    pub(crate) fn receive_stale(&mut self) -> Received {
+    pub(crate) fn receive_stale(&mut self) -> FrameOutcome {
         let keep = self.reader.head().has(flag::KEEP);
         for stream in varint::take_numbers(&self.reader.share_payload()) {
             let stream = stream.ok_or_else(|| bad_list("stale"))?;
@@ -272,7 +272,7 @@ impl Session {
             _ => {
                 return Err(Violation::new(
                     crate::reason::Reason::UnknownStream,
-                    format!("stale names stream {stream}, which is no watch"),
+                    format!("stale names stream {stream}, which is not a watch"),
                 ));
             }
         }

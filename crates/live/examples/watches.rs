@@ -4,8 +4,9 @@
 //! cargo run --release -p tidewire-live --example watches -- 100000
 //! ```
 //!
-//! Prints the resident bytes of a watch (the server's, the client's, the reply that the client holds, and
-//! the signal that tells of its end) and the time from one change that touches all of them to the last notice.
+//! Prints the resident bytes of a watch (the server's, the client's, the reply that the client
+//! holds, and the signal that tells of its end) and the time from one change that touches all of
+//! them to the last notice.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program that a person runs")]
 
@@ -14,8 +15,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tidewire_live::{
-    Answering, Arrival, Arrived, ByteStream, Config, Dial, Host, Limits, Links, Remote, Transport,
-    random_boot,
+    AnswerFuture, Arrival, ByteStream, Config, Dial, Host, IncomingCall, Limits, Links, Remote,
+    Transport, random_boot,
 };
 use tidewire_service::{
     Body, Call, Codec, Context, Error, Freshness, Idempotency, Reply, Signal, Spec, StreamKind,
@@ -23,12 +24,12 @@ use tidewire_service::{
 };
 use tokio_util::task::TaskTracker;
 
-/// Answers everything with the same, each until a signal of its own fires.
+/// Answers everything with the same, each until its own signal fires.
 #[derive(Default)]
 struct Same(Mutex<Vec<Signal>>);
 
 impl Host for Same {
-    fn answer(&self, _: Arrived) -> Answering {
+    fn answer(&self, _: IncomingCall) -> AnswerFuture {
         let signal = Signal::new();
         self.0.lock().unwrap().push(signal.clone());
         let freshness = Freshness::tracked(Arc::new(signal));

@@ -6,9 +6,10 @@
 //!                      └─ refused ◀───┘
 //! ```
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -19,11 +20,11 @@ use tidewire_service::Peer;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
-use crate::clock::Clock;
-use crate::connection::{Connection, Ended, leave};
+use crate::driver::{Connection, ConnectionEnd, leave};
 use crate::link::Link;
 use crate::serve::Host;
-use crate::transport::{Broken, Transport};
+use crate::session_clock::SessionClock;
+use crate::transport::{Transport, TransportEnd};
 
 /// All sessions of an accepting side.
 pub struct Links {
@@ -31,7 +32,7 @@ pub struct Links {
     /// A session was parked.
     parked: Notify,
     config: Config,
-    clock: Clock,
+    clock: SessionClock,
     host: Arc<dyn Host>,
     tasks: TaskTracker,
 }
@@ -54,11 +55,11 @@ impl Links {
     /// without a connection.
     pub fn new(config: Config, host: Arc<dyn Host>, tasks: TaskTracker, parked_max: usize) -> Self {
         let sessions = Mutex::new(Sessions::new(parked_max));
-        Self { sessions, parked: Notify::new(), config, clock: Clock::start(), host, tasks }
+        Self { sessions, parked: Notify::new(), config, clock: SessionClock::start(), host, tasks }
     }
 
-    /// Greets a connection: reads its hello, asks `identify` whose its headers are, and goes on with the
-    /// session that it resumes, or a new one.
+    /// Greets a connection: reads its hello, asks `identify` whose its headers are, and goes on
+    /// with the session that it resumes, or a new one.
     ///
     /// # Errors
     /// Why it was refused; nothing where it is gone.
@@ -121,8 +122,8 @@ impl Links {
                     return Some(Err(Violation::new(Reason::HandshakeTimeout, text)));
                 }
                 Some(Ok(1..)) => {}
-                Some(Err(Broken::Violation(violation))) => return Some(Err(violation)),
-                Some(Ok(0) | Err(Broken::Lost(_))) => return None,
+                Some(Err(TransportEnd::Violation(violation))) => return Some(Err(violation)),
+                Some(Ok(0) | Err(TransportEnd::Lost(_))) => return None,
             }
         }
     }
@@ -160,8 +161,8 @@ impl Links {
     }
 
     /// A connection ended: its session is parked, or forgotten.
-    pub fn left(&self, link: &Link, ended: Ended) {
-        if ended == Ended::TakenOver {
+    pub fn left(&self, link: &Link, ended: ConnectionEnd) {
+        if ended == ConnectionEnd::TakenOver {
             return;
         }
         let id = link.lock().session.session_id().map(|session| session.id);
@@ -210,7 +211,7 @@ impl Links {
     }
 
     fn lock(&self) -> MutexGuard<'_, Sessions<Link>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock()
     }
 }
 

@@ -1,7 +1,8 @@
-//! Items of the peer as the body of a call or of a reply: read when asked for, given back as credit then.
+//! Items of the peer as the body of a call or of a reply: read when asked for, given back as credit
+//! then.
 //!
-//! A large item comes in pieces and is put together here, as the reader asks: what nobody reads stays
-//! with its sender.
+//! A large item comes in pieces and is put together here, as the reader asks: what nobody reads
+//! stays with its sender.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,11 +11,11 @@ use bytes::BytesMut;
 use tidewire_live_proto::{CallId, KeptItems};
 use tidewire_service::{Body, Error, Frame, Frames, Messages, Reply};
 
-use crate::exchange::Heard;
+use crate::exchange::CallEvent;
 use crate::link::Link;
 
 /// The items of one direction of a call.
-pub(crate) struct ItemsOf {
+pub(crate) struct ItemStream {
     pub(crate) link: Link,
     pub(crate) call: CallId,
     /// Items of a frame that are not read yet.
@@ -24,7 +25,7 @@ pub(crate) struct ItemsOf {
     is_over: bool,
 }
 
-impl ItemsOf {
+impl ItemStream {
     pub(crate) fn new(link: Link, call: CallId) -> Self {
         Self { link, call, items: KeptItems::default(), partial: BytesMut::new(), is_over: false }
     }
@@ -59,8 +60,8 @@ impl ItemsOf {
                 return Poll::Ready(Some(Ok(Frame::Data(item))));
             }
             match ready!(self.link.poll_heard(self.call, cx)) {
-                Heard::Items(items) => self.items = items,
-                Heard::Piece(piece) => {
+                CallEvent::Items(items) => self.items = items,
+                CallEvent::Piece(piece) => {
                     self.link.consumed(self.call, piece.bytes.len() as u64);
                     self.partial.extend_from_slice(&piece.bytes);
                     if piece.last {
@@ -68,14 +69,14 @@ impl ItemsOf {
                         return Poll::Ready(Some(Ok(Frame::Data(item))));
                     }
                 }
-                Heard::End(trailers) => {
+                CallEvent::End(trailers) => {
                     self.is_over = true;
                     if !trailers.is_empty() {
                         return Poll::Ready(Some(Ok(Frame::Trailers((*trailers).into()))));
                     }
                 }
-                Heard::Reply(answered) => return Poll::Ready(self.last(answered.reply)),
-                Heard::Failed(error, _) => {
+                CallEvent::Reply(answered) => return Poll::Ready(self.last(answered.reply)),
+                CallEvent::Failed(error, _) => {
                     self.is_over = true;
                     return Poll::Ready(Some(Err(error)));
                 }
@@ -84,7 +85,7 @@ impl ItemsOf {
         Poll::Ready(None)
     }
 
-    /// A reply that ends a stream: its payload is an item of its own if there is one.
+    /// A reply that ends a stream: its payload is its own item if there is one.
     fn last(&mut self, reply: Reply) -> Option<Result<Frame, Error>> {
         self.is_over = true;
         match reply.body {
@@ -95,11 +96,11 @@ impl ItemsOf {
 }
 
 /// What a caller streams.
-pub(crate) struct RequestBody(ItemsOf);
+pub(crate) struct RequestBody(ItemStream);
 
 impl RequestBody {
     pub(crate) fn new(link: Link, call: CallId) -> Self {
-        Self(ItemsOf::new(link, call))
+        Self(ItemStream::new(link, call))
     }
 }
 

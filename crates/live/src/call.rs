@@ -1,11 +1,11 @@
 //! Calling the peer.
 //!
 //! A call is given to the session when its future is polled first, connected or not, and its end is
-//! awaited; dropping that future, or the body of its reply, cancels it. A request that is a stream is sent
-//! by a task, which ends with the call. What a failed call became is in [`Error::outcome`].
+//! awaited; dropping that future, or the body of its reply, cancels it. A request that is a stream
+//! is sent by a task, which ends with the call. What a failed call became is in [`Error::outcome`].
 //!
 //! ```text
-//!  Calling ─ placed (place.rs) ─▶ Placed ─ one answer ──────▶ reply; nothing is left of the call
+//!  CallFuture ─ placed (submit.rs) ─▶ OpenCall ─ one answer ──────▶ reply; nothing is left of the call
 //!                                    └──── a stream's head ─▶ reply, whose body is the Open
 //! ```
 
@@ -15,67 +15,69 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
-use tidewire_live_proto::{CallId, Then};
+use tidewire_live_proto::{CallId, Continuation};
 use tidewire_service::{Body, Call, Error, Frame, Frames, Headers, Messages, Reply, Result};
 
-use crate::body::ItemsOf;
-use crate::exchange::{Answered, Heard};
-use crate::hold::{Hold, Watcher};
-use crate::link::{ByCall, Link};
-use crate::made_of::Depends;
+use crate::body::ItemStream;
+use crate::dependencies::Depends;
+use crate::exchange::{CallEvent, PeerAnswer};
+use crate::link::{CallMap, Link};
+use crate::watch_guard::{WatchGuard, Watcher};
 
 /// What became of a call that was made.
-pub(crate) struct Made {
+pub(crate) struct CallResult {
     pub(crate) reply: Reply,
     /// Keeps the answer watched, if it is.
-    pub(crate) hold: Option<Hold>,
+    pub(crate) hold: Option<WatchGuard>,
 }
 
 /// The future of an answer, or of the head of it.
 ///
 /// # Panics
 /// When polled again after it was ready.
-#[must_use = "a call is made by who awaits its answer"]
-pub struct Calling(Stage);
+#[must_use = "a call is made by whoever awaits its answer"]
+pub struct CallFuture(Stage);
 
 #[expect(clippy::large_enum_variant, reason = "every call begins as the largest")]
 enum Stage {
     Asked(Option<(Link, Call)>),
-    Placed(Placed),
+    Placed(OpenCall),
     /// It has to wait for something that few calls do.
-    Later(Later),
+    Later(BoxedReply),
 }
 
-/// A call that the session has, until its answer is there, or the head of it: dropping it cancels the call.
+/// A call that the session has, until its answer is there, or the head of it: dropping it cancels
+/// the call.
 ///
 /// # Panics
 /// When polled again after it was ready.
 #[must_use = "a call is over when nobody waits for its answer"]
-pub struct Placed(Rest);
+pub struct OpenCall(Rest);
 
 enum Rest {
     Head(Option<Open>),
     /// What the answer was made of, too.
-    Items(Later, Vec<Depends>),
+    Items(BoxedReply, Vec<Depends>),
 }
 
-type Later = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
+type BoxedReply = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
 
 const TAKEN: &str = "a call is polled until it is answered, once";
 
 impl Link {
-    /// Makes a call and waits for its answer, or for the head of it: fails with what the peer answers, or
-    /// with what became of the call, [`Error::outcome`].
+    /// Makes a call and waits for its answer, or for the head of it: fails with what the peer
+    /// answers, or with what became of the call, [`Error::outcome`].
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call; a command that was sent runs to completion.
-    pub fn call(&self, call: Call) -> Calling {
-        Calling(Stage::Asked(Some((self.clone(), call))))
+    pub fn call(&self, call: Call) -> CallFuture {
+        CallFuture(Stage::Asked(Some((self.clone(), call))))
     }
 
-    /// Gives a call of a hosted process to the session, once there is room for it: `begins` is told the
-    /// call's name before anything can come from the process that is part of it
-    /// ([`Arrived::parent`](crate::Arrived)). It must not wait, nor use the link, whose lock is held.
+    /// Gives a call of a hosted process to the session, once there is room for it: `begins` is told
+    /// the call's name before anything can come from the process that is part of it
+    /// ([`IncomingCall::parent`](crate::IncomingCall)). It must not wait, nor use the link, whose
+    /// lock is held.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -86,14 +88,14 @@ impl Link {
         &self,
         call: Call,
         begins: impl FnOnce(CallId) + Send,
-    ) -> Result<Placed> {
+    ) -> Result<OpenCall> {
         let call = if is_whole(&call) { call } else { Box::pin(with_message(call)).await? };
-        self.place(call, None, begins).await.map(Placed::new)
+        self.place(call, None, begins).await.map(OpenCall::new)
     }
 
-    /// [`call_hosted`](Self::call_hosted) of a call whose body is no stream, here and now: its body is taken
-    /// out, and `cx` is woken by its answer. Where there is no room the call is left as it is, and `cx` woken
-    /// when there may be.
+    /// [`call_hosted`](Self::call_hosted) of a call whose body is not a stream, here and now: its
+    /// body is taken out, and `cx` is woken by its answer. Where there is no room the call is left
+    /// as it is, and `cx` woken when there may be.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -102,22 +104,24 @@ impl Link {
         call: &mut Call,
         begins: impl FnOnce(CallId) + Send,
         cx: &TaskContext<'_>,
-    ) -> Poll<Result<Placed>> {
-        self.try_place(call, None, &mut Some(begins), cx).map_ok(Placed::new)
+    ) -> Poll<Result<OpenCall>> {
+        self.try_place(call, None, &mut Some(begins), cx).map_ok(OpenCall::new)
     }
 
     /// Makes a call whose answer `watcher` is told of.
-    pub(crate) async fn make(&self, call: Call, watcher: Arc<dyn Watcher>) -> Result<Made> {
+    pub(crate) async fn make(&self, call: Call, watcher: Arc<dyn Watcher>) -> Result<CallResult> {
         let call = if is_whole(&call) { call } else { Box::pin(with_message(call)).await? };
         let mut open = self.place(call, Some(watcher), |_| ()).await?;
         match poll_fn(|cx| open.poll_head(cx)).await {
-            Heard::Failed(error, _) => Err(error),
-            Heard::Reply(answered) => {
-                let Answered { reply, then, .. } = *answered;
+            CallEvent::Failed(error, _) => Err(error),
+            CallEvent::Reply(answered) => {
+                let PeerAnswer { reply, then, .. } = *answered;
                 Ok(match then {
-                    Then::Nothing => Made { reply, hold: None },
-                    Then::Watch => Made { reply, hold: Some(open.into_hold()) },
-                    Then::Items => Made { reply: open.rest(reply).await?, hold: None },
+                    Continuation::Nothing => CallResult { reply, hold: None },
+                    Continuation::Watch => CallResult { reply, hold: Some(open.into_hold()) },
+                    Continuation::Items => {
+                        CallResult { reply: open.rest(reply).await?, hold: None }
+                    }
                 })
             }
             _ => Err(unanswered()),
@@ -141,7 +145,7 @@ fn unanswered() -> Error {
     Error::internal("the peer answered without an answer")
 }
 
-impl Calling {
+impl CallFuture {
     /// What is made in another way.
     pub(crate) fn later(made: impl Future<Output = Result<Reply>> + Send + 'static) -> Self {
         Self(Stage::Later(Box::pin(made)))
@@ -154,16 +158,16 @@ impl Calling {
             return Ok(Stage::Later(Box::pin(whole)));
         }
         match link.try_place(&mut call, None, &mut None::<fn(CallId)>, cx) {
-            Poll::Ready(placed) => Ok(Stage::Placed(Placed::new(placed?))),
+            Poll::Ready(placed) => Ok(Stage::Placed(OpenCall::new(placed?))),
             Poll::Pending => Ok(Stage::Later(Box::pin(async move {
                 let open = link.place(call, None, |_| ()).await?;
-                Self(Stage::Placed(Placed::new(open))).await
+                Self(Stage::Placed(OpenCall::new(open))).await
             }))),
         }
     }
 }
 
-impl Future for Calling {
+impl Future for CallFuture {
     type Output = Result<Reply>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
@@ -184,12 +188,13 @@ impl Future for Calling {
     }
 }
 
-impl Placed {
+impl OpenCall {
     fn new(open: Open) -> Self {
         Self(Rest::Head(Some(open)))
     }
 
-    /// The answer, or the head of it; `made_of` becomes what it was made of, be it a reply or an error.
+    /// The answer, or the head of it; `made_of` becomes what it depended on, be it a reply or an
+    /// error.
     ///
     /// # Errors
     /// As [`Link::call`].
@@ -208,15 +213,15 @@ impl Placed {
                 Rest::Head(open) => open,
             };
             let answered = match ready!(open.as_mut().expect(TAKEN).poll_head(cx)) {
-                Heard::Reply(answered) => answered,
-                Heard::Failed(error, depends) => {
+                CallEvent::Reply(answered) => answered,
+                CallEvent::Failed(error, depends) => {
                     *made_of = depends;
                     return Poll::Ready(Err(error));
                 }
                 _ => return Poll::Ready(Err(unanswered())),
             };
-            let Answered { reply, then, depends } = *answered;
-            if then != Then::Items {
+            let PeerAnswer { reply, then, depends } = *answered;
+            if then != Continuation::Items {
                 *made_of = depends;
                 return Poll::Ready(Ok(reply));
             }
@@ -228,7 +233,7 @@ impl Placed {
 
 /// A call that is not over for its caller: dropping it cancels it.
 pub(crate) struct Open {
-    items: ItemsOf,
+    items: ItemStream,
     /// Its answer may be a stream.
     streams_out: bool,
     /// Nothing is left of it: it was answered, or is held.
@@ -237,19 +242,19 @@ pub(crate) struct Open {
 
 impl Open {
     pub(crate) fn new(link: Link, call: CallId, streams_out: bool) -> Self {
-        Self { items: ItemsOf::new(link, call), streams_out, is_done: false }
+        Self { items: ItemStream::new(link, call), streams_out, is_done: false }
     }
 
     /// What was heard first. After a whole answer there is nothing more to hear.
-    fn poll_head(&mut self, cx: &mut TaskContext<'_>) -> Poll<Heard> {
-        let ItemsOf { link, call, .. } = &self.items;
+    fn poll_head(&mut self, cx: &mut TaskContext<'_>) -> Poll<CallEvent> {
+        let ItemStream { link, call, .. } = &self.items;
         let mut state = link.lock();
         let Some(exchange) = state.exchanges.get_mut(call) else {
             return Poll::Ready(given_up());
         };
         let heard = ready!(exchange.poll_heard(cx));
-        if let Heard::Reply(answered) = &heard
-            && answered.then == Then::Nothing
+        if let CallEvent::Reply(answered) = &heard
+            && answered.then == Continuation::Nothing
         {
             self.is_done = true;
             forget(&mut state.exchanges, *call);
@@ -258,7 +263,7 @@ impl Open {
     }
 
     /// The call is answered, and its answer held.
-    fn into_hold(mut self) -> Hold {
+    fn into_hold(mut self) -> WatchGuard {
         self.is_done = true;
         self.items.link.hold(self.items.call)
     }
@@ -323,24 +328,24 @@ impl Drop for Open {
 }
 
 /// Ends what goes on for a call that is over for its caller.
-fn forget(exchanges: &mut ByCall<crate::exchange::Exchange>, call: CallId) {
+fn forget(exchanges: &mut CallMap<crate::exchange::Exchange>, call: CallId) {
     if let Some(mut exchange) = exchanges.remove(&call) {
         exchange.stop();
     }
 }
 
 /// What is heard of a call of which nobody is told any more.
-pub(crate) fn given_up() -> Heard {
-    Heard::Failed(Error::canceled("the caller gave up"), Vec::new())
+pub(crate) fn given_up() -> CallEvent {
+    CallEvent::Failed(Error::canceled("the caller gave up"), Vec::new())
 }
 
-impl fmt::Debug for Calling {
+impl fmt::Debug for CallFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Calling")
     }
 }
 
-impl fmt::Debug for Placed {
+impl fmt::Debug for OpenCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Placed")
     }

@@ -1,19 +1,20 @@
-//! The dialing side: a session that is connected again and again, for as long as somebody calls on it,
-//! and a new one after it.
+//! The dialing side: a session that is connected again and again, for as long as somebody calls on
+//! it, and a new one after it.
 //!
 //! | after | dialed again |
 //! |---|---|
-//! | a connection that was lost, or taken over by a late hello of this side's own | after a random part of a time that doubles from 0.5 s to 30 s |
+//! | a connection that was lost, or taken over by a late hello of this side's own | after a random wait that doubles, see `backoff.rs` |
 //! | a drain | the same, after what the peer asked for |
 //! | a refusal that only another credential mends | not: calls end, and later ones begin a new session |
 //!
-//! While it is not connected, calls wait; those that were never sent end with the first attempt that
-//! fails, since a caller without a deadline would wait for ever for a server that is not there. What was
-//! sent waits to be resumed, for as long as the peer keeps the session.
+//! While it is not connected, calls wait; those that were never sent end with the first attempt
+//! that fails, since a caller without a deadline would wait for ever for a server that is not
+//! there. What was sent waits to be resumed, for as long as the peer keeps the session.
 
+use parking_lot::Mutex;
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_live_proto::{Config, Micros, Reason, Session, Violation};
@@ -21,10 +22,11 @@ use tidewire_service::{Call, Code, Error, Outcome, Reply};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::clock::Clock;
-use crate::connection::{Connection, Ended};
+use crate::backoff::Backoff;
+use crate::driver::{Connection, ConnectionEnd};
 use crate::link::Link;
 use crate::serve::Host;
+use crate::session_clock::SessionClock;
 use crate::transport::Transport;
 
 /// Opens connections to one server.
@@ -36,8 +38,9 @@ pub trait Dial: Send + Sync + 'static {
     fn dial(&self) -> impl Future<Output = Result<Box<dyn Transport>, Error>> + Send;
 }
 
-/// A server, as its caller has it: its session is begun by the first call, and ended, with word to the
-/// server, when this is dropped. A session that is over is followed by a new one with the next call.
+/// A server, as its caller has it: its session is begun by the first call, and ended, with word to
+/// the server, when this is dropped. A session that is over is followed by a new one with the next
+/// call.
 pub struct Remote<D> {
     dial: Arc<D>,
     config: Config,
@@ -47,22 +50,22 @@ pub struct Remote<D> {
 }
 
 impl<D: Dial> Remote<D> {
-    /// A server that `dial` connects to. `host` answers what it calls; what keeps the session connected
-    /// runs in `tasks`, and ends with the session.
+    /// A server that `dial` connects to. `host` answers what it calls; what keeps the session
+    /// connected runs in `tasks`, and ends with the session.
     pub fn new(dial: D, config: Config, host: Option<Arc<dyn Host>>, tasks: TaskTracker) -> Self {
         Self { dial: Arc::new(dial), config, host, tasks, session: Mutex::default() }
     }
 
     /// The session that there is, or a new one.
     pub fn link(&self) -> Link {
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut session = self.session.lock();
         if let Some(link) = session.as_ref().filter(|link| !link.is_over()) {
             return link.clone();
         }
-        // Each asks again at moments of its own, or the clients of a restarted server come as a herd.
+        // Each asks again at its own moments, or the clients of a restarted server come as a herd.
         let config = Config { seed: fastrand::u64(..), ..self.config.clone() };
         let (dialed, tasks) = (Session::dialer(config), self.tasks.clone());
-        let link = Link::new(dialed, Clock::start(), self.host.clone(), tasks);
+        let link = Link::new(dialed, SessionClock::start(), self.host.clone(), tasks);
         let dialer = Dialer { link: link.clone(), dial: Arc::clone(&self.dial) };
         self.tasks.spawn(dialer.run());
         *session = Some(link.clone());
@@ -79,7 +82,7 @@ impl<D: Dial> Remote<D> {
 
     /// Whether there is a connection.
     pub fn is_connected(&self) -> bool {
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = self.session.lock();
         session.as_ref().is_some_and(Link::is_connected)
     }
 }
@@ -87,7 +90,7 @@ impl<D: Dial> Remote<D> {
 impl<D> Drop for Remote<D> {
     /// The server need not keep the session.
     fn drop(&mut self) {
-        let session = self.session.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let session = self.session.get_mut();
         if let Some(link) = session.take() {
             link.end(Reason::Bye, "");
         }
@@ -109,13 +112,13 @@ struct Dialer<D> {
 impl<D: Dial> Dialer<D> {
     /// Connects the session until it is over.
     async fn run(self) {
-        let mut backoff = BACKOFF_MIN;
+        let mut backoff = Backoff::new();
         let mut alone_since = Instant::now();
         while !self.link.is_over() {
             match self.once().await {
                 Ok(was_connected) => {
                     if was_connected {
-                        backoff = BACKOFF_MIN;
+                        backoff.reset();
                         alone_since = Instant::now();
                     }
                 }
@@ -131,10 +134,7 @@ impl<D: Dial> Dialer<D> {
                 return self.link.expire();
             }
             let after = Duration::from_millis(self.link.lock().after_ms);
-            // Those who were told the same time do not come back at the same moment.
-            let wait = after + backoff.mul_f64(fastrand::f64());
-            backoff = (backoff * 2).min(BACKOFF_MAX);
-            self.meanwhile(tokio::time::sleep(wait)).await;
+            self.meanwhile(tokio::time::sleep(backoff.next_wait(after))).await;
         }
     }
 
@@ -153,22 +153,22 @@ impl<D: Dial> Dialer<D> {
         let (was_connected, refused) = (state.connections != before, state.ended.clone());
         drop(state);
         match refused {
-            Some(violation) if ended == Ended::Lost && !was_connected => {
+            Some(violation) if ended == ConnectionEnd::Lost && !was_connected => {
                 if !comes_back(violation.reason) {
                     self.link.fail_unsent(&refusal(&violation));
                     self.link.expire();
                 }
                 Err(refusal(&violation))
             }
-            None if ended == Ended::Lost && !was_connected => {
+            None if ended == ConnectionEnd::Lost && !was_connected => {
                 Err(Error::unavailable("the connection ended before the server said hello"))
             }
             _ => Ok(was_connected),
         }
     }
 
-    /// Waits for something without a connection: deadlines of calls pass all the same. `None` when the
-    /// session is over before.
+    /// Waits for something without a connection: deadlines of calls pass all the same. `None` when
+    /// the session is over before.
     async fn meanwhile<T>(&self, what: impl Future<Output = T>) -> Option<T> {
         let mut what = pin!(what);
         while !self.link.is_over() {
@@ -237,6 +237,3 @@ fn refusal(violation: &Violation) -> Error {
     let text = format!("the server refused the connection: {violation}");
     Error::new(code, text).with_outcome(Outcome::NotRun)
 }
-
-const BACKOFF_MIN: Duration = Duration::from_millis(500);
-const BACKOFF_MAX: Duration = Duration::from_secs(30);

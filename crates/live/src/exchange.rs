@@ -1,4 +1,5 @@
-//! One call, of either side, as those see it who have a part in it: what was heard and not taken yet.
+//! One call, of either side, as those see it who have a part in it: what was heard and not taken
+//! yet.
 
 use std::collections::VecDeque;
 use std::sync::Weak;
@@ -7,19 +8,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use tidewire_live_proto::{IncomingReply, KeptItems, Metadata, Piece, Then, varint};
+use tidewire_live_proto::{Continuation, IncomingReply, KeptItems, Metadata, Piece, varint};
 use tidewire_service::{Body, Error, Freshness, Lifetime, Reply, Token, Tokens};
 use tokio::task::AbortHandle;
 
-use crate::hold::{Watcher, Word};
-use crate::made_of::{self, Depends};
+use crate::dependencies::{self, Depends};
+use crate::watch_guard::{AnswerState, Watcher};
 
 /// A call, while anybody has a part in it.
 #[derive(Default)]
 pub(crate) struct Exchange {
     /// What was heard first, which is all of most calls.
-    heard: Option<Heard>,
-    later: VecDeque<Heard>,
+    heard: Option<CallEvent>,
+    later: VecDeque<CallEvent>,
     reader: Option<Waker>,
     writer: Option<Waker>,
     /// What answers it, or sends its items.
@@ -34,9 +35,9 @@ pub(crate) struct Exchange {
 }
 
 /// What was heard of a call.
-pub(crate) enum Heard {
+pub(crate) enum CallEvent {
     /// The answer, or its head.
-    Reply(Box<Answered>),
+    Reply(Box<PeerAnswer>),
     /// The items of a frame.
     Items(KeptItems),
     /// A piece of one.
@@ -48,13 +49,13 @@ pub(crate) enum Heard {
 }
 
 /// An answer of the peer, or its head.
-pub(crate) struct Answered {
+pub(crate) struct PeerAnswer {
     pub(crate) reply: Reply,
-    pub(crate) then: Then,
+    pub(crate) then: Continuation,
     pub(crate) depends: Vec<Depends>,
 }
 
-impl Answered {
+impl PeerAnswer {
     pub(crate) fn of(incoming: &IncomingReply<'_>) -> Self {
         let (validator, metadata) = (incoming.validator(), incoming.metadata());
         let mut reply = match validator {
@@ -71,7 +72,7 @@ impl Answered {
         if !metadata.is_empty() {
             let (headers, trailers) = metadata.to_maps();
             reply = reply.with_headers(headers).with_trailers(trailers);
-            depends.extend(metadata.depends().map(made_of::owned));
+            depends.extend(metadata.depends().map(dependencies::owned));
         }
         if validator.is_some() || incoming.max_age_ms().is_some() || !metadata.is_empty() {
             reply = reply.with_freshness(freshness(incoming, &metadata));
@@ -93,8 +94,8 @@ fn freshness(incoming: &IncomingReply<'_>, metadata: &Metadata) -> Freshness {
     }
 }
 
-/// A payload by itself: small ones are copied, since whoever keeps a share of the read buffer keeps all of
-/// it.
+/// A payload by itself: small ones are copied, since whoever keeps a share of the read buffer keeps
+/// all of it.
 pub(crate) fn owned(payload: &[u8], share: impl FnOnce() -> Bytes) -> Bytes {
     if payload.len() <= COPIED_BYTES_MAX { Bytes::copy_from_slice(payload) } else { share() }
 }
@@ -103,8 +104,8 @@ pub(crate) fn owned(payload: &[u8], share: impl FnOnce() -> Bytes) -> Bytes {
 const COPIED_BYTES_MAX: usize = 4096;
 
 impl Exchange {
-    /// Takes note of something, for who reads.
-    pub(crate) fn hear(&mut self, heard: Heard) {
+    /// Takes note of something, for whoever reads.
+    pub(crate) fn hear(&mut self, heard: CallEvent) {
         if self.heard.is_none() && self.later.is_empty() {
             self.heard = Some(heard);
         } else {
@@ -114,14 +115,14 @@ impl Exchange {
     }
 
     /// It ended without an answer, or with an error.
-    pub(crate) fn failed(&mut self, error: Error, metadata: &Metadata) {
+    pub(crate) fn fail(&mut self, error: Error, metadata: &Metadata) {
         self.let_go();
-        self.hear(Heard::Failed(error, metadata.depends().map(made_of::owned).collect()));
+        self.hear(CallEvent::Failed(error, metadata.depends().map(dependencies::owned).collect()));
         self.room();
     }
 
     /// What was heard next.
-    pub(crate) fn poll_heard(&mut self, cx: &mut Context<'_>) -> Poll<Heard> {
+    pub(crate) fn poll_heard(&mut self, cx: &mut Context<'_>) -> Poll<CallEvent> {
         if let Some(heard) = self.heard.take().or_else(|| self.later.pop_front()) {
             if self.is_held && self.later.is_empty() {
                 // Held for long, perhaps beside many others: nothing but words comes from now on.
@@ -152,30 +153,30 @@ impl Exchange {
 
     /// Takes note of an answer; of another one to what is held, whether it is the same.
     pub(crate) fn hear_reply(&mut self, reply: &IncomingReply<'_>) {
-        let is_watched = reply.then() == Then::Watch;
+        let is_watched = reply.then() == Continuation::Watch;
         if self.is_held {
             let is_same = is_watched && reply.is_unchanged();
-            return self.tell(if is_same { Word::Confirmed } else { Word::Stale });
+            return self.tell(if is_same { AnswerState::Confirmed } else { AnswerState::Stale });
         }
         self.is_held = is_watched && self.watcher.is_some();
-        self.hear(Heard::Reply(Box::new(Answered::of(reply))));
+        self.hear(CallEvent::Reply(Box::new(PeerAnswer::of(reply))));
     }
 
     /// Tells who holds the answer.
-    pub(crate) fn tell(&mut self, word: Word) {
+    pub(crate) fn tell(&mut self, word: AnswerState) {
         if !self.is_held {
             return;
         }
         // What is stale stays so, whatever becomes of the connection.
-        self.is_held = word != Word::Stale;
-        self.is_suspect = word == Word::Suspect;
+        self.is_held = word != AnswerState::Stale;
+        self.is_suspect = word == AnswerState::Suspect;
         let watcher = self.watcher.as_ref().and_then(Weak::upgrade);
         watcher.into_iter().for_each(|watcher| watcher.tell(word));
     }
 
     /// It ended without another answer: nobody tells of the one that is held.
     pub(crate) fn let_go(&mut self) {
-        self.tell(Word::Suspect);
+        self.tell(AnswerState::Suspect);
         self.is_held = false;
     }
 
@@ -183,7 +184,7 @@ impl Exchange {
     pub(crate) fn connected(&mut self, resumed: bool) {
         self.is_unsent = false;
         if resumed && !self.is_suspect {
-            self.tell(Word::Confirmed);
+            self.tell(AnswerState::Confirmed);
         }
     }
 

@@ -1,8 +1,8 @@
 //! A live session run over a byte stream or a WebSocket.
 //!
-//! The session itself (crate `live-proto`) has no socket, clock or task; here it gets them: bytes are read and
-//! written with a bound on what waits, time comes from tokio's clock, calls of the peer are polled in
-//! place and go on in tasks that their owner joins or aborts.
+//! The session itself (crate `live-proto`) has no socket, clock or task; here it gets them: bytes
+//! are read and written with a bound on what waits, time comes from tokio's clock, calls of the
+//! peer are polled in place and go on in tasks that their owner joins or aborts.
 //!
 //! | who | has |
 //! |---|---|
@@ -13,38 +13,41 @@
 //! | who answers | [`Host`]; watched answers by their `Freshness` |
 //! | a program that is hosted | [`Process`], [`depends`] |
 
+#![doc = include_str!("../README.md")]
+
 mod accept;
-mod beside;
+mod backoff;
 mod body;
 mod call;
-mod clock;
-mod connection;
+mod dependencies;
 mod dial;
+mod driver;
 mod exchange;
-mod hold;
 mod link;
-mod made_of;
-mod place;
-mod pour;
 mod process;
 mod serve;
+mod session_clock;
+mod shared_writer;
 mod socket;
+mod stream_out;
+mod submit;
 mod transport;
 mod turn;
 mod watch;
+mod watch_guard;
 mod websocket;
 
 pub use accept::{Arrival, Links, random_boot};
-pub use call::{Calling, Placed};
-pub use clock::Clock;
-pub use connection::{Connection, Ended};
+pub use call::{CallFuture, OpenCall};
+pub use dependencies::Depends;
 pub use dial::{Dial, Remote};
-pub use hold::{Hold, Watcher, Word};
-pub use link::{ByCall, Link};
-pub use made_of::Depends;
+pub use driver::{Connection, ConnectionEnd};
+pub use link::{CallMap, Link};
 pub use process::{Process, depends, depends_unheard};
-pub use serve::{Answering, Arrived, Asked, Failed, Host, Said};
+pub use serve::{AnswerFuture, CallFailure, CallTarget, Host, IncomingCall, ProcessMessage};
+pub use session_clock::SessionClock;
 pub use socket::Socket;
-pub use tidewire_live_proto::{CallId, Changed, Config, Limits, Reason, Violation, feature};
-pub use transport::{AtOnce, Broken, ByteStream, Transport};
+pub use tidewire_live_proto::{CallId, ChangedSources, Config, Limits, Reason, Violation, feature};
+pub use transport::{ByteStream, DirectWriter, Transport, TransportEnd};
+pub use watch_guard::{AnswerState, WatchGuard, Watcher};
 pub use websocket::{PATH, SUBPROTOCOL, WebSocket, accept_key, random_key};

@@ -1,31 +1,33 @@
-//! A session and everybody who has a part in it: who runs its connection, who answers calls of the peer,
-//! who calls.
+//! A session and everybody who has a part in it: who runs its connection, who answers calls of the
+//! peer, who calls.
 //!
 //! ```text
-//!  connection (connection.rs) ─ bytes ─▶ session ─ events ─▶ exchanges ─▶ handlers (serve.rs), callers (call.rs)
+//!  connection (driver.rs) ─ bytes ─▶ session ─ events ─▶ exchanges ─▶ handlers (serve.rs), callers (call.rs)
 //!             ◀──────────────── bytes ─────────── actions ◀──────────────┘
 //! ```
 //!
-//! The session is behind a lock, which is held for as long as the session computes and never across an
-//! `await`. A link outlives its connections: handlers run on while the session waits to be resumed.
+//! The session is behind a lock, which is held for as long as the session computes and never across
+//! an `await`. A link outlives its connections: handlers run on while the session waits to be
+//! resumed.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tidewire_live_proto::{CallId, Event, Metadata, Reason, Session, Usage, Violation};
 use tidewire_service::{Error, Outcome, Peer, Wakers};
 use tokio_util::task::TaskTracker;
 
-use crate::beside::Beside;
 use crate::call::given_up;
-use crate::clock::Clock;
-use crate::exchange::{Exchange, Heard};
-use crate::hold::{Dropped, Word};
-use crate::serve::{Host, Said, Taken};
+use crate::exchange::{CallEvent, Exchange};
+use crate::serve::{Host, ProcessMessage, RequestParts};
+use crate::session_clock::SessionClock;
+use crate::shared_writer::SharedWriter;
 use crate::watch::Watches;
+use crate::watch_guard::{AnswerState, DroppedGuards};
 
 /// One end of a live session; clones share it.
 #[derive(Clone)]
@@ -33,24 +35,25 @@ pub struct Link(pub(crate) Arc<Shared>);
 
 pub(crate) struct Shared {
     state: Mutex<State>,
-    pub(crate) clock: Clock,
+    pub(crate) clock: SessionClock,
     /// Who answers calls of the peer; nobody on a side that only calls.
     pub(crate) host: Option<Arc<dyn Host>>,
     /// Owns what does not end in place.
     pub(crate) tasks: TaskTracker,
     /// Holds that nobody keeps any more.
-    pub(crate) dropped: Dropped,
+    pub(crate) dropped: DroppedGuards,
     /// This side is a hosted process.
     pub(crate) is_process: bool,
 }
 
-/// Something of each call. The numbers of calls are dense and bounded, so a hash that is quick will do.
-pub type ByCall<T> = HashMap<CallId, T, foldhash::fast::RandomState>;
+/// Something of each call. The numbers of calls are dense and bounded, so a hash that is quick will
+/// do.
+pub type CallMap<T> = HashMap<CallId, T, foldhash::fast::RandomState>;
 
 /// What the lock is around.
 pub(crate) struct State {
     pub(crate) session: Session,
-    pub(crate) exchanges: ByCall<Exchange>,
+    pub(crate) exchanges: CallMap<Exchange>,
     /// Answers of this side that the peer is told about.
     pub(crate) watches: Watches,
     /// Who wait for room for another call.
@@ -58,7 +61,7 @@ pub(crate) struct State {
     /// Who runs the connection.
     pub(crate) connection: Option<Waker>,
     /// Who else writes to it.
-    pub(crate) beside: Beside,
+    pub(crate) beside: SharedWriter,
     /// Counts connections: who runs an earlier one lets go.
     pub(crate) epoch: u64,
     /// What the connection before has to write before it ends.
@@ -78,7 +81,7 @@ pub(crate) struct State {
 impl Link {
     pub(crate) fn new(
         session: Session,
-        clock: Clock,
+        clock: SessionClock,
         host: Option<Arc<dyn Host>>,
         tasks: TaskTracker,
     ) -> Self {
@@ -88,7 +91,7 @@ impl Link {
     /// The side of a hosted process.
     pub(crate) fn of_process(
         session: Session,
-        clock: Clock,
+        clock: SessionClock,
         host: Arc<dyn Host>,
         tasks: TaskTracker,
     ) -> Self {
@@ -97,18 +100,18 @@ impl Link {
 
     fn made(
         session: Session,
-        clock: Clock,
+        clock: SessionClock,
         host: Option<Arc<dyn Host>>,
         tasks: TaskTracker,
         is_process: bool,
     ) -> Self {
         let state = State {
             session,
-            exchanges: ByCall::default(),
+            exchanges: CallMap::default(),
             watches: Watches::default(),
             waiting: Wakers::default(),
             connection: None,
-            beside: Beside::default(),
+            beside: SharedWriter::default(),
             epoch: 0,
             farewell: Vec::new(),
             peer: None,
@@ -117,17 +120,17 @@ impl Link {
             is_greeted: false,
             after_ms: 0,
         };
-        let dropped = Dropped::default();
+        let dropped = DroppedGuards::default();
         let state = Mutex::new(state);
         Self(Arc::new(Shared { state, clock, host, tasks, dropped, is_process }))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 
-    /// The session for the connection of this `epoch`; none when another has taken it over. Then nothing of
-    /// it is for the old one, and nothing that still comes there is for the session.
+    /// The session for the connection of this `epoch`; none when another has taken it over. Then
+    /// nothing of it is for the old one, and nothing that still comes there is for the session.
     pub(crate) fn lock_for(&self, epoch: u64) -> Option<MutexGuard<'_, State>> {
         let state = self.lock();
         (state.epoch == epoch).then_some(state)
@@ -155,8 +158,8 @@ impl Link {
         state.session.usage()
     }
 
-    /// Takes no new calls; open ones may end within `grace_ms`, 0 for no limit. The peer may come back
-    /// after `after_ms`.
+    /// Takes no new calls; open ones may end within `grace_ms`, 0 for no limit. The peer may come
+    /// back after `after_ms`.
     pub fn drain(&self, grace_ms: u32, after_ms: u64) {
         let mut state = self.lock();
         state.session.drain(grace_ms, after_ms);
@@ -186,12 +189,12 @@ impl Link {
         for (call, exchange) in exchanges.iter_mut().filter(|(_, exchange)| exchange.is_unsent) {
             session.cancel(*call);
             let error = error.clone().with_outcome(Outcome::NotRun);
-            exchange.hear(Heard::Failed(error, Vec::new()));
+            exchange.hear(CallEvent::Failed(error, Vec::new()));
         }
     }
 
     /// What was heard next of a call; its end once nobody is told of it any more.
-    pub(crate) fn poll_heard(&self, call: CallId, cx: &mut Context<'_>) -> Poll<Heard> {
+    pub(crate) fn poll_heard(&self, call: CallId, cx: &mut Context<'_>) -> Poll<CallEvent> {
         match self.lock().exchanges.get_mut(&call) {
             Some(exchange) => exchange.poll_heard(cx),
             None => Poll::Ready(given_up()),
@@ -240,7 +243,7 @@ impl State {
     }
 
     /// The connection is lost, and with it word of what becomes stale.
-    fn lost(&mut self, word: Word) {
+    fn lost(&mut self, word: AnswerState) {
         self.is_greeted = false;
         self.exchanges.values_mut().for_each(|exchange| exchange.tell(word));
         self.wake_waiting();
@@ -254,7 +257,7 @@ impl State {
         }
     }
 
-    fn tell(&mut self, call: CallId, word: Word) {
+    fn tell(&mut self, call: CallId, word: AnswerState) {
         self.exchanges.get_mut(&call).into_iter().for_each(|exchange| exchange.tell(word));
     }
 
@@ -264,14 +267,14 @@ impl State {
         while self.hear(link, now).is_some() {}
     }
 
-    /// Hears the session's next event: `None` when there is none, a call of the peer if that is what it
-    /// is.
-    pub(crate) fn hear(&mut self, link: &Link, now: u64) -> Option<Option<Taken>> {
+    /// Hears the session's next event: `None` when there is none, a call of the peer if that is
+    /// what it is.
+    pub(crate) fn hear(&mut self, link: &Link, now: u64) -> Option<Option<RequestParts>> {
         let Self { session, exchanges, .. } = self;
         let event = session.poll_event(now)?;
         match event {
             Event::Request(request) => {
-                let taken = Taken::of(&request).with_headers(&self.session);
+                let taken = RequestParts::of(&request).with_headers(&self.session);
                 if taken.is_streaming() {
                     self.exchanges.insert(taken.call, Exchange::default());
                 }
@@ -283,30 +286,30 @@ impl State {
                 }
             }
             Event::Items { call, items } => match exchanges.get_mut(&call) {
-                Some(exchange) => exchange.hear(Heard::Items(items.keep())),
+                Some(exchange) => exchange.hear(CallEvent::Items(items.keep())),
                 None => {
                     let bytes = items.bytes();
                     self.session.consumed(call, bytes);
                 }
             },
             Event::Piece { call, piece } => match exchanges.get_mut(&call) {
-                Some(exchange) => exchange.hear(Heard::Piece(piece)),
+                Some(exchange) => exchange.hear(CallEvent::Piece(piece)),
                 None => self.session.consumed(call, piece.bytes.len() as u64),
             },
             Event::End { call, metadata } => {
                 if let Some(exchange) = exchanges.get_mut(&call) {
-                    exchange.hear(Heard::End(Box::new(trailers(&metadata))));
+                    exchange.hear(CallEvent::End(Box::new(trailers(&metadata))));
                 }
             }
             Event::Failed { call, error, metadata, .. } => {
                 if let Some(exchange) = exchanges.get_mut(&call) {
-                    exchange.failed(error, &metadata);
+                    exchange.fail(error, &metadata);
                 }
             }
             Event::Recompute { call, change } => self.make_again(link, call, change),
-            Event::Stale { call } => self.tell(call, Word::Stale),
-            Event::Suspect { call } => self.tell(call, Word::Suspect),
-            Event::Confirmed { call } => self.tell(call, Word::Confirmed),
+            Event::Stale { call } => self.tell(call, AnswerState::Stale),
+            Event::Suspect { call } => self.tell(call, AnswerState::Suspect),
+            Event::Confirmed { call } => self.tell(call, AnswerState::Confirmed),
             Event::Cancelled { call } => {
                 self.watches.remove(call);
                 if let Some(mut exchange) = exchanges.remove(&call) {
@@ -319,32 +322,37 @@ impl State {
             Event::Connected { resumed } => self.connected(link, resumed),
             Event::Draining { after_ms, .. } => {
                 self.after_ms = after_ms;
-                link.0.host.iter().for_each(|host| host.hear(Said::Leaves));
+                link.0.host.iter().for_each(|host| host.hear(ProcessMessage::Leaves));
             }
             Event::Refused(violation) => self.ended = Some(violation),
             Event::Closed(violation) => {
                 self.ended = Some(violation);
                 self.watches.clear();
-                self.lost(Word::Suspect);
+                self.lost(AnswerState::Suspect);
             }
-            Event::Lost => self.lost(Word::Unconfirmed),
+            Event::Lost => self.lost(AnswerState::Unconfirmed),
             Event::Room => self.wake_waiting(),
-            event => link.0.host.iter().zip(said(event)).for_each(|(host, said)| host.hear(said)),
+            event => link
+                .0
+                .host
+                .iter()
+                .zip(process_message(event))
+                .for_each(|(host, said)| host.hear(said)),
         }
         Some(None)
     }
 }
 
 /// What a hosted process says of itself.
-fn said(event: Event<'_>) -> Option<Said> {
+fn process_message(event: Event<'_>) -> Option<ProcessMessage> {
     Some(match event {
-        Event::Ready => Said::Ready,
-        Event::Busy(jobs) => Said::Busy(jobs),
+        Event::Ready => ProcessMessage::Ready,
+        Event::Busy(jobs) => ProcessMessage::Busy(jobs),
         Event::Log { level, text, metadata } => {
-            Said::Log { level, text, fields: metadata.to_maps().0 }
+            ProcessMessage::Log { level, text, fields: metadata.to_maps().0 }
         }
-        Event::Changed(changed) => Said::Changed(changed),
-        Event::Descriptors(descriptors) => Said::Descriptors(descriptors),
+        Event::Changed(changed) => ProcessMessage::Changed(changed),
+        Event::Descriptors(descriptors) => ProcessMessage::Descriptors(descriptors),
         _ => return None,
     })
 }

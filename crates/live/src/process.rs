@@ -1,9 +1,11 @@
-//! The side of a hosted process: what it says of itself, and what belongs to the call that it answers.
+//! The side of a hosted process: what it says of itself, and what belongs to the call that it
+//! answers.
 //!
 //! The process dials, over the socket that it inherited, and says that it is ready as soon as it is
-//! greeted. While it answers a call, two things are known in the task that does: what the answer is made of
-//! ([`depends`]) goes with the reply, and a call back names the call as its parent. What is read, or asked for,
-//! anywhere else may be for any of the calls that are answered then: nobody can be told of what these are made of.
+//! greeted. While it answers a call, two things are known in the task that does: what the answer is
+//! made of ([`depends`]) goes with the reply, and a call back names the call as its parent. What is
+//! read, or asked for, anywhere else may be for any of the calls that are answered then: nobody can
+//! be told of what these are made of.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,16 +17,16 @@ use tidewire_live_proto::{CallId, Config, Metadata, Session, Violation};
 use tidewire_service::{Call, Reply, Result};
 use tokio_util::task::TaskTracker;
 
-use crate::clock::Clock;
-use crate::connection::Connection;
+use crate::dependencies::Depends;
+use crate::driver::Connection;
 use crate::link::Link;
-use crate::made_of::Depends;
-use crate::serve::{Answering, Failed, Host};
+use crate::serve::{AnswerFuture, CallFailure, Host};
+use crate::session_clock::SessionClock;
 use crate::transport::Transport;
 
 tokio::task_local! {
     /// The call that the task answers.
-    static RUNNING: Running;
+    static RUNNING: CurrentCall;
 }
 
 /// How often something was read, or asked for, that no call could be told to be made of.
@@ -32,7 +34,7 @@ static ELSEWHERE: AtomicU64 = AtomicU64::new(0);
 /// No answer can be told any more to be made of all that it is.
 static IS_UNTOLD: AtomicBool = AtomicBool::new(false);
 
-struct Running {
+struct CurrentCall {
     call: CallId,
     depends: RefCell<Vec<Depends>>,
 }
@@ -45,10 +47,10 @@ impl Process {
     /// A process whose calls are answered by `host`. `config` offers and requires `HOSTED`.
     pub fn new(config: Config, host: Arc<dyn Host>) -> Self {
         let session = Session::dialer(config);
-        Self(Link::of_process(session, Clock::start(), host, TaskTracker::new()))
+        Self(Link::of_process(session, SessionClock::start(), host, TaskTracker::new()))
     }
 
-    /// Serves until the host ends the connection: why, if that was no ordinary end.
+    /// Serves until the host ends the connection: why, if that was not an ordinary end.
     pub async fn run(&self, transport: impl Transport) -> Option<Violation> {
         let now = self.0.0.clock.now();
         self.0.lock().session.connect(now);
@@ -64,7 +66,7 @@ impl Process {
         state.wake();
     }
 
-    /// Says how many jobs run that are no calls.
+    /// Says how many jobs run that are not calls.
     pub fn busy(&self, jobs: u64) {
         let mut state = self.0.lock();
         state.session.busy(jobs);
@@ -91,8 +93,8 @@ impl Process {
     }
 }
 
-/// The answer that this task makes is made of this. Where it makes none, and `false` is returned, no answer is kept
-/// that is made meanwhile.
+/// The answer that this task makes is made of this. Where it makes none, and `false` is returned,
+/// no answer is kept that is made meanwhile.
 pub fn depends(source: &str, key: &str) -> bool {
     let copy = |text: &str| Bytes::copy_from_slice(text.as_bytes());
     let depends = Depends::Key(copy(source), copy(key));
@@ -103,8 +105,8 @@ pub fn depends(source: &str, key: &str) -> bool {
     heard
 }
 
-/// Answers are made of what this program keeps itself, and nobody hears of that: no answer is kept from now on. Whether
-/// it was the first to say so.
+/// Answers are made of what this program keeps itself, and nobody hears of that: no answer is kept
+/// from now on. Whether it was the first to say so.
 pub fn depends_unheard() -> bool {
     !IS_UNTOLD.swap(true, Ordering::SeqCst)
 }
@@ -121,17 +123,17 @@ pub(crate) fn parent(link: &Link) -> Option<CallId> {
     running
 }
 
-/// The outcome of a call, and what it was made of.
-pub(crate) async fn answered(
+/// The outcome of a call, and what it depended on.
+pub(crate) async fn answer_with_dependencies(
     link: &Link,
     call: CallId,
-    answering: Answering,
-) -> (Result<Reply, Failed>, Vec<Depends>) {
+    answering: AnswerFuture,
+) -> (Result<Reply, CallFailure>, Vec<Depends>) {
     if !link.0.is_process {
         return (answering.await, Vec::new());
     }
     let elsewhere = ELSEWHERE.load(Ordering::SeqCst);
-    let running = Running { call, depends: RefCell::default() };
+    let running = CurrentCall { call, depends: RefCell::default() };
     let within = async {
         let outcome = answering.await;
         (outcome, RUNNING.with(|running| running.depends.take()))

@@ -1,8 +1,8 @@
 //! Answering calls of the peer.
 //!
-//! A call is handed to the [`Host`] with everything owned; its answer is polled once in place and goes
-//! on in a task if it has to wait (`connection.rs`). What the answer is (whole, a stream, "unchanged",
-//! an error with what became of the call) is told to the session here.
+//! A call is handed to the [`Host`] with everything owned; its answer is polled once in place and
+//! goes on in a task if it has to wait (`driver.rs`). What the answer is (whole, a stream,
+//! "unchanged", an error with what became of the call) is told to the session here.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::task::{Context as TaskContext, Poll};
 use bytes::Bytes;
 use http::HeaderMap;
 use tidewire_live_proto::{
-    CallId, Changed, CommandOrigin, IncomingRequest, Metadata, Micros, OutgoingReply, PeerMethod,
-    Session, Watch, varint,
+    CallId, ChangedSources, CommandOrigin, IncomingRequest, Metadata, Micros, OutgoingReply,
+    PeerMethod, Session, Watch, varint,
 };
 use tidewire_service::{
     Body, Context, Error, Frames, Freshness, Headers, Lifetime, Outcome, Protocol, Reply, Token,
@@ -20,28 +20,29 @@ use tidewire_service::{
 };
 
 use crate::body::RequestBody;
+use crate::dependencies::{self, Depends};
 use crate::exchange::owned;
 use crate::link::{Link, State};
-use crate::made_of::{self, Depends};
-use crate::pour::Pour;
 use crate::process;
-use crate::watch::Again;
+use crate::stream_out::Pour;
+use crate::watch::RepeatableCall;
 
 /// Answers the calls of peers.
 pub trait Host: Send + Sync + 'static {
-    /// Answers one call. Dropping the future cancels it, which is not done to what [runs on](Self::runs_on):
-    /// that is awaited whatever its caller does.
-    fn answer(&self, call: Arrived) -> Answering;
+    /// Answers one call. Dropping the future cancels it, which is not done to what
+    /// [runs on](Self::runs_on): that is awaited whatever its caller does.
+    fn answer(&self, call: IncomingCall) -> AnswerFuture;
 
-    /// Whether a call runs on although its caller gave up, as a command with one reply does: one whose request
-    /// came whole, unless the host knows its methods, and that a larger one is no stream.
-    fn runs_on(&self, call: &Arrived) -> bool {
+    /// Whether a call runs on although its caller gave up, as a command with one reply does: one
+    /// whose request came whole, unless the host knows its methods, and that a larger one is not a
+    /// stream.
+    fn runs_on(&self, call: &IncomingCall) -> bool {
         call.is_command && !matches!(call.body, Body::Stream(_))
     }
 
-    /// A hosted process says something beside its calls, in the order in which it does: what comes from it
-    /// after this is heard later. It must not wait, nor use the link, whose lock is held.
-    fn hear(&self, said: Said) {
+    /// A hosted process says something beside its calls, in the order in which it does: what comes
+    /// from it after this is heard later. It must not wait, nor use the link, whose lock is held.
+    fn hear(&self, said: ProcessMessage) {
         let _ = said;
     }
 }
@@ -49,10 +50,10 @@ pub trait Host: Send + Sync + 'static {
 /// What a hosted process says of itself.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Said {
+pub enum ProcessMessage {
     /// It takes calls from now on.
     Ready,
-    /// It has so many jobs that are no calls.
+    /// It has so many jobs that are not calls.
     Busy(u64),
     /// A line for the log.
     Log {
@@ -64,7 +65,7 @@ pub enum Said {
         fields: HeaderMap,
     },
     /// Sources changed.
-    Changed(Changed),
+    Changed(ChangedSources),
     /// Its encoded `FileDescriptorSet`.
     Descriptors(Bytes),
     /// It takes no more calls, and ends with those that it has.
@@ -72,14 +73,14 @@ pub enum Said {
 }
 
 /// The future of an answer.
-pub type Answering = Pin<Box<dyn Future<Output = Result<Reply, Failed>> + Send>>;
+pub type AnswerFuture = Pin<Box<dyn Future<Output = Result<Reply, CallFailure>> + Send>>;
 
 /// A call that arrived.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Arrived {
+pub struct IncomingCall {
     /// What is called.
-    pub target: Asked,
+    pub target: CallTarget,
     /// Headers, deadline, the other side, what the caller holds and has seen, the key of a command.
     pub context: Context,
     /// The message or whole body, or a stream of them.
@@ -92,25 +93,26 @@ pub struct Arrived {
 
 /// What a call is for.
 #[derive(Debug, Clone)]
-pub enum Asked {
+pub enum CallTarget {
     /// A method.
     Method(PeerMethod),
     /// A plain HTTP request.
     Http(http::Method, http::Uri),
-    /// What is no HTTP request.
+    /// What is not HTTP request.
     Nothing(&'static str),
 }
 
 /// A call that has no answer.
 #[derive(Debug)]
-pub struct Failed {
+pub struct CallFailure {
     /// What its caller is told.
     pub error: Error,
-    /// [`Outcome::Answered`] when the error is the handler's answer, else what became of the call.
+    /// [`Outcome::PeerAnswer`] when the error is the handler's answer, else what became of the
+    /// call.
     pub outcome: Outcome,
 }
 
-impl Failed {
+impl CallFailure {
     /// The call never reached a handler.
     pub fn not_run(error: Error) -> Self {
         Self { error, outcome: Outcome::NotRun }
@@ -122,7 +124,7 @@ impl Failed {
     }
 }
 
-impl From<Error> for Failed {
+impl From<Error> for CallFailure {
     /// What the handler answered.
     fn from(error: Error) -> Self {
         Self { error, outcome: Outcome::Answered }
@@ -130,12 +132,12 @@ impl From<Error> for Failed {
 }
 
 /// A request, taken out of the session.
-pub(crate) struct Taken {
+pub(crate) struct RequestParts {
     pub(crate) call: CallId,
     /// The number of its method on this connection.
     pub(crate) number: Option<u32>,
     pub(crate) watch: Watch,
-    target: Asked,
+    target: CallTarget,
     metadata: Metadata,
     headers: HeaderMap,
     body: Option<Bytes>,
@@ -146,11 +148,13 @@ pub(crate) struct Taken {
     parent: Option<CallId>,
 }
 
-impl Taken {
+impl RequestParts {
     pub(crate) fn of(request: &IncomingRequest<'_>) -> Self {
         let target = match request.http() {
             Some((verb, target)) => http_target(verb, target),
-            None => request.peer_method().map_or(Asked::Nothing("no method"), Asked::Method),
+            None => {
+                request.peer_method().map_or(CallTarget::Nothing("no method"), CallTarget::Method)
+            }
         };
         Self {
             call: request.call,
@@ -183,7 +187,11 @@ impl Taken {
     }
 
     /// The call as a host sees it.
-    pub(crate) fn arrived(self, link: &Link, peer: Option<Arc<tidewire_service::Peer>>) -> Arrived {
+    pub(crate) fn arrived(
+        self,
+        link: &Link,
+        peer: Option<Arc<tidewire_service::Peer>>,
+    ) -> IncomingCall {
         let deadline = self.deadline.and_then(|at| link.0.clock.instant(at));
         let mut context = Context::new(self.headers)
             .with_protocol(Protocol::Live)
@@ -200,25 +208,25 @@ impl Taken {
             None => Body::batches(RequestBody::new(link.clone(), self.call)),
         };
         let (target, parent, is_command) = (self.target, self.parent, self.command.is_some());
-        Arrived { target, context, body, is_command, parent }
+        IncomingCall { target, context, body, is_command, parent }
     }
 }
 
-fn http_target(verb: &[u8], target: &[u8]) -> Asked {
+fn http_target(verb: &[u8], target: &[u8]) -> CallTarget {
     match (http::Method::from_bytes(verb), http::Uri::try_from(target)) {
-        (Ok(verb), Ok(uri)) => Asked::Http(verb, uri),
-        (Err(_), _) => Asked::Nothing("no HTTP verb"),
-        (_, Err(_)) => Asked::Nothing("no path"),
+        (Ok(verb), Ok(uri)) => CallTarget::Http(verb, uri),
+        (Err(_), _) => CallTarget::Nothing("no HTTP verb"),
+        (_, Err(_)) => CallTarget::Nothing("no path"),
     }
 }
 
 /// A call that is being answered.
-pub(crate) struct Serving {
+pub(crate) struct AnswerTask {
     pub(crate) link: Link,
     pub(crate) call: CallId,
     pub(crate) watch: Watch,
     /// How a watched answer is made again.
-    pub(crate) again: Option<Arc<Again>>,
+    pub(crate) again: Option<Arc<RepeatableCall>>,
 }
 
 /// What of a call is still to be done.
@@ -227,31 +235,33 @@ pub(crate) type Rest = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The items of an answer, and trailers unless they have others.
 type Items = (Pin<Box<dyn Frames>>, Headers);
 
-impl Serving {
-    pub(crate) fn of(link: &Link, (call, watch): (CallId, Watch), arrived: &Arrived) -> Self {
-        Self { link: link.clone(), call, watch, again: Again::of(arrived, watch) }
+impl AnswerTask {
+    pub(crate) fn of(link: &Link, (call, watch): (CallId, Watch), arrived: &IncomingCall) -> Self {
+        Self { link: link.clone(), call, watch, again: RepeatableCall::of(arrived, watch) }
     }
 
     /// Answers it to its end.
-    pub(crate) async fn run(self, host: Arc<dyn Host>, arrived: Arrived) {
+    pub(crate) async fn run(self, host: Arc<dyn Host>, arrived: IncomingCall) {
         let answering = host.answer(arrived);
-        let (outcome, depends) = process::answered(&self.link, self.call, answering).await;
+        let (outcome, depends) =
+            process::answer_with_dependencies(&self.link, self.call, answering).await;
         self.end(outcome, &depends).await;
     }
 
     /// Ends it with what was answered.
-    pub(crate) async fn end(self, outcome: Result<Reply, Failed>, depends: &[Depends]) {
+    pub(crate) async fn end(self, outcome: Result<Reply, CallFailure>, depends: &[Depends]) {
         if let Some(items) = self.give(outcome, depends) {
             self.stream(items).await;
         }
     }
 
-    /// Begins to answer it, in place: what is left to do. What most calls are is no future but the host's.
+    /// Begins to answer it, in place: what is left to do. What most calls are is not a future but
+    /// the host's.
     pub(crate) fn begin(
         self,
         cx: &mut TaskContext<'_>,
         host: Arc<dyn Host>,
-        arrived: Arrived,
+        arrived: IncomingCall,
     ) -> Option<Rest> {
         let mut rest: Rest = if self.link.0.is_process {
             Box::pin(self.run(host, arrived))
@@ -273,7 +283,7 @@ impl Serving {
     /// Gives the session what was answered, but for its items if it has some.
     pub(crate) fn give(
         &self,
-        outcome: Result<Reply, Failed>,
+        outcome: Result<Reply, CallFailure>,
         depends: &[Depends],
     ) -> Option<Items> {
         let mut state = self.link.lock();
@@ -342,12 +352,12 @@ impl Serving {
 }
 
 impl State {
-    fn fail(&mut self, call: CallId, failed: &Failed, depends: &[Depends]) {
+    fn fail(&mut self, call: CallId, failed: &CallFailure, depends: &[Depends]) {
         match failed.outcome {
             Outcome::Answered => {
                 let max = self.session.peer().limits.metadata_max;
                 let (headers, trailers) = (failed.error.headers(), failed.error.trailers());
-                let maps = made_of::metadata(headers, trailers, depends, max);
+                let maps = dependencies::metadata(headers, trailers, depends, max);
                 self.session.fail_made_of(call, &failed.error, &maps);
             }
             outcome => self.session.refuse(call, &failed.error, outcome),
@@ -355,11 +365,11 @@ impl State {
     }
 }
 
-/// What the session is told of a reply before its payload, and what it was made of.
+/// What the session is told of a reply before its payload, and what it depended on.
 fn head_made_of<'a>(reply: &'a Reply, depends: &[Depends], max: u16) -> OutgoingReply<'a> {
     let mut head = head_of(reply, &[]);
     if !depends.is_empty() {
-        head.metadata = made_of::metadata(&reply.headers, &reply.trailers, depends, max);
+        head.metadata = dependencies::metadata(&reply.headers, &reply.trailers, depends, max);
     }
     head
 }

@@ -1,8 +1,9 @@
-//! The Unix socket between a gateway and a process that it hosts: whoever makes a call writes to it, one task
-//! reads.
+//! The Unix socket between a gateway and a process that it hosts: whoever makes a call writes to
+//! it, one task reads.
 //!
-//! It is waited for to take more only once it was full. The kernel says that a Unix socket may be written to
-//! whenever its peer has read something, and each time would wake the side that waits for an answer.
+//! It is waited for to take more only once it was full. The kernel says that a Unix socket may be
+//! written to whenever its peer has read something, and each time would wake the side that waits
+//! for an answer.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -15,7 +16,7 @@ use bytes::BytesMut;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::transport::{AtOnce, Broken, Transport};
+use crate::transport::{DirectWriter, Transport, TransportEnd};
 
 /// One end of a socket pair.
 pub struct Socket {
@@ -45,7 +46,8 @@ impl Socket {
     fn wait_for(&mut self, interest: Interest) -> io::Result<()> {
         // One socket is known to the system once.
         self.events = None;
-        // SAFETY: the socket is open, and the same, for as long as somebody has it, as these events do.
+        // SAFETY: the socket is open, and the same, for as long as somebody has it, as these events
+        // do.
         #[expect(unsafe_code, reason = "that a descriptor stays open is promised")]
         let events = unsafe { AsyncFd::register_with_interest(Arc::clone(&self.stream), interest) };
         self.events = Some(events?);
@@ -59,12 +61,12 @@ impl Transport for Socket {
         &mut self,
         cx: &mut Context<'_>,
         into: &mut BytesMut,
-    ) -> Poll<Result<usize, Broken>> {
+    ) -> Poll<Result<usize, TransportEnd>> {
         loop {
             let Some(events) = &self.events else {
-                return Poll::Ready(Err(Broken::Lost(io::ErrorKind::NotConnected.into())));
+                return Poll::Ready(Err(TransportEnd::Lost(io::ErrorKind::NotConnected.into())));
             };
-            let mut ready = ready!(events.poll_read_ready(cx)).map_err(Broken::Lost)?;
+            let mut ready = ready!(events.poll_read_ready(cx)).map_err(TransportEnd::Lost)?;
             match (&*self.stream).read(&mut self.buffer) {
                 Ok(read) => {
                     if (1..self.buffer.len()).contains(&read) {
@@ -76,7 +78,7 @@ impl Transport for Socket {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Poll::Ready(Err(Broken::Lost(error))),
+                Err(error) => return Poll::Ready(Err(TransportEnd::Lost(error))),
             }
         }
     }
@@ -109,12 +111,12 @@ impl Transport for Socket {
         Poll::Ready(self.stream.shutdown(Shutdown::Write))
     }
 
-    fn at_once(&self) -> Option<Arc<dyn AtOnce>> {
+    fn at_once(&self) -> Option<Arc<dyn DirectWriter>> {
         Some(Arc::clone(&self.stream) as _)
     }
 }
 
-impl AtOnce for UnixStream {
+impl DirectWriter for UnixStream {
     fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut stream = self;
         stream.write(bytes)

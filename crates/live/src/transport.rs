@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// Why nothing more comes.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Broken {
+pub enum TransportEnd {
     /// The connection is gone.
     Lost(io::Error),
     /// What came breaks a rule of the transport.
@@ -36,10 +36,10 @@ pub trait Transport: Send + Unpin {
         &mut self,
         cx: &mut Context<'_>,
         into: &mut BytesMut,
-    ) -> Poll<Result<usize, Broken>>;
+    ) -> Poll<Result<usize, TransportEnd>>;
 
-    /// Sends whole frames, and takes them out of `out` as they leave; ready once all have left. Until then
-    /// it is called again with what is in it.
+    /// Sends whole frames, and takes them out of `out` as they leave; ready once all have left.
+    /// Until then it is called again with what is in it.
     ///
     /// # Errors
     /// The connection broke.
@@ -52,13 +52,13 @@ pub trait Transport: Send + Unpin {
     fn poll_close(&mut self, cx: &mut Context<'_>, reason: Option<u8>) -> Poll<io::Result<()>>;
 
     /// What others write with than the task that polls it, if they can.
-    fn at_once(&self) -> Option<Arc<dyn AtOnce>> {
+    fn at_once(&self) -> Option<Arc<dyn DirectWriter>> {
         None
     }
 }
 
 /// Writes to a connection from any task, without waiting.
-pub trait AtOnce: Send + Sync {
+pub trait DirectWriter: Send + Sync {
     /// Sends as many of these bytes as the connection takes now, and returns how many.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
         &mut self,
         cx: &mut Context<'_>,
         into: &mut BytesMut,
-    ) -> Poll<Result<usize, Broken>> {
+    ) -> Poll<Result<usize, TransportEnd>> {
         (**self).poll_receive(cx, into)
     }
 
@@ -83,7 +83,7 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
         (**self).poll_close(cx, reason)
     }
 
-    fn at_once(&self) -> Option<Arc<dyn AtOnce>> {
+    fn at_once(&self) -> Option<Arc<dyn DirectWriter>> {
         (**self).at_once()
     }
 }
@@ -107,10 +107,11 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Transport for ByteStream<S> {
         &mut self,
         cx: &mut Context<'_>,
         into: &mut BytesMut,
-    ) -> Poll<Result<usize, Broken>> {
+    ) -> Poll<Result<usize, TransportEnd>> {
         into.reserve(self.reads);
         let stream = Pin::new(&mut self.stream);
-        let read = ready!(tokio_util::io::poll_read_buf(stream, cx, into)).map_err(Broken::Lost)?;
+        let read =
+            ready!(tokio_util::io::poll_read_buf(stream, cx, into)).map_err(TransportEnd::Lost)?;
         // Who sends much is read in large pieces, and others take little memory.
         if read >= self.reads {
             self.reads = (self.reads * 2).min(READ_BYTES_MAX);
@@ -159,7 +160,7 @@ mod tests {
     /// Says that others may write, and takes all.
     struct Open;
 
-    impl AtOnce for Open {
+    impl DirectWriter for Open {
         fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
             Ok(bytes.len())
         }
@@ -170,7 +171,7 @@ mod tests {
             &mut self,
             _: &mut Context<'_>,
             _: &mut BytesMut,
-        ) -> Poll<Result<usize, Broken>> {
+        ) -> Poll<Result<usize, TransportEnd>> {
             Poll::Ready(Ok(0))
         }
 
@@ -182,7 +183,7 @@ mod tests {
             Poll::Ready(Ok(()))
         }
 
-        fn at_once(&self) -> Option<Arc<dyn AtOnce>> {
+        fn at_once(&self) -> Option<Arc<dyn DirectWriter>> {
             Some(Arc::new(Self))
         }
     }

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
 
-/// Calls that begin between two writes. One look at the time is the end of a call and the beginning of the next.
+/// Calls that begin between two writes. One look at the time is the end of a call and the beginning
+/// of the next.
 pub(crate) struct Turn {
     calls: usize,
     began: Instant,
@@ -37,7 +38,8 @@ impl Turn {
         self.now.duration_since(self.began) >= TIME_MAX
     }
 
-    /// Whether there is another call in it: those that are quick go together, as long as there is time.
+    /// Whether there is another call in it: those that are quick go together, as long as there is
+    /// time.
     pub(crate) fn takes_more(&self) -> bool {
         self.calls < if self.is_late() { CALLS_AT_LEAST } else { CALLS_MAX }
     }
@@ -51,9 +53,9 @@ impl Turn {
 
 /// Methods, by number, whose handlers took long in place.
 #[derive(Default)]
-pub(crate) struct SlowMethods(HashMap<u32, Slow, RandomState>);
+pub(crate) struct SlowMethods(HashMap<u32, SlowMethod, RandomState>);
 
-struct Slow {
+struct SlowMethod {
     /// How many more calls begin in a task.
     left: u32,
     /// How many did the last time.
@@ -85,7 +87,7 @@ impl SlowMethods {
             Some(slow) if slow.spell > SPELL_MIN => slow.spell /= 2,
             Some(_) => drop(self.0.remove(&number)),
             None if is_slow && has_room => {
-                self.0.insert(number, Slow { left: SPELL_MIN, spell: SPELL_MIN });
+                self.0.insert(number, SlowMethod { left: SPELL_MIN, spell: SPELL_MIN });
             }
             None => {}
         }

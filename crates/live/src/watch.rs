@@ -5,10 +5,10 @@
 //!                                                        any later reply
 //! ```
 //!
-//! All watches of a link are in one set, by the numbers of their streams, from whatever thread a change
-//! comes. Before the session is given any answer, what is in the set is told to it: a writer so hears of what
-//! its command made stale before it has the command's reply. Where the caller wants values, the call is made
-//! again as it came, through the gates.
+//! All watches of a link are in one set, by the numbers of their streams, from whatever thread a
+//! change comes. Before the session is given any answer, what is in the set is told to it: a writer
+//! so hears of what its command made stale before it has the command's reply. Where the caller
+//! wants values, the call is made again as it came, through the gates.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,42 +16,42 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use tidewire_live_proto::{CallId, Change, Micros, OutgoingReply, Refresh, Session, Watch};
-use tidewire_service::{Body, Error, Freshness, Joined, Lifetime, Reply, StaleSet};
+use tidewire_service::{Body, Error, Freshness, Lifetime, Reply, StaleSet, StaleSetEntry};
 
-use crate::clock::Clock;
-use crate::link::{ByCall, Link, State};
-use crate::serve::{Arrived, Asked, Failed, head_of};
+use crate::link::{CallMap, Link, State};
+use crate::serve::{CallFailure, CallTarget, IncomingCall, head_of};
+use crate::session_clock::SessionClock;
 
 /// The watches of a link.
 #[derive(Default)]
 pub(crate) struct Watches {
-    granted: ByCall<Watched>,
+    granted: CallMap<WatchEntry>,
     /// When answers end by time.
     dues: BTreeSet<(Micros, CallId)>,
     set: StaleSet,
 }
 
 /// One watched answer. There may be a hundred thousand: what few have is apart.
-struct Watched {
-    joined: Option<Box<dyn Joined>>,
-    more: Option<Box<More>>,
+struct WatchEntry {
+    joined: Option<Box<dyn StaleSetEntry>>,
+    more: Option<Box<WatchExtras>>,
 }
 
-struct More {
+struct WatchExtras {
     due: Option<Micros>,
-    again: Option<Arc<Again>>,
+    again: Option<Arc<RepeatableCall>>,
 }
 
 /// How the answer is made again: the call as it came.
-pub(crate) struct Again {
-    target: Asked,
+pub(crate) struct RepeatableCall {
+    target: CallTarget,
     context: tidewire_service::Context,
     message: Bytes,
 }
 
-impl Again {
+impl RepeatableCall {
     /// What is needed to make a call again, if it is watched for its values.
-    pub(crate) fn of(arrived: &Arrived, watch: Watch) -> Option<Arc<Self>> {
+    pub(crate) fn of(arrived: &IncomingCall, watch: Watch) -> Option<Arc<Self>> {
         let Body::Full(message) = &arrived.body else { return None };
         (watch == Watch::Values).then(|| {
             Arc::new(Self {
@@ -62,11 +62,11 @@ impl Again {
         })
     }
 
-    fn arrived(&self, held: &Freshness) -> Arrived {
+    fn arrived(&self, held: &Freshness) -> IncomingCall {
         let mut context = self.context.clone();
         context.set_held(held.validator().into_iter().collect());
         let body = Body::Full(self.message.clone());
-        Arrived { target: self.target.clone(), context, body, is_command: false, parent: None }
+        IncomingCall { target: self.target.clone(), context, body, is_command: false, parent: None }
     }
 }
 
@@ -90,7 +90,7 @@ impl Watches {
     }
 
     /// How an answer is made again, if it is watched for its values.
-    fn again(&self, call: CallId) -> Option<Arc<Again>> {
+    fn again(&self, call: CallId) -> Option<Arc<RepeatableCall>> {
         self.granted.get(&call)?.more.as_ref()?.again.clone()
     }
 
@@ -104,8 +104,8 @@ impl Watches {
         &mut self,
         call: CallId,
         freshness: &Freshness,
-        clock: Clock,
-        again: Option<Arc<Again>>,
+        clock: SessionClock,
+        again: Option<Arc<RepeatableCall>>,
     ) -> bool {
         self.remove(call);
         let due = match freshness.lifetime() {
@@ -119,13 +119,13 @@ impl Watches {
         let is_stale = joined.as_ref().is_some_and(|joined| joined.is_stale());
         self.dues.extend(due.map(|due| (due, call)));
         let has_more = due.is_some() || again.is_some();
-        let more = has_more.then(|| Box::new(More { due, again }));
-        self.granted.insert(call, Watched { joined, more });
+        let more = has_more.then(|| Box::new(WatchExtras { due, again }));
+        self.granted.insert(call, WatchEntry { joined, more });
         is_stale
     }
 
     /// What became stale: those that rang and are, and those whose time is over.
-    fn take_stale(&mut self, session: &Session, clock: Clock) -> Vec<CallId> {
+    fn take_stale(&mut self, session: &Session, clock: SessionClock) -> Vec<CallId> {
         let mut stale = Vec::new();
         // The time is not asked for where nothing ends by it: this is done for each answer.
         while let Some(&(due, call)) = self.dues.first().filter(|(due, _)| *due <= clock.now()) {
@@ -162,7 +162,7 @@ impl State {
         call: CallId,
         mut reply: OutgoingReply<'_>,
         freshness: &Freshness,
-        again: Option<Arc<Again>>,
+        again: Option<Arc<RepeatableCall>>,
     ) {
         if freshness.validator().is_none() || !freshness.is_known() {
             return self.session.reply(call, reply);
@@ -204,8 +204,8 @@ impl Link {
         &self,
         call: CallId,
         change: Change,
-        outcome: Result<Reply, Failed>,
-        again: Arc<Again>,
+        outcome: Result<Reply, CallFailure>,
+        again: Arc<RepeatableCall>,
     ) {
         let outcome = match outcome {
             Ok(Reply { body: Body::Stream(_), .. }) => {

@@ -7,8 +7,8 @@
 //! | larger than the largest frame, or of several frames and over 65,536 bytes | `too_large` |
 //! | close | the end |
 //!
-//! The handshake is whoever's who has the HTTP request; what it needs beside headers is here. Extensions
-//! are not negotiated: compressing would mix secrets with what others choose.
+//! The handshake is whoever's who has the HTTP request; what it needs beside headers is here.
+//! Extensions are not negotiated: compressing would mix secrets with what others choose.
 
 use std::fmt;
 use std::io;
@@ -27,7 +27,7 @@ use tokio_tungstenite::tungstenite::handshake;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use crate::transport::{Broken, Transport};
+use crate::transport::{Transport, TransportEnd};
 
 /// The path at which a server takes WebSockets of the protocol.
 pub const PATH: &str = "/tidewire.live.v1";
@@ -86,7 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Transport for WebSocket<S> {
         &mut self,
         cx: &mut Context<'_>,
         into: &mut BytesMut,
-    ) -> Poll<Result<usize, Broken>> {
+    ) -> Poll<Result<usize, TransportEnd>> {
         loop {
             let message = match ready!(Pin::new(&mut self.socket).poll_next(cx)) {
                 None => return Poll::Ready(Ok(0)),
@@ -95,7 +95,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Transport for WebSocket<S> {
             };
             match message {
                 Message::Binary(frames) => {
-                    check(&frames).map_err(Broken::Violation)?;
+                    check(&frames).map_err(TransportEnd::Violation)?;
                     into.extend_from_slice(&frames);
                     return Poll::Ready(Ok(frames.len()));
                 }
@@ -173,22 +173,22 @@ fn message_length(frames: &[u8]) -> usize {
     length.min(frames.len()).max(1)
 }
 
-fn broken(error: Error) -> Result<usize, Broken> {
+fn broken(error: Error) -> Result<usize, TransportEnd> {
     Err(match error {
         Error::ConnectionClosed
         | Error::AlreadyClosed
         | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => return Ok(0),
-        Error::Io(error) => Broken::Lost(error),
+        Error::Io(error) => TransportEnd::Lost(error),
         Error::Capacity(_) => violation(Reason::TooLarge, "a message larger than any frame"),
         Error::Protocol(_) | Error::Utf8(_) => {
-            violation(Reason::Malformed, "bytes that are no WebSocket")
+            violation(Reason::Malformed, "bytes that are not WebSocket")
         }
-        other => Broken::Lost(io::Error::other(other)),
+        other => TransportEnd::Lost(io::Error::other(other)),
     })
 }
 
-fn violation(reason: Reason, text: &'static str) -> Broken {
-    Broken::Violation(Violation::new(reason, text))
+fn violation(reason: Reason, text: &'static str) -> TransportEnd {
+    TransportEnd::Violation(Violation::new(reason, text))
 }
 
 fn io_error(error: Error) -> io::Error {

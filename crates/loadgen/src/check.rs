@@ -1,7 +1,7 @@
 //! Checks of an answer, and values extracted from it.
 
 use crate::failure::Failure;
-use crate::reply::{Answer, Kept};
+use crate::reply::{Answer, ReplyParts};
 use crate::template::{Generator, Template};
 
 /// Something that must hold for an answer to count.
@@ -27,7 +27,7 @@ impl Check {
     pub(crate) fn failure(
         &self,
         answer: &Answer,
-        kept: &Kept,
+        kept: &ReplyParts,
         values: &[String],
         generator: &mut Generator,
     ) -> Option<Failure> {
@@ -86,7 +86,7 @@ impl Extract {
         text.starts_with('/').then(|| Origin::Pointer(text.to_owned()))
     }
 
-    pub(crate) fn value(&self, kept: &Kept) -> Option<String> {
+    pub(crate) fn value(&self, kept: &ReplyParts) -> Option<String> {
         match &self.origin {
             Origin::Header(name) => {
                 header(&kept.headers, name).first().map(|text| (*text).to_owned())
@@ -116,8 +116,8 @@ fn header<'a>(lines: &'a [u8], name: &str) -> Vec<&'a str> {
 mod tests {
     use super::*;
 
-    fn kept() -> Kept {
-        Kept {
+    fn kept() -> ReplyParts {
+        ReplyParts {
             headers: b"Location: http://h/contacts/7\r\ncontent-type: application/json\r\n"
                 .to_vec(),
             body: br#"{"id":7,"name":"a"}"#.to_vec(),

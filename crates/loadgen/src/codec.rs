@@ -7,7 +7,7 @@ use crate::http1::Http1;
 use crate::http2::Http2;
 use crate::live::Live;
 use crate::plan::{Plan, Reuse};
-use crate::reply::{Answer, Kept};
+use crate::reply::{Answer, ReplyParts};
 use crate::request::{Transport, Wire};
 use crate::websocket::WebSocket;
 
@@ -119,7 +119,7 @@ impl Codec {
     }
 
     /// Headers and body of the last answer, if they are kept.
-    pub(crate) fn kept(&self) -> &Kept {
+    pub(crate) fn kept(&self) -> &ReplyParts {
         each!(self, codec => codec.kept())
     }
 }

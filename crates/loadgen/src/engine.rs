@@ -1,4 +1,4 @@
-//! Runs a plan: workers on threads of their own, merged into one record.
+//! Runs a plan: workers on their own threads, merged into one record.
 //!
 //! A worker is one epoll loop over nonblocking sockets. It does what a browser tab of wrk does and
 //! no more: one read and one write per batch of answers, one clock reading per read. An async
@@ -15,10 +15,10 @@ use std::time::Duration;
 use rustix::net::sockopt::{self, Timeout};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::clock::{Clock, Nanos};
 use crate::error::Error;
 use crate::plan::Plan;
 use crate::recorder::Recorder;
+use crate::run_clock::{Nanos, RunClock};
 use crate::target::Address;
 use crate::tls::Tls;
 
@@ -97,7 +97,7 @@ pub fn prepare(plan: &Plan) -> Result<(), Error> {
 /// Runs `plan` to its end, or until `stop` is raised. Blocks.
 pub fn run(
     plan: &Plan,
-    clock: Clock,
+    clock: RunClock,
     stop: &Stop,
     progress: &UnboundedSender<Progress>,
 ) -> Result<Run, Error> {

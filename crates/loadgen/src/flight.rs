@@ -1,6 +1,6 @@
 //! The requests under way of one worker, by number.
 
-use crate::clock::Nanos;
+use crate::run_clock::Nanos;
 
 /// One request under way.
 #[derive(Debug, Clone, Copy)]

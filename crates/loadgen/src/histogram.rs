@@ -7,7 +7,7 @@
 use hdrhistogram::Histogram as Hdr;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::{Nanos, SECOND, seconds};
+use crate::run_clock::{Nanos, SECOND, seconds};
 
 const LOWEST: u64 = 100;
 const HIGHEST: u64 = 3600 * SECOND;

@@ -9,19 +9,19 @@ use std::collections::VecDeque;
 use memchr::memmem;
 
 use crate::failure::Failure;
-use crate::reply::{Answer, Dialect, Expectation, Keep, Kept, Reply, status_failure};
+use crate::reply::{Answer, Dialect, Expectation, Keep, Reply, ReplyParts, status_failure};
 
 mod chunked;
 mod head;
 
-use chunked::Chunked;
+use chunked::ChunkReader;
 use head::{Framing, Head};
 
 const HEAD_MAX: usize = 256 * 1024;
 
 /// What one request needs to know about its answer.
 #[derive(Debug, Clone, Copy)]
-struct Expected {
+struct ExpectedReply {
     flight: u32,
     /// The answer to HEAD has no body whatever its headers say.
     bodiless: bool,
@@ -31,7 +31,7 @@ struct Expected {
 enum State {
     Head,
     Sized { remaining: u64 },
-    Chunked(Chunked),
+    Chunked(ChunkReader),
     UntilClosed,
     Broken,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Http1 {
     expectation: Expectation,
     plain: bool,
     depth: usize,
-    expected: VecDeque<Expected>,
+    expected: VecDeque<ExpectedReply>,
     state: State,
     carry: Vec<u8>,
     known: Vec<u8>,
@@ -82,7 +82,7 @@ impl Http1 {
 
     pub(crate) fn start(&mut self, flight: u32, wire: &[u8], out: &mut Vec<u8>) {
         let bodiless = wire.starts_with(b"HEAD ");
-        self.expected.push_back(Expected { flight, bodiless });
+        self.expected.push_back(ExpectedReply { flight, bodiless });
         out.extend_from_slice(wire);
     }
 
@@ -143,7 +143,7 @@ impl Http1 {
         if matches!(self.state, State::UntilClosed) { self.complete() } else { None }
     }
 
-    pub(crate) fn kept(&self) -> &Kept {
+    pub(crate) fn kept(&self) -> &ReplyParts {
         &self.reply.kept
     }
 
@@ -204,7 +204,7 @@ impl Http1 {
     /// Acts on the head in `known`.
     fn begin(&mut self) -> bool {
         let Some(expected) = self.expected.front() else {
-            return self.broken_head("an answer nobody asked for");
+            return self.broken_head("a reply without a request");
         };
         let bodiless = expected.bodiless;
         self.reply.reset(&self.expectation);
@@ -222,7 +222,7 @@ impl Http1 {
         self.state = match head.framing {
             _ if empty => State::Sized { remaining: 0 },
             Framing::Sized(remaining) => State::Sized { remaining },
-            Framing::Chunked => State::Chunked(Chunked::default()),
+            Framing::Chunked => State::Chunked(ChunkReader::default()),
             Framing::UntilClosed => {
                 self.closing = true;
                 State::UntilClosed
@@ -253,7 +253,7 @@ impl Http1 {
     /// Makes the next `receive` report `what` against the oldest request.
     fn broken_head(&mut self, what: &'static str) -> bool {
         self.closing = true;
-        self.state = State::Chunked(Chunked::broken(what));
+        self.state = State::Chunked(ChunkReader::broken(what));
         true
     }
 }

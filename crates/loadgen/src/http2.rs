@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::failure::Failure;
-use crate::reply::{Answer, Expectation, Kept, Reply};
+use crate::reply::{Answer, Expectation, Reply, ReplyParts};
 use crate::request::Wire;
 
 mod frame;
@@ -111,7 +111,7 @@ impl Http2 {
         self.active == 0
     }
 
-    pub(crate) fn kept(&self) -> &Kept {
+    pub(crate) fn kept(&self) -> &ReplyParts {
         &self.last.kept
     }
 

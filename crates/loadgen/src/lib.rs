@@ -1,4 +1,5 @@
-//! Offered load over HTTP/1.1, HTTP/2, WebSocket, Connect, gRPC and gRPC-Web, and a record of what came back.
+//! Offered load over HTTP/1.1, HTTP/2, WebSocket, Connect, gRPC and gRPC-Web, and a record of what
+//! came back.
 //!
 //! A [`Plan`] says everything before the first byte is sent; [`run`] runs it and
 //! returns a [`Recorder`]. What the figures mean is not judged here.
@@ -15,25 +16,26 @@
 //! Everything but `engine`, `connection` and `clock` is free of sockets and of the time, and is
 //! tested with bytes cut anywhere and with a virtual clock.
 
+#![doc = include_str!("../README.md")]
+
 mod check;
-mod clock;
 mod codec;
-mod connection;
 mod engine;
 mod envelope;
 mod error;
 mod failure;
 mod feeder;
 mod flight;
+mod generate;
 mod histogram;
 mod http1;
 mod http2;
 mod live;
-mod offer;
 mod plan;
 mod recorder;
 mod reply;
 mod request;
+mod run_clock;
 mod scenario;
 mod schedule;
 mod schema;
@@ -42,11 +44,11 @@ mod target;
 mod template;
 mod timeline;
 mod tls;
+mod transport;
 mod websocket;
 mod workload;
 
 pub use check::Check;
-pub use clock::{Clock, Nanos, SECOND, nanos, seconds};
 pub use engine::{Progress, Run, Stop, prepare, run};
 pub use error::{Error, ErrorKind};
 pub use failure::Failure;
@@ -54,9 +56,10 @@ pub use feeder::{Feeder, Order};
 pub use histogram::{Histogram, Sparse, Summary};
 pub use plan::{Model, Plan, Reuse};
 pub use recorder::{Counts, Recorder, StepTotals};
-pub use request::{Body, MessageCodec, Protocol, Request, Speech, Transport};
+pub use request::{Body, MessageCodec, Protocol, ProtocolSetup, Request, Transport};
+pub use run_clock::{Nanos, RunClock, SECOND, nanos, seconds};
 pub use scenario::Scenario;
-pub use schedule::{Segment, Spacing};
+pub use schedule::{ArrivalSpacing, Segment};
 pub use schema::{Messages, Services};
 pub use stall::Stall;
 pub use target::{Address, Target};

@@ -1,18 +1,18 @@
 //! The client side of the live protocol, without a socket: calls of methods, each answered once.
 //!
-//! The session is that of the crate `live-proto`, over the bare connection. It has no clock here: its
-//! keep-alive and its deadlines are not used, since the engine gives up what takes too long and
+//! The session is that of the crate `live-proto`, over the bare connection. It has no clock here:
+//! its keep-alive and its deadlines are not used, since the engine gives up what takes too long and
 //! never lets a connection rest. A session ends with its connection and is not resumed.
 
 use std::collections::HashMap;
 
 use tidewire_live_proto::{
-    CallId, CallKind, Config, Event, Metadata, Request, Session, Then, feature,
+    CallId, CallKind, Config, Continuation, Event, Metadata, Request, Session, feature,
 };
 use tidewire_service::Codec;
 
 use crate::failure::Failure;
-use crate::reply::{Answer, Expectation, Kept, Reply};
+use crate::reply::{Answer, Expectation, Reply, ReplyParts};
 use crate::request::{MessageCodec, Wire};
 
 /// One connection's calls under way.
@@ -74,7 +74,7 @@ impl Live {
         self.under_way.is_empty()
     }
 
-    pub(crate) fn kept(&self) -> &Kept {
+    pub(crate) fn kept(&self) -> &ReplyParts {
         &self.reply.kept
     }
 
@@ -88,8 +88,8 @@ impl Live {
         }
         let Some(request) = &self.last.1 else { return };
         let request = Request { payload: wire.body.clone().into(), ..request.clone() };
-        // There is room for a call, since fewer are under way than the session takes; where there is none
-        // after all, the call ends by the engine's time limit.
+        // There is room for a call, since fewer are under way than the session takes; where there
+        // is none after all, the call ends by the engine's time limit.
         if let Ok(call) = self.session.call(request, 0) {
             self.under_way.insert(call, flight);
         }
@@ -121,7 +121,7 @@ impl Live {
         while let Some(event) = self.session.poll_event(0) {
             match event {
                 Event::Connected { .. } => self.is_open = true,
-                Event::Reply(reply) if reply.then() == Then::Nothing => {
+                Event::Reply(reply) if reply.then() == Continuation::Nothing => {
                     let Some(flight) = self.under_way.remove(&reply.call) else { continue };
                     self.reply.reset(&self.expectation);
                     self.reply.status = reply.status().unwrap_or(200);
@@ -132,14 +132,17 @@ impl Live {
                 // A stream, of which nobody asked for one.
                 Event::Reply(reply) => {
                     let Some(flight) = self.under_way.remove(&reply.call) else { continue };
-                    return Some(failed(
+                    return Some(failed_reply(
                         flight,
                         Failure::Protocol("a stream in place of an answer"),
                     ));
                 }
                 Event::Failed { call, error, .. } => {
                     let Some(flight) = self.under_way.remove(&call) else { continue };
-                    return Some(failed(flight, Failure::Code(error.code().as_str().to_owned())));
+                    return Some(failed_reply(
+                        flight,
+                        Failure::Code(error.code().as_str().to_owned()),
+                    ));
                 }
                 Event::Refused(_) => self.refusal = Some(Failure::Protocol("the hello is refused")),
                 Event::Draining { .. } | Event::Closed(_) | Event::Lost => self.is_open = false,
@@ -150,7 +153,7 @@ impl Live {
     }
 }
 
-fn failed(flight: u32, failure: Failure) -> Answer {
+fn failed_reply(flight: u32, failure: Failure) -> Answer {
     Answer { flight, status: 0, bytes: 0, messages: 0, failure: Some(failure) }
 }
 

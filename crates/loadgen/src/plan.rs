@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::clock::{Nanos, nanos};
-use crate::schedule::{Segment, Spacing};
+use crate::run_clock::{Nanos, nanos};
+use crate::schedule::{ArrivalSpacing, Segment};
 use crate::target::Target;
 use crate::tls::Tls;
 use crate::workload::Workload;
@@ -22,7 +22,7 @@ pub enum Model {
         /// The measured part; a warm-up at its first rate is put in front.
         segments: Vec<Segment>,
         /// How arrivals are spaced.
-        spacing: Spacing,
+        spacing: ArrivalSpacing,
         /// Requests waiting or under way beyond this number are dropped and counted.
         in_flight_max: usize,
     },

@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 
-use crate::clock::{Nanos, SECOND};
 use crate::failure::Failure;
 use crate::histogram::Histogram;
+use crate::run_clock::{Nanos, SECOND};
 use crate::stall::Gaps;
 use crate::timeline::{self, Current, Second};
 

@@ -59,7 +59,7 @@ pub(crate) struct Answer {
 
 /// The kept parts of an answer.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Kept {
+pub(crate) struct ReplyParts {
     /// Header lines `name: value\r\n`, names as sent.
     pub(crate) headers: Vec<u8>,
     pub(crate) body: Vec<u8>,
@@ -71,7 +71,7 @@ pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) grpc_status: Option<u16>,
     pub(crate) bytes: u64,
-    pub(crate) kept: Kept,
+    pub(crate) kept: ReplyParts,
     pub(crate) envelopes: Option<Envelopes>,
     keep: bool,
 }

@@ -57,7 +57,7 @@ pub enum MessageCodec {
 
 /// Everything about the protocol that is the same for every request of a run.
 #[derive(Debug, Clone)]
-pub struct Speech {
+pub struct ProtocolSetup {
     /// What carries it.
     pub transport: Transport,
     /// What is spoken.
@@ -74,7 +74,7 @@ pub struct Speech {
     pub closes: bool,
 }
 
-impl Speech {
+impl ProtocolSetup {
     pub(crate) fn dialect(&self) -> Dialect {
         match self.protocol {
             Protocol::Grpc => Dialect::Grpc,
@@ -109,8 +109,8 @@ pub enum Body {
     Template(Template),
 }
 
-/// The bytes of one request: everything for HTTP/1.1; header block and body apart for HTTP/2; for the live
-/// protocol request line and headers, and the message apart.
+/// The bytes of one request: everything for HTTP/1.1; header block and body apart for HTTP/2; for
+/// the live protocol request line and headers, and the message apart.
 #[derive(Debug, Clone, Default)]
 pub struct Wire {
     pub head: Vec<u8>,
@@ -132,7 +132,7 @@ impl Request {
     /// for a person.
     pub fn encode(
         &self,
-        speech: &Speech,
+        speech: &ProtocolSetup,
         values: &[String],
         generator: &mut Generator,
         wire: &mut Wire,
@@ -144,7 +144,7 @@ impl Request {
         if let Some(messages) = &self.messages {
             body = messages.encode(&body)?;
         }
-        let mut filled = Filled {
+        let mut filled = RenderedRequest {
             method: self.method.clone(),
             path: self.path.render(values, generator),
             headers: self
@@ -179,16 +179,16 @@ impl Request {
 }
 
 /// A request whose templates are filled.
-struct Filled {
+struct RenderedRequest {
     method: String,
     path: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
 }
 
-impl Filled {
+impl RenderedRequest {
     /// Adds what the protocol asks for.
-    fn dress(&mut self, speech: &Speech) -> Result<(), String> {
+    fn dress(&mut self, speech: &ProtocolSetup) -> Result<(), String> {
         let json = speech.codec == MessageCodec::Json;
         let pick = |json_type: &'static str, proto_type| if json { json_type } else { proto_type };
         match speech.protocol {
@@ -259,7 +259,7 @@ impl Filled {
         !self.body.is_empty() || matches!(self.method.as_str(), "POST" | "PUT" | "PATCH")
     }
 
-    fn http1(&self, speech: &Speech, out: &mut Vec<u8>) {
+    fn http1(&self, speech: &ProtocolSetup, out: &mut Vec<u8>) {
         let mut line = |parts: &[&str]| parts.iter().for_each(|part| out.extend(part.as_bytes()));
         line(&[&self.method, " ", &self.path, " HTTP/1.1\r\n"]);
         let has = |wanted: &str| self.headers.iter().any(|(name, _)| name == wanted);
@@ -279,7 +279,7 @@ impl Filled {
         out.extend_from_slice(&self.body);
     }
 
-    fn http2(&self, speech: &Speech, block: &mut Block) {
+    fn http2(&self, speech: &ProtocolSetup, block: &mut Block) {
         let host = self.headers.iter().find(|(name, _)| name == "host");
         let length = self.body.len().to_string();
         let mut fields = vec![
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     fn encoded(protocol: Protocol, body: &str) -> String {
-        let speech = Speech {
+        let speech = ProtocolSetup {
             transport: Transport::Http1,
             protocol,
             codec: MessageCodec::Json,

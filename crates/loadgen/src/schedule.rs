@@ -11,7 +11,7 @@
 //!      └──────────────── t
 //! ```
 
-use crate::clock::{Nanos, SECOND};
+use crate::run_clock::{Nanos, SECOND};
 
 /// A stretch of time over which the rate is linear.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,7 +43,7 @@ impl Segment {
 
 /// How far apart arrivals are within the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spacing {
+pub enum ArrivalSpacing {
     /// Every arrival the same area apart.
     Uniform,
     /// A Poisson process with this seed.
@@ -62,10 +62,10 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    pub(crate) fn new(segments: Vec<Segment>, spacing: Spacing) -> Self {
+    pub(crate) fn new(segments: Vec<Segment>, spacing: ArrivalSpacing) -> Self {
         let random = match spacing {
-            Spacing::Uniform => None,
-            Spacing::Poisson(seed) => Some(fastrand::Rng::with_seed(seed)),
+            ArrivalSpacing::Uniform => None,
+            ArrivalSpacing::Poisson(seed) => Some(fastrand::Rng::with_seed(seed)),
         };
         let mut schedule =
             Self { segments, at: 0, segment_start: 0.0, mass: 0.0, random, next: None };
@@ -79,7 +79,7 @@ impl Schedule {
 
     #[cfg(test)]
     pub(crate) fn constant(rate: f64, seconds: f64) -> Self {
-        Self::new(vec![Segment { from: rate, to: rate, seconds }], Spacing::Uniform)
+        Self::new(vec![Segment { from: rate, to: rate, seconds }], ArrivalSpacing::Uniform)
     }
 
     /// When the next arrival is due; `None` after the last.
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_ramp_reaches_its_middle_rate_in_the_middle() {
         let ramp = Segment { from: 0.0, to: 200.0, seconds: 10.0 };
-        let arrivals: Vec<_> = Schedule::new(vec![ramp], Spacing::Uniform).collect();
+        let arrivals: Vec<_> = Schedule::new(vec![ramp], ArrivalSpacing::Uniform).collect();
         assert_eq!(arrivals.len(), 1000);
         let first_half = arrivals.iter().filter(|due| **due < 5 * SECOND).count();
         assert_eq!(first_half, 250);
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn steps_follow_each_other_without_a_gap() {
         let steps = [10.0, 20.0].map(|rate| Segment { from: rate, to: rate, seconds: 2.0 });
-        let arrivals: Vec<_> = Schedule::new(steps.to_vec(), Spacing::Uniform).collect();
+        let arrivals: Vec<_> = Schedule::new(steps.to_vec(), ArrivalSpacing::Uniform).collect();
         assert_eq!(arrivals.len(), 60);
         assert_eq!(arrivals[20], 2 * SECOND);
         assert_eq!(arrivals[21] - arrivals[20], SECOND / 20);
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn poisson_arrivals_have_the_rate_and_the_spread_of_a_poisson_process() {
         let segment = Segment { from: 1000.0, to: 1000.0, seconds: 100.0 };
-        let arrivals: Vec<_> = Schedule::new(vec![segment], Spacing::Poisson(7)).collect();
+        let arrivals: Vec<_> = Schedule::new(vec![segment], ArrivalSpacing::Poisson(7)).collect();
         let gaps: Vec<f64> =
             arrivals.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e6).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::{Nanos, SECOND, seconds};
+use crate::run_clock::{Nanos, SECOND, seconds};
 
 const GAP_MIN: Nanos = SECOND / 10;
 const GAPS_MAX: usize = 10_000;

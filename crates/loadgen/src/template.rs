@@ -123,7 +123,7 @@ fn place(name: &str, names: &Names) -> Result<Part, String> {
         ("seq", None) => Ok(Part::Sequence),
         ("uuid", None) => Ok(Part::Uuid),
         (_, None) => {
-            Err(format!("{{{{{name}}}}} is no column of a feeder and nothing extracted before"))
+            Err(format!("{{{{{name}}}}} is not a column of a feeder and nothing extracted before"))
         }
     }
 }

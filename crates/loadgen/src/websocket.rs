@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use memchr::memmem;
 
 use crate::failure::Failure;
-use crate::reply::{Answer, Expectation, Kept, Reply};
+use crate::reply::{Answer, Expectation, Reply, ReplyParts};
 
 const TEXT: u8 = 0x1;
 const CLOSE: u8 = 0x8;
@@ -82,7 +82,7 @@ impl WebSocket {
         self.expected.is_empty()
     }
 
-    pub(crate) fn kept(&self) -> &Kept {
+    pub(crate) fn kept(&self) -> &ReplyParts {
         &self.reply.kept
     }
 

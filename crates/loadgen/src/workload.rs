@@ -4,8 +4,8 @@ use crate::check::{Check, Extract};
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::feeder::Feeder;
-use crate::reply::{Answer, AnyStatus, Expectation, Keep, Kept};
-use crate::request::{Request, Speech, Wire};
+use crate::reply::{Answer, AnyStatus, Expectation, Keep, ReplyParts};
+use crate::request::{ProtocolSetup, Request, Wire};
 use crate::template::Generator;
 
 /// One request with what is expected of its answer.
@@ -25,7 +25,7 @@ pub struct Step {
 #[derive(Debug, Clone)]
 pub struct Workload {
     /// Protocol, transport and codec.
-    pub speech: Speech,
+    pub speech: ProtocolSetup,
     /// The steps of every iteration, in order.
     pub steps: Vec<Step>,
     /// Where variables come from.
@@ -167,7 +167,7 @@ impl<'a> Composer<'a> {
         session: u32,
         step: u32,
         answer: &mut Answer,
-        kept: &Kept,
+        kept: &ReplyParts,
     ) -> Result<(), Failure> {
         if let Some(failure) = answer.failure.take() {
             return Err(failure);

@@ -42,8 +42,9 @@ pub(crate) fn delay(node: &Node) -> Result<Delay, String> {
 }
 
 fn duration(node: &Node) -> Result<Duration, String> {
-    let wrong =
-        || format!("{} is no duration; write 80ms, 1.5s or milliseconds", View::Rule(node).text());
+    let wrong = || {
+        format!("{} is not a duration; write 80ms, 1.5s or milliseconds", View::Rule(node).text())
+    };
     match &node.value {
         Tree::Number(_) => millis(node).ok_or_else(wrong),
         Tree::Text(text) => {

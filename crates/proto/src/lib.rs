@@ -20,11 +20,14 @@
 //! # Ok::<(), tidewire_proto::Diagnostics>(())
 //! ```
 
+#![doc = include_str!("../README.md")]
+
 mod bounds;
 mod builtin;
 mod descriptors;
 mod diagnostics;
 mod disguise;
+mod encoded;
 mod explain;
 mod folder;
 pub mod http;
@@ -43,7 +46,6 @@ mod sources;
 mod suggest;
 mod syntax;
 mod synthetic;
-mod wire;
 
 pub use descriptors::{Descriptors, File};
 pub use diagnostics::{Diagnostic, Diagnostics};

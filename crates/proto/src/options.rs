@@ -10,7 +10,7 @@ use protox::prost_reflect::prost_types::FileDescriptorProto;
 
 use crate::Descriptors;
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::wire::{self, Value};
+use crate::encoded::{self, Value};
 
 /// What `(tidewire.v1.method)` says about one method.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -69,7 +69,7 @@ impl MethodOptions {
     ///
     /// What is wrong with the option, lower case and without a full stop.
     pub fn decode(method_options: &[u8]) -> Result<Self, String> {
-        let fields = wire::fields(method_options).ok_or("not an encoded message")?;
+        let fields = encoded::fields(method_options).ok_or("not an encoded message")?;
         let mut raw = Raw::default();
         let mut is_query = false;
         for field in fields {
@@ -92,7 +92,7 @@ impl MethodOptions {
         match about_replies.iter().find(|(_, said)| *said && !is_query) {
             None => Ok(options),
             Some((name, _)) => Err(format!(
-                "`{name}` is for queries, and this method is none: add \
+                "`{name}` is for queries, and this method is a command: add \
                  `option idempotency_level = NO_SIDE_EFFECTS` or remove `{name}`"
             )),
         }
@@ -120,7 +120,7 @@ type Parts = (i64, i64);
 
 impl Raw {
     fn merge(&mut self, message: &[u8]) -> Result<(), String> {
-        for field in wire::fields(message).ok_or("not an encoded message")? {
+        for field in encoded::fields(message).ok_or("not an encoded message")? {
             match (field.number, field.value) {
                 (1, Value::Varint(sharing)) => self.sharing = sharing,
                 (2, Value::Bytes(name)) => {
@@ -254,7 +254,7 @@ fn method_options(file: &[u8]) -> Vec<((usize, usize), &[u8])> {
 }
 
 fn parts(message: &[u8], number: u32) -> Vec<&[u8]> {
-    let fields = wire::fields(message).unwrap_or_default().into_iter();
+    let fields = encoded::fields(message).unwrap_or_default().into_iter();
     fields
         .filter_map(|field| match field.value {
             Value::Bytes(bytes) if field.number == number => Some(bytes),
@@ -288,7 +288,7 @@ fn duration((seconds, nanos): Parts) -> Option<Duration> {
 
 fn duration_parts(name: &str, message: &[u8]) -> Result<Parts, String> {
     let (mut seconds, mut nanos) = (0, 0);
-    let fields = wire::fields(message).ok_or_else(|| format!("`{name}` is not a duration"))?;
+    let fields = encoded::fields(message).ok_or_else(|| format!("`{name}` is not a duration"))?;
     for field in fields {
         match (field.number, field.value) {
             (1, Value::Varint(value)) => seconds = value.cast_signed(),

@@ -43,7 +43,7 @@ pub(crate) fn content_type(headers: &HeaderMap) -> Option<&HeaderValue> {
     headers.get(CONTENT_TYPE)
 }
 
-/// Whether a stream of replies shall come as lines.
+/// Whether a stream of replies is to come as lines.
 pub(crate) fn wants_lines(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|range| {

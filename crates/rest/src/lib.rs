@@ -1,14 +1,14 @@
-//! REST by `google.api.http`, as bytes: from the head and the body of an HTTP request to a method and
-//! its message, and from a reply to the body of a response.
+//! REST by `google.api.http`, as bytes: from the head and the body of an HTTP request to a method
+//! and its message, and from a reply to the body of a response.
 //!
 //! ```text
 //! verb, path ─▶ table ─▶ binding ─┐                                  ┌▶ reply, writer ─▶ body
 //! path, query, body ──────────────┴▶ request ─▶ message ─▶ (service) ┘
 //! ```
 //!
-//! Everything that follows from descriptors and options is worked out once, when a [`Rest`] is made:
-//! faults of annotations and routes that exclude each other are reported then. Nothing here opens a
-//! socket, reads a clock or starts a task; bytes may arrive in any pieces.
+//! Everything that follows from descriptors and options is worked out once, when a [`Rest`] is
+//! made: faults of annotations and routes that exclude each other are reported then. Nothing here
+//! opens a socket, reads a clock or starts a task; bytes may arrive in any pieces.
 //!
 //! | question | file |
 //! |---|---|
@@ -20,6 +20,8 @@
 //! | what is told to others | `openapi.rs` |
 //!
 //! Rules: the comments of `google/api/http.proto`; JSON: the proto JSON mapping.
+
+#![doc = include_str!("../README.md")]
 
 mod annotation;
 mod binding;
@@ -52,8 +54,8 @@ pub use options::{
     Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestOptions, UnknownNames,
 };
 pub use problem::error_json;
-pub use reply::Printed;
+pub use reply::PrintedReply;
 pub use request::Request;
 pub use schemas::Schemas;
-pub use table::{Found, Rest};
+pub use table::{Rest, RestMatch};
 pub use writer::{Style, Writer};

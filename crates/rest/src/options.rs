@@ -126,7 +126,7 @@ pub enum ErrorFormat {
     Problem,
 }
 
-/// What happens with a name that is no field's.
+/// What happens with a name that is not a field's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownNames {
     /// 400 that names it, and of parameters also what there is.

@@ -14,6 +14,8 @@
 //! | when two values are equal | `compare.rs` |
 //! | schemas as people read them | `describe.rs`, `describe/` |
 
+#![doc = include_str!("../README.md")]
+
 mod comment;
 mod compare;
 pub mod describe;
@@ -38,7 +40,7 @@ pub use json::Unknown;
 pub use message::{Message, MessageRef};
 pub use path::{AsPath, Path};
 pub use schema::Schema;
-pub use served::Served;
+pub use served::SchemaService;
 pub use tidewire_json::JsonStyle;
 pub use tidewire_proto::{Diagnostic, Diagnostics, Sources};
 pub use transcode::Back;

@@ -8,12 +8,13 @@ use tidewire_cache::ReplyCache;
 use tidewire_listen::{Address, Addresses, Listener};
 use tidewire_rest::RestOptions;
 use tidewire_service::{
-    Gate, Interface, Layer, Observer, Offer, RpcService, Service, Signal, stack,
+    Gate, Interface, Layer, Observer, RpcService, Service, ServiceSource, Signal, stack,
 };
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use crate::clock::Clock;
+use crate::activity::UnreadBytes;
+use crate::clock::TokioClock;
 use crate::command::Commands;
 use crate::connection::App;
 use crate::cors::{Cors, Policy};
@@ -23,15 +24,14 @@ use crate::handle::Handle;
 use crate::health::Health;
 use crate::limits::Limits;
 use crate::live::Live;
-use crate::offered::{Offered, layered};
 use crate::reflection::Reflection;
+use crate::reloadable::{ReloadableServices, layered};
 use crate::rest::Rest;
 use crate::routes::{RouteError, Routes};
 use crate::rpc::Methods;
-use crate::running::{Acceptor, Running, StartError};
+use crate::running::{Acceptor, RunningServer, StartError};
 use crate::stop::Stop;
 use crate::usage::Counters;
-use crate::vigil::Waiting;
 
 /// One port, all protocols; see [`Server::builder`].
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl Server {
 #[must_use = "a server does nothing until it is started"]
 pub struct Builder {
     services: Vec<(Interface, Arc<dyn Service>)>,
-    offer: Option<Arc<dyn Offer>>,
+    offer: Option<Arc<dyn ServiceSource>>,
     routes: Vec<Route>,
     layers: Vec<Arc<dyn Layer>>,
     inner_layers: Vec<Arc<dyn Layer>>,
@@ -120,9 +120,9 @@ impl Builder {
     }
 
     /// Serves services that may be others while the server runs: their methods, what reflection and
-    /// health say of them and their rules of validation follow at once. REST bindings, `/openapi.json`
-    /// and rules of access are those of the start.
-    pub fn offer(mut self, offer: impl Offer) -> Self {
+    /// health say of them and their rules of validation follow at once. REST bindings,
+    /// `/openapi.json` and rules of access are those of the start.
+    pub fn offer(mut self, offer: impl ServiceSource) -> Self {
         self.offer = Some(Arc::new(offer));
         self
     }
@@ -156,60 +156,61 @@ impl Builder {
         self
     }
 
-    /// Wraps every service and handler inside of what keeps answers: such a layer sees the calls that
-    /// are computed, not those that are answered from memory.
+    /// Wraps every service and handler inside of what keeps answers: such a layer sees the calls
+    /// that are computed, not those that are answered from memory.
     pub fn inner_layer(mut self, layer: impl Layer) -> Self {
         self.inner_layers.push(Arc::new(layer));
         self
     }
 
-    /// Answers queries from memory until what their answers were made of changes: inside of all layers
-    /// but the inner ones. Handlers declare what they read by sources and memos of the graph of `cache`,
-    /// whose time the server tells while it runs.
+    /// Answers queries from memory until what their answers were made of changes: inside of all
+    /// layers but the inner ones. Handlers declare what they read by sources and memos of the graph
+    /// of `cache`, whose time the server tells while it runs.
     pub fn memo(mut self, cache: ReplyCache) -> Self {
         self.memo = Some(cache);
         self
     }
 
-    /// Lets requests pass by their heads, before a body is read; the first gate added is asked first.
+    /// Lets requests pass by their heads, before a body is read; the first gate added is asked
+    /// first.
     ///
-    /// Gates see every request of every protocol, also for what does not exist, but not the question
-    /// of a browser for other origins.
+    /// Gates see every request of every protocol, also for what does not exist, but not the
+    /// question of a browser for other origins.
     pub fn gate(mut self, gate: impl Gate) -> Self {
         self.gates.push(Arc::new(gate));
         self
     }
 
-    /// Sets who may call what, in place of what `.proto` files say. It is asked after all gates: those say
-    /// who calls ([`Context::set_principal`](tidewire_service::Context::set_principal)).
+    /// Sets who may call what, in place of what `.proto` files say. It is asked after all gates:
+    /// those say who calls ([`Context::set_principal`](tidewire_service::Context::set_principal)).
     pub fn access(mut self, rules: AccessRules) -> Self {
         self.access = rules;
         self
     }
 
-    /// Tells of every request of every protocol, and of its one end; not of the question of a browser for
-    /// other origins, which is answered before anything else.
+    /// Tells of every request of every protocol, and of its one end; not of the question of a
+    /// browser for other origins, which is answered before anything else.
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observers.push(Arc::new(observer));
         self
     }
 
-    /// Gives each request a place in a trace (W3C Trace Context) and an id (`x-request-id`), which observers
-    /// and handlers find among its headers, and the caller among those of the reply. Of the traces that
-    /// begin here this share is sampled, from 0 to 1. Off unless set.
+    /// Gives each request a place in a trace (W3C Trace Context) and an id (`x-request-id`), which
+    /// observers and handlers find among its headers, and the caller among those of the reply. Of
+    /// the traces that begin here this share is sampled, from 0 to 1. Off unless set.
     pub fn traces(mut self, sampled: f64) -> Self {
         self.traces = Some(sampled);
         self
     }
 
-    /// Lets only the owner of the program connect to its Unix sockets (mode 0600); otherwise the umask says
-    /// who may.
+    /// Lets only the owner of the program connect to its Unix sockets (mode 0600); otherwise the
+    /// umask says who may.
     pub fn private_sockets(mut self, on: bool) -> Self {
         self.private_sockets = on;
         self
     }
 
-    /// Starts another server with this one, on addresses of its own: what watches over it. It goes on
+    /// Starts another server with this one, on its own addresses: what watches over it. It goes on
     /// while this one drains, and ends with it.
     pub fn beside(mut self, make: impl FnOnce(Handle) -> Self + Send + 'static) -> Self {
         self.beside = Some(Box::new(make));
@@ -240,8 +241,8 @@ impl Builder {
         self
     }
 
-    /// Lets replies misbehave as their [`Script`](tidewire_service::Script) says: for mocks and tests of
-    /// clients. By default scripts are ignored.
+    /// Lets replies misbehave as their [`Script`](tidewire_service::Script) says: for mocks and
+    /// tests of clients. By default scripts are ignored.
     pub fn faults(mut self, on: bool) -> Self {
         self.faults = on;
         self
@@ -253,9 +254,9 @@ impl Builder {
         self
     }
 
-    /// Switches off, or on again, that requests are checked against the rules that their schema
-    /// has for them (protovalidate, protoc-gen-validate, `REQUIRED`): after all layers of the server, just
-    /// before the service and the layers that it has of its own; see `Validate` of the schema.
+    /// Switches off, or on again, that requests are checked against the rules that their schema has
+    /// for them (protovalidate, protoc-gen-validate, `REQUIRED`): after all layers of the server,
+    /// just before the service and the layers that it its own has; see `Validate` of the schema.
     pub fn validation(mut self, on: bool) -> Self {
         self.validation = on;
         self
@@ -272,7 +273,7 @@ impl Builder {
     ///
     /// # Errors
     /// [`StartError`]: an address in use, routes, methods or settings that exclude each other.
-    pub async fn start(mut self) -> Result<Running, StartError> {
+    pub async fn start(mut self) -> Result<RunningServer, StartError> {
         self.check_limits()?;
         let addresses = if self.listen.is_empty() {
             vec![Address::Tcp(([127, 0, 0, 1], 8080).into())]
@@ -297,7 +298,7 @@ impl Builder {
             let listener = Listener::bind(&address, private_sockets).await;
             listeners.push(listener.map_err(|cause| StartError::Listen { address, cause })?);
         }
-        let mut running = Running {
+        let mut running = RunningServer {
             addresses: listeners.iter().filter_map(|listener| listener.address().ok()).collect(),
             tasks: app.tasks.clone(),
             stop: app.stop.clone(),
@@ -384,10 +385,11 @@ impl Builder {
             let methods = interfaces().flat_map(Interface::methods).map(|method| &**method);
             cache.check(methods).map_err(StartError::Terms)?;
         }
-        let memo = self.memo.map(|cache| Arc::new(cache.layer(Clock)) as Arc<dyn Layer>);
+        let memo = self.memo.map(|cache| Arc::new(cache.layer(TokioClock)) as Arc<dyn Layer>);
         let layers: Vec<_> =
             self.layers.iter().chain(&memo).chain(&self.inner_layers).cloned().collect();
-        let offer = self.offer.map(|offer| Offered::new(offer, layers.clone(), self.validation));
+        let offer =
+            self.offer.map(|offer| ReloadableServices::new(offer, layers.clone(), self.validation));
         let offer = offer.transpose()?.map(Arc::new);
         let names = self.services.iter().map(|(interface, _)| interface.name().to_owned());
         let health = Health::new(names, offer.clone());
@@ -440,7 +442,7 @@ impl Builder {
             tasks,
             stop: Stop::new(),
             faults: self.faults,
-            waiting: Arc::new(Waiting::new(&self.limits)),
+            waiting: Arc::new(UnreadBytes::new(&self.limits)),
             limits: self.limits,
         });
         Ok((app, health))

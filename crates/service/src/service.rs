@@ -4,8 +4,8 @@
 //! call ─▶ layer ─▶ layer ─▶ backend: Rust │ process │ upstream │ mock │ plain HTTP handler
 //! ```
 //!
-//! [`Answer`] is the future of a reply, a few pointers wide: the reply that is there at once (a memo
-//! hit, a constant) is boxed, and any other is a boxed future.
+//! [`Answer`] is the future of a reply, a few pointers wide: the reply that is there at once (a
+//! memo hit, a constant) is boxed, and any other is a boxed future.
 
 use std::fmt;
 use std::future::Future;

@@ -54,8 +54,8 @@ pub struct Spec {
     pub access: Option<Access>,
 }
 
-/// For how long caches of HTTP may answer, although nobody tells them of changes; in seconds, as they
-/// count. What is not said is `None`.
+/// For how long caches of HTTP may answer, although nobody tells them of changes; in seconds, as
+/// they count. What is not said is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Caching {
     /// Without asking (`max-age`, RFC 9111, section 5.2.2.1).
@@ -118,12 +118,13 @@ pub enum Sharing {
     Vary(Names),
 }
 
-/// Names of headers, in lower case, or of scopes: fixed ones of generated code, or those of a schema.
+/// Names of headers, in lower case, or of scopes: fixed ones of generated code, or those of a
+/// schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Names(Listed);
+pub struct Names(NameList);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Listed {
+enum NameList {
     Fixed(&'static [&'static str]),
     Shared(Arc<[String]>),
 }
@@ -142,18 +143,18 @@ impl Sharing {
 
 impl Names {
     pub(crate) const fn fixed(names: &'static [&'static str]) -> Self {
-        Self(Listed::Fixed(names))
+        Self(NameList::Fixed(names))
     }
 
     pub(crate) fn shared(names: Vec<String>) -> Self {
-        Self(Listed::Shared(names.into()))
+        Self(NameList::Shared(names.into()))
     }
 
     /// Each name.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let (fixed, shared): (&[&str], &[String]) = match &self.0 {
-            Listed::Fixed(names) => (names, &[]),
-            Listed::Shared(names) => (&[], names),
+            NameList::Fixed(names) => (names, &[]),
+            NameList::Shared(names) => (&[], names),
         };
         fixed.iter().copied().chain(shared.iter().map(String::as_str))
     }
@@ -241,7 +242,8 @@ impl Spec {
         self
     }
 
-    /// Declares that calls with the same request may be answered by one run although nothing is kept.
+    /// Declares that calls with the same request may be answered by one run although nothing is
+    /// kept.
     #[must_use]
     pub const fn coalesce(mut self) -> Self {
         self.coalesce = true;

@@ -1,8 +1,8 @@
 //! Tokens of consistency: which changes an answer includes, and which a caller has seen.
 //!
-//! A token is opaque here. Whoever answers a command may put one into the reply; whoever calls sends
-//! along what it got, so that it never sees less than it has seen. An answer that is built from others
-//! includes the tokens of all of them.
+//! A token is opaque here. Whoever answers a command may put one into the reply; whoever calls
+//! sends along what it got, so that it never sees less than it has seen. An answer that is built
+//! from others includes the tokens of all of them.
 
 use std::fmt;
 

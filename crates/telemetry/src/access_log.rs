@@ -1,13 +1,16 @@
 //! The observer that has a line written for each request, or for some.
 //!
-//! Requests that fail by the server's fault are always written, of others as many as the sample says.
+//! Requests that fail by the server's fault are always written, of others as many as the sample
+//! says.
 
 use std::fmt;
 use std::sync::Arc;
 
-use tidewire_service::{Code, End, Head, How, Observation, Observer, Phases, Protocol, Target};
+use tidewire_service::{
+    Code, End, EndReason, Head, Observation, Observer, Phases, Protocol, Target,
+};
 
-use crate::line::{Begun, line};
+use crate::line::{RequestStart, line};
 use crate::record::{called, text};
 
 /// How a line is written.
@@ -46,7 +49,7 @@ impl Observer for AccessLog {
         let Head { target, context, .. } = head;
         let headers = context.headers();
         let peer = context.peer().and_then(|peer| peer.address);
-        let begun = Begun {
+        let begun = RequestStart {
             method: called(target),
             is_plain: matches!(target, Target::Http(_)),
             protocol: context.protocol().map_or("inside", Protocol::as_str),
@@ -54,22 +57,22 @@ impl Observer for AccessLog {
             request_id: text(headers, "x-request-id").to_owned(),
             trace_id: text(headers, "traceparent").get(3..35).unwrap_or_default().to_owned(),
         };
-        Arc::new(Logged { log: self.clone(), begun })
+        Arc::new(LoggedRequest { log: self.clone(), begun })
     }
 }
 
-struct Logged {
+struct LoggedRequest {
     log: AccessLog,
-    begun: Begun,
+    begun: RequestStart,
 }
 
-impl Observation for Logged {
+impl Observation for LoggedRequest {
     fn phases(&self) -> Phases {
         Phases::NONE
     }
 
     fn end(&self, end: &End) {
-        let is_fault = end.how == How::Panicked
+        let is_fault = end.how == EndReason::Panicked
             || matches!(end.code, Some(Code::Internal | Code::Unknown | Code::DataLoss))
             || end.status.is_some_and(|status| status.is_server_error());
         if is_fault || self.log.sample >= 1.0 || fastrand::f64() < self.log.sample {
@@ -90,7 +93,7 @@ impl fmt::Debug for AccessLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
     use tidewire_service::{Context, HttpTarget};
@@ -98,7 +101,7 @@ mod tests {
     fn written(format: LineFormat, sample: f64, status: StatusCode, times: usize) -> Vec<String> {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let into = Arc::clone(&lines);
-        let log = AccessLog::new(format, move |line| into.lock().unwrap().push(line.to_owned()));
+        let log = AccessLog::new(format, move |line| into.lock().push(line.to_owned()));
         let log = log.sample(sample);
         let mut headers = HeaderMap::new();
         headers.insert("authorization", HeaderValue::from_static("Bearer hunter2"));
@@ -107,12 +110,12 @@ mod tests {
         let target = Target::Http(HttpTarget::new(Method::GET, uri));
         let head = Head::new(target, Context::new(headers).with_protocol(Protocol::Http));
         for _ in 0..times {
-            let mut end = End::new(How::Answered);
+            let mut end = End::new(EndReason::Answered);
             end.status = Some(status);
             log.begin(&head).end(&end);
         }
         drop(log);
-        Arc::into_inner(lines).unwrap().into_inner().unwrap()
+        Arc::into_inner(lines).unwrap().into_inner()
     }
 
     #[test]

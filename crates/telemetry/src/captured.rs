@@ -1,15 +1,16 @@
 //! Messages of calls that are recorded: texts, never the messages themselves.
 //!
-//! Who shows a message decides what of it may be seen, as it goes by; the text is all that is kept, and of it a
-//! bounded part.
+//! Who shows a message decides what of it may be seen, as it goes by; the text is all that is kept,
+//! and of it a bounded part.
 
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use tidewire_service::{Codec, Method, Side};
 
-/// Makes a text of a message: without what nobody shall see.
+/// Makes a text of a message: without what nobody is to see.
 pub type ShowMessage = Arc<dyn Fn(&Method, Side, Codec, &[u8]) -> String + Send + Sync>;
 
 /// The messages of a call, as texts.
@@ -31,13 +32,13 @@ pub(crate) struct Capture {
 }
 
 /// The messages of a call that is not over.
-pub(crate) struct Captured {
+pub(crate) struct CapturedMessages {
     show: ShowMessage,
     method: Method,
     messages: Mutex<Messages>,
 }
 
-impl Captured {
+impl CapturedMessages {
     pub(crate) fn new(show: ShowMessage, method: Method) -> Self {
         Self { show, method, messages: Mutex::default() }
     }
@@ -73,8 +74,8 @@ impl Captured {
         std::mem::take(&mut self.messages())
     }
 
-    fn messages(&self) -> std::sync::MutexGuard<'_, Messages> {
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    fn messages(&self) -> parking_lot::MutexGuard<'_, Messages> {
+        self.messages.lock()
     }
 }
 
@@ -84,7 +85,7 @@ impl fmt::Debug for Capture {
     }
 }
 
-impl fmt::Debug for Captured {
+impl fmt::Debug for CapturedMessages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Captured")
     }
@@ -100,10 +101,10 @@ mod tests {
     use super::*;
     use tidewire_service::{Spec, StreamKind};
 
-    fn captured(show: impl Fn(&[u8]) -> String + Send + Sync + 'static) -> Captured {
+    fn captured(show: impl Fn(&[u8]) -> String + Send + Sync + 'static) -> CapturedMessages {
         let spec = Spec::dynamic("a.B", "Get", StreamKind::Bidi, ["", ""]);
         let show: ShowMessage = Arc::new(move |_, _, _, message| show(message));
-        Captured::new(show, Arc::new(spec).into())
+        CapturedMessages::new(show, Arc::new(spec).into())
     }
 
     #[test]

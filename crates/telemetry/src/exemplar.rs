@@ -1,10 +1,11 @@
 //! Exemplars: for each bucket of durations the trace of a request that is in it.
 //!
-//! They lead from a slow bucket of a dashboard to a trace that shows why. Only traces that are sampled are
-//! noted, since others are nowhere to be found; who would have to wait for the place leaves it out.
+//! They lead from a slow bucket of a dashboard to a trace that shows why. Only traces that are
+//! sampled are noted, since others are nowhere to be found; who would have to wait for the place
+//! leaves it out.
 
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
@@ -47,7 +48,7 @@ pub(crate) struct Exemplars(Mutex<Vec<Option<Exemplar>>>);
 
 impl Exemplars {
     pub(crate) fn note(&self, trace: Trace, taken: Duration) {
-        let Ok(mut known) = self.0.try_lock() else { return };
+        let Some(mut known) = self.0.try_lock() else { return };
         let microseconds = u64::try_from(taken.as_micros()).unwrap_or(u64::MAX);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);

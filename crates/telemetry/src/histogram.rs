@@ -1,4 +1,5 @@
-//! How long calls take, in buckets: 100 µs apart where calls are fast, and wider where they are slow.
+//! How long calls take, in buckets: 100 µs apart where calls are fast, and wider where they are
+//! slow.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,7 +20,7 @@ pub(crate) struct Histogram {
 
 /// What a histogram has, bucket by bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Counted {
+pub(crate) struct BucketCounts {
     /// How many took no longer than each of [`BOUNDS`], and then how many there are.
     pub(crate) cumulative: [u64; BOUNDS.len() + 1],
     pub(crate) microseconds: u64,
@@ -33,22 +34,23 @@ impl Histogram {
         self.microseconds.fetch_add(taken, Ordering::Relaxed);
     }
 
-    pub(crate) fn counted(&self) -> Counted {
+    pub(crate) fn counted(&self) -> BucketCounts {
         let mut sum = 0;
         let cumulative = std::array::from_fn(|bucket| {
             sum += self.buckets[bucket].load(Ordering::Relaxed);
             sum
         });
-        Counted { cumulative, microseconds: self.microseconds.load(Ordering::Relaxed) }
+        BucketCounts { cumulative, microseconds: self.microseconds.load(Ordering::Relaxed) }
     }
 }
 
-impl Counted {
+impl BucketCounts {
     pub(crate) fn all(&self) -> u64 {
         self.cumulative[BOUNDS.len()]
     }
 
-    /// The upper end of the bucket in which this part of all, from 0 to 1, is reached; in microseconds.
+    /// The upper end of the bucket in which this part of all, from 0 to 1, is reached; in
+    /// microseconds.
     pub(crate) fn quantile(&self, part: f64) -> u64 {
         let wanted = (self.all() as f64 * part).ceil() as u64;
         let bucket = self.cumulative.partition_point(|count| *count < wanted);

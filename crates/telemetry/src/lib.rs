@@ -7,8 +7,10 @@
 //! ```
 //!
 //! Labels come from what is served, never from what callers send: a method that nobody serves is
-//! `unknown`, and a page of plain HTTP is its verb. Nothing here prints or listens: a text of Prometheus is
-//! made when it is asked for, and a line goes to a function.
+//! `unknown`, and a page of plain HTTP is its verb. Nothing here prints or listens: a text of
+//! Prometheus is made when it is asked for, and a line goes to a function.
+
+#![doc = include_str!("../README.md")]
 
 mod access_log;
 mod captured;
@@ -28,5 +30,5 @@ pub use histogram::BOUNDS;
 pub use metrics::{MethodFigures, Metrics};
 #[cfg(feature = "otlp")]
 pub use otlp::Spans;
-pub use record::{Record, Recorded, RecordedCall, Watching};
+pub use record::{Record, RecordedCall, RecordedCalls, RecordingGuard};
 pub use text::{Exposition, Format};

@@ -1,7 +1,7 @@
 //! One line of the access log.
 //!
-//! What callers send is in it only as far as it is needed to find the request again: path, address, ids.
-//! Queries and headers may hold secrets, and are left out; what could end the line is escaped.
+//! What callers send is in it only as far as it is needed to find the request again: path, address,
+//! ids. Queries and headers may hold secrets, and are left out; what could end the line is escaped.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::series::outcome;
 
 /// What is known of a request when it begins.
 #[derive(Debug, Clone)]
-pub(crate) struct Begun {
+pub(crate) struct RequestStart {
     pub(crate) method: String,
     pub(crate) is_plain: bool,
     pub(crate) protocol: &'static str,
@@ -23,7 +23,7 @@ pub(crate) struct Begun {
     pub(crate) trace_id: String,
 }
 
-pub(crate) fn line(format: LineFormat, begun: &Begun, end: &End, taken: Duration) -> String {
+pub(crate) fn line(format: LineFormat, begun: &RequestStart, end: &End, taken: Duration) -> String {
     let outcome = outcome(end, begun.is_plain);
     let status = end.status.map_or(0, |status| status.as_u16());
     let milliseconds = taken.as_micros() as f64 / 1e3;
@@ -43,7 +43,7 @@ pub(crate) fn line(format: LineFormat, begun: &Begun, end: &End, taken: Duration
         .to_string(),
         LineFormat::Text => {
             let mut line = String::new();
-            let Begun { method, protocol, peer, request_id, .. } = begun;
+            let RequestStart { method, protocol, peer, request_id, .. } = begun;
             let (method, request_id) = (method.escape_default(), request_id.escape_default());
             let (bytes_in, bytes_out) = (end.bytes_in, end.bytes_out);
             let _ = write!(

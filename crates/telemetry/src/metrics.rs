@@ -1,8 +1,9 @@
 //! The observer that counts: rates, errors and durations by method and protocol.
 
+use parking_lot::RwLock;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use foldhash::HashMap;
@@ -11,11 +12,12 @@ use tidewire_service::{
 };
 
 use crate::exemplar::Trace;
-use crate::record::{Record, Recording};
+use crate::record::{OpenRecord, Record};
 use crate::series::Series;
 use crate::text::Exposition;
 
-/// Counts every request of a server, and records calls while somebody wants them; clones share all that.
+/// Counts every request of a server, and records calls while somebody wants them; clones share all
+/// that.
 #[derive(Clone, Default)]
 pub struct Metrics {
     all: Arc<RwLock<All>>,
@@ -46,7 +48,8 @@ pub struct MethodFigures {
     pub calls: u64,
     /// How they ended, and how often.
     pub outcomes: Vec<(&'static str, u64)>,
-    /// How long half of them took at most, and 99 in a hundred, in microseconds: upper ends of buckets.
+    /// How long half of them took at most, and 99 in a hundred, in microseconds: upper ends of
+    /// buckets.
     pub p50_us: u64,
     /// See [`p50_us`](Self::p50_us).
     pub p99_us: u64,
@@ -62,8 +65,8 @@ impl Metrics {
         Self::default()
     }
 
-    /// Remembers a trace for each bucket of durations, for whoever reads OpenMetrics. It is of use where
-    /// requests have a trace.
+    /// Remembers a trace for each bucket of durations, for whoever reads OpenMetrics. It is of use
+    /// where requests have a trace.
     #[must_use]
     pub fn with_exemplars(mut self) -> Self {
         self.has_exemplars = true;
@@ -77,7 +80,7 @@ impl Metrics {
 
     fn series(&self, target: &Target, protocol: Option<Protocol>) -> Arc<Series> {
         {
-            let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+            let all = self.all.read();
             let known = match target {
                 Target::Method(method) => all.methods.get(&*method.path),
                 _ => all.plain.get(plain_label(target)),
@@ -91,7 +94,7 @@ impl Metrics {
 
     #[cold]
     fn new_series(&self, target: &Target, protocol: Option<Protocol>) -> Arc<Series> {
-        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.write();
         let known = match target {
             Target::Method(method) => all.methods.entry(method.path.to_string()).or_default(),
             _ => all.plain.entry(plain_label(target)).or_default(),
@@ -158,7 +161,7 @@ impl Metrics {
     }
 
     fn each<T>(&self, mut told: impl FnMut(&str, &'static str, &Series) -> T) -> Vec<T> {
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all.read();
         let methods = all.methods.iter().map(|(path, of)| (path.trim_start_matches('/'), of));
         let mut named: Vec<_> =
             methods.chain(all.plain.iter().map(|(name, of)| (*name, of))).collect();
@@ -225,18 +228,18 @@ impl Observer for Metrics {
         if trace.is_none() && recording.is_none() {
             return series;
         }
-        Arc::new(Counting { series, trace, recording })
+        Arc::new(CountedRequest { series, trace, recording })
     }
 }
 
 /// A request of which more is kept than that it was counted.
-struct Counting {
+struct CountedRequest {
     series: Arc<Series>,
     trace: Option<Trace>,
-    recording: Option<Box<Recording>>,
+    recording: Option<Box<OpenRecord>>,
 }
 
-impl Observation for Counting {
+impl Observation for CountedRequest {
     fn phases(&self) -> Phases {
         if self.recording.is_some() { Phases::ALL } else { Phases::NONE }
     }
@@ -278,11 +281,11 @@ impl fmt::Debug for Metrics {
 mod tests {
     use super::*;
     use http::{Method, Uri};
-    use tidewire_service::{Code, Context, How, HttpTarget, Spec, StreamKind};
+    use tidewire_service::{Code, Context, EndReason, HttpTarget, Spec, StreamKind};
 
     fn request(metrics: &Metrics, target: Target, code: Option<Code>) {
         let head = Head::new(target, Context::default().with_protocol(Protocol::Grpc));
-        let mut end = End::new(How::Answered);
+        let mut end = End::new(EndReason::Answered);
         (end.code, end.status) = (code, Some(http::StatusCode::OK));
         metrics.begin(&head).end(&end);
     }
@@ -334,7 +337,7 @@ mod tests {
         ] {
             assert_eq!(text.lines().filter(|known| *known == line).count(), 1, "{line}\n{text}");
         }
-        running.end(&End::new(How::Canceled));
+        running.end(&End::new(EndReason::Canceled));
         assert_eq!(metrics.figures()[0].running, 0);
     }
 }

@@ -1,19 +1,21 @@
 //! The last calls, one by one, while somebody wants to know them.
 //!
-//! Nothing is kept unless recording is on, which it is for a stated time or while somebody watches: else a
-//! request costs one look at one number. What is kept is bounded, and numbered, so that who reads behind
-//! sees how many are gone. Of headers only what a list names is kept with its value (`KEPT_HEADERS`); of any
-//! other there is its name, since nobody knows which of them are secrets. Queries and bodies are left out.
+//! Nothing is kept unless recording is on, which it is for a stated time or while somebody watches:
+//! else a request costs one look at one number. What is kept is bounded, and numbered, so that who
+//! reads behind sees how many are gone. Of headers only what a list names is kept with its value
+//! (`KEPT_HEADERS`); of any other there is its name, since nobody knows which of them are secrets.
+//! Queries and bodies are left out.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
 use tidewire_service::{Codec, End, Head, Phase, Protocol, Side, Target};
 
-use crate::captured::{Capture, Captured, Messages, ShowMessage};
+use crate::captured::{Capture, CapturedMessages, Messages, ShowMessage};
 use crate::series::outcome;
 
 /// The last calls of a server; clones share them.
@@ -27,12 +29,12 @@ struct Shared {
     begun: Instant,
     /// In milliseconds since `begun`; 0 is not at all.
     until: AtomicU64,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptCalls>,
     capture: Mutex<Option<Capture>>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptCalls {
     calls: VecDeque<Arc<RecordedCall>>,
     /// The number of the latest.
     last: u64,
@@ -70,7 +72,7 @@ pub struct RecordedCall {
     pub from_memory: bool,
     /// When it reached which phase, since it began.
     pub phases: Vec<(&'static str, Duration)>,
-    /// Names of its headers, with the value where that is no secret.
+    /// Names of its headers, with the value where that is not a secret.
     pub headers: Vec<(String, Option<String>)>,
     /// Its messages and those of its answer, as far as they were captured.
     pub messages: Messages,
@@ -79,7 +81,7 @@ pub struct RecordedCall {
 /// Some calls, and how many are gone that came before them.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub struct Recorded {
+pub struct RecordedCalls {
     /// In the order in which they ended.
     pub calls: Vec<Arc<RecordedCall>>,
     /// Calls after the asked number that are not kept any more.
@@ -109,8 +111,8 @@ impl Record {
         }
     }
 
-    /// Captures the messages of calls that are recorded, as texts that `show` makes of them, for this long from
-    /// now on; [`Duration::ZERO`] ends it.
+    /// Captures the messages of calls that are recorded, as texts that `show` makes of them, for
+    /// this long from now on; [`Duration::ZERO`] ends it.
     pub fn capture_for(&self, time: Duration, show: ShowMessage) {
         let until = Instant::now().checked_add(time).filter(|_| !time.is_zero());
         *self.capturing() = until.map(|until| Capture { until, show });
@@ -128,13 +130,13 @@ impl Record {
     }
 
     fn capturing(&self) -> MutexGuard<'_, Option<Capture>> {
-        self.0.capture.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.capture.lock()
     }
 
     /// Records while the result lives.
-    pub fn watch(&self) -> Watching {
+    pub fn watch(&self) -> RecordingGuard {
         self.0.wanted.fetch_add(1, Ordering::Relaxed);
-        Watching(self.clone())
+        RecordingGuard(self.clone())
     }
 
     /// Whether calls are recorded now.
@@ -160,13 +162,13 @@ impl Record {
         number: u64,
         limit: usize,
         wanted: impl Fn(&RecordedCall) -> bool,
-    ) -> Recorded {
+    ) -> RecordedCalls {
         let kept = self.kept();
         // A number of another start of the program says nothing here.
         let number = if number > kept.last { 0 } else { number };
         let first = kept.calls.front().map_or(kept.last + 1, |call| call.number);
         let dropped = first.saturating_sub(number.saturating_add(1));
-        let mut recorded = Recorded { dropped, next: kept.last, ..Recorded::default() };
+        let mut recorded = RecordedCalls { dropped, next: kept.last, ..RecordedCalls::default() };
         for call in kept.calls.iter().filter(|call| call.number > number) {
             if recorded.calls.len() == limit {
                 recorded.next = recorded.calls.last().map_or(number, |call| call.number);
@@ -196,8 +198,8 @@ impl Record {
     }
 
     /// What is kept of a request that begins; `None` while nobody wants to know.
-    pub(crate) fn begin(&self, head: &Head) -> Option<Box<Recording>> {
-        self.is_on().then(|| Box::new(Recording::new(self.clone(), head)))
+    pub(crate) fn begin(&self, head: &Head) -> Option<Box<OpenRecord>> {
+        self.is_on().then(|| Box::new(OpenRecord::new(self.clone(), head)))
     }
 
     fn push(&self, mut call: RecordedCall) {
@@ -210,8 +212,8 @@ impl Record {
         kept.calls.push_back(Arc::new(call));
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> MutexGuard<'_, KeptCalls> {
+        self.0.kept.lock()
     }
 }
 
@@ -226,9 +228,9 @@ impl Default for Shared {
 /// While it lives calls are recorded; see [`Record::watch`].
 #[derive(Debug)]
 #[must_use = "calls are recorded while it lives"]
-pub struct Watching(Record);
+pub struct RecordingGuard(Record);
 
-impl Drop for Watching {
+impl Drop for RecordingGuard {
     fn drop(&mut self) {
         self.0.0.wanted.fetch_sub(1, Ordering::Relaxed);
     }
@@ -236,17 +238,17 @@ impl Drop for Watching {
 
 /// A request that is recorded and not over.
 #[derive(Debug)]
-pub(crate) struct Recording {
+pub(crate) struct OpenRecord {
     into: Record,
     begun: Instant,
     is_plain: bool,
     call: RecordedCall,
     /// One more than the microseconds at which each phase was reached; 0 where it was not.
     phases: [AtomicU32; PHASES.len()],
-    captured: Option<Captured>,
+    captured: Option<CapturedMessages>,
 }
 
-impl Recording {
+impl OpenRecord {
     fn new(into: Record, head: &Head) -> Self {
         let Head { target, context, .. } = head;
         let headers = context.headers();
@@ -267,12 +269,12 @@ impl Recording {
             bytes_out: 0,
             from_memory: false,
             phases: Vec::new(),
-            headers: shown(headers),
+            headers: visible_headers(headers),
             messages: Messages::default(),
         };
         let captured = match target {
             Target::Method(method) => {
-                into.capture().map(|show| Captured::new(show, method.clone()))
+                into.capture().map(|show| CapturedMessages::new(show, method.clone()))
             }
             _ => None,
         };
@@ -311,7 +313,7 @@ impl Recording {
             bytes_out: end.bytes_out,
             from_memory,
             phases: reached.collect(),
-            messages: self.captured.as_ref().map(Captured::take).unwrap_or_default(),
+            messages: self.captured.as_ref().map(CapturedMessages::take).unwrap_or_default(),
             ..self.call.clone()
         });
     }
@@ -332,7 +334,7 @@ pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-fn shown(headers: &HeaderMap) -> Vec<(String, Option<String>)> {
+fn visible_headers(headers: &HeaderMap) -> Vec<(String, Option<String>)> {
     let shown = headers.iter().take(HEADERS_MAX).map(|(name, value)| {
         let is_kept = KEPT_HEADERS.contains(&name.as_str());
         let value = is_kept.then(|| cut(&String::from_utf8_lossy(value.as_bytes())));
@@ -356,7 +358,7 @@ const PHASES: [&str; 7] =
 const CALLS_MAX: usize = 1024;
 const HEADERS_MAX: usize = 64;
 const TEXT_MAX: usize = 256;
-/// Headers whose values are no secrets, whoever sends them.
+/// Headers whose values are not secrets, whoever sends them.
 const KEPT_HEADERS: [&str; 16] = [
     "accept",
     "accept-encoding",
@@ -380,7 +382,7 @@ const KEPT_HEADERS: [&str; 16] = [
 mod tests {
     use super::*;
     use http::{HeaderName, HeaderValue};
-    use tidewire_service::{Context, How, Spec, StreamKind};
+    use tidewire_service::{Context, EndReason, Spec, StreamKind};
 
     fn head(headers: &[(&'static str, &'static str)]) -> Head {
         let spec = Spec::dynamic("a.B", "Get", StreamKind::Unary, ["", ""]);
@@ -394,7 +396,7 @@ mod tests {
 
     fn call(record: &Record) {
         if let Some(recording) = record.begin(&head(&[])) {
-            recording.end(&End::new(How::Answered), false);
+            recording.end(&End::new(EndReason::Answered), false);
         }
     }
 
@@ -456,7 +458,7 @@ mod tests {
         ];
         let recording = record.begin(&head(&sent)).unwrap();
         recording.phase(Phase::Gates);
-        recording.end(&End::new(How::Answered), false);
+        recording.end(&End::new(EndReason::Answered), false);
         let kept = record.call(1).unwrap();
         assert!(!format!("{kept:?}").contains("hunter2"), "{kept:?}");
         assert_eq!(kept.headers.len(), sent.len());

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use tidewire_service::{Code, End, How, Observation, Phase, Phases};
+use tidewire_service::{Code, End, EndReason, Observation, Phase, Phases};
 
 use crate::exemplar::Exemplars;
 use crate::histogram::Histogram;
@@ -96,9 +96,9 @@ const UNKNOWN: usize = 2;
 /// The outcome of a request, as one word.
 pub(crate) fn outcome(end: &End, is_plain: bool) -> &'static str {
     match end.how {
-        How::Panicked => return "panicked",
-        How::Drained => return "drained",
-        How::Canceled => return "canceled",
+        EndReason::Panicked => return "panicked",
+        EndReason::Drained => return "drained",
+        EndReason::Canceled => return "canceled",
         _ => {}
     }
     if is_plain {
@@ -133,13 +133,13 @@ mod tests {
             (end.code, end.status) = (code, status);
             assert_eq!(outcome(&end, is_plain), expected);
         };
-        check(How::Answered, None, Some(StatusCode::OK), false, "ok");
-        check(How::Answered, Some(Code::NotFound), None, false, "not_found");
-        check(How::Answered, None, Some(StatusCode::NO_CONTENT), true, "2xx");
-        check(How::Answered, Some(Code::NotFound), Some(StatusCode::NOT_FOUND), true, "4xx");
-        check(How::Panicked, Some(Code::Internal), None, false, "panicked");
-        check(How::Deadline, Some(Code::DeadlineExceeded), None, false, "deadline_exceeded");
-        check(How::Canceled, None, None, false, "canceled");
-        check(How::Drained, None, None, true, "drained");
+        check(EndReason::Answered, None, Some(StatusCode::OK), false, "ok");
+        check(EndReason::Answered, Some(Code::NotFound), None, false, "not_found");
+        check(EndReason::Answered, None, Some(StatusCode::NO_CONTENT), true, "2xx");
+        check(EndReason::Answered, Some(Code::NotFound), Some(StatusCode::NOT_FOUND), true, "4xx");
+        check(EndReason::Panicked, Some(Code::Internal), None, false, "panicked");
+        check(EndReason::Deadline, Some(Code::DeadlineExceeded), None, false, "deadline_exceeded");
+        check(EndReason::Canceled, None, None, false, "canceled");
+        check(EndReason::Drained, None, None, true, "drained");
     }
 }

@@ -1,11 +1,12 @@
-//! The text that Prometheus reads: exposition format 0.0.4, or OpenMetrics 1.0 for who asks for it.
+//! The text that Prometheus reads: exposition format 0.0.4, or OpenMetrics 1.0 for whoever asks for
+//! it.
 //!
 //! They differ in how counters are called where they are declared, in exemplars, and in the end.
 
 use std::fmt::{Display, Write as _};
 
 use crate::exemplar::Exemplar;
-use crate::histogram::{BOUNDS, Counted};
+use crate::histogram::{BOUNDS, BucketCounts};
 
 /// How a text of metrics is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -65,7 +66,7 @@ impl Exposition {
     pub(crate) fn histogram(
         &mut self,
         labels: &[(&str, String)],
-        counted: &Counted,
+        counted: &BucketCounts,
         exemplars: &[Option<Exemplar>],
     ) {
         let ends = BOUNDS.iter().map(|bound| seconds(*bound)).chain(["+Inf".to_owned()]);

@@ -109,8 +109,8 @@ pub struct ServerConfig {
     pub listen: Vec<Address>,
     /// Server reflection; by default on where every address is local.
     pub reflection: Option<bool>,
-    /// Threads of `tidewire serve` and `tidewire mock`. A program that loads its configuration has made its own
-    /// runtime before; this says nothing to it.
+    /// Threads of `tidewire serve` and `tidewire mock`. A program that loads its configuration has
+    /// made its own runtime before; this says nothing to it.
     #[serde(deserialize_with = "value::threads")]
     pub threads: Option<NonZero<u16>>,
     /// `[server.tls]`: TLS on every TCP address.
@@ -305,9 +305,9 @@ impl Config {
 
     /// Combines a file, environment variables and flags; later wins.
     ///
-    /// `file` is read if it is given, and then has to exist. `env` are all variables of the process:
-    /// those that start with `TIDEWIRE_` are looked at. `flags` are pairs of key and value as in the
-    /// file (`server.listen`, `127.0.0.1:0`).
+    /// `file` is read if it is given, and then has to exist. `env` are all variables of the
+    /// process: those that start with `TIDEWIRE_` are looked at. `flags` are pairs of key and value
+    /// as in the file (`server.listen`, `127.0.0.1:0`).
     ///
     /// # Errors
     /// A file that cannot be read; an unknown key, variable or flag, with the nearest known one; a
@@ -356,8 +356,8 @@ impl Config {
     /// A server with these settings, and no services yet. Answers are kept in [`Graph::global`].
     ///
     /// # Errors
-    /// TLS files that cannot be read or used; keys and hashes that are none; origins that cannot be allowed; bounds that cannot
-    /// work.
+    /// TLS files that cannot be read or used; keys and hashes that are none; origins that cannot be
+    /// allowed; bounds that cannot work.
     pub fn server(&self) -> Result<Builder, ConfigError> {
         if let Some(fault) = self.limits().faults().first() {
             return Err(ConfigError::new(fault.to_string()));
@@ -377,15 +377,15 @@ impl Config {
             builder = builder.listen(address.clone());
         }
         builder = self.auth.apply(builder)?;
-        builder = self.watched(builder)?;
+        builder = self.observe(builder)?;
         match &self.server.tls {
             None => Ok(builder),
             Some(tls) => tls.apply(builder),
         }
     }
 
-    /// Lets the level of a log of the program's own be set while it runs, by the admin listener; that of
-    /// [`LogConfig::start`] can be set without it.
+    /// Lets the level of a log of the program's own be set while it runs, by the admin listener;
+    /// that of [`LogConfig::start`] can be set without it.
     pub fn on_log_level(
         &mut self,
         set: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static,

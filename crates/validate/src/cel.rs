@@ -6,8 +6,8 @@
 //!
 //! Made here, and not taken from a library, for what rules of others' schemas need: an expression
 //! that names a field that is not there, or compares a number with text, is refused when the schema
-//! is loaded; parsing and evaluation are bounded in depth and in steps, so that no expression and no
-//! message can hold a server up.
+//! is loaded; parsing and evaluation are bounded in depth and in steps, so that no expression and
+//! no message can hold a server up.
 //!
 //! Not there: messages made in an expression (`Type{field: 1}`), time zones by name other than UTC,
 //! what is inside an `Any`.
@@ -51,7 +51,7 @@ pub(super) struct Bindings {
     pub(super) this: Option<Value>,
     pub(super) rules: Option<Value>,
     pub(super) rule: Option<Value>,
-    /// Those of expressions that are no rules.
+    /// Those of expressions that are not rules.
     pub(super) more: Vec<(&'static str, Value)>,
 }
 

@@ -8,19 +8,19 @@ use std::collections::HashSet;
 
 use regex::bytes::Regex;
 
+use super::encoded;
 use super::violation::Element;
-use super::wire;
 
 /// A rule with what is said when it is broken.
 #[derive(Debug)]
 pub(super) struct Check {
     pub(super) test: Test,
-    pub(super) site: Site,
+    pub(super) site: RuleSite,
 }
 
 /// What a violation says of a rule.
 #[derive(Debug, Clone)]
-pub(super) struct Site {
+pub(super) struct RuleSite {
     pub(super) id: String,
     pub(super) path: Vec<Element>,
     pub(super) message: String,
@@ -146,10 +146,12 @@ impl Test {
             Self::NotContains(part) => !contains(bytes, part),
             Self::FormAlways(is) => is(bytes),
             Self::MaskEqual(paths) => {
-                paths.iter().map(|path| &**path).eq(wire::all(bytes, 1).map(|path| path.bytes()))
+                paths.iter().map(|path| &**path).eq(encoded::all(bytes, 1).map(|path| path.bytes()))
             }
-            Self::MaskIn(list) => wire::all(bytes, 1).all(|path| is_below(path.bytes(), list)),
-            Self::MaskNotIn(list) => !wire::all(bytes, 1).any(|path| is_below(path.bytes(), list)),
+            Self::MaskIn(list) => encoded::all(bytes, 1).all(|path| is_below(path.bytes(), list)),
+            Self::MaskNotIn(list) => {
+                !encoded::all(bytes, 1).any(|path| is_below(path.bytes(), list))
+            }
             _ => true,
         }
     }

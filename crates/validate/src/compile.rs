@@ -9,22 +9,22 @@ use std::sync::Arc;
 use buffa_descriptor::{DescriptorPool, FieldDescriptor, FieldKind, MessageIndex, SingularKind};
 
 use super::cel::{Bindings, Program, Scope, Type, is_wrapper};
-use super::check::Site;
+use super::check::RuleSite;
+use super::encoded;
 use super::fault::{Fault, Owner};
 use super::kind::{self, Kind};
 use super::options::{self, FieldRules};
 use super::plan::{
-    FieldGroup, FieldPlan, ListPlan, MapPlan, MessagePlan, Reading, Rule, Shape, ValuePlan,
+    FieldGroup, FieldPlan, ListPlan, MapPlan, MessagePlan, ReadAs, Rule, Shape, ValuePlan,
 };
 use super::standard::Rules;
 use super::violation::Element;
-use super::wire;
 
 mod predefined;
 mod prune;
 
 /// The plans of messages, and those of the messages in them.
-pub(super) struct Compiled {
+pub(super) struct CompiledPlans {
     pub(super) plans: Vec<MessagePlan>,
     /// Where the plan of a message is; `None` when nothing can be broken in it.
     pub(super) roots: HashMap<MessageIndex, Option<u32>>,
@@ -35,7 +35,7 @@ pub(super) struct Compiled {
 pub(super) fn compile(
     pool: &Arc<DescriptorPool>,
     messages: impl Iterator<Item = MessageIndex>,
-) -> Compiled {
+) -> CompiledPlans {
     let mut compiler = Compiler {
         pool,
         plans: Vec::new(),
@@ -54,7 +54,7 @@ pub(super) fn compile(
     }
     let Compiler { plans, known, faults, .. } = compiler;
     let (plans, roots) = prune::prune(plans.into_iter().flatten().collect(), &known);
-    Compiled { plans, roots, faults }
+    CompiledPlans { plans, roots, faults }
 }
 
 struct Compiler<'a> {
@@ -104,11 +104,12 @@ impl Compiler<'_> {
         for rule in options::cel_rules(&rules, 5, 3) {
             let place = vec![options::RULES as i32, rule.member as i32, rule.index as i32];
             let scope = Scope { pool: &pool, names: vec![("this", this.clone())] };
-            let site = Site { id: rule.id, path: Vec::new(), message: rule.message };
+            let site = RuleSite { id: rule.id, path: Vec::new(), message: rule.message };
             let compiled = program(&rule.expression, &scope, site, Bindings::default());
             self.keep(name, Owner::Message, place, compiled, &mut plan.programs);
         }
-        let groups: Vec<Vec<u8>> = wire::all(&rules, 4).map(|raw| raw.bytes().to_vec()).collect();
+        let groups: Vec<Vec<u8>> =
+            encoded::all(&rules, 4).map(|raw| raw.bytes().to_vec()).collect();
         for (at, group) in groups.iter().enumerate() {
             let place = vec![options::RULES as i32, 4, at as i32];
             let compiled = self.group(index, group);
@@ -146,7 +147,7 @@ impl Compiler<'_> {
     /// `(buf.validate.message).oneof`.
     fn group(&self, index: MessageIndex, rule: &[u8]) -> Result<FieldGroup, String> {
         let message = self.pool.message(index);
-        let names: Vec<String> = wire::all(rule, 1)
+        let names: Vec<String> = encoded::all(rule, 1)
             .map(|raw| String::from_utf8_lossy(raw.bytes()).into_owned())
             .collect();
         if names.is_empty() {
@@ -157,11 +158,11 @@ impl Compiler<'_> {
             let at = message.fields().iter().position(|field| field.name() == name);
             let at = at.ok_or_else(|| format!("oneof: there is no field {name}"))? as u16;
             if members.contains(&at) {
-                return Err(format!("oneof: {name} is there twice"));
+                return Err(format!("oneof: {name} occurs twice"));
             }
             members.push(at);
         }
-        let required = wire::last(rule, 2).is_some_and(|raw| raw.bits() != 0);
+        let required = encoded::last(rule, 2).is_some_and(|raw| raw.bits() != 0);
         Ok(FieldGroup { members, required, names: names.join(", ") })
     }
 
@@ -169,7 +170,7 @@ impl Compiler<'_> {
         let pool = Arc::clone(self.pool);
         let message = pool.message(index);
         let rules = FieldRules::of(field);
-        let number = |number| wire::last(&rules.rules, number).map_or(0, wire::Raw::bits);
+        let number = |number| encoded::last(&rules.rules, number).map_or(0, encoded::Raw::bits);
         let ignore = match number(options::IGNORE) {
             0 if in_group && !rules.rules.is_empty() => options::IGNORE_ZERO,
             ignore => ignore,
@@ -230,11 +231,11 @@ impl Compiler<'_> {
                     self.whole(&subject(kind, false, Vec::new()), rules, (18, "repeated"));
                 let prefix = step((18, "repeated"), (4, "items"));
                 let items = subject(kind, field.is_delimited(), prefix);
-                let items = self.value(&items, &wire::message(&own, 4).unwrap_or_default());
+                let items = self.value(&items, &encoded::message(&own, 4).unwrap_or_default());
                 let own = Rules { member: (18, "repeated"), bytes: &own, prefix: &[] };
                 // Whether messages are equal is not asked: each is another one.
                 let comparable =
-                    !items.kind.is_message() || matches!(items.reading, Reading::Wrapper(_));
+                    !items.kind.is_message() || matches!(items.reading, ReadAs::Wrapper(_));
                 let unique = own.unique().filter(|_| comparable);
                 (Shape::List(Box::new(ListPlan { counts: own.counts(), unique, items })), whole)
             }
@@ -242,7 +243,7 @@ impl Compiler<'_> {
                 let key = SingularKind::Scalar(key);
                 let (whole, own) =
                     self.whole(&subject(value, false, Vec::new()), rules, (19, "map"));
-                let inner = |number| wire::message(&own, number).unwrap_or_default();
+                let inner = |number| encoded::message(&own, number).unwrap_or_default();
                 let keys = subject(key, false, step((19, "map"), (4, "keys")));
                 let keys = self.value(&keys, &inner(4));
                 let values = subject(value, false, step((19, "map"), (5, "values")));
@@ -266,7 +267,7 @@ impl Compiler<'_> {
         if let Some(found) = member_of(rules).filter(|found| *found != member.0) {
             self.mismatch(subject, found);
         }
-        let own = wire::message(rules, member.0).unwrap_or_default();
+        let own = encoded::message(rules, member.0).unwrap_or_default();
         let this = Type::of_any_field(self.pool, subject.field);
         self.predefined(subject, &own, member, &this, &mut plan.programs);
         (plan, own)
@@ -276,7 +277,7 @@ impl Compiler<'_> {
         let pool = Arc::clone(self.pool);
         let kind = Kind::of_value(subject.kind, subject.delimited);
         let mut plan = empty(kind);
-        let ignore = wire::last(rules, options::IGNORE).map_or(0, wire::Raw::bits);
+        let ignore = encoded::last(rules, options::IGNORE).map_or(0, encoded::Raw::bits);
         if ignore == options::IGNORE_ALWAYS {
             return plan;
         }
@@ -299,7 +300,7 @@ impl Compiler<'_> {
         match (member_of(rules), expected) {
             (None, _) => {}
             (Some(found), Some(member)) if found == member.0 => {
-                let own = wire::message(rules, found).unwrap_or_default();
+                let own = encoded::message(rules, found).unwrap_or_default();
                 let own_rules = Rules { member, bytes: &own, prefix: &subject.prefix };
                 let defined = || {
                     let values = enumeration.map_or(&[][..], |one| one.values());
@@ -337,7 +338,7 @@ impl Compiler<'_> {
             let mut path = subject.prefix.clone();
             path.push(Element::of_rule(rule.member, name, kind).at(Some(at)));
             let scope = Scope { pool: &pool, names: vec![("this", this.clone())] };
-            let site = Site { id: rule.id, path, message: rule.message };
+            let site = RuleSite { id: rule.id, path, message: rule.message };
             match program(&rule.expression, &scope, site, Bindings::default()) {
                 Ok(rule) => into.push(rule),
                 Err(why) => self.fault(subject, &[rule.member, rule.index as u32], why),
@@ -364,7 +365,7 @@ impl Compiler<'_> {
 fn program(
     expression: &str,
     scope: &Scope<'_>,
-    site: Site,
+    site: RuleSite,
     bindings: Bindings,
 ) -> Result<Rule, String> {
     let program =
@@ -373,12 +374,12 @@ fn program(
         "" => format!("{expression:?} returned false"),
         message => message.to_owned(),
     };
-    Ok(Rule { program, site: Site { message, ..site }, bindings })
+    Ok(Rule { program, site: RuleSite { message, ..site }, bindings })
 }
 
 /// The rules that an encoded `buf.validate.FieldRules` has for a type.
 fn member_of(rules: &[u8]) -> Option<u32> {
-    let mut fields = wire::Fields::new(rules);
+    let mut fields = encoded::Fields::new(rules);
     let mut found = None;
     while let Ok(Some((number, _))) = fields.next() {
         if matches!(number, 1..=16 | 18..=22 | 28) {
@@ -389,18 +390,18 @@ fn member_of(rules: &[u8]) -> Option<u32> {
 }
 
 /// How a message is read for standard rules, and which rules are for it.
-fn reading(pool: &DescriptorPool, index: MessageIndex) -> (Reading, Option<(u32, &'static str)>) {
+fn reading(pool: &DescriptorPool, index: MessageIndex) -> (ReadAs, Option<(u32, &'static str)>) {
     let message = pool.message(index);
     match message.full_name() {
-        "google.protobuf.Any" => (Reading::TypeUrl, Some((20, "any"))),
-        "google.protobuf.Duration" => (Reading::Duration, Some((21, "duration"))),
-        "google.protobuf.Timestamp" => (Reading::Timestamp, Some((22, "timestamp"))),
-        "google.protobuf.FieldMask" => (Reading::Plain, Some((28, "field_mask"))),
+        "google.protobuf.Any" => (ReadAs::TypeUrl, Some((20, "any"))),
+        "google.protobuf.Duration" => (ReadAs::Duration, Some((21, "duration"))),
+        "google.protobuf.Timestamp" => (ReadAs::Timestamp, Some((22, "timestamp"))),
+        "google.protobuf.FieldMask" => (ReadAs::Plain, Some((28, "field_mask"))),
         name if is_wrapper(name) => match message.field(1).map(Kind::of_field) {
-            Some(kind) => (Reading::Wrapper(kind), kind.rules()),
-            None => (Reading::Plain, None),
+            Some(kind) => (ReadAs::Wrapper(kind), kind.rules()),
+            None => (ReadAs::Plain, None),
         },
-        _ => (Reading::Plain, None),
+        _ => (ReadAs::Plain, None),
     }
 }
 
@@ -413,18 +414,18 @@ pub(super) fn is_missing_when_empty(field: &FieldDescriptor) -> bool {
     kind::has_presence(field) || !numeric || !matches!(field.kind(), FieldKind::Singular(_))
 }
 
-fn required_site(by_rule: bool) -> Site {
+fn required_site(by_rule: bool) -> RuleSite {
     let path = match by_rule {
         true => vec![Element::of_rule(options::REQUIRED, "required", Kind::Bool)],
         false => Vec::new(),
     };
-    Site { id: "required".to_owned(), path, message: "value is required".to_owned() }
+    RuleSite { id: "required".to_owned(), path, message: "value is required".to_owned() }
 }
 
 fn empty(kind: Kind) -> ValuePlan {
     ValuePlan {
         kind,
-        reading: Reading::Plain,
+        reading: ReadAs::Plain,
         message: None,
         ignore_zero: None,
         checks: Vec::new(),

@@ -1,5 +1,5 @@
-//! An expression of CEL over names of one's own: what rules of validation are written in, for others
-//! to use.
+//! An expression of CEL over names of one's own: what rules of validation are written in, for
+//! others to use.
 //!
 //! It is checked against the types of its names when it is compiled, and bounded in depth and in
 //! steps, as rules are. What it gives is JSON.
@@ -22,7 +22,7 @@ pub struct Expression {
 /// What is known of a name before it has a value.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub enum Known<'a> {
+pub enum NameType<'a> {
     /// A message of this type.
     Message(&'a str),
     /// A map from text to text.
@@ -36,7 +36,7 @@ pub enum Known<'a> {
 /// The value of a name.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum Given<'a> {
+pub enum NameValue<'a> {
     /// A message.
     Message(MessageRef<'a>),
     /// Values in a row.
@@ -48,7 +48,7 @@ pub enum Given<'a> {
 }
 
 impl Expression {
-    /// How many steps an expression may take that has a budget of its own.
+    /// How many steps an expression may take that has its own budget.
     pub const STEPS: u64 = Budget::STEPS;
 
     /// Compiles an expression over names.
@@ -57,20 +57,20 @@ impl Expression {
     /// What is wrong with it, in one line.
     pub fn compile(
         schema: &Schema,
-        names: &[(&'static str, Known<'_>)],
+        names: &[(&'static str, NameType<'_>)],
         text: &str,
     ) -> Result<Self, String> {
         let pool = schema.pool();
         let mut scope = Scope { pool, names: Vec::with_capacity(names.len()) };
         for (name, known) in names {
             let known = match known {
-                Known::Message(type_name) => match pool.message_index(type_name) {
+                NameType::Message(type_name) => match pool.message_index(type_name) {
                     Some(index) => Type::of_message(pool, index),
                     None => return Err(format!("the schema has no message type {type_name}")),
                 },
-                Known::Texts => Type::Map(Box::new(Type::Text), Box::new(Type::Text)),
-                Known::Integer => Type::Int,
-                Known::Unknown => Type::Dyn,
+                NameType::Texts => Type::Map(Box::new(Type::Text), Box::new(Type::Text)),
+                NameType::Integer => Type::Int,
+                NameType::Unknown => Type::Dyn,
             };
             scope.names.push((name, known));
         }
@@ -90,14 +90,14 @@ impl Expression {
         self.is_truth
     }
 
-    /// What it gives, at a time in nanoseconds since 1970. `given` is asked for the names that stand in
-    /// it; one without a value is not defined. What it takes is subtracted from `steps`.
+    /// What it gives, at a time in nanoseconds since 1970. `given` is asked for the names that
+    /// stand in it; one without a value is not defined. What it takes is subtracted from `steps`.
     ///
     /// # Errors
     /// Why it has no value, such as a division by zero, or that it takes too many steps.
     pub fn evaluate<'a>(
         &self,
-        given: &mut dyn FnMut(&'static str) -> Option<Given<'a>>,
+        given: &mut dyn FnMut(&'static str) -> Option<NameValue<'a>>,
         now: i128,
         steps: &mut u64,
     ) -> Result<Json, String> {
@@ -117,16 +117,16 @@ impl Expression {
     }
 }
 
-fn value_of(given: Given<'_>) -> Value {
+fn value_of(given: NameValue<'_>) -> Value {
     match given {
-        Given::Message(message) => Value::of_message(Arc::new(message.as_dynamic().clone())),
-        Given::List(items) => Value::List(Arc::new(items.into_iter().map(value_of).collect())),
-        Given::Members(members) => {
+        NameValue::Message(message) => Value::of_message(Arc::new(message.as_dynamic().clone())),
+        NameValue::List(items) => Value::List(Arc::new(items.into_iter().map(value_of).collect())),
+        NameValue::Members(members) => {
             let members = members.into_iter();
             Value::Map(Arc::new(
                 members.map(|(name, value)| (Value::text(name), value_of(value))).collect(),
             ))
         }
-        Given::Json(json) => of_json(&json),
+        NameValue::Json(json) => of_json(&json),
     }
 }

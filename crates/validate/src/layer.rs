@@ -1,9 +1,10 @@
 //! The layer that refuses requests with broken rules.
 //!
-//! What comes in a method of a service with rules is checked before the service sees it: the request
-//! of a unary call, and each message of a stream. Protobuf requests are checked as they are; a JSON
-//! request is decoded once for it. Errors name fields as the caller does: a request over REST is
-//! protobuf here, and was JSON. Methods without rules, and plain HTTP, pass as they are.
+//! What comes in a method of a service with rules is checked before the service sees it: the
+//! request of a unary call, and each message of a stream. Protobuf requests are checked as they
+//! are; a JSON request is decoded once for it. Errors name fields as the caller does: a request
+//! over REST is protobuf here, and was JSON. Methods without rules, and plain HTTP, pass as they
+//! are.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ use super::RuleSet;
 use tidewire_schema::{Schema, SchemaError};
 
 /// Refuses requests that break rules of their schema, with
-/// [`Code::InvalidArgument`](tidewire_service::Code::InvalidArgument) and the violations as details.
+/// [`Code::InvalidArgument`](tidewire_service::Code::InvalidArgument) and the violations as
+/// details.
 #[derive(Debug, Clone)]
 pub struct Validate(Arc<Requests>);
 
@@ -30,7 +32,8 @@ struct Requests {
 }
 
 impl Validate {
-    /// The rules for requests of all methods of a service, which is of this schema; `None` when there are none.
+    /// The rules for requests of all methods of a service, which is of this schema; `None` when
+    /// there are none.
     ///
     /// # Errors
     /// When a rule does not compile; see [`RuleSet::new`].
@@ -50,16 +53,16 @@ impl Validate {
 
 impl Layer for Validate {
     fn layer(&self, inner: Arc<dyn Service>) -> Arc<dyn Service> {
-        Arc::new(Validated { requests: Arc::clone(&self.0), inner })
+        Arc::new(ValidatedService { requests: Arc::clone(&self.0), inner })
     }
 }
 
-struct Validated {
+struct ValidatedService {
     requests: Arc<Requests>,
     inner: Arc<dyn Service>,
 }
 
-impl Service for Validated {
+impl Service for ValidatedService {
     fn call(&self, mut call: Call) -> Answer {
         let of_type = call.spec().and_then(|spec| self.requests.position(&spec.input));
         let Some(position) = of_type else { return self.inner.call(call) };

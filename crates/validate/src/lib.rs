@@ -6,8 +6,8 @@
 //! | protoc-gen-validate | `(validate.rules)`, `(validate.required)`, `(validate.disabled)` |
 //! | AIP-203 | `(google.api.field_behavior) = REQUIRED` |
 //!
-//! Rules are compiled when the schema is loaded, and one that does not compile is an error then.
-//! A message is checked as it is encoded, without decoding it: typed and dynamic messages alike, and
+//! Rules are compiled when the schema is loaded, and one that does not compile is an error then. A
+//! message is checked as it is encoded, without decoding it: typed and dynamic messages alike, and
 //! messages without rules at no cost. Rules in CEL look at the message decoded.
 //!
 //! ```
@@ -24,9 +24,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![doc = include_str!("../README.md")]
+
 mod cel;
 mod check;
 mod compile;
+mod encoded;
 mod expression;
 mod fault;
 mod formats;
@@ -39,7 +42,6 @@ mod plan;
 mod run;
 mod standard;
 mod violation;
-mod wire;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -51,11 +53,11 @@ use buffa_descriptor::{DescriptorPool, MessageIndex};
 use tidewire_schema::{Diagnostic, Diagnostics, Schema, SchemaError};
 use tidewire_service::{Codec, Error, Result};
 
-use compile::Compiled;
+use compile::CompiledPlans;
 use plan::MessagePlan;
 use run::{Run, Stop};
 
-pub use expression::{Expression, Given, Known};
+pub use expression::{Expression, NameType, NameValue};
 pub use layer::Validate;
 pub use violation::{Violation, Violations};
 
@@ -93,7 +95,7 @@ impl RuleSet {
     ) -> Result<Self, SchemaError> {
         let pool = schema.pool();
         let wanted = type_names.into_iter().filter_map(|name| pool.message_index(name));
-        let Compiled { plans, roots, faults } = compile::compile(pool, wanted);
+        let CompiledPlans { plans, roots, faults } = compile::compile(pool, wanted);
         let faults = faults.iter().map(|fault| fault.diagnostic(pool)).collect();
         match Diagnostics::from_list(faults) {
             Some(faults) => Err(SchemaError::Sources(faults)),
@@ -101,7 +103,8 @@ impl RuleSet {
         }
     }
 
-    /// The rules of a message type; `None` when nothing can be broken in it, or there is no such type.
+    /// The rules of a message type; `None` when nothing can be broken in it, or there is no such
+    /// type.
     pub fn rules(&self, type_name: &str) -> Option<Rules<'_>> {
         self.place(type_name).and_then(|at| self.rules_at(at))
     }
@@ -137,8 +140,8 @@ impl Rules<'_> {
     ///
     /// # Errors
     /// [`Code::InvalidArgument`](tidewire_service::Code::InvalidArgument): for broken rules that of
-    /// [`Violations::into_error`]; or the bytes are not a message, or a rule in CEL has no value for
-    /// it, such as after a division by zero.
+    /// [`Violations::into_error`]; or the bytes are not a message, or a rule in CEL has no value
+    /// for it, such as after a division by zero.
     #[inline]
     pub fn check(&self, message: &[u8]) -> Result<()> {
         match self.violations(message)? {

@@ -10,7 +10,7 @@
 use buffa_descriptor::MessageIndex;
 
 use super::cel::{Bindings, Program};
-use super::check::{Check, Site};
+use super::check::{Check, RuleSite};
 use super::kind::Kind;
 use super::violation::Element;
 
@@ -47,7 +47,7 @@ pub(super) struct FieldPlan {
     /// Which oneof it is in, where that has other members.
     pub(super) oneof: Option<u16>,
     /// Where the field must be set: what a violation says.
-    pub(super) required: Option<Box<Site>>,
+    pub(super) required: Option<Box<RuleSite>>,
     /// Whether rules are not for a field that is not set.
     pub(super) skip_unset: bool,
     pub(super) value: ValuePlan,
@@ -66,15 +66,15 @@ pub(super) enum Shape {
 #[derive(Debug)]
 pub(super) struct ListPlan {
     /// The fewest and the most items.
-    pub(super) counts: Vec<(u64, u64, Site)>,
-    pub(super) unique: Option<Site>,
+    pub(super) counts: Vec<(u64, u64, RuleSite)>,
+    pub(super) unique: Option<RuleSite>,
     pub(super) items: ValuePlan,
 }
 
 /// What is checked in a map beside the whole.
 #[derive(Debug)]
 pub(super) struct MapPlan {
-    pub(super) counts: Vec<(u64, u64, Site)>,
+    pub(super) counts: Vec<(u64, u64, RuleSite)>,
     pub(super) keys: ValuePlan,
     pub(super) values: ValuePlan,
 }
@@ -83,13 +83,13 @@ pub(super) struct MapPlan {
 #[derive(Debug)]
 pub(super) struct ValuePlan {
     pub(super) kind: Kind,
-    pub(super) reading: Reading,
+    pub(super) reading: ReadAs,
     pub(super) message: Option<MessageIndex>,
     /// Whether rules are not for the zero value, this one for enums.
     pub(super) ignore_zero: Option<i32>,
     pub(super) checks: Vec<Check>,
     /// How a string or bytes with nothing but checks is passed without looking at each.
-    pub(super) glance: Option<Glance>,
+    pub(super) glance: Option<LengthChecks>,
     pub(super) programs: Vec<Rule>,
     /// The plan of the message that the value is.
     pub(super) nested: Option<u32>,
@@ -97,7 +97,7 @@ pub(super) struct ValuePlan {
 
 /// What passes all checks of length at a glance, and which checks are left.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Glance {
+pub(super) struct LengthChecks {
     /// Numbers of bytes with which no check of length can fail.
     pub(super) fits: (u64, u64),
     /// How many checks are of length; these come first.
@@ -106,7 +106,7 @@ pub(super) struct Glance {
 
 /// How a value is read for standard rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum ReadAs {
     /// As its type says.
     Plain,
     /// As field 1 of a wrapper message.
@@ -123,7 +123,7 @@ pub(super) enum Reading {
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) program: Program,
-    pub(super) site: Site,
+    pub(super) site: RuleSite,
     /// `rules` and `rule` of a predefined rule.
     pub(super) bindings: Bindings,
 }
@@ -152,7 +152,7 @@ impl ValuePlan {
                 fits = (min.max(fits.0), max.min(fits.1));
                 count += 1;
             }
-            self.glance = Some(Glance { fits, lengths: count });
+            self.glance = Some(LengthChecks { fits, lengths: count });
         }
         self
     }
@@ -160,7 +160,7 @@ impl ValuePlan {
     /// Whether it is sure, and quickly so, that a string passes.
     #[inline(always)]
     pub(super) fn passes_at_a_glance(&self, text: &[u8]) -> bool {
-        let Some(Glance { fits, lengths }) = self.glance else { return false };
+        let Some(LengthChecks { fits, lengths }) = self.glance else { return false };
         let size = text.len() as u64;
         fits.0 <= size
             && size <= fits.1

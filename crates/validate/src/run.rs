@@ -14,12 +14,12 @@ use buffa_descriptor::reflect::DynamicMessage;
 use buffa_descriptor::{DescriptorPool, MessageIndex};
 
 use super::cel::{Bindings, Budget, Failure, Value};
-use super::check::{Check, Scalar, Site};
+use super::check::{Check, RuleSite, Scalar};
+use super::encoded::{self, Fields, MalformedMessage, Raw};
 use super::kind::Kind;
-use super::plan::{FieldPlan, MessagePlan, Reading, Rule, Shape, ValuePlan};
+use super::plan::{FieldPlan, MessagePlan, ReadAs, Rule, Shape, ValuePlan};
 use super::standard::{duration, timestamp};
 use super::violation::{Element, Subscript, Violation};
-use super::wire::{self, Fields, Malformed, Raw};
 
 mod collections;
 
@@ -36,8 +36,8 @@ pub(super) enum Stop {
     Enough,
 }
 
-impl From<Malformed> for Stop {
-    fn from(_: Malformed) -> Self {
+impl From<MalformedMessage> for Stop {
+    fn from(_: MalformedMessage) -> Self {
         Self::Malformed
     }
 }
@@ -63,7 +63,7 @@ pub(super) struct Step<'p> {
 }
 
 /// Where the value that is checked is.
-struct Spot<'p> {
+struct ValuePosition<'p> {
     element: &'p Element,
     at: Option<Subscript>,
     for_key: bool,
@@ -136,14 +136,14 @@ impl<'p> Run<'p> {
                 0 | 1 => continue,
                 _ => format!("only one of {} can be set", group.names),
             };
-            let site = Site { id: "message.oneof".to_owned(), path: Vec::new(), message };
+            let site = RuleSite { id: "message.oneof".to_owned(), path: Vec::new(), message };
             self.report(&site, None)?;
         }
         for (element, members) in &plan.oneofs {
             if !members.iter().any(|at| slots[usize::from(*at)].seen > 0) {
                 let message = "exactly one field is required in oneof".to_owned();
-                let site = Site { id: "required".to_owned(), path: Vec::new(), message };
-                self.report(&site, Some(&Spot { element, at: None, for_key: false }))?;
+                let site = RuleSite { id: "required".to_owned(), path: Vec::new(), message };
+                self.report(&site, Some(&ValuePosition { element, at: None, for_key: false }))?;
             }
         }
         Ok(())
@@ -159,7 +159,7 @@ impl<'p> Run<'p> {
     ) -> Result<(), Stop> {
         if (field.skip_unset || field.required.is_some()) && !is_set(field, slot, bytes) {
             if let Some(site) = &field.required {
-                let spot = Spot { element: &field.element, at: None, for_key: false };
+                let spot = ValuePosition { element: &field.element, at: None, for_key: false };
                 return self.report(site, Some(&spot));
             }
             return Ok(());
@@ -167,7 +167,7 @@ impl<'p> Run<'p> {
         match &field.shape {
             Shape::One if field.value.passes_at_a_glance(slot.bytes(bytes)) => Ok(()),
             Shape::One => {
-                let spot = Spot { element: &field.element, at: None, for_key: false };
+                let spot = ValuePosition { element: &field.element, at: None, for_key: false };
                 self.value(&field.value, raw(field.kind, slot, bytes), &spot)
             }
             Shape::List(list) => self.list(plan, field, list, slot, bytes),
@@ -177,7 +177,12 @@ impl<'p> Run<'p> {
 
     /// Checks one value.
     #[inline(always)]
-    fn value(&mut self, plan: &'p ValuePlan, raw: Raw<'_>, spot: &Spot<'p>) -> Result<(), Stop> {
+    fn value(
+        &mut self,
+        plan: &'p ValuePlan,
+        raw: Raw<'_>,
+        spot: &ValuePosition<'p>,
+    ) -> Result<(), Stop> {
         if plan.ignore_zero.is_some() && self.is_zero(plan, raw)? {
             return Ok(());
         }
@@ -197,7 +202,12 @@ impl<'p> Run<'p> {
     }
 
     #[inline(always)]
-    fn check(&mut self, check: &'p Check, scalar: Scalar<'_>, spot: &Spot<'p>) -> Result<(), Stop> {
+    fn check(
+        &mut self,
+        check: &'p Check,
+        scalar: Scalar<'_>,
+        spot: &ValuePosition<'p>,
+    ) -> Result<(), Stop> {
         if check.test.passes(scalar, || self.now()) {
             return Ok(());
         }
@@ -205,7 +215,7 @@ impl<'p> Run<'p> {
     }
 
     #[inline(never)]
-    fn nested(&mut self, nested: u32, bytes: &[u8], spot: &Spot<'p>) -> Result<(), Stop> {
+    fn nested(&mut self, nested: u32, bytes: &[u8], spot: &ValuePosition<'p>) -> Result<(), Stop> {
         if self.path.len() == DEPTH_MAX {
             return Err(Stop::Malformed);
         }
@@ -217,7 +227,12 @@ impl<'p> Run<'p> {
     }
 
     #[inline(never)]
-    fn programs(&mut self, plan: &'p ValuePlan, raw: Raw<'_>, spot: &Spot<'p>) -> Result<(), Stop> {
+    fn programs(
+        &mut self,
+        plan: &'p ValuePlan,
+        raw: Raw<'_>,
+        spot: &ValuePosition<'p>,
+    ) -> Result<(), Stop> {
         let this = match plan.message {
             Some(index) => Value::of_message(Arc::new(self.decode(index, raw.bytes())?)),
             None => value(plan.kind, raw)?,
@@ -232,7 +247,7 @@ impl<'p> Run<'p> {
         &mut self,
         rule: &'p Rule,
         this: &Value,
-        spot: Option<&Spot<'p>>,
+        spot: Option<&ValuePosition<'p>>,
     ) -> Result<(), Stop> {
         let bindings = Bindings { this: Some(this.clone()), ..rule.bindings.clone() };
         let now = self.now();
@@ -243,7 +258,7 @@ impl<'p> Run<'p> {
             Value::Bool(false) => self.report(&rule.site, spot),
             Value::Text(text) if text.is_empty() => Ok(()),
             Value::Text(text) => {
-                let site = Site { message: text.to_string(), ..rule.site.clone() };
+                let site = RuleSite { message: text.to_string(), ..rule.site.clone() };
                 self.report(&site, spot)
             }
             _ => Err(failed(Failure("gives neither a boolean nor a string".to_owned()))),
@@ -256,7 +271,7 @@ impl<'p> Run<'p> {
     }
 
     #[cold]
-    fn report(&mut self, site: &Site, spot: Option<&Spot<'p>>) -> Result<(), Stop> {
+    fn report(&mut self, site: &RuleSite, spot: Option<&ValuePosition<'p>>) -> Result<(), Stop> {
         let steps = self.path.iter().map(|step| step.element.at(step.at.clone()));
         let own = spot.map(|spot| spot.element.at(spot.at.clone()));
         self.found.push(Violation {
@@ -390,7 +405,7 @@ impl Slot {
 #[inline(always)]
 fn scalar<'a>(plan: &ValuePlan, raw: Raw<'a>) -> Result<Scalar<'a>, Stop> {
     match plan.reading {
-        Reading::Plain => Ok(plain(plan.kind, raw)),
+        ReadAs::Plain => Ok(plain(plan.kind, raw)),
         other => unwrapped(other, raw.bytes()),
     }
 }
@@ -406,7 +421,7 @@ fn plain(kind: Kind, raw: Raw<'_>) -> Scalar<'_> {
 
 /// The value in a well-known message.
 #[inline(never)]
-fn unwrapped(reading: Reading, bytes: &[u8]) -> Result<Scalar<'_>, Stop> {
+fn unwrapped(reading: ReadAs, bytes: &[u8]) -> Result<Scalar<'_>, Stop> {
     let mut fields = Fields::new(bytes);
     while fields.next()?.is_some() {}
     let member = |number, wanted: u8| {
@@ -419,14 +434,14 @@ fn unwrapped(reading: Reading, bytes: &[u8]) -> Result<Scalar<'_>, Stop> {
                     | (Raw::Fixed32(_), 5)
             )
         };
-        wire::all(bytes, number).filter(fits).last()
+        encoded::all(bytes, number).filter(fits).last()
     };
     Ok(match reading {
-        Reading::Wrapper(kind) => plain(kind, member(1, kind.wire()).unwrap_or(Raw::Varint(0))),
-        Reading::Duration => Scalar::Integer(duration(bytes).into()),
-        Reading::Timestamp => Scalar::Integer(timestamp(bytes)),
-        Reading::TypeUrl => Scalar::Bytes(member(1, 2).map_or(&[], Raw::bytes)),
-        Reading::Plain => Scalar::Bytes(bytes),
+        ReadAs::Wrapper(kind) => plain(kind, member(1, kind.wire()).unwrap_or(Raw::Varint(0))),
+        ReadAs::Duration => Scalar::Integer(duration(bytes).into()),
+        ReadAs::Timestamp => Scalar::Integer(timestamp(bytes)),
+        ReadAs::TypeUrl => Scalar::Bytes(member(1, 2).map_or(&[], Raw::bytes)),
+        ReadAs::Plain => Scalar::Bytes(bytes),
     })
 }
 

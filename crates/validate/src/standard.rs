@@ -3,11 +3,11 @@
 //! The input is an encoded message of rules. What has a number of 1000 or more in it is an
 //! extension, a predefined rule in CEL, and compiled elsewhere.
 
-use super::check::{Check, Constant, Range, Site, Test};
+use super::check::{Check, Constant, Range, RuleSite, Test};
+use super::encoded::{self, Raw};
 use super::kind::Kind;
 use super::pattern;
 use super::violation::Element;
-use super::wire::{self, Raw};
 
 mod strings;
 
@@ -21,7 +21,7 @@ pub(super) struct Rules<'a> {
 }
 
 /// Bounds of how many, and what is said.
-type Count = (u64, u64, Site);
+type Count = (u64, u64, RuleSite);
 
 impl Rules<'_> {
     /// The rules for a value of this type, or for the message that stands for one.
@@ -94,7 +94,7 @@ impl Rules<'_> {
         if list > 0 {
             checks.extend(self.lists(list, kind, &constant));
         }
-        let bound = |number| wire::last(self.bytes, number).map(&constant);
+        let bound = |number| encoded::last(self.bytes, number).map(&constant);
         let below =
             bound(less).map(|one| (one, false)).or_else(|| bound(less + 1).map(|one| (one, true)));
         let above = bound(less + 2)
@@ -160,7 +160,7 @@ impl Rules<'_> {
     }
 
     fn equal(&self, number: u32, kind: Kind, read: &dyn Fn(Raw<'_>) -> Constant) -> Vec<Check> {
-        let one = wire::last(self.bytes, number).map(read);
+        let one = encoded::last(self.bytes, number).map(read);
         let check = |one| {
             let message = match (self.member.1, &one) {
                 ("string", one) => format!("must equal `{}`", self.print(one)),
@@ -177,12 +177,12 @@ impl Rules<'_> {
     fn lists(&self, number: u32, kind: Kind, read: &dyn Fn(Raw<'_>) -> Constant) -> Vec<Check> {
         let list = |number| -> Box<[Constant]> {
             let mut found = Vec::new();
-            for raw in wire::all(self.bytes, number) {
+            for raw in encoded::all(self.bytes, number) {
                 match raw {
                     Raw::Bytes(packed)
                         if !matches!(kind, Kind::String | Kind::Bytes | Kind::Message) =>
                     {
-                        let numbers = wire::packed(packed, kind.wire()).flatten();
+                        let numbers = encoded::packed(packed, kind.wire()).flatten();
                         found.extend(numbers.map(|bits| read(Raw::Varint(bits))));
                     }
                     raw => found.push(read(raw)),
@@ -233,14 +233,14 @@ impl Rules<'_> {
 
     fn field_mask(&self) -> Vec<Check> {
         let paths = |bytes: &[u8], number| -> Box<[Box<[u8]>]> {
-            wire::all(bytes, number).map(|path| Box::from(path.bytes())).collect()
+            encoded::all(bytes, number).map(|path| Box::from(path.bytes())).collect()
         };
         let print = |paths: &[Box<[u8]>]| {
             let paths: Vec<_> = paths.iter().map(|path| String::from_utf8_lossy(path)).collect();
             format!("[{}]", paths.join(", "))
         };
         let mut checks = Vec::new();
-        if let Some(mask) = wire::message(self.bytes, 1) {
+        if let Some(mask) = encoded::message(self.bytes, 1) {
             let wanted = paths(&mask, 1);
             let message = format!("must equal paths {}", print(&wanted));
             let rule = (1, "const", Kind::Message);
@@ -273,7 +273,7 @@ impl Rules<'_> {
             let test = Test::FromNow(0, forever);
             push("gt_now", 8, Kind::Bool, "must be greater than now".to_owned(), test);
         }
-        if let Some(within) = wire::message(self.bytes, 9) {
+        if let Some(within) = encoded::message(self.bytes, 9) {
             let within = i128::from(duration(&within));
             let message = format!("must be within {}s of now", seconds(within));
             push("within", 9, Kind::Message, message, Test::FromNow(within, within));
@@ -287,7 +287,7 @@ impl Rules<'_> {
             "map" => ("min_pairs", "max_pairs", ["entry", "entries"]),
             _ => ("min_items", "max_items", ["item", "items"]),
         };
-        let bound = |number| wire::last(self.bytes, number).map(Raw::bits);
+        let bound = |number| encoded::last(self.bytes, number).map(Raw::bits);
         let site = |number, name: &'static str, words: &str, one: u64| {
             let message = format!("must contain {words} {one} {}", counted(one, unit));
             self.site(name, (number, name, Kind::Uint64), &message)
@@ -298,13 +298,13 @@ impl Rules<'_> {
     }
 
     /// `unique` of a list.
-    pub(super) fn unique(&self) -> Option<Site> {
+    pub(super) fn unique(&self) -> Option<RuleSite> {
         let message = "repeated value must contain unique items";
         self.flag(3).then(|| self.site("unique", (3, "unique", Kind::Bool), message))
     }
 
     fn flag(&self, number: u32) -> bool {
-        wire::last(self.bytes, number).is_some_and(|raw| raw.bits() != 0)
+        encoded::last(self.bytes, number).is_some_and(|raw| raw.bits() != 0)
     }
 
     pub(super) fn check(
@@ -318,11 +318,16 @@ impl Rules<'_> {
     }
 
     /// What a violation of a rule says: the rule by number, name and type.
-    pub(super) fn site(&self, id: &str, rule: (u32, &'static str, Kind), message: &str) -> Site {
+    pub(super) fn site(
+        &self,
+        id: &str,
+        rule: (u32, &'static str, Kind),
+        message: &str,
+    ) -> RuleSite {
         let mut path = self.prefix.to_vec();
         path.push(Element::of_rule(self.member.0, self.member.1, Kind::Message));
         path.push(Element::of_rule(rule.0, rule.1, rule.2));
-        Site { id: format!("{}.{id}", self.member.1), path, message: message.to_owned() }
+        RuleSite { id: format!("{}.{id}", self.member.1), path, message: message.to_owned() }
     }
 
     fn integer(&self, kind: Kind, raw: Raw<'_>) -> Constant {
@@ -384,7 +389,7 @@ pub(super) fn timestamp(message: &[u8]) -> i128 {
 }
 
 fn parts(message: &[u8]) -> (i64, i64) {
-    let number = |number| match wire::all(message, number)
+    let number = |number| match encoded::all(message, number)
         .filter(|raw| matches!(raw, Raw::Varint(_)))
         .last()
     {

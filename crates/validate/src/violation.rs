@@ -1,7 +1,7 @@
 //! What is wrong with a message: the field, the rule, and words for both.
 //!
-//! A [`Violation`] encodes as `buf.validate.Violation`, paths included, so that what reads errors of
-//! other validators reads these. [`Violations`] is all of them, and the error for a caller: its
+//! A [`Violation`] encodes as `buf.validate.Violation`, paths included, so that what reads errors
+//! of other validators reads these. [`Violations`] is all of them, and the error for a caller: its
 //! details are `buf.validate.Violations` and `google.rpc.BadRequest`.
 
 use std::borrow::Cow;
@@ -9,8 +9,8 @@ use std::fmt;
 
 use tidewire_service::{Codec, Detail, Error};
 
+use super::encoded::{push_bytes, push_number};
 use super::kind::Kind;
-use super::wire::{push_bytes, push_number};
 
 /// One broken rule.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,8 +45,8 @@ pub(super) enum Subscript {
 }
 
 impl Violation {
-    /// The path of the field as the `.proto` names it, `items[2].price` or `labels["a"]`; empty when
-    /// a rule of the whole message is broken.
+    /// The path of the field as the `.proto` names it, `items[2].price` or `labels["a"]`; empty
+    /// when a rule of the whole message is broken.
     pub fn field(&self) -> String {
         path(&self.field, Codec::Proto)
     }

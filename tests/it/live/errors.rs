@@ -1,4 +1,5 @@
-//! What is no success: of plain HTTP over live, of methods, and of watches whose caller lost his rights.
+//! What is not a success: of plain HTTP over live, of methods, and of watches whose caller lost his
+//! rights.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! Peers that do not read, or read late: what waits for them is bounded, and what they read then is new.
+//! Peers that do not read, or read late: what waits for them is bounded, and what they read then is
+//! new.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

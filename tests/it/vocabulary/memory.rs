@@ -1,4 +1,5 @@
-//! A layer that keeps the answers of public unary queries: with validators, "unchanged", and staleness.
+//! A layer that keeps the answers of public unary queries: with validators, "unchanged", and
+//! staleness.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

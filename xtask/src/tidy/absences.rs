@@ -5,11 +5,11 @@
 //! | memo, service, wire, rest, live-proto, mock | sockets, the system's clock, the environment |
 //! | every crate but cli | printing, ending the program |
 //!
-//! A line with `// tidy: allow-clock <reason>` on it or above it may read the clock: memo's optional
-//! driver thread is the one place. One with `// tidy: allow-exit <reason>` may end the program, one with
-//! `// tidy: allow-stream <reason>` name a standard stream: the log that a program asks for. Tests are free.
-//! Only names are looked at: a socket behind another library is not found here, but the edges between crates
-//! and the review of each dependency are.
+//! A line with `// tidy: allow-clock <reason>` on it or above it may read the clock: memo's
+//! optional driver thread is the one place. One with `// tidy: allow-exit <reason>` may end the
+//! program, one with `// tidy: allow-stream <reason>` name a standard stream: the log that a
+//! program asks for. Tests are free. Only names are looked at: a socket behind another library is
+//! not found here, but the edges between crates and the review of each dependency are.
 
 use crate::rust_file::RustFile;
 use crate::tree::{File, Finding, Tree};

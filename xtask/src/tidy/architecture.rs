@@ -8,8 +8,8 @@
 //! | beside | `build` | … | `proto` |
 //! ```
 //!
-//! A level is a number and possibly a letter; `1a` is below `1b`, which is below `2`. A crate beside the
-//! levels is part of no running service.
+//! A level is a number and possibly a letter; `1a` is below `1b`, which is below `2`. A crate
+//! beside the levels is part of no running service.
 
 use std::collections::HashSet;
 

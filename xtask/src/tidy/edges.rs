@@ -29,8 +29,8 @@ const BESIDE: &[(&str, Option<&[&str]>)] = &[
 /// The compiler of generated code needs what that code is written against, in its tests only.
 const BUILD_DEV: &[&str] = &["service"];
 
-/// What the tests of an example may import beside: a protocol as bytes, without a socket, so that they
-/// restart its other end at every step.
+/// What the tests of an example may import beside: a protocol as bytes, without a socket, so that
+/// they restart its other end at every step.
 const EXAMPLES_DEV: &[&str] = &["live-proto"];
 
 /// A package of this workspace and its dependencies within it.

@@ -1,7 +1,7 @@
 //! The levels inside a crate: folders that import downward only.
 //!
-//! A crate that is large enough to have an order inside of it declares that order here. What stands at the
-//! top of the crate may import every level; a level may import itself and those below it.
+//! A crate that is large enough to have an order inside of it declares that order here. What stands
+//! at the top of the crate may import every level; a level may import itself and those below it.
 
 use crate::tree::{File, Finding, Tree};
 

@@ -1,4 +1,5 @@
-//! `unsafe` stands only in the places that ARCHITECTURE.md lists, and each place of the list has some.
+//! `unsafe` stands only in the places that ARCHITECTURE.md lists, and each place of the list has
+//! some.
 //!
 //! ```text
 //! | place of `unsafe` | what for |

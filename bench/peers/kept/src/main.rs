@@ -1,8 +1,8 @@
 //! What an answer from memory costs, beside the same handler without a memo and hyper alone.
 //!
-//! `kept free` computes each answer with a handler that costs nothing, `kept memo` answers from memory,
-//! `kept bare HEADERS-AND-BODY` is hyper with the bytes of a file for every request. The first line of
-//! output is the address.
+//! `kept free` computes each answer with a handler that costs nothing, `kept memo` answers from
+//! memory, `kept bare HEADERS-AND-BODY` is hyper with the bytes of a file for every request. The
+//! first line of output is the address.
 
 mod proto {
     tidewire::include_protos!();

@@ -1,4 +1,5 @@
-//! Tidewire: services, and clients over each of its transports; replicas of kept answers, also over a relay.
+//! Tidewire: services, and clients over each of its transports; replicas of kept answers, also over
+//! a relay.
 
 mod proto {
     tidewire::include_protos!();
@@ -274,8 +275,8 @@ impl Caller for Local<KeptClient> {
     }
 }
 
-/// From a write at the server to its value in a memo of this process, which holds it as a replica of a relay's
-/// replica: three processes.
+/// From a write at the server to its value in a memo of this process, which holds it as a replica
+/// of a relay's replica: three processes.
 pub async fn hops(address: &str, plan: &Plan) -> Result<Value> {
     let mut relay = tokio::process::Command::new(std::env::current_exe()?)
         .args(["serve", "relay", address])

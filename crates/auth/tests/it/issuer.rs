@@ -1,4 +1,4 @@
-//! An issuer of tokens with keys of its own, on a clock that tests move.
+//! An issuer of tokens with its own keys, on a clock that tests move.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use http::header::AUTHORIZATION;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
-use tidewire_auth::{Authentication, Expected, Issuer, KeySource, Keys};
+use tidewire_auth::{Authentication, Issuer, KeySource, Keys, TokenRequirements};
 use tidewire_service::{Admission, Context, Error, Gate, Head, Principal, Result, Target};
 
 /// The time at which tests begin.
@@ -150,7 +150,7 @@ impl Checked {
     pub(crate) fn with(keys: Keys) -> Self {
         let now = Arc::new(AtomicU64::new(START));
         let clock = Arc::clone(&now);
-        let issuer = Issuer::new(Expected::new("https://id.example", "shop"), keys);
+        let issuer = Issuer::new(TokenRequirements::new("https://id.example", "shop"), keys);
         let gate = Authentication::new(move || {
             UNIX_EPOCH + Duration::from_secs(clock.load(Ordering::SeqCst))
         });
@@ -164,7 +164,7 @@ impl Checked {
             UNIX_EPOCH + Duration::from_secs(now.load(Ordering::SeqCst))
         });
         let issuer = |name, keys: &Published| {
-            Issuer::new(Expected::new(name, "shop"), Keys::new(keys.clone()))
+            Issuer::new(TokenRequirements::new(name, "shop"), Keys::new(keys.clone()))
         };
         let other = issuer("https://other.example", &Published::default());
         self.gate = gate.issuer(other).issuer(issuer("https://id.example", published));

@@ -1,4 +1,4 @@
-//! A graph of its own, a service that counts its runs, and calls.
+//! Its own graph, a service that counts its runs, and calls.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,14 +10,14 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tidewire_cache::ReplyCache;
 use tidewire_memo::Graph;
 use tidewire_service::{
-    Answer, Body, Call, Codec, Context, Idempotency, Layer, Method, Reply, Result, Service,
-    Sharing, Spec, StreamKind, Timer,
+    Answer, Body, Call, Clock, Codec, Context, Idempotency, Layer, Method, Reply, Result, Service,
+    Sharing, Spec, StreamKind,
 };
 
 /// The clock of the runtime of the test.
-pub(crate) struct Clock;
+pub(crate) struct TestClock;
 
-impl Timer for Clock {
+impl Clock for TestClock {
     fn now(&self) -> Instant {
         tokio::time::Instant::now().into_std()
     }
@@ -63,7 +63,7 @@ impl Behind {
             counted.fetch_add(1, Ordering::SeqCst);
             handler(call)
         };
-        let service = cache.layer(Clock).layer(Arc::new(counting));
+        let service = cache.layer(TestClock).layer(Arc::new(counting));
         Self { service, method: Method::from(Arc::new(spec)), runs }
     }
 

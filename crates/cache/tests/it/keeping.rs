@@ -439,8 +439,8 @@ async fn answers_that_are_made_of_one_that_is_not_kept_do_not_keep_others_from_b
     assert_eq!(outer.runs(), 41);
 }
 
-/// A query that reads a row and asks another service, whose answers are as `reply` makes them of their text;
-/// and that text.
+/// A query that reads a row and asks another service, whose answers are as `reply` makes them of
+/// their text; and that text.
 fn asking(
     spec: Spec,
     reply: impl Fn(&'static str) -> Reply + Send + Sync + 'static,

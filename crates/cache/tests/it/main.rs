@@ -4,7 +4,7 @@
 mod harness;
 mod keeping;
 mod memory;
+mod method_override;
 mod sharing;
-mod terms;
 mod together;
 mod watching;

@@ -1,5 +1,5 @@
-//! What kept answers are counted as, beside what the allocator gave for them: a counting allocator, by
-//! thread, since tests run side by side.
+//! What kept answers are counted as, beside what the allocator gave for them: a counting allocator,
+//! by thread, since tests run side by side.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -21,7 +21,7 @@ thread_local! {
     static TAKEN: Cell<isize> = const { Cell::new(0) };
 }
 
-/// What an allocator gives for a request: a word of its own, and a multiple of two.
+/// What an allocator gives for a request: its own word, and a multiple of two.
 fn note(layout: Layout, sign: isize) {
     let bytes = (layout.size() + 8).next_multiple_of(16).max(32);
     // A thread that ends frees what it has after its counter.

@@ -1,4 +1,5 @@
-//! Two callers never share what one of them could not have been given: one test an identity carrier.
+//! Two callers never share what one of them could not have been given: one test an identity
+//! carrier.
 
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ fn header(name: &'static str) -> impl Fn(&Call) -> String {
     move |call| format!("{:?}", call.context.header(name))
 }
 
-/// Asks as each of two callers, twice; each must be given what is its own. Says how often the service ran.
+/// Asks as each of two callers, twice; each must be given what is its own. Says how often the
+/// service ran.
 async fn runs_of_two(
     behind: &Behind,
     one: impl Fn() -> Context,

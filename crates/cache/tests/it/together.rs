@@ -11,7 +11,8 @@ use tidewire_service::{Body, Call, Code, Context, Reply, Sharing, Signal, Spec};
 
 use crate::harness::{Behind, from, query, text};
 
-/// A service that reads a source if `is_tracked`, waits for a signal, and answers with how often it ran.
+/// A service that reads a source if `is_tracked`, waits for a signal, and answers with how often it
+/// ran.
 fn waiting(spec: Spec, is_tracked: bool, reads_header: bool) -> (Behind, Source<u8>, Signal) {
     let graph = Graph::new();
     let source = Source::<u8>::new_in(&graph, "rows");
@@ -237,7 +238,8 @@ async fn a_hot_key_under_constant_changes_never_gives_what_is_older_than_the_cal
     assert_eq!(behind.text("", Context::default()).await, last.to_string());
 }
 
-/// Only the head of its answer says of a page whether it may be shared, and that may be long in coming.
+/// Only the head of its answer says of a page whether it may be shared, and that may be long in
+/// coming.
 #[tokio::test]
 async fn callers_of_a_page_wait_for_each_other_once_an_answer_was_kept() {
     let graph = Graph::new();

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use futures_util::future::{join, poll_immediate};
 use tidewire_memo::{Graph, Source};
-use tidewire_service::{Body, Call, Codec, Context, Pace, Reply, Sharing, Staleness, follow};
+use tidewire_service::{
+    Body, Call, Codec, Context, FollowOptions, Reply, Sharing, Staleness, follow,
+};
 use tokio::sync::Notify;
 
-use crate::harness::{Behind, Clock, query, text};
+use crate::harness::{Behind, TestClock, query, text};
 
 fn rows() -> (Behind, Source<String>) {
     let graph = Graph::new();
@@ -123,8 +125,8 @@ async fn who_follows_a_query_that_changed_while_it_was_answered_is_told_the_chan
     });
     let call = Call::method(behind.method(), Context::default(), Codec::Proto, "a");
     let call = call.buffered().await.unwrap();
-    let pace = Pace::default().with_min_interval(Duration::ZERO);
-    let mut answers = follow(Arc::clone(&behind.service), call, pace, Clock);
+    let pace = FollowOptions::default().with_min_interval(Duration::ZERO);
+    let mut answers = follow(Arc::clone(&behind.service), call, pace, TestClock);
     let changed = async {
         read.notified().await;
         value.store(1, Ordering::SeqCst);

@@ -2,15 +2,15 @@
 
 use super::*;
 
-fn pool(change: impl FnOnce(&mut Life)) -> (Pool<u64>, Instant) {
-    let mut life = Life::default();
+fn pool(change: impl FnOnce(&mut LifeLimits)) -> (Pool<u64>, Instant) {
+    let mut life = LifeLimits::default();
     change(&mut life);
     (Pool::new(life), Instant::now())
 }
 
 fn later(pool: &mut Pool<u64>, now: Instant) -> oneshot::Receiver<Result<Grant<u64>, Refusal>> {
     match pool.take(now) {
-        Taken::Later(receiver) => receiver,
+        TakeResult::Later(receiver) => receiver,
         other => panic!("{other:?}"),
     }
 }
@@ -23,7 +23,7 @@ fn crash() -> Failure {
 fn a_thousand_first_calls_start_one_instance_and_all_get_it() {
     let (mut pool, now) = pool(|life| (life.queue_max, life.concurrency) = (1000, 1000));
     let mut calls: Vec<_> = (0..1000).map(|_| later(&mut pool, now)).collect();
-    assert!(matches!(pool.take(now), Taken::Refused(Refusal::QueueFull)));
+    assert!(matches!(pool.take(now), TakeResult::Refused(Refusal::QueueFull)));
     assert_eq!(pool.step(now), Step::Start);
     assert_eq!(pool.step(now), Step::Wait(None), "one start is enough");
     pool.started(1, 1, 1, now);
@@ -61,7 +61,7 @@ fn an_idle_instance_is_frozen_then_stopped_and_a_call_in_between_thaws_it() {
     assert_eq!(pool.step(start), Step::Wait(Some(at(10))));
     assert_eq!(pool.step(at(10)), Step::Freeze(1));
     assert_eq!(pool.step(at(10)), Step::Wait(Some(at(60))));
-    let Taken::Granted(grant) = pool.take(at(11)) else { panic!("it is there") };
+    let TakeResult::Granted(grant) = pool.take(at(11)) else { panic!("it is there") };
     assert!(grant.is_frozen);
     assert_eq!(pool.step(at(100)), Step::Wait(None), "it is called");
     pool.give_back(1, at(100));
@@ -80,12 +80,12 @@ fn the_end_of_a_call_matters_where_it_brings_something_forward() {
     assert_eq!(pool.step(start), Step::Start);
     pool.started(1, 1, 1, start);
     assert_eq!(pool.step(start), Step::Wait(None), "it is called");
-    assert!(matches!(pool.take(start), Taken::Granted(_)));
+    assert!(matches!(pool.take(start), TakeResult::Granted(_)));
     assert!(!pool.give_back(1, at(1)), "another call goes on");
     assert!(pool.give_back(1, at(2)), "it is idle, and nothing is planned");
     assert_eq!(pool.step(at(2)), Step::Wait(Some(at(302))));
     for seconds in [3, 300] {
-        assert!(matches!(pool.take(at(seconds)), Taken::Granted(_)));
+        assert!(matches!(pool.take(at(seconds)), TakeResult::Granted(_)));
         assert!(!pool.give_back(1, at(seconds)), "its end is planned as soon as may be");
     }
     assert_eq!(pool.step(at(302)), Step::Wait(Some(at(600))));
@@ -120,7 +120,7 @@ fn a_program_that_cannot_be_run_is_refused_at_once_until_it_is_tried_again() {
     let _call = later(&mut pool, now);
     assert_eq!(pool.step(now), Step::Start);
     pool.start_failed(Failure { text: "no such file".to_owned(), is_hopeless: true }, 1, now);
-    assert!(matches!(pool.take(now), Taken::Refused(Refusal::Failed(..))));
+    assert!(matches!(pool.take(now), TakeResult::Refused(Refusal::Failed(..))));
     let now = now + Duration::from_secs(30);
     let _call = later(&mut pool, now);
     assert_eq!(pool.step(now), Step::Start);
@@ -138,7 +138,9 @@ fn five_crashes_break_the_circuit_and_refuse_who_waits() {
         assert!(call.try_recv().is_ok());
         assert!(pool.ended(id, End::Signal(11), now));
     }
-    let Taken::Refused(Refusal::Failed(failure, rest)) = pool.take(now) else { panic!("broken") };
+    let TakeResult::Refused(Refusal::Failed(failure, rest)) = pool.take(now) else {
+        panic!("broken")
+    };
     assert_eq!(failure.text, "it was ended by signal 11");
     assert_eq!(rest, Duration::from_secs(30));
 }
@@ -163,7 +165,7 @@ fn a_drain_ends_instances_when_their_calls_are_over() {
     assert_eq!(pool.step(now), Step::Start);
     pool.started(1, 1, 1, now);
     pool.drain();
-    assert!(matches!(pool.take(now), Taken::Refused(Refusal::Draining)));
+    assert!(matches!(pool.take(now), TakeResult::Refused(Refusal::Draining)));
     assert_eq!(pool.step(now), Step::Wait(None));
     pool.give_back(1, now);
     assert_eq!(pool.step(now), Step::Stop(1));
@@ -172,7 +174,7 @@ fn a_drain_ends_instances_when_their_calls_are_over() {
 }
 
 /// A pool with one instance that runs and has no calls.
-fn running(change: impl FnOnce(&mut Life)) -> (Pool<u64>, Instant) {
+fn running(change: impl FnOnce(&mut LifeLimits)) -> (Pool<u64>, Instant) {
     let (mut pool, now) = pool(change);
     assert!(pool.want(now), "nothing runs");
     assert_eq!(pool.step(now), Step::Start, "an operator wants one, and nobody calls");
@@ -191,7 +193,7 @@ fn an_operator_starts_an_instance_once_and_a_second_time_is_nothing() {
 #[test]
 fn what_is_retired_ends_with_its_calls_and_the_next_call_gets_another() {
     let (mut pool, now) = running(|life| life.instances_max = 1);
-    let Taken::Granted(grant) = pool.take(now) else { panic!("it is free") };
+    let TakeResult::Granted(grant) = pool.take(now) else { panic!("it is free") };
     assert_eq!(pool.retire(), 1);
     assert_eq!(pool.retire(), 0, "stopping twice is nothing");
     let mut next = later(&mut pool, now);
@@ -201,20 +203,20 @@ fn what_is_retired_ends_with_its_calls_and_the_next_call_gets_another() {
     assert!(matches!(pool.step(now), Step::Wait(_)), "the first one still has its call");
     pool.give_back(grant.id, now);
     assert_eq!(pool.step(now), Step::Stop(1));
-    assert!(!pool.goes_on(1, now), "work that is no call does not keep it");
-    assert!(!pool.ended(1, End::Code(9), now), "its end is no crash");
+    assert!(!pool.goes_on(1, now), "work that is not a call does not keep it");
+    assert!(!pool.ended(1, End::Code(9), now), "its end is not a crash");
 }
 
 #[test]
 fn a_new_generation_takes_over_when_it_can_be_called_and_the_old_ends_with_its_calls() {
     let (mut pool, now) = running(|life| life.concurrency = 2);
-    let Taken::Granted(old) = pool.take(now) else { panic!("it is free") };
-    assert!(pool.replace(Life::default(), now), "the old one serves");
+    let TakeResult::Granted(old) = pool.take(now) else { panic!("it is free") };
+    assert!(pool.replace(LifeLimits::default(), now), "the old one serves");
     assert_eq!(pool.step(now), Step::Start);
-    let Taken::Granted(more) = pool.take(now) else { panic!("meanwhile it does") };
+    let TakeResult::Granted(more) = pool.take(now) else { panic!("meanwhile it does") };
     assert_eq!(more.id, 1);
     assert!(pool.started(2, 2, 2, now), "it takes over");
-    let Taken::Granted(new) = pool.take(now) else { panic!("it is free") };
+    let TakeResult::Granted(new) = pool.take(now) else { panic!("it is free") };
     assert_eq!(new.id, 2);
     pool.give_back(1, now);
     assert!(matches!(pool.step(now), Step::Wait(_)), "one call is left");
@@ -225,13 +227,13 @@ fn a_new_generation_takes_over_when_it_can_be_called_and_the_old_ends_with_its_c
 #[test]
 fn a_new_generation_that_cannot_be_started_leaves_the_old_one_and_is_tried_again() {
     let (mut pool, mut now) = running(|_| ());
-    assert!(pool.replace(Life::default(), now));
+    assert!(pool.replace(LifeLimits::default(), now));
     for _ in 0..9 {
         while pool.step(now) != Step::Start {
             now += Duration::from_secs(1);
         }
         pool.start_failed(crash(), 2, now);
-        let Taken::Granted(grant) = pool.take(now) else { panic!("the old one serves") };
+        let TakeResult::Granted(grant) = pool.take(now) else { panic!("the old one serves") };
         assert_eq!(grant.id, 1);
         pool.give_back(1, now);
     }
@@ -247,10 +249,10 @@ fn a_start_of_older_settings_serves_until_the_newer_can_and_its_failure_is_nobod
     let (mut pool, now) = pool(|_| {});
     let mut call = later(&mut pool, now);
     assert_eq!(pool.step(now), Step::Start);
-    assert!(!pool.replace(Life::default(), now), "nobody serves");
+    assert!(!pool.replace(LifeLimits::default(), now), "nobody serves");
     pool.start_failed(crash(), 1, now);
     assert_eq!(pool.step(now), Step::Start, "without a rest");
-    pool.replace(Life::default(), now);
+    pool.replace(LifeLimits::default(), now);
     assert!(!pool.started(1, 1, 2, now));
     assert_eq!(call.try_recv().unwrap().unwrap().id, 1);
     pool.give_back(1, now);
@@ -269,7 +271,7 @@ fn spares_are_started_ahead_taken_by_a_call_and_replaced() {
     let late = now + Duration::from_secs(3600);
     assert_eq!(pool.step(late), Step::Wait(None), "they stand by as long as it takes");
     assert_eq!((pool.count().spares, pool.count().ready), (2, 0));
-    let Taken::Granted(first) = pool.take(late) else { panic!("no start is waited for") };
+    let TakeResult::Granted(first) = pool.take(late) else { panic!("no start is waited for") };
     assert_eq!(pool.step(late), Step::Start, "the next spare");
     pool.started(3, 3, 1, late);
     assert_eq!((pool.count().spares, pool.count().ready), (2, 1));
@@ -290,7 +292,7 @@ fn a_spare_is_taken_at_once_when_others_are_busy_and_no_more_than_may_serve() {
         pool.started(id, id, 1, now);
         assert_eq!(pool.step(now), Step::Freeze(id));
         if id < 3 {
-            let Taken::Granted(grant) = pool.take(now) else { panic!("the spare") };
+            let TakeResult::Granted(grant) = pool.take(now) else { panic!("the spare") };
             assert!((grant.id, grant.is_frozen) == (id, true));
         }
     }
@@ -330,7 +332,7 @@ fn a_call_that_waits_gets_the_spare_once_an_instance_has_crashed() {
         pool.started(id, id, 1, now);
         assert_eq!(pool.step(now), Step::Freeze(id));
         if id == 1 {
-            assert!(matches!(pool.take(now), Taken::Granted(_)));
+            assert!(matches!(pool.take(now), TakeResult::Granted(_)));
         }
     }
     let mut waits = later(&mut pool, now);
@@ -386,15 +388,15 @@ fn a_clock_that_jumps_ahead_ends_no_call_and_starts_nothing_twice() {
 #[test]
 fn an_operator_freezes_what_has_no_calls_and_thaws_it() {
     let (mut pool, now) = running(|_| ());
-    let Taken::Granted(grant) = pool.take(now) else { panic!("it is free") };
+    let TakeResult::Granted(grant) = pool.take(now) else { panic!("it is free") };
     assert_eq!(pool.freeze(|_| true), (vec![], 1));
     pool.give_back(grant.id, now);
-    assert_eq!(pool.freeze(|_| false), (vec![], 1), "it has work that is no call");
+    assert_eq!(pool.freeze(|_| false), (vec![], 1), "it has work that is not a call");
     assert_eq!(pool.freeze(|_| true), (vec![1], 0));
     assert_eq!(pool.freeze(|_| true), (vec![], 0), "freezing twice is nothing");
     assert_eq!((pool.count().frozen, pool.thaw(now)), (1, vec![1]));
     assert_eq!(pool.freeze(|_| true), (vec![1], 0));
-    let Taken::Granted(grant) = pool.take(now) else { panic!("it is frozen, and free") };
+    let TakeResult::Granted(grant) = pool.take(now) else { panic!("it is frozen, and free") };
     assert!(grant.is_frozen, "a call thaws it");
 }
 
@@ -405,7 +407,7 @@ fn an_operator_ends_the_rest_of_what_is_broken() {
     assert_eq!(pool.step(now), Step::Start);
     pool.start_failed(Failure { text: "no such file".to_owned(), is_hopeless: true }, 1, now);
     drop(waits);
-    assert!(matches!(pool.take(now), Taken::Refused(Refusal::Failed(..))));
+    assert!(matches!(pool.take(now), TakeResult::Refused(Refusal::Failed(..))));
     pool.close_breaker();
     let _waits = later(&mut pool, now);
     assert_eq!(pool.step(now), Step::Start);

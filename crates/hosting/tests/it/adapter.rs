@@ -2,28 +2,28 @@
 
 use futures_util::{SinkExt, StreamExt};
 use http::Method;
-use tidewire_hosting::{Host, Hosted, Life, Listen, Site, Sites, State};
-use tidewire_server::{Address, Running, Server};
+use tidewire_hosting::{Host, HostedRoute, HostedRoutes, HostedService, LifeLimits, Listen, State};
+use tidewire_server::{Address, RunningServer, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-use crate::{host, life, python};
+use crate::{host, limits, python};
 
 /// A server with the program of the tests at `/shop`.
 struct Gateway {
     host: Host,
-    hosted: Hosted,
-    running: Running,
+    hosted: HostedService,
+    running: RunningServer,
 }
 
 impl Gateway {
-    async fn start(listen: Listen, life: Life) -> Self {
+    async fn start(listen: Listen, limits: LifeLimits) -> Self {
         let host = host();
-        let hosted = host.add(python(&[]).listen(listen), life);
-        let mut sites = Sites::new();
-        let site = Site::new("/shop/*").unwrap().strip_prefix(true);
+        let hosted = host.add(python(&[]).listen(listen), limits);
+        let mut sites = HostedRoutes::new();
+        let site = HostedRoute::new("/shop/*").unwrap().strip_prefix(true);
         sites.add(site, hosted.clone()).unwrap();
         let address: Address = "127.0.0.1:0".parse().unwrap();
         let server = Server::builder().listen(address).mount("/", sites);
@@ -50,7 +50,7 @@ impl Gateway {
 #[tokio::test]
 async fn a_websocket_passes_both_ways_and_keeps_its_process_until_it_is_closed() {
     for listen in [Listen::Port, Listen::Unix, Listen::Inherited] {
-        let idle = life(|life| life.idle_stop = Some(std::time::Duration::ZERO));
+        let idle = limits(|limits| limits.idle_stop = Some(std::time::Duration::ZERO));
         let gateway = Gateway::start(listen, idle).await;
         let url = format!("ws://{}/shop/socket?a=b", gateway.address());
         let mut request = url.into_client_request().unwrap();
@@ -74,7 +74,7 @@ async fn a_websocket_passes_both_ways_and_keeps_its_process_until_it_is_closed()
 
 #[tokio::test]
 async fn a_websocket_over_http2_passes_too() {
-    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
     let stream = TcpStream::connect(gateway.address()).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
     let connection = tokio::spawn(connection);
@@ -110,7 +110,7 @@ async fn a_websocket_over_http2_passes_too() {
 
 #[tokio::test]
 async fn a_program_that_wants_no_websocket_answers_and_h2c_is_not_passed() {
-    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
     for (wanted, told) in [("websocket", "websocket"), ("h2c", "None")] {
         let headers = format!("connection: upgrade\r\nupgrade: {wanted}\r\n");
         let mut stream = gateway.ask("/shop/upgrade", &headers).await;
@@ -122,7 +122,7 @@ async fn a_program_that_wants_no_websocket_answers_and_h2c_is_not_passed() {
 
 #[tokio::test]
 async fn events_are_there_as_they_are_sent() {
-    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
     let mut events = gateway.ask("/shop/events", "").await;
     for number in ["1", "2", "3"] {
         // The program sends the next one when it is told to.
@@ -136,7 +136,7 @@ async fn events_are_there_as_they_are_sent() {
 
 #[tokio::test]
 async fn a_program_is_told_whom_and_what_its_caller_asked_for() {
-    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
     let mut stream = gateway.ask("/shop/told", "x-forwarded-for: 10.1.1.1\r\n").await;
     let (_, body) = answer(&mut stream).await;
     assert_eq!(body, "tea.example:81 127.0.0.1 tea.example:81 http /shop");
@@ -145,7 +145,7 @@ async fn a_program_is_told_whom_and_what_its_caller_asked_for() {
 
 #[tokio::test]
 async fn a_path_that_leads_elsewhere_when_it_is_read_reaches_no_program() {
-    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
     for path in
         ["/shop/..;/admin", "/shop;x=1/../admin", "/shop/%2e%2e;x/admin", "/shop/..%2Fadmin"]
     {
@@ -160,7 +160,7 @@ async fn a_path_that_leads_elsewhere_when_it_is_read_reaches_no_program() {
 
 #[tokio::test]
 async fn an_answer_that_could_not_be_passed_on_as_what_it_is_is_502() {
-    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
     for path in ["/shop/switch", "/shop/coded"] {
         let mut stream = gateway.ask(path, "").await;
         assert_eq!(answer(&mut stream).await.0, "HTTP/1.1 502 Bad Gateway", "{path}");
@@ -170,7 +170,7 @@ async fn an_answer_that_could_not_be_passed_on_as_what_it_is_is_502() {
 
 #[tokio::test]
 async fn over_http2_cookies_are_one_field_no_content_has_no_length_and_trailers_pass() {
-    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
     let stream = TcpStream::connect(gateway.address()).await.unwrap();
     let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
     let connection = tokio::spawn(connection);
@@ -200,7 +200,7 @@ async fn over_http2_cookies_are_one_field_no_content_has_no_length_and_trailers_
 
 #[tokio::test]
 async fn a_connection_to_a_program_serves_one_call_after_another() {
-    let gateway = Gateway::start(Listen::Inherited, Life::default()).await;
+    let gateway = Gateway::start(Listen::Inherited, LifeLimits::default()).await;
     for _ in 0..3 {
         let mut stream = gateway.ask("/shop/connections", "").await;
         assert_eq!(answer(&mut stream).await.1, "1");
@@ -210,8 +210,9 @@ async fn a_connection_to_a_program_serves_one_call_after_another() {
 
 #[tokio::test]
 async fn a_connection_on_which_a_body_was_sent_is_used_by_nobody_else() {
-    // A program that leaves one unread takes it for the next request, which would be another caller's.
-    let gateway = Gateway::start(Listen::Inherited, Life::default()).await;
+    // A program that leaves one unread takes it for the next request, which would be another
+    // caller's.
+    let gateway = Gateway::start(Listen::Inherited, LifeLimits::default()).await;
     for connection in 1..=3 {
         let mut stream = gateway.ask("/shop/connections", "").await;
         assert_eq!(answer(&mut stream).await.1, connection.to_string());
@@ -224,7 +225,7 @@ async fn a_connection_on_which_a_body_was_sent_is_used_by_nobody_else() {
 
 #[tokio::test]
 async fn who_is_answered_before_its_request_was_there_is_told_that_its_connection_ends() {
-    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
     let stream = TcpStream::connect(gateway.address()).await.unwrap();
     let mut stream = BufReader::new(stream);
     // One that the program reads may be followed by others.
@@ -248,7 +249,7 @@ async fn who_is_answered_before_its_request_was_there_is_told_that_its_connectio
 
 #[tokio::test]
 async fn a_program_of_a_caller_that_named_no_host_is_told_none() {
-    let gateway = Gateway::start(Listen::Port, Life::default()).await;
+    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
     let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
     stream.write_all(b"GET /shop/told HTTP/1.0\r\n\r\n").await.unwrap();
     let mut answer = String::new();

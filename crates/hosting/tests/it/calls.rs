@@ -5,18 +5,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http::Method;
-use tidewire_hosting::{Life, Listen, Program, State};
+use tidewire_hosting::{LifeLimits, Listen, Program, State};
 use tidewire_service::{Body, Frame, Service};
 use tokio::sync::mpsc;
 
 use crate::ends::{ask_text, start_gateway_with};
-use crate::{call, get, host, life, programs, python, text};
+use crate::{call, get, host, limits, programs, python, text};
 
 #[tokio::test]
 async fn a_program_is_started_by_its_first_call_however_it_listens() {
     for listen in [Listen::Inherited, Listen::Unix, Listen::Port] {
         let host = host();
-        let hosted = host.add(python(&[]).listen(listen), Life::default());
+        let hosted = host.add(python(&[]).listen(listen), LifeLimits::default());
         assert_eq!(hosted.status().state, State::Stopped);
         assert_eq!(get(&hosted, "/a?b=c&d").await.unwrap(), "/a?b=c&d", "{listen:?}");
         let pid: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
@@ -39,7 +39,7 @@ async fn a_program_in_node_is_hosted_as_it_is() {
             "require('http').createServer((asked, answer) => {{ asked.pipe(answer) }}).listen({place})"
         );
         let program = Program::new("node", ["node", "-e", &script]).listen(listen);
-        let hosted = host.add(program, Life::default());
+        let hosted = host.add(program, LifeLimits::default());
         let reply = hosted.call(call(Method::PUT, "/", "text")).await.unwrap();
         assert_eq!(text(reply.body.collect(100).await.unwrap()), "text", "{listen:?}");
     }
@@ -49,7 +49,7 @@ async fn a_program_in_node_is_hosted_as_it_is() {
 #[tokio::test]
 async fn bodies_pass_in_both_directions_piece_by_piece_and_any_verb_does() {
     let host = host();
-    let hosted = host.add(python(&[]), Life::default());
+    let hosted = host.add(python(&[]), LifeLimits::default());
     // A GET seldom has a body, and may.
     for (verb, path) in [(Method::POST, "/echo"), (Method::GET, "/long-get")] {
         let (send, mut pieces) = mpsc::channel::<&'static str>(1);
@@ -79,7 +79,7 @@ async fn bodies_pass_in_both_directions_piece_by_piece_and_any_verb_does() {
 async fn an_open_answer_keeps_its_process_busy() {
     for program in programs(&[]) {
         let host = host();
-        let idle = life(|life| life.idle_freeze = Some(Duration::ZERO));
+        let idle = limits(|limits| limits.idle_freeze = Some(Duration::ZERO));
         let (hosted, other) = (host.add(program.clone(), idle.clone()), host.add(program, idle));
         let reply = hosted.call(call(Method::POST, "/echo", "text")).await.unwrap();
         // One whose answer was read is frozen meanwhile.
@@ -94,12 +94,12 @@ async fn an_open_answer_keeps_its_process_busy() {
 
 #[tokio::test]
 async fn a_program_finds_a_clean_world() {
-    // What the gateway inherited open passes to the warden, and no further.
+    // What the gateway inherited open passes to the supervisor, and no further.
     let path = std::env::temp_dir().join(format!("tidewire-inherited-{}", std::process::id()));
     let inherited = rustix::io::dup(std::fs::File::create(&path).unwrap()).unwrap();
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program.environment("STAGE", "test"), Life::default());
+        let hosted = host.add(program.environment("STAGE", "test"), LifeLimits::default());
         let environment = get(&hosted, "/environment").await.unwrap();
         let names: Vec<_> = environment.lines().collect();
         for wanted in ["HOSTED_BY_TIDEWIRE", "LISTEN_FDS", "LISTEN_PID", "PATH", "STAGE"] {
@@ -109,7 +109,7 @@ async fn a_program_finds_a_clean_world() {
 
         let pid = get(&hosted, "/pid").await.unwrap();
         let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-        // A connection of its own may be closed meanwhile.
+        // Its own connection may be closed meanwhile.
         let open = open.filter_map(|it| std::fs::read_link(it.unwrap().path()).ok());
         let open: Vec<_> = open.collect();
         assert!(!open.contains(&path), "{open:?}");

@@ -1,5 +1,5 @@
-//! The table of what goes wrong (`docs/hosting-checks.md`) names tests that are there, and these run programs
-//! in Python and in Go.
+//! The table of what goes wrong (`docs/hosting-checks.md`) names tests that are there, and these
+//! run programs in Python and in Go.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,8 @@ fn function<'a>(sources: &'a str, name: &str) -> Option<&'a str> {
     Some(&sources[begin..begin + length])
 }
 
-/// Whether it is given a program by `native::behaves`, which has it in each language, or has both itself.
+/// Whether it is given a program by `native::behaves`, which has it in each language, or has both
+/// itself.
 fn has_both_languages(test: &str) -> bool {
     let has = |part| test.contains(part);
     let is_given = has("(gateway: &Gateway") || has("(command: &[String]");
@@ -37,7 +38,8 @@ fn has_both_languages(test: &str) -> bool {
         || ["commands()", "programs(", "ways(", "Shop::all()", "never_ready()"].into_iter().any(has)
 }
 
-/// About one runtime, the pool, what no SDK of ours does, or no program of ours; what is in two tests, one a language.
+/// About one runtime, the pool, what no SDK of ours does, or no program of ours; what is in two
+/// tests, one a language.
 const ALONE: [&str; 18] = [
     "a_program_with_methods_that_is_taken_out_and_put_back_serves_them_again",
     "what_a_program_in_rust_reads_beside_its_handlers_is_not_forgotten",

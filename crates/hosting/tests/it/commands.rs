@@ -1,5 +1,6 @@
-//! What ends with a process, and what an answer that is an error is made of: seen by a memo of the gateway
-//! that reads a source which the process names too. In Python without any help, in Go and in Rust.
+//! What ends with a process, and what an answer that is an error is made of: seen by a memo of the
+//! gateway that reads a source which the process names too. In Python without any help, in Go and
+//! in Rust.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Pid, Signal};
-use tidewire_hosting::{Host, Hosted, Life, Listen, Program, State};
+use tidewire_hosting::{Host, HostedService, LifeLimits, Listen, Program, State};
 use tidewire_memo::{Graph, Memo, Source};
 use tidewire_service::{
     Call, Code, Codec, Context, Error, Idempotency, Method, Service, Spec, StreamKind,
@@ -16,7 +17,7 @@ use tidewire_service::{
 /// A host with a program, and a source that it names.
 struct Shop {
     host: Host,
-    hosted: Hosted,
+    hosted: HostedService,
     graph: Graph,
     items: Source<String>,
 }
@@ -35,7 +36,7 @@ impl Shop {
         let items = Source::new_in(&graph, "items");
         host.sources().share(items);
         let program = Program::new("shop", command).listen(Listen::Native);
-        let hosted = host.add(program, Life::default());
+        let hosted = host.add(program, LifeLimits::default());
         Self { host, hosted, graph, items }
     }
 
@@ -97,7 +98,8 @@ async fn a_command_that_nobody_waits_for_counts_when_its_process_dies_later() {
     for shop in Shop::all() {
         let reader = shop.reader();
         let mut held = Box::pin(shop.ask("Wait", "1"));
-        // The second one is sent after the first, so that its answer says that the process has both.
+        // The second one is sent after the first, so that its answer says that the process has
+        // both.
         tokio::select! {
             biased;
             answer = &mut held => panic!("{answer:?}"),

@@ -11,16 +11,16 @@ use futures_util::future::join_all;
 use http::Method;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
-use tidewire_hosting::{Life, State};
+use tidewire_hosting::{LifeLimits, State};
 use tidewire_service::{Body, Code, Outcome, Service};
 
-use crate::{call, gateway, get, host, is_alive, life, programs};
+use crate::{call, gateway, get, host, is_alive, limits, programs};
 
 #[tokio::test]
 async fn a_crash_in_mid_call_is_a_bad_gateway_and_the_next_call_starts_anew() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, Life::default());
+        let hosted = host.add(program, LifeLimits::default());
         let before: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
         let error = hosted.call(call(Method::POST, "/crash", "x")).await.unwrap_err();
         assert_eq!((error.code(), error.http_status().as_u16()), (Code::Unavailable, 502));
@@ -40,7 +40,7 @@ async fn a_crash_in_mid_call_is_a_bad_gateway_and_the_next_call_starts_anew() {
 async fn a_crash_in_mid_stream_breaks_the_answer_off() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, Life::default());
+        let hosted = host.add(program, LifeLimits::default());
         let reply = hosted.call(call(Method::GET, "/crash-in-stream", Body::Empty)).await.unwrap();
         let error = reply.body.collect(100).await.unwrap_err();
         assert_eq!(error.code(), Code::Unavailable);
@@ -54,8 +54,8 @@ async fn a_call_that_hangs_ends_in_time_and_a_process_that_hangs_is_killed() {
     for program in programs(&[]) {
         let host = host();
         // Long enough for a process that answers on a busy machine.
-        let life = life(|life| life.request_timeout = Duration::from_secs(3));
-        let hosted = host.add(program, life);
+        let limits = limits(|limits| limits.request_timeout = Duration::from_secs(3));
+        let hosted = host.add(program, limits);
         // As long as other calls are answered it is slow, and does not hang.
         for hanging in [2, 2, 3] {
             get(&hosted, "/pid").await.unwrap();
@@ -74,7 +74,7 @@ async fn a_call_that_hangs_ends_in_time_and_a_process_that_hangs_is_killed() {
 async fn a_flood_of_output_hangs_nobody_and_memory_stays_bounded() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, Life::default());
+        let hosted = host.add(program, LifeLimits::default());
         assert_eq!(get(&hosted, "/flood").await.unwrap(), "flooded");
         host.stop().await;
         // Everything was read: what is kept and what gave way are all of it.
@@ -88,7 +88,7 @@ async fn a_flood_of_output_hangs_nobody_and_memory_stays_bounded() {
 async fn an_idle_process_is_ended_and_the_next_call_starts_another() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, life(|life| life.idle_stop = Some(Duration::ZERO)));
+        let hosted = host.add(program, limits(|limits| limits.idle_stop = Some(Duration::ZERO)));
         for starts in 1..=3 {
             let pid: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
             let status = hosted.until(|status| status.state == State::Stopped).await;
@@ -103,7 +103,7 @@ async fn an_idle_process_is_ended_and_the_next_call_starts_another() {
 async fn an_idle_process_is_frozen_and_a_call_thaws_it() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, life(|life| life.idle_freeze = Some(Duration::ZERO)));
+        let hosted = host.add(program, limits(|limits| limits.idle_freeze = Some(Duration::ZERO)));
         let pid = get(&hosted, "/pid").await.unwrap();
         for _ in 0..20 {
             hosted.until(|status| status.state == State::Frozen).await;
@@ -120,7 +120,7 @@ async fn an_idle_process_is_frozen_and_a_call_thaws_it() {
 async fn calls_that_arrive_as_their_process_is_being_frozen_are_answered_by_it() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, life(|life| life.idle_freeze = Some(Duration::ZERO)));
+        let hosted = host.add(program, limits(|limits| limits.idle_freeze = Some(Duration::ZERO)));
         // Each comes as the end of the one before has it frozen.
         for number in 0..500 {
             let path = format!("/{number}");
@@ -135,11 +135,11 @@ async fn calls_that_arrive_as_their_process_is_being_frozen_are_answered_by_it()
 async fn who_waits_for_a_process_that_is_killed_gets_the_frozen_spare() {
     for program in programs(&[]) {
         let host = host();
-        let life = life(|life| {
-            (life.spares, life.instances_max, life.concurrency) = (1, 1, 1);
-            life.idle_freeze = Some(Duration::ZERO);
+        let limits = limits(|limits| {
+            (limits.spares, limits.instances_max, limits.concurrency) = (1, 1, 1);
+            limits.idle_freeze = Some(Duration::ZERO);
         });
-        let hosted = host.add(program, life);
+        let hosted = host.add(program, limits);
         // Not read, so that its process is busy.
         let _open = crate::reply(&hosted, "/pid").await.unwrap();
         let pids = hosted.until(|status| status.spares == 1).await.pids;
@@ -160,7 +160,7 @@ async fn who_waits_for_a_process_that_is_killed_gets_the_frozen_spare() {
 async fn what_left_the_group_of_a_process_is_frozen_with_it_and_goes_on_with_it() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, life(|life| life.idle_freeze = Some(Duration::ZERO)));
+        let hosted = host.add(program, limits(|limits| limits.idle_freeze = Some(Duration::ZERO)));
         let mut daemons = Vec::new();
         for path in DAEMONS {
             daemons.push(get(&hosted, path).await.unwrap().parse().unwrap());
@@ -180,7 +180,8 @@ async fn what_left_the_group_of_a_process_is_frozen_with_it_and_goes_on_with_it(
     }
 }
 
-/// What starts a process that leaves its parent and its session, and one that has no environment either.
+/// What starts a process that leaves its parent and its session, and one that has no environment
+/// either.
 const DAEMONS: [&str; 2] = ["/daemon", "/bare-daemon"];
 
 /// Waits until a process is in a state: T is stopped.
@@ -198,11 +199,11 @@ async fn until_state(pid: i32, is_so: impl Fn(char) -> bool) {
 async fn a_process_that_ignores_sigterm_is_killed_after_its_grace() {
     for program in programs(&["deaf"]) {
         let host = host();
-        let life = life(|life| {
-            life.idle_stop = Some(Duration::ZERO);
-            life.stop_grace = Duration::from_millis(100);
+        let limits = limits(|limits| {
+            limits.idle_stop = Some(Duration::ZERO);
+            limits.stop_grace = Duration::from_millis(100);
         });
-        let hosted = host.add(program, life);
+        let hosted = host.add(program, limits);
         let pid: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
         hosted.until(|status| status.state == State::Stopped).await;
         assert!(!is_alive(pid));
@@ -214,7 +215,7 @@ async fn a_process_that_ignores_sigterm_is_killed_after_its_grace() {
 async fn garbage_is_a_bad_gateway_and_the_process_goes_on() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, Life::default());
+        let hosted = host.add(program, LifeLimits::default());
         let pid = get(&hosted, "/pid").await.unwrap();
         for path in ["/garbage", "/garbage-chunk"] {
             let error = crate::reply(&hosted, path).await.unwrap_err();
@@ -233,7 +234,7 @@ async fn garbage_is_a_bad_gateway_and_the_process_goes_on() {
 async fn nothing_that_ended_stays_a_zombie() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, Life::default());
+        let hosted = host.add(program, LifeLimits::default());
         for _ in 0..2 {
             let child: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
             let daemon: i32 = get(&hosted, "/daemon").await.unwrap().parse().unwrap();
@@ -254,8 +255,10 @@ async fn nothing_that_ended_stays_a_zombie() {
 async fn a_daemon_of_a_process_ends_with_it() {
     for program in programs(&[]) {
         let host = host();
-        let (hosted, other) =
-            (host.add(program.clone(), Life::default()), host.add(program, Life::default()));
+        let (hosted, other) = (
+            host.add(program.clone(), LifeLimits::default()),
+            host.add(program, LifeLimits::default()),
+        );
         let others: i32 = get(&other, "/bare-daemon").await.unwrap().parse().unwrap();
         let mut ends = Vec::new();
         for path in DAEMONS {
@@ -273,7 +276,7 @@ async fn a_daemon_of_a_process_ends_with_it() {
 async fn when_the_warden_is_killed_its_processes_end_and_the_next_call_has_another() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, Life::default());
+        let hosted = host.add(program, LifeLimits::default());
         let pid: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
         let daemon: i32 = get(&hosted, "/daemon").await.unwrap().parse().unwrap();
         let (ended, daemon_ended) = (until_ended(pid), until_ended(daemon));
@@ -326,7 +329,7 @@ async fn what_a_gateway_and_its_warden_leave_when_both_are_killed_ends_with_the_
         let (mut gateway, socket) = start_gateway("both", command).await;
         let (child, daemon) = (ask(&socket, "/pid"), ask(&socket, "/daemon"));
         let ended = until_ended(daemon);
-        // The gateway has no time to see that its warden is gone.
+        // The gateway has no time to see that its supervisor is gone.
         kill(i32::try_from(gateway.id()).unwrap(), Signal::STOP);
         kill(parent(child), Signal::KILL);
         gateway.kill().unwrap();
@@ -346,14 +349,14 @@ async fn what_a_gateway_and_its_warden_leave_when_both_are_killed_ends_with_the_
 async fn a_warden_that_was_stopped_keeps_no_gateway_from_ending() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, Life::default());
+        let hosted = host.add(program, LifeLimits::default());
         let pid: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
         let daemon: i32 = get(&hosted, "/daemon").await.unwrap().parse().unwrap();
-        let warden = parent(pid);
-        kill(warden, Signal::STOP);
-        until_state(warden, |state| state == 'T').await;
+        let supervisor = parent(pid);
+        kill(supervisor, Signal::STOP);
+        until_state(supervisor, |state| state == 'T').await;
         host.stop().await;
-        assert!(![pid, daemon, warden].into_iter().any(is_alive));
+        assert!(![pid, daemon, supervisor].into_iter().any(is_alive));
     }
 }
 
@@ -367,7 +370,7 @@ fn folders_of(gateway: u32) -> Vec<PathBuf> {
     of_it.map(|entry| entry.path()).collect()
 }
 
-/// A gateway in a process of its own, and the socket that it listens on.
+/// A gateway in its own process, and the socket that it listens on.
 async fn start_gateway(name: &str, program: &[&str]) -> (Child, PathBuf) {
     start_gateway_with(name, program, &[]).await
 }
@@ -411,7 +414,7 @@ pub(crate) fn ask_text(socket: &Path, path: &str) -> String {
     answer.split("\r\n\r\n").nth(1).unwrap_or_default().to_owned()
 }
 
-/// The parent of a process: of one that is hosted, the warden.
+/// The parent of a process: of one that is hosted, the supervisor.
 fn parent(pid: i32) -> i32 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
     let parent = stat.rsplit(") ").next().and_then(|fields| fields.split(' ').nth(1));

@@ -6,7 +6,7 @@
 | Fail | not_found, made of `items/TEXT`; `no code` breaks a rule by it, `a large code` has one of eight bytes |
 | Through | a number, made of `items/TEXT`, without a part that it asked for: `hurry` does not wait for it, `leave` gives it up, `refuse` asks for what is not there |
 | Wait | nothing, ever; `let in` says that the gateway is not |
-| Set | the request, after a change of `items/TEXT`; the key is no UTF-8 for `no text` |
+| Set | the request, after a change of `items/TEXT`; the key is not UTF-8 for `no text` |
 | Do | nothing: it ends; `gets` is answered by how often Get and Through ran; `who` and `leave` are answered by its process id, the latter as the last call that it takes; `twice` so, and then once more |
 
 `call back` of Do makes a command within, `late`, and is answered as that one arrives, which never is; `told` is answered

@@ -1,4 +1,5 @@
-//! Keys of sources as text: a source of this program has those that programs in all languages write.
+//! Keys of sources as text: a source of this program has those that programs in all languages
+//! write.
 
 use serde_json::Value;
 use tidewire_memo::SourceKey;

@@ -1,17 +1,17 @@
 //! Real processes: how they are started, called, watched and ended, and all the ways in which they
-//! misbehave. The warden of these tests is the program of `gateway.rs`.
+//! misbehave. The supervisor of these tests is the program of `gateway.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
 mod adapter;
 mod calls;
 mod checks;
-mod clock;
 mod closing;
 mod commands;
 mod ends;
 mod keys;
 mod native;
+mod response_timer;
 mod scarce;
 mod starts;
 mod wrapped;
@@ -21,10 +21,10 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use tidewire_hosting::{Host, Hosted, Life, Listen, Program};
+use tidewire_hosting::{Host, HostedService, LifeLimits, Listen, Program};
 use tidewire_service::{Body, Call, Context, Error, Reply, Service};
 
-/// The program whose `main` begins with the warden; cargo builds examples with tests.
+/// The program whose `main` begins with the supervisor; cargo builds examples with tests.
 fn gateway() -> PathBuf {
     let mut path = std::env::current_exe().expect("this test has a path");
     path.pop();
@@ -35,7 +35,7 @@ fn gateway() -> PathBuf {
 fn host() -> Host {
     let gateway = gateway();
     assert!(gateway.is_file(), "run `cargo build --workspace --example gateway` first");
-    Host::start_by(gateway).expect("the warden starts")
+    Host::start_by(gateway).expect("the supervisor starts")
 }
 
 /// The program of these tests, in one of its modes.
@@ -77,10 +77,10 @@ fn programs(arguments: &[&str]) -> [Program; 2] {
     commands().map(|command| program(command, arguments))
 }
 
-fn life(change: impl FnOnce(&mut Life)) -> Life {
-    let mut life = Life::default();
-    change(&mut life);
-    life
+fn limits(change: impl FnOnce(&mut LifeLimits)) -> LifeLimits {
+    let mut limits = LifeLimits::default();
+    change(&mut limits);
+    limits
 }
 
 fn call(method: Method, path: &str, body: impl Into<Body>) -> Call {
@@ -88,11 +88,11 @@ fn call(method: Method, path: &str, body: impl Into<Body>) -> Call {
     Call::http(method, uri, Context::new(HeaderMap::new()), body)
 }
 
-async fn reply(hosted: &Hosted, path: &str) -> Result<Reply, Error> {
+async fn reply(hosted: &HostedService, path: &str) -> Result<Reply, Error> {
     hosted.call(call(Method::GET, path, Body::Empty)).await
 }
 
-async fn get(hosted: &Hosted, path: &str) -> Result<String, Error> {
+async fn get(hosted: &HostedService, path: &str) -> Result<String, Error> {
     Ok(text(reply(hosted, path).await?.body.collect(1 << 20).await?))
 }
 

@@ -1,7 +1,8 @@
 //! Programs that speak the live protocol, one in each language, behind a real gateway.
 //!
-//! The programs (`sdk/*/tests`) do the same; what each has to show is one list of cases, in `cases.rs`
-//! for what they answer, in `trouble.rs` for how they fail. `stops.rs` has how they begin and end.
+//! The programs (`sdk/*/tests`) do the same; what each has to show is one list of cases, in
+//! `cases.rs` for what they answer, in `trouble.rs` for how they fail. `stops.rs` has how they
+//! begin and end.
 
 mod cases;
 mod json;
@@ -15,10 +16,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tidewire_cache::ReplyCache;
 use tidewire_client::{Client, HttpVersion};
-use tidewire_hosting::{Host, Hosted, Life, Listen, Program};
+use tidewire_hosting::{Host, HostedService, LifeLimits, Listen, Program};
 use tidewire_memo::Graph;
 use tidewire_schema::{Schema, Sources};
-use tidewire_server::{Address, Running, Server};
+use tidewire_server::{Address, RunningServer, Server};
 use tidewire_service::{Body, Call, Codec, Context, Error, Interface, Method, Reply, Service};
 
 const SERVICE: &str = "tidewire.hosted.v1.Hosted";
@@ -26,20 +27,20 @@ const SERVICE: &str = "tidewire.hosted.v1.Hosted";
 /// A gateway with one program, and a client of it.
 pub(crate) struct Gateway {
     pub(crate) host: Host,
-    pub(crate) hosted: Hosted,
+    pub(crate) hosted: HostedService,
     pub(crate) interface: Interface,
-    running: Running,
+    running: RunningServer,
     client: Client,
 }
 
 impl Gateway {
-    pub(crate) async fn start(command: &[String], codec: Codec, life: Life) -> Self {
+    pub(crate) async fn start(command: &[String], codec: Codec, limits: LifeLimits) -> Self {
         let graph = Graph::new();
         // Nothing ends by time.
         graph.set_external_life(None);
         let host = crate::host().in_graph(&graph);
         let program = Program::new("hosted", command.iter().cloned()).listen(Listen::Native);
-        let hosted = host.add(program, life);
+        let hosted = host.add(program, limits);
         let sources = Sources::new().folder(sdk("protos"));
         let schema = Schema::compile(&sources).expect("the .proto compiles");
         let typed = hosted.typed(&schema, SERVICE, codec).expect("the service is there");
@@ -89,10 +90,10 @@ impl Gateway {
         (status, page.to_owned(), crate::text(text))
     }
 
-    /// Another program of the same life, called once.
-    pub(crate) async fn another(&self, command: &[String], life: Life) -> Hosted {
+    /// Another program of the same limits, called once.
+    pub(crate) async fn another(&self, command: &[String], limits: LifeLimits) -> HostedService {
         let program = Program::new("another", command.iter().cloned()).listen(Listen::Native);
-        let hosted = self.host.add(program, life);
+        let hosted = self.host.add(program, limits);
         let echo = self.method("Echo");
         let call = Call::method(echo, Context::default(), Codec::Json, r#"{"text":"a"}"#);
         hosted.call(call).await.expect("it answers");
@@ -201,7 +202,7 @@ async fn a_program_in_rust_behaves() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_program_in_rust_reads_beside_its_handlers_is_not_forgotten() {
-    let gateway = Gateway::start(&rust(), Codec::Json, Life::default()).await;
+    let gateway = Gateway::start(&rust(), Codec::Json, LifeLimits::default()).await;
     let runs = async |text: String| {
         (gateway.number("Get", &text).await, gateway.number("Get", &text).await)
     };

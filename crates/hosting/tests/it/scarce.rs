@@ -9,19 +9,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tidewire_hosting::{Life, Listen};
+use tidewire_hosting::{LifeLimits, Listen};
 
 use crate::ends::{ask_text, start_gateway_by};
-use crate::{gateway, get, host, life, native, programs};
+use crate::{gateway, get, host, limits, native, programs};
 
-/// How programs are reached, one way over plain HTTP, and the commands of those in Python and in Go.
+/// How programs are reached, one way over plain HTTP, and the commands of those in Python and in
+/// Go.
 fn ways(http: &'static str) -> [(&'static str, [Vec<String>; 2]); 2] {
     let owned = |command: &[&str]| command.iter().map(|word| (*word).to_owned()).collect();
     let [python, go] = crate::commands().map(owned);
     [(http, [python, go]), ("native", [native::python("threads"), native::go()])]
 }
 
-/// A gateway that may have so many descriptors: how a call of its program ended, if it started at all.
+/// A gateway that may have so many descriptors: how a call of its program ended, if it started at
+/// all.
 fn called_with(descriptors: usize, listen: &str, program: &[String]) -> Option<String> {
     let socket = std::env::temp_dir().join(format!("scarce-{}", std::process::id()));
     let _ = std::fs::remove_file(&socket);
@@ -134,8 +136,8 @@ fn calls_of_the_live_protocol_need_no_descriptor_and_a_start_that_gets_none_is_t
         for _ in 0..10 {
             assert!(is_answered(&get()));
         }
-        let warden = only_child(&id);
-        let process = only_child(&warden);
+        let supervisor = only_child(&id);
+        let process = only_child(&supervisor);
         assert!(Command::new("kill").args(["-9", &process]).status().unwrap().success());
         // One that finds it dying may break off; then none is to be had.
         while !get().starts_with("HTTP/1.1 503") {}
@@ -199,7 +201,8 @@ async fn a_program_finds_its_socket_as_descriptor_3_whatever_its_gateway_has_the
     let elses = UnixListener::bind(&path).unwrap();
     for (listen, commands) in ways("inherited") {
         for command in commands {
-            // What a gateway is started with passes to its warden: nothing, a file, the socket of another.
+            // What a gateway is started with passes to its supervisor: nothing, a file, the socket of
+            // another.
             for third in ["3<&-", "3</dev/null", "3<&0"] {
                 let mut shell = Command::new("sh");
                 shell.arg("-c").arg(format!("exec \"$@\" {third}")).arg("sh").arg(gateway());
@@ -223,7 +226,7 @@ async fn no_other_user_reaches_or_takes_the_place_of_a_socket() {
     let user = rustix::process::geteuid();
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program.listen(Listen::Unix), Life::default());
+        let hosted = host.add(program.listen(Listen::Unix), LifeLimits::default());
         let socket = PathBuf::from(get(&hosted, "/place").await.unwrap());
         let folder = socket.parent().unwrap();
         let metadata = folder.metadata().unwrap();
@@ -254,8 +257,8 @@ async fn a_program_of_another_user_does_not_lead_its_calls_to_the_socket_of_some
     elses.set_nonblocking(true).unwrap();
     for program in programs(&["decoy", path.to_str().unwrap()]) {
         let host = host();
-        let life = life(|life| life.start_timeout = Duration::from_secs(1));
-        let hosted = host.add(program.listen(Listen::Unix).user("nobody"), life);
+        let limits = limits(|limits| limits.start_timeout = Duration::from_secs(1));
+        let hosted = host.add(program.listen(Listen::Unix).user("nobody"), limits);
         let error = get(&hosted, "/a").await.unwrap_err();
         assert_eq!(error.http_status().as_u16(), 503);
         assert_eq!(elses.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "nobody called it");
@@ -271,13 +274,13 @@ async fn a_program_of_another_user_does_not_lead_its_calls_to_the_socket_of_some
 
 #[tokio::test]
 async fn a_folder_of_sockets_that_another_has_taken_is_let_be() {
-    // Another user can take names in a folder that all may write; these are random, and one that exists
-    // is never used.
+    // Another user can take names in a folder that all may write; these are random, and one that
+    // exists is never used.
     let taken = std::env::temp_dir().join("tidewire-1.1.1.0000000000000000");
     std::fs::create_dir_all(&taken).unwrap();
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program.listen(Listen::Unix), Life::default());
+        let hosted = host.add(program.listen(Listen::Unix), LifeLimits::default());
         assert_eq!(get(&hosted, "/a").await.unwrap(), "/a");
         host.stop().await;
     }

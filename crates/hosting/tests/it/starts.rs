@@ -4,10 +4,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
-use tidewire_hosting::{Life, Listen, Program, State};
+use tidewire_hosting::{LifeLimits, Listen, Program, State};
 use tidewire_service::{Code, Error, Outcome};
 
-use crate::{get, host, life, programs, python};
+use crate::{get, host, limits, programs, python};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_first_requests_at_once_start_one_process() {
@@ -15,8 +15,8 @@ async fn a_thousand_first_requests_at_once_start_one_process() {
     let path = file.display().to_string();
     for program in programs(&["starts", &path]) {
         let host = host();
-        let life = life(|life| (life.queue_max, life.concurrency) = (1000, 16));
-        let hosted = host.add(program, life);
+        let limits = limits(|limits| (limits.queue_max, limits.concurrency) = (1000, 16));
+        let hosted = host.add(program, limits);
         let mut calls = tokio::task::JoinSet::new();
         for number in 0..1000 {
             let hosted = hosted.clone();
@@ -37,8 +37,8 @@ async fn a_thousand_first_requests_at_once_start_one_process() {
 async fn a_full_queue_refuses_at_once_and_says_when_to_come_back() {
     for program in programs(&[]) {
         let host = host();
-        let life = life(|life| (life.queue_max, life.concurrency) = (1, 1));
-        let hosted = host.add(program, life);
+        let limits = limits(|limits| (limits.queue_max, limits.concurrency) = (1, 1));
+        let hosted = host.add(program, limits);
         // The first call is answered, and holds its place; the second waits.
         let open = crate::reply(&hosted, "/pid").await.unwrap();
         let waiting = tokio::spawn({
@@ -59,10 +59,10 @@ async fn a_full_queue_refuses_at_once_and_says_when_to_come_back() {
 async fn a_call_that_waits_for_too_long_is_told_so() {
     for program in programs(&[]) {
         let host = host();
-        let life = life(|life| {
-            (life.concurrency, life.queue_timeout) = (1, Duration::from_millis(100));
+        let limits = limits(|limits| {
+            (limits.concurrency, limits.queue_timeout) = (1, Duration::from_millis(100));
         });
-        let hosted = host.add(program, life);
+        let hosted = host.add(program, limits);
         // It can be called before it is, so that the start takes no part in the wait.
         hosted.start();
         hosted.until(|status| status.state == State::Ready).await;
@@ -85,7 +85,7 @@ async fn a_program_that_is_not_there_is_an_error_at_once_and_no_storm() {
         python(&[]).folder("/no/such/folder"),
         python(&[]).user("nobody-of-this-name"),
     ] {
-        let hosted = host.add(program, Life::default());
+        let hosted = host.add(program, LifeLimits::default());
         for _ in 0..2 {
             assert_unavailable(&get(&hosted, "/").await.unwrap_err());
         }
@@ -99,7 +99,8 @@ async fn a_program_that_is_not_there_is_an_error_at_once_and_no_storm() {
 #[tokio::test]
 async fn a_program_is_looked_for_in_the_path_of_its_own_environment() {
     let folder = std::env::temp_dir().join(format!("tidewire-path-{}", std::process::id()));
-    // The first folder is not there, what is in the second may not be run, the third has a script without `#!`.
+    // The first folder is not there, what is in the second may not be run, the third has a script
+    // without `#!`.
     let files = [("data", 0o644, ""), ("shell", 0o755, "exec python3 -I -S \"$1\"\n")];
     let mut path = format!("{}/none", folder.display());
     for (name, mode, contents) in files {
@@ -112,7 +113,7 @@ async fn a_program_is_looked_for_in_the_path_of_its_own_environment() {
     let path = format!("{path}:{}", std::env::var("PATH").unwrap());
     let program = Program::new("found", ["found", crate::PYTHON[3]]).listen(Listen::Unix);
     let host = host();
-    let hosted = host.add(program.environment("PATH", path), Life::default());
+    let hosted = host.add(program.environment("PATH", path), LifeLimits::default());
     assert_eq!(get(&hosted, "/path").await.unwrap(), "/path");
     host.stop().await;
     std::fs::remove_dir_all(&folder).unwrap();
@@ -132,7 +133,7 @@ async fn a_program_that_is_taken_away_is_an_error_of_its_next_start() {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
         let program = Program::new(name, [file.to_str().unwrap(), crate::PYTHON[3]]);
         let host = host();
-        let hosted = host.add(program.listen(Listen::Unix), Life::default());
+        let hosted = host.add(program.listen(Listen::Unix), LifeLimits::default());
         let pid = get(&hosted, "/pid").await.unwrap();
         std::fs::remove_file(&file).unwrap();
         assert_eq!(get(&hosted, "/pid").await.unwrap(), pid, "what runs goes on");
@@ -160,7 +161,7 @@ async fn a_program_that_is_replaced_while_it_runs_goes_on_and_its_next_start_is_
         put("#!/bin/sh\nexec \"$@\"\n", 0o755);
         let host = host();
         let program = crate::program(&[file.to_str().unwrap()], command);
-        let hosted = host.add(program.listen(Listen::Unix), Life::default());
+        let hosted = host.add(program.listen(Listen::Unix), LifeLimits::default());
         let is_replaced = async || {
             let environment = get(&hosted, "/environment").await.unwrap();
             environment.lines().any(|name| name == "REPLACED")
@@ -189,7 +190,7 @@ async fn a_crash_loop_breaks_the_circuit_and_its_last_words_are_kept() {
     for listen in [Listen::Unix, Listen::Native] {
         for program in programs(&["crash"]) {
             let host = host();
-            let hosted = host.add(program.listen(listen), Life::default());
+            let hosted = host.add(program.listen(listen), LifeLimits::default());
             while hosted.status().state != State::Broken {
                 assert_unavailable(&get(&hosted, "/").await.unwrap_err());
             }
@@ -210,7 +211,7 @@ async fn a_program_that_never_listens_is_killed_and_who_waited_is_told() {
         let host = host();
         let program = program.listen(Listen::Port);
         let hosted =
-            host.add(program, life(|life| life.start_timeout = Duration::from_millis(300)));
+            host.add(program, limits(|limits| limits.start_timeout = Duration::from_millis(300)));
         assert_unavailable(&get(&hosted, "/").await.unwrap_err());
         assert_eq!(hosted.status().failure.unwrap(), "it did not listen within 300ms");
         host.stop().await;
@@ -223,11 +224,11 @@ async fn a_program_of_another_user_has_its_own_socket_home_and_nothing_of_the_ga
     for listen in [Listen::Unix, Listen::Inherited, Listen::Port] {
         for program in programs(&[]) {
             let host = host();
-            let hosted = host.add(program.listen(listen).user("nobody"), Life::default());
+            let hosted = host.add(program.listen(listen).user("nobody"), LifeLimits::default());
             if is_root {
                 let told = get(&hosted, "/user").await.unwrap();
                 assert_eq!(told.split(' ').next(), Some("65534"), "nobody: {listen:?}");
-                // The signal by which it ends with its warden is there although its user changed.
+                // The signal by which it ends with its supervisor is there although its user changed.
                 assert!(told.ends_with(" 9"), "{told}");
             } else {
                 assert_unavailable(&get(&hosted, "/user").await.unwrap_err());
@@ -241,8 +242,8 @@ async fn a_program_of_another_user_has_its_own_socket_home_and_nothing_of_the_ga
 async fn a_call_that_waits_for_a_busy_process_gets_another_one_and_no_more_than_may_be() {
     for program in programs(&[]) {
         let host = host();
-        let life = life(|life| (life.concurrency, life.instances_max) = (1, 2));
-        let hosted = host.add(program, life);
+        let limits = limits(|limits| (limits.concurrency, limits.instances_max) = (1, 2));
+        let hosted = host.add(program, limits);
         let first = crate::reply(&hosted, "/pid").await.unwrap();
         let second = crate::reply(&hosted, "/pid").await.unwrap();
         let third = tokio::spawn({
@@ -262,8 +263,8 @@ async fn a_call_that_waits_for_a_busy_process_gets_another_one_and_no_more_than_
 async fn spares_take_the_first_call_and_are_replaced() {
     for program in programs(&[]) {
         let host = host();
-        let life = life(|life| (life.spares, life.idle_stop) = (1, Some(Duration::ZERO)));
-        let hosted = host.add(program, life);
+        let limits = limits(|limits| (limits.spares, limits.idle_stop) = (1, Some(Duration::ZERO)));
+        let hosted = host.add(program, limits);
         for starts in 1..=3 {
             let standing =
                 hosted.until(|status| status.spares == 1 && status.pids.len() == 1).await;
@@ -279,7 +280,7 @@ async fn spares_take_the_first_call_and_are_replaced() {
 async fn the_next_spare_is_started_while_the_call_that_took_one_goes_on() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, life(|life| life.spares = 1));
+        let hosted = host.add(program, limits(|limits| limits.spares = 1));
         hosted.until(|status| status.spares == 1).await;
         // Not read, so that it goes on.
         let open = crate::reply(&hosted, "/pid").await.unwrap();
@@ -294,7 +295,7 @@ async fn the_next_spare_is_started_while_the_call_that_took_one_goes_on() {
 async fn a_replaced_program_serves_until_the_next_can_and_no_call_fails() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program.clone(), Life::default());
+        let hosted = host.add(program.clone(), LifeLimits::default());
         let callers = [(); 4].map(|()| {
             let hosted = hosted.clone();
             tokio::spawn(async move {
@@ -308,14 +309,14 @@ async fn a_replaced_program_serves_until_the_next_can_and_no_call_fails() {
         });
         for starts in 1..=5 {
             hosted.until(|status| status.starts == starts).await;
-            hosted.replace(program.clone(), Life::default());
+            hosted.replace(program.clone(), LifeLimits::default());
         }
         for caller in callers {
             assert!(caller.await.unwrap() > 0);
         }
         // One whose executable is gone leaves the old one serving.
         let broken = Program::new("test", ["/no/such/program"]).listen(Listen::Inherited);
-        hosted.replace(broken, Life::default());
+        hosted.replace(broken, LifeLimits::default());
         hosted.until(|status| status.failure.is_some()).await;
         assert_eq!(get(&hosted, "/b").await.unwrap(), "/b");
         host.stop().await;

@@ -1,13 +1,13 @@
-//! Programs behind a shell or npm, what they print at their end, and what the warden makes of them.
+//! Programs behind a shell or npm, what they print at their end, and what the supervisor makes of them.
 
 use std::error::Error as _;
 use std::time::Duration;
 
 use http::Method;
-use tidewire_hosting::{Life, Listen, Program, State};
+use tidewire_hosting::{LifeLimits, Listen, Program, State};
 use tidewire_service::{Body, Code, Frame, Service};
 
-use crate::{call, get, host, life, programs, python};
+use crate::{call, get, host, limits, programs, python};
 
 #[tokio::test]
 async fn what_npm_starts_is_told_its_port_and_ends_with_npm() {
@@ -19,7 +19,7 @@ async fn what_npm_starts_is_told_its_port_and_ends_with_npm() {
         .unwrap();
     let host = host();
     let program = Program::new("npm", ["npm", "run", "--silent", "start"]).folder(&folder);
-    let hosted = host.add(program, Life::default());
+    let hosted = host.add(program, LifeLimits::default());
     let pid: i32 = get(&hosted, "/").await.unwrap().parse().unwrap();
     assert_ne!(hosted.status().pids, [pid], "npm is between");
     host.stop().await;
@@ -34,16 +34,16 @@ async fn a_wrapper_that_keeps_the_socket_from_its_program_is_named() {
         let of_shell = |line: String| {
             Program::new("test", ["sh".to_owned(), "-c".to_owned(), line]).listen(Listen::Inherited)
         };
-        // The program finds that LISTEN_PID is not its own, and PORT is not set: it does not listen, and waits
-        // for what never comes.
-        let short = life(|life| life.request_timeout = Duration::from_millis(200));
+        // The program finds that LISTEN_PID is not its own, and PORT is not set: it does not
+        // listen, and waits for what never comes.
+        let short = limits(|limits| limits.request_timeout = Duration::from_millis(200));
         let hosted = host.add(of_shell(format!("{command} never; true")), short);
         let error = get(&hosted, "/").await.unwrap_err();
         assert_eq!(error.code(), Code::DeadlineExceeded);
         let cause = error.source().unwrap().to_string();
         assert!(cause.contains("LISTEN_PID") && cause.contains("sh"), "{cause}");
         // Where the shell becomes the program, all is well.
-        let hosted = host.add(of_shell(format!("exec {command}")), Life::default());
+        let hosted = host.add(of_shell(format!("exec {command}")), LifeLimits::default());
         assert_eq!(get(&hosted, "/a").await.unwrap(), "/a");
         host.stop().await;
     }
@@ -56,9 +56,10 @@ async fn what_a_program_in_node_prints_before_it_exits_is_all_read() {
     let script = "console.log('begun'); require('http').createServer(() => { \
         for (let i = 0; i < 20000; i++) console.log('x'.repeat(100)); \
         process.exit(1) }).listen(process.env.PORT)";
-    let hosted = host.add(Program::new("test", ["node", "-e", script]), Life::default());
+    let hosted = host.add(Program::new("test", ["node", "-e", script]), LifeLimits::default());
     hosted.start();
-    // Once anything was read, what it prints waits to be read; until then the pipe has room for 1 MiB.
+    // Once anything was read, what it prints waits to be read; until then the pipe has room for 1
+    // MiB.
     while hosted.output().is_empty() {
         tokio::task::yield_now().await;
     }
@@ -72,9 +73,9 @@ async fn what_a_program_in_node_prints_before_it_exits_is_all_read() {
 #[tokio::test]
 async fn a_program_starts_with_signals_as_nobody_changed_them() {
     let host = host();
-    // The warden inherits it from this process, as from a gateway behind nohup.
+    // The supervisor inherits it from this process, as from a gateway behind nohup.
     let command = ["grep", "-E", "Sig(Ign|Blk)", "/proc/self/status"];
-    let hosted = host.add(Program::new("test", command), Life::default());
+    let hosted = host.add(Program::new("test", command), LifeLimits::default());
     get(&hosted, "/").await.unwrap_err();
     let said = hosted.output();
     let sets = said.iter().map(|line| line.text.split('\t').nth(1).unwrap());
@@ -89,7 +90,7 @@ async fn a_program_starts_with_signals_as_nobody_changed_them() {
 async fn a_frozen_process_that_is_stopped_runs_what_it_has_for_that() {
     for program in programs(&["polite"]) {
         let host = host();
-        let hosted = host.add(program, life(|life| life.idle_freeze = Some(Duration::ZERO)));
+        let hosted = host.add(program, limits(|limits| limits.idle_freeze = Some(Duration::ZERO)));
         get(&hosted, "/pid").await.unwrap();
         hosted.until(|status| status.state == State::Frozen).await;
         host.stop().await;
@@ -102,10 +103,10 @@ async fn a_frozen_process_that_is_stopped_runs_what_it_has_for_that() {
 async fn a_thousand_calls_find_a_frozen_process_and_all_are_answered() {
     for program in programs(&[]) {
         let host = host();
-        let life = life(|life| {
-            (life.idle_freeze, life.queue_max) = (Some(Duration::ZERO), 1000);
+        let limits = limits(|limits| {
+            (limits.idle_freeze, limits.queue_max) = (Some(Duration::ZERO), 1000);
         });
-        let hosted = host.add(program, life);
+        let hosted = host.add(program, limits);
         get(&hosted, "/pid").await.unwrap();
         hosted.until(|status| status.state == State::Frozen).await;
         let calls = (0..1000).map(|_| get(&hosted, "/a"));
@@ -118,19 +119,20 @@ async fn a_thousand_calls_find_a_frozen_process_and_all_are_answered() {
 }
 
 #[tokio::test]
-async fn children_hang_on_the_only_thread_of_the_warden() {
+async fn children_hang_on_the_only_thread_of_the_supervisor() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, Life::default());
+        let hosted = host.add(program, LifeLimits::default());
         let pid = get(&hosted, "/pid").await.unwrap();
         let status = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let field = |text: &str, name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
             line.unwrap().trim().to_owned()
         };
-        // The death signal of a child is of the thread that started it, which so cannot end before it.
-        let warden = field(&status(&pid), "PPid:");
-        assert_eq!(field(&status(&warden), "Threads:"), "1");
+        // The death signal of a child is of the thread that started it, which so cannot end before
+        // it.
+        let supervisor = field(&status(&pid), "PPid:");
+        assert_eq!(field(&status(&supervisor), "Threads:"), "1");
         host.stop().await;
     }
 }
@@ -147,11 +149,11 @@ async fn what_is_forked_for_a_start_is_small_however_large_the_gateway_is() {
     assert!(resident("self") > 1 << 20);
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, Life::default());
+        let hosted = host.add(program, LifeLimits::default());
         let pid = get(&hosted, "/pid").await.unwrap();
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        let warden = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().to_owned();
-        assert!(resident(&warden) < 64 << 10, "{} KiB", resident(&warden));
+        let supervisor = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().to_owned();
+        assert!(resident(&supervisor) < 64 << 10, "{} KiB", resident(&supervisor));
         host.stop().await;
     }
     assert_eq!(large.last(), Some(&1));
@@ -161,7 +163,7 @@ async fn what_is_forked_for_a_start_is_small_however_large_the_gateway_is() {
 async fn nothing_is_left_of_a_chain_of_forks_when_its_service_is_stopped() {
     for program in programs(&["chain"]) {
         let host = host();
-        let hosted = host.add(program, Life::default());
+        let hosted = host.add(program, LifeLimits::default());
         let mark = get(&hosted, "/environment-mark").await.unwrap();
         hosted.stop();
         hosted.until(|status| status.state == State::Stopped).await;
@@ -178,7 +180,7 @@ async fn nothing_is_left_of_a_chain_of_forks_when_its_service_is_stopped() {
 #[tokio::test]
 async fn a_caller_that_sends_slowly_takes_nobodys_time_and_a_program_that_reads_nothing_its_own() {
     let host = host();
-    let short = life(|life| life.request_timeout = Duration::from_millis(300));
+    let short = limits(|limits| limits.request_timeout = Duration::from_millis(300));
     let hosted = host.add(python(&[]), short);
     let (pieces, taken) = tokio::sync::mpsc::channel(1);
     let body = futures_util::stream::unfold(taken, async |mut taken| {

@@ -1,5 +1,5 @@
-//! Bad input, field by field: absent, twice, in another order, too large or cut off; and what goes in
-//! pieces: without end, mixed with others.
+//! Bad input, field by field: absent, twice, in another order, too large or cut off; and what goes
+//! in pieces: without end, mixed with others.
 
 use bytes::Bytes;
 use tidewire_live_proto::fields::Fields;

@@ -1,7 +1,8 @@
 //! Unary calls, errors, deadlines, cancel, HTTP, numbering, compression, drain, identity.
 
 use tidewire_live_proto::{
-    CallRefused, Config, Extra, Limits, Metadata, OutgoingReply, Request, Session, Then, feature,
+    CallRefusal, Config, Continuation, Extra, Limits, Metadata, OutgoingReply, Request, Session,
+    feature,
 };
 use tidewire_service::{Code, Codec, Detail, Error, Outcome};
 
@@ -24,7 +25,7 @@ fn a_call_is_answered_and_the_method_is_named_once() {
         );
         let Some(Event::Reply(answer)) = pair.at_client.pop() else { panic!("an answer") };
         assert_eq!((answer.call, &answer.payload[..]), (call, &[round, 9][..]));
-        assert_eq!(answer.then, Then::Nothing);
+        assert_eq!(answer.then, Continuation::Nothing);
     }
     let json = pair.client.method("/test.v1.Test/Do", Codec::Json);
     pair.call(Request::query(json, &b"{}"[..]));
@@ -131,7 +132,7 @@ fn a_full_callee_is_not_asked_and_room_is_told() {
     pair.call(Request::query(method, &b"1"[..]));
     pair.call(Request::query(method, &b"2"[..]));
     let refused = pair.client.call(Request::query(method, &b"3"[..]), 0);
-    assert_eq!(refused, Err(CallRefused::Full { calls_max: 2 }));
+    assert_eq!(refused, Err(CallRefusal::Full { calls_max: 2 }));
     let incoming = pair.incoming();
     pair.reply(incoming.call, OutgoingReply::default());
     assert!(pair.at_client.iter().any(|event| matches!(event, Event::Room)));
@@ -220,7 +221,7 @@ fn a_drain_lets_open_calls_end_and_refuses_new_ones() {
         Event::Failed { error, .. },
     ] if (error.code(), error.outcome()) == (Code::Unavailable, Outcome::NotRun)));
     let refused = pair.client.call(Request::query(method, &b""[..]), 0);
-    assert_eq!(refused, Err(CallRefused::Draining));
+    assert_eq!(refused, Err(CallRefusal::Draining));
     assert!(!pair.server.is_drained());
     pair.reply(incoming.call, OutgoingReply::new(&b"done"[..]));
     assert_eq!(pair.answers(), [b"done"]);

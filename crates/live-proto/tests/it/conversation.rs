@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tidewire_live_proto::{
     Acceptor, CallId, CallKind, Config, Limits, OutgoingReply, Reason, Request, Session, feature,
 };
-use tidewire_live_proto::{Then, Watch};
+use tidewire_live_proto::{Continuation, Watch};
 use tidewire_service::{Codec, Outcome};
 
 use crate::fixtures::{describe, hex};
@@ -413,9 +413,9 @@ fn said(event: &Event) -> Option<Value> {
 
 fn reply(answer: &Answer) -> Value {
     let then = match answer.then {
-        Then::Nothing => "nothing",
-        Then::Items => "items",
-        Then::Watch => "watch",
+        Continuation::Nothing => "nothing",
+        Continuation::Items => "items",
+        Continuation::Watch => "watch",
     };
     json!({
         "event": "reply", "stream": answer.call.stream(), "payload": hex(&answer.payload),

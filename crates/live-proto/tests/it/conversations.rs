@@ -1,5 +1,5 @@
-//! The conversations of `tests/fixtures/live/conversations.json`: whole calls, and each sequence that
-//! once broke a promise.
+//! The conversations of `tests/fixtures/live/conversations.json`: whole calls, and each sequence
+//! that once broke a promise.
 
 mod commands;
 
@@ -17,7 +17,8 @@ use crate::heard::Event;
 
 type Play = fn() -> Talk;
 
-/// Name, whether a hosted process can be the client, which neither watches nor resumes nor keeps answers, and the play.
+/// Name, whether a hosted process can be the client, which neither watches nor resumes nor keeps
+/// answers, and the play.
 const PLAYS: [(&str, bool, Play); 34] = [
     ("calls of every kind, and a lost connection", false, calls_of_every_kind),
     ("a body in pieces, both ways", true, bodies_in_pieces),
@@ -79,7 +80,7 @@ fn every_conversation_has_its_golden_bytes() {
     check(
         "conversations.json",
         &json!({
-            "about": "Each: what a client does (client), what it must then write (client_writes) when it reads what the server writes (server_writes), and what it must tell its application (client_hears). What the server's application does (server) is for the reader. In those that are `hosted` the client is a process that a gateway hosts, on features HTTP and HOSTED; what else its hello offers is its own. The others need WATCH, RESUME or kept answers. Between two writes a client has handled all it has read. `client_ends`: it writes a goaway with this reason, and a message of its own. `wait`: time passes until nothing waits any more. Conventions of `client_hears`: what ends or becomes suspect is heard before the `connected` or `closed` that it comes from, in ascending order of streams; `connected` is heard when both halves of resuming are done; a new answer ends a suspicion without an event of its own; a cancelled call is not heard of. The ping of `wake` carries the count of wakes, from 1, as u64 little-endian.",
+            "about": "Each: what a client does (client), what it must then write (client_writes) when it reads what the server writes (server_writes), and what it must tell its application (client_hears). What the server's application does (server) is for the reader. In those that are `hosted` the client is a process that a gateway hosts, on features HTTP and HOSTED; what else its hello offers is its own. The others need WATCH, RESUME or kept answers. Between two writes a client has handled all it has read. `client_ends`: it writes a goaway with this reason, and its own message. `wait`: time passes until nothing waits any more. Conventions of `client_hears`: what ends or becomes suspect is heard before the `connected` or `closed` that it comes from, in ascending order of streams; `connected` is heard when both halves of resuming are done; a new answer ends a suspicion without its own event; a cancelled call is not heard of. The ping of `wake` carries the count of wakes, from 1, as u64 little-endian.",
             "conversations": played,
         }),
     );

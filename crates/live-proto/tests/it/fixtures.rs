@@ -1,7 +1,7 @@
 //! The golden bytes in `tests/fixtures/live/`: they are what this implementation writes and reads.
 //!
-//! `LIVE_FIXTURES=write cargo test -p tidewire-live-proto fixtures` writes them anew; within a version they
-//! are only ever added to.
+//! `LIVE_FIXTURES=write cargo test -p tidewire-live-proto fixtures` writes them anew; within a
+//! version they are only ever added to.
 
 use std::path::{Path, PathBuf};
 

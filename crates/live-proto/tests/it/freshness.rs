@@ -1,7 +1,7 @@
 //! Validators, watches of both modes, unchanged answers, read-your-writes.
 
 use tidewire_live_proto::{
-    CallId, Config, Limits, Metadata, OutgoingReply, Refresh, Request, Then, Watch,
+    CallId, Config, Continuation, Limits, Metadata, OutgoingReply, Refresh, Request, Watch,
 };
 use tidewire_service::{Code, Error, Validator};
 
@@ -26,7 +26,7 @@ pub(crate) fn watch(pair: &mut Pair, mode: Watch, content: &[u8]) -> (CallId, Ca
     assert_eq!(incoming.watch, mode);
     pair.reply(incoming.call, value(content));
     let Some(Event::Reply(answer)) = pair.at_client.pop() else { panic!("an answer") };
-    assert_eq!((answer.then, answer.validator), (Then::Watch, Some(named(content))));
+    assert_eq!((answer.then, answer.validator), (Continuation::Watch, Some(named(content))));
     (call, incoming.call)
 }
 
@@ -86,7 +86,7 @@ fn values_mode_sends_what_changed_and_nothing_else() {
     pair.server.refresh(served, change, Refresh::Value(value(b"two")));
     pair.run();
     assert!(matches!(&pair.at_client[..], [Event::Reply(new)]
-        if new.call == call && new.then == Then::Watch && &new.payload[..] == b"two"));
+        if new.call == call && new.then == Continuation::Watch && &new.payload[..] == b"two"));
     let refused = Error::permission_denied("not any more");
     pair.server.refresh(served, change, Refresh::Failed(refused));
     pair.run();
@@ -158,7 +158,9 @@ fn watches_over_the_cap_are_answered_without_a_watch() {
     pair.call(Request::query(method, &b"key"[..]).watch(Watch::Notify));
     let incoming = pair.incoming();
     pair.reply(incoming.call, value(b"y"));
-    assert!(matches!(&pair.at_client[..], [Event::Reply(answer)] if answer.then == Then::Nothing));
+    assert!(
+        matches!(&pair.at_client[..], [Event::Reply(answer)] if answer.then == Continuation::Nothing)
+    );
 }
 
 #[test]
@@ -169,7 +171,9 @@ fn a_watch_of_an_answer_without_validator_is_not_granted() {
     let incoming = pair.incoming();
     let nameless = OutgoingReply { watch: true, ..OutgoingReply::new(&b"y"[..]) };
     pair.reply(incoming.call, nameless.metadata(Metadata::default()));
-    assert!(matches!(&pair.at_client[..], [Event::Reply(answer)] if answer.then == Then::Nothing));
+    assert!(
+        matches!(&pair.at_client[..], [Event::Reply(answer)] if answer.then == Continuation::Nothing)
+    );
     assert_eq!(pair.server.usage().watches_in, 0);
 }
 
@@ -232,7 +236,7 @@ fn a_command_is_not_watched() {
         assert_eq!(asked.watch, Watch::No, "else it would run at each change");
         pair.reply(asked.call, value(b"done"));
         let Some(Event::Reply(answer)) = pair.at_client.pop() else { panic!("an answer") };
-        assert_eq!(answer.then, Then::Nothing);
+        assert_eq!(answer.then, Continuation::Nothing);
     }
 }
 

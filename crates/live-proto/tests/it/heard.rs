@@ -1,7 +1,7 @@
 //! What a session said, kept: events are views that end with the next use of the session.
 
 use tidewire_live_proto::{
-    CallId, Change, CommandOrigin, Metadata, PeerMethod, Session, Then, Violation, Watch,
+    CallId, Change, CommandOrigin, Continuation, Metadata, PeerMethod, Session, Violation, Watch,
 };
 use tidewire_service::{Error, Validator};
 
@@ -62,7 +62,7 @@ pub(crate) struct Answer {
     pub(crate) call: CallId,
     pub(crate) metadata: Metadata,
     pub(crate) payload: Vec<u8>,
-    pub(crate) then: Then,
+    pub(crate) then: Continuation,
     pub(crate) unchanged: bool,
     pub(crate) large: bool,
     pub(crate) suspect: bool,

@@ -1,5 +1,5 @@
-//! The conversation of `tests/fixtures/live/hosted.json`: what a process that a gateway hosts reads, does and
-//! writes, for implementations that are nothing but that.
+//! The conversation of `tests/fixtures/live/hosted.json`: what a process that a gateway hosts
+//! reads, does and writes, for implementations that are nothing but that.
 
 use serde_json::{Value, json};
 use tidewire_live_proto::{

@@ -3,7 +3,7 @@
 use tidewire_live_proto::frame::{self, Head, Kind, flag};
 use tidewire_live_proto::metadata::{put_command, put_entry, put_number, tag};
 use tidewire_live_proto::{
-    Acceptor, CallRefused, Config, Hello, Limits, OutgoingReply, Reason, Request, Session, feature,
+    Acceptor, CallRefusal, Config, Hello, Limits, OutgoingReply, Reason, Request, Session, feature,
     varint,
 };
 use tidewire_service::Codec;
@@ -346,7 +346,7 @@ pub(crate) fn cases_at_a_client() -> Vec<Case> {
     let validator = [&[tag::VALIDATOR, 16][..], &[7; 16]].concat();
     let cases = [
         (
-            "a watch that nobody asked for",
+            "a watch that was not requested",
             b().frame(Kind::Reply, 1, flag::WATCHED, &validator, &[]),
             Reason::Unexpected,
         ),
@@ -390,7 +390,11 @@ pub(crate) fn cases_at_a_client() -> Vec<Case> {
             Reason::Unexpected,
         ),
         ("an error without code", b().frame(Kind::Error, 1, 0, &[], &[]), Reason::Malformed),
-        ("stale that is no watch", b().frame(Kind::Stale, 0, 0, &[], &[1]), Reason::UnknownStream),
+        (
+            "stale that is not a watch",
+            b().frame(Kind::Stale, 0, 0, &[], &[1]),
+            Reason::UnknownStream,
+        ),
         ("a stop on a free slot", b().frame(Kind::Cancel, 3, 0, &[], &[]), Reason::UnknownStream),
     ];
     cases.into()
@@ -582,7 +586,7 @@ fn commands_that_nobody_waits_for_count_until_they_have_run() {
         pair.run();
     }
     let refused = pair.client.call(Request::command(method, &b""[..]), 0);
-    assert_eq!(refused, Err(CallRefused::Full { calls_max: 3 }), "a good caller waits");
+    assert_eq!(refused, Err(CallRefusal::Full { calls_max: 3 }), "a good caller waits");
     // A bad one forgets its calls, with a connection.
     let mut session = server();
     session.input().extend_from_slice(&commands(0..3).0);

@@ -13,11 +13,11 @@
 //! | memory is bounded | `World::check_bounds` |
 //!
 //! Two clients share a server: connections are lost at any byte, taken over, drained; readers are
-//! slow, or sleep; either side is restarted; pages are reloaded with a copy of their session; handlers
-//! end in any order.
+//! slow, or sleep; either side is restarted; pages are reloaded with a copy of their session;
+//! handlers end in any order.
 //!
-//! The seed is printed; `LIVE_SEED=... LIVE_ROUNDS=1 cargo test -p tidewire-live-proto network` runs one
-//! again.
+//! The seed is printed; `LIVE_SEED=... LIVE_ROUNDS=1 cargo test -p tidewire-live-proto network`
+//! runs one again.
 
 mod client;
 mod server;

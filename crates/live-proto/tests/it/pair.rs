@@ -1,7 +1,7 @@
 //! Two sessions joined by a wire that loses nothing.
 
 use tidewire_live_proto::{
-    Acceptor, CallId, Config, MethodId, OutgoingReply, Request, Session, SessionId, Then,
+    Acceptor, CallId, Config, Continuation, MethodId, OutgoingReply, Request, Session, SessionId,
 };
 use tidewire_service::Codec;
 
@@ -118,7 +118,9 @@ impl Pair {
         self.at_client
             .iter()
             .filter_map(|event| match event {
-                Event::Reply(answer) if answer.then != Then::Items => Some(answer.payload.clone()),
+                Event::Reply(answer) if answer.then != Continuation::Items => {
+                    Some(answer.payload.clone())
+                }
                 _ => None,
             })
             .collect()

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tidewire_live_proto::{
-    Acceptor, CallId, CallKind, Config, Metadata, OutgoingReply, Push, Refresh, Request, Session,
-    SessionId, Sessions, Then, Watch, feature,
+    Acceptor, CallId, CallKind, Config, Continuation, Metadata, OutgoingReply, Push, Refresh,
+    Request, Session, SessionId, Sessions, Watch, feature,
 };
 use tidewire_service::{Code, Outcome};
 
@@ -217,7 +217,7 @@ fn after_a_restart_watches_are_asked_for_again_spread_in_time_with_their_validat
     pair.run();
     let unchanged = |event: &&Event| {
         matches!(event, Event::Reply(answer) if answer.unchanged
-        && answer.then == Then::Watch)
+        && answer.then == Continuation::Watch)
     };
     assert_eq!((answered, pair.at_client.iter().filter(unchanged).count()), (1000, 1000));
     assert!(at_once < 20, "no herd: {at_once} at one moment");

@@ -1,7 +1,7 @@
 //! The four kinds of calls, items, credit, half-close, cancel.
 
 use tidewire_live_proto::{
-    CallId, Config, Limits, Metadata, OutgoingReply, Push, Request, Session, Then,
+    CallId, Config, Continuation, Limits, Metadata, OutgoingReply, Push, Request, Session,
 };
 use tidewire_service::{Code, Error};
 
@@ -43,7 +43,7 @@ fn a_server_stream_sends_head_items_and_trailers() {
     assert!(matches!(&pair.at_client[..], [
         Event::Reply(answer),
         Event::End { call: ended, metadata },
-    ] if answer.then == Then::Items && *ended == call
+    ] if answer.then == Continuation::Items && *ended == call
         && answer.metadata.header("x-h") == Some(b"1")
         && metadata.header("x-t") == Some(b"2")));
     assert_eq!(pair.server.usage().calls_in, 0, "the end was acknowledged");

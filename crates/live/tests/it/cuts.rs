@@ -1,5 +1,5 @@
-//! Connections that end at any byte, in either direction: what was called has its answer, and commands
-//! run once. The clock is paused, so waiting to dial again takes no time.
+//! Connections that end at any byte, in either direction: what was called has its answer, and
+//! commands run once. The clock is paused, so waiting to dial again takes no time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

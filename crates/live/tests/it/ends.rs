@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidewire_live::{Arrival, ByteStream, Ended, Reason, Violation};
+use tidewire_live::{Arrival, ByteStream, ConnectionEnd, Reason, Violation};
 use tidewire_service::{Body, Code, Outcome};
 use tokio::io::{AsyncReadExt, DuplexStream};
 use tokio::sync::Notify;
@@ -13,11 +13,12 @@ use tokio::task::JoinHandle;
 
 use crate::pair::{Served, client, command, pair, query, text};
 
-/// Connections to a server that are lost for the client, and stay open for the server, when they are told.
+/// Connections to a server that are lost for the client, and stay open for the server, when they
+/// are told.
 #[derive(Clone, Default)]
 struct Torn {
     tear: Arc<Notify>,
-    ends: Arc<Mutex<Vec<JoinHandle<Option<Ended>>>>>,
+    ends: Arc<Mutex<Vec<JoinHandle<Option<ConnectionEnd>>>>>,
 }
 
 impl Torn {
@@ -55,7 +56,7 @@ async fn a_connection_that_seems_open_is_taken_over_by_the_next() {
     // Answered over the second connection, long before the first would be missed.
     assert_eq!(text(link.call(query("Say", Bytes::from("a"))).await).await.unwrap(), "a");
     let first = torn.ends.lock().unwrap().remove(0);
-    assert_eq!(first.await.unwrap(), Some(Ended::TakenOver));
+    assert_eq!(first.await.unwrap(), Some(ConnectionEnd::TakenOver));
     served.echo.gate.notify_one();
     assert_eq!(text(waits.await.unwrap()).await.unwrap(), "waited");
     assert_eq!(served.echo.counted.load(Ordering::SeqCst), 1);
@@ -72,7 +73,7 @@ async fn a_peer_that_falls_silent_is_asked_and_then_its_session_is_parked() {
     let mut heard = Vec::new();
     near.read_to_end(&mut heard).await.unwrap();
     assert_eq!(heard[heard.len() - 16..][8], 10, "a ping");
-    assert_eq!(serving.await.unwrap(), Some(Ended::Lost));
+    assert_eq!(serving.await.unwrap(), Some(ConnectionEnd::Lost));
     assert!(began.elapsed() >= Duration::from_secs(25));
     assert_eq!(served.links.parked(), 1);
 }
@@ -106,7 +107,7 @@ async fn a_peer_that_reads_nothing_makes_nothing_grow_and_is_let_go() {
     let serving = served.serve(ByteStream::new(far));
     near_hello(&mut near).await;
     // It reads no byte: the pings that would answer for it never come either.
-    assert_eq!(serving.await.unwrap(), Some(Ended::Lost));
+    assert_eq!(serving.await.unwrap(), Some(ConnectionEnd::Lost));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
-//! A server that is restarted under ten thousand held answers, on a virtual clock: its clients ask for all of
-//! them again, and never as one herd.
+//! A server that is restarted under ten thousand held answers, on a virtual clock: its clients ask
+//! for all of them again, and never as one herd.
 #![allow(clippy::print_stderr, reason = "who runs it with --nocapture sees the rates")]
 
 use std::sync::{Arc, Mutex};
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidewire_live::{
-    Answering, Arrival, Arrived, ByteStream, Config, Host, Links, Remote, Transport, Watcher, Word,
-    random_boot,
+    AnswerFuture, AnswerState, Arrival, ByteStream, Config, Host, IncomingCall, Links, Remote,
+    Transport, Watcher, random_boot,
 };
 use tidewire_service::{Body, Error, Freshness, Reply, Signal, Validator};
 use tokio::task::AbortHandle;
@@ -18,10 +18,10 @@ use tokio_util::task::TaskTracker;
 use crate::pair::{Connect, Dials, query};
 
 /// Answers everything with the same, for ever, and knows when it was asked.
-struct Asked(Mutex<Vec<Instant>>);
+struct CallTarget(Mutex<Vec<Instant>>);
 
-impl Host for Asked {
-    fn answer(&self, _: Arrived) -> Answering {
+impl Host for CallTarget {
+    fn answer(&self, _: IncomingCall) -> AnswerFuture {
         self.0.lock().unwrap().push(Instant::now());
         let freshness = Freshness::tracked(Arc::new(Signal::new()));
         let freshness = freshness.with_validator(Validator::new([7; 16]));
@@ -32,22 +32,22 @@ impl Host for Asked {
 
 /// A server that can be restarted: its sessions are lost with it.
 #[derive(Clone, Default)]
-struct Server(Arc<Mutex<Option<Running>>>);
+struct Server(Arc<Mutex<Option<RunningServer>>>);
 
-struct Running {
+struct RunningServer {
     links: Arc<Links>,
-    asked: Arc<Asked>,
+    asked: Arc<CallTarget>,
     greeted: Vec<Instant>,
     connections: Vec<AbortHandle>,
 }
 
 impl Server {
     fn start(&self) {
-        let asked = Arc::new(Asked(Mutex::default()));
+        let asked = Arc::new(CallTarget(Mutex::default()));
         let config = Config { boot: Some(random_boot()), ..Config::default() };
         let links = Links::new(config, Arc::clone(&asked) as _, TaskTracker::new(), 10_000);
         let (links, greeted, connections) = (Arc::new(links), Vec::new(), Vec::new());
-        *self.0.lock().unwrap() = Some(Running { links, asked, greeted, connections });
+        *self.0.lock().unwrap() = Some(RunningServer { links, asked, greeted, connections });
     }
 
     fn stop(&self) {
@@ -89,10 +89,10 @@ impl Server {
 
 /// The last word of an answer that is held.
 #[derive(Default)]
-struct Last(Mutex<Option<Word>>);
+struct Last(Mutex<Option<AnswerState>>);
 
 impl Watcher for Last {
-    fn tell(&self, word: Word) {
+    fn tell(&self, word: AnswerState) {
         *self.0.lock().unwrap() = Some(word);
     }
 }
@@ -149,7 +149,8 @@ async fn restart(clients: usize, each: usize) -> After {
     // Time for the last answers.
     // tidy: allow-sleep the clock is virtual
     tokio::time::sleep(Duration::from_millis(100)).await;
-    let confirmed = |(last, _): &(Arc<Last>, _)| *last.0.lock().unwrap() == Some(Word::Confirmed);
+    let confirmed =
+        |(last, _): &(Arc<Last>, _)| *last.0.lock().unwrap() == Some(AnswerState::Confirmed);
     assert!(held.iter().all(confirmed), "each is confirmed, by a frame without the answer");
     let greeted = server.0.lock().unwrap().as_ref().unwrap().greeted.clone();
     let asked = server.asked();

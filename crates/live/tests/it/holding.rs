@@ -1,10 +1,10 @@
-//! Answers that are held over connections that are cut: told of all at once, and asked for again only where
-//! something changed.
+//! Answers that are held over connections that are cut: told of all at once, and asked for again
+//! only where something changed.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use tidewire_live::{ByteStream, Hold, Watcher, Word};
+use tidewire_live::{AnswerState, ByteStream, WatchGuard, Watcher};
 use tidewire_service::{Body, Lifetime};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -13,10 +13,10 @@ use crate::pair::{Connect, Dials, Served, client, command, pair, query, text};
 
 /// What was told of one answer.
 #[derive(Default)]
-struct Words(Mutex<Vec<Word>>, Notify);
+struct Words(Mutex<Vec<AnswerState>>, Notify);
 
 impl Watcher for Words {
-    fn tell(&self, word: Word) {
+    fn tell(&self, word: AnswerState) {
         self.0.lock().unwrap().push(word);
         self.1.notify_one();
     }
@@ -24,7 +24,7 @@ impl Watcher for Words {
 
 impl Words {
     /// Waits for a word; gives all up to it.
-    async fn until(&self, word: Word) -> Vec<Word> {
+    async fn until(&self, word: AnswerState) -> Vec<AnswerState> {
         loop {
             if self.0.lock().unwrap().contains(&word) {
                 return std::mem::take(&mut *self.0.lock().unwrap());
@@ -59,7 +59,7 @@ fn cuttable() -> (Remote, Arc<Served>, impl Fn()) {
     (remote, served, cut)
 }
 
-async fn held(remote: &Remote, name: &str) -> (String, Arc<Words>, Hold) {
+async fn held(remote: &Remote, name: &str) -> (String, Arc<Words>, WatchGuard) {
     let words = Arc::new(Words::default());
     let link = remote.link();
     let (reply, hold) = link.call_held(query(name, Body::Empty), words.clone()).await.unwrap();
@@ -72,11 +72,11 @@ async fn what_did_not_change_is_confirmed_by_the_resumed_session_and_the_rest_is
     let (_, same, _keeps_same) = held(&remote, "Same").await;
     let (_, changed, _keeps_changed) = held(&remote, "Value").await;
     cut();
-    assert_eq!(same.until(Word::Unconfirmed).await, [Word::Unconfirmed]);
-    assert_eq!(changed.until(Word::Unconfirmed).await, [Word::Unconfirmed]);
+    assert_eq!(same.until(AnswerState::Unconfirmed).await, [AnswerState::Unconfirmed]);
+    assert_eq!(changed.until(AnswerState::Unconfirmed).await, [AnswerState::Unconfirmed]);
     served.echo.change(1);
-    assert_eq!(same.until(Word::Confirmed).await, [Word::Confirmed]);
-    assert_eq!(changed.until(Word::Stale).await, [Word::Suspect, Word::Stale]);
+    assert_eq!(same.until(AnswerState::Confirmed).await, [AnswerState::Confirmed]);
+    assert_eq!(changed.until(AnswerState::Stale).await, [AnswerState::Suspect, AnswerState::Stale]);
     assert_eq!(served.echo.same.load(Ordering::SeqCst), 1, "it was not asked for again");
     let (value, ..) = held(&remote, "Value").await;
     assert_eq!(value, "1");
@@ -88,9 +88,9 @@ async fn what_is_stale_is_never_confirmed_whatever_becomes_of_the_connection() {
     let (_, same, _keeps_same) = held(&remote, "Same").await;
     let (_, words, _keeps) = held(&remote, "Value").await;
     served.echo.change(1);
-    assert_eq!(words.until(Word::Stale).await, [Word::Stale]);
+    assert_eq!(words.until(AnswerState::Stale).await, [AnswerState::Stale]);
     cut();
-    same.until(Word::Confirmed).await;
+    same.until(AnswerState::Confirmed).await;
     assert!(words.none(), "nothing after it");
 }
 
@@ -99,11 +99,14 @@ async fn what_changed_and_is_the_same_again_is_confirmed_too() {
     let (remote, served, cut) = cuttable();
     let (_, words, _keeps) = held(&remote, "Value").await;
     cut();
-    words.until(Word::Unconfirmed).await;
+    words.until(AnswerState::Unconfirmed).await;
     served.echo.change(0);
-    assert_eq!(words.until(Word::Confirmed).await, [Word::Suspect, Word::Confirmed]);
+    assert_eq!(
+        words.until(AnswerState::Confirmed).await,
+        [AnswerState::Suspect, AnswerState::Confirmed]
+    );
     served.echo.change(1);
-    assert_eq!(words.until(Word::Stale).await, [Word::Stale]);
+    assert_eq!(words.until(AnswerState::Stale).await, [AnswerState::Stale]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,20 +116,20 @@ async fn a_session_that_is_over_tells_of_nothing_it_held_and_a_dropped_hold_is_t
     let (_, dropped, hold) = held(&remote, "Value").await;
     drop(hold);
     served.echo.change(1);
-    assert_eq!(kept.until(Word::Stale).await, [Word::Stale]);
+    assert_eq!(kept.until(AnswerState::Stale).await, [AnswerState::Stale]);
     assert!(dropped.none());
     let (_, kept, _keeps) = held(&remote, "Value").await;
     remote.link().end(tidewire_live::Reason::Bye, "");
-    assert_eq!(kept.until(Word::Suspect).await, [Word::Suspect]);
+    assert_eq!(kept.until(AnswerState::Suspect).await, [AnswerState::Suspect]);
     assert_eq!(held(&remote, "Value").await.0, "1", "of a new session");
 }
 
 #[tokio::test]
 async fn a_watcher_may_drop_what_it_holds_while_it_is_told() {
     /// Drops its hold with the first word.
-    struct Drops(Mutex<Option<Hold>>);
+    struct Drops(Mutex<Option<WatchGuard>>);
     impl Watcher for Drops {
-        fn tell(&self, _: Word) {
+        fn tell(&self, _: AnswerState) {
             drop(self.0.lock().unwrap().take());
         }
     }

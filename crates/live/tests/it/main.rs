@@ -2,15 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
-mod beside;
 mod calls;
 mod cuts;
+mod dependencies;
 mod ends;
 mod herd;
 mod holding;
-mod made_of;
 mod pair;
 mod pouring;
+mod shared_writer;
 mod streaming;
 mod takeover;
 mod watching;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tidewire_live::{
-    Answering, Arrival, Arrived, Asked, ByteStream, Config, Dial, Ended, Failed, Host, Links,
-    Remote, Transport, random_boot,
+    AnswerFuture, Arrival, ByteStream, CallFailure, CallTarget, Config, ConnectionEnd, Dial, Host,
+    IncomingCall, Links, Remote, Transport, random_boot,
 };
 use tidewire_service::{
     Body, Call, Code, Codec, Context, Error, Frame, Freshness, Idempotency, Method, Reply, Result,
@@ -129,14 +129,14 @@ impl Echo {
 pub(crate) struct Hosted(pub(crate) Arc<Echo>);
 
 impl Host for Hosted {
-    fn answer(&self, call: Arrived) -> Answering {
+    fn answer(&self, call: IncomingCall) -> AnswerFuture {
         let echo = Arc::clone(&self.0);
         Box::pin(async move {
-            let Asked::Method(method) = call.target else {
-                return Err(Failed::not_run(Error::unimplemented("HTTP")));
+            let CallTarget::Method(method) = call.target else {
+                return Err(CallFailure::not_run(Error::unimplemented("HTTP")));
             };
             let name = method.path.rsplit('/').next().unwrap_or_default().to_owned();
-            echo.answer(&name, call.body).await.map_err(Failed::from)
+            echo.answer(&name, call.body).await.map_err(CallFailure::from)
         })
     }
 }
@@ -164,7 +164,7 @@ impl Served {
     pub(crate) fn serve(
         &self,
         transport: impl Transport + 'static,
-    ) -> tokio::task::JoinHandle<Option<Ended>> {
+    ) -> tokio::task::JoinHandle<Option<ConnectionEnd>> {
         let links = Arc::clone(&self.links);
         self.tasks.spawn(async move {
             let identify = async |_| Ok(Bytes::new());
@@ -203,7 +203,7 @@ where
 
 pub(crate) type Connect = Box<dyn Fn() -> Result<Box<dyn Transport>, Error> + Send + Sync>;
 
-/// A client of a server of its own.
+/// A client of its own server.
 pub(crate) fn pair() -> (Arc<Remote<Dials<Connect>>>, Arc<Served>) {
     let served = Arc::new(Served::new());
     let server = Arc::clone(&served);

@@ -1,4 +1,5 @@
-//! Streams that are left or fail where they are put together: at every wait, and at the edge of a frame.
+//! Streams that are left or fail where they are put together: at every wait, and at the edge of a
+//! frame.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -82,7 +83,7 @@ async fn a_stream_that_is_left_after_any_number_of_polls_leaves_nothing_behind()
                     *served.echo.given.lock().unwrap() = Some(Body::frames(slowly(&kept)));
                     streamed("Given", kind, Body::Empty)
                 }
-                // It is read to its first item, which is no number.
+                // It is read to its first item, which is not a number.
                 StreamKind::Client => streamed("Say", kind, Body::frames(slowly(&kept))),
                 _ => streamed("Echo", kind, Body::frames(slowly(&kept))),
             };

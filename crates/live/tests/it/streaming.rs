@@ -35,7 +35,8 @@ fn data(item: impl Into<Bytes>) -> Result<Frame, Error> {
     Ok(Frame::Data(item.into()))
 }
 
-/// Items of every size about a frame's, none of which is another, so that a mistake in their order shows.
+/// Items of every size about a frame's, none of which is another, so that a mistake in their order
+/// shows.
 fn of_all_sizes() -> Vec<Bytes> {
     let sizes =
         [0, 1, 0, 0, 127, 128, 16_370, 16_376, 16_377, 16_384, 16_385, 40_000, 1, 0, 300_000, 0, 3];
@@ -80,7 +81,7 @@ async fn a_request_that_fails_behind_many_items_ends_its_call_with_its_error() {
     let body = Body::frames(futures_util::stream::iter(items));
     let failed = link.call(streamed("Sum", StreamKind::Client, body)).await;
     assert_eq!(failed.map(|_| ()).map_err(|error| error.code()), Err(Code::NotFound));
-    // What was sent before is no answer: the handler is let go.
+    // What was sent before is not an answer: the handler is let go.
     while !served.echo.dropped.lock().unwrap().iter().any(|name| name == "Sum") {
         assert_eq!(text(link.call(query("Say", "x")).await).await.as_deref(), Ok("x"));
     }
@@ -140,7 +141,8 @@ async fn a_reader_that_is_slow_stops_the_stream_within_its_window_and_a_frame() 
             text(link.call(query("Say", "x")).await).await.unwrap();
         }
     }
-    // Twice, since a side sends its window and queues as much again; each item has a byte of length.
+    // Twice, since a side sends its window and queues as much again; each item has a byte of
+    // length.
     let most = 2 * ((256 << 10) + 2 * (16 << 10)) / 8;
     assert!((1000..=most).contains(&last), "{last} items were made, {most} at most");
     drop(reply);

@@ -1,4 +1,5 @@
-//! A session whose peer comes back over another connection while the old one is in the middle of something.
+//! A session whose peer comes back over another connection while the old one is in the middle of
+//! something.
 
 use std::sync::{Arc, Mutex};
 

@@ -11,17 +11,17 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Progress, Run, Stop};
-use crate::clock::{Clock, Nanos, SECOND, nanos};
 use crate::codec::Codec;
-use crate::connection::{Connection, State};
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::flight::{Flight, Flights};
-use crate::offer::{Load, Source};
+use crate::generate::{Load, Source};
 use crate::plan::{Model, Plan, Reuse};
 use crate::recorder::{Correction, Recorder, Sample};
 use crate::reply::Answer;
+use crate::run_clock::{Nanos, RunClock, SECOND, nanos};
 use crate::schedule::{Schedule, Segment};
+use crate::transport::{Connection, State};
 use crate::workload::Composer;
 
 /// Housekeeping (time limits, reconnecting, progress) happens this often.
@@ -35,9 +35,10 @@ const STOP_GRACE: Nanos = SECOND;
 pub(super) struct Worker<'a> {
     plan: &'a Plan,
     index: usize,
-    clock: Clock,
+    clock: RunClock,
     stop: &'a Stop,
-    /// Raised by the worker that finds that the run makes no sense; the caller's is not its to raise.
+    /// Raised by the worker that finds that the run makes no sense; the caller's is not its to
+    /// raise.
     given_up: &'a Stop,
     progress: &'a UnboundedSender<Progress>,
     epoll: OwnedFd,
@@ -66,7 +67,7 @@ impl<'a> Worker<'a> {
     pub(super) fn new(
         plan: &'a Plan,
         index: usize,
-        clock: Clock,
+        clock: RunClock,
         (stop, given_up): (&'a Stop, &'a Stop),
         progress: &'a UnboundedSender<Progress>,
     ) -> Result<Self, Error> {

@@ -13,20 +13,20 @@ enum State {
 
 /// Where in a chunked body the reader stands.
 #[derive(Debug)]
-pub(super) struct Chunked {
+pub(super) struct ChunkReader {
     state: State,
     line: Vec<u8>,
 }
 
 const LINE_MAX: usize = 16 * 1024;
 
-impl Default for Chunked {
+impl Default for ChunkReader {
     fn default() -> Self {
         Self { state: State::Size, line: Vec::new() }
     }
 }
 
-impl Chunked {
+impl ChunkReader {
     /// A body that was found unreadable already.
     pub(super) fn broken(what: &'static str) -> Self {
         Self { state: State::Broken(what), line: Vec::new() }

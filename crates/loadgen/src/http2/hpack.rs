@@ -79,7 +79,7 @@ pub(crate) struct Decoder {
 
 /// The block does not follow the RFC.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub(crate) struct HpackError;
 
 impl Decoder {
     pub(crate) fn new() -> Self {
@@ -97,7 +97,7 @@ impl Decoder {
         &mut self,
         mut block: &[u8],
         mut field: impl FnMut(&[u8], &[u8]),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), HpackError> {
         while let Some(first) = block.first().copied() {
             if first & 0x80 != 0 {
                 let index = read_integer(&mut block, 7)?;
@@ -131,12 +131,12 @@ impl Decoder {
         Ok(())
     }
 
-    fn at(&self, index: usize) -> Result<(&[u8], &[u8]), Malformed> {
+    fn at(&self, index: usize) -> Result<(&[u8], &[u8]), HpackError> {
         if index > STATIC {
-            let (name, value) = self.table.get(index - STATIC - 1).ok_or(Malformed)?;
+            let (name, value) = self.table.get(index - STATIC - 1).ok_or(HpackError)?;
             return Ok((name, value));
         }
-        let (name, value) = STATIC_TABLE.get(index.wrapping_sub(1)).ok_or(Malformed)?;
+        let (name, value) = STATIC_TABLE.get(index.wrapping_sub(1)).ok_or(HpackError)?;
         Ok((name.as_bytes(), value.as_bytes()))
     }
 
@@ -148,14 +148,14 @@ impl Decoder {
     }
 }
 
-fn read_integer(input: &mut &[u8], bits: u32) -> Result<usize, Malformed> {
+fn read_integer(input: &mut &[u8], bits: u32) -> Result<usize, HpackError> {
     let limit = (1 << bits) - 1;
-    let (first, mut rest) = input.split_first().ok_or(Malformed)?;
+    let (first, mut rest) = input.split_first().ok_or(HpackError)?;
     let mut value = usize::from(*first) & limit;
     if value == limit {
         let mut shift = 0;
         loop {
-            let (byte, after) = rest.split_first().ok_or(Malformed)?;
+            let (byte, after) = rest.split_first().ok_or(HpackError)?;
             rest = after;
             value += usize::from(byte & 0x7f) << shift;
             shift += 7;
@@ -163,7 +163,7 @@ fn read_integer(input: &mut &[u8], bits: u32) -> Result<usize, Malformed> {
                 break;
             }
             if shift > 28 {
-                return Err(Malformed);
+                return Err(HpackError);
             }
         }
     }
@@ -171,15 +171,15 @@ fn read_integer(input: &mut &[u8], bits: u32) -> Result<usize, Malformed> {
     Ok(value)
 }
 
-fn read_string(input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+fn read_string(input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
     let coded = input.first().is_some_and(|first| first & 0x80 != 0);
     let length = read_integer(input, 7)?;
-    let (text, rest) = input.split_at_checked(length).ok_or(Malformed)?;
+    let (text, rest) = input.split_at_checked(length).ok_or(HpackError)?;
     *input = rest;
     if !coded {
         out.extend_from_slice(text);
     } else if !huffman::decode(text, out) {
-        return Err(Malformed);
+        return Err(HpackError);
     }
     Ok(())
 }
@@ -253,7 +253,7 @@ mod tests {
     fn a_cut_or_unknown_block_is_malformed() {
         let mut decoder = Decoder::new();
         for block in [&b"\x40\x05ab"[..], b"\xff", b"\xbe", b"\x80"] {
-            assert_eq!(decoder.decode(block, |_, _| {}), Err(Malformed), "{block:x?}");
+            assert_eq!(decoder.decode(block, |_, _| {}), Err(HpackError), "{block:x?}");
         }
     }
 }

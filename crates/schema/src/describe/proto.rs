@@ -19,7 +19,7 @@ use tidewire_proto::http::HttpRule;
 /// The text of a service.
 pub fn service(pool: &DescriptorPool, full_name: &str) -> Option<String> {
     let file = pool.file_containing_symbol(full_name)?;
-    let (at, found) = named(&file.service, full_name, |service| service.name.as_deref())?;
+    let (at, found) = find_by_name(&file.service, full_name, |service| service.name.as_deref())?;
     let mut text = Text::new(file);
     text.comment(&[SERVICE, at]);
     text.open(&format!("service {}", found.name.as_deref().unwrap_or_default()));
@@ -36,8 +36,8 @@ pub fn service(pool: &DescriptorPool, full_name: &str) -> Option<String> {
 /// The text of one method, `full_name` being that of its service.
 pub fn method(pool: &DescriptorPool, full_name: &str, name: &str) -> Option<String> {
     let file = pool.file_containing_symbol(full_name)?;
-    let (at, service) = named(&file.service, full_name, |service| service.name.as_deref())?;
-    let (index, method) = named(&service.method, name, |method| method.name.as_deref())?;
+    let (at, service) = find_by_name(&file.service, full_name, |service| service.name.as_deref())?;
+    let (index, method) = find_by_name(&service.method, name, |method| method.name.as_deref())?;
     let mut text = Text::new(file);
     text.method(method, &[SERVICE, at, METHOD, index]);
     Some(text.out)
@@ -281,7 +281,7 @@ fn map_entry<'a>(
 }
 
 /// The part whose name is the last part of a full name, with its index.
-fn named<'a, T>(
+fn find_by_name<'a, T>(
     parts: &'a [T],
     full_name: &str,
     name: impl Fn(&'a T) -> Option<&'a str>,
@@ -306,10 +306,12 @@ fn find_message<'a>(
 ) -> Option<(Vec<i32>, &'a DescriptorProto)> {
     let parts = below_package(file, full_name)?;
     let (first, rest) = parts.split_first()?;
-    let (at, mut found) = named(&file.message_type, first, |message| message.name.as_deref())?;
+    let (at, mut found) =
+        find_by_name(&file.message_type, first, |message| message.name.as_deref())?;
     let mut path = vec![MESSAGE, at];
     for part in rest {
-        let (at, inner) = named(&found.nested_type, part, |message| message.name.as_deref())?;
+        let (at, inner) =
+            find_by_name(&found.nested_type, part, |message| message.name.as_deref())?;
         path.extend([NESTED, at]);
         found = inner;
     }
@@ -321,12 +323,12 @@ fn find_enum<'a>(
     full_name: &str,
 ) -> Option<(Vec<i32>, &'a EnumDescriptorProto)> {
     if below_package(file, full_name)?.len() == 1 {
-        let (at, found) = named(&file.enum_type, full_name, |one| one.name.as_deref())?;
+        let (at, found) = find_by_name(&file.enum_type, full_name, |one| one.name.as_deref())?;
         return Some((vec![ENUM, at], found));
     }
     let (outer, _) = full_name.rsplit_once('.')?;
     let (mut path, message) = find_message(file, outer)?;
-    let (at, found) = named(&message.enum_type, full_name, |one| one.name.as_deref())?;
+    let (at, found) = find_by_name(&message.enum_type, full_name, |one| one.name.as_deref())?;
     path.extend([NESTED_ENUM, at]);
     Some((path, found))
 }

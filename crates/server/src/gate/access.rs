@@ -6,9 +6,9 @@
 //! | plain HTTP | of the operator for its path; the general one |
 //! | nothing that is there | the general one |
 //!
-//! The gate comes after those that find out who calls. It is there only where a rule asks for something.
-//! A path is judged as it is written and as a program may read it (percent-decoded, dots and double
-//! slashes resolved, without parameters behind `;`), and has to be let pass as each.
+//! The gate comes after those that find out who calls. It is there only where a rule asks for
+//! something. A path is judged as it is written and as a program may read it (percent-decoded, dots
+//! and double slashes resolved, without parameters behind `;`), and has to be let pass as each.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -37,7 +37,8 @@ pub struct AccessRules {
 }
 
 impl AccessRules {
-    /// Sets the general rule, which is for everything that no other rule is for; without it everybody may.
+    /// Sets the general rule, which is for everything that no other rule is for; without it
+    /// everybody may.
     pub fn otherwise(mut self, access: Access) -> Self {
         self.otherwise = Some(access);
         self
@@ -67,7 +68,7 @@ impl AccessRules {
             AccessError::find(rule, served.clone())?;
         }
         if let Some(path) = self.paths.keys().find(|path| !path.starts_with('/')) {
-            let why = "which is no path; write /metrics, or /assets/* for all below it";
+            let why = "which is not a path; write /metrics, or /assets/* for all below it";
             return Err(AccessError { rule: format!("auth.paths has {path:?}"), why: why.into() });
         }
         let otherwise = self.otherwise.unwrap_or(Access::Anonymous);
@@ -153,7 +154,8 @@ fn check(access: &Access, principal: Option<&Principal>) -> Result<()> {
     }
 }
 
-/// A path as lenient programs may read it; servlet containers take `;x=1` off each segment, then decode.
+/// A path as lenient programs may read it; servlet containers take `;x=1` off each segment, then
+/// decode.
 fn readings(path: &str) -> Vec<String> {
     let decoded = decoded(path);
     match decoded.contains(';') {

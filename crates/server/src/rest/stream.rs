@@ -56,7 +56,7 @@ impl Stream for Messages {
                     }
                 }
                 Some(Err(error)) => {
-                    // What came before it is no whole line.
+                    // What came before it is not a whole line.
                     (this.body, this.lines) = (None, Lines::new(0));
                     return Poll::Ready(Some(Err(error)));
                 }

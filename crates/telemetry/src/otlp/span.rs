@@ -1,13 +1,14 @@
 //! The observer that makes a span of each request, and what a span says.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use buffa::MessageField;
 use http::{HeaderMap, Uri};
 use tidewire_service::{
-    Code, End, Head, How, Observation, Observer, ParentSpan, Phase, Phases, Protocol, Service,
-    Target,
+    Code, End, EndReason, Head, Observation, Observer, ParentSpan, Phase, Phases, Protocol,
+    Service, Target,
 };
 
 use super::export::Exporter;
@@ -22,8 +23,8 @@ pub struct Spans(Arc<Exporter>);
 impl Spans {
     /// Spans of a program called `name`, which are sent to this path of a collector.
     ///
-    /// The collector is a service of plain HTTP; its deadline bounds how long it may take. Needs a runtime of
-    /// tokio from the first span on.
+    /// The collector is a service of plain HTTP; its deadline bounds how long it may take. Needs a
+    /// runtime of tokio from the first span on.
     pub fn new(collector: impl Service, path: Uri, name: impl Into<String>) -> Self {
         Self(Arc::new(Exporter::new(collector, path, name.into())))
     }
@@ -39,15 +40,15 @@ impl Observer for Spans {
     fn begin(&self, head: &Head) -> Arc<dyn Observation> {
         match begun(head) {
             Some(span) => Arc::new(Open { exporter: Arc::clone(&self.0), span: Mutex::new(span) }),
-            None => Arc::new(Unsampled),
+            None => Arc::new(UnsampledRequest),
         }
     }
 }
 
 /// A request of a trace that nobody wants.
-struct Unsampled;
+struct UnsampledRequest;
 
-impl Observation for Unsampled {
+impl Observation for UnsampledRequest {
     fn phases(&self) -> Phases {
         Phases::NONE
     }
@@ -58,16 +59,16 @@ impl Observation for Unsampled {
 /// A request that is not over.
 struct Open {
     exporter: Arc<Exporter>,
-    span: Mutex<Begun>,
+    span: Mutex<SpanStart>,
 }
 
 /// What is known of a request so far.
-struct Begun {
+struct SpanStart {
     span: proto::Span,
     is_method: bool,
 }
 
-fn begun(head: &Head) -> Option<Begun> {
+fn begun(head: &Head) -> Option<SpanStart> {
     let Head { target, context, .. } = head;
     let mut span = placed(context.headers())?;
     let parent = context.extensions().get::<ParentSpan>();
@@ -78,13 +79,13 @@ fn begun(head: &Head) -> Option<Begun> {
     }
     span.kind = SERVER;
     span.start_nanoseconds = now();
-    (span.name, span.attributes) = named(target);
+    (span.name, span.attributes) = name_and_attributes(target);
     if let Some(peer) = context.peer().and_then(|peer| peer.address) {
         span.attributes.push(attribute("client.address", peer.ip().to_string()));
     }
     let protocol = context.protocol().map_or("inside", Protocol::as_str);
     span.attributes.push(attribute("rpc.system", protocol));
-    Some(Begun { span, is_method: matches!(target, Target::Method(_)) })
+    Some(SpanStart { span, is_method: matches!(target, Target::Method(_)) })
 }
 
 impl Observation for Open {
@@ -101,11 +102,11 @@ impl Observation for Open {
         };
         let event =
             proto::Event { nanoseconds: now(), name: name.to_owned(), ..Default::default() };
-        self.span.lock().unwrap_or_else(PoisonError::into_inner).span.events.push(event);
+        self.span.lock().span.events.push(event);
     }
 
     fn end(&self, end: &End) {
-        let mut begun = self.span.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut begun = self.span.lock();
         let is_method = begun.is_method;
         let mut span = std::mem::take(&mut begun.span);
         drop(begun);
@@ -128,10 +129,11 @@ impl Observation for Open {
     }
 }
 
-/// Whether this server is at fault: what a caller did wrong is no error (semantic conventions of HTTP and RPC).
+/// Whether this server is at fault: what a caller did wrong is not an error (semantic conventions
+/// of HTTP and RPC).
 fn is_fault(end: &End) -> bool {
     use Code::{DataLoss, DeadlineExceeded, Internal, Unavailable, Unimplemented, Unknown};
-    matches!(end.how, How::Panicked | How::Deadline | How::Drained)
+    matches!(end.how, EndReason::Panicked | EndReason::Deadline | EndReason::Drained)
         || end.status.is_some_and(|status| status.is_server_error())
         || matches!(
             end.code,
@@ -140,7 +142,7 @@ fn is_fault(end: &End) -> bool {
 }
 
 /// What a span is called, of few names, and what says more.
-fn named(target: &Target) -> (String, Vec<proto::Attribute>) {
+fn name_and_attributes(target: &Target) -> (String, Vec<proto::Attribute>) {
     match target {
         Target::Method(method) => {
             let name = method.path.trim_start_matches('/').to_owned();

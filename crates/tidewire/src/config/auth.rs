@@ -16,7 +16,8 @@ use super::{ConfigError, value};
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct AuthConfig {
-    /// Who may call what no rule is for; who is authenticated where anybody is known, else everybody.
+    /// Who may call what no rule is for; who is authenticated where anybody is known, else
+    /// everybody.
     pub otherwise: Option<AccessSetting>,
     /// Whether client certificates say who calls.
     pub certificates: Option<bool>,
@@ -79,7 +80,7 @@ pub enum AccessSetting {
     Authenticated,
 }
 
-/// A rule of who may call: `access` or `scopes`.
+/// A rule of whoever may call: `access` or `scopes`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "AccessFields")]
 pub struct AccessConfig(Access);
@@ -120,7 +121,7 @@ impl AuthConfig {
         self.jwt.is_some() || !self.api_keys.is_empty() || self.certificates == Some(true)
     }
 
-    /// The server with what finds out who calls, and the rules of who may.
+    /// The server with what finds out who calls, and the rules of whoever may.
     pub(super) fn apply(&self, mut builder: Builder) -> Result<Builder, ConfigError> {
         if let Some(authentication) = self.authentication()? {
             builder = builder.gate(authentication);
@@ -181,8 +182,8 @@ impl AuthConfig {
 #[cfg(feature = "jwt")]
 impl JwtConfig {
     fn apply(&self, authentication: Authentication) -> Result<Authentication, ConfigError> {
-        use tidewire_auth::{Expected, Issuer, Keys};
-        let mut expected = Expected::new(&*self.issuer, &*self.audience);
+        use tidewire_auth::{Issuer, Keys, TokenRequirements};
+        let mut expected = TokenRequirements::new(&*self.issuer, &*self.audience);
         if let Some(leeway) = self.leeway {
             expected = expected.leeway(leeway);
         }

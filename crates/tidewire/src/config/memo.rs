@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
-use tidewire_cache::{MethodTerms, ReplyCache};
+use tidewire_cache::{MethodOverride, ReplyCache};
 use tidewire_memo::Graph;
 use tidewire_service::{Caching, Sharing};
 
@@ -60,12 +60,12 @@ pub struct MemoMethodConfig {
     /// `public`, `caller`, or a list of request headers, in lower case.
     #[serde(deserialize_with = "sharing")]
     pub sharing: Option<Sharing>,
-    /// See [`MethodTerms::ttl`].
+    /// See [`MethodOverride::ttl`].
     #[serde(deserialize_with = "value::positive_duration")]
     pub ttl: Option<Duration>,
-    /// See [`MethodTerms::immutable`].
+    /// See [`MethodOverride::immutable`].
     pub immutable: Option<bool>,
-    /// See [`MethodTerms::coalesce`].
+    /// See [`MethodOverride::coalesce`].
     pub coalesce: Option<bool>,
     /// See [`Caching::max_age`].
     #[serde(deserialize_with = "value::seconds")]
@@ -88,14 +88,14 @@ impl MemoConfig {
     pub fn summary(&self, answers: Answers) -> &'static str {
         match (self.is_on(), answers, self.single_writer.unwrap_or(false)) {
             (false, ..) => "answers are not kept (memo.enabled = false)",
-            (true, Answers::Announced, _) => "answers are kept until what they are made of changes",
+            (true, Answers::Announced, _) => "replies are cached until their dependencies change",
             (true, Answers::External, true) => {
-                "answers are kept until this program changes what they are made of \
+                "replies are cached until this program changes their dependencies \
                  (memo.single_writer = true)"
             }
             (true, Answers::External, false) => {
-                "answers are kept until what they are made of changes, and for 5 s at most since \
-                 others may write to the database (memo.single_writer = true if nobody does)"
+                "replies are cached until their dependencies change, and for 5 s at most since \
+                 others may write to the database (memo.single_writer = true if no other process does)"
             }
         }
     }
@@ -149,8 +149,8 @@ pub enum Answers {
 }
 
 impl MemoMethodConfig {
-    fn terms(&self) -> MethodTerms {
-        let mut terms = MethodTerms::default();
+    fn terms(&self) -> MethodOverride {
+        let mut terms = MethodOverride::default();
         terms.sharing.clone_from(&self.sharing);
         terms.ttl = self.ttl;
         terms.immutable = self.immutable;
@@ -169,7 +169,7 @@ fn sharing<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Sharing>, D::Er
     const WORDS: &str = "write \"public\", \"caller\" or a list of request headers";
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Wanted {
+    enum SharingSetting {
         Word(String),
         Headers(Vec<String>),
     }
@@ -178,13 +178,13 @@ fn sharing<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Sharing>, D::Er
         let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c);
         !name.is_empty() && name.chars().all(allowed)
     };
-    match Wanted::deserialize(input) {
-        Ok(Wanted::Word(word)) if word == "public" => Ok(Some(Sharing::Public)),
-        Ok(Wanted::Word(word)) if word == "caller" => Ok(Some(Sharing::Caller)),
-        Ok(Wanted::Word(word)) => {
-            Err(D::Error::custom(format!("{word:?} shares with nobody; {WORDS}")))
+    match SharingSetting::deserialize(input) {
+        Ok(SharingSetting::Word(word)) if word == "public" => Ok(Some(Sharing::Public)),
+        Ok(SharingSetting::Word(word)) if word == "caller" => Ok(Some(Sharing::Caller)),
+        Ok(SharingSetting::Word(word)) => {
+            Err(D::Error::custom(format!("{word:?} names nobody to share with; {WORDS}")))
         }
-        Ok(Wanted::Headers(names)) => match names.iter().find(|name| !is_header(name)) {
+        Ok(SharingSetting::Headers(names)) => match names.iter().find(|name| !is_header(name)) {
             Some(name) => Err(D::Error::custom(format!(
                 "{name:?} is not the name of a header in lower case; {WORDS}"
             ))),
@@ -193,7 +193,7 @@ fn sharing<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Sharing>, D::Er
             }
             None => Ok(Some(Sharing::vary_dynamic(names))),
         },
-        Err(_) => Err(D::Error::custom(format!("this shares with nobody; {WORDS}"))),
+        Err(_) => Err(D::Error::custom(format!("this names nobody to share with; {WORDS}"))),
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(get.sharing, Some(Sharing::vary_dynamic(vec!["x-tenant".to_owned()])));
         assert_eq!(get.ttl, Some(Duration::from_secs(90)));
         assert_eq!((get.immutable, get.coalesce, get.caching.max_age), (None, None, Some(5)));
-        let mut list = MethodTerms::default();
+        let mut list = MethodOverride::default();
         list.immutable = Some(false);
         assert_eq!(memo.methods["a.B/List"].terms(), list);
     }
@@ -233,7 +233,7 @@ mod tests {
         for (text, expected) in [
             (
                 format!("{method}sharing = \"all\"\n"),
-                "t.toml:2:11: \"all\" shares with nobody; write \"public\", \"caller\" or a list of \
+                "t.toml:2:11: \"all\" names nobody to share with; write \"public\", \"caller\" or a list of \
                  request headers",
             ),
             (
@@ -268,7 +268,7 @@ mod tests {
         let single = MemoConfig { single_writer: Some(true), ..MemoConfig::default() };
         let off = MemoConfig { enabled: Some(false), ..MemoConfig::default() };
         for (config, answers, says) in [
-            (&on, Answers::Announced, "until what they are made of changes"),
+            (&on, Answers::Announced, "until what they depend on changes"),
             (&on, Answers::External, "for 5 s at most"),
             (&single, Answers::External, "memo.single_writer = true)"),
             (&off, Answers::External, "not kept"),

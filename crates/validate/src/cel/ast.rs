@@ -35,7 +35,7 @@ pub(super) enum Expr {
     Map(Vec<(Self, Self)>),
     /// `of.all(name, body)` and its like.
     Each {
-        kind: Each,
+        kind: MacroKind,
         of: Box<Self>,
         name: String,
         condition: Option<Box<Self>>,
@@ -67,7 +67,7 @@ pub(super) enum Operator {
 
 /// What is asked of the items of a list or the keys of a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Each {
+pub(super) enum MacroKind {
     All,
     Exists,
     ExistsOne,

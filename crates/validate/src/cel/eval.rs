@@ -9,7 +9,7 @@ use std::sync::Arc;
 use buffa_descriptor::reflect::ReflectMessage;
 
 use super::Bindings;
-use super::ast::{Each, Expr, Operator};
+use super::ast::{Expr, MacroKind, Operator};
 use super::functions;
 use super::value::{Value, lookup};
 
@@ -166,7 +166,9 @@ impl<'a> Evaluation<'a> {
             match self.run(operand) {
                 Ok(Value::Bool(value)) if value == decides => return Ok(Value::Bool(decides)),
                 Ok(Value::Bool(_)) => {}
-                Ok(other) => failed = Some(Failure(format!("{} is no boolean", other.type_name()))),
+                Ok(other) => {
+                    failed = Some(Failure(format!("{} is not a boolean", other.type_name())))
+                }
                 Err(_) if self.budget.steps == 0 => return failure("takes too many steps"),
                 Err(why) => failed = failed.or(Some(why)),
             }
@@ -176,7 +178,7 @@ impl<'a> Evaluation<'a> {
 
     fn each(
         &mut self,
-        kind: Each,
+        kind: MacroKind,
         of: Value,
         name: &'a str,
         condition: Option<&'a Expr>,
@@ -198,19 +200,20 @@ impl<'a> Evaluation<'a> {
             };
             self.items.pop();
             match (kind, found) {
-                (_, None) | (Each::Filter | Each::ExistsOne, Some(Ok(Value::Bool(false)))) => {}
-                (Each::All, Some(Ok(Value::Bool(true)))) => {}
-                (Each::Exists, Some(Ok(Value::Bool(false)))) => {}
-                (Each::All, Some(Ok(Value::Bool(false)))) => return Ok(Value::Bool(false)),
-                (Each::Exists, Some(Ok(Value::Bool(true)))) => return Ok(Value::Bool(true)),
-                (Each::ExistsOne, Some(Ok(Value::Bool(true)))) => count += 1,
-                (Each::Filter, Some(Ok(Value::Bool(true)))) => kept.push(item.clone()),
-                (Each::Map, Some(Ok(value))) => kept.push(value),
+                (_, None)
+                | (MacroKind::Filter | MacroKind::ExistsOne, Some(Ok(Value::Bool(false)))) => {}
+                (MacroKind::All, Some(Ok(Value::Bool(true)))) => {}
+                (MacroKind::Exists, Some(Ok(Value::Bool(false)))) => {}
+                (MacroKind::All, Some(Ok(Value::Bool(false)))) => return Ok(Value::Bool(false)),
+                (MacroKind::Exists, Some(Ok(Value::Bool(true)))) => return Ok(Value::Bool(true)),
+                (MacroKind::ExistsOne, Some(Ok(Value::Bool(true)))) => count += 1,
+                (MacroKind::Filter, Some(Ok(Value::Bool(true)))) => kept.push(item.clone()),
+                (MacroKind::Map, Some(Ok(value))) => kept.push(value),
                 (_, Some(Ok(other))) => {
-                    failed = Some(Failure(format!("{} is no boolean", other.type_name())));
+                    failed = Some(Failure(format!("{} is not a boolean", other.type_name())));
                 }
                 // Another item may decide what one without a value leaves open.
-                (Each::All | Each::Exists, Some(Err(why))) if self.budget.steps > 0 => {
+                (MacroKind::All | MacroKind::Exists, Some(Err(why))) if self.budget.steps > 0 => {
                     failed = Some(why);
                 }
                 (_, Some(Err(why))) => return Err(why),
@@ -218,10 +221,10 @@ impl<'a> Evaluation<'a> {
         }
         match (failed, kind) {
             (Some(why), _) => Err(why),
-            (None, Each::All) => Ok(Value::Bool(true)),
-            (None, Each::Exists) => Ok(Value::Bool(false)),
-            (None, Each::ExistsOne) => Ok(Value::Bool(count == 1)),
-            (None, Each::Filter | Each::Map) => Ok(Value::List(Arc::new(kept))),
+            (None, MacroKind::All) => Ok(Value::Bool(true)),
+            (None, MacroKind::Exists) => Ok(Value::Bool(false)),
+            (None, MacroKind::ExistsOne) => Ok(Value::Bool(count == 1)),
+            (None, MacroKind::Filter | MacroKind::Map) => Ok(Value::List(Arc::new(kept))),
         }
     }
 }

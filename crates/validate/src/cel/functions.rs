@@ -1,7 +1,7 @@
 //! Operators and functions: what they take, and what they give.
 //!
-//! The table of [`signature`] is what checking knows; [`call`] does the work. Functions are those of
-//! the language, of its extension for strings, and of protovalidate.
+//! The table of [`signature`] is what checking knows; [`call`] does the work. Functions are those
+//! of the language, of its extension for strings, and of protovalidate.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Values as JSON, and JSON as values, for expressions that are no rules.
+//! Values as JSON, and JSON as values, for expressions that are not rules.
 //!
 //! | value | JSON |
 //! |---|---|

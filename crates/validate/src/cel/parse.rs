@@ -3,8 +3,8 @@
 //! Depth is bounded, of brackets and of long chains alike, since checking and evaluating walk the
 //! expression recursively.
 
-use super::ast::{Each, Expr, Operator};
-use super::text::{Word, words};
+use super::ast::{Expr, MacroKind, Operator};
+use super::text::{Token, words};
 use super::value::Value;
 
 /// The most bytes that an expression may have.
@@ -23,13 +23,13 @@ pub(super) fn parse(text: &str) -> Result<Expr, String> {
     let mut parser = Parser { words: words(text)?, at: 0, depth: 0 };
     let expr = parser.expression()?;
     match parser.peek() {
-        Word::End => Ok(expr),
+        Token::End => Ok(expr),
         _ => Err(parser.unexpected()),
     }
 }
 
 struct Parser {
-    words: Vec<(Word, usize)>,
+    words: Vec<(Token, usize)>,
     at: usize,
     depth: usize,
 }
@@ -103,8 +103,8 @@ impl Parser {
 
     fn operator(&mut self, among: &[Operator]) -> Option<Operator> {
         let found = among.iter().copied().find(|operator| match self.peek() {
-            Word::Sign(sign) => *sign == operator.sign(),
-            Word::Name(name) => *operator == Operator::In && name == "in",
+            Token::Sign(sign) => *sign == operator.sign(),
+            Token::Name(name) => *operator == Operator::In && name == "in",
             _ => false,
         })?;
         self.at += 1;
@@ -113,19 +113,19 @@ impl Parser {
 
     fn unary(&mut self) -> Result<Expr, String> {
         let name = match self.peek() {
-            Word::Sign("!") => Operator::Not,
-            Word::Sign("-") => Operator::Negate,
+            Token::Sign("!") => Operator::Not,
+            Token::Sign("-") => Operator::Negate,
             _ => return self.member(),
         };
         self.at += 1;
         if name == Operator::Negate {
             match self.peek().clone() {
-                Word::Literal(Value::Int(number)) => {
-                    self.words[self.at].0 = Word::Literal(Value::Int(number.wrapping_neg()));
+                Token::Literal(Value::Int(number)) => {
+                    self.words[self.at].0 = Token::Literal(Value::Int(number.wrapping_neg()));
                     return self.member();
                 }
-                Word::Literal(Value::Double(number)) => {
-                    self.words[self.at].0 = Word::Literal(Value::Double(-number));
+                Token::Literal(Value::Double(number)) => {
+                    self.words[self.at].0 = Token::Literal(Value::Double(-number));
                     return self.member();
                 }
                 _ => {}
@@ -140,7 +140,7 @@ impl Parser {
         loop {
             if self.take(".") {
                 self.grow()?;
-                let Word::Name(name) = self.next() else { return Err(self.unexpected_before()) };
+                let Token::Name(name) = self.next() else { return Err(self.unexpected_before()) };
                 expr = if self.take("(") {
                     let arguments = self.list(")")?;
                     each(expr, name, arguments)?
@@ -161,16 +161,16 @@ impl Parser {
 
     fn primary(&mut self) -> Result<Expr, String> {
         match self.next() {
-            Word::Literal(value) => Ok(Expr::Literal(value)),
-            Word::Sign("(") => {
+            Token::Literal(value) => Ok(Expr::Literal(value)),
+            Token::Sign("(") => {
                 let inner = self.expression()?;
                 self.expect(")")?;
                 Ok(inner)
             }
-            Word::Sign("[") => Ok(Expr::List(self.list("]")?)),
-            Word::Sign("{") => self.map(),
-            Word::Sign(".") => self.primary(),
-            Word::Name(name) if self.take("(") => {
+            Token::Sign("[") => Ok(Expr::List(self.list("]")?)),
+            Token::Sign("{") => self.map(),
+            Token::Sign(".") => self.primary(),
+            Token::Name(name) if self.take("(") => {
                 let mut arguments = self.list(")")?;
                 if name != "has" {
                     return Ok(Expr::Call { name, target: None, arguments });
@@ -182,7 +182,7 @@ impl Parser {
                     _ => Err("has() takes a field, such as has(this.name)".to_owned()),
                 }
             }
-            Word::Name(name) => Ok(Expr::Name(name)),
+            Token::Name(name) => Ok(Expr::Name(name)),
             _ => Err(self.unexpected_before()),
         }
     }
@@ -213,18 +213,18 @@ impl Parser {
         Ok(Expr::Map(entries))
     }
 
-    fn peek(&self) -> &Word {
+    fn peek(&self) -> &Token {
         &self.words[self.at].0
     }
 
-    fn next(&mut self) -> Word {
+    fn next(&mut self) -> Token {
         let word = self.words[self.at].0.clone();
         self.at = (self.at + 1).min(self.words.len() - 1);
         word
     }
 
     fn take(&mut self, sign: &'static str) -> bool {
-        let found = matches!(self.peek(), Word::Sign(found) if *found == sign);
+        let found = matches!(self.peek(), Token::Sign(found) if *found == sign);
         self.at += usize::from(found);
         found
     }
@@ -239,15 +239,15 @@ impl Parser {
     fn unexpected(&self) -> String {
         let (word, at) = &self.words[self.at];
         match word {
-            Word::End => "ends too early".to_owned(),
-            Word::Sign(sign) => format!("at {}: unexpected {sign:?}", at + 1),
-            Word::Name(name) => format!("at {}: unexpected {name}", at + 1),
-            Word::Literal(_) => format!("at {}: unexpected value", at + 1),
+            Token::End => "ends too early".to_owned(),
+            Token::Sign(sign) => format!("at {}: unexpected {sign:?}", at + 1),
+            Token::Name(name) => format!("at {}: unexpected {name}", at + 1),
+            Token::Literal(_) => format!("at {}: unexpected value", at + 1),
         }
     }
 
     fn unexpected_before(&mut self) -> String {
-        if !matches!(self.peek(), Word::End) || self.at + 1 < self.words.len() {
+        if !matches!(self.peek(), Token::End) || self.at + 1 < self.words.len() {
             self.at -= 1;
         }
         self.unexpected()
@@ -257,11 +257,11 @@ impl Parser {
 /// A call on a target; those that go through items have a name for them as their first argument.
 fn each(of: Expr, name: String, mut arguments: Vec<Expr>) -> Result<Expr, String> {
     let kind = match (name.as_str(), arguments.len()) {
-        ("all", 2) => Each::All,
-        ("exists", 2) => Each::Exists,
-        ("exists_one" | "existsOne", 2) => Each::ExistsOne,
-        ("filter", 2) => Each::Filter,
-        ("map", 2 | 3) => Each::Map,
+        ("all", 2) => MacroKind::All,
+        ("exists", 2) => MacroKind::Exists,
+        ("exists_one" | "existsOne", 2) => MacroKind::ExistsOne,
+        ("filter", 2) => MacroKind::Filter,
+        ("map", 2 | 3) => MacroKind::Map,
         _ => return Ok(Expr::Call { name, target: Some(Box::new(of)), arguments }),
     };
     let body = Box::new(arguments.pop().ok_or("an argument is missing")?);

@@ -4,7 +4,7 @@ use super::value::Value;
 
 /// A word, and where it begins.
 #[derive(Debug, Clone)]
-pub(super) enum Word {
+pub(super) enum Token {
     Name(String),
     Literal(Value),
     Sign(&'static str),
@@ -17,7 +17,7 @@ const SIGNS: [&str; 25] = [
 ];
 
 /// Cuts an expression into words, each with the byte at which it begins.
-pub(super) fn words(text: &str) -> Result<Vec<(Word, usize)>, String> {
+pub(super) fn words(text: &str) -> Result<Vec<(Token, usize)>, String> {
     let mut words = Vec::new();
     let mut at = 0;
     while at < text.len() {
@@ -34,11 +34,11 @@ pub(super) fn words(text: &str) -> Result<Vec<(Word, usize)>, String> {
         };
         at += length;
     }
-    words.push((Word::End, at));
+    words.push((Token::End, at));
     Ok(words)
 }
 
-fn word(rest: &str) -> Result<(Word, usize), String> {
+fn word(rest: &str) -> Result<(Token, usize), String> {
     if let Some(start) = string_start(rest) {
         return string(rest, start);
     }
@@ -51,27 +51,27 @@ fn word(rest: &str) -> Result<(Word, usize), String> {
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let name = &rest[..end.unwrap_or(rest.len())];
         let word = match name {
-            "true" => Word::Literal(Value::Bool(true)),
-            "false" => Word::Literal(Value::Bool(false)),
-            "null" => Word::Literal(Value::Null),
-            _ => Word::Name(name.to_owned()),
+            "true" => Token::Literal(Value::Bool(true)),
+            "false" => Token::Literal(Value::Bool(false)),
+            "null" => Token::Literal(Value::Null),
+            _ => Token::Name(name.to_owned()),
         };
         return Ok((word, name.len()));
     }
     if let Some(name) = rest.strip_prefix('`').and_then(|rest| rest.split('`').next()) {
-        return Ok((Word::Name(name.to_owned()), name.len() + 2));
+        return Ok((Token::Name(name.to_owned()), name.len() + 2));
     }
     let sign = SIGNS.iter().find(|sign| rest.starts_with(**sign));
     let sign =
         sign.ok_or_else(|| format!("{:?} has no meaning", &rest[..1.max(char_len(rest))]))?;
-    Ok((Word::Sign(sign), sign.len()))
+    Ok((Token::Sign(sign), sign.len()))
 }
 
 fn char_len(text: &str) -> usize {
     text.chars().next().map_or(0, char::len_utf8)
 }
 
-fn number(rest: &str) -> Result<(Word, usize), String> {
+fn number(rest: &str) -> Result<(Token, usize), String> {
     let bad = |text: &str| format!("{text} is not a number");
     if let Some(digits) = rest.strip_prefix("0x").or_else(|| rest.strip_prefix("0X")) {
         let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
@@ -95,19 +95,19 @@ fn number(rest: &str) -> Result<(Word, usize), String> {
     }
     if fraction {
         let value = rest[..end].parse().map_err(|_| bad(&rest[..end]))?;
-        return Ok((Word::Literal(Value::Double(value)), end));
+        return Ok((Token::Literal(Value::Double(value)), end));
     }
     whole(rest[..end].parse().map_err(|_| bad(&rest[..end]))?, &rest[end..], end)
 }
 
-fn whole(value: u64, after: &str, end: usize) -> Result<(Word, usize), String> {
+fn whole(value: u64, after: &str, end: usize) -> Result<(Token, usize), String> {
     if after.starts_with(['u', 'U']) {
-        return Ok((Word::Literal(Value::Uint(value)), end + 1));
+        return Ok((Token::Literal(Value::Uint(value)), end + 1));
     }
     match i64::try_from(value) {
-        Ok(value) => Ok((Word::Literal(Value::Int(value)), end)),
+        Ok(value) => Ok((Token::Literal(Value::Int(value)), end)),
         // Only its negative is an integer; the parser takes the sign in.
-        Err(_) if value == 1 << 63 => Ok((Word::Literal(Value::Int(i64::MIN)), end)),
+        Err(_) if value == 1 << 63 => Ok((Token::Literal(Value::Int(i64::MIN)), end)),
         Err(_) => Err(format!("{value} is too large for an integer")),
     }
 }
@@ -121,7 +121,7 @@ fn string_start(rest: &str) -> Option<(bool, bool, &str)> {
         .then(|| (prefix.contains('r'), prefix.contains('b'), quote))
 }
 
-fn string(rest: &str, (raw, bytes, quote): (bool, bool, &str)) -> Result<(Word, usize), String> {
+fn string(rest: &str, (raw, bytes, quote): (bool, bool, &str)) -> Result<(Token, usize), String> {
     let start = rest.find(quote).unwrap_or(0) + quote.len();
     let mut out = Vec::new();
     let mut at = start;
@@ -142,12 +142,12 @@ fn string(rest: &str, (raw, bytes, quote): (bool, bool, &str)) -> Result<(Word, 
     } else {
         Value::text(String::from_utf8(out).map_err(|_| "a string is not UTF-8")?)
     };
-    Ok((Word::Literal(value), at + quote.len()))
+    Ok((Token::Literal(value), at + quote.len()))
 }
 
 /// Reads what follows a backslash, and says how long it is.
 fn escape(rest: &str, bytes: bool, out: &mut Vec<u8>) -> Result<usize, String> {
-    let bad = || format!("\\{} is no escape", rest.chars().take(1).collect::<String>());
+    let bad = || format!("\\{} is not an escape", rest.chars().take(1).collect::<String>());
     let c = rest.chars().next().ok_or_else(bad)?;
     let (digits, radix) = match c {
         'x' | 'X' => (2, 16),

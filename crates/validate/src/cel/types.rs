@@ -10,7 +10,7 @@ use buffa_descriptor::{
     DescriptorPool, FieldDescriptor, FieldKind, MessageIndex, ScalarType, SingularKind,
 };
 
-use super::ast::{Each, Expr, Operator};
+use super::ast::{Expr, MacroKind, Operator};
 use super::functions::signature;
 use super::value::{Value, is_wrapper};
 use super::{Scope, functions, time};
@@ -50,7 +50,8 @@ impl Type {
         }
     }
 
-    /// The same, with nothing known of what is in a list or map: for rules that are for all of them.
+    /// The same, with nothing known of what is in a list or map: for rules that are for all of
+    /// them.
     pub(in super::super) fn of_any_field(pool: &DescriptorPool, field: &FieldDescriptor) -> Self {
         match Self::of_field(pool, field) {
             Self::List(_) => Self::List(Box::new(Self::Dyn)),
@@ -243,7 +244,7 @@ impl<'a> Checker<'a> {
 
     fn each(
         &mut self,
-        kind: Each,
+        kind: MacroKind,
         of: Type,
         condition: Option<&'a Expr>,
         body: &'a Expr,
@@ -251,13 +252,13 @@ impl<'a> Checker<'a> {
         if let Some(condition) = condition {
             self.truth(condition, "the condition of map()")?;
         }
-        if kind == Each::Map {
+        if kind == MacroKind::Map {
             return Ok(Type::List(Box::new(self.of(body)?)));
         }
         self.truth(body, "what is asked of each item")?;
         Ok(match (kind, of) {
-            (Each::Filter, Type::Map(key, _)) => Type::List(key),
-            (Each::Filter, of) => of,
+            (MacroKind::Filter, Type::Map(key, _)) => Type::List(key),
+            (MacroKind::Filter, of) => of,
             _ => Type::Bool,
         })
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use buffa_descriptor::reflect::DynamicMessage;
 
 use super::super::cel::Value;
-use super::super::wire::{Fields, message as merged};
+use super::super::encoded::{Fields, message as merged};
 use super::{
-    Bindings, Compiler, Element, Kind, Rule, Scope, Site, Subject, Type, options, program,
+    Bindings, Compiler, Element, Kind, Rule, RuleSite, Scope, Subject, Type, options, program,
 };
 
 /// The smallest number of an extension in a message of rules.
@@ -77,7 +77,7 @@ impl Compiler<'_> {
             path.push(Element::of_rule(member.0, member.1, Kind::Message));
             let name = format!("[{}]", extension.full_name());
             path.push(Element::of_rule(number, name, Kind::of_field(extension.field())));
-            let site = Site { id: rule.id, path, message: rule.message };
+            let site = RuleSite { id: rule.id, path, message: rule.message };
             program(&rule.expression, &scope, site, bindings.clone())
         });
         compiled.collect()

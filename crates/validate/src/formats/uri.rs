@@ -17,7 +17,8 @@ fn is_scheme_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)
 }
 
-/// Authority, path, query and fragment; a path after a scheme may have a colon in its first segment.
+/// Authority, path, query and fragment; a path after a scheme may have a colon in its first
+/// segment.
 fn is_rest(text: &[u8], after_scheme: bool) -> bool {
     let (text, fragment) = cut(text, b'#');
     let (hierarchy, query) = cut(text, b'?');

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use buffa_descriptor::reflect::ReflectMessage;
 
-use super::super::check::{Scalar, Site, are_unique};
+use super::super::check::{RuleSite, Scalar, are_unique};
 use super::super::plan::{ListPlan, MapPlan};
 use super::{
-    FieldPlan, Fields, Kind, MessagePlan, Raw, Run, Slot, Spot, Stop, Subscript, Value, ValuePlan,
-    accepts, is_other_form, plain, scalar, wire,
+    FieldPlan, Fields, Kind, MessagePlan, Raw, Run, Slot, Stop, Subscript, Value, ValuePlan,
+    ValuePosition, accepts, encoded, is_other_form, plain, scalar,
 };
 
 impl<'p> Run<'p> {
@@ -36,7 +36,11 @@ impl<'p> Run<'p> {
         }
         for (index, item) in items.into_iter().enumerate() {
             let at = Some(Subscript::Index(index as u64));
-            self.value(&list.items, item, &Spot { element: &field.element, at, for_key: false })?;
+            self.value(
+                &list.items,
+                item,
+                &ValuePosition { element: &field.element, at, for_key: false },
+            )?;
         }
         Ok(())
     }
@@ -53,7 +57,7 @@ impl<'p> Run<'p> {
         let mut entries = BTreeMap::new();
         for item in items(field, slot, bytes)? {
             let (key, value) = entry(item.bytes(), &map.keys, &map.values)?;
-            // A key that is there twice has its last value.
+            // A key that occurs twice has its last value.
             entries.insert(Key::of(map.keys.kind, key), (key, value));
         }
         self.counts(field, &map.counts, entries.len())?;
@@ -64,8 +68,12 @@ impl<'p> Run<'p> {
         for (key, value) in entries.into_values() {
             let at = subscript(map.keys.kind, key);
             let at = || Some(at.clone());
-            self.value(&map.keys, key, &Spot { element: &field.element, at: at(), for_key: true })?;
-            let spot = Spot { element: &field.element, at: at(), for_key: false };
+            self.value(
+                &map.keys,
+                key,
+                &ValuePosition { element: &field.element, at: at(), for_key: true },
+            )?;
+            let spot = ValuePosition { element: &field.element, at: at(), for_key: false };
             self.value(&map.values, value, &spot)?;
         }
         Ok(())
@@ -74,7 +82,7 @@ impl<'p> Run<'p> {
     fn counts(
         &mut self,
         field: &'p FieldPlan,
-        counts: &'p [(u64, u64, Site)],
+        counts: &'p [(u64, u64, RuleSite)],
         count: usize,
     ) -> Result<(), Stop> {
         for (min, max, site) in counts {
@@ -107,8 +115,8 @@ impl<'p> Run<'p> {
     }
 }
 
-fn whole(field: &FieldPlan) -> Spot<'_> {
-    Spot { element: &field.element, at: None, for_key: false }
+fn whole(field: &FieldPlan) -> ValuePosition<'_> {
+    ValuePosition { element: &field.element, at: None, for_key: false }
 }
 
 /// The items of a list, packed or not, or the entries of a map.
@@ -125,7 +133,7 @@ fn items<'a>(field: &FieldPlan, slot: Slot, bytes: &'a [u8]) -> Result<Vec<Raw<'
         }
         match raw {
             Raw::Bytes(packed) if own != 2 => {
-                for bits in wire::packed(packed, own) {
+                for bits in encoded::packed(packed, own) {
                     items.push(Raw::Varint(bits?));
                 }
             }

@@ -1,7 +1,7 @@
 //! Rules of strings and bytes.
 
-use super::super::wire::Raw;
-use super::{Check, Constant, Kind, Rules, Test, counted, hex, pattern, wire};
+use super::super::encoded::Raw;
+use super::{Check, Constant, Kind, Rules, Test, counted, encoded, hex, pattern};
 
 /// A form with its number and name in `StringRules`, and what it is called in messages.
 type Form = (u32, &'static str, &'static str, fn(&[u8]) -> bool);
@@ -121,7 +121,7 @@ impl Rules<'_> {
     ) -> Vec<Check> {
         let mut checks = Vec::new();
         for (at, (name, number)) in rules.into_iter().enumerate() {
-            let Some(one) = wire::last(self.bytes, number).map(Raw::bits) else { continue };
+            let Some(one) = encoded::last(self.bytes, number).map(Raw::bits) else { continue };
             let (words, test) = match at {
                 0 => ("", test(one, one)),
                 1 => ("at least ", test(one, u64::MAX)),
@@ -166,14 +166,14 @@ impl Rules<'_> {
     }
 
     fn part(&self, number: u32) -> Option<Box<[u8]>> {
-        wire::last(self.bytes, number).map(|raw| raw.bytes().into())
+        encoded::last(self.bytes, number).map(|raw| raw.bytes().into())
     }
 
     /// `well_known_regex`: names and values of HTTP headers.
     fn headers(&self, checks: &mut Vec<Check>) {
-        let strict = wire::last(self.bytes, 25).is_none_or(|raw| raw.bits() != 0);
+        let strict = encoded::last(self.bytes, 25).is_none_or(|raw| raw.bits() != 0);
         let rule = (24, "well_known_regex", Kind::Enum);
-        match wire::last(self.bytes, 24).map(Raw::bits) {
+        match encoded::last(self.bytes, 24).map(Raw::bits) {
             Some(1) => {
                 let words = "HTTP header name";
                 let is = if strict {

@@ -1,5 +1,6 @@
-//! Rules of a schema: where one that does not compile is, what is said of a request that breaks one,
-//! and what no request can do. Verdicts are compared with protovalidate-go by `examples/judge.rs`.
+//! Rules of a schema: where one that does not compile is, what is said of a request that breaks
+//! one, and what no request can do. Verdicts are compared with protovalidate-go by
+//! `examples/judge.rs`.
 
 mod layer;
 

@@ -6,14 +6,14 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http::HeaderValue;
 use serde_json::{Value, json};
-use tidewire_hosting::Life;
+use tidewire_hosting::LifeLimits;
 use tidewire_service::{Body, Call, Code, Codec, Context, Error, Frame, Method, Service};
 
 use super::{Gateway, context, json_of, key};
 
 pub(super) async fn all(command: &[String]) {
     let gateway =
-        Gateway::start(command, Codec::Json, crate::life(|life| life.queue_max = 1000)).await;
+        Gateway::start(command, Codec::Json, crate::limits(|limits| limits.queue_max = 1000)).await;
     unary_calls_carry_metadata(&gateway).await;
     errors_carry_details(&gateway).await;
     streams_of_all_kinds_flow(&gateway).await;
@@ -229,9 +229,9 @@ async fn answers_are_kept_until_what_they_are_made_of_changes(gateway: &Gateway)
     }
     gateway.text("Set", &one).await.unwrap();
     assert_eq!(gateway.number("Get", &one).await, 2);
-    assert_eq!(gateway.number("Through", &one).await, 2, "what was made of it ended too");
+    assert_eq!(gateway.number("Through", &one).await, 2, "what depended on it ended too");
     assert_eq!(gateway.number("Get", &two).await, 1, "and nothing else");
-    // What says nothing of what it was made of is never kept.
+    // What says nothing of what it depended on is never kept.
     assert_eq!(gateway.number("Bare", &one).await, 3);
     assert_eq!(gateway.number("Bare", &one).await, 4);
     // Without a key it is all of the source.
@@ -281,7 +281,7 @@ async fn answers_made_of_all_of_a_source_end_with_each_of_its_keys(gateway: &Gat
 }
 
 async fn protobuf_passes_untouched(command: &[String]) {
-    let gateway = Gateway::start(command, Codec::Proto, Life::default()).await;
+    let gateway = Gateway::start(command, Codec::Proto, LifeLimits::default()).await;
     // A field that nobody knows is there afterwards.
     let message = Bytes::from_static(b"\x0a\x01a\xf8\x07\x05");
     let echo = gateway.method("Echo");
@@ -296,8 +296,8 @@ async fn said(gateway: &Gateway, method: Method, message: Bytes) -> Result<Bytes
 }
 
 async fn one_that_calls_itself_is_not_queued_behind_itself(command: &[String]) {
-    let life = crate::life(|life| life.concurrency = 1);
-    let gateway = Gateway::start(command, Codec::Json, life).await;
+    let limits = crate::limits(|limits| limits.concurrency = 1);
+    let gateway = Gateway::start(command, Codec::Json, limits).await;
     assert_eq!(gateway.text("Within", "b").await.unwrap(), "inner b");
     assert_eq!(gateway.hosted.status().starts, 1);
     gateway.stop().await;

@@ -1,15 +1,15 @@
-//! The JSON that programs with `codec = "json"` and their callers send each other: what a program sees is of its
-//! schema and has one form, and so is what its callers get.
+//! The JSON that programs with `codec = "json"` and their callers send each other: what a program
+//! sees is of its schema and has one form, and so is what its callers get.
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
-use tidewire_hosting::Life;
+use tidewire_hosting::LifeLimits;
 use tidewire_service::{Body, Code, Codec, Context, Error, Frame};
 
 use super::{Gateway, go, json_of, node, python, rust};
 
-/// Bodies that are no messages of one number, and what their caller is told first.
+/// Bodies that are not messages of one number, and what their caller is told first.
 const WRONG: [(&str, &str); 9] = [
     (r#"{"number":1.5}"#, "field number: invalid value: floating point `1.5`, expected an i32"),
     (r#"{"number":"a"}"#, "field number: invalid value: string \"a\", expected an i32"),
@@ -18,7 +18,7 @@ const WRONG: [(&str, &str); 9] = [
         r#"{"number":2147483648}"#,
         "field number: invalid value: integer `2147483648`, expected an i32",
     ),
-    (r#"{"number":1,"number":1}"#, "number is there twice"),
+    (r#"{"number":1,"number":1}"#, "number occurs twice"),
     (r#"{"number":1"#, "request is not valid JSON"),
     ("[1]", "invalid type: sequence, expected an object"),
     ("null", "invalid type: null, expected an object"),
@@ -28,7 +28,7 @@ const WRONG: [(&str, &str); 9] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_sees_json_of_its_schema_in_one_form() {
     for command in [python("threads"), python("async"), node("fetch"), go(), rust()] {
-        let gateway = Gateway::start(&command, Codec::Json, Life::default()).await;
+        let gateway = Gateway::start(&command, Codec::Json, LifeLimits::default()).await;
         what_is_not_of_the_schema_never_reaches_the_program(&gateway).await;
         requests_of_one_value_come_in_one_form(&gateway).await;
         streamed_requests_do_too(&gateway).await;
@@ -96,7 +96,7 @@ async fn streamed_requests_do_too(gateway: &Gateway) {
 async fn what_a_program_answers_is_checked_and_not_its_callers_fault() {
     // In Rust nothing else can be said.
     for command in [python("threads"), python("async"), node("fetch"), go()] {
-        let gateway = Gateway::start(&command, Codec::Json, Life::default()).await;
+        let gateway = Gateway::start(&command, Codec::Json, LifeLimits::default()).await;
         let odd = gateway.ask("Do", json!({ "text": "odd answer" })).await.unwrap();
         assert_eq!(odd, json!({ "text": "odd" }), "{command:?}");
         let error = gateway.ask("Do", json!({ "text": "wrong answer" })).await.unwrap_err();

@@ -6,13 +6,13 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use http::header::RETRY_AFTER;
 use serde_json::json;
-use tidewire_hosting::{Life, State};
+use tidewire_hosting::{LifeLimits, State};
 use tidewire_service::{Body, Code, Codec, Context, Error};
 
 use super::{Gateway, key};
 
 pub(super) async fn all(command: &[String]) {
-    let gateway = Gateway::start(command, Codec::Json, Life::default()).await;
+    let gateway = Gateway::start(command, Codec::Json, LifeLimits::default()).await;
     noise_is_no_part_of_the_protocol(&gateway).await;
     a_crash_within_a_call_is_an_error(&gateway, "crash").await;
     a_crash_within_a_call_is_an_error(&gateway, "garbage").await;
@@ -46,7 +46,7 @@ async fn a_crash_within_a_call_is_an_error(gateway: &Gateway, how: &str) {
 }
 
 async fn a_crash_within_a_stream_breaks_it_off(command: &[String]) {
-    let gateway = Gateway::start(command, Codec::Json, Life::default()).await;
+    let gateway = Gateway::start(command, Codec::Json, LifeLimits::default()).await;
     let request = json!({ "text": key() }).to_string();
     let reply = gateway.reply("Drip", Context::default(), request).await.unwrap();
     let Body::Stream(mut frames) = reply.body else { panic!("it streams") };
@@ -60,8 +60,8 @@ async fn a_crash_within_a_stream_breaks_it_off(command: &[String]) {
 
 async fn a_call_that_hangs_ends_in_time_and_a_process_that_hangs_is_killed(command: &[String]) {
     // Long enough for a process that answers on a busy machine.
-    let life = crate::life(|life| life.request_timeout = Duration::from_secs(2));
-    let gateway = Gateway::start(command, Codec::Json, life).await;
+    let limits = crate::limits(|limits| limits.request_timeout = Duration::from_secs(2));
+    let gateway = Gateway::start(command, Codec::Json, limits).await;
     for hanging in [2, 3] {
         // As long as other calls are answered it is slow, and does not hang.
         assert_eq!(gateway.text("Echo", "a").await.unwrap(), "a");
@@ -83,8 +83,8 @@ async fn a_call_that_hangs_ends_in_time_and_a_process_that_hangs_is_killed(comma
 }
 
 async fn what_is_kept_outlives_an_idle_stop_and_no_crash(command: &[String]) {
-    let life = crate::life(|life| life.idle_stop = Some(Duration::from_millis(50)));
-    let gateway = Gateway::start(command, Codec::Json, life).await;
+    let limits = crate::limits(|limits| limits.idle_stop = Some(Duration::from_millis(50)));
+    let gateway = Gateway::start(command, Codec::Json, limits).await;
     let key = key();
     assert_eq!(gateway.number("Get", &key).await, 1);
     gateway.hosted.until(|status| status.state == State::Stopped).await;
@@ -100,15 +100,15 @@ async fn what_is_kept_outlives_an_idle_stop_and_no_crash(command: &[String]) {
 }
 
 async fn what_is_kept_ends_with_the_program_that_is_replaced(command: &[String]) {
-    let gateway = Gateway::start(command, Codec::Json, Life::default()).await;
+    let gateway = Gateway::start(command, Codec::Json, LifeLimits::default()).await;
     let key = key();
     assert_eq!(gateway.number("Get", &key).await, 1);
     gateway.text("Set", &key).await.unwrap();
     for _ in 0..2 {
         assert_eq!(gateway.number("Get", &key).await, 2);
     }
-    let (program, life) = gateway.hosted.runs();
-    gateway.hosted.replace(program, life);
+    let (program, limits) = gateway.hosted.runs();
+    gateway.hosted.replace(program, limits);
     gateway.hosted.until(|status| status.starts == 2).await;
     // That it ends is told in the moment after.
     while gateway.number("Get", &key).await == 2 {}
@@ -117,16 +117,16 @@ async fn what_is_kept_ends_with_the_program_that_is_replaced(command: &[String])
 }
 
 async fn work_that_is_no_call_keeps_it_alive(command: &[String]) {
-    let life = crate::life(|life| {
-        life.idle_freeze = Some(Duration::from_millis(20));
-        life.idle_stop = Some(Duration::from_millis(150));
+    let limits = crate::limits(|limits| {
+        limits.idle_freeze = Some(Duration::from_millis(20));
+        limits.idle_stop = Some(Duration::from_millis(150));
     });
-    let gateway = Gateway::start(command, Codec::Json, life.clone()).await;
+    let gateway = Gateway::start(command, Codec::Json, limits.clone()).await;
     gateway.text("Do", "busy").await.unwrap();
     let before = pid(&gateway).await;
     // One that idles as long is started later and ended meanwhile, twice.
     for _ in 0..2 {
-        let other = gateway.another(command, life.clone()).await;
+        let other = gateway.another(command, limits.clone()).await;
         other.until(|status| status.state == State::Stopped && status.starts == 1).await;
     }
     assert_eq!(gateway.hosted.status().state, State::Ready);
@@ -138,10 +138,10 @@ async fn work_that_is_no_call_keeps_it_alive(command: &[String]) {
 }
 
 async fn calls_that_find_it_frozen_or_about_to_be_are_answered(command: &[String]) {
-    let life = crate::life(|life| {
-        (life.idle_freeze, life.queue_max) = (Some(Duration::ZERO), 1000);
+    let limits = crate::limits(|limits| {
+        (limits.idle_freeze, limits.queue_max) = (Some(Duration::ZERO), 1000);
     });
-    let gateway = Gateway::start(command, Codec::Json, life).await;
+    let gateway = Gateway::start(command, Codec::Json, limits).await;
     let echo = async |number: usize| {
         let text = number.to_string();
         assert_eq!(gateway.text("Echo", &text).await.unwrap(), text);
@@ -158,8 +158,8 @@ async fn calls_that_find_it_frozen_or_about_to_be_are_answered(command: &[String
 }
 
 async fn calls_beyond_a_full_queue_are_refused_at_once(command: &[String]) {
-    let life = crate::life(|life| (life.queue_max, life.concurrency) = (1, 1));
-    let gateway = Gateway::start(command, Codec::Json, life).await;
+    let limits = crate::limits(|limits| (limits.queue_max, limits.concurrency) = (1, 1));
+    let gateway = Gateway::start(command, Codec::Json, limits).await;
     // One that has begun has the only place; the next waits.
     let request = json!({ "text": key() }).to_string();
     let reply = gateway.reply("Drip", Context::default(), request).await.unwrap();
@@ -182,7 +182,7 @@ async fn calls_beyond_a_full_queue_are_refused_at_once(command: &[String]) {
 }
 
 async fn no_call_fails_while_its_program_is_replaced(command: &[String]) {
-    let gateway = Gateway::start(command, Codec::Json, Life::default()).await;
+    let gateway = Gateway::start(command, Codec::Json, LifeLimits::default()).await;
     let first = pid(&gateway).await;
     // Commands, which are not made twice.
     let calls = async || {
@@ -193,8 +193,8 @@ async fn no_call_fails_while_its_program_is_replaced(command: &[String]) {
     let replaces = async {
         for starts in 1..=3 {
             gateway.hosted.until(|status| status.starts == starts).await;
-            let (program, life) = gateway.hosted.runs();
-            gateway.hosted.replace(program, life);
+            let (program, limits) = gateway.hosted.runs();
+            gateway.hosted.replace(program, limits);
         }
     };
     tokio::join!(join_all((0..4).map(|_| calls())), replaces);

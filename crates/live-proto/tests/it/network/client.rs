@@ -1,8 +1,11 @@
-//! The client's application: calls of all kinds, replicas, and the checks that only a caller can make.
+//! The client's application: calls of all kinds, replicas, and the checks that only a caller can
+//! make.
 
 use std::collections::{HashMap, HashSet};
 
-use tidewire_live_proto::{CallId, Metadata, OutgoingReply, Push, Request, Session, Then, Watch};
+use tidewire_live_proto::{
+    CallId, Continuation, Metadata, OutgoingReply, Push, Request, Session, Watch,
+};
 use tidewire_service::{Code, Codec, Outcome, Validator};
 
 use super::{KEYS, Known, Random, config};
@@ -306,7 +309,7 @@ impl Client {
         let open = self.open.get(&answer.call).expect("an answer to an open call");
         let purpose = open.purpose;
         let (op, writes) = (open.op, open.writes);
-        if answer.then == Then::Nothing {
+        if answer.then == Continuation::Nothing {
             self.end(answer.call, 1);
         }
         if let Purpose::Write(_) = purpose {
@@ -365,10 +368,10 @@ impl Client {
                 } else {
                     assert_eq!(answer.validator, replica.version.map(content));
                 }
-                let fresh = answer.then == Then::Watch && !answer.suspect;
+                let fresh = answer.then == Continuation::Watch && !answer.suspect;
                 replica.fresh = fresh && !self.unsure;
                 self.unconfirmed[key as usize] = fresh && self.unsure;
-                if answer.then == Then::Nothing {
+                if answer.then == Continuation::Nothing {
                     replica.call = None;
                 }
             }

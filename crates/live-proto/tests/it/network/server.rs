@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use tidewire_live_proto::{
-    CallId, Change, CommandOrigin, Metadata, OutgoingReply, Push, Refresh, Request, Session, Then,
-    Watch,
+    CallId, Change, CommandOrigin, Continuation, Metadata, OutgoingReply, Push, Refresh, Request,
+    Session, Watch,
 };
 use tidewire_service::Codec;
 
@@ -30,7 +30,7 @@ pub(super) struct Server {
     /// Marks for watchers of sessions that were not at hand.
     marks: Vec<(Owner, u64)>,
     called: bool,
-    /// No new calls of its own.
+    /// No new its own calls.
     pub(super) quiet: bool,
 }
 
@@ -158,7 +158,10 @@ impl Server {
                 }
             }
             Event::Reply(answer) => {
-                assert_eq!((answer.then, &answer.payload[..]), (Then::Nothing, &b"back"[..]));
+                assert_eq!(
+                    (answer.then, &answer.payload[..]),
+                    (Continuation::Nothing, &b"back"[..])
+                );
                 self.called = false;
             }
             Event::Failed { .. } => self.called = false,
