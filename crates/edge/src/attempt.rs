@@ -6,6 +6,7 @@
 //! all who wait, or put aside for the caller who started the run; the others then run by themselves.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::{Either, select};
@@ -19,6 +20,7 @@ use crate::key::Key;
 use crate::privacy::Privacy;
 use crate::refusal::Refusal;
 use crate::table::Terms;
+use crate::watched::Run;
 
 /// What a caller brings along to a run of the service.
 pub(crate) struct Attempt {
@@ -30,6 +32,15 @@ pub(crate) struct Attempt {
     room: Arc<Room>,
     /// An answer for the caller who brought this, and for nobody else.
     aside: Mutex<Option<Result<Reply>>>,
+    /// Where the reply goes that is not cached, for those who watch it.
+    run: Option<Arc<Run>>,
+    has_run: AtomicBool,
+}
+
+/// A reply that is its starter's alone, and why.
+pub(crate) struct Aside {
+    pub(crate) outcome: Result<Reply>,
+    refusal: Refusal,
 }
 
 /// What a run has to say when nothing is kept of it.
@@ -48,8 +59,23 @@ impl Attempt {
         inner: Arc<dyn Service>,
         terms: Arc<Terms>,
         room: Arc<Room>,
-    ) -> Arc<Self> {
-        Arc::new(Self { key, query, inner, terms, room, aside: Mutex::new(None) })
+    ) -> Self {
+        Self {
+            key,
+            query,
+            inner,
+            terms,
+            room,
+            aside: Mutex::new(None),
+            run: None,
+            has_run: AtomicBool::new(false),
+        }
+    }
+
+    /// An attempt for callers who watch a reply that is not cached.
+    pub(crate) fn with_run(mut self, run: &Arc<Run>) -> Arc<Self> {
+        self.run = Some(Arc::clone(run));
+        Arc::new(self)
     }
 
     /// Whether it is for this key of this method.
@@ -57,18 +83,24 @@ impl Attempt {
         Arc::ptr_eq(&self.terms, terms) && self.key == *key
     }
 
+    /// Whether the service ran for this caller, and not for one that it joined.
+    pub(crate) fn has_run(&self) -> bool {
+        self.has_run.load(Ordering::Relaxed)
+    }
+
     /// What was put aside for this caller.
     pub(crate) fn take_aside(&self) -> Option<Result<Reply>> {
         self.aside.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Runs the service.
-    pub(crate) async fn run(&self) -> Result<Kept, Passing> {
+    /// Runs the service: what can be given again, or the starter's alone.
+    pub(crate) async fn produce(&self) -> Result<Kept, Aside> {
         let terms = &self.terms;
+        self.has_run.store(true, Ordering::Relaxed);
         let is_page = matches!(self.query.target(), Target::Http(_));
         let made = terms.timer.now();
         let deadline = made + terms.compute_timeout;
-        let privacy = Arc::new(Privacy::new(terms.sharing.clone(), is_page, deadline));
+        let privacy = Arc::new(Privacy::new(terms.scope.clone(), is_page, deadline));
         let mut call = self.query.clone().into_call();
         let previous = terms.previous.of(&self.key);
         let content = previous.as_ref().and_then(|kept| kept.own().validator());
@@ -88,8 +120,7 @@ impl Attempt {
             Either::Right(_) => {
                 let message =
                     format!("took longer than compute_timeout {:?}", terms.compute_timeout);
-                let error = Error::deadline_exceeded(message);
-                return Err(Passing::Shared(Box::new(Kept::error(error, origin))));
+                return Ok(Kept::error(Error::deadline_exceeded(message), origin));
             }
         };
         let outcome = match (outcome, previous) {
@@ -101,14 +132,20 @@ impl Attempt {
             (outcome, _) => outcome,
         };
         if let Some(part) = privacy.read_beside_key() {
-            return Err(self.put_aside(outcome, &Refusal::Private(part)));
+            return Err(Aside { outcome, refusal: Refusal::Private(part) });
         }
-        let kept = match Kept::of(outcome, origin) {
+        Kept::of(outcome, origin).map_err(|refused| {
+            let (outcome, refusal) = *refused;
+            Aside { outcome, refusal }
+        })
+    }
+
+    /// Runs the service for all who wait: what is kept, or what has to be said instead.
+    pub(crate) async fn run(&self) -> Result<Kept, Passing> {
+        let terms = &self.terms;
+        let kept = match self.produce().await {
             Ok(kept) => kept,
-            Err(refused) => {
-                let (outcome, refusal) = *refused;
-                return Err(self.put_aside(outcome, &refusal));
-            }
+            Err(Aside { outcome, refusal }) => return Err(self.put_aside(outcome, &refusal)),
         };
         let ends = terms.lifetime != Lifetime::Unknown || has_read() || kept.own().is_known();
         let refusal = match kept.passing_code() {
@@ -116,6 +153,11 @@ impl Attempt {
             None if !ends => Refusal::Untracked,
             None if has_read_untracked() => Refusal::Untold,
             None => {
+                if let Some(run) = &self.run {
+                    let digest = kept.digest();
+                    run.put(kept);
+                    return Ok(digest);
+                }
                 terms.note_kept(&kept);
                 return Ok(kept);
             }

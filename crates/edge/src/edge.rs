@@ -5,11 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderName;
 use tidewire_memo::Graph;
-use tidewire_service::{Caching, Layer, Room, Spec, Timer};
+use tidewire_service::{CacheScope, Caching, Layer, Room, Spec, Timer};
 
 use crate::memoized::Memoize;
-use crate::terms::{MethodTerms, TermsError};
+use crate::scope::Scope;
+use crate::terms::{self, MethodTerms, TermsError};
 
 /// How replies are memoized; [`layer`](Self::layer) makes the layer.
 ///
@@ -44,8 +46,18 @@ pub(crate) struct Settings {
     pub(crate) room: Arc<Room>,
     /// What caches of HTTP are told where a method says nothing.
     pub(crate) caching: Caching,
-    /// By the method's name, `shop.v1.Items/Get`.
+    /// Headers, beside `authorization` and `cookie`, by which a caller may say who it is.
+    pub(crate) credential_headers: Vec<HeaderName>,
+    /// By the method's name, `shop.v1.Items/Get`, or its service's, `shop.v1.Items/*`.
     pub(crate) methods: BTreeMap<String, MethodTerms>,
+}
+
+impl Settings {
+    /// What is set for a method, or for its service.
+    pub(crate) fn of(&self, spec: &Spec) -> MethodTerms {
+        let of = |name: &str| self.methods.get(name).cloned().unwrap_or_default();
+        of(terms::method_name(spec)).or(&of(&format!("{}/*", spec.service)))
+    }
 }
 
 impl Edge {
@@ -58,6 +70,7 @@ impl Edge {
             reply_bytes_max: 1 << 20,
             room: Arc::new(Room::new(64 << 20)),
             caching: Caching::NONE,
+            credential_headers: Vec::new(),
             methods: BTreeMap::new(),
         };
         Self { graph: graph.clone(), terms }
@@ -108,7 +121,20 @@ impl Edge {
         self
     }
 
-    /// Sets what holds for a method, `shop.v1.Items/Get`, in place of what its `.proto` says.
+    /// Names a header, beside `authorization` and `cookie`, by which callers say who they are: HTTP caches are
+    /// told (`vary`) that a caller's reply depends on it.
+    pub fn credential_header(mut self, name: HeaderName) -> Self {
+        self.terms.credential_headers.push(name);
+        self
+    }
+
+    /// Whether replies of a method are cached for everybody.
+    pub fn is_public(&self, spec: &Spec) -> bool {
+        spec.is_query() && self.terms.of(spec).scope(spec) == Scope::Public
+    }
+
+    /// Sets what holds for a method, `shop.v1.Items/Get`, in place of what its `.proto` says; or for all
+    /// queries of a service, `shop.v1.Items/*`, of which nothing else is set.
     pub fn method(mut self, name: &str, terms: MethodTerms) -> Self {
         self.terms.methods.insert(name.to_owned(), terms);
         self
@@ -122,13 +148,22 @@ impl Edge {
         &self,
         served: impl Iterator<Item = &'a Spec> + Clone,
     ) -> Result<(), TermsError> {
-        let mut methods = self.terms.methods.keys();
-        methods.find_map(|method| TermsError::find(method, served.clone())).map_or(Ok(()), Err)
+        let mut methods = self.terms.methods.iter();
+        let error = methods
+            .find_map(|(name, terms)| TermsError::find(name, terms, &self.terms, served.clone()));
+        error.map_or(Ok(()), Err)
     }
 
     /// The layer, which asks `timer` for the time.
     pub fn layer(&self, timer: impl Timer) -> impl Layer {
-        Memoize { graph: self.graph.clone(), settings: self.terms.clone(), timer: Arc::new(timer) }
+        let (graph, settings) = (self.graph.clone(), self.terms.clone());
+        Memoize { graph, settings, timer: Arc::new(timer), pages: None }
+    }
+
+    /// The layer of a plain HTTP handler whose replies to `GET` are cached for these callers.
+    pub fn page_layer(&self, timer: impl Timer, scope: CacheScope) -> impl Layer {
+        let (graph, settings) = (self.graph.clone(), self.terms.clone());
+        Memoize { graph, settings, timer: Arc::new(timer), pages: Some(scope) }
     }
 }
 

@@ -38,8 +38,18 @@ pub(crate) struct Entry {
 
 #[derive(Debug, Clone)]
 enum Answered {
-    Reply { status: StatusCode, headers: Headers, trailers: Headers, validator: Validator },
+    Reply {
+        status: StatusCode,
+        headers: Headers,
+        trailers: Headers,
+        validator: Validator,
+    },
     Error(Error),
+    /// What is known of a reply that is not cached but watched.
+    Digest {
+        validator: Option<Validator>,
+        digest: [u8; 16],
+    },
 }
 
 /// What matters of who asks.
@@ -47,6 +57,10 @@ pub(crate) struct Asker {
     pub(crate) held: Vec<Validator>,
     /// Whether HTTP's rules for caches hold for the answer.
     pub(crate) is_conditional: bool,
+    /// Whether any current reply will do: `If-None-Match: *` (RFC 9110, section 13.1.2).
+    pub(crate) holds_any: bool,
+    /// Whether it has shown a client certificate.
+    pub(crate) has_certificate: bool,
 }
 
 /// Of what an answer is, and when it was made.
@@ -130,7 +144,7 @@ impl Kept {
     pub(crate) fn passing_code(&self) -> Option<Code> {
         use Code::{FailedPrecondition, InvalidArgument, NotFound, OutOfRange};
         match &self.0.answer {
-            Answered::Reply { .. } => None,
+            Answered::Reply { .. } | Answered::Digest { .. } => None,
             Answered::Error(error) => {
                 let code = error.code();
                 let lasts =
@@ -174,6 +188,7 @@ impl Kept {
                 weight::shared(&entry.body) + weight::headers(headers) + weight::headers(trailers)
             }
             Answered::Error(error) => weight::error(error),
+            Answered::Digest { .. } => 0,
         };
         held + weight::counted(entry.key.bytes()) + weight::counted(size_of::<Entry>())
     }
@@ -182,15 +197,91 @@ impl Kept {
     pub(crate) fn give(&self, version: u64, asker: &Asker, from: From) -> Result<Reply> {
         let freshness = self.freshness(version);
         let entry = &*self.0;
-        let told = asker.is_conditional.then(|| self.told(from));
+        let told = asker.is_conditional.then(|| self.told(from, asker.has_certificate));
         match &entry.answer {
-            Answered::Reply { validator, headers, .. } if asker.held.contains(validator) => {
+            Answered::Reply { validator, headers, status, .. }
+                if asker.held.contains(validator) || asker.holds_any && status.is_success() =>
+            {
                 let freshness = freshness.with_validator(*validator);
                 let unchanged = Reply::unchanged(*validator).with_freshness(freshness);
                 let told = told.map_or_else(|| headers.clone(), Headers::from);
                 Ok(unchanged.with_headers(told))
             }
             _ => self.give_with(freshness, told),
+        }
+    }
+
+    /// What the graph keeps of a reply that is not cached: enough to compare it with the next one.
+    pub(crate) fn digest(&self) -> Self {
+        let entry = &*self.0;
+        let digest = self.hash();
+        let validator = match &entry.answer {
+            Answered::Reply { validator, .. } => Some(*validator),
+            _ => None,
+        };
+        Self(Arc::new(Entry {
+            answer: Answered::Digest { validator, digest },
+            body: Bytes::new(),
+            own: entry.own.clone(),
+            made: entry.made,
+            key: entry.key.clone(),
+            terms: Arc::clone(&entry.terms),
+            forms: Forms::new(Arc::new(Room::new(0))),
+        }))
+    }
+
+    /// Whether this reply has the digest.
+    pub(crate) fn has_digest(&self, of: &Self) -> bool {
+        matches!(&of.0.answer, Answered::Digest { digest, .. } if *digest == self.hash())
+    }
+
+    /// A hash of everything that a caller sees of the reply.
+    fn hash(&self) -> [u8; 16] {
+        let mut parts = Sha256::new();
+        let mut part = |bytes: &[u8]| {
+            parts.update((bytes.len() as u64).to_le_bytes());
+            parts.update(bytes);
+        };
+        let fields = |part: &mut dyn FnMut(&[u8]), headers: &HeaderMap| {
+            part(&headers.len().to_le_bytes());
+            for (name, value) in headers {
+                part(name.as_str().as_bytes());
+                part(value.as_bytes());
+            }
+        };
+        match &self.0.answer {
+            Answered::Digest { digest, .. } => return *digest,
+            Answered::Reply { status, headers, trailers, .. } => {
+                part(&status.as_u16().to_le_bytes());
+                part(&self.0.body);
+                fields(&mut part, headers);
+                fields(&mut part, trailers);
+            }
+            Answered::Error(error) => {
+                part(&error.code().number().to_le_bytes());
+                part(error.message().as_bytes());
+                for detail in error.details() {
+                    part(detail.type_name.as_bytes());
+                    part(&detail.value);
+                }
+                fields(&mut part, error.headers());
+                fields(&mut part, error.trailers());
+            }
+        }
+        first_half(&parts.finalize())
+    }
+
+    /// This reply, whose end `digest` tells, to be given to one who watches.
+    pub(crate) fn give_watched(&self, digest: &Self, version: u64, asker: &Asker) -> Result<Reply> {
+        let freshness = digest.freshness(version);
+        match &self.0.answer {
+            Answered::Reply { validator, headers, .. } if asker.held.contains(validator) => {
+                let freshness = freshness.with_validator(*validator);
+                Ok(Reply::unchanged(*validator)
+                    .with_freshness(freshness)
+                    .with_headers(headers.clone()))
+            }
+            _ => self.give_with(freshness, None),
         }
     }
 
@@ -222,6 +313,9 @@ impl Kept {
                 }
                 Ok(reply)
             }
+            Answered::Digest { .. } => {
+                Err(Error::internal("a digest of a reply was given in its place"))
+            }
         }
     }
 
@@ -240,15 +334,16 @@ impl Kept {
     }
 
     /// The headers of the answer with what caches are told.
-    fn told(&self, from: From) -> HeaderMap {
+    fn told(&self, from: From, has_certificate: bool) -> HeaderMap {
         let own = match &self.0.answer {
             Answered::Reply { headers, .. } => headers,
             Answered::Error(error) => error.headers(),
+            Answered::Digest { .. } => &Headers::default(),
         };
         let rules = &self.0.terms.rules;
         match from {
-            From::Memory => rules.told(own, Some(self.age())),
-            From::Service => rules.told(own, None),
+            From::Memory => rules.told(own, Some(self.age()), has_certificate),
+            From::Service => rules.told(own, None, has_certificate),
         }
     }
 }
@@ -272,6 +367,7 @@ impl Keeper for Entry {
         match &self.answer {
             Answered::Reply { validator, .. } => Some(*validator),
             Answered::Error(_) => None,
+            Answered::Digest { validator, .. } => *validator,
         }
     }
 
@@ -307,6 +403,9 @@ impl PartialEq for Kept {
                     && one.details() == two.details()
                     && one.headers() == two.headers()
                     && one.trailers() == two.trailers()
+            }
+            (Answered::Digest { digest: one, .. }, Answered::Digest { digest: two, .. }) => {
+                one == two
             }
             _ => false,
         }
@@ -352,7 +451,11 @@ fn speaks_of_data(status: StatusCode) -> bool {
 }
 
 fn validator(body: &[u8]) -> Validator {
+    Validator::new(first_half(&Sha256::digest(body)))
+}
+
+fn first_half(hash: &[u8]) -> [u8; 16] {
     let mut half = [0; 16];
-    half.copy_from_slice(&Sha256::digest(body)[..16]);
-    Validator::new(half)
+    half.copy_from_slice(&hash[..16]);
+    half
 }

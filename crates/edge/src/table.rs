@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::Method as Verb;
 use tidewire_memo::{Ambient, Graph, Memo};
-use tidewire_service::{Call, Lifetime, Method, Room, Sharing, StreamKind, Target, Timer};
+use tidewire_service::{CacheScope, Call, Lifetime, Method, Room, StreamKind, Target, Timer};
 
 use crate::attempt::{Attempt, Passing};
 use crate::edge::Settings;
@@ -17,13 +17,15 @@ use crate::key::Key;
 use crate::methods::Methods;
 use crate::previous::Previous;
 use crate::refusal::Refusal;
-use crate::terms::{self, Effective};
+use crate::scope::Scope;
+use crate::terms::Effective;
+use crate::watched::Runs;
 
 /// On which terms the answers of one method are kept.
 pub(crate) struct Terms {
     /// The method's path, or what stands for plain pages.
     pub(crate) name: String,
-    pub(crate) sharing: Sharing,
+    pub(crate) scope: Scope,
     /// What the method declares by `ttl` or `immutable`; then its answers are kept without a dependency.
     pub(crate) lifetime: Lifetime,
     pub(crate) coalesces: bool,
@@ -48,6 +50,8 @@ pub(crate) struct Terms {
 pub(crate) struct Place {
     pub(crate) memo: Memo<Key, Kept>,
     pub(crate) terms: Arc<Terms>,
+    /// Who waits for replies that are watched and not cached.
+    pub(crate) runs: Arc<Runs>,
 }
 
 /// The memos of what one service answers.
@@ -59,6 +63,8 @@ pub(crate) struct Table {
     pub(crate) room: Arc<Room>,
     methods: Methods<Arc<Place>>,
     pages: OnceLock<Arc<Place>>,
+    /// Whether pages are cached, and who shares them.
+    cache_pages: Option<CacheScope>,
 }
 
 /// After this many answers in a row that were not kept, most calls do not wait for each other any more.
@@ -67,6 +73,11 @@ const HOPELESS: u32 = 16;
 const PROBE: u32 = 256;
 
 impl Terms {
+    /// Whether replies are cached; otherwise they are watched at most.
+    pub(crate) fn is_cached(&self) -> bool {
+        self.scope.is_cached()
+    }
+
     /// The memo in which answers are kept.
     pub(crate) fn memo(&self) -> Memo<Key, Kept> {
         *self.memo.get().expect("terms are of a memo before anything is kept")
@@ -78,7 +89,7 @@ impl Terms {
         if *refusal != Refusal::Untold {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
-        if !self.is_told.swap(true, Ordering::Relaxed) {
+        if self.is_cached() && !self.is_told.swap(true, Ordering::Relaxed) {
             tracing::debug!(method = %self.name, "an answer {refusal}");
         }
     }
@@ -114,9 +125,15 @@ impl Terms {
 }
 
 impl Table {
-    pub(crate) fn new(graph: Graph, settings: Settings, timer: Arc<dyn Timer>) -> Self {
+    pub(crate) fn new(
+        graph: Graph,
+        settings: Settings,
+        timer: Arc<dyn Timer>,
+        cache_pages: Option<CacheScope>,
+    ) -> Self {
         let room = Arc::clone(&settings.room);
-        Self { graph, settings, timer, room, methods: Methods::new(), pages: OnceLock::new() }
+        let (methods, pages) = (Methods::new(), OnceLock::new());
+        Self { graph, settings, timer, room, methods, pages, cache_pages }
     }
 
     /// Where answers to this call are kept; `None` for what passes through.
@@ -126,7 +143,8 @@ impl Table {
                 Some(self.of_method(method))
             }
             Target::Http(target) if target.method == Verb::GET => {
-                let page = || Arc::new(self.make(self.terms("GET", Effective::of_page())));
+                let effective = || Effective::of_page(self.cache_pages.clone());
+                let page = || Arc::new(self.make(self.terms("GET", effective())));
                 Some(self.pages.get_or_init(page))
             }
             _ => None,
@@ -135,8 +153,7 @@ impl Table {
 
     fn of_method(&self, method: &Method) -> &Arc<Place> {
         self.methods.find_or_add(method, || {
-            let set = self.settings.methods.get(terms::name(method));
-            let effective = set.cloned().unwrap_or_default().over(method);
+            let effective = self.settings.of(method).over(method);
             Arc::new(self.make(self.terms(&method.path, effective)))
         })
     }
@@ -162,9 +179,9 @@ impl Table {
         });
         let memo = memo.weigh(Kept::bytes);
         let longest = self.settings.caller_ttl;
-        let life = match terms.sharing {
-            Sharing::Public | Sharing::Vary(_) => life,
-            _ => Some(life.map_or(longest, |life| life.min(longest))),
+        let life = match terms.scope {
+            Scope::Public | Scope::Vary(_) | Scope::Call => life,
+            Scope::Caller => Some(life.map_or(longest, |life| life.min(longest))),
         };
         let memo = match life {
             Some(life) => memo.ttl(life),
@@ -172,17 +189,23 @@ impl Table {
         };
         // The first and only time.
         let _ = terms.memo.set(memo);
-        Place { memo, terms }
+        Place { memo, terms, runs: Arc::default() }
     }
 
     fn terms(&self, name: &str, effective: Effective) -> Terms {
-        let Effective { sharing, lifetime, coalesces, caching } = effective;
+        let Effective { scope, lifetime, coalesces, caching } = effective;
         let caching = caching.or(self.settings.caching);
         let is_page = !name.starts_with('/');
         Terms {
             name: name.to_owned(),
-            rules: Rules::new(&sharing, lifetime, is_page, caching),
-            sharing,
+            rules: Rules::new(
+                &scope,
+                &self.settings.credential_headers,
+                lifetime,
+                is_page,
+                caching,
+            ),
+            scope,
             lifetime,
             coalesces,
             reply_bytes_max: self.settings.reply_bytes_max,

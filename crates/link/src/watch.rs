@@ -16,7 +16,7 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use tidewire_live::{CallId, Change, Micros, OutgoingReply, Refresh, Session, Watch};
-use tidewire_service::{Body, Error, Freshness, Joined, Lifetime, Reply, StaleSet};
+use tidewire_service::{Body, Error, Freshness, Joined, Lifetime, Reply, StaleSet, Watching};
 
 use crate::clock::Clock;
 use crate::link::{ByCall, Link, State};
@@ -65,6 +65,7 @@ impl Again {
     fn arrived(&self, held: &Freshness) -> Arrived {
         let mut context = self.context.clone();
         context.set_held(held.validator().into_iter().collect());
+        context.set_watching(Watching::Continues);
         let body = Body::Full(self.message.clone());
         Arrived { target: self.target.clone(), context, body, is_command: false, parent: None }
     }

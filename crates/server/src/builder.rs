@@ -8,7 +8,8 @@ use tidewire_edge::Edge;
 use tidewire_listen::{Address, Addresses, Listener};
 use tidewire_rest::RestOptions;
 use tidewire_service::{
-    Gate, Interface, Layer, Observer, Offer, RpcService, Service, Signal, stack,
+    Access, CacheScope, Gate, Interface, Layer, Observer, Offer, RpcService, Service, Signal, Spec,
+    stack,
 };
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -384,9 +385,14 @@ impl Builder {
             let methods = interfaces().flat_map(Interface::methods).map(|method| &**method);
             edge.check(methods).map_err(StartError::Terms)?;
         }
-        let memo = self.memo.map(|edge| Arc::new(edge.layer(Clock)) as Arc<dyn Layer>);
-        let layers: Vec<_> =
-            self.layers.iter().chain(&memo).chain(&self.inner_layers).cloned().collect();
+        let around = |memo: Option<Arc<dyn Layer>>| -> Vec<Arc<dyn Layer>> {
+            self.layers.iter().chain(&memo).chain(&self.inner_layers).cloned().collect()
+        };
+        let memo = self.memo.as_ref();
+        let layers = around(memo.map(|memo| Arc::new(memo.layer(Clock)) as Arc<dyn Layer>));
+        let routes = routes(self.routes, &layers, |scope| {
+            around(memo.map(|memo| Arc::new(memo.page_layer(Clock, scope)) as Arc<dyn Layer>))
+        });
         let offer = self.offer.map(|offer| Offered::new(offer, layers.clone(), self.validation));
         let offer = offer.transpose()?.map(Arc::new);
         let names = self.services.iter().map(|(interface, _)| interface.name().to_owned());
@@ -402,7 +408,10 @@ impl Builder {
         }
         let served = methods.each().chain(interfaces().flat_map(Interface::methods));
         let access =
-            self.access.gate(served.map(|method| &**method)).map_err(StartError::Access)?;
+            self.access.gate(served.clone().map(|method| &**method)).map_err(StartError::Access)?;
+        if let (Some(memo), Some(gate)) = (memo, &access) {
+            public_for_everybody(memo, gate, served.map(|method| &**method))?;
+        }
         let counters = Arc::new(Counters::default());
         let [mut gates, after] = gate::of_limits(&self.limits, &counters);
         let shows_host = !self.gates.is_empty();
@@ -419,7 +428,6 @@ impl Builder {
         let mut options = self.rest;
         options.openapi.get_or_insert(with_reflection);
         let rest = Rest::new(&services, plain, options).map_err(StartError::Rest)?;
-        let routes = routes(self.routes, &layers)?;
         let cors = Policy::new(&self.cors).map_err(StartError::Cors)?.map(Arc::new);
         let tasks = TaskTracker::new();
         let app = Arc::new_cyclic(|app| App {
@@ -428,7 +436,7 @@ impl Builder {
             interfaces,
             methods: methods.with(freshness::service(app.clone())),
             coders: Arc::default(),
-            routes,
+            routes: routes?,
             rest,
             cors,
             commands: Commands::new(self.limits.commands_max),
@@ -462,6 +470,20 @@ impl App {
     }
 }
 
+/// Refuses replies that are cached for everybody where not everybody may call: caches between would give them out.
+fn public_for_everybody<'a>(
+    cache: &Edge,
+    gate: &gate::access::AccessGate,
+    mut served: impl Iterator<Item = &'a Spec>,
+) -> Result<(), StartError> {
+    let is_open = |spec: &Spec| *gate.of_method(spec) == Access::Anonymous;
+    let found = served.find(|spec| cache.is_public(spec) && !is_open(spec));
+    found.map_or(Ok(()), |spec| {
+        let method = spec.path.trim_start_matches('/').to_owned();
+        Err(StartError::PublicCache { method, access: gate.of_method(spec).clone() })
+    })
+}
+
 /// Serves health without layers: whoever probes has no credentials.
 fn add_health(methods: &mut Methods, health: &Health) {
     let service = health.service();
@@ -470,10 +492,18 @@ fn add_health(methods: &mut Methods, health: &Health) {
     let _ = methods.add(&interface, &service);
 }
 
-fn routes(routes: Vec<Route>, layers: &[Arc<dyn Layer>]) -> Result<Routes, RouteError> {
+/// The table of plain HTTP handlers, each within `layers`, or within `cached` where its replies are cached.
+fn routes(
+    routes: Vec<Route>,
+    layers: &[Arc<dyn Layer>],
+    cached: impl Fn(CacheScope) -> Vec<Arc<dyn Layer>>,
+) -> Result<Routes, RouteError> {
     let mut table = Routes::default();
     for Route { verb, template, service } in routes {
-        let service = stack(layers, service);
+        let service = match service.cache() {
+            Some(scope) => stack(&cached(scope), service),
+            None => stack(layers, service),
+        };
         match verb {
             Some(verb) => table.add(verb, &template, service)?,
             None => table.mount(&template, service)?,

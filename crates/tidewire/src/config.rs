@@ -370,7 +370,10 @@ impl Config {
             .cors(cors)
             .validation(self.validation.enabled)
             .reflection(self.server.reflection);
-        if let Some(edge) = self.memo.edge(&Graph::global()) {
+        if let Some(mut edge) = self.memo.edge(&Graph::global()) {
+            if let Some(header) = self.auth.key_header()? {
+                edge = edge.credential_header(header);
+            }
             builder = builder.memo(edge);
         }
         for address in &self.server.listen {

@@ -68,12 +68,12 @@ pub use tidewire_server::{
 #[cfg(feature = "tls")]
 pub use tidewire_server::{Tls, TlsError, TlsFiles};
 pub use tidewire_service::{
-    Access, Admission, Answer, Body, Caching, Call, Channel, Code, Codec, CommandKey, Context,
-    ContextPart, ContextWatch, DURATION_FORMS, Detail, Duplex, End, Error, ErrorParts, Fault,
-    Frame, Freshness, Gate, Guards, Head, Headers, How, HttpTarget, Idempotency, Interface, Layer,
-    Layered, Lender, Lifetime, Method, Observation, Observer, Offer, Outcome, Pace, PathParams,
-    Peer, Phase, Phases, Principal, Protocol, Query, Reply, Result, RpcService, Script, Sender,
-    Service, Sharing, Side, Signal, Spec, Staleness, Stream, StreamKind, Target, Timer, Token,
+    Access, Admission, Answer, Body, CacheScope, Caching, Call, Channel, Code, Codec, CommandKey,
+    Context, ContextPart, ContextWatch, DURATION_FORMS, Detail, Duplex, End, Error, ErrorParts,
+    Fault, Frame, Freshness, Gate, Guards, Head, Headers, How, HttpTarget, Idempotency, Interface,
+    Layer, Layered, Lender, Lifetime, Method, Observation, Observer, Offer, Outcome, Pace,
+    PathParams, Peer, Phase, Phases, Principal, Protocol, Query, Reply, Result, RpcService, Script,
+    Sender, Service, Side, Signal, Spec, Staleness, Stream, StreamKind, Target, Timer, Token,
     Tokens, Upgrade, Validator, Waits, follow, gated, parse_duration,
 };
 

@@ -299,7 +299,7 @@ import "tidewire/v1/options.proto";
 service Shop {
   rpc GetItem(Item) returns (Item) {
     option idempotency_level = NO_SIDE_EFFECTS;
-    option (tidewire.v1.method) = { sharing: PUBLIC };
+    option (tidewire.v1.method) = { cache: PUBLIC };
   }
 }
 message Item { int32 id = 1; }

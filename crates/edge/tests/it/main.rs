@@ -7,4 +7,5 @@ mod memory;
 mod sharing;
 mod terms;
 mod together;
+mod uncached;
 mod watching;

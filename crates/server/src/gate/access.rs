@@ -106,10 +106,7 @@ impl Gate for AccessGate {
     fn admit(&self, head: &mut Head) -> Admission {
         let principal = head.context.principal();
         Admission::Ready(match &head.target {
-            Target::Method(method) => {
-                let access = self.methods.get(&*method.path).unwrap_or(&self.otherwise);
-                check(access, principal)
-            }
+            Target::Method(method) => check(self.of_method(method), principal),
             Target::Http(http) => {
                 let written = http.uri.path();
                 let first = check(self.of_path(written), principal);
@@ -123,6 +120,11 @@ impl Gate for AccessGate {
 }
 
 impl AccessGate {
+    /// Who may call a method.
+    pub(crate) fn of_method(&self, spec: &Spec) -> &Access {
+        self.methods.get(&*spec.path).unwrap_or(&self.otherwise)
+    }
+
     fn of_path(&self, path: &str) -> &Access {
         let found = self.paths.iter().find(|(rule, _)| match rule.strip_suffix("/*") {
             Some(prefix) => path

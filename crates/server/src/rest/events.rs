@@ -19,7 +19,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, VARY};
 use http::{Response, StatusCode};
 use tidewire_rest::{Binding, COMMENT, EVENTS, failed_event, retry_event};
-use tidewire_service::{Body, Call, Error, Freshness, Lifetime, Pace, Reply, Result};
+use tidewire_service::{Body, Call, Error, Freshness, Lifetime, Pace, Reply, Result, Watching};
 
 use crate::connection::App;
 use crate::following::{Following, Next};
@@ -45,6 +45,7 @@ pub(crate) async fn response(
 ) -> Result<Response<Body>> {
     let held = binding.held_event(call.context.headers());
     call.context.set_held(held.into_iter().collect());
+    call.context.set_watching(Watching::Begins);
     let query = call.buffered().await?;
     let answer = app.run_admitted(query.clone().into_call(), false).await;
     let answer = answer.map_err(|failed| failed.error);
