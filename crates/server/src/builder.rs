@@ -385,14 +385,13 @@ impl Builder {
             let methods = interfaces().flat_map(Interface::methods).map(|method| &**method);
             edge.check(methods).map_err(StartError::Terms)?;
         }
+        let (outer, inner) = (self.layers, self.inner_layers);
         let around = |memo: Option<Arc<dyn Layer>>| -> Vec<Arc<dyn Layer>> {
-            self.layers.iter().chain(&memo).chain(&self.inner_layers).cloned().collect()
+            outer.iter().chain(&memo).chain(&inner).cloned().collect()
         };
-        let memo = self.memo.as_ref();
-        let layers = around(memo.map(|memo| Arc::new(memo.layer(Clock)) as Arc<dyn Layer>));
-        let routes = routes(self.routes, &layers, |scope| {
-            around(memo.map(|memo| Arc::new(memo.page_layer(Clock, scope)) as Arc<dyn Layer>))
-        });
+        let memo = self.memo;
+        let layers =
+            around(memo.as_ref().map(|memo| Arc::new(memo.layer(Clock)) as Arc<dyn Layer>));
         let offer = self.offer.map(|offer| Offered::new(offer, layers.clone(), self.validation));
         let offer = offer.transpose()?.map(Arc::new);
         let names = self.services.iter().map(|(interface, _)| interface.name().to_owned());
@@ -406,12 +405,15 @@ impl Builder {
                 let _ = methods.add(&interface, &service);
             }
         }
-        let served = methods.each().chain(interfaces().flat_map(Interface::methods));
-        let access =
-            self.access.gate(served.clone().map(|method| &**method)).map_err(StartError::Access)?;
-        if let (Some(memo), Some(gate)) = (memo, &access) {
-            public_for_everybody(memo, gate, served.map(|method| &**method))?;
-        }
+        let access = {
+            let served = methods.each().chain(interfaces().flat_map(Interface::methods));
+            let served = served.map(|method| &**method);
+            let access = self.access.gate(served.clone()).map_err(StartError::Access)?;
+            if let (Some(memo), Some(gate)) = (&memo, &access) {
+                public_for_everybody(memo, gate, served)?;
+            }
+            access
+        };
         let counters = Arc::new(Counters::default());
         let [mut gates, after] = gate::of_limits(&self.limits, &counters);
         let shows_host = !self.gates.is_empty();
@@ -428,6 +430,11 @@ impl Builder {
         let mut options = self.rest;
         options.openapi.get_or_insert(with_reflection);
         let rest = Rest::new(&services, plain, options).map_err(StartError::Rest)?;
+        let routes = routes(self.routes, &layers, |scope| {
+            around(
+                memo.as_ref().map(|memo| Arc::new(memo.page_layer(Clock, scope)) as Arc<dyn Layer>),
+            )
+        })?;
         let cors = Policy::new(&self.cors).map_err(StartError::Cors)?.map(Arc::new);
         let tasks = TaskTracker::new();
         let app = Arc::new_cyclic(|app| App {
@@ -436,7 +443,7 @@ impl Builder {
             interfaces,
             methods: methods.with(freshness::service(app.clone())),
             coders: Arc::default(),
-            routes: routes?,
+            routes,
             rest,
             cors,
             commands: Commands::new(self.limits.commands_max),
