@@ -11,7 +11,7 @@ Linux. Usage: bench/frozen.py GATEWAY...
 """
 import argparse, os, signal, socket, statistics, subprocess, sys, tempfile, time
 
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../crates/process/tests/it/program.py")
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../crates/hosting/tests/it/program.py")
 CALLS, PATIENCE = 40, 5
 ECHOES = {
     "Python": ["python3", "-c", "import socket\ns = socket.socket(fileno=0)\nwhile b := s.recv(9): s.send(b)"],

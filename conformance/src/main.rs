@@ -19,7 +19,7 @@ use anyhow::Context;
 use buffa::Message;
 use tidewire::memo::Graph;
 use tidewire::mock::{MockFolders, serve};
-use tidewire::{Address, Builder, Edge, Limits, Server, Tls};
+use tidewire::{Address, Builder, Limits, ReplyCache, Server, Tls};
 
 use self::proto::connectrpc::conformance::v1::{
     ConformanceServiceServer, ServerCompatRequest, ServerCompatResponse,
@@ -40,7 +40,7 @@ async fn main() -> anyhow::Result<()> {
         _ => builder.service(ConformanceServiceServer::new(service::Conformance)),
     };
     if arguments.iter().any(|argument| argument == "--memo") {
-        builder = builder.memo(Edge::new(&Graph::global()));
+        builder = builder.memo(ReplyCache::new(&Graph::global()));
     }
     let mut pem_cert = Vec::new();
     if request.use_tls {

@@ -47,9 +47,9 @@ fn watch(root: &Path) {
         }
     }
     println!("cargo::rerun-if-changed={}", root.join("Cargo.lock").display());
-    let rooms = root.join("crates").read_dir().into_iter().flatten().flatten();
-    for room in rooms {
-        println!("cargo::rerun-if-changed={}", room.path().join("src").display());
+    let crates = root.join("crates").read_dir().into_iter().flatten().flatten();
+    for folder in crates {
+        println!("cargo::rerun-if-changed={}", folder.path().join("src").display());
     }
 }
 

@@ -2,9 +2,9 @@
 //! stays within the limits, and a session that ended says so once.
 
 use bytes::Bytes;
-use tidewire_live::fields::Fields;
-use tidewire_live::metadata::{Metadata, entries};
-use tidewire_live::{
+use tidewire_live_proto::fields::Fields;
+use tidewire_live_proto::metadata::{Metadata, entries};
+use tidewire_live_proto::{
     Acceptor, CallId, Change, Config, Event, Hello, Limits, OutgoingReply, Push, Refresh, Request,
     Session, SessionId, Then, Watch, feature, frame, varint,
 };

@@ -9,8 +9,8 @@ use tidewire::client::{Client, Upstream};
 use tidewire::http::{Method, header::HeaderValue};
 use tidewire::memo::{Graph, Source};
 use tidewire::{
-    Builder, Call, Codec, Context, Edge, Error, Implementation, Message, Method as RpcMethod,
-    Protocol, Reply, Result, Running, Schema, Server, Service, Value,
+    Builder, Call, Codec, Context, Error, Implementation, Message, Method as RpcMethod, Protocol,
+    Reply, ReplyCache, Result, Running, Schema, Server, Service, Value,
 };
 
 use crate::harness::{Response, send, start};
@@ -120,7 +120,7 @@ pub(crate) async fn served() -> (Running, SocketAddr, Rows) {
 /// The service, with a page beside it, and answers kept.
 pub(crate) fn built() -> (Builder, Rows) {
     let (builder, rows, graph) = without_memory();
-    (builder.memo(Edge::new(&graph)), rows)
+    (builder.memo(ReplyCache::new(&graph)), rows)
 }
 
 /// The same without keeping any answer; what it reads is in the graph.

@@ -9,8 +9,8 @@ use futures_util::{StreamExt as _, stream};
 use tidewire::client::Replicas;
 use tidewire::memo::{Graph, Source};
 use tidewire::{
-    Call, Client, Code, Codec, Context, Edge, Error, Head, Implementation, Message, Method, Reply,
-    Result, Running, Schema, Server, Service, Staleness, Value,
+    Call, Client, Code, Codec, Context, Error, Head, Implementation, Message, Method, Reply,
+    ReplyCache, Result, Running, Schema, Server, Service, Staleness, Value,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -81,7 +81,7 @@ async fn world() -> World {
         false => Ok(()),
     };
     let service = cells.schema.implement("test.v1.Rows", cells.clone()).unwrap();
-    let builder = Server::builder().service(service).memo(Edge::new(&graph)).gate(gate);
+    let builder = Server::builder().service(service).memo(ReplyCache::new(&graph)).gate(gate);
     let (_running, address) = start(builder).await;
     World { _running, address, cells, graph, is_locked }
 }

@@ -28,7 +28,7 @@ enum Outcome {
 
 const STEPS: &[Step] = &[
     Step { name: "fmt", about: "the code is formatted", work: fmt },
-    Step { name: "tidy", about: "the house rules hold", work: tidy },
+    Step { name: "tidy", about: "the rules of CONTRIBUTING.md hold", work: tidy },
     Step { name: "clippy", about: "no warning in any target", work: clippy },
     Step { name: "test", about: "unit and integration tests", work: test },
     Step { name: "doctest", about: "examples in documentation", work: doctest },

@@ -171,7 +171,7 @@ mod tests {
             ("rustls", "required"),
             ("ring", "required"),
             ("tidewire-memo", "required"),
-            ("tidewire-otlp", "required"),
+            ("tidewire-telemetry", "required"),
             ("tikv-jemallocator", "required"),
             ("syn", "excluded"),
             ("clap_derive", "excluded"),

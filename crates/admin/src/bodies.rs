@@ -8,10 +8,10 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use serde_json::Value;
-use tidewire_observe::ShowMessage;
 use tidewire_schema::Schema;
 use tidewire_server::Handle;
 use tidewire_service::{Codec, Side};
+use tidewire_telemetry::ShowMessage;
 
 use crate::redact;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tidewire_observe::{Metrics, RecordedCall};
 use tidewire_server::Handle;
 use tidewire_service::{Context, Error, Reply, Result};
+use tidewire_telemetry::{Metrics, RecordedCall};
 
 use crate::proto::tidewire::admin::v1::{
     Call, Calls, CaptureBodiesReply, CaptureBodiesRequest, ClearCallsReply, ClearCallsRequest,

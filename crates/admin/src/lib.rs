@@ -36,10 +36,10 @@ use std::time::Instant;
 
 use http::Method;
 use tidewire_memo::Graph;
-use tidewire_observe::Metrics;
 use tidewire_rest::{RestOptions, UnknownNames};
 use tidewire_server::{Address, Builder, Handle, Server};
 use tidewire_service::{Access, Call, RpcService};
+use tidewire_telemetry::Metrics;
 
 #[cfg(feature = "mock")]
 use crate::proto::tidewire::admin::v1::MocksServer;

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidewire_memo::{Cause, Entry, EntryState, Graph};
-use tidewire_observe::Metrics;
 use tidewire_service::{Context, Error, Reply, Result};
+use tidewire_telemetry::Metrics;
 use tokio::task::AbortHandle;
 
 use crate::calls::SECONDS_MAX;

@@ -1,9 +1,9 @@
 //! `/metrics`: all counts, as Prometheus reads them, or as OpenMetrics where that is asked for.
 
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
-use tidewire_observe::{Exposition, Format};
 use tidewire_server::Handle;
 use tidewire_service::{Context, Reply};
+use tidewire_telemetry::{Exposition, Format};
 
 use crate::Admin;
 

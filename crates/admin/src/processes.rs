@@ -1,6 +1,6 @@
 //! `Processes`: programs that are hosted, and what is done to them.
 
-use tidewire_process::{Hosted, Line, State};
+use tidewire_hosting::{Hosted, Line, State};
 use tidewire_service::{Context, Error, Reply, Result};
 
 use crate::proto::tidewire::admin::v1::{

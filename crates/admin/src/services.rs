@@ -1,7 +1,7 @@
 //! `Services`: what is served.
 
-use tidewire_rest::describe;
 use tidewire_schema::Schema;
+use tidewire_schema::describe;
 use tidewire_server::Handle;
 use tidewire_service::{Context, Error, Method, Reply, Result, StreamKind};
 

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_observe::Watching;
 use tidewire_server::Handle;
 use tidewire_service::{Context, Error, Reply, Result, Stream};
+use tidewire_telemetry::Watching;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Interval, MissedTickBehavior};
 

@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tidewire_hosting::Hosted;
 #[cfg(feature = "mock")]
 use tidewire_mock::Mock;
-use tidewire_process::Hosted;
 
 /// Programs and mocks that are told of; clones share them.
 #[derive(Clone, Default)]

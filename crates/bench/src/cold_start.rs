@@ -13,7 +13,7 @@ use crate::console::Console;
 use crate::quantity::time;
 use crate::result::ColdStart;
 use crate::server::Running;
-use tidewire_load::{Clock, Error, Histogram, Model, Stop, nanos};
+use tidewire_loadgen::{Clock, Error, Histogram, Model, Stop, nanos};
 
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -34,8 +34,8 @@ pub(crate) fn first_answer(
     probe.duration = case.server.start_timeout;
     let (progress, _received) = unbounded_channel();
     loop {
-        let ran = tidewire_load::prepare(&probe)
-            .and_then(|()| tidewire_load::run(&probe, Clock::start(), stop, &progress));
+        let ran = tidewire_loadgen::prepare(&probe)
+            .and_then(|()| tidewire_loadgen::run(&probe, Clock::start(), stop, &progress));
         let failure = match ran {
             Ok(run) if run.recorder.measured.ok > 0 => return Ok(running.spawned_at.elapsed()),
             Ok(run) => run.recorder.failures.keys().next().map(ToString::to_string),

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use crate::console::Console;
-use tidewire_load::{Error, Stop};
+use tidewire_loadgen::{Error, Stop};
 use tidewire_schema::Schema;
 
 mod compare;

@@ -9,7 +9,7 @@
 use crate::quantity::{digits, time};
 use crate::result::RunResult;
 use crate::suite::{self, SuiteResult};
-use tidewire_load::{Second, Sparse};
+use tidewire_loadgen::{Second, Sparse};
 
 /// Rounds on each side from which on whole runs are drawn.
 const ROUNDS: usize = 7;

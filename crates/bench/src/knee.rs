@@ -14,7 +14,7 @@ use crate::measure;
 use crate::quantity::{digits, time};
 use crate::result::{Knee, RunResult, Trial};
 use crate::threshold::Threshold;
-use tidewire_load::{Error, Model, Segment, Spacing, Stop};
+use tidewire_loadgen::{Error, Model, Segment, Spacing, Stop};
 
 const CLOSE_ENOUGH: f64 = 1.05;
 const RATE_MAX: f64 = 4_000_000.0;

@@ -14,7 +14,9 @@ use crate::result::{
     Client, Latencies, LoadDescription, Phase, Requests, RunResult, StepResult, Throughput,
 };
 use crate::server::{self, Running, Watch};
-use tidewire_load::{Clock, Error, Model, Plan, Progress, Protocol, Run, Stop, Transport, seconds};
+use tidewire_loadgen::{
+    Clock, Error, Model, Plan, Progress, Protocol, Run, Stop, Transport, seconds,
+};
 
 /// A thread busier than this spent the whole run working.
 const BUSY: f64 = 0.90;
@@ -36,7 +38,7 @@ pub(crate) async fn measure(
     std::thread::Builder::new()
         .name("bench".to_owned())
         .spawn(move || {
-            let run = tidewire_load::run(&offered.load, clock, &engine_stop, &progress);
+            let run = tidewire_loadgen::run(&offered.load, clock, &engine_stop, &progress);
             drop(progress);
             let _ = finished.send(run);
         })
@@ -70,7 +72,7 @@ async fn begin(case: &Arc<Case>, stop: &Stop) -> Result<(Option<Running>, Option
                     "the server under test has ended ({status})"
                 )));
             }
-            tidewire_load::prepare(&case.load)?;
+            tidewire_loadgen::prepare(&case.load)?;
             Ok((running, start))
         });
         let _ = finished.send(started);
@@ -365,8 +367,8 @@ fn shape(plan: &Plan) -> String {
                 })
                 .collect();
             let poisson = match spacing {
-                tidewire_load::Spacing::Uniform => "",
-                tidewire_load::Spacing::Poisson(_) => ", Poisson",
+                tidewire_loadgen::Spacing::Uniform => "",
+                tidewire_loadgen::Spacing::Poisson(_) => ", Poisson",
             };
             format!("{}{poisson}", parts.join(", "))
         }
@@ -385,7 +387,7 @@ mod tests {
         assert!(is_bottleneck(&closed, &result));
         let open = Model::Open {
             segments: Vec::new(),
-            spacing: tidewire_load::Spacing::Uniform,
+            spacing: tidewire_loadgen::Spacing::Uniform,
             in_flight_max: 1,
         };
         assert!(!is_bottleneck(&open, &result), "busy waiting for a due request is no work");

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::case::ServerPlan;
 use crate::proc::{self, Usage};
 use crate::result::{Phase, Server, ServerSample};
-use tidewire_load::{Clock, Error, Nanos, SECOND, seconds};
+use tidewire_loadgen::{Clock, Error, Nanos, SECOND, seconds};
 
 const GRACE: Duration = Duration::from_secs(2);
 /// Threads are looked at this often, so that little is lost when one ends.

@@ -36,7 +36,7 @@ mod web;
 
 use std::time::Duration;
 
-use tidewire_load::{MessageCodec, Protocol};
+use tidewire_loadgen::{MessageCodec, Protocol};
 
 pub(crate) use peer::Peers;
 pub(crate) use report::{Cell, Section, cpu, markdown, notes, origin, ratios, sections, summary};

@@ -8,7 +8,7 @@
 //! Large payloads are compressed on a WebSocket, which may lead anywhere, and not where frames go as they are.
 //!
 //! The session begins with the first call and ends, with word to the server, when the last clone of the
-//! client is dropped. What becomes of calls while there is no connection is in `tidewire_link::Remote`;
+//! client is dropped. What becomes of calls while there is no connection is in `tidewire_live::Remote`;
 //! a session that is over is followed by a new one with the next call.
 
 mod dial;
@@ -16,7 +16,7 @@ mod dial;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_link::{Calling, Config, Limits, Remote, feature, random_boot};
+use tidewire_live::{Calling, Config, Limits, Remote, feature, random_boot};
 use tidewire_service::{Answer, Call, Codec, Error, Outcome, Result};
 use tokio_util::task::TaskTracker;
 

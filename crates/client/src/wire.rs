@@ -1,4 +1,4 @@
-//! Calls on this room's connections, in the bytes that the room `wire` writes and reads.
+//! Calls on this crate's connections, in the bytes that the crate `wire` writes and reads.
 //!
 //! A reply of one message is read to its end before the caller sees it; a reply of many is a stream
 //! that ends with the trailers, or in the error that they hold. Messages are bytes throughout: nothing

@@ -7,14 +7,11 @@
 //!                                          └─▶ tls: a certificate for the name that is asked for
 //! ```
 //!
-//! What is known of who calls is a table of its own ([`Callers`]).
-//!
-//! What is spoken on a connection, and how many there may be, is the room `server`. Whoever started the
+//! What is spoken on a connection, and how many there may be, is the crate `server`. Whoever started the
 //! program is told how it goes by [`notify`].
 
 mod address;
 mod addresses;
-mod callers;
 mod inherited;
 mod listener;
 pub mod notify;
@@ -23,7 +20,6 @@ mod tls;
 
 pub use address::{Address, ParseAddressError};
 pub use addresses::{Addresses, Place, network};
-pub use callers::Callers;
 pub use listener::{Accepted, Listener};
 #[cfg(feature = "tls")]
 pub use tls::{Tls, TlsError, TlsFiles};

@@ -21,7 +21,8 @@
 use std::cmp::Ordering;
 
 use serde_json::Value as Json;
-use tidewire_schema::{Expression, Known, Schema};
+use tidewire_schema::Schema;
+use tidewire_validate::{Expression, Known};
 
 use crate::formula;
 use crate::javascript;

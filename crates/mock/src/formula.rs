@@ -11,11 +11,12 @@
 //! | `now` | the time of the call |
 //! | `this` | only in the operator `cel`: what is at the path |
 //!
-//! The language and its bounds are those of validation rules; this room evaluates nothing itself.
+//! The language and its bounds are those of validation rules; this crate evaluates nothing itself.
 
 use serde_json::Value as Json;
-use tidewire_schema::{Expression, Given, Known, Message, Schema, Value};
+use tidewire_schema::{Message, Schema, Value};
 use tidewire_service::Method;
+use tidewire_validate::{Expression, Given, Known};
 
 use crate::body::plain_json;
 use crate::scene::{Request, Scene};

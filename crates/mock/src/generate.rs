@@ -22,9 +22,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidewire_schema::{
-    Field, Kind, Message, MessageType, Path as FieldPath, RuleSet, Scalar, Schema, Single,
+    Field, Kind, Message, MessageType, Path as FieldPath, Scalar, Schema, Single,
 };
 use tidewire_service::{Codec, Method, Result};
+use tidewire_validate::RuleSet;
 
 use self::limits::Limits;
 use crate::node::Node;

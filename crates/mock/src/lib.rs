@@ -19,7 +19,7 @@
 //! | what is found in rule files | `compile.rs`, `reach.rs` |
 //! | what a reload keeps | `mock/reload.rs` |
 //!
-//! This room opens no socket, reads no clock and no environment: time comes in by a
+//! This crate opens no socket, reads no clock and no environment: time comes in by a
 //! [`Timer`](tidewire_service::Timer), files as text.
 
 mod body;

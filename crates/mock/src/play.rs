@@ -1,6 +1,6 @@
 //! A plan in time: what is sent when.
 //!
-//! The time comes from a [`Timer`]; this room has no clock. A stream is made as it is read, so one
+//! The time comes from a [`Timer`]; this crate has no clock. A stream is made as it is read, so one
 //! without end costs nothing once its reader has left.
 
 use std::sync::Arc;

@@ -14,8 +14,9 @@
 
 use std::time::Duration;
 
-use tidewire_schema::{Expression, Message, Schema};
+use tidewire_schema::{Message, Schema};
 use tidewire_service::{Codec, Error, Method};
+use tidewire_validate::Expression;
 
 use crate::body;
 use crate::compile::Compiler;

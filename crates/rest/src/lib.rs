@@ -12,12 +12,12 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | which route wins | `router.rs`, `template.rs` |
+//! | which route wins | `router.rs`, `template.rs` of `proto` |
 //! | what an annotation says, and whether it fits its method | `annotation.rs`, `binding.rs`, `check.rs` |
 //! | how path, query and body become a message | `request.rs`, `plan.rs`, `query.rs`, `value.rs` |
 //! | how a reply is printed | `reply.rs`, `writer.rs`, `events.rs` |
 //! | what errors look like | `problem.rs` |
-//! | what is told to others | `openapi.rs`, `describe.rs` |
+//! | what is told to others | `openapi.rs` |
 //!
 //! Rules: the comments of `google/api/http.proto`; JSON: the proto JSON mapping.
 
@@ -25,7 +25,6 @@ mod annotation;
 mod binding;
 mod check;
 mod content;
-pub mod describe;
 mod events;
 mod field;
 mod http_body;

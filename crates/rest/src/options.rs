@@ -70,7 +70,7 @@ pub struct JsonOptions {
 }
 
 impl JsonOptions {
-    /// The same as the room of messages knows it.
+    /// The same as the crate `schema` knows it.
     pub(crate) fn style(self) -> JsonStyle {
         let mut style = JsonStyle::default();
         if self.defaults == Defaults::Printed {

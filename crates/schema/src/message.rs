@@ -1,7 +1,7 @@
 //! A message whose type is known only at run time, and reading its fields.
 //!
 //! [`Message`] owns, [`MessageRef`] borrows; both read alike. Storage and the binary encoding are
-//! the message library's, JSON and comparison are this room's.
+//! the message library's, JSON and comparison are this crate's.
 
 use std::fmt;
 use std::sync::Arc;
@@ -145,6 +145,12 @@ impl fmt::Debug for Message {
     }
 }
 
+impl<'a> From<&'a DynamicMessage> for MessageRef<'a> {
+    fn from(message: &'a DynamicMessage) -> Self {
+        Self(message)
+    }
+}
+
 impl From<MessageRef<'_>> for Message {
     fn from(message: MessageRef<'_>) -> Self {
         Self(message.0.clone())
@@ -158,6 +164,11 @@ pub struct MessageRef<'a>(pub(crate) &'a DynamicMessage);
 impl<'a> MessageRef<'a> {
     pub(crate) fn pool(self) -> &'a Arc<DescriptorPool> {
         self.0.pool()
+    }
+
+    /// The message library's form of it.
+    pub fn as_dynamic(self) -> &'a DynamicMessage {
+        self.0
     }
 
     /// Its type.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use http::Method;
-use tidewire_edge::Edge;
+use tidewire_cache::ReplyCache;
 use tidewire_listen::{Address, Addresses, Listener};
 use tidewire_rest::RestOptions;
 use tidewire_service::{
@@ -88,7 +88,7 @@ pub struct Builder {
     routes: Vec<Route>,
     layers: Vec<Arc<dyn Layer>>,
     inner_layers: Vec<Arc<dyn Layer>>,
-    memo: Option<Edge>,
+    memo: Option<ReplyCache>,
     gates: Vec<Arc<dyn Gate>>,
     access: AccessRules,
     traces: Option<f64>,
@@ -165,10 +165,10 @@ impl Builder {
     }
 
     /// Answers queries from memory until what their answers were made of changes: inside of all layers
-    /// but the inner ones. Handlers declare what they read by sources and memos of the graph of `edge`,
+    /// but the inner ones. Handlers declare what they read by sources and memos of the graph of `cache`,
     /// whose time the server tells while it runs.
-    pub fn memo(mut self, edge: Edge) -> Self {
-        self.memo = Some(edge);
+    pub fn memo(mut self, cache: ReplyCache) -> Self {
+        self.memo = Some(cache);
         self
     }
 
@@ -287,7 +287,7 @@ impl Builder {
         let addresses_open = Addresses::new(self.limits.address_connections_max);
         let drain_timeout = self.limits.drain_timeout;
         let driver = match &self.memo {
-            Some(edge) => Some(edge.graph().drive().map_err(StartError::Memo)?),
+            Some(cache) => Some(cache.graph().drive().map_err(StartError::Memo)?),
             None => None,
         };
         // What is wrong with the settings is said first, whoever has the port.
@@ -381,9 +381,9 @@ impl Builder {
         let offered = self.offer.iter().flat_map(|offer| offer.services());
         let offered: Vec<_> = offered.map(|(interface, _)| interface).collect();
         let interfaces = || own.iter().chain(&offered);
-        if let Some(edge) = &self.memo {
+        if let Some(cache) = &self.memo {
             let methods = interfaces().flat_map(Interface::methods).map(|method| &**method);
-            edge.check(methods).map_err(StartError::Terms)?;
+            cache.check(methods).map_err(StartError::Terms)?;
         }
         let (outer, inner) = (self.layers, self.inner_layers);
         let around = |memo: Option<Arc<dyn Layer>>| -> Vec<Arc<dyn Layer>> {
@@ -479,7 +479,7 @@ impl App {
 
 /// Refuses replies that are cached for everybody where not everybody may call: caches between would give them out.
 fn public_for_everybody<'a>(
-    cache: &Edge,
+    cache: &ReplyCache,
     gate: &gate::access::AccessGate,
     mut served: impl Iterator<Item = &'a Spec>,
 ) -> Result<(), StartError> {

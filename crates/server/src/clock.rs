@@ -1,4 +1,4 @@
-//! The clock of the runtime, for rooms that are given the time.
+//! The clock of the runtime, for crates that are given the time.
 
 use std::pin::Pin;
 use std::time::Instant;

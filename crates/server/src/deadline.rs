@@ -1,6 +1,6 @@
 //! How long a caller waits, outside of the RPC protocols, and what it is told afterwards.
 //!
-//! The RPC protocols have headers of their own, which the room `wire` reads. REST and plain HTTP have
+//! The RPC protocols have headers of their own, which the crate `wire` reads. REST and plain HTTP have
 //! none: there it is `Connect-Timeout-Ms`, as the same server reads it of the same client over
 //! Connect. Whatever the protocol, the point in time is in the context of the call and is kept in
 //! `run.rs`: when it passes the answer is `DEADLINE_EXCEEDED`, a query is dropped, a command runs on,

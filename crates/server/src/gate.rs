@@ -9,6 +9,7 @@
 
 pub(crate) mod access;
 mod caller;
+mod callers;
 mod calls;
 mod deadline;
 

@@ -8,7 +8,7 @@
 //!
 //! Every service, whatever it is written in, is reached as a [`Service`](tidewire_service::Service);
 //! protocols differ only in how they make a `Call` of bytes and bytes of a `Reply`. What the RPC
-//! protocols are as bytes is the room `wire`, what REST is as bytes is `rest`.
+//! protocols are as bytes is the crate `wire`, what REST is as bytes is `rest`.
 //!
 //! A command (a method that is not a query) runs to completion in a task that the server owns, even
 //! when its caller goes away; a panic in a handler is one failed call; a drain lets running calls

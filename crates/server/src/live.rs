@@ -5,7 +5,7 @@
 //! | TCP, TLS, a Unix socket | its first 16 bytes (`detect.rs`) | here |
 //! | a WebSocket | its upgrade (`live/upgrade.rs`) | here, once it is handed over |
 //!
-//! What sessions are is the room `link`; whose a connection is, the gates say by the headers of its
+//! What sessions are is the crate `live`; whose a connection is, the gates say by the headers of its
 //! upgrade and its hello: a credential that they refuse refuses the connection, and a session is resumed
 //! only by its own principal. Every call passes the gates again (`live/calls.rs`).
 
@@ -19,7 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, Method, Uri};
-use tidewire_link::{
+use tidewire_live::{
     Answering, Arrival, Arrived, ByteStream, Config, Ended, Host, Links, PATH, Reason, Transport,
     Violation, WebSocket, random_boot,
 };
@@ -168,7 +168,7 @@ impl App {
 fn config(limits: &Limits) -> Config {
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     Config {
-        limits: tidewire_link::Limits {
+        limits: tidewire_live::Limits {
             body_max: number(limits.message_bytes_max).max(BODY_MAX_FLOOR),
             calls_max: limits.streams_max,
             watches_max: limits.watches_max,

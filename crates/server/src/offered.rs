@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use foldhash::fast::RandomState;
 use tidewire_rest::Schemas;
-use tidewire_schema::Validate;
 use tidewire_service::{Interface, Layer, Offer, Service, stack};
+use tidewire_validate::Validate;
 
 use crate::rpc::Entry;
 use crate::running::StartError;

@@ -1,4 +1,4 @@
-//! REST as it is played here: what the room `rest` makes of a head, a body and a reply, on the one way
+//! REST as it is played here: what the crate `rest` makes of a head, a body and a reply, on the one way
 //! of a request.
 //!
 //! A service sees a call like any other: its method, a codec, the request message. What a server

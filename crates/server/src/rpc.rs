@@ -1,6 +1,6 @@
 //! Connect, gRPC and gRPC-Web: from an agreed head to a response.
 //!
-//! What the protocols are as bytes is the room `wire`; here its state machines meet the HTTP library:
+//! What the protocols are as bytes is the crate `wire`; here its state machines meet the HTTP library:
 //! messages are read when the service asks for them, and replies written as they come.
 //!
 //! ```text

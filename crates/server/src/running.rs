@@ -341,7 +341,7 @@ pub enum StartError {
         access: tidewire_service::Access,
     },
     /// Cache settings are for what is not a served query, or refine what is not cached.
-    Terms(tidewire_edge::TermsError),
+    Terms(tidewire_cache::TermsError),
 }
 
 impl fmt::Display for StartError {

@@ -1,7 +1,7 @@
 //! What surrounds a call: headers, deadline, who calls, and whatever gates and layers attached.
 //!
 //! A context is data. The deadline is a point in time set by whoever received the call; asking how
-//! much is left takes the present as an argument, since this room reads no clock. Generated clients
+//! much is left takes the present as an argument, since this crate reads no clock. Generated clients
 //! take a context too, so a handler passes on what it was given:
 //! `client.get(context.outgoing(), request)`.
 //!

@@ -3,7 +3,7 @@
 //! The call is made again as it was first made, through all gates and layers, with a fresh deadline and
 //! with the validator of the answer that the follower has; so an answer that became stale and did not
 //! change costs no body and is not told. What the query holds at first is such an answer: who comes back
-//! is told what changed since. This room has no clock: a [`Timer`] comes in.
+//! is told what changed since. This crate has no clock: a [`Timer`] comes in.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

@@ -6,8 +6,8 @@
 //! service into another. A [`Channel`] is a service seen from the calling side: generated clients
 //! speak to any.
 //!
-//! This room opens no socket, reads no clock and no environment: time comes in as an argument.
-//! Protocols as bytes are in `tidewire-wire` and `tidewire-live`, the server's connections in
+//! This crate opens no socket, reads no clock and no environment: time comes in as an argument.
+//! Protocols as bytes are in `tidewire-wire` and `tidewire-live-proto`, the server's connections in
 //! `tidewire-server`, outgoing ones in `tidewire-client`.
 
 mod access;

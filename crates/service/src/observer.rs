@@ -5,7 +5,7 @@
 //! end. Nobody observes: nothing is allocated and nothing is called.
 //!
 //! One that panics is told no more of that moment, and takes neither the request nor other observers with
-//! it. This room reads no clock: whoever tells an end has looked at one, once for all who observe.
+//! it. This crate reads no clock: whoever tells an end has looked at one, once for all who observe.
 
 use std::sync::Arc;
 use std::time::Duration;

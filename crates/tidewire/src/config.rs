@@ -370,11 +370,11 @@ impl Config {
             .cors(cors)
             .validation(self.validation.enabled)
             .reflection(self.server.reflection);
-        if let Some(mut edge) = self.memo.edge(&Graph::global()) {
+        if let Some(mut cache) = self.memo.reply_cache(&Graph::global()) {
             if let Some(header) = self.auth.key_header()? {
-                edge = edge.credential_header(header);
+                cache = cache.credential_header(header);
             }
-            builder = builder.memo(edge);
+            builder = builder.memo(cache);
         }
         for address in &self.server.listen {
             builder = builder.listen(address.clone());

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tidewire_link::{
+use tidewire_live::{
     Answering, Arrived, Asked, Config, Failed, Host, Limits, Process, Reason, Socket, feature,
 };
 use tidewire_memo::{SourceKey, has_read, read_untracked};
@@ -126,10 +126,10 @@ impl<K: SourceKey> Source<K> {
         let name = self.0.name();
         // It was read just now, which only a memoized function remembers.
         if has_read() {
-            if tidewire_link::depends_unheard() {
+            if tidewire_live::depends_unheard() {
                 log(Level::Warn, IN_A_MEMO, &[("source", &name)]);
             }
-        } else if !tidewire_link::depends(name, key) {
+        } else if !tidewire_live::depends(name, key) {
             static IS_SAID: Once = Once::new();
             IS_SAID.call_once(|| log(Level::Warn, ELSEWHERE, &[("source", &name)]));
         }

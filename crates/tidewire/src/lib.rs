@@ -43,23 +43,22 @@ pub use exit::{Exit, Failure};
 pub use http;
 pub use tidewire_admin as admin;
 pub use tidewire_auth as auth;
+pub use tidewire_cache::{MethodTerms, ReplyCache, TermsError};
 pub use tidewire_client as client;
 pub use tidewire_client::Client;
-pub use tidewire_edge::{Edge, MethodTerms, TermsError};
+pub use tidewire_hosting as hosting;
+pub use tidewire_hosting::warden;
 pub use tidewire_memo as memo;
 #[cfg(feature = "mock")]
 pub use tidewire_mock::Mock;
-pub use tidewire_observe as observe;
-pub use tidewire_process as process;
-pub use tidewire_process::warden;
 pub use tidewire_rest::{
     Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestFinding, RestOptions,
-    RestRule, UnknownNames, check_rest, describe, rest_rules,
+    RestRule, UnknownNames, check_rest, rest_rules,
 };
 pub use tidewire_schema as schema;
 pub use tidewire_schema::{
-    Diagnostic, Diagnostics, FieldError, Implementation, Message, RuleSet, Schema, SchemaError,
-    Served, Sources, Validate, Value, Violation, Violations, required_without_presence,
+    Diagnostic, Diagnostics, FieldError, Implementation, Message, Schema, SchemaError, Served,
+    Sources, Value, describe,
 };
 pub use tidewire_server::{
     AccessError, AccessRules, Address, Bound, Builder, Clock, Cors, CorsError, Limits, LimitsError,
@@ -76,6 +75,9 @@ pub use tidewire_service::{
     Sender, Service, Side, Signal, Spec, Staleness, Stream, StreamKind, Target, Timer, Token,
     Tokens, Upgrade, Validator, Waits, follow, gated, parse_duration,
 };
+pub use tidewire_telemetry as telemetry;
+
+pub use tidewire_validate::{RuleSet, Validate, Violation, Violations, required_without_presence};
 
 /// Includes the code that `tidewire_build` made: one module a package.
 #[macro_export]

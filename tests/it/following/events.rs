@@ -143,8 +143,8 @@ async fn an_answer_that_never_changes_is_told_once_and_who_comes_back_is_sent_aw
     let mut never = MethodTerms::default();
     never.immutable = Some(true);
     let (builder, _, graph) = without_memory();
-    let edge = tidewire::Edge::new(&graph).method("test.v1.Rows/Get", never);
-    let (_running, address) = start(builder.memo(edge)).await;
+    let cache = tidewire::ReplyCache::new(&graph).method("test.v1.Rows/Get", never);
+    let (_running, address) = start(builder.memo(cache)).await;
     let events = "GET /rows/7\naccept: text/event-stream";
     let told = send(address, events, b"").await;
     told.check(200, &["data: {"]);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use tidewire::{Code, Codec};
-use tidewire_live::{CallId, Config, Event, Reason, Request, Session, Then, Watch};
+use tidewire_live_proto::{CallId, Config, Event, Reason, Request, Session, Then, Watch};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

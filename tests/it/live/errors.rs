@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidewire::http::{Method, StatusCode};
 use tidewire::{Body, Call, Code, Context, Error, Head, Outcome, Reply, Result, Service};
-use tidewire_live::Watch;
+use tidewire_live_proto::Watch;
 
 use super::by_hand::{ByHand, Told};
 use super::client;

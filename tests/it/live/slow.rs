@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidewire::{Body, Call, Freshness, Layer, Limits, Reply, Service, Signal, Validator};
-use tidewire_live::Watch;
+use tidewire_live_proto::Watch;
 
 use super::by_hand::{ByHand, Told};
 use crate::harness::{behaviour, start};

@@ -1,4 +1,4 @@
-//! Every source file of a room says in its first lines what it is for, and no file is a `mod.rs`.
+//! Every source file of a crate says in its first lines what it is for, and no file is a `mod.rs`.
 
 use crate::tree::{Finding, Tree};
 
@@ -11,7 +11,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
                 "`mod.rs` hides the module's name; move it to `foo.rs` beside the folder `foo`";
             findings.push(Finding::error(&file.path, 1, text));
         }
-        let is_source = file.room().is_some() && file.path.ends_with(".rs");
+        let is_source = file.crate_name().is_some() && file.path.ends_with(".rs");
         if is_source && !file.is_generated() && !file.text.starts_with("//!") {
             let text = "no `//!` header; say which problem this file solves, what is here and what is elsewhere";
             findings.push(Finding::error(&file.path, 1, text));

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tidewire::client::{Protocol, Replicas};
 use tidewire::memo::{Graph, Memo, Source};
 use tidewire::{
-    Address, Channel, Client, Codec, Context, Edge, Error, Limits, Reply, Server, Stream,
+    Address, Channel, Client, Codec, Context, ReplyCache, Error, Limits, Reply, Server, Stream,
 };
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -133,7 +133,7 @@ pub fn server(address: &str) -> Result<tidewire::Builder> {
         .service(KeptServer::new(OfRows(Source::new("rows"))))
         .service(BoardServer::new(numbers))
         .limits(limits)
-        .memo(Edge::new(&graph))
+        .memo(ReplyCache::new(&graph))
         .listen(address.parse::<Address>()?))
 }
 
@@ -144,7 +144,7 @@ pub async fn relay(board: &str) -> Result<()> {
         Client::builder(format!("tcp://{board}")).replicas(Replicas::new(&graph)).build()?;
     let running = Server::builder()
         .service(BoardServer::new(BoardClient::new(client.channel())))
-        .memo(Edge::new(&graph))
+        .memo(ReplyCache::new(&graph))
         .listen(SocketAddr::from(([127, 0, 0, 1], 0)))
         .start()
         .await?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tidewire_load::Error;
+use tidewire_loadgen::Error;
 
 use super::Outcome;
 use crate::console::Console;

@@ -12,7 +12,7 @@ use crate::quantity::{self, Span};
 use crate::result::RunResult;
 use crate::threshold::Threshold;
 use crate::{knee, machine, measure, summary};
-use tidewire_load::{Error, MessageCodec, Stop};
+use tidewire_loadgen::{Error, MessageCodec, Stop};
 use tidewire_schema::Schema;
 
 mod outputs;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use tidewire_load::{Error, Stop};
+use tidewire_loadgen::{Error, Stop};
 
 use super::{Outcome, command_line};
 use crate::console::Console;

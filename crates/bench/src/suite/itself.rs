@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
-use tidewire_load::Stop;
+use tidewire_loadgen::Stop;
 
 use super::peer::Peer;
 use super::runner::{Figures, Latency, Place, Settings};

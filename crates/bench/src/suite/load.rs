@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tidewire_load::{
+use tidewire_loadgen::{
     Body, Check, Error, Feeder, MessageCodec, Model, Names, Plan, Protocol, Request, Reuse,
     Scenario, Speech, Step, Target, Template, Transport, Workload,
 };

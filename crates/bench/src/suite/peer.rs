@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tidewire_load::{Error, Stop};
+use tidewire_loadgen::{Error, Stop};
 
 use super::running::{Running, Scratch};
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tidewire_load::{MessageCodec, Protocol};
+use tidewire_loadgen::{MessageCodec, Protocol};
 
 use super::{Answer, Case, Load, Suite, Work};
 

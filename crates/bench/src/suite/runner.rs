@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tidewire_load::{Error, Second, Stop};
+use tidewire_loadgen::{Error, Second, Stop};
 
 use super::cores::Cores;
 use super::itself;

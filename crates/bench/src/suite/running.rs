@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tidewire_load::Stop;
+use tidewire_loadgen::Stop;
 
 use crate::proc;
 

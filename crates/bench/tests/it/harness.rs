@@ -10,7 +10,7 @@ use clap::Parser;
 use tidewire_bench::command::{self, BenchArgs, Outcome};
 use tidewire_bench::result::RunResult;
 use tidewire_bench::{Console, View};
-use tidewire_load::{Error, Stop};
+use tidewire_loadgen::{Error, Stop};
 
 #[derive(Parser)]
 struct Program {

@@ -1,7 +1,7 @@
 //! The Rust code of a service: the trait, its server, its client and the specs of its methods.
 //!
 //! Every name is written in full, so that messages may be called `Context`, `Result` or `Stream`.
-//! Names of the room `service` are written below [`SERVICE`](crate::runtime::SERVICE) and get the
+//! Names of the crate `service` are written below [`SERVICE`](crate::runtime::SERVICE) and get the
 //! runtime path later, with the rest of the code.
 
 use proc_macro2::TokenStream;

@@ -1,4 +1,4 @@
-//! `tidewire bench`: honest load, from the room `bench`.
+//! `tidewire bench`: honest load, from the crate `bench`.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use tidewire::Schema;
 use tidewire_bench::command::{self, BenchArgs, Reflected};
 use tidewire_bench::{Console, View};
-use tidewire_load::Stop;
+use tidewire_loadgen::Stop;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Failure;

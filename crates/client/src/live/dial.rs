@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tidewire_link::{
+use tidewire_live::{
     ByteStream, Dial, PATH, SUBPROTOCOL, Transport, WebSocket, accept_key, random_key,
 };
 use tidewire_service::{Error, Result};

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::StatusCode;
-use tidewire_link::{Hold, Watcher, Word};
+use tidewire_live::{Hold, Watcher, Word};
 use tidewire_memo::Source;
 use tidewire_service::{
     Body, Forms, Freshness, Headers, Keeper, Lifetime, Reply, Staleness, Validator, Wakers,

@@ -6,8 +6,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
 
 use serde_json::{Value as Json, json};
-use tidewire_schema::{RuleSet, Schema, SchemaError};
+use tidewire_schema::{Schema, SchemaError};
 use tidewire_service::{Code, Timer};
+use tidewire_validate::RuleSet;
 
 use super::{Missing, Mock, Mocked, Set, Shared, Signal};
 use crate::compile::Compiler;

@@ -1,5 +1,5 @@
 //! Reading the JSON forms of the types of `google.protobuf` that have one of their own; how they are
-//! printed is of the room `json`.
+//! printed is of the crate `json`.
 
 use std::borrow::Cow;
 use std::fmt;

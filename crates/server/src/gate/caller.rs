@@ -16,13 +16,14 @@ use http::StatusCode;
 use tidewire_listen::network;
 use tidewire_service::{Admission, Error, Gate, Head, Lender, Principal, Result};
 
+use super::callers::CallerTable;
 use super::later;
 use crate::limits::Limits;
 use crate::usage::{Bound, Counters};
 
 /// The callers of a server.
 pub(super) struct Callers {
-    known: tidewire_listen::Callers<Caller>,
+    known: CallerTable<Caller>,
     begun: Instant,
     counters: Arc<Counters>,
 }
@@ -46,7 +47,7 @@ struct OfConnection {
 
 impl Callers {
     pub(super) fn new(counters: &Arc<Counters>) -> Arc<Self> {
-        let (known, counters) = (tidewire_listen::Callers::new(), Arc::clone(counters));
+        let (known, counters) = (CallerTable::new(), Arc::clone(counters));
         Arc::new(Self { known, begun: Instant::now(), counters })
     }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context as TaskContext, Poll, ready};
 
 use futures_util::TryFutureExt;
-use tidewire_link::{Answering, Arrived, Asked, Failed, Host};
+use tidewire_live::{Answering, Arrived, Asked, Failed, Host};
 use tidewire_service::{
     Body, Call, Codec, Error, Frame, Frames, Head, HttpTarget, Messages, Outcome, Phase, Reply,
     Result, Signal, Target,

@@ -21,7 +21,7 @@ use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::ext::Protocol;
 use hyper::upgrade::OnUpgrade;
-use tidewire_link::{PATH, SUBPROTOCOL, accept_key};
+use tidewire_live::{PATH, SUBPROTOCOL, accept_key};
 use tidewire_service::{Body, Error};
 
 use crate::connection::App;

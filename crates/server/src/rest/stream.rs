@@ -1,4 +1,4 @@
-//! Streams of messages over REST, both ways: the bytes of the room `rest`, polled.
+//! Streams of messages over REST, both ways: the bytes of the crate `rest`, polled.
 
 use std::pin::Pin;
 use std::sync::Arc;

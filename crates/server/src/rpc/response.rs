@@ -25,7 +25,7 @@ pub(crate) fn failed(exchange: &Exchange, error: Error) -> Response<ResponseBody
     response
 }
 
-/// A response of the room `wire` as the HTTP library sends it.
+/// A response of the crate `wire` as the HTTP library sends it.
 pub(crate) fn whole(response: tidewire_wire::Response) -> Response<ResponseBody> {
     let tidewire_wire::Response { status, headers, body: mut pieces, trailers } = response;
     let body = match (trailers, pieces.next(), pieces.is_empty()) {

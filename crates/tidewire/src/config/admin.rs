@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use tidewire_admin::{Admin, SetLogLevel, Token, Told};
 use tidewire_memo::Graph;
-use tidewire_observe::{AccessLog, LineFormat, Metrics};
 use tidewire_server::{Address, Builder};
+use tidewire_telemetry::{AccessLog, LineFormat, Metrics};
 
 use super::{AccessLogSetting, Config, ConfigError, LogConfig, value};
 

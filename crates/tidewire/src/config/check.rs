@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
-use tidewire_process::Sites;
+use tidewire_hosting::Sites;
 use tidewire_schema::Diagnostic;
 use tidewire_service::{Call, Reply};
 use toml::Spanned;

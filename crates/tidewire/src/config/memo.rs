@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
-use tidewire_edge::{CacheSetting, Edge, MethodTerms};
+use tidewire_cache::{CacheSetting, MethodTerms, ReplyCache};
 use tidewire_memo::Graph;
 use tidewire_service::{CacheScope, Caching};
 
@@ -21,22 +21,22 @@ pub struct MemoConfig {
     /// See [`Graph::set_budget`].
     #[serde(deserialize_with = "value::bytes")]
     pub budget_bytes: Option<usize>,
-    /// See [`Edge::caller_ttl`].
+    /// See [`ReplyCache::caller_ttl`].
     #[serde(deserialize_with = "value::duration")]
     pub caller_ttl: Option<Duration>,
-    /// See [`Edge::compute_timeout`].
+    /// See [`ReplyCache::compute_timeout`].
     #[serde(deserialize_with = "value::positive_duration")]
     pub compute_timeout: Option<Duration>,
     /// Whether nobody else writes to what sources of this program stand for; see
     /// [`Graph::set_external_life`].
     pub single_writer: Option<bool>,
-    /// See [`Edge::key_bytes_max`].
+    /// See [`ReplyCache::key_bytes_max`].
     #[serde(deserialize_with = "value::bytes")]
     pub key_bytes_max: Option<usize>,
-    /// See [`Edge::reply_bytes_max`].
+    /// See [`ReplyCache::reply_bytes_max`].
     #[serde(deserialize_with = "value::bytes")]
     pub reply_bytes_max: Option<usize>,
-    /// See [`Edge::forms_bytes_max`].
+    /// See [`ReplyCache::forms_bytes_max`].
     #[serde(deserialize_with = "value::bytes")]
     pub forms_bytes_max: Option<usize>,
     /// See [`Caching::max_age`].
@@ -103,7 +103,7 @@ impl MemoConfig {
     }
 
     /// What keeps answers, in `graph`; `None` where it is off.
-    pub(super) fn edge(&self, graph: &Graph) -> Option<Edge> {
+    pub(super) fn reply_cache(&self, graph: &Graph) -> Option<ReplyCache> {
         if !self.is_on() {
             return None;
         }
@@ -113,30 +113,30 @@ impl MemoConfig {
         if self.single_writer == Some(true) {
             graph.set_external_life(None);
         }
-        let mut edge = Edge::new(graph).caching(Caching {
+        let mut cache = ReplyCache::new(graph).caching(Caching {
             max_age: self.max_age,
             stale_while_revalidate: self.stale_while_revalidate,
             stale_if_error: self.stale_if_error,
         });
         if let Some(life) = self.caller_ttl {
-            edge = edge.caller_ttl(life);
+            cache = cache.caller_ttl(life);
         }
         if let Some(timeout) = self.compute_timeout {
-            edge = edge.compute_timeout(timeout);
+            cache = cache.compute_timeout(timeout);
         }
         if let Some(bytes) = self.key_bytes_max {
-            edge = edge.key_bytes_max(bytes);
+            cache = cache.key_bytes_max(bytes);
         }
         if let Some(bytes) = self.reply_bytes_max {
-            edge = edge.reply_bytes_max(bytes);
+            cache = cache.reply_bytes_max(bytes);
         }
         if let Some(bytes) = self.forms_bytes_max {
-            edge = edge.forms_bytes_max(bytes);
+            cache = cache.forms_bytes_max(bytes);
         }
         for (name, method) in &self.methods {
-            edge = edge.method(name, method.terms());
+            cache = cache.method(name, method.terms());
         }
-        Some(edge)
+        Some(cache)
     }
 }
 
@@ -215,8 +215,8 @@ mod tests {
 
     #[test]
     fn it_is_on_unless_it_is_switched_off() {
-        assert!(memo("").unwrap().edge(&Graph::new()).is_some());
-        assert!(memo("[memo]\nenabled = false\n").unwrap().edge(&Graph::new()).is_none());
+        assert!(memo("").unwrap().reply_cache(&Graph::new()).is_some());
+        assert!(memo("[memo]\nenabled = false\n").unwrap().reply_cache(&Graph::new()).is_none());
     }
 
     #[test]

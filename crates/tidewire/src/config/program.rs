@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
-use tidewire_process::{Hosted, Life, Listen, Program, Site};
+use tidewire_hosting::{Hosted, Life, Listen, Program, Site};
 use tidewire_schema::Schema;
 use tidewire_server::Builder;
 use tidewire_service::Codec;

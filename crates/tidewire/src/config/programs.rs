@@ -16,7 +16,7 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidewire_process::{Host, Hosted, Sites};
+use tidewire_hosting::{Host, Hosted, Sites};
 use tidewire_server::Builder;
 use tidewire_service::{Call, Codec, Error, Reply};
 use tokio::signal::unix::{Signal, SignalKind, signal};

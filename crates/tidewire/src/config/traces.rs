@@ -46,7 +46,7 @@ impl TracesConfig {
 #[cfg(feature = "otlp")]
 fn observed(builder: Builder, endpoint: &str, service: &str) -> Result<Builder, String> {
     let (client, path) = client(endpoint)?;
-    Ok(builder.observer(tidewire_otlp::Spans::new(client, path, service)))
+    Ok(builder.observer(tidewire_telemetry::Spans::new(client, path, service)))
 }
 
 #[cfg(feature = "otlp")]

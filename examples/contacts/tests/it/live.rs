@@ -20,7 +20,7 @@ use contacts::store::postgres::{self, Postgres};
 use contacts::store::sqlite::{Options, Sqlite};
 use tempfile::TempDir;
 use tidewire::{Code, Codec, Outcome};
-use tidewire_live::{
+use tidewire_live_proto::{
     CallId, CommandOrigin, Config, Event, Extra, MethodId, Request, Session, feature,
 };
 

@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use tidewire_load::Error;
+use tidewire_loadgen::Error;
 
 use super::RunArgs;
 use crate::result::RunResult;

@@ -4,7 +4,7 @@ use super::{KindArg, ProtocolArg, RunArgs};
 use crate::case::{Case, ServerPlan};
 use crate::knee::Search;
 use crate::threshold::Threshold;
-use tidewire_load::{
+use tidewire_loadgen::{
     Body, Check, Composer, Error, Feeder, MessageCodec, Model, Names, Order, Plan, Protocol,
     Request, Reuse, Scenario, Segment, Services, Spacing, Speech, Step, Target, Template, Tls,
     Transport, Trust, Workload,
