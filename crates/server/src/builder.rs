@@ -22,6 +22,7 @@ use crate::freshness;
 use crate::gate::{self, access::AccessRules};
 use crate::handle::Handle;
 use crate::health::Health;
+use crate::hosts::Hosts;
 use crate::limits::Limits;
 use crate::live::Live;
 use crate::offered::{Offered, layered};
@@ -73,6 +74,7 @@ impl Server {
             rest: RestOptions::default(),
             faults: false,
             cors: Cors::default(),
+            hosts: Hosts::any(),
             validation: true,
             #[cfg(feature = "tls")]
             tls: None,
@@ -101,6 +103,7 @@ pub struct Builder {
     rest: RestOptions,
     faults: bool,
     cors: Cors,
+    hosts: Hosts,
     validation: bool,
     #[cfg(feature = "tls")]
     tls: Option<tidewire_listen::Tls>,
@@ -245,6 +248,12 @@ impl Builder {
     /// clients. By default scripts are ignored.
     pub fn faults(mut self, on: bool) -> Self {
         self.faults = on;
+        self
+    }
+
+    /// Sets the hosts that the server answers for; any by default. See [`Hosts`].
+    pub fn hosts(mut self, hosts: Hosts) -> Self {
+        self.hosts = hosts;
         self
     }
 
@@ -446,6 +455,7 @@ impl Builder {
             routes,
             rest,
             cors,
+            hosts: self.hosts,
             commands: Commands::new(self.limits.commands_max),
             gates,
             shows_host,

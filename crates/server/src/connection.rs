@@ -29,6 +29,7 @@ use crate::cors::{Marked, Policy};
 use crate::detect::{Speaks, detect};
 use crate::gather::{Gather, Gathering};
 use crate::head_timer::HeadTimer;
+use crate::hosts::Hosts;
 use crate::life::{Life, Tick};
 use crate::limits::Limits;
 use crate::live::{Live, Taken};
@@ -51,6 +52,7 @@ pub(crate) struct App {
     pub(crate) routes: Routes,
     pub(crate) rest: Rest,
     pub(crate) cors: Option<Arc<Policy>>,
+    pub(crate) hosts: Hosts,
     pub(crate) commands: Commands,
     pub(crate) gates: Vec<Arc<dyn Gate>>,
     /// Whether gates see the host as a header although it came otherwise: those of the program may look at it.
@@ -247,6 +249,9 @@ impl Connection {
 
     /// Answers a request.
     pub(crate) fn answer(&self, mut request: Request<Incoming>) -> Responding {
+        if let Err(error) = self.app.hosts.check(request.headers(), request.uri()) {
+            return Responding::ready(plain::error_response(&error));
+        }
         if request.extensions().get::<OnUpgrade>().is_some() {
             // Whoever takes the connection over may wait for the client, and it for the answer.
             self.gathering.end();

@@ -135,7 +135,7 @@ impl AccessGate {
         check(self.of_path(&self.lower_case_paths, &path.to_lowercase()), principal)
     }
 
-    fn of_path(&self, rules: &[(String, Access)], path: &str) -> &Access {
+    fn of_path<'a>(&'a self, rules: &'a [(String, Access)], path: &str) -> &'a Access {
         let found = rules.iter().find(|(rule, _)| match rule.strip_suffix("/*") {
             Some(prefix) => path
                 .strip_prefix(prefix)
