@@ -227,6 +227,7 @@ fn sdk(root: &Path) -> Result<Outcome> {
         ("python3", "tests/test_fixtures.py", "sdk/python"),
         ("node", "tests/fixtures.js", "sdk/node"),
         ("go", "test -count=1 ./...", "sdk/go"),
+        ("python3", "tests/test_fixtures.py", "sdk/dotnet"),
         // Gateways that misbehave, against all of them.
         ("python3", "tests/test_attacks.py", "sdk"),
         // Programs that say more than there is room for.
