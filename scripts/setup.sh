@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need and the Rust toolchain does not bring: pinned Go programs into
 # .tools/bin, the Go test programs built from tests/foreign/go, the Node packages of
-# tests/foreign/node, a .NET SDK, schemathesis, CacheControl, grpcio and opentelemetry-proto in Python environments below .tools, and Debian's PostgreSQL, Chromium, zsh
+# tests/foreign/node and clients/ts, a .NET SDK, schemathesis, CacheControl, grpcio and opentelemetry-proto in Python
+# environments below .tools, and Debian's PostgreSQL, Chromium, zsh
 # and fish.
 # What is there already at the right version is left alone. `setup.sh grpcurl` and
 # `setup.sh dotnet` install that alone.
@@ -112,6 +113,17 @@ node_packages() {
   if [[ -d $folder/node_modules ]] && fresh foreign-node "$key"; then return 0; fi
   run "installed the Node packages of $folder" npm --prefix "$folder" ci --no-audit --no-fund || return 0
   stamp foreign-node "$key"
+}
+
+# The packages of clients/ts: compiler, test libraries, and the Node that its tests run on.
+typescript_packages() {
+  local folder=clients/ts key
+  key="$(npm --version) $(hash_of "$folder"/package.json "$folder"/package-lock.json "$folder"/packages/*/package.json "$folder"/tests/react18/package-lock.json examples/board/web/package-lock.json)"
+  if [[ -d $folder/node_modules ]] && fresh typescript "$key"; then return 0; fi
+  run "installed the packages of $folder" npm --prefix "$folder" ci --no-audit --no-fund || return 0
+  run "installed React 18" npm --prefix "$folder/tests/react18" ci --no-audit --no-fund || return 0
+  run "installed the packages of examples/board" npm --prefix examples/board/web ci --no-audit --no-fund || return 0
+  stamp typescript "$key"
 }
 
 # debian COMMAND PACKAGE: installs PACKAGE where COMMAND is absent and this is a Debian with root.
@@ -241,6 +253,7 @@ fi
 
 if command -v node >/dev/null && command -v npm >/dev/null; then
   node_packages
+  typescript_packages
 else
   missing "node and npm: install Node.js 20 or newer; the Node client needs it"
 fi

@@ -60,6 +60,11 @@ const STEPS: &[Step] = &[
         about: "what hosted programs import agrees with the fixtures, and withstands its gateway",
         work: sdk,
     },
+    Step {
+        name: "typescript",
+        about: "the browser client: fixtures, schedules, a real server, packages as users get them",
+        work: typescript,
+    },
     Step { name: "models", about: "schedules of the models of memo", work: models },
     Step { name: "stress", about: "a minute of randomized stress on memo", work: stress },
 ];
@@ -242,6 +247,17 @@ fn sdk(root: &Path) -> Result<Outcome> {
         }
     }
     Ok(Outcome::Passed)
+}
+
+/// The packages of clients/ts, against the server that this tree builds.
+fn typescript(root: &Path) -> Result<Outcome> {
+    let built = cargo(root, "build --package live-client-server", &[])?;
+    if !matches!(built, Outcome::Passed) {
+        return Ok(built);
+    }
+    execute(
+        Command::new("npm").args(["run", "--silent", "check"]).current_dir(root.join("clients/ts")),
+    )
 }
 
 /// The models of memo. The checker's flag changes every crate, hence a target folder of its own.
